@@ -22,8 +22,8 @@ constexpr void (*kCommands[])(CLI::App&, Chosen&) = {AddRun,     AddImport, AddM
                                                      AddWhatIf,  AddInfo,   AddExport,     AddOpen,    AddDiff,
                                                      AddRecover, AddDoctor, AddCompletion, AddMan};
 
-// Started without some of them (>&-), a file of ours would get the number, and the
-// next message would be written into it. Closed again in whatever is started.
+// If this process was started without some of them (>&-), a file of ours would get the number, and the next message
+// would be written into it. They are closed again in every program that is started.
 void HoldStandardStreams() {
   int fd;
   do {
@@ -36,7 +36,7 @@ void Parse(CLI::App& app, const std::vector<std::string>& words) {
   app.parse(std::vector<std::string>(words.rbegin(), words.rend()));  // CLI11 takes them from the end.
 }
 
-// Before the first "--", if there is one.
+// Inserted before the first "--", if there is one.
 void AddVariables(std::vector<std::string>& words) {
   const auto end = std::find(words.begin(), words.end(), "--");
   const std::vector<std::string> own(words.begin(), end);
@@ -52,7 +52,7 @@ void AddVariables(std::vector<std::string>& words) {
   const std::vector<std::string> more = WordsOfEnvironment(own, variables, warnings);
   words.insert(words.begin() + (end - words.begin()), more.begin(), more.end());
   const auto quiet = [](const std::string& word) { return word == "--quiet" || word == "--quiet=1" || word == "-q"; };
-  // Of a job's ranks one speaks.
+  // Only one of a job's ranks prints the warnings.
   if (std::any_of(words.begin(), words.end(), quiet) || (run && launch::ReadLaunchEnv().rank > 0)) return;
   for (const std::string& warning : warnings) Note("lockstep: {}\n", warning);
 }
@@ -62,12 +62,12 @@ int Main(int argc, char** argv) {
   app.set_version_flag("--version", LOCKSTEP_VERSION);
   app.require_subcommand(1);
   app.footer("Start here:  mpirun -np 4 lockstep run -- ./app      then:  lockstep analyze");
-  // Tables are read into vectors of megabytes, freed and read again: memory kept by
-  // malloc is not faulted in a second time, which shows in the time of whole-table reads.
+  // Tables are read into vectors of megabytes, freed and read again. Memory that malloc keeps is not faulted in a
+  // second time, which is measurable in whole-table reads.
   mallopt(M_MMAP_THRESHOLD, 32 << 20);
   mallopt(M_TRIM_THRESHOLD, 1 << 30);
   Chosen chosen;
-  // An agent starts with each rank, and the other commands' flags would be a tenth of its start.
+  // An agent starts with each rank, and making the other commands' flags would take a tenth of its start.
   const bool only_run = argc > 1 && std::strcmp(argv[1], "run") == 0;
   for (auto add : kCommands)
     if (!only_run || add == AddRun) add(app, chosen);

@@ -1,6 +1,6 @@
 #pragma once
-// What there is to say of a column of Lockstep's files. Everything that reads, fills, prints or converts a column
-// derives it from here; nobody searches texts or keeps a list of names beside it.
+// Everything that is known about a column of Lockstep's files. All code that reads, fills, prints or converts a column
+// derives it from here; no other list of column names exists, and no code searches the descriptions.
 
 #include <cstddef>
 #include <cstdint>
@@ -13,7 +13,7 @@ namespace lockstep::schema {
 
 inline constexpr std::uint32_t kNone = 0xffffffffu;  // No such row, no text.
 inline constexpr std::int64_t kNoTime = std::numeric_limits<std::int64_t>::min();
-inline constexpr std::int32_t kNoExitCode = std::numeric_limits<std::int32_t>::min();  // Any other may be one.
+inline constexpr std::int32_t kNoExitCode = std::numeric_limits<std::int32_t>::min();  // All others may be exit codes.
 
 enum class ColumnType : std::uint8_t { kU8, kU16, kU32, kU64, kI32, kI64 };
 template <typename T>
@@ -29,16 +29,16 @@ constexpr ColumnType TypeOf() {
 enum class Role : std::uint8_t {
   kMoment,    // When something happened, on the clock that ColumnInfo::clock names.
   kDuration,  // How long.
-  kRow,       // Row of another table, or the number that other tables name this row by.
+  kRow,       // The row number in another table, or the number by which other tables refer to this row.
   kText,      // Row of `strings`.
   kEnum,      // Code of an enumeration (core/schema_enums.h).
   kValue,     // Anything else: counts, sizes, flags, numbers of other systems.
 };
 enum class ClockOf : std::uint8_t {
-  kTimeless,  // No moment.
-  kRank,      // This rank's: what becomes cluster time when it is shown.
-  kCluster,   // Cluster time already.
-  kOther,     // A partner's or another one of the system's: never converted.
+  kTimeless,  // Not a moment.
+  kRank,      // This rank's clock: converted to cluster time when it is shown.
+  kCluster,   // Already cluster time.
+  kOther,     // The clock of a partner or of another system: never converted.
 };
 
 struct EnumValue {
@@ -46,8 +46,8 @@ struct EnumValue {
   std::string_view name;
 };
 struct EnumInfo {
-  std::string_view name;              // What a reader of the docs finds the numbers under, if not listed.
-  const EnumValue* values = nullptr;  // None: listed elsewhere.
+  std::string_view name;              // The name under which the docs list the values, if they are not listed here.
+  const EnumValue* values = nullptr;  // Null: listed elsewhere.
   std::size_t count = 0;
   ColumnType type = ColumnType::kU8;
 };
@@ -73,7 +73,7 @@ inline constexpr ColumnKind Count{Role::kValue, ClockOf::kTimeless, "count"};
 inline constexpr ColumnKind Ticks{Role::kValue, ClockOf::kTimeless, "ticks"};
 inline constexpr ColumnKind Number{Role::kValue, ClockOf::kTimeless, "1"};
 constexpr ColumnKind Unit(std::string_view unit) { return {Role::kValue, ClockOf::kTimeless, unit}; }
-// Specialised for enumerations that have no list of their own there (core/schema_enums.h).
+// Specialised for enumerations whose values are not listed in core/schema_enums.h.
 template <typename E>
 inline constexpr const EnumInfo& kEnumInfo = E::kInfo;
 template <typename E>
@@ -86,17 +86,17 @@ struct Sentinel {
   std::int64_t value;
   std::string_view word;
 };
-// Each row that somebody wrote has a value.
+// Every row has a value.
 inline constexpr Sentinel Always{Sentinel::kAbsent, 0, {}};
-// VALUE says that there is none, or that it is not known: nothing is shown for it.
+// VALUE means that the value does not exist or is not known: nothing is shown for it.
 constexpr Sentinel Unknown(std::int64_t value, std::string_view word = "unknown") {
   return {Sentinel::kUnknown, value, word};
 }
-// VALUE is an answer of its own ("0 none"), which is shown as it is; files that lack the column do not know better.
+// VALUE is an answer of its own ("0 none") and is shown as it is. In files that lack the column it is not known either.
 constexpr Sentinel Means(std::int64_t value, std::string_view word) { return {Sentinel::kMeaning, value, word}; }
 
-// What stands in a column for a value that nobody gave it: in rows whose maker does not name the column, and in what is
-// read from files that were written before the column was.
+// The value of a column that was not set: in rows whose maker does not name the column, and in what is read from files
+// that are older than the column.
 constexpr std::int64_t UnknownOf(Role role, const Sentinel& sentinel) {
   if (sentinel.kind != Sentinel::kAbsent) return sentinel.value;
   return role == Role::kMoment ? kNoTime : role == Role::kRow || role == Role::kText ? std::int64_t{kNone} : 0;
@@ -114,7 +114,7 @@ struct ColumnInfo {
       text;  // Without what `sentinel` and `enumeration` add: see DescriptionOf in trace/file/schema_text.h.
 
   constexpr std::int64_t unknown() const { return UnknownOf(role, sentinel); }
-  // The value that is shown as nothing at all; codes of an enumeration are shown, all of them.
+  // The value that is shown as an empty cell. Codes of an enumeration are all shown.
   constexpr std::optional<std::int64_t> blank() const {
     const bool by_role = role == Role::kMoment || role == Role::kRow || role == Role::kText;
     if (role == Role::kEnum || sentinel.kind == Sentinel::kMeaning) return std::nullopt;
@@ -140,7 +140,7 @@ constexpr std::size_t WidthOf(ColumnType type) {
   return 0;
 }
 
-// A contradiction does not compile: the error names the call of this, which nothing defines.
+// A contradictory description does not compile: the error names the call of this function, which has no definition.
 void Contradiction(const char* what);
 consteval ColumnInfo MakeColumn(std::string_view name, ColumnType type, const ColumnKind& kind,
                                 const Sentinel& sentinel, std::string_view text) {
@@ -161,16 +161,16 @@ consteval ColumnInfo MakeColumn(std::string_view name, ColumnType type, const Co
 
 // ---- Tables ----
 
-// What is done with a table; each is asked for where it is done, and listed nowhere else.
+// What is done with a table. Each trait is queried where its work is done, and no other list of tables exists.
 enum Trait : std::uint32_t {
   kNoTraits = 0,
-  kEvents = 1,      // Things that happened: its rows are counted as the rank's events.
-  kHead = 2,        // Kept by a merge for its whole length.
-  kHeadInPart = 4,  // Of this one only the columns that a merge uses (merge/readers/hdf5_source.cc).
-  kPieces = 8,      // May be longer than memory: read a piece at a time.
+  kEvents = 1,      // Things that happened: the rows are counted as the rank's events.
+  kHead = 2,        // A merge keeps it in memory until its end.
+  kHeadInPart = 4,  // The same for only the columns that a merge uses (merge/readers/hdf5_source.cc).
+  kPieces = 8,      // May be larger than memory: read a piece at a time.
   kExported = 16,   // Has a sheet among CSV files.
-  kStreamed = 32,   // There and for viewers its rows go by in the order of their begin, as events.
-  kTexts = 64,      // Where texts lie: what is shown or compared of it is in the other tables already.
+  kStreamed = 32,   // When exported to CSV or to viewers, its rows are streamed in the order of their begin, as events.
+  kTexts = 64,      // Holds texts: what is shown or compared of them is in the other tables already.
   kFacts = 128,     // Keys and values.
   kSharded = 256,   // Of a timeline: a row per rank and step or operation, so that several processes write it.
 };

@@ -4,7 +4,7 @@
 
 namespace lockstep {
 
-// Nothing done while this lives shows in errno: for code that runs inside somebody else's calls.
+// Restores errno at the end of its scope: for code that runs inside other programs' calls.
 class ErrnoKeeper {
  public:
   ErrnoKeeper() : value_(errno) {}

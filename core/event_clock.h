@@ -1,11 +1,11 @@
 #pragma once
-// The one clock function. An event carries ticks; a snapshot relates ticks to
-// nanoseconds. Ticks are the TSC where it is invariant, else CLOCK_MONOTONIC_RAW
-// in ns: RAW is not slewed by NTP, so offsets between nodes stay smooth, and the
-// TSC costs 10 ns a read where clock_gettime costs 22 (Sapphire Rapids, Linux 6.18).
+// The only clock function. An event carries ticks; a snapshot relates ticks to nanoseconds. Ticks are the
+// TSC where it is invariant, else CLOCK_MONOTONIC_RAW in ns. RAW is not slewed by NTP, so offsets between
+// nodes stay smooth, and the TSC costs 10 ns a read where clock_gettime costs 22 (Sapphire Rapids, Linux
+// 6.18).
 //
-// Tests distort the clock here and nowhere else; a distorted clock is always in
-// RAW mode, so that events, bursts and snapshots all see the same distortion.
+// Tests distort the clock here and at no other point. A distorted clock is always in RAW mode, so that
+// events, bursts and snapshots all see the same distortion.
 
 #include <cstdint>
 #include <string_view>
@@ -32,8 +32,8 @@ static_assert(sizeof(ClockDistortion) == 72);
 
 std::int64_t Distort(const ClockDistortion& distortion, std::int64_t raw_ns);
 
-// "1:offset_s=1000,ppm=50,wander_us=50,period_s=300,wander2_us=2,period2_s=12,step_ms=1,step_at_s=5;2:ppm=-50"
-// The part for `rank`; an inactive distortion if it is not named or malformed.
+// "1:offset_s=1000,ppm=50,wander_us=50,period_s=300,wander2_us=2,period2_s=12,step_ms=1,step_at_s=5;2:ppm=-50" Returns
+// the part for `rank`, or an inactive distortion if the rank is not named or its part is malformed.
 ClockDistortion ParseClockDistortion(std::string_view spec, int rank);
 
 // constant_tsc and nonstop_tsc in /proc/cpuinfo and clocksource tsc in use.
@@ -48,7 +48,7 @@ struct EventClock {
   ClockDistortion distortion;
 
   std::uint64_t Ticks() const;  // What events carry.
-  std::int64_t RankNs() const;  // The rank clock, now: distorted RAW. What bursts carry.
+  std::int64_t RankNs() const;  // The rank clock now: distorted RAW. Bursts carry it.
 };
 
 inline std::uint64_t ReadTsc() {

@@ -13,7 +13,7 @@
 //                          that are ranges; uncounted: groups that do not number what they do; the last line holds),
 //                          mpi_unrecorded (library), ddp_model (model, backend,
 //                          recorded, hook, size) and gradients (from, bytes, of PyTorch also model and dtype): "from"
-//                          is the place of the first of "bytes" among a model's gradients in the order in which they
+//                          is the index of the first of "bytes" among a model's gradients in the order in which they
 //                          become ready; a line with from=0 begins a model. Sizes that differ in type are lines of
 //                          their own.
 

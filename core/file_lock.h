@@ -21,13 +21,13 @@ namespace lockstep {
 
 enum class Locked : std::uint8_t {
   kYes,
-  kHeld,         // By another process, in a way that excludes this one.
-  kUnsupported,  // This file system or kernel has none (NFS, ENOLCK, ENOSYS, EINVAL, ...): it proves nothing.
+  kHeld,         // Another process holds it in a way that excludes this one.
+  kUnsupported,  // This file system or kernel has no locks (NFS, ENOLCK, ENOSYS, EINVAL, ...), so nothing is proved.
 };
 
-// Over NFS a lock is a question to the server's lock manager, and one that does not answer (a firewall before it is
-// common) keeps who asks waiting for good, without SETLKW and beyond signals (hard mounts, nfs(5)). No job may hang
-// on that, so there are none there.
+// Over NFS a lock is a request to the server's lock manager. If that does not answer (because of a firewall before it,
+// which is common), the caller waits for ever, without SETLKW and beyond signals (hard mounts, nfs(5)). A job must not
+// hang on that, so no locks are used there.
 inline bool LocksMayHang(int fd) {
   constexpr long kNfs = 0x6969;  // statfs(2), NFS_SUPER_MAGIC
   struct statfs info {};
@@ -50,7 +50,7 @@ inline Locked TryLock(int fd, short type) {
 inline Locked TryLockExclusive(int fd) { return TryLock(fd, F_WRLCK); }  // The descriptor must be open for writing,
 inline Locked TryLockShared(int fd) { return TryLock(fd, F_RDLCK); }     // for reading.
 
-// Whether a process holds the exclusive lock: kHeld, or kYes if none does. Any descriptor will do.
+// Whether another process holds the exclusive lock: kHeld, or kYes if none does. Any descriptor is sufficient.
 inline Locked AskExclusive(int fd) {
   if (LocksMayHang(fd)) return Locked::kUnsupported;
   struct flock lock {};
@@ -60,7 +60,7 @@ inline Locked AskExclusive(int fd) {
   return lock.l_type == F_UNLCK ? Locked::kYes : Locked::kHeld;
 }
 
-// A descriptor and what it locks.
+// Owns a descriptor and the locks of its open file.
 class OwnedFd {
  public:
   OwnedFd() = default;

@@ -19,7 +19,7 @@ void RemoveAll(std::string& text, std::string_view part) {
   for (std::size_t at = text.find(part); at != std::string::npos; at = text.find(part, at)) text.erase(at, part.size());
 }
 
-// Of the bracket that opens at `at`; text.size() if it does not close.
+// The position of the closing bracket for the one that opens at `at`; text.size() if it does not close.
 std::size_t Closing(std::string_view text, std::size_t at) {
   const char open = text[at], close = open == '(' ? ')' : open == '{' ? '}' : '>';
   std::size_t depth = 0;
@@ -30,13 +30,13 @@ std::size_t Closing(std::string_view text, std::size_t at) {
   return text.size();
 }
 
-// Without namespaces and classes in front of names, arguments of functions, and lambdas.
+// Removes namespaces and classes in front of names, arguments of functions, and lambdas.
 std::string Unqualified(std::string_view text) {
   std::string plain;
   for (std::size_t i = 0; i < text.size();) {
     if (text[i] == '(' || text[i] == '{') {
       const std::size_t end = Closing(text, i);
-      // A cast in front of an enumerator, "(Mode)3", goes as well.
+      // A cast in front of an enumerator, "(Mode)3", is removed as well.
       i = std::min(end + 1, text.size());
       continue;
     }
@@ -51,7 +51,7 @@ std::string Unqualified(std::string_view text) {
     if (!qualifies && word != "operator") plain += word;
     i = qualifies ? end + 2 : end;
   }
-  // What stood between the parts that went.
+  // Remove what connected the parts that were removed.
   for (const std::string_view rest : {"::", " const"}) RemoveAll(plain, rest);
   for (const std::string_view space : {" >", " ,"})
     for (std::size_t at = plain.find(space); at != std::string::npos; at = plain.find(space)) plain.erase(at, 1);
@@ -81,7 +81,7 @@ bool IsCommon(std::string_view argument) {
          std::find(std::begin(kHelpers), std::end(kHelpers), first) != std::end(kHelpers);
 }
 
-// Only template arguments that say something; a name whose arguments all went is left bare.
+// Keeps only template arguments that distinguish the function; if none remains, the bare name is left.
 std::string Telling(std::string_view text) {
   const std::size_t open = text.find('<');
   if (open == std::string_view::npos) return std::string(text);
@@ -104,8 +104,8 @@ std::string Telling(std::string_view text) {
   return told + std::string(text.substr(close + 1));
 }
 
-// A mangled name that no demangler here takes (vendors' extensions): its own identifier first, what is behind it as it
-// stands. "" if it has none.
+// A mangled name that the demangler does not accept (vendors' extensions): its own identifier first, then the rest
+// unchanged. "" if it has no identifier.
 std::string OfMangled(std::string_view name) {
   name.remove_prefix(2);
   const bool nested = name.starts_with('N');
@@ -149,7 +149,7 @@ std::string PlainFunction(std::string_view name) {
   const bool arguments = text.ends_with(')') && first > 0 && text[first - 1] != ' ';
   if (!arguments && text.find("::") == std::string::npos && text.find('<') == std::string::npos)
     return std::string(name);
-  // Of a function with a result, the result; of other texts a space is no boundary.
+  // Removes the result type of a function. In other texts a space does not end a type.
   if (text.starts_with("void ")) text.erase(0, 5);
   std::string plain = Unqualified(text);
   while (!plain.empty() && plain.back() == ' ') plain.pop_back();
@@ -168,7 +168,7 @@ std::string ShortFunction(std::string_view name, std::size_t bytes) {
   text = Telling(text);
   const std::size_t open = text.find('<');
   if (text.size() <= bytes || open == std::string::npos || open < 2) return text;
-  // The end of the function's own name goes where that is enough.
+  // The end of the function's own name is removed if that is sufficient.
   constexpr std::size_t kLeastOfName = 8;
   const std::size_t excess = text.size() - bytes + 2;
   if (open >= kLeastOfName + excess) text = text.substr(0, open - excess) + ".." + text.substr(open);

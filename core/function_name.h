@@ -1,5 +1,5 @@
 #pragma once
-// Names of C++ functions, kernels above all, as people read them.
+// Shortens names of C++ functions, mainly kernels, so that people can read them.
 
 #include <cstddef>
 #include <string>
@@ -7,19 +7,19 @@
 
 namespace lockstep {
 
-// "_Z3fooi" as "foo(int)"; the name itself where it is not mangled. ".kd" of AMD's kernel descriptors goes.
+// "_Z3fooi" becomes "foo(int)"; a name that is not mangled is returned unchanged. ".kd" (AMD) is removed.
 std::string Demangled(std::string_view name);
 
-// What tells the function from others: without its result, arguments, namespaces and the lambdas within. A text that is
-// no C++ name comes back as it is.
+// The part that distinguishes the function: without its result, arguments, namespaces and the lambdas within. A text
+// that is not a C++ name is returned unchanged.
 std::string PlainFunction(std::string_view name);
 
-// The same without template arguments that other kernels have as well: numbers, types of elements, helpers of
-// PyTorch's.
+// The same without template arguments that many kernels share: numbers, element types, PyTorch's
+// helpers.
 std::string TellingFunction(std::string_view name);
 
-// In at most so many bytes, as far as that goes: the whole name, else the plain
-// one, else the telling one, of which the end of what is in front of the arguments goes. Functors stay longest.
+// Shortened to so many bytes if possible: the whole name, else the plain one, else the telling one, whose beginning is
+// kept while the end of the function's own name is removed. Names of functors are kept longest.
 std::string ShortFunction(std::string_view name, std::size_t bytes);
 
 }  // namespace lockstep

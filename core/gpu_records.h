@@ -20,8 +20,8 @@ namespace lockstep {
 
 inline constexpr std::uint8_t kGpuWholeGraph = 1;  // Flag: one record for all kernels of a CUDA graph's launch.
 
-// Flag: the first kernel launched after recording went off, told for its start alone: there the GPU's part of the
-// window ends.
+// Flag: the first kernel launched after recording went off, recorded for its start alone, because the GPU's part of the
+// window ends there.
 inline constexpr std::uint8_t kGpuAfterWindow = 2;
 
 struct GpuKernelRecord {  // 2 slots
@@ -103,7 +103,7 @@ struct GpuDeviceRecord {  // 3 slots
 // Time that CUPTI itself, the driver's compiler or lazy loading took.
 struct GpuOverheadRecord {  // 1 slot; flags: kind as overheads.kind
   RecordHead head;
-  std::uint32_t tid;  // 0: none of a thread's.
+  std::uint32_t tid;  // 0: not attributed to a thread.
   std::uint64_t begin_ticks, end_ticks;
   std::uint64_t reserved;
 };
@@ -121,14 +121,14 @@ struct GpuMemoryRecord {  // 2 slots; flags: 1 allocate 2 free
 
 // NCCL
 
-// NCCL communicators' numbers have this bit; MPI's and others' have not.
+// NCCL communicators' numbers have this bit; others do not.
 inline constexpr std::uint32_t kNcclCommBit = 0x80000000u;
 
 // Where a communicator's identity or a call's facts come from.
 enum class NcclSource : std::uint8_t { kPlugin = 1, kInterposed = 2, kNvtx = 3 };
 
 enum class NcclEvent : std::uint8_t {
-  kGroup = 1,  // Group launch (v4: the only parent there is).
+  kGroup = 1,  // Group launch (the only parent in v4).
   kCollective = 2,
   kP2p = 3,
   kKernelLaunch = 4,
@@ -170,7 +170,7 @@ struct NcclEndRecord {  // 1 slot
   std::uint64_t value;  // kKernelChannel: GPU globaltimer ns.
 };
 
-// A call into NCCL's interface as the caller saw it (interposed, or told by NCCL's NVTX ranges).
+// A call into NCCL's interface as the caller saw it (interposed, or reported by NCCL's NVTX ranges).
 struct NcclCallRecord {  // 3 slots
   RecordHead head;       // flags: NcclSource
   std::uint32_t comm;    // As above; kNoComm for group calls.

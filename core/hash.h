@@ -22,7 +22,7 @@ class Hash64 {
       text.remove_prefix(n);
     }
   }
-  // Never 0: 0 means "no identity".
+  // Never 0, because 0 means "no identity".
   constexpr std::uint64_t value() const { return state_ == 0 ? 1 : state_; }
 
  private:

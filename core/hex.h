@@ -1,5 +1,5 @@
 #pragma once
-// Hashes and digests as people see them.
+// Writes hashes and digests as text.
 
 #include <cinttypes>
 #include <cstdint>

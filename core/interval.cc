@@ -7,7 +7,7 @@
 namespace lockstep {
 namespace {
 
-// Appends keeping the set normal; `next.begin` must not lie before the last begin.
+// Appends while keeping the set normal; `next.begin` must not be less than the last begin.
 void Push(IntervalSet& set, Interval next) {
   if (next.end <= next.begin) return;
   if (!set.empty() && next.begin <= set.back().end)
@@ -18,9 +18,8 @@ void Push(IntervalSet& set, Interval next) {
 
 bool ByBegin(const Interval& a, const Interval& b) { return a.begin < b.begin; }
 
-// Traces are sorted but for neighbours that overtook each other, or a few sorted
-// tables one after the other. Neighbours are put in place; what begins far back
-// begins a new run, and the runs are merged.
+// Traces are sorted except for neighbours that overtook each other, or consist of a few sorted tables one after the
+// other. Neighbours are inserted; an interval that begins far back starts a new run, and the runs are merged.
 void SortByBegin(std::vector<Interval>& intervals) {
   constexpr std::size_t kNear = 16;
   std::vector<std::size_t> runs = {0};

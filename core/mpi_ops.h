@@ -21,7 +21,7 @@ enum class MpiClass : std::uint8_t {
   kRecvInit,
   kSendRecv,
   kProbe,
-  kPoll,  // Query that may find nothing: counted, never a row each.
+  kPoll,  // A query that may find nothing: counted, without a row for each call.
   kStart,
   kWait,
   kTest,

@@ -1,5 +1,5 @@
 #pragma once
-// Medians and quantiles, one definition of each for all rooms.
+// Medians and quantiles: one definition of each for all folders.
 
 #include <algorithm>
 #include <cstddef>
@@ -7,7 +7,7 @@
 
 namespace lockstep {
 
-// The element at this place of the sorted values, which it reorders. `at` is less than their number.
+// The element at this position of the sorted values, which it reorders. `at` must be less than their number.
 template <typename T>
 T NthElement(std::vector<T>& values, std::size_t at) {
   const auto nth = values.begin() + static_cast<std::ptrdiff_t>(at);
@@ -15,17 +15,17 @@ T NthElement(std::vector<T>& values, std::size_t at) {
   return *nth;
 }
 
-// Of even numbers of values the lower of the two in the middle; `none` if there are no values.
+// Of an even number of values, the lower of the middle two; `none` if there are no values.
 template <typename T>
 T LowerMedian(std::vector<T> values, T none = T{}) {
   return values.empty() ? none : NthElement(values, (values.size() - 1) / 2);
 }
-// The upper of the two.
+// The upper of the middle two.
 template <typename T>
 T UpperMedian(std::vector<T> values, T none = T{}) {
   return values.empty() ? none : NthElement(values, values.size() / 2);
 }
-// The mean of the two, as numpy and pandas have it; 0 if there are no values.
+// The mean of the middle two, as numpy and pandas define it; 0 if there are no values.
 template <typename T>
 double MiddleMedian(std::vector<T> values) {
   if (values.empty()) return 0;

@@ -77,7 +77,8 @@ OwnedFd CreateBeside(const std::string& path, mode_t mode, std::string* name) {
       if (errno == EEXIST) continue;
       return fd;
     }
-    // A stranger who may read could have been first, or whoever looks for what the dead have left.
+    // Another user who may read the file, or a command that looks for files of dead processes, could have locked it
+    // first.
     struct stat info {};
     if (TryLockExclusive(fd.get()) != Locked::kHeld && ::fstat(fd.get(), &info) == 0 && info.st_nlink > 0) return fd;
     ::unlink(name->c_str());
@@ -93,13 +94,13 @@ int MoveOver(const std::string& from, const std::string& to) {
 int MoveNew(const std::string& from, const std::string& to) {
   if (::renameat2(AT_FDCWD, from.c_str(), AT_FDCWD, to.c_str(), RENAME_NOREPLACE) == 0) return 0;
   if (errno != EINVAL && errno != ENOSYS && errno != EOPNOTSUPP) return errno;
-  // NFS has no such flag; link() is atomic and refuses to replace there, too.
+  // NFS has no such flag; link() is atomic and does not replace there, either.
   if (::link(from.c_str(), to.c_str()) == 0) {
     ::unlink(from.c_str());
     return 0;
   }
   if (errno != EPERM && errno != ENOSYS && errno != EOPNOTSUPP && errno != EMLINK) return errno;
-  // Neither: the weaker way.
+  // The file system supports neither, so this check is not atomic.
   struct stat info {};
   if (::lstat(to.c_str(), &info) == 0) return EEXIST;
   return MoveOver(from, to);
@@ -112,7 +113,7 @@ static int WriteFile(const std::string& path, std::string_view text, mode_t mode
   if (!fd.open()) return errno;
   int error = WriteAll(fd.get(), text);
   if (error == 0 && durable && ::fsync(fd.get()) != 0) error = errno;
-  const OwnedFd lock(::fcntl(fd.get(), F_DUPFD_CLOEXEC, 0));  // Until it has its name.
+  const OwnedFd lock(::fcntl(fd.get(), F_DUPFD_CLOEXEC, 0));  // Keeps the lock until the file has its name.
   // NFS reports late write errors here.
   if (::close(fd.Release()) != 0 && error == 0) error = errno;
   if (error == 0) error = move(name, path);
@@ -163,9 +164,20 @@ std::string ReadPlain(const std::string& path, std::size_t limit) {
   const OwnedFd fd = OpenPlain(path, O_RDONLY);
   struct stat info {};
   if (!fd.open() || ::fstat(fd.get(), &info) != 0) return "";
-  std::string text(std::min(limit, static_cast<std::size_t>(info.st_size)), '\0');
-  const ssize_t n = ::pread(fd.get(), text.data(), text.size(), 0);
-  text.resize(n > 0 ? static_cast<std::size_t>(n) : 0);
+  return ReadUpTo(fd.get(), 0, std::min(limit, static_cast<std::size_t>(info.st_size)));
+}
+
+std::string ReadUpTo(int fd, std::uint64_t offset, std::size_t limit, int* error) {
+  std::string text(limit, '\0');
+  std::size_t have = 0;
+  while (have < limit) {
+    const ssize_t got = ::pread(fd, text.data() + have, limit - have, static_cast<off_t>(offset + have));
+    if (got < 0 && errno == EINTR) continue;
+    if (got < 0 && error != nullptr) *error = errno;
+    if (got <= 0) break;
+    have += static_cast<std::size_t>(got);
+  }
+  text.resize(have);
   return text;
 }
 

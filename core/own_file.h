@@ -1,6 +1,6 @@
 #pragma once
-// Files in places where others may have put something: never through a link that another user planted, never under a
-// predictable name, and never removing what is not this user's.
+// Creates, replaces and removes files in directories where other users may have put something: never follows a link
+// that another user planted, never uses a predictable name, and never removes what is not this user's.
 
 #include <sys/stat.h>
 #include <sys/types.h>
@@ -15,59 +15,62 @@
 
 namespace lockstep {
 
-// A new, empty file in the directory of `path`, ".NAME.<16 hex digits>.part" for its NAME, locked exclusively where
-// there are locks. `mode` less the umask. *name: what it is called. Not open: errno says why.
+// Creates a new, empty file in the directory of `path`: ".NAME.<16 hex digits>.part" for its NAME, locked exclusively
+// where locks exist. `mode` is reduced by the umask. *name is set to its path. If it is not open, errno says why.
 OwnedFd CreateBeside(const std::string& path, mode_t mode, std::string* name);
 
-// Whether a file of this name may be one that CreateBeside made.
+// Whether a file of this name may have been made by CreateBeside.
 bool IsPartName(std::string_view name);
 
-// Gives a file that CreateBeside made its name for good, replacing what is there: a link is replaced, not followed.
-// 0 or errno.
+// Renames a file made by CreateBeside to its final name and replaces what is there; a link is replaced, not followed.
+// Returns 0 or errno.
 int MoveOver(const std::string& from, const std::string& to);
-// The same, but replaces nothing: EEXIST. Atomic where the file system has hard links or RENAME_NOREPLACE.
+// The same without replacing anything: EEXIST. Atomic where the file system has hard links or RENAME_NOREPLACE.
 int MoveNew(const std::string& from, const std::string& to);
 
-// The whole text under its name, at no time half of it, replacing what is there; `durable`: on the disk before this
-// returns. 0 or errno, and then what was there is as it was.
+// Writes the whole text under this name and replaces what is there; a reader never sees a part of it. `durable`: it is
+// on the disk before this returns. Returns 0, or errno with the old file unchanged.
 int ReplaceFile(const std::string& path, std::string_view text, mode_t mode, bool durable = false);
-// The same for who is first: EEXIST if something has that name (see MoveNew).
+// The same for the first writer only: EEXIST if the name exists (see MoveNew).
 int CreateFile(const std::string& path, std::string_view text, mode_t mode);
 
-// "." of a name alone.
+// "." for a name without a directory.
 std::string DirectoryOf(const std::string& path);
-// What is behind the last slash.
+// The part after the last slash.
 constexpr std::string_view BaseName(std::string_view path) { return path.substr(path.rfind('/') + 1); }
 
-// Directory entries of `path`'s directory reach the disk.
+// Writes the entries of `path`'s directory to the disk.
 void SyncDirectoryOf(const std::string& path);
 
-// Removes the files that CreateBeside made for `path` and whose makers are dead. Without locks this cannot be
-// known, and the files stay. Returns those that were removed.
+// Removes the files that CreateBeside made for `path` and whose makers have ended. Without locks this cannot be known,
+// and the files stay. Returns the removed ones.
 std::vector<std::string> RemoveDeadParts(const std::string& path);
-// The same for whatever was made in a directory.
+// The same for all such files of a directory.
 std::vector<std::string> RemoveDeadPartsIn(const std::string& directory);
 
-// A regular file, opened; a link in the last place is not followed, a pipe is not waited for. Not open: errno says why
-// (EINVAL: no regular file, ELOOP: a link).
+// Opens a regular file; a link as the last component is not followed, and a pipe is not waited for. If it is not open,
+// errno says why (EINVAL: not a regular file, ELOOP: a link).
 OwnedFd OpenPlain(const std::string& path, int flags);
-// The same of this user's (EPERM: another user's).
+// The same for a file of this user (EPERM: another user's).
 OwnedFd OpenOwn(const std::string& path, int flags);
-// The beginning of such a file, `limit` bytes at most; "" if there is none.
+// Reads the beginning of such a file, `limit` bytes at most; "" if it cannot be opened.
 std::string ReadPlain(const std::string& path, std::size_t limit);
 
-// System calls may do a part of what they were asked for, or be interrupted; these do all of it. ReadAt: false at the
-// end of the file and on errors. WriteAll: 0 or errno.
+// What a file holds from `offset` on, `limit` bytes at most; less at its end, and on an error, which is then in *error.
+std::string ReadUpTo(int fd, std::uint64_t offset, std::size_t limit, int* error = nullptr);
+
+// System calls may do only a part of what was requested, or be interrupted; these functions do all of it. ReadAt
+// returns false at the end of the file and on errors. WriteAll returns 0 or errno.
 bool ReadAt(int fd, std::uint64_t offset, void* out, std::size_t bytes);
 int WriteAll(int fd, std::string_view bytes);
 
-// Removes a regular file of this user, by its name; nothing else. False: it was not there, or not ours.
+// Removes a regular file of this user by its name. Returns false if it did not exist or was not this user's.
 bool RemoveOwn(const std::string& path);
-// The same for a link of this user; what it points to stays.
+// The same for a link of this user; the file it points to stays.
 bool RemoveOwnLink(const std::string& path);
 
-// A directory of this user, itself and not by a link, that no other user may write to unless `shared`. "" or what is
-// wrong with it, as part of a sentence.
+// Checks that `path` is a directory of this user, not a link, and that no other user may write to it unless `shared`.
+// Returns "" or what is wrong with it, as part of a sentence.
 std::string NotOwnDirectory(const std::string& path, bool shared);
 
 }  // namespace lockstep

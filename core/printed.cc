@@ -19,8 +19,8 @@ bool In(const Range* begin, const Range* end, std::uint32_t c) {
   return at != begin && c <= (at - 1)->last;
 }
 
-// Unicode 15: what is obeyed rather than seen. Without the joiners U+200C and U+200D, which words of several languages
-// and emoji need.
+// Unicode 15: characters that control the terminal or cannot be seen. Without the joiners U+200C and U+200D, which
+// words of several languages and emoji need.
 constexpr Range kUnseen[] = {
     {0x0000, 0x001f}, {0x007f, 0x009f},                        // C0, DEL, C1.
     {0x00ad, 0x00ad}, {0x034f, 0x034f},   {0x061c, 0x061c},    // Soft hyphen, grapheme joiner, Arabic letter mark.
@@ -31,7 +31,7 @@ constexpr Range kUnseen[] = {
     {0xfffe, 0xffff}, {0x1d173, 0x1d17a}, {0xe0000, 0xe0fff},  // Noncharacters, music's formats, tags.
 };
 
-// Two columns: East Asian Wide and Fullwidth, emoji.
+// Characters of two columns: East Asian Wide and Fullwidth, emoji.
 constexpr Range kWide[] = {
     {0x1100, 0x115f},   {0x231a, 0x231b},   {0x2329, 0x232a},   {0x23e9, 0x23ec},   {0x23f0, 0x23f0},
     {0x23f3, 0x23f3},   {0x25fd, 0x25fe},   {0x2614, 0x2615},   {0x2648, 0x2653},   {0x267f, 0x267f},
@@ -51,7 +51,7 @@ constexpr Range kWide[] = {
     {0x1f93c, 0x1f945}, {0x1f947, 0x1f9ff}, {0x1fa70, 0x1faff}, {0x20000, 0x3fffd},
 };
 
-// No column: the most frequent combining marks, joiners, variation selectors.
+// Characters of no column: the most frequent combining marks, joiners, variation selectors.
 constexpr Range kMarks[] = {
     {0x0300, 0x036f}, {0x0483, 0x0489}, {0x0591, 0x05bd}, {0x0610, 0x061a}, {0x064b, 0x065f},
     {0x0900, 0x0902}, {0x093c, 0x093c}, {0x0941, 0x0948}, {0x094d, 0x094d}, {0x0e31, 0x0e31},
@@ -61,8 +61,8 @@ constexpr Range kMarks[] = {
 
 constexpr std::uint32_t kNone = UINT32_MAX;
 
-// The character at `at`, and its length; kNone, 1 for a byte that begins none (RFC 3629: no overlong forms, no
-// surrogates, nothing beyond U+10FFFF).
+// The character at `at` and its length; kNone and 1 for a byte that begins no character (RFC 3629: no overlong forms,
+// no surrogates, nothing beyond U+10FFFF).
 std::uint32_t Decode(std::string_view text, std::size_t at, std::size_t& length) {
   length = 1;
   const auto byte = [&](std::size_t i) { return static_cast<unsigned char>(text[i]); };
@@ -93,13 +93,13 @@ void AppendHex(std::string& out, std::uint32_t value, int digits) {
   for (int shift = 4 * (digits - 1); shift >= 0; shift -= 4) out += kDigits[value >> shift & 15];
 }
 
-// Printable ASCII needs no look at tables; most names are nothing else.
+// Printable ASCII needs no table; most names consist of it entirely.
 std::size_t PlainUntil(std::string_view text, std::size_t at) {
   while (at < text.size() && text[at] >= 0x20 && text[at] < 0x7f) ++at;
   return at;
 }
 
-// Of ESC [ digits and semicolons m, at `at`; 0: something else.
+// The length of the sequence ESC [ digits and semicolons m at `at`; 0 if there is another text.
 std::size_t SgrLength(std::string_view text, std::size_t at) {
   constexpr std::size_t kLongest = 16;
   if (text.substr(at, 2) != "\x1b[") return 0;
@@ -154,7 +154,7 @@ std::size_t PrintedColumns(std::string_view text) {
 }
 
 std::string PrintedShort(std::string_view text, std::size_t columns) {
-  // As many bytes take as many columns at most.
+  // A text never takes more columns than bytes.
   if (text.size() <= columns || PrintedColumns(text) <= columns) return std::string(text);
   columns = std::max<std::size_t>(columns, 6);
   const std::string function = ShortFunction(text, columns);
@@ -181,7 +181,7 @@ std::string PrintedShort(std::string_view text, std::size_t columns) {
 std::string_view BeginOf(std::string_view text, std::size_t bytes) {
   if (text.size() <= bytes) return text;
   std::size_t end = bytes;
-  // A character has four bytes at most: where more continue, it is none.
+  // A character has four bytes at most; with more continuation bytes it is not a character.
   while (end > 0 && bytes - end < 3 && (static_cast<unsigned char>(text[end]) & 0xc0) == 0x80) --end;
   return text.substr(0, end);
 }
@@ -201,7 +201,7 @@ std::string PrintedJson(std::string_view json) {
     if (c == '\n' || !Unseen(c)) {
       out.append(json, at, length);
     } else if (c == kNone) {
-      out += "\xef\xbf\xbd";  // U+FFFD: no JSON can hold the byte.
+      out += "\xef\xbf\xbd";  // U+FFFD, because JSON cannot hold the byte.
     } else if (c == '\t' || c == '\r') {
       out += ' ';  // Between values; in strings both are escaped already.
     } else if (c > 0xffff) {

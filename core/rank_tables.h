@@ -237,7 +237,7 @@
   X(u64, reserved_bytes, Bytes, Unknown(0), "reserved after it")     \
   X(u32, name, Text, Unknown(kNone, "none"), "allocator")
 
-// What the GPU's own sensors said, read on the host at most ten times a second.
+// Readings of the GPU's own sensors, taken on the host at most ten times a second.
 #define LS_GPU_SAMPLES(X)                                                                                       \
   X(i64, time_ns, Moment, Always, "when")                                                                       \
   X(u16, device, Number, Unknown(65535), "device ordinal")                                                      \
@@ -251,7 +251,7 @@
     "(software) 64 thermal (hardware) 128 power brake")                                                         \
   X(u8, vendor, Enum<Vendor>, Always, "")
 
-// Time that the profiling library or the driver's lazy work took, for honest accounts.
+// Time that the profiling library or the driver's lazy work took, so that the cost of recording is known.
 #define LS_OVERHEADS(X)                                                      \
   X(i64, begin_ns, Moment, Always, "begin")                                  \
   X(i64, duration_ns, Duration, Always, "end minus begin")                   \

@@ -25,7 +25,7 @@ enum class RecordKind : std::uint8_t {
   kCpu = 8,             // CpuRecord
   kGap = 9,             // GapRecord: records lost here
   kThreadName = 10,     // StringRecord + text: name of the thread, or of the thread with the tid `id` if that is not 0
-  kMark = 11,           // RangeRecord with begin == end
+  kMark = 11,           // RangeRecord with begin == end.
   kRangeStartEnd = 12,  // RangeRecord of a start/end range, written when it ended
   kWindow = 13,         // WindowRecord: recording went on or off
   kDomain = 14,         // StringRecord + text: a range domain's name; `id` is the process's number of it, from 1

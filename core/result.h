@@ -9,16 +9,16 @@
 namespace lockstep {
 
 enum class ErrorCode : unsigned char {
-  kUsage,        // The caller asked for something that makes no sense.
-  kNotFound,     // A file, symbol or dataset is absent.
-  kMalformed,    // Input exists but breaks its own format.
+  kUsage,        // The request makes no sense.
+  kNotFound,     // A file, symbol or dataset does not exist.
+  kMalformed,    // The input exists but breaks its own format.
   kUnsupported,  // Valid, but this build or this machine cannot do it.
-  kDataLoss,     // Some records are gone; what remains is usable.
-  kIo,           // The system refused: no space, no permission, no descriptor.
+  kDataLoss,     // Some records are lost; what remains is usable.
+  kIo,           // A system call failed: no space, no permission, no descriptor.
   kInternal,     // A Lockstep bug.
 };
 
-// What a user reads, in three lines: what, where, what to do.
+// An error message of three lines: what happened, where, and what to do.
 struct [[nodiscard]] Error {
   ErrorCode code;
   std::string what;   // One sentence: what went wrong. No newline.
@@ -52,7 +52,7 @@ inline Status Ok() { return std::monostate{}; }
   auto LS_CONCAT(ls_result_, __LINE__) = (expr);                                             \
   if (!LS_CONCAT(ls_result_, __LINE__).ok()) return LS_CONCAT(ls_result_, __LINE__).error(); \
   decl = std::move(LS_CONCAT(ls_result_, __LINE__)).value()
-// LS_CHECK(Write(x)); for a Status whose value nobody needs.
+// LS_CHECK(Write(x)); for a Status, whose value is not needed.
 #define LS_CHECK(expr) \
   if (auto ls_status = (expr); !ls_status.ok()) return ls_status.error()
 

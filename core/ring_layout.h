@@ -19,29 +19,29 @@ inline constexpr std::uint64_t kSegmentMagic = 0x31474553504b434cu;  // "LCKPSEG
 inline constexpr std::uint32_t kSegmentVersion = 5;
 inline constexpr std::uint32_t kMaxProcesses = 256;
 inline constexpr std::uint32_t kMaxRings = 4096;
-inline constexpr std::uint32_t kMaxRangeDepth = 64;  // Of lockstep.h's ranges, and again of NVTX's of all domains.
+inline constexpr std::uint32_t kMaxRangeDepth = 64;  // Of lockstep.h's ranges, and separately of NVTX's.
 inline constexpr std::uint32_t kMaxStringBytes = 4096;
 
 enum class SlotState : std::uint32_t {
   kFree = 0,
-  kClaiming = 1,  // Being filled in by its owner.
+  kClaiming = 1,  // Its owner is filling it in.
   kActive = 2,
-  kClosed = 3,  // Owner is gone in good order; the agent drains it, then frees it.
+  kClosed = 3,  // Its owner ended in good order; the agent drains it, then frees it.
 };
 
-// What became of the question whether all ranks make clock exchanges over the application's MPI.
+// The outcome of the agreement among all ranks on clock exchanges over the application's MPI.
 enum class AnchorAgreement : std::uint32_t {
   kNone = 0,     // Not asked: no MPI, one rank, or not wanted here.
   kAgreed = 1,   // Every rank's probe said yes.
-  kRefused = 2,  // Some rank said no, or said nothing.
-  kNoBoard = 3,  // No PMIx in the process to ask over.
+  kRefused = 2,  // Some rank voted no or did not answer.
+  kNoBoard = 3,  // The process has no PMIx over which the ranks could agree.
 };
 
-// Room for every address of a node: 46 of IPv4, 20 of IPv6.
+// Large enough for every address of a node: 46 of IPv4, 20 of IPv6.
 inline constexpr std::uint32_t kAddressListBytes = 1024;
 
-// Filled in by the probe when MPI starts, read by the agent: where the clock
-// service of the reference rank is, and what this rank has to do in it.
+// Filled in by the probe when MPI starts and read by the agent: the address of the reference rank's clock service, and
+// this rank's part in the clock exchanges.
 struct ClockMailbox {
   std::atomic<std::uint32_t> state;  // 0 nothing yet, 1 valid, 2 abandoned.
   std::int32_t world_rank, world_size;
@@ -51,7 +51,7 @@ struct ClockMailbox {
   std::atomic<AnchorAgreement> agreement;
   std::uint64_t domain;                       // This rank's.
   char reference_address[kAddressListBytes];  // "host:port,host:port": the reference agent's listening addresses.
-  std::uint8_t reference_key[32];             // Its SegmentHeader::clock_key; all 0: it did not come along.
+  std::uint8_t reference_key[32];             // Its SegmentHeader::clock_key; all 0: it was not transmitted.
 };
 
 // Rows measured inside the application (clock anchors in MPI_Init, Finalize).
@@ -72,7 +72,7 @@ struct ProcessEntry {
   std::atomic<std::uint64_t> end_ticks;  // 0 while alive.
   std::atomic<std::int32_t> world_rank;  // -1 unknown.
   std::atomic<std::uint8_t> rank_source, mpi_thread_level, mpi_initialized, mpi_finalized;
-  std::atomic<std::uint32_t> mpi_used, lockstep_used;  // Sources that were entered at all.
+  std::atomic<std::uint32_t> mpi_used, lockstep_used;  // Sources that were used at all.
   std::atomic<std::uint64_t> dropped_no_ring;
   std::atomic<std::uint64_t> range_unbalanced, range_too_deep, request_table_full;
   char exe[256];
@@ -80,8 +80,8 @@ struct ProcessEntry {
   std::atomic<std::uint8_t> python_hook;  // 0 no Python 1 hook loaded 2 torch seen and wrapped 3 gave up, see losses.
   std::atomic<std::uint32_t> nvtx_used, torch_used;
   std::atomic<std::uint32_t> cupti_used, nccl_used;
-  // What became of the CUPTI source: 0 CUDA was never initialised 1 recording 2 refused (a fact says why)
-  // 3 another profiler has CUPTI for now.
+  // State of the CUPTI source: 0 CUDA was never initialised 1 recording 2 refused (a fact says why) 3 another profiler
+  // uses CUPTI for now.
   std::atomic<std::uint32_t> cupti_state;
   // The agent asks (adds 1) for what CUPTI holds, because the application is about to be killed; the probe
   // answers with the number it has done. Equal: nothing is outstanding.
@@ -89,7 +89,7 @@ struct ProcessEntry {
   std::atomic<std::uint64_t> gpu_flushed_ticks;  // Records that ended before it are in the ring; 0 never.
   std::atomic<std::uint32_t> gpu_count;          // Devices that contexts were made on, at most 4 named:
   std::uint8_t gpu_uuids[4][16];                 // for the agent's NVML samples.
-  std::atomic<std::int32_t> world_size;          // Told with world_rank; 0 unknown.
+  std::atomic<std::int32_t> world_size;          // Reported with world_rank; 0 unknown.
   // The largest world that the process joined (init_process_group of PyTorch), of equal ones the first: when it asked
   // and was let in, where its ranks met (a hash, 0 unknown), its size (0: it joined none) and its rank there.
   std::atomic<std::uint64_t> joined_begin_ticks, joined_end_ticks, joined_at;
@@ -100,7 +100,7 @@ static_assert(sizeof(ProcessEntry) == 512);
 
 struct RingEntry {
   std::atomic<SlotState> state;
-  std::uint32_t generation;      // Grows with each owner; with the index it names a thread.
+  std::uint32_t generation;      // Incremented for each owner; together with the index it identifies a thread.
   std::uint32_t process;         // Index of ProcessEntry.
   std::uint32_t capacity_slots;  // Power of two.
   std::uint64_t offset;          // Of the RingHeader in the segment; 0 when no memory is attached yet.
@@ -116,13 +116,13 @@ inline constexpr std::uint32_t kNcclKernelChannels = 8;  // --nccl-kernel-channe
 inline constexpr std::uint32_t kGpuBuffersShift = 16;    // Bits 16 to 31: MiB that CUPTI's buffers may take at most
                                                          // (--gpu-buffers), 0: the source's default.
 
-// The last switches of recording, for sources whose records come long after their time: ticks << 1 | on.
+// The last switches of recording, for sources whose records arrive long after the event: ticks << 1 | on.
 inline constexpr std::uint32_t kSwitchHistory = 64;
 struct SwitchHistory {
-  std::atomic<std::uint32_t> count;  // Ever; the n-th is in at[n % kSwitchHistory].
+  std::atomic<std::uint32_t> count;  // Of all time; the n-th is in at[n % kSwitchHistory].
   std::uint32_t reserved;
   std::atomic<std::uint64_t> at[kSwitchHistory];
-  // The thread that turned the switch calls this. Wait-free.
+  // Called by the thread that turned the switch. Wait-free.
   void Note(bool on, std::uint64_t ticks) {
     at[count.fetch_add(1) % kSwitchHistory].store(ticks << 1 | (on ? 1 : 0), std::memory_order_release);
   }
@@ -131,7 +131,7 @@ struct SwitchHistory {
 struct SegmentHeader {
   std::uint64_t magic;
   std::uint32_t version, header_bytes;
-  std::uint64_t segment_bytes;  // Mapped size: the cap.
+  std::uint64_t segment_bytes;  // Mapped size, the upper limit.
   std::int64_t agent_pid;
   std::uint64_t run_hash;                           // Of the run id.
   std::int32_t slot_rank;                           // Rank from the launcher's environment, -1 unknown.
@@ -140,8 +140,8 @@ struct SegmentHeader {
   ClockDistortion distortion;
   std::uint64_t clock_domain;
   char agent_address[kAddressListBytes];  // Where this slot's agent listens for clock exchanges, "" if it does not.
-  // The run's key (comms/clock/run_key.h): who holds it may exchange clocks with this agent; all 0: it has none. The
-  // segment is this user's alone (0600).
+  // The run's key (comms/clock/run_key.h): a process that holds it may exchange clocks with this agent; all 0: there is
+  // none. Only this user can read the segment (0600).
   std::uint8_t clock_key[32];
   std::uint32_t anchors_wanted;  // 1: the probe may agree with the others on clock exchanges over MPI.
   std::uint32_t anchor_timeout_ms;
@@ -165,18 +165,18 @@ struct SegmentHeader {
 
 // A thread's ring: this header, then capacity_slots slots.
 struct RingHeader {
-  // Producer's line: private to the thread, but here so that kill -9 cannot take it.
+  // The producer's cache line: private to the thread, but kept here so that it survives kill -9.
   alignas(64) std::atomic<std::uint64_t> head;  // Slots committed; release-stored after the record.
   std::uint64_t tail_cache;
   std::uint64_t dropped_records, dropped_first_ticks, dropped_last_ticks;  // Since the last GapRecord.
-  std::uint64_t records;     // Committed records; brought up to date at least every 128 slots and at the thread's end.
+  std::uint64_t records;     // Committed records; updated at least every 128 slots and at the thread's end.
   std::uint32_t mask;        // capacity_slots - 1
   std::uint32_t clock_mode;  // ClockMode, beside the head for the hot path.
 
-  // Consumer's line.
-  alignas(64) std::atomic<std::uint64_t> tail;  // Slots the agent has in the spool.
+  // The consumer's cache line.
+  alignas(64) std::atomic<std::uint64_t> tail;  // Slots that the agent has written to the spool.
 
-  // What the thread is doing now: shows the agent where a killed rank stood.
+  // What the thread is doing now: shows the agent where a killed rank was.
   alignas(64) std::atomic<std::uint64_t> call_begin_ticks;
   std::atomic<std::uint32_t> call_op;  // MpiOp in progress, 0 none.
   std::uint32_t range_depth;
@@ -190,19 +190,19 @@ struct RingHeader {
     std::uint32_t name;
     std::uint32_t head;  // The RecordHead of the RangeRecord to come: kind | flags << 8 | slots << 16.
   } ranges[kMaxRangeDepth];
-  // range_depth while --range or --step-range look at every range: range_depth itself stays 0
-  // then, which closes the short way of the hot path to pops.
+  // Takes the role of range_depth while --range or --step-range examine every range. range_depth itself stays 0 then,
+  // which sends every pop from the fast path to the slow path.
   std::uint32_t watched_depth;
 
-  // Ranges of NVTX, all domains, in order of their pushes. A pop closes the topmost one of its
-  // domain, wherever it stands.
+  // NVTX ranges of all domains, in order of their pushes. A pop closes the topmost one of its domain, at whatever
+  // position.
   std::uint32_t nvtx_depth;
   struct OpenNvtxRange {
-    std::uint32_t head, name;  // As the RangeRecord to come begins. head 0: never to be written.
+    std::uint32_t head, name;  // As the future RangeRecord begins. head 0: it will not be written.
     std::uint64_t begin_ticks;
-    std::uint16_t depth, domain;  // As it ends. depth: of its domain.
+    std::uint16_t depth, domain;  // As it ends. `depth` is counted within its domain.
     std::int32_t payload;
-    std::int64_t wide_payload;  // From here on for the RangeExtra, if head says 2 slots.
+    std::int64_t wide_payload;  // From here on for the RangeExtra, if head has 2 slots.
     std::uint32_t category;
     std::uint8_t payload_kind;
     std::uint8_t reserved[3];
@@ -212,7 +212,7 @@ inline constexpr std::uint32_t kRingHeaderBytes = 8192;
 static_assert(sizeof(RingHeader) <= kRingHeaderBytes);
 static_assert(std::atomic<std::uint64_t>::is_always_lock_free && std::atomic<SlotState>::is_always_lock_free);
 
-// Fixed places in the segment.
+// Fixed offsets in the segment.
 inline constexpr std::uint64_t kProcessTableOffset = 4096;
 inline constexpr std::uint64_t kRingTableOffset = kProcessTableOffset + sizeof(ProcessEntry) * kMaxProcesses;
 inline constexpr std::uint64_t kBurstTableOffset = kRingTableOffset + sizeof(RingEntry) * kMaxRings;

@@ -1,16 +1,16 @@
 #pragma once
-// Producing into a ring: the hot path, inline, for liblockstep.so and for the
-// source libraries loaded beside it (liblockstep-ompi40.so). Everything that is
-// not hot lives in liblockstep.so (runtime/probe) behind the extern "C" functions
-// below; both libraries come from one build, so this is no stable interface.
+// Producing into a ring: the hot path, inline, for liblockstep.so and for the source libraries
+// loaded beside it (liblockstep-ompi40.so). All slower code is in liblockstep.so (runtime/probe)
+// behind the extern "C" functions below; both libraries come from one build, so this is no stable
+// interface.
 //
-// One thread-local pointer leads to the thread's page: the RingHeader, then the
-// producer's own state, which fills the rest of the header's 8192 bytes. Whenever
-// the short way does not apply (no ring yet, recording off, clock not TSC, a record
-// being written by the code that this signal handler interrupted) the pointer leads
-// to a stand-in, whose bounds send every writer to the slow way. So the hot path
-// needs no test for any of these. Stand-ins are lockstep_idle_ring for all threads
-// and, once a thread has a ring, one of its own whose `owner` leads to that ring.
+// One thread-local pointer leads to the thread's page: the RingHeader, then the producer's own
+// state, which fills the rest of the header's 8192 bytes. Whenever the fast path does not apply
+// (no ring yet, recording off, clock not TSC, a record being written by the code that this signal
+// handler interrupted) the pointer leads to a stand-in page, whose bounds send every writer to
+// the slow path. So the hot path needs no test for any of these. Stand-in pages are
+// lockstep_idle_ring for all threads and, once a thread has a ring, one of its own whose `owner`
+// leads to that ring.
 
 #include <atomic>
 #include <cstring>
@@ -21,18 +21,18 @@ namespace lockstep {
 
 struct RingPage;
 
-// Lives in the ring's header page, but means nothing outside its process.
+// Stored in the ring's header page, but valid inside its process only.
 struct RingProducer {
-  std::byte* cursor;   // Where the next record goes.
-  std::byte* limit;    // Records that end at or before it need no further test.
+  std::byte* cursor;   // The next record is written here.
+  std::byte* limit;    // Records that end at or before it need no further check.
   std::byte* slots;    // Of this ring.
   void* strings;       // StringPool of runtime/probe, null until the first string.
-  RingPage* owner;     // Of a stand-in: the thread's ring, null for common ones. Of a ring: null.
-  RingPage* stand_in;  // Of a ring: the thread's own stand-in; the common one if memory was short.
+  RingPage* owner;     // Of a stand-in page: the thread's ring, null for common ones. Of a ring: null.
+  RingPage* stand_in;  // Of a ring: the thread's own stand-in page; the common one if memory was short.
   void* scratch;       // For calls with many requests; see lockstep_scratch.
   std::uint64_t scratch_bytes;
   std::uint32_t parked;             // 1: the thread-local pointer leads to the idle ring on purpose.
-  std::uint32_t busy;               // 1: the slow way is being walked; what a signal handler records now is dropped.
+  std::uint32_t busy;               // 1: the slow path is running; what a signal handler records now is dropped.
   std::uint32_t unrecorded_ranges;  // Open ranges that will not be written: pushed while off, or too deep.
   std::uint32_t nested_drops;       // Dropped in signal handlers, not yet in dropped_records.
   std::uint32_t ring_index, pending_requests;
@@ -43,8 +43,8 @@ struct RingProducer {
   void* ranges;                   // NvtxThread of runtime/probe, null until needed.
   std::uint64_t range_ids;        // Start/end ranges begun on this thread.
   std::uint64_t off_since_ticks;  // Recording has been off since then and nothing was written since; 0 if not.
-  // Of runtime/probe/steps.cc: ranges of the capture window's name open on this thread, and whether the
-  // outermost one counts; the same of step ranges.
+  // Used by runtime/probe/steps.cc: ranges of the capture window's name open on this thread, and whether the outermost
+  // one counts; the same for step ranges.
   std::uint32_t window_depth, window_counts, step_depth, step_counts;
   std::uint32_t hook_depth;  // Open ranges of hooks (runtime/probe/hooks.cc) on this thread.
 };
@@ -62,12 +62,12 @@ struct alignas(4096) RingPage {
   std::uint64_t infos[kNameSlots];
   std::uint64_t pending[32];  // Handles of the poll run not yet written.
   std::uint16_t deep_nvtx_domains[kDeepNvtxRanges];
-  // The thread's ids of the first registered strings of NVTX (runtime/probe/nvtx_names.h), 0 not written yet.
+  // The thread's ids of the first registered strings of NVTX (runtime/probe/nvtx_names.h); 0: not written yet.
   std::uint32_t registered[kRegisteredSlots];
 };
 static_assert(sizeof(RingPage) == kRingHeaderBytes);
 
-// What the probe found when it was loaded. Written once, before any ring exists.
+// Set when the probe is loaded. Written once, before any ring exists.
 struct ProbeState {
   SegmentHeader* segment = nullptr;  // Null: this process is not profiled.
   std::uint64_t segment_bytes = 0;
@@ -82,37 +82,37 @@ extern __thread RingPage* lockstep_thread_ring __attribute__((tls_model("initial
 extern RingPage lockstep_idle_ring;
 extern ProbeState lockstep_probe;
 
-// The calling thread's ring, claimed on first use. Null if this process is not
-// profiled, there is none to be had, or a record is being written further down
-// this thread's stack (we are in a signal handler).
+// The calling thread's ring, claimed on first use. Null if this process is not profiled, if there is no
+// free ring, or if a record is being written further down this thread's stack (this is a signal
+// handler).
 RingPage* lockstep_ring(void);
 // This process's entry, claimed on first use; null if not profiled or the table is full.
 ProcessEntry* lockstep_process(void);
-// Writes `slots` slots of whole records (`count` of them), all or none, whatever
-// state the ring is in; ends a run of polls first. Dropped and counted if there
-// is no ring or no room: false.
+// Writes `slots` slots of whole records (`count` of them), all or none, whatever state the ring is in; ends a
+// run of polls first. Returns false if there is no ring or no space; the records are then dropped and
+// counted.
 bool lockstep_emit_slow(const void* records, std::uint32_t slots, std::uint32_t count);
 std::uint64_t lockstep_ticks_slow(void);
 // Id of a text on this thread, written to its ring if new. 0: no string.
 std::uint32_t lockstep_intern(const char* text);
-// One more query that found nothing, see kPoll in record.h. `requests` are the
-// handles that are known to be incomplete (Testany, Testsome), or null.
+// Counts one more query that found nothing, see kPoll in record.h. `requests` are the handles that are known to be
+// incomplete (Testany, Testsome), or null.
 void lockstep_poll_slow(std::uint64_t op_and_request, const std::uint64_t* requests, std::uint32_t count,
                         std::uint64_t begin_ticks, std::uint64_t end_ticks);
-// At least `bytes` for the calling thread's use until its next call of this; null if the system refuses.
+// At least `bytes` for the calling thread's use until its next call of this; null if memory cannot be allocated.
 void* lockstep_scratch(std::uint64_t bytes);
-// A CpuRecord, if the last one is old enough.
+// Writes a CpuRecord if the last one is old enough.
 void lockstep_sample_cpu(RingPage* page, std::uint64_t ticks);
-// `hook` is called after each switch of recording that a thread of this process made, on that thread, and
-// never taken back: its library must stay loaded. Switches by the agent or by another process of the slot
-// are not told. False: there are 4 already. Thread: any.
+// `hook` is called after each switch of recording that a thread of this process made, on that thread. It is never
+// removed, so its library must stay loaded. Switches by the agent or by another process of the slot are not reported.
+// Returns false if there are 4 hooks already. Thread: any.
 bool lockstep_on_switch(void (*hook)(bool on));
 }
 #pragma GCC visibility pop
 
 namespace ring {
 
-// Where RingPage::names may hold this address.
+// The position at which RingPage::names may hold this address.
 inline std::size_t NameSlot(const char* text) {
   return (static_cast<std::uint32_t>(reinterpret_cast<std::uintptr_t>(text)) * 0x9e3779b1u) >> 25;
 }
@@ -145,11 +145,11 @@ inline void Publish(RingHeader& header, std::uint64_t slots) {
 #endif
 }
 
-// Writes `count` whole records (`slots` in all), all or none, even while recording
-// is off: the caller asks Recording(). `fill(memory)` makes them, in the ring itself
-// or in a copy on the stack; it must not record anything. (Made elsewhere and
-// copied, a record costs store-forwarding stalls: its fields are narrower than the
-// loads of the copy.) False: dropped, counted. Thread: any, each into its own ring.
+// Writes `count` whole records (`slots` in all), all or none, even while recording is off: the caller tests
+// Recording(). `fill(memory)` makes them, in the ring itself or in a copy on the stack; it must not record
+// anything. (A record that is made elsewhere and copied costs store-forwarding stalls: its fields are narrower
+// than the loads of the copy.) Returns false if they were dropped, and counted. Thread: any, each into its own
+// ring.
 template <std::uint32_t kSlots, typename Fill>
 inline bool EmitMade(Fill&& fill, std::uint32_t count = 1) {
   RingPage* page = lockstep_thread_ring;
@@ -173,7 +173,7 @@ inline bool EmitMade(Fill&& fill, std::uint32_t count = 1) {
   return true;
 }
 
-// The same for records that exist already.
+// The same for existing records.
 inline bool Emit(const void* records, std::uint32_t slots, std::uint32_t count = 1) {
   RingPage* page = lockstep_thread_ring;
   lockstep_thread_ring = &lockstep_idle_ring;
@@ -194,19 +194,19 @@ inline bool Emit(const void* records, std::uint32_t slots, std::uint32_t count =
   return true;
 }
 
-// The thread's page for reading and marking; null as lockstep_ring().
+// The thread's page for reading and marking; null in the cases of lockstep_ring().
 inline RingPage* Page() {
   RingPage* page = lockstep_thread_ring;
   return page->producer.slots != nullptr ? page : lockstep_ring();
 }
 
-// One more query that found nothing; the request, if it was one, in the key. The
-// handles it covered beside: lockstep_poll_slow.
+// Counts one more query that found nothing; the key contains the request, if there was one. For several handles:
+// lockstep_poll_slow.
 inline void Poll(std::uint64_t op_and_request, std::uint64_t begin_ticks, std::uint64_t end_ticks) {
   RingPage* page = lockstep_thread_ring;
   RingHeader& header = page->header;
-  // Calls are 0 in the idle ring. A poll long after the last one is no part of its run: the thread did
-  // something else in between.
+  // The number of calls is 0 in the idle ring. A poll long after the last one does not belong to its run, because the
+  // thread did something else in between.
   if (header.poll_calls == 0 || header.poll_key != op_and_request || page->producer.pending_requests != 0 ||
       begin_ticks - header.poll_last_ticks > page->producer.poll_gap_ticks)
     return lockstep_poll_slow(op_and_request, nullptr, 0, begin_ticks, end_ticks);

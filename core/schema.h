@@ -5,7 +5,7 @@
 // here and nowhere else.
 //
 // X(type, name, kind, sentinel, text). Kind: what the column is (Moment, Duration, Id, Text, Enum<Work>, Bytes, ...);
-// sentinel: the value that stands for not known, and the word for it. Both are explained in core/column.h; filling,
+// sentinel: the value that means not known, and the word for it. Both are explained in core/column.h; filling,
 // blanks, conversion to cluster time and the descriptions in files and docs follow from them.
 // T(member, Type, COLUMNS, traits, description). Traits: what is done with the table.
 
@@ -32,8 +32,8 @@ using u64 = std::uint64_t;
 using i32 = std::int32_t;
 using i64 = std::int64_t;
 
-// Some columns of a table, named by their members: Columns<Kernels>(&Kernels::begin_ns, &Kernels::device). What is not
-// a column does not compile.
+// A selection of a table's columns, named by their members: Columns<Kernels>(&Kernels::begin_ns, &Kernels::device). A
+// member that is not a column does not compile.
 template <typename Table>
 class Columns {
  public:
@@ -53,13 +53,13 @@ class Columns {
   constexpr bool operator==(const Columns&) const = default;
   constexpr bool Holds(const Columns& other) const { return (other.bits & ~bits) == 0; }
 
-  std::uint64_t bits;  // By place in the table; public, so that a template can be of some columns.
+  std::uint64_t bits;  // By position in the table; public, so that a template argument can be a selection of columns.
 
  private:
   constexpr Columns(std::uint64_t places, int) : bits(places) {}
 };
 
-// In place of a column that was not asked for: whoever reads it does not compile.
+// Replaces a column that was not selected: code that reads it does not compile.
 struct NotAsked {};
 template <typename T, bool kAsked>
 using IfAsked = std::conditional_t<kAsked, std::vector<T>, NotAsked>;
@@ -89,7 +89,7 @@ using IfAsked = std::conditional_t<kAsked, std::vector<T>, NotAsked>;
   if constexpr (std::is_same_v<T_, type>)           \
     if (member_ == &Self_::name) return index_;     \
   ++index_;
-// For the build of tests/scratch_column: whoever copes with a column more in every table copes with the next real one.
+// For tests/scratch_column: code that copes with one more column in every table copes with the next real one, too.
 #ifdef LOCKSTEP_SCRATCH_COLUMN
 #define LS_SCRATCH_(X) X(i64, scratch_ns, Moment, Unknown(kNoTime), "of no use")
 #else

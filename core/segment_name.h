@@ -1,5 +1,5 @@
 #pragma once
-// What segments in /dev/shm are called: lockstep-UID-RUNHASH-SLOT-PID, -N behind it where that was taken.
+// Names of segments in /dev/shm: lockstep-UID-RUNHASH-SLOT-PID, with -N behind it if that name was taken.
 
 #include <cinttypes>
 #include <cstddef>
@@ -22,10 +22,10 @@ inline std::string FormatSegmentName(const SegmentName& name) {
   return name.number == 1 ? std::string(text) : text + ("-" + std::to_string(name.number));
 }
 
-// False: it is called otherwise.
+// Returns false for other names.
 inline bool ParseSegmentName(const std::string& text, SegmentName& name) {
   name.number = 1;
-  // sscanf leaves out signs and spaces that we never write: what we would have written must be the same.
+  // sscanf accepts signs and spaces that Lockstep never writes, so the name is formatted again and compared.
   const int read = std::sscanf(text.c_str(), "lockstep-%u-%16" SCNx64 "-%d-%d-%d", &name.user, &name.run_hash,
                                &name.slot, &name.pid, &name.number);
   return read >= 4 && FormatSegmentName(name) == text;

@@ -1,7 +1,7 @@
 #pragma once
-// The spool: an append-only file per slot, the crash-safe truth until the rank
-// file is complete. A sequence of blocks, each with its own checksum; a reader
-// uses every good block and counts the others (SpoolBlock, SpoolTail).
+// The spool: an append-only file per slot, which survives a crash and is authoritative until the rank file is complete.
+// It is a sequence of blocks, each with its own checksum; a reader uses every good block and counts the others
+// (SpoolBlock, SpoolTail).
 
 #include <cstddef>
 #include <cstdint>
@@ -14,7 +14,7 @@ inline constexpr std::uint32_t kSpoolBlockBytes = 64 * 1024;  // Payload limit o
 
 enum class SpoolKind : std::uint16_t {
   kMeta = 1,         // UTF-8 "key\tvalue\n" lines; a later value of a key wins.
-  kProcess = 2,      // ProcessEntry as it stands; a later one of (index, generation) wins.
+  kProcess = 2,      // ProcessEntry, unchanged; a later one of (index, generation) wins.
   kThread = 3,       // SpoolThread
   kRecords = 4,      // Whole records of one ring, in order.
   kSnapshots = 5,    // ClockSnapshot[]
@@ -66,7 +66,7 @@ struct SpoolWindow {
 };
 static_assert(sizeof(SpoolWindow) == 24);
 
-// One reading of one GPU. Fields that the device does not tell: 0xffffffff (throttle_reasons: 0).
+// One reading of one GPU. Fields that the device does not report: 0xffffffff (throttle_reasons: 0).
 struct GpuSample {
   std::uint64_t ticks;
   std::uint64_t throttle_reasons;  // NVML's bits, as gpu_samples.throttle_reasons.
@@ -75,7 +75,7 @@ struct GpuSample {
 };
 static_assert(sizeof(GpuSample) == 56);
 
-// CRC-32C (Castagnoli), hardware where SSE4.2 is there. `crc` chains calls; start with 0.
+// CRC-32C (Castagnoli), in hardware where SSE4.2 exists. `crc` chains calls; start with 0.
 std::uint32_t Crc32c(std::uint32_t crc, const void* data, std::size_t bytes);
 
 }  // namespace lockstep

@@ -1,5 +1,5 @@
 #pragma once
-// What spools outside of their run directory (--spool-dir) are called: lockstep-RUNHASH-rank-NNNNN.PID.spool
+// Names of spools outside of their run directory (--spool-dir): lockstep-RUNHASH-rank-NNNNN.PID.spool
 
 #include <cinttypes>
 #include <cstdint>
@@ -19,7 +19,7 @@ inline std::string FormatSpoolName(const SpoolName& name) {
   return text;
 }
 
-// False: it is called otherwise.
+// Returns false for other names.
 inline bool ParseSpoolName(const std::string& text, SpoolName& name) {
   const int read =
       std::sscanf(text.c_str(), "lockstep-%16" SCNx64 "-rank-%d.%d.spool", &name.run_hash, &name.slot, &name.pid);

@@ -1,6 +1,6 @@
 #pragma once
-// What a member of a collective with counts of its own (allgatherv, alltoallv, ...) exchanges with the others: nobody
-// waits for one that gives nothing, and one that takes nothing waits for nobody.
+// What a member of a collective with counts of its own (allgatherv, alltoallv, ...) exchanges with the others. No rank
+// waits for a member that gives nothing, and a member that takes nothing waits for no rank.
 
 #include <cstdint>
 

@@ -1,3 +1,3 @@
 #pragma once
-// The one place the version stands; CMakeLists.txt reads it from here.
+// The only definition of the version; CMakeLists.txt reads it from here.
 #define LOCKSTEP_VERSION "0.1.0"

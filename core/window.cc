@@ -31,7 +31,7 @@ StepPhase PhaseOf(const WindowSpec& spec, std::int64_t step, std::int64_t first_
     case WindowKind::kSchedule:
       return step < first_step ? StepPhase::kNone : PhaseOfSchedule(spec, step - first_step);
     case WindowKind::kTrigger: {
-      // Re-armed while it is read: the old one is over, and the new one lies ahead.
+      // The window was re-armed while it was read: the old one is over, and the new one is still to come.
       const std::int64_t begin = spec.armed_begin.load(std::memory_order_acquire);
       const std::int64_t end = spec.armed_end.load(std::memory_order_acquire);
       if (begin < 0 || spec.armed_begin.load(std::memory_order_relaxed) != begin) return StepPhase::kNone;

@@ -39,7 +39,7 @@ inline constexpr std::uint32_t kWindowNameBytes = 128;
 // WindowSpec::range_source beside those of the table ranges.
 inline constexpr std::uint32_t kRangeSourceAny = 255, kRangeSourceCuda = 254;
 
-// Trivially copyable but for the atomics, which live in shared memory.
+// Trivially copyable except for the atomics, which are in shared memory.
 struct WindowSpec {
   WindowKind kind;
   std::uint32_t range_source;  // kRange: as in the table ranges, or kRangeSource...
@@ -53,7 +53,7 @@ struct WindowSpec {
   char step_range[kWindowNameBytes];   // --step-range: each push of a range of this name is a step boundary; "" none.
   // kTrigger: [begin, end) armed by the agent, the same on every rank; -1 none.
   std::atomic<std::int64_t> armed_begin, armed_end;
-  std::atomic<std::int64_t> next_step;        // What the next boundary will begin; 0 before the first one.
+  std::atomic<std::int64_t> next_step;        // The step that the next boundary will begin; 0 before the first one.
   std::atomic<std::uint32_t> steps_live;      // Boundaries seen so far, saturated.
   std::atomic<std::uint32_t> stop_requested;  // WindowCause + 1: the agent wants recording off at the next boundary.
   std::atomic<std::uint32_t> windows_begun;   // Of this rank.
@@ -62,12 +62,12 @@ struct WindowSpec {
   // Bit 0: recording is wanted (SegmentHeader::recording follows); above it: the last boundary that decided, plus 1.
   // One word, so that threads which announce boundaries out of turn cannot undo each other.
   std::atomic<std::uint64_t> state;
-  std::atomic<std::int64_t> step_owner;     // Process whose steps decide, 0 none yet.
+  std::atomic<std::int64_t> step_owner;     // The process whose steps decide; 0: none yet.
   std::atomic<std::uint64_t> ranges_begun;  // kRange: of range_name, outermost ones.
   std::atomic<std::int32_t> ranges_open;    // kRange: of those, not ended yet; of the first range_count if that is set.
 };
 
-// What torch.profiler.ProfilerAction says of a step.
+// The phase that torch.profiler.ProfilerAction gives a step.
 enum class StepPhase : std::uint8_t {
   kNone = 0,
   kWarmup = 1,  // Sources on, records off: as kNone, because sources are always on.
@@ -76,14 +76,14 @@ enum class StepPhase : std::uint8_t {
 };
 inline bool Records(StepPhase phase) { return phase >= StepPhase::kRecord; }
 
-// Whether the step numbers decide at all; else phases mean nothing.
+// Whether the step numbers decide at all; if not, phases have no meaning.
 inline bool StepsDecide(WindowKind kind) {
   return kind == WindowKind::kSteps || kind == WindowKind::kSchedule || kind == WindowKind::kTrigger;
 }
-// Pure but for the two armed numbers. `first_step`: the first step of the process, from which a
-// schedule counts (numbers of --steps and triggers are absolute). Thread: any, wait-free.
+// A pure function except for the two armed numbers. `first_step`: the first step of the process, from which a schedule
+// counts (numbers of --steps and triggers are absolute). Thread: any, wait-free.
 StepPhase PhaseOf(const WindowSpec& spec, std::int64_t step, std::int64_t first_step) noexcept;
-// Steps that all its windows have together, -1 unlimited or not known by steps.
+// The number of steps in all its windows together; -1: unlimited or not defined by steps.
 std::int64_t StepsWanted(const WindowSpec& spec) noexcept;
 
 }  // namespace lockstep

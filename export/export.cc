@@ -14,7 +14,7 @@ namespace {
 
 using schema::kNoTime;
 
-constexpr std::int64_t kMostShortNs = 100'000'000;  // A budget leaves out no detail longer than that.
+constexpr std::int64_t kMostShortNs = 100'000'000;  // To meet a budget no detail longer than this is left out.
 constexpr int kTries = 6;
 
 std::vector<std::int32_t> PresentRanks(const merge::Timeline& timeline) {
@@ -40,7 +40,7 @@ Result<std::vector<std::int32_t>> ChooseRanks(const merge::Timeline& timeline, c
   return chosen;
 }
 
-// Cluster time of the chosen steps on all these ranks: where GPUs run behind their hosts, of both.
+// Cluster time of the chosen steps on all these ranks; where GPUs run behind their hosts, on both.
 Result<Interval> WindowOf(const merge::Timeline& timeline, const RankIndex& index,
                           const std::vector<std::int32_t>& ranks, std::int64_t first, std::int64_t last,
                           unsigned jobs) {
@@ -82,7 +82,7 @@ Result<Interval> WindowOf(const merge::Timeline& timeline, const RankIndex& inde
       least > most ? "leave --steps out" : "steps from " + std::to_string(least) + " to " + std::to_string(most)};
 }
 
-// The least duration with which no more than so many details are left, of all ranks together; at most kMostShortNs.
+// The least duration with which no more than so many details remain, over all ranks; at most kMostShortNs.
 std::int64_t LeastFor(const std::vector<Extent>& extents, std::uint64_t details_allowed, std::int64_t at_least) {
   std::uint64_t sum = 0;
   for (std::size_t bin = kBins; bin-- > 0;) {
@@ -167,7 +167,7 @@ class Exporter {
     }
   }
 
-  // What was written is too large: leaves out as many details as that takes by its bytes per event, and some more.
+  // The output is too large: leaves out as many details as necessary by its bytes per event, and some more.
   void Shorten() {
     std::uint64_t details = 0;
     for (std::size_t kind = 0; kind < kEventKinds; ++kind)
@@ -177,12 +177,12 @@ class Exporter {
     const double excess = static_cast<double>(result_.bytes - options_.budget_bytes) / per_event * 1.05;
     const auto allowed = static_cast<std::uint64_t>(std::max(0.0, static_cast<double>(details) - excess));
     const std::int64_t least = LeastFor(extents_, allowed, options_.least_ns);
-    // Further by an eighth at least, so that it comes to an end.
+    // The limit grows by an eighth at least, so that this ends.
     const std::int64_t further = selection_.least_ns + selection_.least_ns / 8 + 2;
     selection_.least_ns = std::min(std::max(least, further), kMostShortNs);
   }
 
-  // First and last moment of all that will be written.
+  // Finds the first and last moment of everything that will be written.
   void Bound() {
     std::int64_t first = INT64_MAX, last = INT64_MIN;
     for (const Extent& extent : extents_) {

@@ -1,5 +1,5 @@
 #pragma once
-// A run as a file of another tool. Thread: any; one export of an output at a time.
+// Writes a run as a file of another tool. Thread: any; one export of an output at a time.
 
 #include <cstdint>
 #include <functional>
@@ -20,10 +20,11 @@ struct ExportOptions {
   const Format* format = nullptr;
   std::string output;                              // "": the format's own name in the run directory.
   std::int64_t first_step = -1, last_step = -1;    // Inclusive; -1 no bound.
-  std::optional<std::vector<std::int32_t>> ranks;  // Those only.
+  std::optional<std::vector<std::int32_t>> ranks;  // If set, these ranks only.
   std::int64_t least_ns = 0;                       // Details shorter than that are left out.
-  std::uint64_t budget_bytes = 0;                  // The output's size at most, as far as short details make it; 0 any.
-  std::size_t flows = 200;                         // Arrows, for the costliest waits.
+  // The output's largest size, as far as leaving out short details achieves it; 0: any.
+  std::uint64_t budget_bytes = 0;
+  std::size_t flows = 200;  // The number of arrows, for the longest waits.
   WriterOptions writer;
   std::vector<Finding> findings;
   unsigned jobs = 0;
@@ -32,21 +33,21 @@ struct ExportOptions {
 
 struct ExportResult {
   std::string output;
-  std::uint64_t bytes = 0;  // Of a directory: of all its files.
+  std::uint64_t bytes = 0;  // For a directory: of all its files.
   Counts written{}, left_out{};
-  std::int64_t least_ns = 0;  // As asked for, or as the budget made it.
+  std::int64_t least_ns = 0;  // As requested, or as the budget required.
   std::size_t ranks = 0;
-  std::vector<std::string> troubles;  // What could not be read, a line each.
+  std::vector<std::string> troubles;  // What could not be read, one line each.
   bool over_budget = false;
   std::int64_t begin_ns = 0, end_ns = 0;  // Of what was written, in the output's time.
   std::uint64_t events() const;
 };
 
-// kUsage: a rank or step that the run does not have. kUnsupported: this build cannot write the format.
-// Ranks that cannot be read are troubles, no errors, unless none can be.
+// kUsage: a rank or step that the run does not have. kUnsupported: this build cannot write the format. Ranks that
+// cannot be read are troubles, not errors, unless none can be read.
 Result<ExportResult> Export(const merge::Timeline& timeline, const ExportOptions& options);
 
-// Where a step lies on the ranks together, cluster time. kUsage if no rank has it.
+// The time of a step on all ranks together, cluster time. kUsage if no rank has it.
 Result<Interval> StepWindow(const merge::Timeline& timeline, std::int64_t step, unsigned jobs);
 
 }  // namespace lockstep::exporters

@@ -1,5 +1,5 @@
 #pragma once
-// Which of the ranks' communicators are the same one.
+// Finds which of the ranks' communicators are the same.
 
 #include <cstdint>
 #include <set>

@@ -1,6 +1,6 @@
 #pragma once
-// A format of another tool: what it takes to be read as ranks of a run. One constant of this per format, named in
-// formats.def and nowhere else.
+// Describes a format of another tool: everything that is needed to read it as ranks of a run. Each format defines one
+// constant of this type, which is named in formats.def only.
 
 #include <cstdint>
 #include <functional>
@@ -15,14 +15,14 @@
 
 namespace lockstep::ingest {
 
-// What a look at a file's beginning and end gives. Text of gzip files is inflated; `first` never.
+// The beginning and end of a file. Text of gzip files is inflated, except `first`.
 struct FileLook {
   std::string path;
   std::uint64_t bytes = 0;
-  std::string first;       // The first bytes as they lie on disk.
+  std::string first;       // The first bytes as they are on disk.
   std::string head, tail;  // The tail of plain files only.
   bool gzip = false;
-  int error = 0;  // An errno: why nothing can be said.
+  int error = 0;  // An errno: why the file cannot be examined.
 };
 
 struct CountedLoss {
@@ -33,13 +33,14 @@ struct CountedLoss {
 
 // One rank's trace in a file.
 struct TracePart {
-  std::uint64_t process = 0;        // The format's own number of it.
-  bool shared = false;              // The file holds other ranks too.
-  bool first = true;                // What is wrong with the file as a whole is said by one of them.
-  std::string name;                 // Beside the file's, where it is shared: "process 4711".
-  std::string session;              // What ranks of one clock have in common; "" each has its own.
-  std::uint64_t bytes = 0;          // Of the file that count as this one's.
-  std::vector<CountedLoss> losses;  // Of the file, found before its ranks were read: of the first part.
+  std::uint64_t process = 0;  // The format's own number for it.
+  bool shared = false;        // The file contains other ranks too.
+  bool first = true;          // Only one of the parts reports what is wrong with the file as a whole.
+  std::string name;           // Appended to the file's name if the file is shared: "process 4711".
+  std::string session;        // The same for ranks with a common clock; "": each has its own.
+  std::uint64_t bytes = 0;    // The share of the file's bytes that counts for this rank.
+  // Losses of the file that were found before its ranks were read; in the first part only.
+  std::vector<CountedLoss> losses;
   std::int32_t told_rank = -1;
   std::int64_t told_world_size = 0;
 };
@@ -47,19 +48,19 @@ struct TracePart {
 struct TraceOptions {
   unsigned jobs = 0;
   bool python_functions = false;
-  std::string step_range;       // Ranges of this name are the steps; "": those that are named like steps.
-  std::int32_t rank = -1;       // As decided for the run; -1: what the trace says, else unknown.
-  std::int64_t world_size = 0;  // Likewise; 0: what the trace says.
-  std::string rank_from;        // What gave the rank instead: "its name".
+  std::string step_range;       // Ranges of this name are the steps; "": ranges that are named like steps.
+  std::int32_t rank = -1;       // As decided for the run; -1: the trace's own value, else unknown.
+  std::int64_t world_size = 0;  // Likewise; 0: the trace's own value.
+  std::string rank_from;        // The source of the rank if it is not the trace: "its name".
   std::string source;           // Name of the file as the user gave it.
   std::string run_id;
   std::function<void(std::uint64_t done_bytes, std::uint64_t file_bytes)> progress;
 };
 
-// What all ranks together are decided by, once the file itself is written.
+// The facts from which all ranks together are decided, once the file itself is written.
 struct TraceSummary {
   std::int32_t told_rank = -1;
-  std::int32_t operations_rank = -1;  // From the arguments of its collectives, -1 they do not say.
+  std::int32_t operations_rank = -1;  // From the arguments of its collectives; -1 if they do not contain it.
   std::int64_t told_world_size = 0;
   std::string backend;
   std::vector<RankGroup> groups;  // Of comms, row by row.
@@ -76,22 +77,24 @@ struct ImportedTrace {
 
 struct ForeignFormat {
   std::string_view name;     // On the command line and in files: "kineto".
-  std::string_view program;  // Whose it is: "torch.profiler".
+  std::string_view program;  // The program that writes it: "torch.profiler".
   std::string_view what;     // For help: "Traces of torch.profiler: Chrome JSON, plain or gzip".
   std::string_view write;    // How to get one: "name files that ... wrote".
 
-  // Whether a name promises this format. Such files of a directory are looked at, and named if they are none of it.
+  // Whether a file name suggests this format. Such files in a directory are examined, and reported if they have another
+  // format.
   bool (*named_like)(std::string_view name);
-  // Whether first bytes do, whatever the name; null: they never do by themselves.
+  // Whether the first bytes suggest it, whatever the name; null: they never do alone.
   bool (*begins_like)(std::string_view first_bytes);
-  // Why the file is none of this format, "" if it is one.
+  // The reason why the file does not have this format, "" if it has.
   std::string (*refuse)(const FileLook& look);
-  // What its ranks say of themselves before they are read; null: one that says what Look found.
+  // Finds the ranks in the file before they are read; null: one rank, as found by LookAt.
   Result<std::vector<TracePart>> (*parts)(const FileLook& look);
-  // Bytes that the import of it works on, expected.
+  // The expected number of bytes that its import processes.
   std::uint64_t (*work_bytes)(const FileLook& look);
   Result<ImportedTrace> (*read)(const std::string& path, const TracePart& part, const TraceOptions& options);
-  // Whether a name promises a file of the program's own that it must export first: `refuse` says how. Null: none does.
+  // Whether a file name suggests a file of the program that must be exported first: `refuse` explains how. Null: there
+  // are none.
   bool (*needs_export)(std::string_view name) = nullptr;
 };
 

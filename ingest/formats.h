@@ -10,7 +10,7 @@ namespace lockstep::ingest {
 
 std::span<const ForeignFormat* const> ForeignFormats();
 
-// Null if there is none of that name.
+// Null if there is no format of that name.
 const ForeignFormat* FindFormat(std::string_view name);
 
 }  // namespace lockstep::ingest

@@ -2,7 +2,6 @@
 
 #include <fmt/format.h>
 #include <tbb/global_control.h>
-#include <tbb/info.h>
 #include <unistd.h>
 
 #include <algorithm>
@@ -19,6 +18,7 @@
 
 #include "core/hash.h"
 #include "core/hex.h"
+#include "core/rank_name.h"
 #include "ingest/agree_on_groups.h"
 #include "ingest/formats.h"
 #include "ingest/imported_run.h"
@@ -37,22 +37,21 @@ using schema::kNone;
 
 // Below this many bytes of JSON in work, files do not wait for one another.
 constexpr std::uint64_t kFreeBytes = 256 << 20;
-// A file below this many bytes of JSON stays on one thread while others wait for theirs:
-// oneTBB 2021.8 takes longer to share a few milliseconds of work than to do it (256
-// files of 1 MB: 10 s against 3 s on one thread).
+// A file below this many bytes of JSON stays on one thread while other files wait: oneTBB 2021.8 takes longer to share
+// a few milliseconds of work than to do it (256 files of 1 MB: 10 s against 3 s on one thread).
 constexpr std::uint64_t kSharedBytes = 32 << 20;
 
-std::string FinalName(std::int32_t rank) { return fmt::format("rank-{:05d}.h5", rank); }
+std::string FinalName(std::int32_t rank) { return RankName(rank) + ".h5"; }
 
 // One rank's trace: a file, or a part of one.
 struct Work {
   const TraceFile* file = nullptr;
   TracePart part;
-  std::string name;              // For people, and what the rank file says it comes from.
-  std::uint64_t bytes = 0;       // Of the file that count as this one's.
-  std::uint64_t work_bytes = 0;  // That its import works on, expected.
+  std::string name;              // Shown to users, and stored in the rank file as its source.
+  std::uint64_t bytes = 0;       // The share of the file's bytes that counts for this rank.
+  std::uint64_t work_bytes = 0;  // The expected number of bytes that its import processes.
 
-  // What a rank may be read from; several ranks in one file share its name.
+  // The name from which the rank may be read; several ranks in one file share it.
   std::string NameOfRank() const { return part.shared ? "" : file->name; }
 };
 
@@ -61,7 +60,7 @@ struct Imported {
   std::optional<Error> error;
   PlannedRank assumed;  // What its tables were written with.
   std::int64_t assumed_world = 0;
-  std::string file;  // In ranks/, hidden until all are there.
+  std::string file;  // In ranks/, hidden until all files are there.
 };
 
 class Importer {
@@ -76,10 +75,9 @@ class Importer {
       return Error{ErrorCode::kIo, "cannot make the run directory: " + error.message(), ranks_dir_.string(),
                    "choose another with -o"};
     ClearRun(options_.run_dir);
-    const unsigned cores = static_cast<unsigned>(tbb::info::default_concurrency());
-    jobs_ = options_.jobs == 0 ? cores : std::min(options_.jobs, cores);
+    jobs_ = static_cast<unsigned>(merge::ThreadsFor(options_.jobs));
     const tbb::global_control limit(tbb::global_control::max_allowed_parallelism, std::max(1u, jobs_));
-    // Of names and sizes alone, so that the same traces give the same run wherever they lie.
+    // Depends on names and sizes only, so that the same traces give the same run wherever they are.
     Hash64 id;
     for (const TraceFile& file : traces_.files) {
       id.Add(std::string_view(fs::path(file.name).filename().string()));
@@ -97,9 +95,9 @@ class Importer {
   }
 
  private:
-  // World size -> files that say it.
+  // World size -> the files that contain it.
   using ToldWorlds = std::map<std::int64_t, std::vector<std::size_t>>;
-  // What most say, the larger on a tie; 0 if none does.
+  // The size that most files contain, the larger one on a tie; 0 if none does.
   static std::int64_t MostTold(const ToldWorlds& worlds) {
     std::int64_t told = 0;
     std::size_t most = 0;
@@ -108,7 +106,8 @@ class Importer {
     return told;
   }
 
-  // Files into ranks' traces. What cannot be looked into is one that will fail, and say why.
+  // Divides files into ranks' traces. A file that cannot be examined counts as one trace, which will fail and report
+  // why.
   void Divide() {
     for (const TraceFile& file : traces_.files) {
       Result<std::vector<TracePart>> parts = file.format->parts(LookAt(file.path));
@@ -151,9 +150,9 @@ class Importer {
     return world;
   }
 
-  // Threads of their own, beside oneTBB's that read one file: they sleep until there is memory, which a task must not.
-  // Largest first, so that the last ones are short; not more at once than memory for
-  // about two of the largest. One file by itself uses all cores anyway.
+  // Uses threads of their own beside oneTBB's that read one file: they sleep until there is memory, which a task must
+  // not do. The largest files first, so that the last ones are short; not more at once than there is memory for about
+  // two of the largest. A single file uses all cores anyway.
   void ReadAll() {
     std::vector<std::size_t> order(works_.size());
     std::iota(order.begin(), order.end(), 0);
@@ -187,7 +186,7 @@ class Importer {
       try {
         threads.emplace_back(work);
       } catch (const std::system_error&) {
-        break;  // No more threads to be had: those there do it.
+        break;  // There are no more threads; the existing ones do the work.
       }
     }
     work();
@@ -226,7 +225,7 @@ class Importer {
     } catch (const std::bad_alloc&) {
       one.error =
           Error{ErrorCode::kUnsupported, "more events than memory", work.name, "import on a machine with more memory"};
-    } catch (const std::exception& bug) {  // One file must not take the others with it.
+    } catch (const std::exception& bug) {  // One file must not end the import of the others.
       one.error = Error{ErrorCode::kInternal, bug.what(), work.name, "report it with the trace's first lines"};
     }
     Progress(work.bytes, counted, one.summary ? one.summary->read_bytes : 0, true);
@@ -258,13 +257,13 @@ class Importer {
     run_losses_.push_back(result_.losses.size() - 1);
   }
 
-  // Files of which something was understood. Others are named, with the kinds of what is in them.
+  // Files with data that was understood. Others are reported, with the kinds of their contents.
   Result<std::vector<std::size_t>> Readable() {
     std::vector<std::size_t> readable;
     std::optional<Error> first;
     for (std::size_t i = 0; i < imported_.size(); ++i) {
       Imported& one = imported_[i];
-      // A rank's own file may hold nothing: it says so, or it was cut before its first event.
+      // A rank's own file may have no rows if it contains its rank, or if it was cut before its first event.
       if (one.summary && (one.summary->rows > 0 || one.summary->told_rank >= 0 || CutShort(*one.summary))) {
         readable.push_back(i);
         continue;
@@ -307,7 +306,7 @@ class Importer {
     if (!one.file.empty()) fs::remove(ranks_dir_ / one.file, ignored);
   }
 
-  // One run is imported; files of others are named and left out.
+  // One run is imported; files of other runs are reported and left out.
   std::vector<std::size_t> OfOneRun(const std::vector<std::size_t>& readable) {
     std::vector<RunClue> clues;
     for (const std::size_t i : readable) {
@@ -334,8 +333,8 @@ class Importer {
     return runs[0].files;
   }
 
-  // With all files read: which rank each is, which groups are the same, what the
-  // files say of one another; files that were written with another answer are written again.
+  // When all files are read: decides which rank each is, which groups are the same, and which facts the files contain
+  // about each other; files that were written with other assumptions are written again.
   Status Decide() {
     LS_TRY(const std::vector<std::size_t> understood, Readable());
     const std::vector<std::size_t> readable = OfOneRun(understood);
@@ -394,7 +393,7 @@ class Importer {
     LS_TRY(trace::RankFileContents contents, trace::ReadRankFile(path));
     schema::RankTables& t = contents.tables;
     trace::StringInterner<schema::Strings, schema::StringBytes> strings(t.strings, t.string_bytes);
-    // The interner starts empty: a text that is there already gets a second row, which harms nobody.
+    // The interner starts empty: a text that exists already gets a second row, which is harmless.
     TraceSummary& s = *one.summary;
     for (std::uint32_t i = 0; i < t.comms.rows() && i < s.groups.size(); ++i) {
       if (s.groups[i].all_ranks) SetWorld(s.groups[i].group, world);
@@ -415,7 +414,7 @@ class Importer {
     set("rank", std::to_string(planned.rank));
     set("rank_source", planned.told ? "env" : "slot");
     set("world_size", std::to_string(world));
-    // The loss that says where the rank came from, as it is now.
+    // The loss that reports the rank's source is brought up to date.
     const std::string_view unknown = Info(Loss::kImportRankUnknown).name;
     schema::Losses losses;
     for (std::size_t i = 0; i < t.losses.rows(); ++i)
@@ -446,7 +445,7 @@ class Importer {
   ImportProgress progress_;
   std::mutex progress_mutex_;
   ImportResult result_;
-  std::vector<std::size_t> run_losses_;  // Of result_.losses: those that no rank file has.
+  std::vector<std::size_t> run_losses_;  // Indices of result_.losses that are in no rank file.
 };
 
 }  // namespace

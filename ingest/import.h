@@ -16,15 +16,15 @@ namespace lockstep::ingest {
 
 struct ImportProgress {
   std::size_t files_done = 0, files = 0;
-  std::uint64_t bytes_done = 0, bytes = 0;  // Of the files as they lie on disk.
-  std::uint64_t read_bytes = 0;             // Of the files that are done.
+  std::uint64_t bytes_done = 0, bytes = 0;  // Bytes of the files as they are on disk.
+  std::uint64_t read_bytes = 0;             // Bytes of finished files.
 };
 
 struct ImportOptions {
   std::string run_dir;  // Made if absent; what an earlier run left in it is replaced.
   unsigned jobs = 0;
   bool python_functions = false;
-  std::string step_range;                               // As TraceOptions.
+  std::string step_range;                               // As in TraceOptions.
   std::function<void(const ImportProgress&)> progress;  // One call at a time, from any thread.
 };
 
@@ -41,16 +41,16 @@ struct ImportResult {
   std::uint64_t events = 0, rows = 0, kernels = 0, collectives = 0, steps = 0;
   std::uint64_t read_bytes = 0;
   std::vector<ImportLoss> losses;  // Of all ranks, by rank.
-  bool incomplete = false;         // Some loss is one of data.
+  bool incomplete = false;         // At least one loss is a loss of data.
 };
 
 // Every file that can be read is used. kMalformed: none was a trace; kIo.
 Result<ImportResult> Import(const TraceFiles& traces, const ImportOptions& options);
 
-// Changes whenever an import would give something else: files, their sizes and times,
-// options, this version. Stored in manifest.json as "inputs".
+// Changes whenever an import would give another result: files, their sizes and times, options, this version. Stored in
+// manifest.json as "inputs".
 std::string InputsKey(const TraceFiles& traces, bool python_functions, std::string_view step_range);
-// Of an imported run, "" if it is none or was never finished.
+// The key of an imported run; "" for other runs and for unfinished imports.
 std::string InputsOf(const std::string& run_dir);
 
 // Removes what an earlier run or import left in `run_dir`, and nothing else.

@@ -16,7 +16,7 @@ namespace lockstep::ingest {
 namespace fs = std::filesystem;
 namespace {
 
-// Grows when the same traces give other tables: caches are made again.
+// Increased when the same traces give other tables: caches are made again.
 constexpr std::uint64_t kImportRevision = 3;
 
 }  // namespace

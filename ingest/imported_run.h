@@ -1,5 +1,6 @@
 #pragma once
-// What an imported run's directory says of itself. import.h has what others ask of such a directory.
+// Reads and writes the facts in an imported run's directory. import.h declares what other parts need of such a
+// directory.
 
 #include <cstdint>
 #include <string>

@@ -15,6 +15,7 @@
 #include <tuple>
 
 #include "core/file_lock.h"
+#include "core/own_file.h"
 #include "ingest/formats.h"
 
 namespace lockstep::ingest {
@@ -28,15 +29,12 @@ constexpr std::size_t kFirstBytes = 16;
 
 std::string FirstBytes(const std::string& path) {
   const OwnedFd file(::open(path.c_str(), O_RDONLY | O_CLOEXEC | O_NONBLOCK));
-  std::string first(kFirstBytes, '\0');
-  const ssize_t got = ::pread(file.get(), first.data(), first.size(), 0);
-  first.resize(got > 0 ? static_cast<std::size_t>(got) : 0);
-  return first;
+  return ReadUpTo(file.get(), 0, kFirstBytes);
 }
 
 bool IsDigit(char c) { return c >= '0' && c <= '9'; }
 
-// What names a file as this format's without a look inside; null: nothing does.
+// The format that the file's name suggests; null: none.
 const ForeignFormat* NamedLike(std::string_view name, const ForeignFormat* only) {
   for (const ForeignFormat* format : ForeignFormats())
     if ((only == nullptr || format == only) && format->named_like(name)) return format;
@@ -50,7 +48,7 @@ bool NeedsExport(std::string_view name) {
   });
 }
 
-// The first format that the file is; `why`: what the one that its name promises says against it.
+// The format of the file; `why`: the reason why it does not have the format that its name suggests.
 const ForeignFormat* FormatOf(const FileLook& look, const ForeignFormat* only, std::string& why) {
   for (const ForeignFormat* format : ForeignFormats()) {
     if (only != nullptr && format != only) continue;
@@ -61,7 +59,7 @@ const ForeignFormat* FormatOf(const FileLook& look, const ForeignFormat* only, s
   return nullptr;
 }
 
-// Whether a file of a directory is worth a look: by its name, or by its first bytes.
+// Whether a file of a directory is to be examined: by its name, or by its first bytes.
 bool WorthALook(const std::string& path, const ForeignFormat* only) {
   if (NamedLike(path, only) != nullptr) return true;
   std::string first;
@@ -91,13 +89,13 @@ std::string Inflated(std::string_view bytes) {
 
 std::string Reason(int error) { return std::generic_category().message(error); }
 
-// A run directory's own JSON is not somebody's trace.
+// JSON files of a run directory are not traces.
 bool IsRunDirectory(const fs::path& dir) {
   std::error_code ignored;
   return fs::exists(dir / "manifest.json", ignored) && fs::is_directory(dir / "ranks", ignored);
 }
 
-// `unread` hears of directories that cannot be read, and why.
+// `unread` is called for directories that cannot be read, with the reason.
 template <typename F, typename G>
 void WalkFiles(const fs::path& dir, int depth, const ForeignFormat* only, F&& file, G&& unread) {
   std::error_code error;
@@ -119,7 +117,7 @@ void WalkFiles(const fs::path& dir, int depth, const ForeignFormat* only, F&& fi
   }
 }
 
-// Without endings, which have no digits: ".json.gz", ".pt.trace.json", ".nsys-rep".
+// Without extensions, which contain no digits: ".json.gz", ".pt.trace.json", ".nsys-rep".
 std::string_view Stem(std::string_view name) {
   for (bool cut = true; cut;) {
     cut = false;
@@ -179,7 +177,7 @@ bool NaturalLess(std::string_view a, std::string_view b) {
     ++i, ++j;
   }
   if ((a.size() - i == 0) != (b.size() - j == 0)) return a.size() - i == 0;
-  return a < b;  // "a01" and "a1".
+  return a < b;  // "a01" and "a1" are equal otherwise.
 }
 
 RankInName RankOfName(std::string_view path) {
@@ -206,27 +204,22 @@ FileLook LookAt(const std::string& path) {
   FileLook look;
   look.path = path;
   struct stat info {};
-  // A pipe would wait for somebody to write.
+  // Opening a pipe would wait for a writer.
   const OwnedFd file(::open(path.c_str(), O_RDONLY | O_CLOEXEC | O_NONBLOCK));
   if (!file.open() || ::fstat(file.get(), &info) != 0) {
     look.error = errno;
     return look;
   }
   look.bytes = static_cast<std::uint64_t>(info.st_size);
-  std::string head(kHeadBytes, '\0');
-  const ssize_t got = ::pread(file.get(), head.data(), head.size(), 0);
-  if (got < 0) look.error = errno;
-  head.resize(got > 0 ? static_cast<std::size_t>(got) : 0);
+  std::string head = ReadUpTo(file.get(), 0, kHeadBytes, &look.error);
   look.first = head.substr(0, kFirstBytes);
   look.gzip = IsGzip(head);
   if (look.gzip) {
     look.head = Inflated(head);
   } else {
     if (look.bytes > head.size()) {
-      std::string tail(std::min<std::uint64_t>(kHeadBytes, look.bytes - head.size()), '\0');
-      const ssize_t end = ::pread(file.get(), tail.data(), tail.size(), static_cast<off_t>(look.bytes - tail.size()));
-      tail.resize(end > 0 ? static_cast<std::size_t>(end) : 0);
-      look.tail = std::move(tail);
+      const std::uint64_t bytes = std::min<std::uint64_t>(kHeadBytes, look.bytes - head.size());
+      look.tail = ReadUpTo(file.get(), look.bytes - bytes, bytes);
     }
     look.head = std::move(head);
   }
@@ -258,8 +251,8 @@ Result<TraceFiles> FindTraces(const std::vector<std::string>& arguments, const F
       if (!why.empty()) found.skipped.push_back(name + ": " + why);
       return;
     }
-    // One that cannot be read may be a rank's: the import counts it as lost, and says why. So does it of one that
-    // somebody named.
+    // A file that cannot be read may be a rank's: the import counts it as lost and reports why. The same holds for a
+    // file that the user named.
     if (file.format == nullptr) file.format = NamedLike(file.path, only);
     if (file.format == nullptr) file.format = only != nullptr ? only : ForeignFormats().front();
     file.work_bytes = file.format->work_bytes(look);
@@ -287,7 +280,7 @@ Result<TraceFiles> FindTraces(const std::vector<std::string>& arguments, const F
   };
   for (const std::string& argument : arguments) {
     if (add_any(argument)) continue;
-    // Quoted patterns, which no shell took apart.
+    // Quoted patterns, which the shell did not expand.
     glob_t matches{};
     bool any = false;
     if (::glob(argument.c_str(), 0, nullptr, &matches) == 0)
@@ -319,7 +312,7 @@ bool HoldsTraces(const std::string& path) {
     for (fs::directory_iterator at(fs::path(path) / "ranks", ignored), end; !ignored && at != end;
          at.increment(ignored))
       if (at->path().filename().string().starts_with("rank-")) return false;
-    // Whoever asks for the files hears why one cannot be read; that there is no run would be beside the point.
+    // The caller reports why a file cannot be read; an error about a missing run would be misleading.
     bool any = false;
     WalkFiles(
         path, 0, nullptr,
@@ -372,7 +365,7 @@ std::vector<PlannedRank> PlanRanks(const std::vector<Asked>& files, std::int64_t
     plan[i].told = true;
     take(i, files[i].told);
   }
-  // Numbers of the name that cannot all be ranks (dates, process ids) are none of them.
+  // If the numbers in the names cannot all be ranks (dates, process ids), none of them is used.
   std::vector<RankInName> named(files.size());
   std::set<std::int32_t> numbers;
   bool distinct = true, small = true;

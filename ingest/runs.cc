@@ -12,7 +12,8 @@ namespace {
 
 using Files = std::vector<std::size_t>;
 
-// Traces of one run lie no further apart than this: clocks are not that wrong, and ranks not that far from each other.
+// Traces of one run are no further apart than this: clocks do not differ that much, and ranks are not recorded that far
+// apart.
 constexpr std::int64_t kFarApartNs = 600'000'000'000;
 
 std::int64_t Gap(std::int64_t from, std::int64_t to) {
@@ -20,7 +21,7 @@ std::int64_t Gap(std::int64_t from, std::int64_t to) {
   return __builtin_sub_overflow(to, from, &gap) ? (to > from ? INT64_MAX : INT64_MIN) : gap;
 }
 
-// Where nothing was recorded for longer than `gap_ns`, another run begins.
+// A gap of more than `gap_ns` without a recording begins another run.
 std::vector<Files> ByTime(std::span<const RunClue> clues, Files files, std::int64_t gap_ns) {
   std::stable_sort(files.begin(), files.end(),
                    [&](std::size_t a, std::size_t b) { return clues[a].begin_ns < clues[b].begin_ns; });
@@ -34,7 +35,7 @@ std::vector<Files> ByTime(std::span<const RunClue> clues, Files files, std::int6
   return runs;
 }
 
-// Those that do not say belong to the most.
+// Files without a world size belong to the run with the most files.
 std::vector<Files> ByWorldSize(std::span<const RunClue> clues, const Files& files) {
   std::map<std::int64_t, Files> told;
   Files silent;

@@ -1,5 +1,5 @@
 #pragma once
-// Which of the given files are of one run.
+// Groups the given files by run.
 
 #include <cstddef>
 #include <cstdint>
@@ -9,16 +9,16 @@
 
 namespace lockstep::ingest {
 
-// What a file says of the run that it is of.
+// The facts about its run that a file contains.
 struct RunClue {
-  std::int64_t told_world_size = 0;       // 0 it does not say.
-  std::int32_t told_rank = -1;            // -1 it does not say.
-  std::int64_t begin_ns = 0, end_ns = 0;  // Wall clock of what it recorded; equal: nothing.
+  std::int64_t told_world_size = 0;       // 0: it does not contain it.
+  std::int32_t told_rank = -1;            // -1: it does not contain it.
+  std::int64_t begin_ns = 0, end_ns = 0;  // Wall-clock interval of what it recorded; equal: nothing.
 };
 
 struct RunOfFiles {
   std::vector<std::size_t> files;  // In the order given.
-  std::string apart;               // What distinguishes it from the first of the list, for people; "" of the first.
+  std::string apart;               // For users: what distinguishes it from the first of the list; "" for the first.
 };
 
 // The run with most files first (the earliest given of equal ones), then the others. Files are of one run if they

@@ -14,8 +14,8 @@ namespace lockstep::merge {
 namespace fs = std::filesystem;
 namespace {
 
-// Counts the changes of what a timeline's figures mean: one that another number made is made again. 1: a step's length
-// is the mean of the ranks' (docs/decisions/step-length.md).
+// Increased when the meaning of a timeline's figures changes; a timeline with another number is made again. 1: a step's
+// length is the mean of the ranks' (docs/decisions/step-length.md).
 constexpr std::uint64_t kRules = 1;
 
 }  // namespace

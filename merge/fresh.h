@@ -1,6 +1,6 @@
 #pragma once
-// Whether the timeline that is there was made of the present files, with the same options, by the same rules.
-// OpenFresh, OpenOrMerge, SeenFiles and Changed (merge.h) are in the same source.
+// Whether the existing timeline was made of the present files, with the same options, by the same rules. OpenFresh,
+// OpenOrMerge, SeenFiles and Changed (merge.h) are in the same source.
 
 #include <string>
 #include <string_view>
@@ -10,7 +10,7 @@
 namespace lockstep::merge {
 
 std::string_view ClockName(ClockChoice choice);
-// What the result depends on besides the rank files; not the number of threads.
+// The options on which the result depends, besides the rank files; not the number of threads.
 std::string OptionsHash(const MergeOptions& options);
 // Names and sizes of the files that a merge reads.
 std::string InputsHash(const std::string& run_dir);

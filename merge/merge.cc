@@ -33,7 +33,7 @@ namespace lockstep::merge {
 namespace fs = std::filesystem;
 namespace {
 
-// How far a merge is when a phase begins: shares of the time of large runs.
+// The progress at which each phase begins: shares of the time of large runs.
 constexpr double kAlignFrom = 0.40, kMatchFrom = 0.45, kBreakDownFrom = 0.60, kWriteFrom = 0.90;
 
 class Merger {
@@ -42,7 +42,7 @@ class Merger {
 
   Result<schema::TimelineTables> Run() {
     Progress("read", 0);
-    // Before anything is read: a file that changes or appears meanwhile makes what comes of it an old timeline.
+    // Taken before anything is read: if a file changes or appears meanwhile, the result counts as an old timeline.
     inputs_ = InputsHash(options_.run_dir);
     LS_TRY(run_, OpenRun(
                      options_.run_dir, options_.jobs, [&](double done) { Progress("read", kAlignFrom * done); },
@@ -100,8 +100,8 @@ class Merger {
     return Ok();
   }
 
-  // GPU times are on the CPU's clock as well as their converter got them there. What is compared across the ranks of a
-  // GPU job is the GPUs' doing, so the error of the rank's clock is that of its GPU times.
+  // GPU times are on the CPU's clock only as exactly as they were converted. What is compared across the ranks of a GPU
+  // job are the GPUs' times, so that error is added to the error of the rank's clock.
   void AddGpuClocks() {
     std::map<std::int32_t, std::int64_t> errors;
     for (const RunRank& rank : run_.ranks)
@@ -115,7 +115,7 @@ class Merger {
         clock.base_error_ns[i] = Sum(clock.base_error_ns[i], of_rank->second);
   }
 
-  // Why clocks are related by collectives alone, in the words of the first such rank's agent.
+  // The reason why clocks are related by collectives alone, in the words of the first such rank's agent.
   void NoteUnmeasuredClocks() {
     std::set<std::int32_t> ranks;
     for (std::size_t i = 0; i < aligned_.clock.rows(); ++i)
@@ -129,7 +129,7 @@ class Merger {
     }
   }
 
-  // Ranks that were not to be recorded (--ranks): their clock exchanges were needed, the rest is empty.
+  // Ranks that were not to be recorded (--ranks): their clock exchanges were needed, but they have no other rows.
   void LeaveOut() {
     std::vector<RunRank> kept;
     std::vector<RankClockMap> clocks;
@@ -141,7 +141,7 @@ class Merger {
       kept.push_back(std::move(run_.ranks[r]));
       clocks.push_back(clocks_[r]);
     }
-    if (kept.empty()) {  // Nobody was recorded: their files are all there is.
+    if (kept.empty()) {  // No rank was recorded: these files are all there is.
       run_.ranks = std::move(run_.left_out);
       run_.left_out.clear();
       return;
@@ -150,7 +150,7 @@ class Merger {
     clocks_ = std::move(clocks);
   }
 
-  // What each rank's file covers, and which ranks ended before their time.
+  // The time that each rank's file covers, and which ranks ended early.
   void Windows() {
     recorded_.resize(run_.ranks.size());
     std::vector<std::int64_t> first, last;
@@ -165,7 +165,7 @@ class Merger {
       if (outcomes_[r].ended_early)
         run_.losses.push_back(MakeLoss(rank.rank, Loss::kRankEndedEarly, 1, outcomes_[r].why));
       const bool all = !RecordedInParts(rank.head);
-      // A profiler's trace is always a piece of its process's life.
+      // A profiler's trace always covers a part of its process's life.
       const bool piece = !ingest::MetaValue(rank.head, "imported").empty();
       recorded_[r] = WindowsOf(rank.head);
       MatchRank match;
@@ -221,8 +221,8 @@ class Merger {
     }
   }
 
-  // Holistic Trace Analysis (f4d0062) leaves out what was launched in a rank's last profiler step, if all ranks
-  // together name more than one.
+  // Holistic Trace Analysis (f4d0062) omits what was launched in a rank's last profiler step, if all ranks together
+  // name more than one.
   void FindHtaWindow() {
     std::set<std::int64_t> named;
     hta_until_ns_.assign(run_.ranks.size(), schema::kNoTime);
@@ -233,7 +233,7 @@ class Merger {
         named.insert(steps.index[i]);
         hta_until_ns_[r] = std::max(hta_until_ns_[r], steps.begin_ns[i]);
       }
-      // The step's mark on the GPU's track is one more row of its name, and begins later.
+      // The step's mark on the GPU's track is one more row of the same name, and begins later.
       if (hta_until_ns_[r] != schema::kNoTime)
         hta_until_ns_[r] = std::max(hta_until_ns_[r],
                                     ingest::MetaNumber(run_.ranks[r].head, "last_profiler_step_ns", schema::kNoTime));
@@ -282,7 +282,7 @@ class Merger {
     }
   }
 
-  // They are in `matched_` and the rank's terms now.
+  // They are in `matched_` and in the rank's terms now.
   void ForgetOperations(std::size_t r) {
     run_.ranks[r].head.collectives = {};
     run_.ranks[r].head.p2p = {};
@@ -293,7 +293,7 @@ class Merger {
     if (options_.team == nullptr) matched_.member_of[r] = {};
   }
 
-  // What the passes of each process's ranks found, to all of them.
+  // Shares the results of the passes of each process's ranks with all processes.
   void SharePasses() {
     schema::TlCollectiveRanks& members = matched_.members;
     const auto each_column = [&](const auto& f) {
@@ -345,7 +345,7 @@ class Merger {
     for (const RankPassResult& rank : passed_) tables.rank_totals.Append(rank.totals.Get(0));
 
     std::vector<RunLoss> losses = std::move(run_.losses);
-    // Steps tell it already where there are any.
+    // If there are steps, they report this already.
     if (matched_.outside > 0 && windows_.outside_steps == 0 && tables.steps.rows() == 0)
       losses.push_back(MakeLoss(-1, Loss::kWindowDiffers, matched_.outside, "collectives, there are no steps"));
     for (auto* more : {&matched_.losses, &p2p_.losses, &steps_.losses, &windows_.losses})
@@ -435,7 +435,7 @@ class Merger {
   std::vector<RankClockMap> clocks_;
   std::vector<RankOutcome> outcomes_;
   std::vector<std::vector<RecordedWindow>> recorded_;
-  std::vector<std::int64_t> hta_until_ns_;  // Of each rank.
+  std::vector<std::int64_t> hta_until_ns_;  // One per rank.
   std::vector<MatchRank> ranks_;
   MatchedCollectives matched_;
   MatchedP2p p2p_;
@@ -443,7 +443,7 @@ class Merger {
   JobSteps steps_;
   JobWindows windows_;
   std::vector<AnalysisPart> parts_;
-  std::int64_t first_step_ = 0, last_step_ = -1;  // Of the analysis window; first > last: none.
+  std::int64_t first_step_ = 0, last_step_ = -1;  // The analysis window; first > last: none.
   Interval cluster_window_{0, 0};
   std::vector<RankPassResult> passed_;
   CollectiveChecks checks_;

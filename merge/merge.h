@@ -14,9 +14,9 @@
 namespace lockstep::merge {
 
 enum class ClockChoice : std::uint8_t {
-  kAuto,  // Bursts, else corridors; refuse ranks that have neither.
-  kOff,   // Take rank clocks as they are (for tests and comparisons).
-  kWall,  // Accept wall-clock accuracy where nothing better is there.
+  kAuto,  // Bursts, else corridors; ranks with neither are refused.
+  kOff,   // Rank clocks are used as they are (for tests and comparisons).
+  kWall,  // Wall-clock accuracy is accepted where nothing better exists.
 };
 
 struct MergeOptions {
@@ -28,7 +28,7 @@ struct MergeOptions {
   std::string window = "lockstep";               // Or "hta": totals over the window of Holistic Trace Analysis.
   bool write = true;                             // Write timeline.h5 beside making it.
   MergeTeam* team = nullptr;                     // Other processes that merge the same run; null: alone.
-  // What it does and how much of all is done, 0 to 1; from any thread, one call at a time. May be empty.
+  // Receives the phase and the progress of the whole, 0 to 1; from any thread, one call at a time. May be empty.
   std::function<void(std::string_view phase, double done)> progress;
 };
 
@@ -42,11 +42,11 @@ std::optional<Timeline> OpenFresh(const MergeOptions& options);
 // The same, else merges.
 Result<Timeline> OpenOrMerge(const MergeOptions& options);
 
-// Names, sizes and times of the files that a merge reads, as one text: what a command must not find otherwise at its
-// end. Of spools the names only: they grow as long as a rank runs, and what was read of one stays right.
+// Names, sizes and times of the files that a merge reads, as one text, by which a command notices changes until its
+// end. Of spools only the names: they grow as long as a rank runs, and what was read of one stays valid.
 std::string SeenFiles(const std::string& run_dir);
-// Rank files of the run have come, gone or changed since the timeline was opened: what was read of them after that may
-// not belong to it.
+// Whether rank files of the run were added, removed or changed since the timeline was opened: what was read of them
+// after that may not belong to it.
 bool Changed(const Timeline& timeline);
 
 }  // namespace lockstep::merge

@@ -1,5 +1,5 @@
 #pragma once
-// Tables and numbers as bytes for another process of the same program.
+// Serialises tables and numbers for another process of the same program.
 
 #include <cstdint>
 #include <cstring>
@@ -28,10 +28,10 @@ class Packer {
     else
       for (const T& value : values) Put(value);
   }
-  // One after the other.
+  // Appends the values in order.
   template <typename... Values>
   requires(sizeof...(Values) > 1) void Put(const Values&... values) { (Put(values), ...); }
-  // A table, or all of a file's tables.
+  // Appends a table, or all tables of a file.
   template <typename Table>
   void PutTable(const Table& table) {
     table.ForEachColumn([&](const auto&, const auto& column) { Put(column); });
@@ -42,7 +42,7 @@ class Packer {
   std::string bytes_;
 };
 
-// Gives back what was put, in the same order.
+// Returns the values in the order in which they were put.
 class Unpacker {
  public:
   explicit Unpacker(std::string_view bytes) : rest_(bytes) {}

@@ -1,5 +1,5 @@
 #pragma once
-// Sums of times and clock errors, either of which may be "unbounded".
+// Sums of times and clock errors, either of which may be unbounded.
 
 #include <cstdint>
 #include <limits>
@@ -8,7 +8,7 @@ namespace lockstep::merge {
 
 inline constexpr std::int64_t kForever = std::numeric_limits<std::int64_t>::max();
 
-// kForever where it does not fit.
+// kForever if the sum overflows.
 inline std::int64_t Sum(std::int64_t a, std::int64_t b) {
   std::int64_t sum;
   return __builtin_add_overflow(a, b, &sum) ? kForever : sum;

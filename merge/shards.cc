@@ -16,7 +16,7 @@ namespace {
 
 namespace fs = std::filesystem;
 
-// More would only make many small files, and their list does not grow without end.
+// More shards would only make many small files, and their list would be too long.
 constexpr unsigned kMostShards = 256;
 
 std::string ShardName(unsigned i) {
@@ -97,7 +97,7 @@ Status WriteIndex(const MergeOptions& options, const schema::TimelineTables& tab
   return writer.Finish();
 }
 
-// The first process's error wins, so that all say the same.
+// The first process's error wins, so that all return the same.
 Status Agree(MergeTeam& team, const Status& own) {
   Packer packer;
   packer.Put(own.ok());
@@ -117,7 +117,7 @@ Status Agree(MergeTeam& team, const Status& own) {
 
 Status MakeShardDir(const std::string& run_dir) {
   std::error_code error;
-  // Nobody is to read a mixture of two merges.
+  // No reader may see a mixture of two merges.
   fs::remove(fs::path(run_dir) / "timeline.h5", error);
   fs::remove_all(fs::path(run_dir) / kShardDir, error);
   fs::create_directories(fs::path(run_dir) / kShardDir, error);

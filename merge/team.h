@@ -1,7 +1,7 @@
 #pragma once
-// Processes that merge one run together (lockstep-merge-mpi). Each reads its share of
-// the ranks' files, all learn what the others found, each breaks down its own ranks and
-// writes its part of the timeline.
+// Processes that merge one run together (lockstep-merge-mpi). Each reads its share of the ranks' files
+// and learns what the others found; each breaks down its own ranks and writes its part of the
+// timeline.
 
 #include <cstdint>
 #include <string>
@@ -19,7 +19,7 @@ class MergeTeam {
   virtual std::vector<std::string> Share(const std::string& bytes) = 0;
 };
 
-// Whether item i is this process's; without a team everything is.
+// Whether item i belongs to this process; without a team all items do.
 inline bool IsMine(const MergeTeam* team, std::size_t i) {
   return team == nullptr || i % team->count() == team->index();
 }

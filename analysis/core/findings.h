@@ -1,5 +1,5 @@
 #pragma once
-// The kinds of findings: one list (findings.def), by whose enum findings are made, compared and looked up.
+// The kinds of findings: one list (findings.def), whose enum identifies them wherever they are made or looked up.
 
 #include <array>
 #include <cstdint>

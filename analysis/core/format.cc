@@ -9,7 +9,7 @@
 namespace lockstep::analysis {
 namespace {
 
-// 412, 41.3, 4.13: three digits. Trailing zeros say nothing and are dropped.
+// 412, 41.3, 4.13: three digits. Trailing zeros carry no information and are dropped.
 std::string ThreeDigits(double value) {
   const double size = std::fabs(value);
   int decimals = size >= 99.95 ? 0 : size >= 9.995 ? 1 : 2;

@@ -1,6 +1,6 @@
 #pragma once
-// Numbers as people read them. Three significant digits at most; floating point
-// begins here and nowhere earlier.
+// Formats numbers for people. At most three significant digits; floating point is used here for the first
+// time.
 
 #include <cstdint>
 #include <string>
@@ -18,11 +18,11 @@ std::string RankList(const std::vector<std::int32_t>& ranks);  // "0-3,8"; ascen
 // For a sentence: "rank 3", "ranks 3, 17 and 412", "ranks 4-7", "ranks 3, 17, 412 and 9 others"; in the order given
 // but for neighbours, of which a run of three and more in sequence is one item.
 std::string RankNames(const std::vector<std::int32_t>& ranks);
-// RankList if it takes at most so many columns, else its begin: "0-3,8,11,.. (412 in all)".
+// RankList if it takes at most so many columns, else its beginning: "0-3,8,11,.. (412 in all)".
 std::string ShortRankList(const std::vector<std::int32_t>& ranks, std::size_t columns = 40);
 // "1 rank", "4 ranks".
 std::string Plural(std::int64_t n, const char* noun);
-// Of NVML's bits, those that cost: "power cap, heat (hardware)".
+// The names of those of NVML's bits that cost performance: "power cap, heat (hardware)".
 std::string ThrottleReasons(std::uint64_t reasons);
 
 }  // namespace lockstep::analysis

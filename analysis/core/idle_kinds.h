@@ -1,5 +1,5 @@
 #pragma once
-// Causes of idle time: one list, by which parts of gaps are sorted, summed and told.
+// Causes of idle time: one list, by which parts of gaps are sorted, summed and reported.
 
 #include <array>
 #include <cstdint>
@@ -9,28 +9,28 @@
 
 namespace lockstep::analysis {
 
-// Causes of GPU idle time that have a remedy of their own; no part of a gap is of two kinds.
+// Causes of GPU idle time that have a remedy of their own; each part of a gap has one kind.
 enum class IdleKind : std::uint8_t {
-  kLaunch,         // Launches, their starts, and what the host needs for itself from one to the next of many.
+  kLaunch,         // Launches, their starts, and the host's own time between many launches.
   kHostWork,       // The host did something for longer than it takes from one launch to the next.
   kAllocator,      // The host allocated or freed device memory.
   kCopy,           // The host staged a copy from pageable memory.
-  kSync,           // The host waited for the GPU, or its launch came late for that.
-  kInput,          // The host loaded input, or did what stands where input is loaded.
-  kUnexplained,    // The trace does not tell.
+  kSync,           // The host waited for the GPU, or its launch came late because of such a wait.
+  kInput,          // The host loaded input, or did other work at the point where input is loaded.
+  kUnexplained,    // The trace does not show the cause.
   kCommunication,  // The host communicated on the CPU, in calls that are in none of the communication terms.
   kOtherDevice,    // Its stream waited for work of another device.
   // Of ranks without a GPU, whose training thread is idle in:
   kFiles,     // MPI-IO.
   kOneSided,  // One-sided MPI.
   kOtherMpi,  // Other MPI calls.
-  kMessages,  // Point-to-point messages that nobody had sent yet.
+  kMessages,  // Point-to-point messages that had not been sent yet.
 };
 
 struct IdleKindRow {
   std::string_view cause;  // In JSON.
   std::string_view words;  // In a sentence: "the GPU is idle for ... launching".
-  FindingId finding;       // That tells it.
+  FindingId finding;       // The finding that reports it.
 };
 inline constexpr auto kIdleKindRows = std::to_array<IdleKindRow>({
     {"launch", "launching", FindingId::kLaunchBound},

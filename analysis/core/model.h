@@ -1,5 +1,5 @@
 #pragma once
-// Everything any report shows, built once by Analyze() and rendered many times: text, JSON and HTML differ in form
+// Everything that any report shows, built once by Analyze() and rendered many times: text, JSON and HTML differ in form
 // only. The structs and their fields are listed in model.def.
 
 #include <algorithm>
@@ -35,7 +35,7 @@ enum class CauseId : std::uint8_t {
   kClock,      // Its GPU's clock is lower.
   kKernel,     // Some of its kernels take longer.
   kCompute,    // It computes for longer.
-  kWaiting,    // Its longer compute is time off the CPU by its own doing.
+  kWaiting,    // Its longer compute is time off the CPU that it caused itself.
   kHost,       // Its GPU waits for its host.
   kImbalance,  // It is given more work in some steps.
   kPeriodic,   // It does something every few steps.
@@ -61,12 +61,12 @@ constexpr std::string_view NameOf(CauseId cause) { return kCauseNames[static_cas
 #undef LS_CODE
 #undef LS_END
 
-// Of the terms' names: what is known of a rank whose device was not recorded.
+// Whether the term of this name is known for a rank whose device was not recorded.
 constexpr bool KnownWithoutDevice(std::string_view term) {
   return term != "compute_ns" && term != "exposed_copy_ns" && term != "idle_ns";
 }
 
-// How a member stands in JSON: under its own name or `key`.
+// How a member is written to JSON: under its own name or `key`.
 namespace model {
 
 struct Form {
@@ -77,7 +77,7 @@ struct Form {
     kAbsentIfNegative,  // No key below 0.
     kHex,               // Text: 64 bits do not fit a number of JavaScript.
     kRanks,             // "0-7".
-    kInline,            // Its own members stand in its place.
+    kInline,            // Its own members are written in its place.
     kHidden,            // Not in JSON.
   } kind;
   const char* key = nullptr;
@@ -116,7 +116,7 @@ struct Ignore {
   void operator()(Args&&...) const {}
 };
 
-// A struct of model.def.
+// A struct that is listed in model.def.
 template <typename T>
 concept Described = requires(const T& value) {
   VisitFields(value, Ignore());

@@ -1,11 +1,11 @@
 #pragma once
-// When a rate may be given.
+// The condition for reporting a rate.
 
 #include <cstddef>
 
 namespace lockstep::analysis {
 
-// Of fewer instances whose end is certain a bandwidth is left out: one slow or one lucky transfer would be half of it.
+// With fewer certain instances the bandwidth is left out: one slow or one lucky transfer would be half of it.
 inline constexpr std::size_t kLeastInstancesOfRate = 5;
 
 }  // namespace lockstep::analysis

@@ -7,12 +7,12 @@
 namespace lockstep::analysis {
 
 Source SourceOf(const merge::Timeline& timeline) {
-  // Facts that only PyTorch's hooks record (core/fact.h); sizes of gradients come from any program.
+  // Facts that only PyTorch's hooks record (core/fact.h); sizes of gradients may come from any program.
   constexpr std::array<std::string_view, 2> kFactsOfTorch{"fact.torch_", "fact.ddp_"};
   Source source;
   source.imported = timeline.Meta("imported");
   source.torch = source.imported.find("kineto") != std::string::npos || timeline.tables.gradient_buckets.rows() > 0;
-  // Steps that its hooks or its profiler mark.
+  // Steps that PyTorch's hooks or its profiler mark.
   const std::string_view steps = timeline.Meta("step_source");
   source.torch |= steps == "torch hook" || steps == "ProfilerStep";
   const auto& meta = timeline.tables.meta;

@@ -1,5 +1,5 @@
 #pragma once
-// Where a run comes from, as far as advice depends on it: what a program cannot do must not be advised.
+// The origin of a run, as far as advice depends on it: advice must be possible with that tool.
 
 #include <string>
 #include <string_view>
@@ -9,17 +9,17 @@
 namespace lockstep::analysis {
 
 struct Source {
-  // Format of the traces that it was imported from ("kineto", "nsys"); empty: recorded by `lockstep run`, whose flags
-  // can be advised for that alone.
+  // Format of the traces from which it was imported ("kineto", "nsys"); empty: recorded by `lockstep run`. Only then
+  // its flags can be advised.
   std::string imported;
-  bool torch = false;  // The job used PyTorch, as its profiler or its hooks say.
+  bool torch = false;  // The job used PyTorch, as its profiler or its hooks show.
 };
 Source SourceOf(const merge::Timeline& timeline);
 
-// What to do, in words that the job's program has: `in_torch` of a job that uses PyTorch; of one of which that is not
-// known (traces of Nsight Systems) both; else `general`.
+// Chooses advice for the job's program: `in_torch` for a job that uses PyTorch; both for one where that is not known
+// (traces of Nsight Systems); else `general`.
 std::string Advise(const Source& source, std::string_view general, std::string_view in_torch);
-// How steps are marked, by what recorded the run.
+// How steps can be marked with the tool that recorded the run.
 std::string ToMarkSteps(const Source& source);
 
 }  // namespace lockstep::analysis

@@ -9,11 +9,11 @@ namespace lockstep::analysis {
 namespace {
 
 constexpr std::size_t kMinBlocks = 10;
-// More blocks add no power worth their time.
+// More blocks add too little power for their time.
 constexpr std::size_t kMaxBlocks = 64;
-// What begins later than this is too short to be shown: blocks, and share of all.
+// A change that begins later than this is too short to be shown: blocks, and share of all.
 constexpr std::size_t kLeastTail = 5, kTailShare = 4;
-// Of differences between sums whose order must not depend on rounding.
+// Tolerance for differences between sums whose order must not depend on rounding.
 constexpr double kTolerance = 1e-9;
 
 }  // namespace
@@ -27,7 +27,7 @@ std::uint64_t SeededRandom::Next() {
 
 namespace {
 
-// Takes the means of both sides of its largest change of level away; most of a drifting rank's correlation is that.
+// Subtracts the means of both sides of the largest change of level, which causes most of a drifting rank's correlation.
 void RemoveShift(std::vector<double>& values) {
   const std::size_t n = values.size(), least = std::max<std::size_t>(n / 10, 2);
   if (n < 20) return;
@@ -56,12 +56,12 @@ std::size_t Length(const std::vector<std::vector<double>>& series, void (*prepar
   for (const std::vector<double>& values : series) {
     n = std::max(n, values.size());
     if (values.size() < 8) continue;
-    // Ranks, not values: one outlier would hide the correlation of the rest.
+    // Uses ranks instead of values, because one outlier would hide the correlation of the others.
     std::vector<std::size_t> order(values.size());
     std::iota(order.begin(), order.end(), std::size_t{0});
     std::stable_sort(order.begin(), order.end(), [&](std::size_t a, std::size_t b) { return values[a] < values[b]; });
     std::vector<double> rank(values.size());
-    // Equal values share a rank: their order of appearance would look like a trend.
+    // Equal values share a rank, because their order of appearance would look like a trend.
     for (std::size_t i = 0, j = 0; i < order.size(); i = j) {
       while (j < order.size() && values[order[j]] == values[order[i]]) ++j;
       for (std::size_t k = i; k < j; ++k)
@@ -92,7 +92,7 @@ std::size_t BlockLengthApartFromShift(const std::vector<std::vector<double>>& se
 
 namespace {
 
-// Of each resample, ascending.
+// The medians of the resamples, ascending.
 std::vector<double> Bootstrap(const std::vector<double>& values, std::size_t block, Statistic statistic,
                               std::uint64_t seed, std::size_t rounds) {
   const std::size_t n = values.size();
@@ -100,8 +100,8 @@ std::vector<double> Bootstrap(const std::vector<double>& values, std::size_t blo
   SeededRandom random(seed);
   std::vector<double> results;
   results.reserve(rounds);
-  // The values never change, so they are ordered once: a resample is how often each
-  // place of that order was drawn, and its median a walk over these counts.
+  // The values never change, so they are sorted once: a resample counts how often each position of that order was
+  // drawn, and its median is found by a walk over these counts.
   std::vector<std::uint32_t> by_value(n), place(n), drawn(n);
   std::iota(by_value.begin(), by_value.end(), 0u);
   std::stable_sort(by_value.begin(), by_value.end(),
@@ -151,7 +151,7 @@ std::pair<double, double> BootstrapInterval(const std::vector<double>& values, s
 
 namespace {
 
-// Values summed over blocks of units, which the null shuffles as wholes.
+// Values summed over blocks of units, which the null hypothesis shuffles as a whole.
 struct BlockSums {
   std::size_t units, subjects, block, blocks;
   std::vector<double> sums;  // [block x subjects + subject]
@@ -163,7 +163,7 @@ struct BlockSums {
         blocks((units + block - 1) / block),
         sums(blocks * subjects, 0.0) {}
   double& At(std::size_t unit, std::size_t subject) { return sums[unit / block * subjects + subject]; }
-  // Takes what any subject has away, so that cells of a shorter last block compare.
+  // Subtracts the mean of the subjects, so that cells of a shorter last block can be compared.
   void Center(double mean) {
     for (std::size_t b = 0; b < blocks; ++b)
       for (std::size_t s = 0; s < subjects; ++s)
@@ -171,7 +171,8 @@ struct BlockSums {
   }
 };
 
-// The largest sum of each subject from the first blocks up to `last_begin` on, in standard errors.
+// Per subject, the largest sum over the blocks from any of the first ones up to `last_begin` to the end, in standard
+// errors.
 void LargestFromBeginnings(const BlockSums& of, std::size_t last_begin, std::vector<double>& largest) {
   std::vector<double> running(of.subjects, 0.0);
   std::fill(largest.begin(), largest.end(), -std::numeric_limits<double>::infinity());
@@ -190,7 +191,7 @@ std::vector<double> FamilywiseP(BlockSums cells, std::size_t last_begin, std::ui
   LargestFromBeginnings(cells, last_begin, observed);
   SeededRandom random(seed);
   std::vector<std::size_t> reached(subjects, 0);
-  // Whoever is largest is reached least often.
+  // The largest value is reached least often.
   const auto top = static_cast<std::size_t>(std::max_element(observed.begin(), observed.end()) - observed.begin());
   for (std::size_t round = 0; round < rounds; ++round) {
     for (std::size_t i = cells.sums.size() - 1; i > 0; --i) std::swap(cells.sums[i], cells.sums[random.Below(i + 1)]);
@@ -242,7 +243,7 @@ std::vector<double> RareExcessTest(const std::vector<std::vector<double>>& value
     for (std::size_t s = 0; s < cells.subjects; ++s) cells.At(unit, s) += values[unit][s];
   cells.Center(std::accumulate(cells.sums.begin(), cells.sums.end(), 0.0) /
                static_cast<double>(cells.units * cells.subjects));
-  // What is rare has no beginning.
+  // Rare events have no beginning from which on they would be more frequent.
   return FamilywiseP(std::move(cells), 0, seed, rounds, interesting);
 }
 

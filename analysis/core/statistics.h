@@ -28,7 +28,7 @@ class SeededRandom {
 // of the series (AR(1) estimate, largest over the series), at least 1, and such
 // that at least ten blocks remain where there are ten values.
 std::size_t BlockLength(const std::vector<std::vector<double>>& series);
-// The same, where a change of level at one time counts as no correlation.
+// The same, where a change of level at one time does not count as correlation.
 std::size_t BlockLengthApartFromShift(const std::vector<std::vector<double>>& series);
 
 enum class Statistic : std::uint8_t { kMedian, kMean };
@@ -42,11 +42,11 @@ std::pair<double, double> BootstrapInterval(const std::vector<double>& values, s
 // one wild unit counts no more than a mild one, in standard errors; of all units, or of those from one of them on if
 // that is more. The null shuffles whole blocks of units, which keeps their autocorrelation, over units and subjects,
 // and takes the largest statistic of all subjects and beginnings, which makes p family-wise. Returns p per subject,
-// never below 1 / (rounds + 1). Ends early once nobody's p can be below `interesting`: then all are 1.
+// never below 1 / (rounds + 1). Ends early once no subject's p can be below `interesting`: then all are 1.
 std::vector<double> ConsistencyTest(const std::vector<std::vector<double>>& values, std::size_t block,
                                     std::uint64_t seed, std::size_t rounds = 1999, double interesting = 1);
-// The same for what is rare: of the values themselves, so that a wild unit stays wild whoever it is given to, and over
-// all units.
+// The same for rare events: uses the values themselves, so that an extreme unit stays extreme whichever subject it is
+// assigned to, and always all units.
 std::vector<double> RareExcessTest(const std::vector<std::vector<double>>& values, std::size_t block,
                                    std::uint64_t seed, std::size_t rounds = 1999, double interesting = 1);
 // Is the median of the differences of a pair other than 0? By moving-block bootstrap, two-sided; never below

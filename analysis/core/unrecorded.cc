@@ -14,7 +14,7 @@
 namespace lockstep::analysis {
 namespace {
 
-// Below this share of the time calls of which everything but their waits is known change no finding.
+// Below this share of the time, calls of which only the waits are unknown change no finding.
 constexpr double kLeastShare = 0.01;
 
 // Values of all facts of a name.
@@ -35,17 +35,17 @@ std::int64_t NumberOf(std::string_view fact, std::string_view key) {
   return value;
 }
 
-// What a backend did, as PyTorch's hooks counted it.
+// The use of a backend, as PyTorch's hooks counted it.
 struct GroupUse {
-  bool counted = false;  // All of its groups.
+  bool counted = false;  // All of its groups were counted.
   std::int64_t steps = 0, used = 0, operations = 0, covered = 0;
 
-  // Building the model needs some, and so does the second step, when DDP agrees on new buckets.
+  // Building the model needs some operations, and so does the second step, when DDP agrees on new buckets.
   bool OnlySetsUp() const {
     constexpr std::int64_t kSetUpSteps = 2;
     return counted && steps > 0 && used <= kSetUpSteps && used * 2 <= steps;
   }
-  // Each was waited for within a call that is a range.
+  // Each operation was awaited within a call that is recorded as a range.
   bool AllInRanges() const { return counted && steps > 0 && covered >= operations; }
 };
 
@@ -117,7 +117,7 @@ Unrecorded FindUnrecorded(const merge::Timeline& timeline) {
     found.gradients = true;
     found.backends.emplace(FactValue(fact, "backend"));
   });
-  // The calls of a trace that names no backend show that there was one; those of GPU ranks enqueue kernels.
+  // In a trace that names no backend, the calls show that there was one; those of GPU ranks enqueue kernels.
   if (!named && found.backends.empty() && found.share > 0 && !AnyGpu(tables))
     found.backends.insert("torch.distributed");
   if (found.backends.empty() || !found.what.empty()) return found;

@@ -1,6 +1,6 @@
 #pragma once
-// Communication and devices that a run had and no source recorded. Figures without it look fine and mean nothing, so
-// whoever judges a run, or says what a change would do to it, asks here first.
+// Communication and devices that a run used and no source recorded. Figures without them look correct and are wrong, so
+// every part that assesses a run, or predicts the effect of a change, asks here first.
 
 #include <cstdint>
 #include <set>
@@ -12,21 +12,21 @@
 namespace lockstep::analysis {
 
 struct Unrecorded {
-  std::string mpi_library;          // Of another MPI than the one that is recorded.
-  std::set<std::string> backends;   // Of torch.distributed, which steps depend on.
+  std::string mpi_library;          // The name of an MPI library other than the recorded one.
+  std::set<std::string> backends;   // Backends of torch.distributed on which steps depend.
   bool gradients = false;           // DDP reduces its gradients through one of them.
-  std::string what;                 // What they carry, as a phrase.
-  std::vector<std::string> beside;  // Backends whose every operation lies in ranges, and takes little.
+  std::string what;                 // What they transfer, as a phrase.
+  std::vector<std::string> beside;  // Backends whose operations all lie in ranges and take little time.
   double share = 0;                 // Largest share over ranks of the window in calls of such backends.
 
-  bool gpus = false;                    // Work of devices, on every rank.
+  bool gpus = false;                    // The work of devices was recorded on no rank.
   std::set<std::int32_t> without_gpus;  // The ranks that used a device whose work was not recorded.
 
   bool any() const { return !mpi_library.empty() || !backends.empty() || gpus; }
 };
 
-// From the facts of the hooks (core/fact.h) or of the importer, and from ranges. A backend that only set things up
-// before the steps is not in it; one of which that is not known is.
+// Found from the facts of the hooks (core/fact.h) or of the importer, and from ranges. A backend that was only used for
+// set-up before the steps is left out; one where that is not known is included.
 Unrecorded FindUnrecorded(const merge::Timeline& timeline);
 
 }  // namespace lockstep::analysis

@@ -1,4 +1,4 @@
-// A sample as JSON, and back.
+// Writes a sample as JSON, and reads it.
 
 #include <fmt/format.h>
 
@@ -24,7 +24,7 @@ Json ToJson(const Spread& spread) {
           {"count", spread.count}};
 }
 
-// Every access below may throw where the file is not what it says.
+// Every access below may throw if the file has other contents.
 Spread ToSpread(const Json& json) {
   if (json.is_null()) return {};
   return {json.at("median").get<double>(), json.at("low").get<double>(), json.at("high").get<double>(),
@@ -92,7 +92,7 @@ std::string BaselineJson(const RunSample& sample) {
   json["measures"] = Json::object();
   for (const MeasureSample& measure : sample.measures) json["measures"][measure.name] = ToJson(measure.spread);
   json["ranks"] = Json::array();
-  // A baseline lives with the job's sources: what a machine is called does not belong there.
+  // A baseline is stored with the job's sources, so names of machines are left out.
   for (const RankSample& rank : sample.rank_samples)
     json["ranks"].push_back({{"rank", rank.rank},
                              {"node", ""},

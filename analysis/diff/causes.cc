@@ -1,4 +1,4 @@
-// What changed between two runs and explains their difference.
+// Finds what changed between two runs and explains their difference.
 
 #include <fmt/format.h>
 
@@ -17,7 +17,7 @@ namespace lockstep::diff {
 namespace {
 
 constexpr std::size_t kMostOfAKind = 4;
-// Launches per step, clocks: what changes by less is the same.
+// Launches per step, clocks: smaller changes count as none.
 constexpr double kCountShare = 0.02, kClockShare = 0.03;
 
 std::string Ns(double ns) { return analysis::Duration(static_cast<std::int64_t>(std::llround(std::fabs(ns)))); }
@@ -46,7 +46,7 @@ class Causes {
   }
 
  private:
-  // Surely other than 0, and worth a line.
+  // Certainly different from 0, and large enough to report.
   bool Counts(const Difference& difference) const {
     return (difference.low > 0 || difference.high < 0) && std::fabs(difference.value) >= worth_ns_ &&
            difference.value != 0;
@@ -71,7 +71,7 @@ class Causes {
           changes.push_back(ranks.back().difference.value);
         }
     if (ranks.empty()) return;
-    // What all ranks have in common is not one rank's. Of two ranks the one that changed less tells it.
+    // A change that all ranks have in common is not one rank's. With two ranks the one that changed less shows it.
     double common = LowerMedian(changes);
     if (changes.size() == 2) common = std::fabs(changes[0]) < std::fabs(changes[1]) ? changes[0] : changes[1];
     Difference all{common, common, common};
@@ -122,7 +122,7 @@ class Causes {
     Stragglers();
   }
 
-  // Where the breakdown shows nothing, the analysis may: late for another reason than computing.
+  // Where the breakdown shows nothing, the analysis may: a rank that is late for another reason than computing.
   void Stragglers() {
     for (const RankSample& now : now_.rank_samples) {
       const auto named = std::any_of(causes_.begin(), causes_.end(), [&](const Cause& cause) {
@@ -174,7 +174,7 @@ class Causes {
       const auto differs = [&](const Sizes& from) {
         return std::any_of(from.begin(), from.end(), [&](const auto& size) {
           const double a = count(sides.base, size.first), b = count(sides.now, size.first);
-          // One in a hundred steps is a checkpoint's, or an evaluation's.
+          // One more launch in a hundred steps comes from a checkpoint or an evaluation.
           return std::fabs(a - b) > std::max(0.1, kCountShare * std::max(a, b));
         });
       };
@@ -198,7 +198,8 @@ class Causes {
     for (const CollectiveSample& now : now_.collectives)
       for (const CollectiveSample& base : base_.collectives) {
         if (std::tie(base.op, base.members, base.bytes) != std::tie(now.op, now.members, now.bytes)) continue;
-        if (std::fabs(base.per_step - now.per_step) > kCountShare * base.per_step) continue;  // Buckets() says so.
+        // Buckets() reports these.
+        if (std::fabs(base.per_step - now.per_step) > kCountShare * base.per_step) continue;
         if (base.transfer_ns.count == 0 || now.transfer_ns.count == 0) continue;
         const Difference difference = DifferenceOf(base.transfer_ns, now.transfer_ns, kWiden99);
         if (!Counts(difference)) continue;
@@ -228,7 +229,7 @@ class Causes {
     Take(std::move(found));
   }
 
-  // Totals without an interval: they name what changed, the measures say whether it did.
+  // Totals without an interval: they name what changed, and the measures decide whether it did.
   void Kernels() {
     if (!base_.kernels_per_step || !now_.kernels_per_step) return;
     const double before = *base_.kernels_per_step, after = *now_.kernels_per_step;

@@ -17,7 +17,7 @@ std::string List(const std::vector<std::string>& names) {
   return text.empty() ? "none" : text;
 }
 
-// Why these two say nothing about each other; "" if they do.
+// The reason why these two cannot be compared; "" if they can.
 std::string Incomparable(const RunSample& base, const RunSample& now) {
   // Where kernels were recorded, what one rank does in a step can be compared.
   if (base.ranks != now.ranks && (!base.kernels_per_step || !now.kernels_per_step))
@@ -56,7 +56,7 @@ std::string OtherRanks(const RunSample& base, const RunSample& now) {
                      analysis::Plural(now.ranks, "rank"));
 }
 
-// Means over ranks of which the other run has no file say nothing of a change.
+// Means over ranks for which the other run has no file do not show a change.
 std::string OtherFiles(const RunSample& base, const RunSample& now) {
   const auto ranks = [](const RunSample& run) {
     std::set<std::int32_t> ranks;
@@ -66,7 +66,7 @@ std::string OtherFiles(const RunSample& base, const RunSample& now) {
   return ranks(base) == ranks(now) ? "" : "it is a mean over other ranks in each run";
 }
 
-// Few values may lie on one side of the truth: the wider half of each interval counts for both.
+// Few values may all be on one side of the true median, so the wider half of each interval is used for both sides.
 Difference FewApart(const Spread& base, const Spread& now) {
   const auto half = [](const Spread& spread) {
     return std::max(spread.median - spread.low, spread.high - spread.median);
@@ -144,7 +144,7 @@ class Comparer {
   }
 
  private:
-  // What counts, in the measure's unit.
+  // The smallest change that counts, in the measure's unit.
   double Least(const MeasureResult& result) const {
     if (result.limit.absolute) return *result.limit.absolute;
     const double share = result.limit.share * std::fabs(result.base.median);
@@ -205,12 +205,12 @@ std::string Sentence(const Comparison& c) {
   return text;
 }
 
-// Causes that the two runs support.
+// The causes that the data of the two runs support.
 std::vector<Cause> SupportedCauses(const RunSample& base, const RunSample& now) {
   std::vector<Cause> causes = FindCauses(base, now);
   const bool few = std::min(base.steps, now.steps) < kFewestSteps, other = base.ranks != now.ranks;
   std::erase_if(causes, [&](const Cause& cause) {
-    // Of single steps nothing has an interval; of other ranks only what one rank does by itself is the same thing.
+    // For single steps nothing has an interval; for different ranks only what one rank does by itself can be compared.
     if (few && cause.interval_ns) return true;
     return other && cause.kind != "kernel" && cause.kind != "kernels_per_step" && cause.kind != "gpu_clock";
   });
@@ -263,7 +263,7 @@ Result<Comparison> Compare(RunSample base, RunSample now, const std::vector<Limi
     const auto asked =
         std::find_if(limits.begin(), limits.end(), [&](const Limit& limit) { return limit.measure == measure.name; });
     Limit limit = asked != limits.end() ? *asked : UsualLimit(measure);
-    // The step has its own limit whatever else is asked for.
+    // The step always has its own limit, whatever else is requested.
     if (asked == limits.end() && measure.name == std::string_view("step_ns"))
       limit = ParseLimits(kDefaultLimits).value().front(), limit.asked = false;
     MeasureResult result = comparer.Of(measure, std::move(limit));

@@ -1,5 +1,5 @@
 #pragma once
-// Two runs beside each other: per measure better, worse, same or cannot tell, and what explains it.
+// Compares two runs: each measure is better, worse, the same or undecided, with the causes.
 
 #include <cstdint>
 #include <optional>
@@ -15,26 +15,26 @@ namespace lockstep::diff {
 enum class Verdict : std::uint8_t { kSame, kBetter, kWorse, kCannotTell };
 std::string_view Name(Verdict verdict);  // "cannot tell"
 
-// What a change must exceed to count.
+// A change must exceed this to count.
 struct Limit {
   std::string measure;
   double share = 0;                // Of the base's median; used unless absolute_ns is given.
   std::optional<double> absolute;  // In the measure's unit.
-  bool asked = false;              // By --fail-on: worse is a regression, and the interval is 95 % (else 99 %).
-  std::string text;                // "+3 %", as shown.
+  bool asked = false;  // From --fail-on: worse counts as a regression, and the interval is 95 % (else 99 %).
+  std::string text;    // "+3 %", as shown.
 };
 
 // "step_ns:+3%,exposed_wait_ns:+2ms,overlap_fraction:-5%". kUsage for unknown measures and for what is no limit.
 Result<std::vector<Limit>> ParseLimits(std::string_view text);
 inline constexpr std::string_view kDefaultLimits = "step_ns:+3%";
 
-// From so many steps on both sides on, intervals decide as they are. With fewer, the step may have been caught in one
-// phase of the run, which no interval of those few shows: then only a change counts whose whole 99 % interval lies
-// beyond the limit and beyond this share of the measure, and nothing is called the same. Below the second number
-// nothing tells how much steps differ by themselves.
+// With at least so many steps on both sides the intervals decide as they are. With fewer, the steps may all come from
+// one phase of the run, which no interval of so few shows: then only a change counts whose whole 99 % interval is
+// beyond the limit and beyond this share of the measure, and no measure is called the same. Below the second number it
+// is unknown how much steps vary by themselves.
 inline constexpr std::int64_t kEnoughSteps = 20, kFewestSteps = 3;
 inline constexpr double kFewStepsShare = 0.1;
-// Measures without a limit of the user's count as changed from this share of themselves, and of the step, on.
+// Measures without a limit from the user count as changed from this share of themselves, and of the step, on.
 inline constexpr double kOtherShare = 0.05, kOtherStepShare = 0.01;
 
 struct MeasureResult {
@@ -44,14 +44,14 @@ struct MeasureResult {
   Difference difference;               // In the measure's unit.
   std::optional<Difference> relative;  // The same over the base's median; empty where that is 0.
   Verdict verdict = Verdict::kCannotTell;
-  std::string reason;  // Of "cannot tell".
+  std::string reason;  // Set for "cannot tell".
 };
 
-// Something that changed and explains a difference, or may.
+// Something that changed and explains a difference, certainly or possibly.
 struct Cause {
   std::string kind;        // rank, all_ranks, collective, buckets, kernel, kernels_per_step, phase, gpu_clock,
                            // straggler.
-  std::int32_t rank = -1;  // That it names.
+  std::int32_t rank = -1;  // The rank that it names.
   std::string what;        // Of the collective, kernel or phase.
   std::string sentence;
   std::optional<double> change_ns;                       // Per step; + is slower.
@@ -65,7 +65,7 @@ struct Comparison {
   std::vector<std::string> remarks;
   Verdict verdict = Verdict::kCannotTell;  // Of the step.
   std::string sentence;
-  bool regression = false;  // A measure with a limit that was asked for is worse.
+  bool regression = false;  // A measure with a requested limit is worse.
   bool incomplete() const { return !base.incomplete.empty() || !now.incomplete.empty(); }
 };
 

@@ -1,4 +1,4 @@
-// --fail-on: what a change must exceed to be a regression.
+// --fail-on: the change that counts as a regression.
 
 #include <fmt/format.h>
 

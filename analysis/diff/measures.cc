@@ -44,7 +44,7 @@ std::optional<double> Overlap(const analysis::Context& context, std::size_t step
   return *hidden / *comm;
 }
 
-// Of ranks whose devices were not recorded compute and what is idle are known together only.
+// For ranks whose devices were not recorded only the sum of compute and idle time is known.
 template <auto column>
 std::optional<double> DeviceTerm(const analysis::Context& context, std::size_t step_row) {
   for (const std::int32_t rank : context.ranks())

@@ -1,5 +1,5 @@
 #pragma once
-// What two runs are compared by, step by step: the one list.
+// The list of measures by which two runs are compared, step by step.
 
 #include <cstdint>
 #include <optional>

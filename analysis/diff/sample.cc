@@ -19,7 +19,7 @@
 namespace lockstep::diff {
 namespace {
 
-// A baseline stays small: what no step notices is left out.
+// A baseline stays small: entries that affect no step noticeably are left out.
 constexpr std::size_t kMostCollectives = 100, kMostKernels = 100;
 
 void AddMeasures(const analysis::Context& context, RunSample& sample) {
@@ -27,7 +27,7 @@ void AddMeasures(const analysis::Context& context, RunSample& sample) {
     std::vector<double> series;
     for (const std::size_t row : context.usable_steps())
       if (const auto value = measure.of_step(context, row)) series.push_back(*value);
-    // Known for some of the steps only is not comparable.
+    // A series that is known for some of the steps only cannot be compared.
     if (series.size() != context.usable_steps().size()) series.clear();
     sample.measures.push_back({std::string(measure.name), SpreadOf(series)});
   }
@@ -71,7 +71,7 @@ void AddCollectives(const analysis::Context& context, RunSample& sample) {
       kind.wait.assign(usable.size(), 0);
     }
     kind.count += 1;
-    // The first of those that share a kernel carries the times of all.
+    // The first of those that share a kernel has the times of all.
     if (context.OfSameKernel(c)) continue;
     if (t.transfer_ns[c] < 0 || t.censored[c]) kind.transfer_known = false;
     if (t.wait_ns[c] < 0) kind.wait_known = false;
@@ -153,7 +153,7 @@ Status AddKernels(const merge::Timeline& timeline, const analysis::AnalyzeOption
 
 std::vector<std::string> WhyIncomplete(const analysis::Analysis& analysis) {
   std::vector<std::string> why;
-  // That others lack a partner in them goes without saying.
+  // Missing partners on those ranks follow from this and are not reported.
   const bool missing = !analysis.run.ranks_missing.empty();
   if (missing) why.push_back("nothing is there of " + analysis::RankNames(analysis.run.ranks_missing));
   if (!analysis.run.ranks_ended_early.empty())

@@ -1,6 +1,6 @@
 #pragma once
-// What stands for a run in a comparison: medians over its steps with their intervals, and what may explain a
-// change of them. Small: as JSON it is a baseline that can be kept with the job's sources.
+// The data of a run that a comparison needs: medians over its steps with their intervals, and facts that may explain a
+// change of them. It is small: as JSON it is a baseline that can be kept with the job's sources.
 
 #include <cstdint>
 #include <optional>
@@ -53,7 +53,7 @@ struct RunSample {
   std::vector<std::string> gpu_names;
   std::string steps_kind;  // "marks", "hooks" .., "" without steps.
   std::string classes;
-  std::int64_t steps = 0;               // That count: complete on every rank, no warm-up.
+  std::int64_t steps = 0;               // The steps that count: complete on every rank, no warm-up.
   std::int64_t shared_cores = 0;        // More ranks than cores; 0: each has its own.
   std::vector<std::string> incomplete;  // Why the run is not complete, in words.
   std::vector<MeasureSample> measures;

@@ -15,7 +15,7 @@ constexpr std::size_t kRounds = 400;
 // not grow with the run.
 constexpr std::size_t kMostValues = 512;
 constexpr std::size_t kCoarseBlocks = 6;
-// Below the first, neighbours count as independent; memory beyond the second cannot be distinguished from a trend.
+// Below the first, neighbours count as independent; a memory beyond the second cannot be distinguished from a trend.
 constexpr double kLeastLikeness = 0.25, kMostMemory = 0.98, kLeastSeen = 0.1;
 
 // Student's t at 97.5 %, over the normal quantile.
@@ -33,15 +33,16 @@ double Widening(std::size_t blocks) {
   return StudentOverNormal(std::max<std::size_t>(blocks, 2) - 1) * std::sqrt(n / (n - 1));
 }
 
-// What values that resemble their neighbours say of their median: as a first-order autoregressive series with noise on
-// top (ARMA(1,1)), whose memory is fitted to lags 1 and 2. Resampling cannot show what a series shorter than its
-// own memory has not seen; this can, if roughly: half of the 95 % interval, 0 where there is no such likeness.
+// The precision of the median of values that resemble their neighbours: as a first-order autoregressive series with
+// added noise (ARMA(1,1)), whose memory is fitted to lags 1 and 2. Resampling cannot show variation that a series
+// shorter than its own memory does not contain; this estimate can, if roughly. Returns half of the 95 % interval, 0 if
+// neighbours are not alike.
 double HalfOfCorrelated(const std::vector<double>& values, double center) {
   const std::size_t n = values.size();
-  // Of fewer values likeness is mostly chance, and the correction for that is larger than what it corrects.
+  // With fewer values the likeness is mostly chance, and its correction is larger than the value itself.
   constexpr std::size_t kLeastValues = 20;
   if (n < kLeastValues) return 0;
-  // Places instead of values: one outlier would hide the likeness of the rest.
+  // Uses ranks instead of values, because one outlier would hide the likeness of the others.
   std::vector<std::size_t> order(n);
   std::iota(order.begin(), order.end(), std::size_t{0});
   std::stable_sort(order.begin(), order.end(), [&](std::size_t a, std::size_t b) { return values[a] < values[b]; });
@@ -54,7 +55,8 @@ double HalfOfCorrelated(const std::vector<double>& values, double center) {
     if (i > 1) second += place[i] * place[i - 2];
   }
   const auto count = static_cast<double>(n);
-  // Of a series around its own mean they come out too small by about (1 + 4 rho) / n (Kendall, Biometrika 41, 1954).
+  // In a series around its own mean the correlations come out too small by about (1 + 4 rho) / n (Kendall, Biometrika
+  // 41, 1954).
   const auto corrected = [&](double rho) { return std::min((count * rho + 1) / (count - 4), kMostMemory); };
   const double rho = corrected(first / variance);
   if (rho < kLeastLikeness) return 0;
@@ -62,7 +64,7 @@ double HalfOfCorrelated(const std::vector<double>& values, double center) {
   const double time = std::min(1 + 2 * rho / (1 - memory), count);
   std::vector<double> deviations;
   for (const double value : values) deviations.push_back(std::fabs(value - center));
-  // So much of its variance has a series of this length not shown.
+  // The share of its variance that a series of this length does not show.
   const double unseen = std::max(1 - time / count, kLeastSeen);
   const double sigma = 1.4826 * LowerMedian(std::move(deviations)) / std::sqrt(unseen);
   const auto independent = static_cast<std::size_t>(std::max(2.0, count / time));

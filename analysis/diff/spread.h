@@ -1,5 +1,5 @@
 #pragma once
-// A median over steps, how well one run tells it, and how far two of them are apart.
+// A median over steps, its precision within one run, and the difference between two of them.
 
 #include <cstdint>
 #include <vector>
@@ -10,7 +10,7 @@ namespace lockstep::diff {
 // comparison needs: two runs are compared from their spreads alone.
 struct Spread {
   double median = 0, low = 0, high = 0;
-  std::int64_t count = 0;  // Values it is of; 0: nothing is known.
+  std::int64_t count = 0;  // The number of values; 0: nothing is known.
 };
 
 // `series` in the order of its steps. Moving-block bootstrap of the median with two lengths of block: the series'
@@ -22,11 +22,11 @@ Spread SpreadOf(const std::vector<double>& series);
 struct Difference {
   double value = 0, low = 0, high = 0;  // new - base.
 };
-// Of two independent medians, from their intervals (Zou and Donner, Statistics in Medicine 27, 2008); its sides
-// `widen` times as long.
+// The difference of two independent medians, from their intervals (Zou and Donner, Statistics in Medicine 27, 2008);
+// each side of the interval is `widen` times as long.
 Difference DifferenceOf(const Spread& base, const Spread& now, double widen = 1);
 
-// Of a 99 % interval beside one of 95 %, of a normal distribution.
+// The length of a 99 % interval relative to a 95 % one, for a normal distribution.
 inline constexpr double kWiden99 = 1.3143;
 
 }  // namespace lockstep::diff

@@ -10,7 +10,7 @@
 
 namespace lockstep::report {
 
-// One group's row, or all groups of a size that do the same.
+// The row of one group, or of all groups of a size that do the same.
 struct CollectiveLine {
   const analysis::CollectiveRow* row = nullptr;  // Any of them.
   std::int64_t groups = 0, count = 0, censored = 0, partial = 0, grouped = 0;
@@ -19,7 +19,7 @@ struct CollectiveLine {
   std::optional<double> bus_bandwidth;
 };
 
-// Costliest for a rank first. With more rows than `screen` those that differ in nothing but the group are one line.
+// Sorted by cost for a rank. With more rows than `screen`, rows that differ only in the group become one line.
 std::vector<CollectiveLine> CollectiveLines(const std::vector<analysis::CollectiveRow>& rows, std::size_t screen);
 
 }  // namespace lockstep::report

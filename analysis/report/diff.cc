@@ -129,7 +129,7 @@ Json RunJson(const diff::RunSample& run) {
           {"incomplete", run.incomplete}};
 }
 
-// Within a cell of a table. Names make no links and no pictures either.
+// Text for a cell of a table. Names must not create links or pictures either.
 std::string Escaped(std::string_view text) {
   std::string out;
   for (const char c : Printed(text)) {
@@ -159,7 +159,7 @@ std::string RenderDiffText(const Comparison& c, const TextOptions& options) {
                        : result.verdict == Verdict::kBetter ? paint("32", verdict)
                                                             : verdict);
   }
-  // One reason is the same for all measures if there are too few steps.
+  // If there are too few steps, all measures have the same reason.
   std::string last;
   for (const MeasureResult& result : c.measures) {
     if (result.verdict != Verdict::kCannotTell || result.reason == last) continue;
@@ -195,7 +195,7 @@ std::string RenderDiffJson(const Comparison& c) {
                                                           std::llround(cause.interval_ns->second)})
                                            : Json(nullptr)}});
   json["remarks"] = c.remarks;
-  // Labels are paths: any bytes.
+  // Labels are paths, which may contain any bytes.
   return json.dump(1, ' ', false, Json::error_handler_t::replace) + "\n";
 }
 

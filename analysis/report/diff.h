@@ -1,5 +1,5 @@
 #pragma once
-// A comparison of two runs, rendered: for a terminal, for programs, for a merge request.
+// Renders a comparison of two runs: for a terminal, for programs, for a merge request.
 
 #include <string>
 

@@ -54,7 +54,7 @@ Json ToJson(const std::vector<T>& values) {
 }
 
 Json ToJson(const analysis::Evidence& evidence) {
-  // The whole list is what --explain is for.
+  // --explain shows the whole list.
   static constexpr std::size_t kMostRows = 50;
   const auto first = [](const auto& values) {
     return Json(

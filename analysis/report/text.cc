@@ -138,7 +138,7 @@ class Writer : private TextLines {
                      analysis::Percent(share(*most))));
   }
 
-  // Largest remainder, so that the bar has its length; what exists gets a column.
+  // Uses the largest remainder, so that the bar has its exact length; every part that exists gets a column.
   std::string Bar(const std::vector<Part>& parts, std::int64_t whole) const {
     std::vector<std::size_t> columns(parts.size(), 0);
     std::size_t used = 0;
@@ -187,7 +187,7 @@ class Writer : private TextLines {
                        analysis::Percent(low), analysis::Percent(high));
   }
 
-  // What hiding communication would gain: exposed is not yet cost.
+  // The gain if communication were hidden: exposed time is not yet cost.
   void ReplayedOverlap() {
     if (!a_.overlap || !a_.replay || !a_.summary.per_step) return;
     const analysis::OverlapScore& o = *a_.overlap;
@@ -352,7 +352,7 @@ class Writer : private TextLines {
                                          : analysis::RankList(one.row->group);
       if (Columns(group) > 11) group = group.substr(0, 8) + std::string(glyphs().rest);
       const auto time = [](const std::optional<std::int64_t>& ns) { return ns ? analysis::Duration(*ns) : "-"; };
-      // Where nobody waits there is no rank to name.
+      // If no rank waits, none is named.
       const bool waits = one.longest_wait_ns.value_or(0) > 0 && one.longest_wait_rank.has_value();
       std::string line =
           "  " + Pad(PrintedShort(one.row->op == "none" ? "unknown kind" : Printed(one.row->op), 14), 15) +
@@ -399,7 +399,7 @@ class Writer : private TextLines {
     Losses();
   }
 
-  // The same loss of many ranks is one line.
+  // A loss that many ranks share is one line.
   void Losses() {
     struct Sum {
       const analysis::LossRow* loss;

@@ -1,6 +1,6 @@
 #pragma once
-// The verdict on a terminal: one sentence, one bar, priced findings, ranks,
-// collectives, and how far to trust it.
+// Renders the verdict for a terminal: one sentence, one bar, priced findings, ranks, collectives, and the reliability
+// of the data.
 
 #include <string>
 

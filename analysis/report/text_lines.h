@@ -1,5 +1,5 @@
 #pragma once
-// How the report's lines come to a terminal: its glyphs, colours and width, and what no line may do to it.
+// Prepares the report's lines for a terminal: its glyphs, colours and width, and removal of control sequences.
 
 #include <cstddef>
 #include <string>
@@ -32,13 +32,13 @@ class TextLines {
   // `code`: of ANSI, "1" bold; the text itself where there are no colours.
   std::string Paint(std::string_view code, std::string_view text) const;
   std::string Bold(std::string_view text) const { return Paint("1", text); }
-  // Whatever is in it, it is one line, and the terminal obeys nothing in it but our colours.
+  // Adds one line whatever the text contains; the terminal executes nothing in it but our colours.
   void Line(std::string_view text = {});
   // Breaks at spaces so that no line passes the width. Each line begins with `indent`, the first one with `head` if
   // that is given, which has as many columns.
   void Wrapped(std::string_view indent, std::string_view sentence, std::string_view paint = {},
                std::string_view head = {});
-  // All lines; none are left.
+  // Returns all lines and clears them.
   std::string Take() { return std::move(out_); }
 
  private:

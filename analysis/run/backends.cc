@@ -1,5 +1,5 @@
-// Communication through a torch.distributed backend that no source records (gloo,
-// ucc): figures without it look fine and mean nothing, so the verdict says it first.
+// Communication through a torch.distributed backend that no source records (gloo, ucc): figures without it look correct
+// and are wrong, so the verdict mentions it first.
 
 #include <fmt/format.h>
 
@@ -29,7 +29,7 @@ void AddUnrecorded(Analysis& analysis, std::string detail) {
 }  // namespace
 
 void FindUnrecordedBackend(const Context& context, Analysis& analysis) {
-  // Without hooks nobody knows which backends there were.
+  // Without hooks it is not known which backends were used.
   for (const LossRow& loss : analysis.losses) {
     const bool isolated = loss.name == Info(Loss::kPythonIsolated).name;
     if (!isolated && (loss.name != Info(Loss::kTorchHook).name || !loss.detail.starts_with("all: "))) continue;
@@ -54,7 +54,7 @@ void FindUnrecordedBackend(const Context& context, Analysis& analysis) {
                     name, Percent(found.share)));
   if (found.backends.empty()) return;
   const std::string names = fmt::format("{}", fmt::join(found.backends, " and "));
-  // What helps depends on where the tensors are, and on what goes over MPI already.
+  // The remedy depends on where the tensors are, and on what uses MPI already.
   const std::string remedy =
       analysis.run.gpu_ranks > 0 ? "use the nccl backend"
       : !found.gradients && context.tables().collectives.rows() > 0
@@ -63,7 +63,7 @@ void FindUnrecordedBackend(const Context& context, Analysis& analysis) {
           : "reduce over MPI in a DDP communication hook (examples/torch/ddp_train.py) or use the mpi backend; on GPUs "
             "the nccl backend";
   AddUnrecorded(analysis, fmt::format("{}: {}; {}", names, found.what, remedy));
-  if (!analysis.unrecorded.empty()) return;  // MPI was said to be missing already.
+  if (!analysis.unrecorded.empty()) return;  // The missing MPI was reported already.
   analysis.unrecorded = fmt::format(
       "Communication through {} is not recorded ({}): its waits and transfers are missing below{}. To record it, {}.",
       names, found.what,

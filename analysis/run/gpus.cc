@@ -1,4 +1,4 @@
-// What the GPUs' own sensors said, and what profiling them took.
+// The readings of the GPUs' own sensors, and the time that profiling took.
 
 #include <algorithm>
 #include <set>

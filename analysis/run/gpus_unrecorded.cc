@@ -1,5 +1,5 @@
-// CUDA was used and nothing recorded what the GPU did: figures of the host alone look fine and mean
-// nothing, so the verdict says it first, with the reason and what to do.
+// CUDA was used, but nothing recorded what the GPU did: figures of the host alone look correct and are wrong, so the
+// verdict mentions it first, with the reason and the remedy.
 
 #include <fmt/format.h>
 
@@ -11,8 +11,8 @@ namespace lockstep::analysis {
 
 namespace {
 
-// What is known of ranks that wait for each other, whatever their GPUs do. Others are priced by time in which a GPU
-// is idle or a host busy, and which of the two it was is not known.
+// Findings about ranks that wait for each other hold whatever their GPUs do. Others are priced by the time in which a
+// GPU is idle or a host busy, and which of the two it was is not known.
 bool HoldsWithoutGpus(FindingId id) {
   switch (id) {
     case FindingId::kStragglerArrival:

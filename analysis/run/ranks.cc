@@ -11,8 +11,8 @@
 namespace lockstep::analysis {
 namespace {
 
-// What a rank did by itself in a step. CPU ranks: compute, awake. GPU
-// ranks: compute and own gaps, that is all but communication.
+// The work of a rank itself in a step. CPU ranks: compute, awake. GPU ranks: compute and own gaps, that is everything
+// but communication.
 double Work(const Context& context, std::size_t cell, bool gpu) {
   const IdentityTerms terms = context.TermsOf(cell);
   return static_cast<double>(gpu ? terms.Sum() - terms.ExposedComm() : context.tables().step_ranks.compute_ns[cell]);
@@ -79,7 +79,7 @@ void TabulateRanks(const Context& context, Analysis& analysis) {
   const auto& t = tables.rank_totals;
   std::unordered_map<std::int32_t, std::size_t> totals;
   for (std::size_t i = 0; i < t.rows(); ++i) totals.emplace(t.rank[i], i);
-  // The step that the summary is of: so its terms are the means of the ranks'.
+  // The step of the summary: its terms are the means of the ranks' terms.
   std::size_t median = kNowhere;
   if (analysis.summary.median_step)
     for (const std::size_t step : context.usable_steps())

@@ -1,6 +1,6 @@
 #pragma once
-// How many ranks of a job are there, in words: the verdict, `lockstep info`, `lockstep doctor` and the line that ends
-// `lockstep run` say it alike.
+// Describes how many ranks of a job are recorded; the verdict, `lockstep info`, `lockstep doctor` and the line that
+// ends `lockstep run` use the same words.
 
 #include <cstdint>
 #include <string>

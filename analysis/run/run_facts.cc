@@ -1,4 +1,4 @@
-// What ran, and what is missing of it.
+// Describes what ran, and what is missing of it.
 
 #include <fmt/format.h>
 
@@ -62,7 +62,7 @@ std::string JobName(std::string_view command) {
   return std::string(first);
 }
 
-// "0-3,8" added to `cpus`; false if it is no such list.
+// Adds "0-3,8" to `cpus`; returns false if the text is not such a list.
 bool AddCpus(std::string_view list, std::set<std::uint32_t>& cpus) {
   const char* at = list.data();
   const char* const end = at + list.size();
@@ -158,7 +158,7 @@ void DescribeRun(const Context& context, Analysis& analysis) {
   for (std::size_t row = 0; row < ranks.rows(); ++row)
     if (ranks.state[row] == schema::RankState::kLeftOut) left_out.insert(ranks.rank[row]);
   run.ranks_left_out.assign(left_out.begin(), left_out.end());
-  // A timeline may be anybody's: no more than merge ever counts.
+  // A timeline may come from anywhere, so the number is limited to what merge accepts.
   const std::int64_t world = std::min<std::int64_t>(ToInt(timeline.Meta("world_size"), -1), kMostRanksCounted);
   for (std::int64_t r = 0; r < world; ++r)
     if (const auto rank = static_cast<std::int32_t>(r); context.Position(rank) == kNowhere && !left_out.contains(rank))

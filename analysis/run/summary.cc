@@ -47,7 +47,7 @@ void Average(const Context& context, const Table& t, const std::vector<std::size
   s.offcpu_ns = known_mean(t.offcpu_ns);
 }
 
-// Inferred from CPU time, not seen in a call.
+// Inferred from CPU time, not observed in a call.
 void RemarkOnHelperWaits(Analysis& analysis) {
   const Summary& s = analysis.summary;
   if (s.helper_wait_ns <= 0 || static_cast<double>(s.helper_wait_ns) < kNameShare * static_cast<double>(s.terms.Sum()))
@@ -93,7 +93,7 @@ void Summarize(const Context& context, Analysis& analysis) {
   s.overlap_fraction = fraction(s.hidden_comm_ns, s.comm_ns);
   s.overlap_low = s.overlap_fraction;
   s.overlap_high = fraction(s.hidden_comm_high_ns, s.comm_high_ns);
-  // The certain part may be null where nothing is certain to have moved.
+  // The certain part may be null if no operation certainly moved data.
   if (!s.overlap_low && s.overlap_high) s.overlap_low = 0.0;
   RemarkOnHelperWaits(analysis);
 }

@@ -1,4 +1,4 @@
-// How far the numbers can be trusted: clock error at the events, losses, our own cost.
+// The reliability of the numbers: clock error at the events, losses, the cost of recording.
 
 #include <algorithm>
 #include <limits>

@@ -1,4 +1,4 @@
-// The one sentence and what belongs right under it.
+// The first sentence of the report and the lines directly below it.
 
 #include <fmt/format.h>
 
@@ -23,7 +23,7 @@ const Finding* Find(const Analysis& analysis, FindingId id) {
   return nullptr;
 }
 
-// What the verdict says: the first finding of the list, so that no price is beside it that makes it small.
+// The finding in the verdict: the first of the list, so that no other has a higher price.
 const Finding* MostWorth(const Analysis& analysis) {
   const auto at = std::find_if(analysis.findings.begin(), analysis.findings.end(),
                                [](const Finding& f) { return f.id != FindingId::kWarmupCaptured; });
@@ -35,7 +35,7 @@ std::string OfTheOneThereIs(const Analysis& analysis) {
   return first != nullptr ? " " + first->headline : std::string();
 }
 
-// A healthy run, with what was checked.
+// The sentence for a healthy run, with what was checked.
 std::string Nothing(const Analysis& analysis) {
   const Summary& s = analysis.summary;
   std::vector<std::string> looked;
@@ -89,7 +89,7 @@ std::string Sentence(const Context& context, Analysis& analysis) {
   return nothing;
 }
 
-// What was given and is not in any figure: before all that is.
+// Input that is in no figure: mentioned before all others.
 std::string LeftOut(const Analysis& analysis) {
   for (const LossRow& loss : analysis.losses)
     if (loss.name == Info(Loss::kRunMixed).name)
@@ -97,7 +97,7 @@ std::string LeftOut(const Analysis& analysis) {
   return "";
 }
 
-// Before everything that was found in the ranks that are there.
+// Mentioned before everything that was found in the ranks that are there.
 std::string NotAll(const RunFacts& run) {
   if (run.ranks == 0 || run.ranks_missing.empty()) return "";
   return fmt::format("{}, and waiting for {} is not seen. ",

@@ -14,9 +14,9 @@ namespace lockstep::analysis {
 namespace {
 
 constexpr std::size_t kLeastSteps = 8;
-// Longer than the later ones by this, and out of their scatter.
+// Longer than the later steps by this share, and outside of their scatter.
 constexpr double kLeastExcess = 0.10, kDeviations = 6;
-// Of later steps that are as long: more, and the first ones are nothing special.
+// The share of later steps that may be as long: with more, the first steps are not special.
 constexpr double kMostAlike = 0.02;
 
 }  // namespace
@@ -24,7 +24,7 @@ constexpr double kMostAlike = 0.02;
 std::size_t CountWarmup(const std::vector<std::int64_t>& own_ns) {
   const std::size_t n = own_ns.size();
   if (n < kLeastSteps) return 0;
-  // The later half is beyond any warm-up that can be told from a change.
+  // The later half is beyond any warm-up that can be distinguished from a change.
   const std::vector<std::int64_t> later(own_ns.begin() + static_cast<std::ptrdiff_t>(n / 2), own_ns.end());
   const std::int64_t middle = LowerMedian(later);
   std::vector<std::int64_t> deviations;

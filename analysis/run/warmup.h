@@ -1,6 +1,6 @@
 #pragma once
-// First recorded steps that are longer than all later ones, though nobody flagged them: caches, autotuning, lazy
-// loading, the allocator's first rounds.
+// First recorded steps that are longer than all later ones, although the program did not flag them: caches, autotuning,
+// lazy loading, the allocator's first rounds.
 
 #include <cstddef>
 #include <cstdint>

@@ -1,4 +1,4 @@
-// What was recorded, where that is not everything: one line under the verdict.
+// Describes what was recorded if that is not everything: one line under the verdict.
 
 #include <fmt/format.h>
 

@@ -67,7 +67,7 @@ Result<int> Tables(const Flags& flags) {
   LS_CHECK(CheckTableFlags(flags.table));
   LS_TRY(merge::MergeOptions merge, MergeOptionsOf(flags.runs, flags));
   LS_CHECK(FillMergeOptions(flags.choices, merge));
-  // A table narrows by itself: the timeline of the whole window serves any steps.
+  // The table itself selects the steps: the timeline of the whole window is used for any steps.
   const std::int64_t first_step = std::exchange(merge.first_step, -1), last_step = std::exchange(merge.last_step, -1);
   LS_TRY(const MadeTable table, WithRun(merge, flags.quiet, [&](const merge::Timeline& timeline, Progress& progress) {
            return MakeTableOf(flags.table, first_step, last_step, flags.jobs, timeline,
@@ -76,7 +76,7 @@ Result<int> Tables(const Flags& flags) {
   return PrintTable(flags.table, flags.json, table);
 }
 
-// The text that is shown: the verdict, or the rows behind one finding.
+// The text to show: the verdict, or the rows behind one finding.
 Result<std::string> TextOf(const Flags& flags, const std::string& run_dir, const analysis::Analysis& analysis) {
   const report::TextOptions options = report::TextOptions::ForFile(STDOUT_FILENO);
   if (flags.explain) {
@@ -114,7 +114,7 @@ Result<int> Analyze(const Flags& flags) {
   if (!merge.write) {
     if (!flags.quiet) Note("lockstep: {} is read-only: analysis.json is not written there\n", merge.run_dir);
   } else if (Status written = WriteWhole(merge.run_dir + "/analysis.json", json, kElsewhere); !written.ok()) {
-    code = PrintError(written.error());  // What was found is shown all the same.
+    code = PrintError(written.error());  // The result is shown all the same.
   }
   if (!flags.bytes_matrix.empty()) LS_CHECK(WriteOrShow(flags.bytes_matrix, matrix, ShowText, kElsewhere));
   if (flags.bytes_matrix == "-") return code;

@@ -18,15 +18,15 @@ struct TableFlags {
 
 void AddTableFlags(CLI::App& app, TableFlags& flags);
 
-// --table help and --table columns, which need no run: true if it was one of them.
+// --table help and --table columns, which need no run: returns true if it was one of them.
 bool PrintTableHelp(const TableFlags& flags);
 
-// kUsage: what is wrong with the flags, before any work is done.
+// kUsage: the flags are wrong; checked before any work is done.
 Status CheckTableFlags(const TableFlags& flags);
 
 struct MadeTable {
   tables::Table table;
-  bool incomplete = false;  // It, or what it was made of.
+  bool incomplete = false;  // The table is incomplete, or the data from which it was made.
 };
 
 // Steps: as in MergeOptions. `progress`: done.

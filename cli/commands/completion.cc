@@ -1,4 +1,4 @@
-// lockstep completion: what a shell must know to complete commands and flags.
+// lockstep completion: writes a shell's functions that complete commands and flags.
 
 #include <fmt/format.h>
 #include <fmt/ranges.h>
@@ -35,7 +35,7 @@ std::string Quoted(std::string_view text) {
   return out + "'";
 }
 
-// Words are completed until `--`: what follows belongs to the program.
+// Words are completed up to `--`: the words after it belong to the program.
 void Bash(const std::vector<DescribedCommand>& commands) {
   ShowOwn(
       "_lockstep() {{\n"
@@ -59,7 +59,8 @@ void Bash(const std::vector<DescribedCommand>& commands) {
       "complete -F _lockstep lockstep\n");
 }
 
-// `path` is zsh's own: the search path as a list. A file of $fpath is run as the function that it defines, once.
+// `path` is a variable of zsh: the search path as a list. A file of $fpath is run as the function that it defines,
+// once.
 void Zsh(const std::vector<DescribedCommand>& commands) {
   ShowOwn(
       "#compdef lockstep\n"

@@ -34,13 +34,13 @@ Result<diff::RunSample> ReadBaseline(const std::string& path) {
   return diff::ParseBaseline(text.str(), path);
 }
 
-// The file holds an analysis: of the run whose directory it lies in, if it does.
+// Whether the file is the analysis of the run in its directory.
 bool IsAnalysis(const fs::path& path) {
   std::error_code ignored;
   return path.filename() == "analysis.json" && fs::is_directory(path.parent_path() / "ranks", ignored);
 }
 
-// Of a file that begins like JSON and not like a list of trace events.
+// Whether the file begins like a JSON document of Lockstep.
 bool IsBaseline(const std::string& path) {
   std::error_code ignored;
   if (!fs::is_regular_file(path, ignored)) return false;

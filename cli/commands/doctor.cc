@@ -58,7 +58,7 @@ int CoresAllowed() {
 
 Result<int> Doctor(const Flags& flags) {
   if (!flags.self_test_child.empty()) return doctor::RunSelfTestChild(flags.self_test_child == "mpi");
-  // Files that may not grow are a finding, not our end.
+  // A limit on file sizes is to be reported, and must not end this process.
   ::signal(SIGXFSZ, SIG_IGN);
   const bool text = flags.json != "-";
   const bool color = text && isatty(STDOUT_FILENO) == 1 && std::getenv("NO_COLOR") == nullptr;

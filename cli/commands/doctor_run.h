@@ -1,5 +1,5 @@
 #pragma once
-// `lockstep doctor RUN`: is this run all there, and can it be trusted?
+// `lockstep doctor RUN`: checks whether this run is complete and reliable.
 
 #include <string>
 #include <vector>

@@ -36,7 +36,7 @@ struct Unit {
   double factor;
 };
 
-// "5us", "200MB"; a plain number is in the first unit of 1.
+// "5us", "200MB"; a number without a unit is in the first unit whose factor is 1.
 Result<std::int64_t> ParseQuantity(std::string_view text, const std::vector<Unit>& units, const std::string& flag,
                                    const char* example) {
   const Error bad{ErrorCode::kUsage, "'" + std::string(text) + "' is not a quantity", flag, flag + " " + example};
@@ -88,7 +88,7 @@ Status FillOptions(const ExportFlags& flags, exporters::ExportOptions& options) 
   return Ok();
 }
 
-// What there is most of comes first; counters are values, no events.
+// The most frequent kind comes first; counters are values, not events.
 std::string CountsText(const exporters::Counts& counts) {
   std::vector<std::pair<std::uint64_t, EventKind>> some;
   for (std::size_t kind = 0; kind < exporters::kEventKinds; ++kind)
@@ -135,7 +135,7 @@ Result<int> Run(const ExportFlags& flags) {
   const auto work = [&](const merge::Timeline& timeline, Progress& progress) -> Result<exporters::ExportResult> {
     if (options.output.empty() && !merge.write)
       return Error{ErrorCode::kUsage, "the run directory cannot be written to", merge.run_dir,
-                   "name another place with -o"};
+                   "name another file or directory with -o"};
     options.progress = [&](std::string_view phase, double done) { progress.Show(phase, done); };
     trouble.clear();
     if (!flags.no_findings && (flags.format == "perfetto" || flags.format == "chrome"))

@@ -27,16 +27,16 @@ struct ImportFlags {
   std::string output;
   unsigned jobs = 0;
   std::string step_range;
-  const ingest::ForeignFormat* format = nullptr;  // Null: whatever the files are.
+  const ingest::ForeignFormat* format = nullptr;  // Null: any format.
   bool python_functions = false, force = false, quiet = false;
 };
 
-// A directory of somebody else's must not become a run by mistake.
+// A directory with other files must not become a run by mistake.
 Status CheckOutput(const ImportFlags& flags) {
   std::error_code ignored;
   if (!fs::exists(flags.output, ignored)) return Ok();
   if (fs::is_directory(flags.output, ignored)) {
-    // What is being made, here or by others.
+    // A part that is being written, here or by another process.
     bool empty = true;
     for (fs::directory_iterator at(flags.output, ignored), end; !ignored && at != end; at.increment(ignored))
       empty &= at->path().filename() == ".lockstep.lock" || trace::IsPart(at->path().filename().string());
@@ -82,7 +82,7 @@ std::string Many(std::uint64_t n, const char* word) { return fmt::format("{} {}{
 Result<int> Run(const ImportFlags& flags) {
   LS_CHECK(CheckOutput(flags));
   LS_TRY(const ingest::TraceFiles traces, ingest::FindTraces(flags.files, flags.format));
-  // Made within the run directory under another name: who reads the run of before goes on reading it whole.
+  // Written inside the run directory under another name, so that readers of the previous run can finish.
   trace::PartDirectory part;
   std::error_code made;
   fs::create_directories(flags.output, made);
@@ -107,7 +107,7 @@ Result<int> Run(const ImportFlags& flags) {
     if (lock.others_at_it())
       return Error{ErrorCode::kIo, "another lockstep command works on this run and makes no progress", flags.output,
                    "choose another with -o"};
-    // Somebody else may have made one meanwhile.
+    // Another process may have made a run meanwhile.
     LS_CHECK(CheckOutput(flags));
     LS_CHECK(ingest::MoveRun(part.directory(), flags.output));
   }
@@ -123,7 +123,7 @@ Result<int> Run(const ImportFlags& flags) {
                                                                                  : kOk;
 }
 
-// The same for files of any format and for those of one.
+// The same flags for files of any format and for those of one format.
 void AddFlags(CLI::App& command, const std::shared_ptr<ImportFlags>& flags, const ingest::ForeignFormat* format,
               Chosen& chosen) {
   command.add_option("files", flags->files, "Trace files of all ranks, or directories that hold them")
@@ -134,7 +134,7 @@ void AddFlags(CLI::App& command, const std::shared_ptr<ImportFlags>& flags, cons
   command.add_flag("--force", flags->force, "Replace the run directory's run if there is one");
   command.add_flag("-q,--quiet", flags->quiet, "No progress and no notices on standard error");
   command.callback([flags, format, &command, &chosen] {
-    // Whoever names a format speaks to its subcommand.
+    // If a format is named, its subcommand does the work.
     if (!command.get_subcommands().empty()) return;
     if (flags->files.empty()) throw CLI::RequiredError("files");
     if (flags->output.empty()) throw CLI::RequiredError("--output");

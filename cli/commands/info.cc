@@ -54,9 +54,9 @@ struct FileFacts {
   };
   std::vector<LossFacts> losses;
   std::vector<std::string> damaged, notes;
-  bool recovered = false;                    // Made from what an agent left.
-  std::vector<std::string> missing_columns;  // Made after the file was; they read as unknown.
-  std::optional<std::uint64_t> digest;       // Of everything it says.
+  bool recovered = false;                    // Made from the files that an agent left.
+  std::vector<std::string> missing_columns;  // Columns newer than the file; they read as unknown.
+  std::optional<std::uint64_t> digest;       // The digest of the whole content.
 };
 
 std::string WithCommas(std::uint64_t value) {
@@ -126,7 +126,7 @@ Result<FileFacts> LookAtTables(const std::string& path, bool digest) {
   return facts;
 }
 
-// What a spool would become: the tables of the slot's main process.
+// Shows a spool as the tables that it would become, of the slot's main process.
 Result<FileFacts> LookAtSpool(const std::string& path) {
   LS_TRY(const trace::Decoded decoded, trace::DecodeSpool({path, trace::SegmentOfSpool(path)}));
   FileFacts facts;
@@ -147,7 +147,8 @@ Result<FileFacts> LookAtSpool(const std::string& path) {
   return facts;
 }
 
-// analysis.json, manifest.json, a baseline, the output of a command: its lists as tables, what stands alone as facts.
+// analysis.json, manifest.json, a baseline, or the output of a command: its lists are shown as tables, its single
+// values as facts.
 Result<FileFacts> LookAtJson(const std::string& path) {
   std::ifstream file(path, std::ios::binary);
   const Json json = Json::parse(file, nullptr, false);
@@ -176,7 +177,7 @@ Result<FileFacts> LookAtJson(const std::string& path) {
   return facts;
 }
 
-// One of other tools, which is shown as what it becomes.
+// A trace of another tool, which is shown as the rank file that it becomes.
 bool IsTrace(const std::string& path) { return ingest::HoldsTraces(path) && ingest::LooksLikeTrace(path); }
 
 bool IsJson(const std::string& path) {
@@ -187,7 +188,7 @@ bool IsJson(const std::string& path) {
 }
 
 Result<FileFacts> LookAt(const std::string& path, bool digest) {
-  // A pipe would hold us up, and could not be read twice.
+  // A pipe would block, and could not be read twice.
   std::error_code absent;
   if (const fs::file_type type = fs::status(path, absent).type();
       type == fs::file_type::fifo || type == fs::file_type::socket || type == fs::file_type::character)
@@ -276,7 +277,7 @@ Json ToJson(const FileFacts& facts) {
   return json;
 }
 
-// Which ranks of the job are there, and in which files: a file may hold another rank than its name's number, where
+// Which ranks of the job are there, and in which files: a file may contain another rank than the number in its name, if
 // several processes of one agent are ranks.
 struct RanksThere {
   std::int64_t expected = 0;
@@ -286,7 +287,7 @@ struct RanksThere {
 
 std::optional<RanksThere> LookAtRanks(const std::string& run) {
   const Result<merge::RunFiles> files = merge::OpenRun(run, 1);
-  if (!files.ok()) return std::nullopt;  // Its files are shown one by one, with what is wrong with each.
+  if (!files.ok()) return std::nullopt;  // Its files are shown one by one, each with its error.
   RanksThere there{files.value().world_size, {}, files.value().missing};
   for (const merge::RunRank& rank : files.value().ranks) there.files.emplace_back(rank.rank, rank.file);
   return there;
@@ -345,7 +346,7 @@ Result<int> Info(const InfoFlags& flags) {
     whole["ranks_missing"] = there->missing;
   }
   if (flags.digest) {
-    // Whatever the files are called.
+    // The result does not depend on the files' names.
     std::sort(digests.begin(), digests.end());
     Hash64 total;
     for (const std::uint64_t one : digests) total.Add(one);

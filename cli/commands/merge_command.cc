@@ -111,7 +111,7 @@ Result<int> RunMerge(const MergeFlags& flags, merge::MergeTeam* team) {
     if (lock) lock->Touch();
     progress->Show(phase, done);
   };
-  // The others wait for the files that this makes.
+  // The other processes wait for the files that this one makes.
   if (team != nullptr) (void)team->Share("");
   auto merged = merge::MergeRun(options);
   progress.reset();

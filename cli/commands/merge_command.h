@@ -1,5 +1,5 @@
 #pragma once
-// What `lockstep merge` and `lockstep-merge-mpi` have in common: all but the processes.
+// The common code of `lockstep merge` and `lockstep-merge-mpi`.
 
 #include <CLI/CLI.hpp>
 #include <functional>
@@ -9,7 +9,7 @@
 
 namespace lockstep::cli {
 
-// What is chosen when the ranks are merged, the same for all commands that do it by themselves.
+// Choices for merging, the same for all commands that merge by themselves.
 struct MergeChoices {
   std::string clock = "auto", classes = "lockstep", window = "lockstep", steps;
 };
@@ -18,7 +18,7 @@ merge::ClockChoice ClockChoiceOf(const std::string& clock);
 void AddStepsFlag(CLI::App& app, std::string& steps);
 void AddClassesFlag(CLI::App& app, std::string& classes);
 void AddMergeChoices(CLI::App& app, MergeChoices& choices);  // These and --window.
-// kUsage: steps that are none, or two flags that choose steps.
+// kUsage: invalid steps, or two flags that choose steps.
 Status FillMergeOptions(const MergeChoices& choices, merge::MergeOptions& merge);
 
 struct MergeFlags {

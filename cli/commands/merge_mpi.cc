@@ -18,7 +18,7 @@ int main(int argc, char** argv) {
   app.footer("mpirun -np 4 lockstep-merge-mpi RUN      then:  lockstep analyze RUN");
   lockstep::cli::MergeFlags flags;
   lockstep::cli::AddMergeFlags(app, flags);
-  // All processes are given the same words, so one message for all is enough.
+  // All processes get the same arguments, so the message of one is enough.
   if (team.index() != 0 && std::freopen("/dev/null", "w", stdout) == nullptr) return lockstep::cli::kFailed;
   try {
     app.parse(argc, argv);

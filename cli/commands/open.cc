@@ -1,7 +1,6 @@
 // lockstep open: a run's timeline in Perfetto's page.
 
 #include <fmt/format.h>
-#include <unistd.h>
 
 #include <charconv>
 #include <cstdlib>
@@ -16,8 +15,10 @@
 #include "cli/options/command.h"
 #include "cli/output/out.h"
 #include "cli/output/serve_file.h"
+#include "core/own_file.h"
 #include "export/export.h"
 #include "merge/merge.h"
+#include "runtime/agent/rundir/process_state.h"
 
 namespace lockstep::cli {
 namespace {
@@ -58,9 +59,7 @@ bool IsFresh(const std::string& file, const std::string& timeline) {
 
 // Cluster time of 0 in an exported file, which says so in its first packets.
 std::optional<std::int64_t> BaseOf(const ServedFile& file) {
-  std::string begin(4096, '\0');
-  const ssize_t got = ::pread(file.fd(), begin.data(), begin.size(), 0);
-  begin.resize(got > 0 ? static_cast<std::size_t>(got) : 0);
+  const std::string begin = ReadUpTo(file.fd(), 0, 4096);
   constexpr std::string_view kBefore = "time 0 is ";
   const std::size_t at = begin.find(kBefore);
   if (at == std::string::npos) return std::nullopt;
@@ -71,11 +70,6 @@ std::optional<std::int64_t> BaseOf(const ServedFile& file) {
   return base_ns;
 }
 
-std::string HostName() {
-  char name[256] = "";
-  return ::gethostname(name, sizeof name - 1) == 0 && name[0] != '\0' ? name : "HOST";
-}
-
 // The timeline as a file for Perfetto.
 struct TimelineFile {
   std::string path;
@@ -83,8 +77,8 @@ struct TimelineFile {
   std::optional<Interval> window;  // Of --step, cluster time.
 };
 
-// The run's own file if it is newer than timeline.h5; else it is made now, in a temporary directory if the run's cannot
-// be written to.
+// The run's own file if it is newer than timeline.h5; otherwise one is made now, in a temporary directory if the run's
+// cannot be written to.
 Result<TimelineFile> FindOrMake(const OpenFlags& flags, const merge::Timeline& timeline, bool writable,
                                 Temporary& temporary, Progress& progress) {
   TimelineFile file{timeline.run_dir + "/timeline.pftrace", kOk, {}};
@@ -95,7 +89,7 @@ Result<TimelineFile> FindOrMake(const OpenFlags& flags, const merge::Timeline& t
   }
   if (IsFresh(file.path, timeline.run_dir + "/timeline.h5")) return file;
   if (!writable) {
-    // Made once, however often the run has to be read again.
+    // Made once, even if the run has to be read again.
     if (temporary.directory.empty() && !temporary.Make())
       return Error{ErrorCode::kIo, "neither the run directory nor a temporary one can be written", timeline.run_dir,
                    "set TMPDIR to a directory that can be written"};
@@ -114,7 +108,7 @@ Result<TimelineFile> FindOrMake(const OpenFlags& flags, const merge::Timeline& t
   return file;
 }
 
-// Serves the file until the page has it; says where to look and how it went.
+// Serves the file until the page has fetched it; prints the address and the result.
 Result<int> ServeTo(const std::string& origin, const OpenFlags& flags, const TimelineFile& file) {
   const std::string secret = SecretPathPart();
   if (secret.empty())
@@ -133,8 +127,9 @@ Result<int> ServeTo(const std::string& origin, const OpenFlags& flags, const Tim
     url += fmt::format("&visStart={}&visEnd={}", std::max<std::int64_t>(0, file.window->begin - *base_ns),
                        std::max<std::int64_t>(0, file.window->end - *base_ns));
   options.ready = [&] {
+    const std::string host = agent::HostName();
     Show("{} ({})\n  open:  {}\n  from another machine, there:  ssh -N -L {}:127.0.0.1:{} {}\n", file.path,
-         lockstep::analysis::Bytes(bytes), url, flags.port, flags.port, HostName());
+         lockstep::analysis::Bytes(bytes), url, flags.port, flags.port, host.empty() ? "HOST" : host);
     if (bytes > kLargeBytes)
       Show("  this is much for a web page; smaller:  lockstep export RUN --budget 500MB, or --steps A:B\n");
     Show("  served to {} only, under this address only, until {}; Ctrl-C ends it\n", origin,

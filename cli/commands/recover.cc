@@ -1,4 +1,4 @@
-// lockstep recover: what a run that ended badly left behind becomes rank files.
+// lockstep recover: makes rank files of what a run that ended badly left.
 
 #include "runtime/agent/recover/recover.h"
 
@@ -57,7 +57,7 @@ std::string_view Name(agent::SlotRecovery state) {
   return "not written";
 }
 
-// Everything that is said, in whatever form.
+// Everything that is reported, in any form.
 struct Report {
   std::string run;
   agent::Recovery recovery;
@@ -69,7 +69,7 @@ struct Report {
   std::vector<agent::StaleSegment> removed_segments, left_segments;
 };
 
-// Slots that should be there and of which no file is.
+// Slots that should exist and have no file.
 std::vector<Report::Missing> FindMissing(const std::string& run, const agent::Recovery& recovery) {
   std::set<std::int64_t> present;
   for (const agent::RecoveredSlot& slot : recovery.slots) present.insert(slot.slot);
@@ -88,7 +88,7 @@ std::vector<Report::Missing> FindMissing(const std::string& run, const agent::Re
   return missing;
 }
 
-// Segments of this run that hold nothing any more; with --stale all of this user's that nobody uses.
+// Removes segments of this run that hold nothing any more; with --stale all of this user that no process uses.
 void CleanSegments(const Flags& flags, Report& report) {
   std::vector<std::uint64_t> mine;
   if (const std::string id = report.run.empty() ? "" : merge::ReadManifest(report.run).run_id; !id.empty())
@@ -96,7 +96,7 @@ void CleanSegments(const Flags& flags, Report& report) {
   for (const agent::StaleSegment& segment : agent::FindStaleSegments()) {
     const bool of_run = std::find(mine.begin(), mine.end(), segment.run_hash) != mine.end();
     if (!flags.stale && !of_run) continue;
-    // A job's id may stand for several runs (several `lockstep run` in one script): another's records stay.
+    // Several runs may have one job id (several `lockstep run` in one script): records of other runs stay.
     if (!flags.stale && segment.unspooled) {
       report.left_segments.push_back(segment);
     } else if (agent::RemoveStaleSegment(segment)) {
@@ -129,7 +129,7 @@ void Print(const Report& report) {
   for (const agent::RecoveredSlot& slot : report.recovery.slots)
     complete += slot.state == agent::SlotRecovery::kComplete;
   if (!report.run.empty()) Show("{}\n", report.run);
-  // Of many ranks in good order there is nothing to say one by one.
+  // If many ranks ended in good order, they are not listed one by one.
   const bool list_all = complete <= 16;
   if (!list_all) Show("  {} ranks are complete\n", complete);
   for (const agent::RecoveredSlot& slot : report.recovery.slots) {
@@ -192,9 +192,9 @@ int CodeOf(const Report& report) {
 }
 
 Result<int> Recover(const Flags& flags) {
-  // A file that may not grow is an error to report, not an end: nothing may be half done.
+  // A limit on file sizes is reported as an error and must not end this process, so that no work is left half done.
   ::signal(SIGXFSZ, SIG_IGN);
-  // Of traces no agent left anything.
+  // Traces have no agents.
   if (!flags.run.empty() && !flags.stale && ingest::HoldsTraces(flags.run)) {
     if (flags.json == "-")
       ShowJson(JsonText(ToJson(Report())));
@@ -204,7 +204,7 @@ Result<int> Recover(const Flags& flags) {
   }
   Report report;
   auto run = ResolveRun(flags.run);
-  // Memory can be cleaned where there is no run at all.
+  // Shared memory can be cleaned without a run.
   if (!run.ok() && !(flags.stale && flags.run.empty())) return run.error();
   if (run.ok()) {
     report.run = run.value();

@@ -51,7 +51,7 @@ Result<int> Report(const Flags& flags) {
   const std::string hint = "lockstep report RUN -o FILE elsewhere";
   LS_CHECK(WriteOrShow(path, report.page, ShowData, hint));
   if (path == "-") return code;
-  // Both say the same: a page beside an older analysis would not.
+  // Both are written, because a page beside an older analysis would differ from it.
   if (writable) LS_CHECK(WriteWhole(merge.run_dir + "/analysis.json", report::RenderJson(report.analysis), hint));
   const bool said = flags.quiet || Show("{}\n\n  {}  {}    opens in any browser, needs no network\n",
                                         report.analysis.verdict, path, lockstep::analysis::Bytes(report.page.size()));

@@ -47,13 +47,13 @@ struct Flags {
   bool estimate = false, print_env = false, quiet = false, no_variables = false, torch_ops = false;
 };
 
-// Words behind our own options, set before the parser runs.
+// The words after our own options, set before the parser runs.
 std::vector<std::string>& Program() {
   static std::vector<std::string> words;
   return words;
 }
 
-// CLI11 takes a number of any length for the largest one there is.
+// CLI11 turns a number that is too long into the largest one.
 constexpr std::uint64_t kMostBytes = std::uint64_t{1} << 60;
 
 CLI::Validator AtMost(std::uint64_t most) {
@@ -66,7 +66,7 @@ CLI::Validator AtMost(std::uint64_t most) {
       "", "");
 }
 
-constexpr double kLivePeriodS = 10;  // Of --metrics alone.
+constexpr double kLivePeriodS = 10;  // Used with --metrics alone.
 
 std::string Number(double value) {
   char text[32];
@@ -94,8 +94,8 @@ std::vector<std::pair<const char*, std::string>> WindowWords(const agent::Window
           {"--ranks", window.ranks}};
 }
 
-// The words of `lockstep run` that give these flags. Paths absolute: the launcher
-// may start the program elsewhere.
+// Returns the arguments of `lockstep run` that give these flags. Paths are absolute, because the launcher may start the
+// program in another directory.
 std::vector<std::string> Words(const Flags& flags) {
   std::vector<std::string> words = {agent::SelfPath(), "run"};
   const auto add = [&](const char* name, const std::string& value) {
@@ -137,7 +137,7 @@ std::uint32_t GpuOptions(const Flags& flags) {
   return options | static_cast<std::uint32_t>(std::min<std::uint64_t>(mebibytes, 0xffff)) << kGpuBuffersShift;
 }
 
-// For jobs whose command line the user cannot change. It goes to stdout so that a shell can eval it.
+// For jobs whose command line the user cannot change. It is printed to stdout so that a shell can eval it.
 Result<int> PrintEnv(const Flags& flags) {
   std::string agent;
   for (const std::string& word : Words(flags)) {
@@ -160,7 +160,7 @@ Result<int> PrintEnv(const Flags& flags) {
   return kOk;
 }
 
-// The interpreter that torchrun takes for its workers: PYTHON_EXEC, else its own.
+// The interpreter that torchrun uses for its workers: PYTHON_EXEC, else its own.
 std::string PythonOf(const std::vector<std::string>& command) {
   if (const char* given = std::getenv("PYTHON_EXEC"); given != nullptr) return given;
   const std::string& torchrun = command[0];
@@ -169,10 +169,10 @@ std::string PythonOf(const std::vector<std::string>& command) {
   return std::filesystem::path(python).filename().string().starts_with("python") ? python : "";
 }
 
-// torchrun gets an agent in front of each worker: their ranks are then those of the job, on any number of nodes.
+// torchrun gets an agent in front of each worker: their ranks are then the ranks of the job, on any number of nodes.
 Result<std::vector<std::string>> LauncherWords(const Flags& flags) {
   std::vector<std::string> agent = Words(flags);
-  // Variables are in these words already, and what is wrong with others was said once.
+  // Variables were turned into these words already, and errors in others were reported once.
   agent.insert(agent.end() - 1, "--no-variables");
   if (launch::WordsOfTorchrun(flags.command) > 0)
     return launch::InsertAgentForTorchrun(flags.command, agent, PythonOf(flags.command));
@@ -218,7 +218,7 @@ Result<int> Run(const Flags& flags) {
   const launch::Launcher launcher = launch::WordsOfTorchrun(flags.command) > 0
                                         ? launch::Launcher::kTorchrun
                                         : launch::RecognizeLauncher(flags.command[0]);
-  // Where it cannot be told how torchrun starts its program, the agent stays around torchrun.
+  // If it is not known how torchrun starts its program, the agent stays around torchrun.
   if (launcher != launch::Launcher::kNone && (launcher != launch::Launcher::kTorchrun || LauncherWords(flags).ok()))
     return Launch(flags);
 
@@ -347,7 +347,7 @@ void AddGpuOptions(CLI::App& run, Flags& flags) {
       ->group(group);
 }
 
-// Paths are looked at where the program will run.
+// Paths are checked in the process that runs the program.
 std::string TroubleOfPaths(const Flags& flags) {
   if (!Program().empty() && launch::RecognizeLauncher(Program()[0]) != launch::Launcher::kNone) return "";
   const auto directory = [](const std::string& path) -> std::string {
@@ -430,8 +430,8 @@ std::string TroubleOfRun(const std::vector<std::string>& words) {
   return window.ok() ? TroubleOfPaths(*flags) : window.error().what;
 }
 
-// CLI11 2.1 gives words behind "--" of a subcommand to its parent, and takes the
-// program's options for ours without it.
+// CLI11 2.1 passes words after "--" of a subcommand to its parent and, without "--", parses the program's options as
+// ours.
 int SplitProgram(CLI::App& root, int argc, char** argv) {
   if (argc < 2 || std::strcmp(argv[1], "run") != 0) return argc;
   CLI::App* run = root.get_subcommand("run");
@@ -443,7 +443,7 @@ int SplitProgram(CLI::App& root, int argc, char** argv) {
     const std::size_t equals = word.find('=');
     const std::string name = is_long ? word.substr(0, equals) : word.substr(0, 2);
     const CLI::Option* option = run->get_option_no_throw(name);
-    if (option == nullptr) return argc;  // The parser names it.
+    if (option == nullptr) return argc;  // The parser reports the error.
     const bool attached = is_long ? equals != std::string::npos : word.size() > 2;
     if (option->get_items_expected_max() > 0 && !attached) ++at;
   }

@@ -8,16 +8,17 @@
 #include <algorithm>
 #include <cerrno>
 #include <chrono>
-#include <climits>
-#include <cstdio>
 #include <cstring>
 #include <filesystem>
 #include <thread>
 #include <vector>
 
 #include "analysis/run/ranks_recorded.h"
+#include "core/byte_text.h"
+#include "core/rank_name.h"
 #include "runtime/agent/inject/libraries.h"
 #include "runtime/agent/rundir/claim.h"
+#include "runtime/agent/rundir/process_state.h"
 #include "runtime/agent/rundir/say.h"
 
 namespace lockstep::cli {
@@ -27,9 +28,7 @@ namespace fs = std::filesystem;
 using std::chrono::steady_clock;
 
 std::string RankPath(const std::string& run_dir, std::int32_t slot, const char* suffix) {
-  char name[64];
-  std::snprintf(name, sizeof name, "/ranks/rank-%05d%s", slot, suffix);
-  return run_dir + name;
+  return run_dir + "/ranks/" + RankName(slot) + suffix;
 }
 
 bool Exists(const std::string& path) {
@@ -39,16 +38,16 @@ bool Exists(const std::string& path) {
 
 enum class SlotEnd { kPending, kUnclaimed, kFile, kFailed };
 
-// Every agent claims its slot before it starts the application. A slot that nobody
-// claimed has no agent or no shared file system: no reason to hold the job up for the
-// whole time. Five seconds cover a rank that starts late and a file system that caches.
+// Every agent claims its slot before it starts the application. A slot without a claim has no agent or no shared file
+// system, which is no reason to delay the job for the whole time. Five seconds are enough for a rank that starts late
+// and a file system that caches.
 constexpr std::chrono::seconds kUnclaimedWait{5};
 
-// A slot is over when its rank file is there or its claim says why it is not.
+// A slot is over when its rank file exists, or when its claim shows why it does not.
 SlotEnd LookAt(const std::string& run_dir, std::int32_t slot) {
   const agent::Claim claim = agent::ReadClaim(agent::ClaimPath(run_dir, slot));
   if (claim.state == agent::ClaimState::kDone) return SlotEnd::kFile;
-  if (claim.over()) return SlotEnd::kFailed;  // Or its agent is dead: it will not say so.
+  if (claim.over()) return SlotEnd::kFailed;  // This includes an agent that died and could not record it.
   if (claim.state == agent::ClaimState::kRunning) return SlotEnd::kPending;
   return Exists(RankPath(run_dir, slot, ".h5")) ? SlotEnd::kFile : SlotEnd::kUnclaimed;
 }
@@ -97,22 +96,8 @@ std::string Ranges(const std::vector<std::int32_t>& ranks) {
   return text;
 }
 
-std::string Size(std::uint64_t bytes) {
-  char text[32];
-  if (bytes < 1000) {
-    std::snprintf(text, sizeof text, "%llu B", static_cast<unsigned long long>(bytes));
-  } else if (bytes < 1'000'000) {
-    std::snprintf(text, sizeof text, "%.1f kB", static_cast<double>(bytes) / 1e3);
-  } else if (bytes < 1'000'000'000) {
-    std::snprintf(text, sizeof text, "%.1f MB", static_cast<double>(bytes) / 1e6);
-  } else {
-    std::snprintf(text, sizeof text, "%.1f GB", static_cast<double>(bytes) / 1e9);
-  }
-  return text;
-}
-
-// Runs this program with other words; its standard output goes to `out_fd`.
-// -1 if it could not be started or died.
+// Runs this program with other arguments; its standard output goes to `out_fd`. Returns -1 if it could not be started
+// or died.
 int RunSelf(const std::vector<std::string>& words, int out_fd) {
   const std::string self = agent::SelfPath();
   std::vector<char*> argv = {const_cast<char*>("lockstep")};
@@ -140,20 +125,20 @@ void ListFiles(const std::string& run_dir) {
     rank_bytes += entry.file_size(error);
   }
   std::string line = run_dir + ": " + std::to_string(rank_files) +
-                     (rank_files == 1 ? " rank file (" : " rank files (") + Size(rank_bytes) + ")";
+                     (rank_files == 1 ? " rank file (" : " rank files (") + ByteText(static_cast<double>(rank_bytes)) +
+                     ")";
   for (const char* name : {"timeline.h5", "analysis.json"}) {
     const std::uintmax_t bytes = fs::file_size(run_dir + "/" + name, error);
-    if (!error) line += std::string(", ") + name + " (" + Size(bytes) + ")";
+    if (!error) line += std::string(", ") + name + " (" + ByteText(static_cast<double>(bytes)) + ")";
   }
   agent::Say(line);
 }
 
-// Rank 0 cannot know where the files of a node lie that shares no directory with it: the node's first rank says it.
+// Rank 0 cannot know where the files of a node without a shared directory are, so the node's first rank prints it.
 void TellWhereFilesAre(const agent::RunResult& result) {
   const bool good = result.signal == 0 && result.exit_code == 0;
   if (!good || result.launch.local_rank != 0 || LookAt(result.run_dir, 0) != SlotEnd::kUnclaimed) return;
-  char host[HOST_NAME_MAX + 1] = {};
-  ::gethostname(host, sizeof host - 1);
+  const std::string host = agent::HostName();
   agent::Say("rank 0 has no file in " + result.run_dir + " on " + host +
              ". If its node does not share this directory, run on that node: rsync -a " + host + ":'" +
              fs::absolute(result.run_dir).string() + "/ranks/' RUN/ranks/   then: lockstep analyze RUN");
@@ -164,7 +149,7 @@ void TellWhereFilesAre(const agent::RunResult& result) {
 void RunAfter(const agent::RunResult& result, const AfterOptions& options) {
   if (!result.traced) return;
   const std::vector<std::int32_t>& recorded = result.ranks.ranks;
-  // Variables may speak of a job that is not this one: where all ranks are here, nobody else has to be waited for.
+  // Variables may describe another job: if all ranks are here, there is no other rank to wait for.
   const bool all_here = result.ranks.AllHere();
   if (result.launch.rank > 0 && !(all_here && LookAt(result.run_dir, 0) == SlotEnd::kUnclaimed)) {
     if (!options.quiet) TellWhereFilesAre(result);
@@ -181,7 +166,7 @@ void RunAfter(const agent::RunResult& result, const AfterOptions& options) {
                                                     : ""));
     return;
   }
-  // Alone, it knows without asking; on a full disk the claim may not say.
+  // A single agent knows the result itself; on a full disk its claim may not contain it.
   const bool alone = result.launch.slots() == 1 || result.launch.rank > 0;
   const Waited waited = alone ? Waited{.files = result.converted, .failed = !result.converted, .missing = {}}
                               : WaitForSlots(dir, result.launch.slots(), options.wait_ms);
@@ -220,7 +205,7 @@ void RunAfter(const agent::RunResult& result, const AfterOptions& options) {
     verdict = options.after != After::kMerge && out_fd == STDERR_FILENO && (code == 0 || code == 3);
     if (out_fd != STDERR_FILENO) ::close(out_fd);
   }
-  // The verdict names the files itself, says which ranks are missing, and is the last thing shown.
+  // The verdict lists the files and the missing ranks itself, and is shown last.
   if (options.quiet || verdict) return;
   if (alone && result.ranks.by_themselves) {
     std::vector<std::int32_t> missing;

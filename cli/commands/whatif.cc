@@ -1,5 +1,4 @@
-// lockstep whatif: how long a step would be if something were different, from a replay of
-// the recorded ones.
+// lockstep whatif: how long a step would take if something were different, from a replay of the recorded steps.
 
 #include <fmt/format.h>
 
@@ -45,7 +44,7 @@ std::uint64_t Bytes(double mebibytes) { return static_cast<std::uint64_t>(std::m
 
 struct Asked {
   std::string run_dir;
-  std::vector<std::int32_t> stragglers;  // That the analysis names, if asked for.
+  std::vector<std::int32_t> stragglers;  // Those that the analysis names, if requested.
 };
 
 Result<std::unique_ptr<RecordedRun>> Read(const std::string& name, const Flags& flags, Asked* asked = nullptr) {
@@ -55,7 +54,7 @@ Result<std::unique_ptr<RecordedRun>> Read(const std::string& name, const Flags& 
                    analysis::AnalyzeOptions options;
                    options.jobs = flags.jobs;
                    options.replay = false;
-                   // The steps that the analysis replays, so that both answer a question alike.
+                   // The steps that the analysis replays, so that both give the same answer to a question.
                    const analysis::Context context(timeline, options);
                    const replay::ReadRunOptions steps = analysis::StepsToReplay(context);
                    if (asked != nullptr) asked->run_dir = timeline.run_dir;
@@ -70,7 +69,7 @@ Result<std::unique_ptr<RecordedRun>> Read(const std::string& name, const Flags& 
                  });
 }
 
-// What was asked, or, if nothing was, what most users want to know.
+// The questions that were asked or, if there were none, those that most users have.
 std::vector<Question> Questions(const Flags& flags, const WhatIf& what_if,
                                 const std::vector<std::int32_t>& stragglers) {
   std::vector<Question> questions;
@@ -102,7 +101,7 @@ std::vector<Question> Questions(const Flags& flags, const WhatIf& what_if,
   const bool buckets = what_if.buckets().has_value();
   if (!any && buckets) caps = {1, 4, 10, 25, 50};
   for (const double cap : caps) {
-    // More than there is: that is one bucket, and said once.
+    // More than the gradients' bytes means one bucket, and is reported once.
     if (!any && Bytes(cap) + Bytes(flags.first_mb) > what_if.buckets()->total_bytes()) continue;
     Question& question = add(Question::kBucketCap);
     question.first_bytes = Bytes(std::min(cap, flags.first_mb));
@@ -125,7 +124,7 @@ struct Unanswered {
   std::string question, why, what_to_do;
 };
 
-// Null without an interval.
+// Null if there is no interval.
 using Interval = std::optional<std::pair<std::int64_t, std::int64_t>>;
 nlohmann::ordered_json Low(const Interval& interval) {
   return interval ? nlohmann::ordered_json(interval->first) : nlohmann::ordered_json(nullptr);
@@ -214,7 +213,7 @@ Result<int> Run(const Flags& flags) {
       answers.push_back(std::move(answer).value());
       continue;
     }
-    // What this run cannot answer must not cost the other answers.
+    // A question that this run cannot answer must not prevent the other answers.
     if (answer.error().code != ErrorCode::kUnsupported) return answer.error();
     unanswered.push_back({what_if.Name(question), answer.error().what, answer.error().hint});
     if (!first_error) first_error = answer.error();

@@ -13,7 +13,7 @@ namespace {
 
 namespace fs = std::filesystem;
 
-// False: there is no analysis of this timeline, or none that can be read.
+// Returns false if there is no readable analysis of this timeline.
 bool ReadFindings(const merge::Timeline& timeline, std::vector<exporters::Finding>& findings) {
   const std::string& run_dir = timeline.run_dir;
   std::error_code absent;
@@ -25,7 +25,7 @@ bool ReadFindings(const merge::Timeline& timeline, std::vector<exporters::Findin
   std::ifstream file(path);
   const auto json = nlohmann::json::parse(file, nullptr, false);
   if (!json.is_object()) return false;
-  // Somebody may have analysed other steps meanwhile.
+  // Another command may have analysed other steps meanwhile.
   const auto run = json.find("run");
   if (run == json.end() || !run->is_object() || run->value("merged_with", nlohmann::json()) != timeline.Meta("options"))
     return false;

@@ -1,5 +1,5 @@
 #pragma once
-// What an analysis found, for commands that show it beside something else.
+// Provides the findings of an analysis to commands that show them beside something else.
 
 #include <string>
 #include <vector>
@@ -9,8 +9,8 @@
 
 namespace lockstep::cli {
 
-// As `lockstep analyze` said last, if that is newer than the timeline; else asked now. A run that cannot be analyzed
-// has none; `trouble` says why.
+// The findings of the last `lockstep analyze` if it is newer than the timeline; else the run is analysed now. A run
+// that cannot be analyzed has none; `trouble` contains the reason.
 std::vector<exporters::Finding> FindingsOf(const merge::Timeline& timeline, unsigned jobs, std::string& trouble);
 
 }  // namespace lockstep::cli

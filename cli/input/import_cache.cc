@@ -23,7 +23,7 @@ namespace lockstep::cli {
 namespace fs = std::filesystem;
 namespace {
 
-// Of a published import: shared by those who read it.
+// The lock file of a published import: shared by the processes that read it.
 constexpr const char* kInUse = ".in-use";
 // Imports of earlier versions have no such file. No command reads an import for that long.
 constexpr long kSurelyOldSeconds = 24 * 3600;
@@ -36,7 +36,7 @@ bool Usable(const fs::path& dir) {
   return !error && !fs::is_symlink(dir, error) && ::access(dir.c_str(), W_OK | X_OK) == 0;
 }
 
-// In a directory that everybody may write to, a name that everybody can guess.
+// Used inside a directory that everybody may write to, under a name that everybody can guess.
 bool UsableOnlyByUs(const fs::path& dir) {
   if (::mkdir(dir.c_str(), 0700) != 0 && errno != EEXIST) return false;
   return NotOwnDirectory(dir.string(), false).empty() && ::access(dir.c_str(), W_OK | X_OK) == 0;
@@ -59,7 +59,7 @@ Result<std::string> CacheDirectory(const std::string& beside) {
                "lockstep import FILES -o RUN, then lockstep analyze RUN"};
 }
 
-// Held until the process ends: imports in use, and those that only this process has.
+// Kept until the process ends: imports in use, and those that only this process has.
 struct Kept {
   std::list<trace::FileLock> locks;
   std::list<std::unique_ptr<trace::PartDirectory>> own;
@@ -69,13 +69,13 @@ Kept& KeptImports() {
   return kept;
 }
 
-// A finished import with these inputs, from now on in use; false if it is not there.
+// Marks a finished import with these inputs as used from now on; returns false if there is none.
 bool Use(const std::string& run, const std::string& key) {
   std::error_code ignored;
   if (!fs::exists(fs::path(run) / "manifest.json", ignored)) return false;
   trace::LockWait wait(run);
   trace::FileLock lock;
-  // Who looks whether it is unused has it for a moment.
+  // A process that tests whether it is unused holds it for a moment.
   while ((lock = trace::FileLock::Try(run + "/" + kInUse, trace::FileLock::Mode::kShared)).state() ==
          trace::FileLock::State::kBusy)
     if (!wait.Tick()) break;
@@ -129,7 +129,7 @@ Result<std::string> ImportIntoCache(const std::vector<std::string>& given, const
   for (const ingest::TraceFile& file : traces.files) hash.Add(std::string_view(file.real));
   const std::string names = fmt::format("import-{:016x}", hash.value()),
                     key = ingest::InputsKey(traces, false, flags.step_range);
-  // Of other inputs another directory: what is under this name never changes.
+  // Other inputs get another directory, so the contents under this name never change.
   const std::string run = (fs::path(cache) / (names + "-" + key)).string();
   const auto found = [&] {
     if (!Use(run, key)) return false;

@@ -1,5 +1,5 @@
 #pragma once
-// Imports that commands make of traces by themselves, kept beside the traces or in the user's cache.
+// Imports that commands make of traces automatically, kept beside the traces or in the user's cache.
 
 #include <string>
 #include <vector>
@@ -9,8 +9,9 @@
 
 namespace lockstep::cli {
 
-// The run directory of an import of these traces, as they are now: one that was made before, or made now. Any number of
-// commands may ask at once. It stays as long as this process lives; what nobody uses any more is removed by the next.
+// The run directory of an import of these traces in their present state: an existing one, or one made now. Any number
+// of commands may call this at once. It stays as long as this process runs; the next command removes imports that no
+// process uses.
 Result<std::string> ImportIntoCache(const std::vector<std::string>& given, const ReadFlags& flags);
 
 }  // namespace lockstep::cli

@@ -35,7 +35,7 @@ void ShowImport(Progress& progress, const ingest::ImportProgress& import) {
 }
 
 Result<std::string> ResolveRunOrTraces(const std::vector<std::string>& given, const ReadFlags& flags) {
-  // A pattern in quotes is no run directory either.
+  // A quoted pattern is not a run directory either.
   const bool traces =
       given.size() > 1 ||
       (given.size() == 1 && (ingest::HoldsTraces(given[0]) ||

@@ -1,5 +1,5 @@
 #pragma once
-// Trace files where a command wants a run directory.
+// Accepts trace files where a command expects a run directory.
 
 #include <CLI/CLI.hpp>
 #include <string>
@@ -11,7 +11,7 @@
 
 namespace lockstep::cli {
 
-// How a run is read, or made of traces.
+// How a run is read, or made from traces.
 struct ReadFlags {
   std::string step_range;  // Of traces: ranges of this name are the steps; "": those that are named like steps.
   unsigned jobs = 0;       // 0: all allowed cores.
@@ -27,9 +27,9 @@ void AddRunsArgument(CLI::App& app, std::vector<std::string>& runs);
 
 void ShowImport(Progress& progress, const ingest::ImportProgress& import);
 
-// The run directory that `given` stands for: as ResolveRun finds it for one that is a run;
-// for trace files and directories of such an import in a cache beside them (DIR/.lockstep/,
-// or below the user's cache directory), made now if it is not there or older. kUsage: a step range for a run.
+// The run directory for `given`: as ResolveRun finds it for a run; for trace files and directories of such, an import
+// in a cache beside them (DIR/.lockstep/, or below the user's cache directory), made now if it does not exist or is
+// older. kUsage: a step range for a run.
 Result<std::string> ResolveRunOrTraces(const std::vector<std::string>& given, const ReadFlags& flags);
 // Of one word, "" for the latest run.
 Result<std::string> ResolveOne(const std::string& given, const ReadFlags& flags);

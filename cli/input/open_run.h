@@ -1,5 +1,5 @@
 #pragma once
-// A run directory as most commands want it: merged.
+// Opens a run directory and merges it if necessary, as most commands need.
 
 #include <string>
 #include <type_traits>
@@ -12,7 +12,7 @@
 
 namespace lockstep::cli {
 
-// What every command takes that shows one run: which, and how it is read and merged.
+// Flags of every command that shows one run: which run, and how it is read and merged.
 struct RunFlags : ReadFlags {
   std::vector<std::string> runs;  // A run directory, or traces.
 };
@@ -20,18 +20,18 @@ struct RunFlags : ReadFlags {
 // The run directory (traces are imported) and how many threads read it.
 Result<merge::MergeOptions> MergeOptionsOf(const std::vector<std::string>& runs, const ReadFlags& flags);
 
-// The timeline of merge.run_dir, merged now if it is not there or older than the ranks' files; what killed ranks left
-// is finished first. Commands that find the same to do wait for one another (merge/work_lock.h). Sets merge.write: a
-// directory that cannot be written to is read all the same. `progress` must outlive the call only.
+// The timeline of merge.run_dir, merged now if it does not exist or is older than the ranks' files; files of killed
+// ranks are finished first. Commands with the same work to do wait for one another (merge/work_lock.h). Sets
+// merge.write: a directory that cannot be written to is read all the same. `progress` must outlive the call only.
 Result<merge::Timeline> OpenRun(merge::MergeOptions& merge, Progress& progress);
 
-// Says that ranks' files changed while they were read and are read again, or, the last time, that the result may be
+// Reports that ranks' files changed while they were read and are read again or, the last time, that the result may be
 // mixed.
 void SayChanged(Progress& progress, const std::string& run_dir, bool last);
 
-// `work(timeline, progress)` on that timeline, a Result of something: from the beginning if ranks' files came, went or
-// changed meanwhile, so that nothing is said of a mixture. `work` leaves nothing behind that a second time would not
-// replace.
+// Calls `work(timeline, progress)`, which returns a Result, on that timeline; repeats it if ranks' files were added,
+// removed or changed meanwhile, so that the result is never a mixture. Everything that `work` leaves behind must be
+// replaced by a second call.
 template <typename Work>
 auto WithRun(merge::MergeOptions& merge, bool quiet, Work&& work)
     -> std::invoke_result_t<Work, const merge::Timeline&, Progress&> {
@@ -40,7 +40,7 @@ auto WithRun(merge::MergeOptions& merge, bool quiet, Work&& work)
   for (int attempt = 1;; ++attempt) {
     const std::string seen = merge::SeenFiles(merge.run_dir);
     const Result<merge::Timeline> timeline = OpenRun(merge, progress);
-    // What left spools become on the way is no change; what is not there any more may be under another name.
+    // Finishing spools does not count as a change; a file that disappeared may have got another name.
     if (!timeline.ok() && (attempt == kAttempts || merge::SeenFiles(merge.run_dir) == seen)) return timeline.error();
     if (!timeline.ok()) continue;
     auto result = work(timeline.value(), progress);

@@ -43,7 +43,7 @@ int ShowParseError(const CLI::App& app, const CLI::ParseError& error) {
   std::ostringstream text, trouble;
   const int code = app.exit(error, text, trouble);
   ShowText(text.str());
-  // Words of the command line are in it: they may come from a script that took them from anywhere.
+  // The message contains words of the command line, which may come from anywhere.
   std::string said = trouble.str();
   const std::string what = error.what();
   if (const std::size_t at = said.find(what); at != std::string::npos) said.replace(at, what.size(), Printed(what));
@@ -61,7 +61,8 @@ Result<std::string> ResolveRun(const std::string& run) {
                  latest ? "mpirun -np 4 lockstep run -- ./app      or name the run's directory"
                         : "lockstep analyze DIR, where DIR holds manifest.json and ranks/"};
   }
-  // Runs point it at a directory beside it. Whoever may write here may have put another link in its place.
+  // `lockstep run` makes it point to a directory beside it. A user who may write here may have replaced it by another
+  // link.
   if (run.empty() || run == "latest") {
     const std::string target = fs::read_symlink(path, ignored).string();
     if (!ignored && (target.find('/') != std::string::npos || target.starts_with('.')))

@@ -23,7 +23,7 @@ enum ExitCode : int {
   kBlocked = 5,
 };
 
-// What a command does: its exit code, or the error that it ends with, which main.cc prints.
+// The action of a command: returns its exit code, or the error with which it ends, which main.cc prints.
 using Chosen = std::function<Result<int>()>;
 
 void AddRun(CLI::App& root, Chosen& chosen);
@@ -41,21 +41,20 @@ void AddMan(CLI::App& root, Chosen& chosen);
 void AddExport(CLI::App& root, Chosen& chosen);
 void AddOpen(CLI::App& root, Chosen& chosen);
 
-// `lockstep run [options] [--] PROGRAM ...`: keeps PROGRAM and its words for `run`
-// and returns how many of argc are Lockstep's own. They must not reach the parser:
-// the program's options are not ours.
+// `lockstep run [options] [--] PROGRAM ...`: keeps PROGRAM and its arguments for `run` and returns how many of argc are
+// Lockstep's own. The others must not reach the parser, because the program's options are not ours.
 int SplitProgram(CLI::App& root, int argc, char** argv);
 
-// What is wrong with a command line of `lockstep run` that the parser takes, its words without the program: "" nothing.
-// Asked of variables only: a flag that is wrong ends the command.
+// What is wrong with a command line of `lockstep run` that the parser accepts, given without the program; "" if
+// nothing. Used for variables only: a wrong flag ends the command.
 std::string TroubleOfRun(const std::vector<std::string>& words);
 
 // "error: what" / "  where" / "  try: hint" on stderr. Returns the exit code for the error.
 int PrintError(const Error& error);
 
-// What the parser has to say (help, version, what is wrong), on standard output or error. Returns CLI11's exit code.
+// Prints the parser's message (help, version, an error) to standard output or error. Returns CLI11's exit code.
 int ShowParseError(const CLI::App& app, const CLI::ParseError& error);
-// Numbers. CLI11's own validators say what they want with the largest double, 309 digits of it.
+// Validators of numbers. CLI11's own ones print the largest double, 309 digits, in their message.
 CLI::Validator AboveZero();
 CLI::Validator NotNegative();
 
@@ -69,11 +68,12 @@ Result<StepRange> ParseSteps(std::string_view text);
 // "0,4-7" -> 0, 4, 5, 6, 7; kUsage, naming the flag, for anything but numbers and ranges of them.
 Result<std::vector<std::int32_t>> ParseRanks(std::string_view text, const std::string& flag);
 
-// "3 records were dropped (ranks 0, 4 and 2 more)": a loss that the ranks share; no ranks: of the run as a whole.
+// "3 records were dropped (ranks 0, 4 and 2 more)": a loss that these ranks share; without ranks: of the run as a
+// whole.
 std::string CountOnRanks(std::uint64_t count, std::string_view sentence, const std::vector<std::int32_t>& ranks);
 
-// RUN argument -> directory: "" or "latest" means lockstep.out/latest under the
-// current directory. kNotFound names what was looked for and what to do.
+// RUN argument -> directory: "" or "latest" means lockstep.out/latest under the current directory. kNotFound contains
+// what was looked for and what to do.
 Result<std::string> ResolveRun(const std::string& run);
 
 }  // namespace lockstep::cli

@@ -1,6 +1,5 @@
 #pragma once
-// The commands and their flags as `--help` knows them, for what is generated from the same
-// data: the man page and the shells' completions.
+// The commands and flags of `--help`, for the man page and the shells' completions, which are generated from them.
 
 #include <CLI/CLI.hpp>
 #include <string>
@@ -12,7 +11,7 @@ struct DescribedFlag {
   std::vector<std::string> names;  // "-o", "--output"; of a positional argument its name alone.
   std::string value;               // "FILE", "" if it takes none.
   std::string help;
-  std::string environment;  // LOCKSTEP_..., "" if there is none.
+  std::string environment;  // LOCKSTEP_..., "" if it has none.
   bool positional = false;
 };
 
@@ -23,7 +22,7 @@ struct DescribedCommand {
   std::vector<std::string> below;  // Names of its own commands.
 };
 
-// The program first, then its commands in the order in which they are listed, each followed by its own.
+// The program first, then its commands in the order in which they are listed, each followed by its own subcommands.
 std::vector<DescribedCommand> Describe(const CLI::App& root);
 
 }  // namespace lockstep::cli

@@ -14,7 +14,7 @@ namespace lockstep::cli {
 namespace {
 
 constexpr std::string_view kPrefix = "LOCKSTEP_";
-// As a variable it would keep every program of a session from running.
+// As a variable it would prevent every program of a session from running.
 constexpr std::string_view kFlagOnly = "--print-env";
 constexpr std::size_t kLongestShown = 160;
 
@@ -25,7 +25,7 @@ std::string Capitals(std::string_view text) {
   return name;
 }
 
-// "" if it has none: hidden ones, positional ones, and those that every command has.
+// "" if it has none: hidden and positional ones, and those that every command has.
 std::string VariableOf(const CLI::Option& option, const std::string& path) {
   if (option.get_lnames().empty() || option.get_group().empty()) return "";
   const std::string& flag = option.get_lnames()[0];
@@ -41,14 +41,14 @@ void Name(CLI::App& app, const std::string& path) {
     if (const std::string name = VariableOf(*option, path); !name.empty()) option->envname(name);
 }
 
-// For people's eyes: what a variable holds may be anything.
+// For messages: a variable may contain any bytes.
 std::string Shown(std::string_view text) {
   std::string shown;
   for (const char c : text.substr(0, kLongestShown)) shown += c >= ' ' && c <= '~' ? c : '?';
   return text.size() > kLongestShown ? shown + "..." : shown;
 }
 
-// The innermost command that the words name, and how many words that takes.
+// The innermost command in the words, and how many words it takes.
 std::pair<CLI::App*, std::size_t> CommandOf(CLI::App& root, const std::vector<std::string>& words) {
   CLI::App* app = &root;
   std::size_t at = 0;
@@ -87,15 +87,15 @@ class Reader {
     try {
       how_.parse(root, words_);
     } catch (const CLI::ParseError&) {
-      return {};  // Whoever parses it next says so; variables do not mend it.
+      return {};  // The next parser reports the error; variables do not change it.
     }
-    // The words are complete: another `lockstep run` has read the variables.
+    // The words are complete, because another `lockstep run` has read the variables.
     if (const CLI::Option* whole = command->get_option_no_throw("--no-variables");
         whole != nullptr && whole->count() > 0)
       return {};
     std::vector<Variable> waiting = Set(*command, path);
     std::vector<std::string> taken;
-    // One may need another: until none is taken any more.
+    // One may require another, so this is repeated until none is accepted any more.
     for (bool any = true; any;) {
       any = false;
       for (std::size_t i = 0; i < waiting.size();) {
@@ -115,7 +115,7 @@ class Reader {
   }
 
  private:
-  // Those of the command that are set and that no flag overrules.
+  // The variables of the command that are set and that no flag overrides.
   std::vector<Variable> Set(const CLI::App& command, const std::string& path) {
     std::vector<Variable> set;
     for (const CLI::Option* option : command.get_options()) {
@@ -152,8 +152,8 @@ class Reader {
     return row.back();
   }
 
-  // Names that no command knows and that only a mistake explains: a misspelt one of `run`, or a flag's name without the
-  // command before it (LOCKSTEP_JOBS). Other names may be other people's.
+  // Finds names that no command has and that are probably mistakes: a misspelt variable of `run`, or a flag's name
+  // without its command (LOCKSTEP_JOBS). Other names may belong to other programs.
   static void Unknown(CLI::App& root, const CLI::App& command, const std::string& path,
                       std::vector<std::string>& warnings) {
     Name(root, "");
@@ -183,7 +183,7 @@ class Reader {
     }
   }
 
-  // The variable of the command whose flag alone the name is: LOCKSTEP_JOBS -> LOCKSTEP_ANALYZE_JOBS. "": none.
+  // The variable of the command whose flag has this name: LOCKSTEP_JOBS -> LOCKSTEP_ANALYZE_JOBS. "" if there is none.
   static std::string WithoutCommand(std::string_view name, const CLI::App& command) {
     for (const CLI::Option* option : command.get_options())
       if (!option->get_envname().empty() && std::string(kPrefix) + Capitals(option->get_lnames()[0]) == name)
@@ -201,7 +201,7 @@ void NameEnvironment(CLI::App& app) { Name(app, ""); }
 
 std::vector<std::string> WordsOfEnvironment(const std::vector<std::string>& words, const Variables& variables,
                                             std::vector<std::string>& warnings) {
-  // An agent starts with each rank, mostly with none of them; what is below takes several parsers.
+  // An agent starts with each rank, mostly without any variable; the code below needs several parsers.
   bool any = false;
   for (char** at = environ; at != nullptr && *at != nullptr; ++at)
     any = any || std::string_view(*at).starts_with(kPrefix);

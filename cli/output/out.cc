@@ -21,7 +21,7 @@ bool ShowText(std::string_view text) {
 }
 
 bool ShowNote(std::string_view text) {
-  // In the order in which things were said, also where both go to one file.
+  // Keeps the order of messages if both streams go to one file.
   std::fflush(stdout);
   return Put(stderr, PrintedLines(text, false));
 }

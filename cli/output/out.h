@@ -1,7 +1,6 @@
 #pragma once
-// The only way of a command to standard output and error (a test looks for others).
-// What is shown may hold names that somebody else chose; here they are made
-// harmless (core/printed.h), so that no command can forget it.
+// The only functions through which a command writes to standard output and error (a test searches for others). Names in
+// the output may come from other programs; they are made safe here (core/printed.h), so that no command can forget it.
 
 #include <fmt/format.h>
 
@@ -16,7 +15,7 @@ namespace lockstep::cli {
 
 namespace out {
 
-// Texts become one harmless line each, whatever they hold; numbers stay.
+// Texts become one safe line each, whatever they contain; numbers stay.
 template <typename T>
 decltype(auto) Clean(const T& value) {
   if constexpr (std::is_convertible_v<const T&, std::string_view>) {
@@ -35,8 +34,8 @@ std::string Format(fmt::format_string<Args...> format, const Args&... args) {
 
 }  // namespace out
 
-// Both return false if the system did not take it all. `text` is lines that are ready; what is no line end and no
-// color of ours is made visible even so.
+// Both return false if the system did not accept everything. `text` consists of complete lines; control characters
+// other than line ends and our colours are escaped even so.
 bool ShowText(std::string_view text);
 bool ShowNote(std::string_view text);  // On standard error.
 
@@ -51,18 +50,18 @@ bool Note(fmt::format_string<Args...> format, const Args&... args) {
   return ShowNote(out::Format<Args...>(format, args...));
 }
 
-// Of texts that are all our own, with line ends in them: manual, completion.
+// For texts that are all our own and contain line ends: manual, completion.
 template <typename... Args>
 bool ShowOwn(fmt::format_string<Args...> format, Args&&... args) {
   return ShowText(fmt::format(format, std::forward<Args>(args)...));
 }
 
-// The same values as in `json`; characters that a terminal obeys as \u escapes.
+// The same values as in `json`; characters that control a terminal are written as \u escapes.
 bool ShowJson(std::string_view json);
 // Bytes for another program: a page of HTML.
 bool ShowData(std::string_view data);
 
-// A line on a terminal that the next one replaces; "" takes it away. Elsewhere (`terminal` false) a line of its own.
+// A line on a terminal that the next one replaces; "" removes it. Otherwise (`terminal` false) a line of its own.
 void ShowProgress(std::string_view line, bool terminal);
 
 }  // namespace lockstep::cli

@@ -10,7 +10,7 @@
 namespace lockstep::cli {
 namespace {
 
-// Before that a guess from what is done would only jump about.
+// Before that an estimate would only jump about.
 constexpr double kFirstGuess = 0.03;
 
 std::string Remaining(double seconds) {

@@ -1,6 +1,6 @@
 #pragma once
-// How far a command is, on stderr: one line that rewrites itself on a terminal, a
-// line each ten seconds elsewhere.
+// Shows the progress of a command on stderr: one line that rewrites itself on a terminal, else a line every ten
+// seconds.
 
 #include <chrono>
 #include <string_view>
@@ -15,11 +15,11 @@ class Progress {
   ~Progress();
   Progress(const Progress&) = delete;
   Progress& operator=(const Progress&) = delete;
-  // `done`: share of everything, 0 to 1; the time it will still take follows from it.
+  // `done`: share of everything, 0 to 1, from which the remaining time is estimated.
   void Show(std::string_view phase, double done);
   // A line that stays.
   void Say(std::string_view text);
-  // Since it was made.
+  // Since this object was made.
   double seconds() const;
 
  private:

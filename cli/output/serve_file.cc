@@ -33,11 +33,11 @@ using boost::system::error_code;
 constexpr std::size_t kConnections = 32;
 constexpr std::uint32_t kHeaderBytes = 8 << 10;  // Browsers send about one kilobyte.
 constexpr std::size_t kPiece = 256 << 10;
-constexpr auto kForRequest = std::chrono::seconds(5);  // To send all of it.
-constexpr auto kForPiece = std::chrono::seconds(30);   // To take a piece: 9 kB/s through a slow tunnel.
+constexpr auto kForRequest = std::chrono::seconds(5);  // The limit for receiving all of it.
+constexpr auto kForPiece = std::chrono::seconds(30);   // The limit for sending a piece: 9 kB/s through a slow tunnel.
 constexpr auto kForGoodbye = std::chrono::seconds(5);
 
-// Other users of this machine can connect as well and measure.
+// Compares in constant time, because other users of this machine can connect and measure.
 bool Same(std::string_view a, std::string_view b) {
   const auto bytes = [](std::string_view text) {
     return std::span(reinterpret_cast<const std::uint8_t*>(text.data()), text.size());
@@ -58,7 +58,7 @@ class Connection : public std::enable_shared_from_this<Connection> {
     error_code ignored;
     stream_.socket().close(ignored);
   }
-  // Has not said yet what it wants, or wants what it does not get: may go when another one comes.
+  // It has sent no valid request yet, so it may be closed for another connection.
   bool expendable() const { return !served_; }
 
  private:
@@ -76,7 +76,7 @@ class Connection : public std::enable_shared_from_this<Connection> {
   std::unique_ptr<http::response_serializer<http::empty_body>> serializer_;
   std::vector<char> piece_;
   std::uint64_t sent_ = 0;
-  bool served_ = false;  // Knows the path and comes from the page.
+  bool served_ = false;  // It requested the right path from the right page.
 };
 
 class Server {
@@ -129,7 +129,7 @@ class Server {
     acceptor_.async_accept([this](error_code error, tcp::socket socket) {
       if (error == asio::error::operation_aborted) return;
       if (error) {
-        // Out of descriptors, most likely: some come back as connections end.
+        // Most likely there are no descriptors left: some come back when connections end.
         retry_.expires_after(std::chrono::milliseconds(100));
         retry_.async_wait([this](error_code) { Accept(); });
         return;
@@ -145,7 +145,7 @@ class Server {
     });
   }
 
-  // The one that came first of those that are not being served goes; false if all are.
+  // Closes the oldest of the connections that are not being served; returns false if all are.
   bool MakeRoom() {
     Forget(nullptr);
     if (connections_.size() < kConnections) return true;
@@ -165,7 +165,7 @@ class Server {
   tcp::acceptor acceptor_;
   asio::signal_set signals_;
   asio::steady_timer retry_{io_};
-  std::list<std::weak_ptr<Connection>> connections_;  // In order of coming.
+  std::list<std::weak_ptr<Connection>> connections_;  // In order of arrival.
   Served served_;
 };
 
@@ -187,7 +187,7 @@ void Connection::OnRequest(error_code error) {
   const auto& request = parser_.get();
   const ServeOptions& options = server_.options();
   const auto text = [](boost::string_view view) { return std::string_view(view.data(), view.size()); };
-  // A request with another name for this address comes from a foreign page (DNS rebinding).
+  // A request with another name for this address comes from another page (DNS rebinding).
   const std::string port = ":" + std::to_string(options.port);
   const std::string_view host = text(request[http::field::host]);
   const bool here = host == "127.0.0.1" + port || host == "localhost" + port;
@@ -239,7 +239,8 @@ void Connection::SendPiece() {
   if (left == 0) return Goodbye(true);
   const ssize_t got =
       ::pread(server_.file(), piece_.data(), std::min<std::uint64_t>(left, piece_.size()), static_cast<off_t>(sent_));
-  // Cut while it was served: the receiver notices the missing rest, because the length was sent before.
+  // The file was cut while it was served: the receiver notices that bytes are missing, because the length was sent
+  // before.
   if (got <= 0) return Goodbye(false);
   sent_ += static_cast<std::uint64_t>(got);
   stream_.expires_after(kForPiece);
@@ -250,14 +251,14 @@ void Connection::SendPiece() {
                     });
 }
 
-// What was sent must have arrived before the process ends: the other side closes when it has it.
+// Everything sent must have arrived before the process ends: the other side closes when it has it.
 void Connection::Goodbye(bool fetched) {
   error_code ignored;
   stream_.socket().shutdown(tcp::socket::shutdown_send, ignored);
   stream_.expires_after(kForGoodbye);
   buffer_.clear();
   stream_.async_read_some(buffer_.prepare(1024), [self = shared_from_this(), fetched](error_code error, std::size_t) {
-    // Whoever goes on talking is not listened to.
+    // Further data from the client is ignored.
     self->Drop();
     self->server_.Forget(self.get());
     if (fetched && (error == asio::error::eof || !error)) self->server_.Fetched();
@@ -285,7 +286,7 @@ std::string SecretPathPart() {
 Result<Served> Serve(const ServeOptions& options) {
   Server server(options);
   LS_CHECK(server.Listen());
-  // A client that goes away in the middle is no reason to die.
+  // A client that disconnects must not end this process.
   std::signal(SIGPIPE, SIG_IGN);
   return server.Run();
 }

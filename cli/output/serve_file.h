@@ -1,5 +1,5 @@
 #pragma once
-// One file for one web page, on this machine only: HTTP on 127.0.0.1 for `lockstep open`.
+// Serves one file to one web page, on this machine only: HTTP on 127.0.0.1 for `lockstep open`.
 
 #include <cstdint>
 #include <functional>
@@ -11,10 +11,10 @@
 
 namespace lockstep::cli {
 
-// Open for as long as it is served: what is put in its place meanwhile is not served instead.
+// The file stays open while it is served, so a file that replaces it meanwhile is not served instead.
 class ServedFile {
  public:
-  // kIo: it cannot be read, is a link or no regular file.
+  // kIo: it cannot be read, is a link or not a regular file.
   static Result<ServedFile> Open(const std::string& path);
   int fd() const { return fd_.get(); }
   std::uint64_t bytes() const { return bytes_; }
@@ -25,22 +25,22 @@ class ServedFile {
   std::uint64_t bytes_;
 };
 
-// 128 random bits as 32 hexadecimal digits, for a path that nobody guesses; "" if the system gives none.
+// 128 random bits as 32 hexadecimal digits, for a path that cannot be guessed; "" if the system provides none.
 std::string SecretPathPart();
 
 struct ServeOptions {
   const ServedFile* file = nullptr;
-  std::string path;    // What it is called in the URL, without the first slash: with SecretPathPart in it.
+  std::string path;    // Its path in the URL, without the first slash; contains SecretPathPart.
   std::string origin;  // The one page that may have it: "https://ui.perfetto.dev".
   std::uint16_t port = 9001;
-  bool stay = false;  // Go on after it was fetched.
-  // Listening: the place to say where. Called once, from Serve.
+  bool stay = false;  // Continue after it was fetched.
+  // Called once, from Serve, when the server listens: the time to print the address.
   std::function<void()> ready;
 };
 
 struct Served {
   enum Why : std::uint8_t { kFetched, kInterrupted } why = kInterrupted;
-  std::uint64_t fetched = 0;  // How often as a whole.
+  std::uint64_t fetched = 0;  // How often it was fetched completely.
   std::uint64_t refused = 0;  // Requests and connections.
 };
 

@@ -1,5 +1,5 @@
 #pragma once
-// Files that commands leave behind.
+// Writes the files that commands make.
 
 #include <string>
 #include <string_view>
@@ -9,14 +9,15 @@
 
 namespace lockstep::cli {
 
-// Whole or not at all: readers never see half a file. kIo names the reason; `hint` is what to try.
+// Writes the file whole or not at all: readers never see half a file. kIo contains the reason; `hint` is the suggestion
+// for the user.
 Status WriteWhole(const std::string& path, const std::string& text, const std::string& hint);
 
-// The same where "-" is standard output, on which `show` puts it.
+// The same, except that "-" means standard output, to which `show` writes it.
 Status WriteOrShow(const std::string& path, const std::string& text, bool (*show)(std::string_view),
                    const std::string& hint = "name a file that can be written");
 
-// A command's JSON as it is written. Names hold any bytes: what is no UTF-8 is replaced.
+// Serialises a command's JSON. Names may contain any bytes: those that are not UTF-8 are replaced.
 template <typename Json>
 std::string JsonText(const Json& json) {
   return json.dump(2, ' ', false, Json::error_handler_t::replace) + "\n";

@@ -1,9 +1,9 @@
 #pragma once
-// When the next burst is due. The first minute always at 1 s, then 0.5-60 s by
-// how well the two bursts before predicted the last one, with a train of ten
-// bursts at 1 s every three minutes: a fixed 10 s was 93 us off under a wander
-// that 1 s followed within 2 us, and a slow sequence alone cannot notice that it
-// is too slow (aliasing).
+// Chooses when the next burst is due: in the first minute always after 1 s, then after 0.5-60
+// s depending on how well the two bursts before predicted the last one, with a train of ten
+// bursts at 1 s every three minutes. A fixed 10 s was 93 us off under a wander that 1 s
+// followed within 2 us, and a slow sequence alone cannot notice that it is too slow
+// (aliasing).
 
 #include <algorithm>
 #include <cstdint>

@@ -32,8 +32,8 @@ struct ClockClient::Impl {
   std::mutex mutex;
   std::condition_variable changed;
   bool stop = false;
-  std::uint64_t wanted = 0;  // Final bursts asked for.
-  std::uint64_t tried = 0;   // Attempts ended, successful or not, after they were asked for.
+  std::uint64_t wanted = 0;  // The number of final bursts requested.
+  std::uint64_t tried = 0;   // Attempts that ended after the request, successful or not.
   bool tried_ok = false;
   int fd = -1;  // Of the connection in use: shut down by the destructor.
   std::atomic<std::uint64_t> bursts{0}, unproven{0};
@@ -45,7 +45,7 @@ struct ClockClient::Impl {
   net::Fd Open();
   bool Handshake(int socket);
   bool Burst(int socket, std::vector<BurstRow>* rows);
-  bool Pause(std::chrono::nanoseconds time);  // False: stop.
+  bool Pause(std::chrono::nanoseconds time);  // Returns false if the thread must stop.
   bool Stopped() {
     std::lock_guard lock(mutex);
     return stop;
@@ -137,7 +137,8 @@ void ClockClient::Impl::Run() {
       const auto& best = *std::min_element(rows.begin(), rows.end(), [](const BurstRow& a, const BurstRow& b) {
         return (a.t4 - a.t1) - (a.t3 - a.t2) < (b.t4 - b.t1) - (b.t3 - b.t2);
       });
-      // Halved first: the sum of two offsets of 1,000 s is harmless, but of two epochs it need not be.
+      // The difference is halved first: the sum of two offsets of 1,000 s would fit, but that of two epochs might
+      // overflow.
       const std::int64_t offset = (best.t2 - best.t1) / 2 + (best.t3 - best.t4) / 2;
       pause = std::chrono::nanoseconds(pacer.Next(best.t1, offset, (best.t4 - best.t1) - (best.t3 - best.t2)));
       retry = kRetryFirst;
@@ -152,7 +153,7 @@ net::Fd ClockClient::Impl::Open() {
   net::Fd connection = net::ConnectAny(
       addresses, kConnectMs, [this] { return Stopped(); },
       [this](int socket) {
-        // The destructor cuts short what waits for an answer.
+        // The destructor interrupts a wait for an answer.
         Use(socket);
         const bool known = Handshake(socket);
         if (!known) Use(-1);
@@ -168,7 +169,7 @@ bool ClockClient::Impl::Handshake(int socket) {
   if (!RandomBytes(hello.nonce) || !net::SendAll(socket, &hello, sizeof hello)) return false;
   if (!net::ReceiveAll(socket, &challenge, sizeof challenge, kHandshakeMs) || challenge.magic != net::kHelloMagic)
     return false;
-  // The address may be another machine's, where another rank of this run listens.
+  // The address may belong to another machine on which another rank of this run listens.
   if (challenge.rank != reference_rank) return false;
   const auto ours = net::BytesOf(hello), theirs = net::BytesOf(challenge);
   const Proof own = Prove(config.key, ProofOf::kClient, ours, theirs);

@@ -22,14 +22,14 @@ using std::chrono::milliseconds;
 
 // Bursts are numbered per rank file: those of the probe from 0.
 constexpr std::uint32_t kFirstTcpBurst = 1u << 20, kFirstMpiBurst = 1u << 24;
-// How long an agent waits for lower ranks of its domain to announce themselves before it takes itself for the leader.
+// How long an agent waits for lower ranks of its domain to announce themselves before it becomes the leader.
 constexpr std::int64_t kElectionNs = 1'000'000'000;
-// Announcements read per election: all of a small job, else only those that can be on the same node.
+// Announcements read per election: all of a small job, else only those of ranks that may be on the same node.
 constexpr std::int32_t kScanAll = 256;
 constexpr std::int64_t kPlanLimitNs = 30'000'000'000, kMpiFirstRowNs = 5'000'000'000;
-// Addresses in a sentence.
+// The length of the addresses shown in a message.
 constexpr std::size_t kShownBytes = 120;
-// Ranks start seconds apart; said only at the end, and only if it is still so.
+// Ranks start seconds apart, so this is only reported at the end, and only if it still holds.
 constexpr std::int64_t kReferenceLateNs = 2'000'000'000;
 constexpr std::int64_t kRecheckNs = 5'000'000'000;
 
@@ -43,7 +43,7 @@ struct ClockCoordinator::Impl {
 
   std::mutex sink_mutex;
 
-  mutable std::mutex mutex;  // Everything below.
+  mutable std::mutex mutex;  // Protects everything below.
   std::condition_variable changed;
   bool stop = false;
   std::unique_ptr<ClockClient> client;
@@ -51,11 +51,11 @@ struct ClockCoordinator::Impl {
   bool called = false;  // A client was started.
   std::int32_t called_rank = -1;
   std::string called_at;
-  std::string no_client;                   // Why there is none, though this slot is its domain's leader.
-  std::uint64_t bursts = 0, unproven = 0;  // Of a client that is gone.
+  std::string no_client;                   // The reason why there is none although this slot is its domain's leader.
+  std::uint64_t bursts = 0, unproven = 0;  // Of a client that was destroyed.
   std::string state = "no exchange was needed or possible yet";
 
-  // The coordinator thread's own.
+  // Used by the coordinator's thread only.
   std::int64_t begun_ns = 0, reference_seen_ns = 0, plan_since_ns = 0, process_since_ns = 0, rechecked_ns = 0;
   bool announced = false, planned = false, settled = false;
   bool by_mailbox = false;
@@ -110,7 +110,7 @@ ClockCoordinator::~ClockCoordinator() {
   if (!impl_->announced) return;
   const std::string& directory = impl_->config.meeting_dir;
   RemoveAnnouncement(directory, impl_->rank());
-  // No agent is left that could be called with it; an agent that comes later makes another.
+  // No agent is left that could be connected with it; an agent that comes later makes another key.
   if (ReadAnnouncements(directory).empty()) RemoveSharedRunKey(directory);
 }
 
@@ -123,8 +123,8 @@ void ClockCoordinator::Finish(int limit_ms) {
   }
   impl_->changed.notify_all();
   if (impl_->thread.joinable()) impl_->thread.join();
-  // From here on this thread is the only one that touches client and process. The
-  // server goes on: other ranks may be at their last burst.
+  // From here on this thread is the only one that uses client and process. The server goes on, because other ranks may
+  // be at their last burst.
   if (impl_->client) impl_->client->FinalBurst(std::min(limit_ms, 200));
   if (impl_->process) {
     const bool well = impl_->process->Finish(impl_->config.interrupted);
@@ -180,7 +180,7 @@ void ClockCoordinator::Impl::Run() {
   }
 }
 
-// One look at everything; returns the pause before the next.
+// Runs the coordinator once; returns the pause before the next call.
 milliseconds ClockCoordinator::Impl::Tick() {
   const std::string& directory = config.meeting_dir;
   if (!directory.empty() && !announced && rank() >= 0) {
@@ -199,13 +199,13 @@ milliseconds ClockCoordinator::Impl::Tick() {
   return milliseconds(client ? 2000 : 100);
 }
 
-// True once the application's MPI has determined which ranks measure with each other.
+// Returns true once the application's MPI has determined which ranks measure with each other.
 bool ClockCoordinator::Impl::FromMailbox() {
   if (by_mailbox) return true;
   if (config.segment.base == nullptr) return false;
   const ClockMailbox& mailbox = config.segment.header().mailbox;
   const std::uint32_t mailbox_state = mailbox.state.load(std::memory_order_acquire);
-  // Abandoned after the ranks had exchanged their identities: that part is still valid.
+  // Abandoned after the ranks had exchanged their identities: those are still valid.
   if (mailbox_state == 0 || (mailbox_state == 2 && mailbox.domains == 0)) return false;
   by_mailbox = true;
   {
@@ -221,7 +221,7 @@ bool ClockCoordinator::Impl::FromMailbox() {
   } else if (mailbox.leader == mailbox.reference) {
     Say("reference of all clocks");
   } else if (!client && !where.empty()) {
-    // Of an application whose MPI brought the key along; else the directory's must do.
+    // The application's MPI may have transmitted the key; otherwise that of the directory is used.
     RunKey key{};
     memcpy(key.data(), mailbox.reference_key, key.size());
     StartClient(mailbox.reference, where, IsEmpty(key) ? config.service.key : key);
@@ -229,19 +229,19 @@ bool ClockCoordinator::Impl::FromMailbox() {
   } else {
     return true;
   }
-  // The announcements may have been read too early and made this rank a leader.
+  // The announcements may have been read too early, so that this rank became a leader by mistake.
   DropClient();
   return true;
 }
 
 void ClockCoordinator::Impl::DropClient() {
-  std::unique_ptr<ClockClient> unneeded;  // Ends after the lock is free.
+  std::unique_ptr<ClockClient> unneeded;  // Destroyed after the lock is released.
   std::lock_guard lock(mutex);
   unneeded = std::move(client);
   called = false;
 }
 
-// True once nothing is left to do here.
+// Returns true once nothing is left to do.
 bool ClockCoordinator::Impl::FromMeeting() {
   const std::string& directory = config.meeting_dir;
   const std::int64_t now = RawNs();
@@ -280,7 +280,8 @@ bool ClockCoordinator::Impl::FromMeeting() {
   }
   if (leader == rank()) {
     if (!client) StartClient(0, reference->address, config.service.key);
-    settled = now - reference_seen_ns > 6 * kRecheckNs;  // Whoever has not come by now comes too late to matter.
+    // A rank that has not announced itself by now is too late to matter.
+    settled = now - reference_seen_ns > 6 * kRecheckNs;
     return settled;
   }
   Say("rank " + std::to_string(leader) + " measures for this clock domain");
@@ -288,9 +289,9 @@ bool ClockCoordinator::Impl::FromMeeting() {
   return settled = true;
 }
 
-// MPI_Init waits for every rank, so all must decide alike: rank 0 decides when it
-// has seen all announcements, and the others follow its file. Without a decision
-// no rank starts: a wrong MPI_Init hangs or fails the job (Open MPI 4.1.4).
+// MPI_Init waits for every rank, so all must decide alike: rank 0 decides when it has seen all announcements, and the
+// others read its decision from a file. Without a decision no rank starts lockstep-clock, because an MPI_Init that some
+// rank does not call hangs or fails the job (Open MPI 4.1.4).
 void ClockCoordinator::Impl::Plan() {
   if (planned) return;
   const std::string& directory = config.meeting_dir;

@@ -29,13 +29,13 @@ enum class ClockService : std::uint8_t {
   kOff,
 };
 
-// Where this slot's agent must be reachable. Only the reference rank is ever called.
+// Where this slot's agent must be reachable. Other agents connect to the reference rank only.
 enum class ClockListen : std::uint8_t {
   kNowhere,
   kLoopback,    // All ranks are on this host (with clocks of their own: time namespaces, tests).
   kEverywhere,  // Other hosts are part of the job, or may be.
 };
-// `world_size` and `local_size` as the launcher said; -1 where it did not.
+// `world_size` and `local_size` as the launcher reported them; -1 if it did not.
 ClockListen WhereToListen(std::int32_t slot, std::int32_t world_size, std::int32_t local_size);
 
 struct ClockCoordinatorConfig {
@@ -45,15 +45,15 @@ struct ClockCoordinatorConfig {
   std::uint64_t domain = 0;  // ClockDomainHash(): SegmentHeader.clock_domain.
   ClockService mode = ClockService::kAuto;
   SegmentView segment;        // Its mailbox is read (kAuto); base may be null.
-  std::string meeting_dir;    // Shared by all slots; "": there is none.
+  std::string meeting_dir;    // Shared by all slots; "" if there is none.
   std::string clock_program;  // Path of lockstep-clock (kAgent).
-  // Asked every few ms while Finish waits for lockstep-clock; true: the agent must go
-  // (SIGTERM). May be empty.
+  // Called every few ms while Finish waits for lockstep-clock; true: the agent must end (SIGTERM). May be
+  // empty.
   std::function<bool()> interrupted;
-  ClockClient::Sink sink;  // Rows for the spool. Called from the coordinator's threads, one at a time.
+  ClockClient::Sink sink;  // Receives rows for the spool. Called from the coordinator's threads, one at a time.
 };
 
-// Thread: one owner. All methods return quickly; the work is done in own threads.
+// Thread: one owner. All methods return quickly; the work is done on other threads.
 class ClockCoordinator {
  public:
   static Result<std::unique_ptr<ClockCoordinator>> Start(ClockCoordinatorConfig config);
@@ -64,20 +64,20 @@ class ClockCoordinator {
   // Of the TCP server: goes into SegmentHeader.agent_address. "" when off.
   const std::string& address() const;
 
-  // The application ended in good order: last burst, then everything is closed in
-  // order. lockstep-clock goes through MPI_Finalize, which waits for the other ranks
-  // for as long as they take: killed before, mpirun calls the job failed (Open MPI
-  // 4.1.4, "exiting improperly"). The server goes on until destruction, for ranks that end later: keep
-  // this object as long as the agent has something else to do. Blocks up to
-  // `limit_ms` without lockstep-clock.
+  // The application ended in good order: makes the last burst, then closes everything in
+  // order. lockstep-clock calls MPI_Finalize, which waits for the other ranks for as long as
+  // they take; if it were killed before, mpirun would report a failed job (Open MPI 4.1.4,
+  // "exiting improperly"). The server runs until destruction for ranks that end later: keep
+  // this object as long as the agent has other work. Blocks up to `limit_ms` without
+  // lockstep-clock.
   void Finish(int limit_ms);
-  // The job is failing: stop at once, kill lockstep-clock. Blocks < 50 ms.
+  // The job is failing: stops at once and kills lockstep-clock. Blocks < 50 ms.
   void Abandon();
 
-  // What happened, one line for the log ("tcp to rank 0 at 10.0.0.3:40123, 12 bursts").
+  // What happened, as one line for the log ("tcp to rank 0 at 10.0.0.3:40123, 12 bursts").
   std::string Describe() const;
-  // Why the reference's clock service, which this slot was to measure with, gave nothing so far; "" if it did, or
-  // if that was nobody's task here.
+  // The reason why this slot, which had to measure with the reference's clock service, has no result so far; "" if it
+  // has one, or if it did not have to measure.
   std::string Trouble() const;
 
  private:

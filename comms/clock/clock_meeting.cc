@@ -11,6 +11,7 @@
 #include <cstdio>
 
 #include "core/own_file.h"
+#include "core/rank_name.h"
 
 namespace lockstep::clock {
 namespace {
@@ -19,9 +20,7 @@ constexpr std::size_t kLongestFile = 64 << 10;
 constexpr char kPlanFile[] = "/.clock-plan";
 
 std::string AnnouncementPath(const std::string& directory, std::int32_t rank) {
-  char name[32];
-  std::snprintf(name, sizeof name, "/.clock-%05d", rank);
-  return directory + name;
+  return directory + "/.clock-" + FiveDigits(rank);
 }
 
 Status WriteWhole(const std::string& path, const std::string& text) {

@@ -13,15 +13,15 @@ namespace lockstep::clock {
 struct ClockAnnouncement {
   std::int32_t rank = -1, world_size = -1;
   std::uint64_t domain = 0;
-  std::string address;   // ClockServer::address(), "" if it serves nobody.
-  bool can_mpi = false;  // lockstep-clock is there and was asked for.
+  std::string address;   // ClockServer::address(), "" if it does not listen.
+  bool can_mpi = false;  // lockstep-clock is installed and was requested.
 };
 
-// Writes DIR/.clock-00005, whole or not at all. kIo.
+// Writes DIR/.clock-00005, whole or not at all. kIo on failure.
 Status PublishAnnouncement(const std::string& directory, const ClockAnnouncement& announcement);
-// Of one rank; nothing if it is absent or unreadable.
+// Reads one rank's announcement; empty if it is absent or unreadable.
 std::optional<ClockAnnouncement> ReadAnnouncement(const std::string& directory, std::int32_t rank);
-// Of all ranks that have announced themselves so far, by rank.
+// Reads the announcements of all ranks so far, by rank.
 std::vector<ClockAnnouncement> ReadAnnouncements(const std::string& directory);
 
 // The decision about lockstep-clock must be the same on every rank: MPI_Init
@@ -29,7 +29,7 @@ std::vector<ClockAnnouncement> ReadAnnouncements(const std::string& directory);
 Status PublishClockPlan(const std::string& directory, bool use_mpi);
 std::optional<bool> ReadClockPlan(const std::string& directory);
 
-// What lockstep-clock measures only makes sense across domains.
+// Whether all ranks share one clock, so that lockstep-clock has nothing to measure.
 bool OneDomain(const std::vector<ClockAnnouncement>& all);
 
 // Removes this rank's files.

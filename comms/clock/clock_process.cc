@@ -47,7 +47,7 @@ Result<std::unique_ptr<ClockProcess>> ClockProcess::Start(const std::string& pro
   net::Fd child_in(in[0]), parent_in(in[1]);
   if (pipe2(out, O_CLOEXEC) != 0) return failed(errno);
   net::Fd parent_out(out[0]), child_out(out[1]);
-  // Nothing of the probe's: it is our own process, not the application.
+  // Nothing of the probe is loaded: this is Lockstep's own process, not the application.
   std::vector<char*> environment;
   for (char** entry = environ; *entry != nullptr; ++entry)
     if (strncmp(*entry, "LD_PRELOAD=", 11) != 0 && strncmp(*entry, "LOCKSTEP_", 9) != 0) environment.push_back(*entry);
@@ -77,8 +77,8 @@ Result<std::unique_ptr<ClockProcess>> ClockProcess::Start(const std::string& pro
   impl->input = std::move(parent_in);
   impl->output = std::move(parent_out);
   impl->sink = std::move(sink);
-  // Fits the pipe, so it cannot block. The agent ignores SIGPIPE (SignalGate), and a child that is gone already is seen
-  // by the reader.
+  // The message fits into the pipe, so the write cannot block. The agent ignores SIGPIPE (SignalGate), and the reader
+  // notices a child that has ended already.
   const ssize_t ignored = write(impl->input.get(), &setup, sizeof setup);
   static_cast<void>(ignored);
   impl->reader = QuietThread([raw = impl.get()] { raw->Read(); });
@@ -94,7 +94,8 @@ ClockProcess::~ClockProcess() {
 
 std::uint64_t ClockProcess::rows() const { return impl_->rows.load(std::memory_order_relaxed); }
 
-// One write of at most PIPE_BUF bytes per part of a burst, so rows come whole; a burst ends where its number changes.
+// Each part of a burst is one write of at most PIPE_BUF bytes, so rows arrive whole. A burst ends where its number
+// changes.
 void ClockProcess::Impl::Read() {
   std::vector<char> bytes(sizeof(BurstRow) * 1024);
   std::size_t filled = 0;
@@ -119,7 +120,7 @@ bool ClockProcess::Impl::Reap(const std::function<bool()>& give_up) {
   while (pid > 0) {
     int status = 0;
     const pid_t got = waitpid(pid, &status, WNOHANG);
-    // ECHILD: the agent's own wait loop was faster; its status is lost to us.
+    // ECHILD: the agent's own wait loop was faster, so the status is not available here.
     if (got == pid || (got < 0 && errno == ECHILD)) {
       pid = -1;
       return got < 0 || (WIFEXITED(status) && WEXITSTATUS(status) == 0);

@@ -29,16 +29,16 @@ struct ClockProcessSetup {
 
 class ClockProcess {
  public:
-  // Starts `program`; rows arrive in `sink` on an own thread.
+  // Starts `program`; rows are passed to `sink` on another thread.
   static Result<std::unique_ptr<ClockProcess>> Start(const std::string& program, const ClockProcessSetup& setup,
                                                      ClockClient::Sink sink);
   ~ClockProcess();  // Kills it if it still runs.
   ClockProcess(const ClockProcess&) = delete;
   ClockProcess& operator=(const ClockProcess&) = delete;
 
-  // Closes its input and waits for its end, however long that takes (but 30 s only if
-  // it never came out of MPI_Init: then some rank has none); false if it ended badly,
-  // or was killed, also because `interrupted` (asked every 2 ms; may be empty) said so.
+  // Closes its input and waits for its end, however long that takes (but only 30 s if it never returned from MPI_Init,
+  // because then some rank has none). Returns false if it ended badly or was killed, also because `interrupted` (called
+  // every 2 ms; may be empty) returned true.
   bool Finish(const std::function<bool()>& interrupted);
   void Kill();
   std::uint64_t rows() const;

@@ -21,16 +21,16 @@ namespace {
 
 constexpr std::size_t kAddressLimit = sizeof(SegmentHeader::agent_address) - 1;
 constexpr std::size_t kMaxConnections = 4096, kMaxStrangers = 64;
-// Accepted before those who are known get their turn again.
+// Connections accepted before the known ones are served again.
 constexpr int kAcceptAtOnce = 32;
 constexpr std::int64_t kHandshakeLimitNs = 2'000'000'000;
-constexpr int kPingLimitMs = 20;  // A ping within a burst that takes longer gives others their turn.
+constexpr int kPingLimitMs = 20;  // If a ping within a burst takes longer, other connections are served.
 constexpr std::int64_t kBurstLimitNs = 100'000'000;
 
 struct Connection {
   net::Fd fd;
   enum class State { kHello, kProof, kKnown } state = State::kHello;
-  bool left = false;  // Closed by the other side before it said anything.
+  bool left = false;  // Closed by the other side before it sent anything.
   bool known() const { return state == State::kKnown; }
   net::Hello hello, challenge;
   std::size_t filled = 0;  // Bytes of `message` received.
@@ -103,7 +103,7 @@ void ClockServer::Impl::Run() {
       bool keep = polls[i + 2].revents == 0 || Serve(connection);
       if (keep && !connection.known() && now - connection.since_ns > kHandshakeLimitNs) keep = false;
       if (!keep) {
-        // Gone without a word: one of ours that reached another address first.
+        // Closed without a message: an agent of this run that reached another address first.
         if (!connection.known() && !connection.left) refused.fetch_add(1, std::memory_order_relaxed);
         continue;
       }
@@ -120,7 +120,7 @@ void ClockServer::Impl::Accept() {
     Connection connection;
     connection.fd = net::Fd(accept4(listener.get(), nullptr, nullptr, SOCK_CLOEXEC));
     if (!connection.fd.open()) {
-      // Out of descriptors: poll would report the listener again at once.
+      // There are no descriptors left: poll would report the listener again at once.
       if (errno == EMFILE || errno == ENFILE) std::this_thread::sleep_for(std::chrono::milliseconds(50));
       return;
     }
@@ -132,8 +132,8 @@ void ClockServer::Impl::Accept() {
       refused.fetch_add(1, std::memory_order_relaxed);
       continue;
     }
-    // Whoever means it has proved himself within a round trip: the one that has been a stranger longest makes room,
-    // so that many idle ones do not keep anybody out.
+    // An agent proves within a round trip that it holds the key. The connection that has been unproven longest is
+    // closed, so that many idle ones cannot keep agents out.
     if (connections.size() >= kMaxConnections || strangers >= kMaxStrangers) {
       connections.erase(oldest);
       refused.fetch_add(1, std::memory_order_relaxed);
@@ -146,7 +146,7 @@ void ClockServer::Impl::Accept() {
   }
 }
 
-// Something is readable. False: drop the connection.
+// Reads what has arrived. Returns false if the connection is to be dropped.
 bool ClockServer::Impl::Serve(Connection& connection) {
   char* into = reinterpret_cast<char*>(&connection.message);
   const ssize_t n =
@@ -188,9 +188,9 @@ bool ClockServer::Impl::Check(Connection& connection) {
   return net::SendAll(connection.fd.get(), own.data(), own.size());
 }
 
-// The first ping of a burst has been read; the others are awaited right here: both
-// ends then sleep in one recv each, so that the two directions cost the same (a
-// poll before the recv on one side only would shift the offset by half of it).
+// The first ping of a burst has been read. The others are awaited here: both ends then sleep in one recv each, so that
+// the two directions cost the same (a poll before the recv on one side only would shift the offset by half of its
+// cost).
 bool ClockServer::Impl::Answer(Connection& connection) {
   net::Message ping = connection.message;
   const std::int64_t begin = RawNs();
@@ -205,7 +205,7 @@ bool ClockServer::Impl::Answer(Connection& connection) {
     while (filled < sizeof ping) {
       const ssize_t n = recv(connection.fd.get(), reinterpret_cast<char*>(&ping) + filled, sizeof ping - filled, 0);
       if (n < 0 && errno == EINTR) continue;
-      if (n < 0 && errno == EAGAIN) {  // Slow: back to poll, with what has come so far.
+      if (n < 0 && errno == EAGAIN) {  // Too slow: continue with poll, keeping what has arrived so far.
         connection.message = ping;
         connection.filled = filled;
         return true;

@@ -20,9 +20,9 @@ namespace lockstep::clock {
 
 struct ClockServiceConfig {
   std::int32_t rank = -1;      // Of this slot, -1 unknown.
-  RunKey key{};                // Both sides prove that they hold it; all 0: none, so nobody is believed.
+  RunKey key{};                // Both sides prove that they hold it. All 0: there is none, and no peer is accepted.
   EventClock clock;            // What bursts are stamped with.
-  bool loopback_only = false;  // Where the server listens: all ranks are on this host.
+  bool loopback_only = false;  // All ranks are on this host, so the server listens on the loopback only.
 };
 
 // Answers any number of clients, one burst at a time, from one thread.
@@ -37,7 +37,7 @@ class ClockServer {
   // "10.0.0.3:40123,127.0.0.1:40123": every address it can be reached at, best
   // first; fits SegmentHeader.agent_address.
   const std::string& address() const;
-  // Connections dropped because they did not speak the protocol or did not prove that they hold the key.
+  // Connections dropped because they did not follow the protocol or did not prove that they hold the key.
   std::uint64_t refused() const;
 
  private:
@@ -46,8 +46,8 @@ class ClockServer {
   std::unique_ptr<Impl> impl_;
 };
 
-// Bursts with one server until destroyed: 1 s apart for the first minute, then
-// 0.5-60 s apart as the clock's steadiness allows. Reconnects.
+// Makes bursts with one server until destroyed: 1 s apart for the first minute, then 0.5-60 s apart depending on the
+// clock's steadiness. Reconnects.
 class ClockClient {
  public:
   using Sink = std::function<void(std::span<const BurstRow>)>;
@@ -65,7 +65,7 @@ class ClockClient {
   // rows are in the sink when it returns true.
   bool FinalBurst(int limit_ms = 200);
   std::uint64_t bursts() const;  // Completed so far.
-  // Answers under the reference's addresses that did not prove that they hold the key: nothing of them was believed.
+  // Answers from the reference's addresses that did not prove that they hold the key; they were discarded.
   std::uint64_t unproven() const;
 
  private:

@@ -24,8 +24,9 @@ Error Unusable(const std::string& path, const std::string& why) {
                "use a run directory of your own (--output) that all nodes see"};
 }
 
-// errno, 0 for success, also if another was first. Without hard links (some FUSE and SMB mounts) the first may be
-// replaced by a second within the same moment, and the two then disagree, which costs clock exchanges and nothing else.
+// Returns errno, or 0 for success, also if another agent was first. Without hard links (some FUSE and SMB mounts) a
+// second agent may replace the first one's file within the same moment. The two then disagree, which costs clock
+// exchanges and nothing else.
 int MakeKeyFile(const std::string& path) {
   RunKey key{};
   if (!RandomBytes(key)) return EIO;
@@ -56,7 +57,7 @@ bool IsEmpty(const RunKey& key) {
 Result<RunKey> SharedRunKey(const std::string& directory) {
   const std::string path = directory + kKeyFile;
   OwnedFd fd = OpenPlain(path, O_RDONLY);
-  // Twice: a run that ends here takes its file away.
+  // Tried twice, because a run that ends now removes its file.
   for (int attempt = 0; attempt < 2 && !fd.open() && errno == ENOENT; ++attempt) {
     if (const int error = MakeKeyFile(path); error != 0) return Unusable(path, strerror(error));
     fd = OpenPlain(path, O_RDONLY);

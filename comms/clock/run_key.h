@@ -19,23 +19,23 @@ namespace lockstep::clock {
 
 using RunKey = std::array<std::uint8_t, 32>;
 
-// Fills `bytes` from the kernel (getrandom). False: it has none to give.
+// Fills `bytes` from the kernel (getrandom). Returns false if that fails.
 bool RandomBytes(std::span<std::uint8_t> bytes);
 
-// In a time that says nothing about the contents. Different lengths are different.
+// Compares in a time that does not depend on the contents. Different lengths are different.
 bool SameSecret(std::span<const std::uint8_t> a, std::span<const std::uint8_t> b);
 
-// All zero: the key was never filled in.
+// All zero: the key was never set.
 bool IsEmpty(const RunKey& key);
 
 // The key in DIRECTORY/.clock-key; the first caller makes it. A file is used only if
 // it is regular, this user's, unreadable to all others, and complete.
 // kIo, saying what is wrong with it. Thread, process and host: any number at once.
 Result<RunKey> SharedRunKey(const std::string& directory);
-// Takes the file away.
+// Removes the file.
 void RemoveSharedRunKey(const std::string& directory);
 
-// Who proves something. Each side's proof is worthless for the other side's part.
+// The side that proves. A proof of one side is not valid for the other side.
 enum class ProofOf : std::uint8_t { kClient, kServer };
 inline constexpr std::size_t kProofBytes = 32;
 using Proof = std::array<std::uint8_t, kProofBytes>;

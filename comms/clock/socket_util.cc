@@ -22,10 +22,10 @@ namespace lockstep::net {
 
 namespace {
 
-// Bounds the descriptors.
+// Limits the number of descriptors.
 constexpr std::size_t kConnectAtOnce = 16;
-// A silent address is given that long before the next one is tried beside it (as RFC 8305 does; one network away
-// answers within a millisecond).
+// After this time without an answer the next address is tried beside the first (as RFC 8305 recommends; an address one
+// network away answers within a millisecond).
 constexpr std::chrono::milliseconds kConnectStagger{50};
 
 Fd ListenFamily(int family, bool loopback_only, std::uint16_t* port) {
@@ -53,7 +53,8 @@ Fd ListenFamily(int family, bool loopback_only, std::uint16_t* port) {
   return fd;
 }
 
-// Bridges, pairs and tunnels of containers and virtual machines: on many hosts the same address, reached by none.
+// Bridges, pairs and tunnels of containers and virtual machines: many hosts have the same such address, and no other
+// host can reach it.
 bool IsForGuests(const char* interface) {
   for (const std::string_view name : {"docker", "br-", "virbr", "veth", "cni", "flannel", "cali", "lxc", "lxd",
                                       "podman", "vmnet", "vboxnet", "cilium", "kube"})
@@ -63,10 +64,10 @@ bool IsForGuests(const char* interface) {
 
 struct LocalAddress {
   int family;
-  std::uint8_t bytes[16];  // 4 of them for AF_INET.
+  std::uint8_t bytes[16];  // 4 of them are used for AF_INET.
   std::uint8_t mask[16];
   bool for_guests;
-  std::string text;  // As it stands before ":port".
+  std::string text;  // As written before ":port".
 };
 
 int LengthOf(int family) { return family == AF_INET ? 4 : 16; }
@@ -97,7 +98,7 @@ std::vector<LocalAddress> LocalInterfaces() {
   return all;
 }
 
-// Host and port of "10.0.0.3:40123" or "[fd00::3]:40123"; nothing if it is none.
+// Splits "10.0.0.3:40123" or "[fd00::3]:40123" into host and port; empty if the text is malformed.
 struct HostPort {
   std::string host, port;
 };
@@ -110,7 +111,7 @@ std::optional<HostPort> Parse(std::string_view address) {
   return parsed;
 }
 
-// 0 the loopback, 1 in a network of this host's, 2 elsewhere, 3 this host's own.
+// 0 the loopback, 1 in one of this host's networks, 2 elsewhere, 3 this host's own address.
 int Distance(std::string_view address, const std::vector<LocalAddress>& own) {
   const auto parsed = Parse(address);
   if (!parsed) return 3;
@@ -129,7 +130,7 @@ int Distance(std::string_view address, const std::vector<LocalAddress>& own) {
   return distance;
 }
 
-// Begins to connect; not open if it failed at once.
+// Begins to connect; the descriptor is not open if that failed at once.
 Fd BeginConnect(std::string_view address) {
   const auto parsed = Parse(address);
   if (!parsed) return Fd();
@@ -145,7 +146,7 @@ Fd BeginConnect(std::string_view address) {
   return rc == 0 || error == EINPROGRESS ? std::move(fd) : Fd();
 }
 
-// Writable, so either connected or failed. True: connected, and blocking from now on.
+// The socket is writable, so it is either connected or failed. Returns true if it is connected, and makes it blocking.
 bool EndConnect(int fd) {
   int failed = 0;
   socklen_t length = sizeof failed;

@@ -24,29 +24,29 @@ Fd Listen(std::uint16_t* port, bool loopback_only);
 // reach come first; bridges of containers and virtual machines, which many hosts have with the same address, last.
 std::string LocalAddresses(std::uint16_t port, std::size_t limit);
 std::vector<std::string> SplitAddresses(std::string_view list);
-// The loopback first (on another host it is refused at once), then what lies in a network of this host's, then the
-// rest, and last what is an address of this host itself: another one's bridge.
+// Sorts: the loopback first (on another host it is refused at once), then addresses in one of this host's networks,
+// then the rest, and last those of this host itself, which belong to another host's bridge.
 std::vector<std::string> SortedForThisHost(std::vector<std::string> addresses);
-// Blocking socket with TCP_NODELAY, connected within `timeout_ms`; not open on
-// failure, or once `stopped` says so (asked every 20 ms).
+// Returns a blocking socket with TCP_NODELAY, connected within `timeout_ms`; not open on failure, or once `stopped`
+// returns true (called every 20 ms).
 Fd Connect(std::string_view address, int timeout_ms, const std::function<bool()>& stopped);
-// The first of `addresses` that connects and that `takes` (its descriptor) accepts. Each has `timeout_ms`; the next one
-// is tried beside those that are silent, so that addresses at which nothing answers cost little.
+// The first of `addresses` that connects and whose descriptor `takes` accepts. Each has `timeout_ms`; while an address
+// is silent the next one is tried beside it, so that unreachable addresses cost little.
 Fd ConnectAny(const std::vector<std::string>& addresses, int timeout_ms, const std::function<bool()>& stopped,
               const std::function<bool(int fd)>& takes);
-// Limits of later blocking calls.
+// Sets the time limit of later blocking calls.
 void SetTimeouts(int fd, int timeout_ms);
 bool SendAll(int fd, const void* data, std::size_t bytes);
-// All of it within `limit_ms`, however it drips in; 0: each piece has the socket's own limit.
+// Receives all bytes within `limit_ms` in total; 0: each piece has the socket's own limit.
 bool ReceiveAll(int fd, void* data, std::size_t bytes, int limit_ms = 0);
 
-// What the two sides say. Little-endian as in memory; all messages of one size, so
-// that both directions of a ping cost the same.
+// The messages of both sides. Little-endian as in memory; all of one size, so that both directions of a ping cost the
+// same.
 static_assert(__BYTE_ORDER__ == __ORDER_LITTLE_ENDIAN__);
 inline constexpr std::uint64_t kHelloMagic = 0x32304b4c43534cu;  // "LSCLK02"
 inline constexpr std::uint64_t kPingMagic = 0x474e4950534cu;     // "LSPING"
-// First of all, from client to server, and the answer to it. Then both send a proof (comms/clock/run_key.h) over
-// these two, the client first: who does not hold the key learns nothing but the server's rank.
+// The first message from client to server, and the answer to it. Then both send a proof (comms/clock/run_key.h) over
+// these two messages, the client first. A client without the key learns nothing but the server's rank.
 struct Hello {
   std::uint64_t magic = kHelloMagic;
   std::int32_t rank = -1;  // Of the sender.

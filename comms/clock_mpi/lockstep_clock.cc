@@ -1,6 +1,6 @@
 // lockstep-clock: clock bursts over MPI, for jobs whose application uses no MPI
 // (--clock agent). One process per slot, started by the agent, which links no MPI
-// itself; it takes the slot's place in MPI_COMM_WORLD. Tested with Open MPI 4.1.4:
+// itself; it takes the slot's rank in MPI_COMM_WORLD. Tested with Open MPI 4.1.4:
 // the slot's MPI_Init may be called by a child of the process that mpirun started,
 // while the application runs; but only by one process per slot, ever.
 //
@@ -35,15 +35,15 @@ namespace {
 
 constexpr int kTagPing = 1, kTagReply = 2;
 constexpr int kPings = 25, kCheckPings = 5, kCheckedPerDomain = 3;
-// On a core that the application shares, most pings wait for a time slice: a burst
-// goes on until one was as quick as they get, and keeps its kPings best.
+// On a core that the application shares, most pings wait for a time slice. A burst therefore goes on until one ping was
+// as quick as the quickest before, and keeps its best kPings.
 constexpr int kMostPings = 400;
 constexpr std::int64_t kBurstNs = 20'000'000;
 constexpr int kServePollMs = 5, kClientPollMs = 100;
 constexpr std::int64_t kMs = 1'000'000;
 constexpr std::int64_t kSpinNs = 1 * kMs;  // A burst's next message comes within microseconds.
 constexpr std::int64_t kYieldNs = 30'000;
-constexpr std::int64_t kReplyNs = 2000 * kMs;  // Then the peer is gone or stopped.
+constexpr std::int64_t kReplyNs = 2000 * kMs;  // After this time the peer has ended or is stopped.
 
 struct Message {
   std::uint64_t number;
@@ -66,24 +66,24 @@ class ClockRank {
  private:
   void Meet();
   void Wait(MPI_Request* request);
-  // Answers what has come; true if something had.
+  // Answers the messages that have arrived; returns whether there was one.
   bool Serve();
   bool Ping(int peer, int pings, std::uint32_t purpose);
-  // Sleeps up to `ms`; false once the agent wants the end.
+  // Sleeps up to `ms`; returns false once the agent wants this process to end.
   bool Going(int ms);
 
   const clock::ClockProcessSetup setup_;
   std::uint32_t burst_;
   const pid_t parent_;
   int rank_ = 0, size_ = 0;
-  int leader_ = 0, domains_ = 1, place_ = 0;  // Place among the ranks of the domain.
+  int leader_ = 0, domains_ = 1, place_ = 0;  // `place_`: position among the ranks of the domain.
   std::uint64_t number_ = 0;
   clock::BurstPacer pacer_;
   std::int64_t pause_ns_ = 0;
   std::int64_t quickest_ = 1'000'000'000;  // Least round trip so far.
 };
 
-// Never blocks inside MPI: its own waiting spins, on the application's core.
+// Never blocks inside MPI, whose own waiting spins on the application's core.
 void ClockRank::Wait(MPI_Request* request) {
   for (int done = 0;;) {
     MPI_Test(request, &done, MPI_STATUS_IGNORE);
@@ -153,7 +153,7 @@ bool ClockRank::Ping(int peer, int pings, std::uint32_t purpose) {
       const std::int64_t received = setup_.clock.RankNs();
       if (there != 0) {
         MPI_Recv(&in, sizeof in, MPI_BYTE, peer, kTagReply, MPI_COMM_WORLD, MPI_STATUS_IGNORE);
-        if (in.number != out.number) continue;  // Answer to a ping given up.
+        if (in.number != out.number) continue;  // An answer to a ping that was given up.
         rows.push_back({burst_, peer, schema::Transport::kMpiAgents, purpose, sent, in.received, in.sent, received});
         least = std::min(least, round_trip(rows.back()));
         break;
@@ -176,7 +176,7 @@ bool ClockRank::Ping(int peer, int pings, std::uint32_t purpose) {
   const std::int64_t offset = (best->t2 - best->t1) / 2 + (best->t3 - best->t4) / 2;
   if (purpose == 0) pause_ns_ = pacer_.Next(best->t1, offset, least);
   rows.resize(static_cast<std::size_t>(std::min<int>(kPings, static_cast<int>(rows.size()))));
-  // Below PIPE_BUF: whole or not at all. An agent that is gone is noticed by Going().
+  // Below PIPE_BUF, so it is written whole or not at all. Going() notices that the agent has ended.
   static_assert(sizeof(BurstRow) * kPings <= 4096);
   (void)!write(STDOUT_FILENO, rows.data(), rows.size() * sizeof(BurstRow));
   return true;
@@ -211,7 +211,7 @@ void ClockRank::Run() {
                       : static_cast<int>(std::min<std::int64_t>(left_ms, kClientPollMs)));
   }
   if (asks) Ping(0, kPings, 0);
-  // The others may still want answers, and MPI_Finalize would spin until the last one comes.
+  // The others may still need answers, and MPI_Finalize would spin until the last rank comes.
   MPI_Request request;
   MPI_Ibarrier(MPI_COMM_WORLD, &request);
   Wait(&request);

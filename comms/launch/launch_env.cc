@@ -12,6 +12,7 @@
 #include "core/hash.h"
 #include "core/hex.h"
 #include "core/own_file.h"
+#include "core/process_stat.h"
 
 namespace lockstep::launch {
 namespace {
@@ -48,7 +49,7 @@ void ReadRank(const GetEnv& get, LaunchEnv& env) {
     const std::int32_t value = Number(get, rank);
     if (value < 0) return false;
     const std::int32_t world = Number(get, size);
-    if (world >= 0 && value >= world) return false;  // Left over from something else.
+    if (world >= 0 && value >= world) return false;  // A variable left over from another launcher.
     env.source = source;
     env.rank = value;
     env.world_size = world;
@@ -94,7 +95,7 @@ std::string RunId(const GetEnv& get, std::string_view hydra, LaunchEnv& env) {
     env.launch_node = Number(get, "GROUP_RANK");
     std::string id =
         "torchrun:" + torch + "/" + Text(get, "TORCHELASTIC_RUN_ID") + "." + Text(get, "TORCHELASTIC_RESTART_COUNT");
-    // Ranks of other nodes have another key: only where there are none is it part of the name.
+    // Ranks of other nodes have another key, so it is part of the name only where all ranks are on this node.
     if (!env.launch_key.empty() && env.world_size > 0 && env.local_size == env.world_size)
       return id + "@" + env.launch_key;
     env.run_id_weak = true;
@@ -124,7 +125,7 @@ std::string RunId(const GetEnv& get, std::string_view hydra, LaunchEnv& env) {
   return id;
 }
 
-// Words of a process's command line; empty if it cannot be read.
+// The words of a process's command line; empty if it cannot be read.
 std::vector<std::string> CommandLine(pid_t pid) {
   std::ifstream file("/proc/" + std::to_string(pid) + "/cmdline", std::ios::binary);
   std::vector<std::string> words;
@@ -133,13 +134,9 @@ std::vector<std::string> CommandLine(pid_t pid) {
 }
 
 pid_t ParentOf(pid_t pid) {
-  std::ifstream file("/proc/" + std::to_string(pid) + "/stat");
-  std::string text;
-  std::getline(file, text, '\0');
-  const std::size_t end = text.rfind(')');  // The name may hold anything.
   char state = 0;
   int parent = 0;
-  return end != std::string::npos && std::sscanf(text.c_str() + end + 1, " %c %d", &state, &parent) == 2 ? parent : 0;
+  return std::sscanf(ProcessStatAfterName(pid).c_str(), "%c %d", &state, &parent) == 2 ? parent : 0;
 }
 
 // Hydra's proxies are started with `--control-port HOST:PORT`, where the job's one mpiexec listens, and `--pgid N` for

@@ -1,5 +1,5 @@
 #pragma once
-// What the launcher told this slot through its environment: who it is, how many
+// What the launcher set in this slot's environment: its rank, how many
 // there are, and a name of the run that every rank derives alike.
 //
 // Rank and sizes, first that is there:
@@ -39,21 +39,23 @@ struct LaunchEnv {
   std::int32_t local_rank = -1, local_size = -1;
   std::string run_id;          // Human-readable source of the hash, e.g. "slurm:4711.0.0".
   std::uint64_t run_hash = 0;  // Of run_id; the same on every rank. Never 0.
-  bool run_id_random = false;  // Nobody else can know it.
+  bool run_id_random = false;  // No other process can know it.
   bool run_id_weak = false;    // A later job may have the same: see runtime/agent/rundir/run_dir.h.
-  // What the ranks that one launcher process started share, and those of no other: of torchrun the directory that it
-  // makes for each launch (TORCHELASTIC_ERROR_FILE, below mkdtemp's). "" where there is no such thing.
+  // A text that the ranks started by one launcher process share, and that differs between launches. With torchrun it is
+  // the directory that torchrun makes for each launch (TORCHELASTIC_ERROR_FILE, below mkdtemp's). "" if the launcher
+  // has none.
   std::string launch_key;
-  // Which of its nodes torchrun takes this one for (GROUP_RANK); -1 unknown. Several may be on one machine.
+  // The number of this node according to torchrun (GROUP_RANK); -1 unknown. Several may be on one machine.
   std::int32_t launch_node = -1;
 
   std::int32_t slot() const { return rank < 0 ? 0 : rank; }  // For file names.
   std::int32_t slots() const { return world_size < 1 ? 1 : world_size; }
 };
 
-// `get` is getenv or a test's: null if unset.
+// `get` is getenv or a test's replacement: null if unset.
 using GetEnv = std::function<const char*(const char*)>;
-// `hydra` is "HOST:PORT/GROUP" of the mpiexec of MPICH that started it, "" none: PMI's variables name no job.
+// `hydra` is "HOST:PORT/GROUP" of MPICH's mpiexec that started this process, "" if there is none, because PMI's
+// variables do not name the job.
 LaunchEnv ReadLaunchEnv(const GetEnv& get, std::string_view hydra = {});
 LaunchEnv ReadLaunchEnv();  // Of this process.
 

@@ -176,7 +176,7 @@ constexpr std::string_view kOneWord[] = {
     "perhost",
 };
 constexpr std::string_view kTwoWords[] = {"mca", "gmca", "omca", "pmca", "prtemca", "env", "genv"};
-// No program, or none on the command line.
+// Options after which there is no program on the command line, or none at all.
 constexpr std::string_view kElsewhere[] = {"app", "configfile", "dvm", "hnp-uri"};
 
 // srun's options without a value; all its other long ones take the next word
@@ -279,7 +279,7 @@ Result<std::size_t> ProgramOfMpirun(const std::vector<std::string>& words, std::
     } else if (In(kTwoWords, name)) {
       i += 2;
     } else if (word[1] != '-' && name.find_first_not_of("dqvs") == std::string_view::npos) {
-      continue;  // Single letters run together.
+      continue;  // Several single letters in one word.
     } else if (name == "h" || name == "help" || name == "V" || name == "version") {
       return end;
     } else {
@@ -367,7 +367,7 @@ std::size_t WordsOfTorchrun(const std::vector<std::string>& command) {
   if (BaseName(command[0]) == "torchrun") return 1;
   if (!BaseName(command[0]).starts_with("python")) return 0;
   std::size_t at = 1;
-  // Switches that take no word of their own; with others it is unclear what the next word is.
+  // Switches that take no further word; after other switches it is unclear what the next word is.
   while (at < command.size() && In(kPythonFlags, command[at])) ++at;
   const bool module = at + 1 < command.size() && command[at] == "-m" && command[at + 1] == "torch.distributed.run";
   return module ? at + 2 : 0;
@@ -400,7 +400,7 @@ Result<std::vector<std::string>> InsertAgentForTorchrun(const std::vector<std::s
     name.resize(std::min(name.find('='), name.size()));
     const bool letter = word[1] != '-';
     if (letter ? word == "-m" : name == "module") {
-      module = true;  // Said to Python instead.
+      module = true;  // Passed to Python instead.
       continue;
     }
     plain = plain || name == "no-python";
@@ -426,7 +426,7 @@ std::vector<std::string> ForwardVariables(const std::vector<std::string>& comman
   for (const std::string& variable : environment) {
     if (excludes(variable)) return {};
     const std::string key = variable.substr(0, variable.find('='));
-    // What the user set: nothing that one process of ours says to another.
+    // Forward what the user set, but no variable that Lockstep's processes set for each other.
     if (!key.starts_with("LOCKSTEP_") || key == "LOCKSTEP_SEGMENT" || key == "LOCKSTEP_NCCL_PLUGIN_CHAINED") continue;
     const auto given = [&](const std::string& word) { return word == key || word.starts_with(key + "="); };
     if (std::none_of(command.begin(), command.end(), given)) options.insert(options.end(), {"-x", key});

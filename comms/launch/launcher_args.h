@@ -1,8 +1,8 @@
 #pragma once
-// The command lines of launchers: where the program stands in
-// `mpirun -np 4 --bind-to core app args`, so that `lockstep run` can be put in
-// front of it. Options as in Open MPI 4.1.4 (mpirun --help full), MPICH's hydra,
-// Slurm 22's srun and torchrun (torch/distributed/run.py of PyTorch 1.13 to 2.7).
+// Parses the command lines of launchers: finds the program in `mpirun -np 4 --bind-to core app args`,
+// so that `lockstep run` can be inserted before it. Options as in Open MPI 4.1.4 (mpirun --help
+// full), MPICH's hydra, Slurm 22's srun and torchrun (torch/distributed/run.py of PyTorch 1.13 to
+// 2.7).
 
 #include <string>
 #include <string_view>
@@ -27,8 +27,8 @@ Result<std::vector<std::string>> InsertAgent(const std::vector<std::string>& com
                                              const std::vector<std::string>& agent,
                                              const std::vector<std::string>& options = {});
 
-// How many words at the beginning are torchrun: 1 for `torchrun`, 3 for `python3 -m torch.distributed.run`, 0 for
-// others.
+// The number of words at the beginning that start torchrun: 1 for `torchrun`, 3 for `python3 -m torch.distributed.run`,
+// 0 for others.
 std::size_t WordsOfTorchrun(const std::vector<std::string>& command);
 
 // The same for `torchrun [options] script args`, which becomes `torchrun [options] --no_python AGENT python -u script

@@ -19,14 +19,14 @@ using namespace profiler;
 
 enum State : int { kUnknown, kLoading, kNone, kLoaded };
 std::atomic<int> g_state{kUnknown};
-int g_version = 0;  // Of the table in use: not newer than the host that came first.
+int g_version = 0;  // The version of the table in use: not newer than the first host's.
 const TableV4* g_v4 = nullptr;
 const TableV5* g_v5 = nullptr;  // v6's and v7's as well.
-int g_mask = 0;                 // Theirs: written by their init, and whenever they like.
+int g_mask = 0;                 // The chained plugin's mask: written by its init, and at any later time.
 std::atomic<int> g_requested_mask{0};
 
-// Their handles by number. A place is taken again when its event has ended and kPlaces others have begun since:
-// until then it is known as a parent.
+// The chained plugin's handles by number. An entry is used again when its event has ended and kPlaces others have begun
+// since; until then it can be named as a parent.
 struct Place {
   std::atomic<std::uint64_t> number;
   std::atomic<void*> handle;
@@ -51,7 +51,7 @@ std::uint64_t Keep(void* handle) {
   return 0;
 }
 
-// Whether one of kTries places is likely to be free: asked before their plugin gets an event.
+// Whether one of kTries entries is likely to be free; tested before the chained plugin gets an event.
 bool Room() {
   const std::uint64_t next = g_number.load(std::memory_order_relaxed) + 1;
   for (std::uint64_t i = 0; i < kTries / 2; ++i)
@@ -67,13 +67,13 @@ void* HandleOf(std::uint64_t number) {
   return place.number.load(std::memory_order_acquire) == number ? handle : nullptr;
 }
 
-// Of a handle that we gave NCCL.
+// The chained plugin's handle for a handle that NCCL got from this plugin.
 void* Theirs(const void* ours) {
   const auto id = reinterpret_cast<std::uintptr_t>(ours);
   return (id & kChained) != 0 ? HandleOf(id & kNumber) : nullptr;
 }
 
-// NCCL passes an event on also if only its descendants were asked for (2.28.9, plugin/profiler.cc).
+// NCCL also passes an event on if only its descendants were requested (2.28.9, plugin/profiler.cc).
 std::uint64_t AskedBy(std::uint64_t type) {
   constexpr std::uint64_t kNet = kProxyOp | kProxyStep | kNetPlugin, kOfColl = kNet | kKernelCh | kKernelPhase;
   switch (type) {
@@ -110,22 +110,22 @@ std::uint64_t Known(int version) {
                         : (kKernelPhase << 1) - 1;
 }
 
-// What NCCL must be asked for so that it gives them what they want. It looks after this itself where a plugin's own
-// init sets the mask, once (2.31.2); ours is set again with each window.
+// The events that NCCL must be asked for so that the chained plugin gets what it wants. NCCL itself takes care of this
+// where a plugin's own init sets the mask, once (2.31.2); this plugin's mask is set again with each window.
 int Needed(int mask) { return (mask & kKernelPhase) != 0 ? mask | static_cast<int>(kKernelCh) : mask; }
 
 void Complain(const char* plugin, const char* why) {
   char line[600];
   const int n = snprintf(line, sizeof line - 1,
                          "lockstep: the NCCL profiler plugin %s is not called beside Lockstep's: %s", plugin, why);
-  MakePlainLine(line);  // The path is the environment's.
-  strcat(line, "\n");   // There is room.
+  MakePlainLine(line);  // The path comes from the environment.
+  strcat(line, "\n");   // The buffer is large enough.
   if (n > 0 && write(STDERR_FILENO, line, strlen(line)) < 0) return;
   WriteFact("nccl_plugin_chained\tplugin=%s\tfailed=%s", plugin, why);
 }
 
-// As NCCL looks for it: the value as it is; a bare word also as libnccl-profiler-WORD.so. Any beginning of
-// STATIC_PLUGIN means the symbols of the program itself, of which ours come first.
+// Looks for the library as NCCL does: the value as it is; a bare word also as libnccl-profiler-WORD.so. Any beginning
+// of STATIC_PLUGIN selects the symbols of the program itself, of which ours come first.
 void* Load(const char* plugin, bool* statically) {
   *statically = strncasecmp(plugin, "STATIC_PLUGIN", strlen(plugin)) == 0;
   if (*statically) return RTLD_NEXT;
@@ -155,7 +155,7 @@ int LoadOnce(int host_version) {
     Complain(plugin, why != nullptr ? why : "it cannot be loaded");
     return kNone;
   }
-  // The same functions but for the event, which begins alike.
+  // The functions are the same except for the event, which begins in the same way.
   if (host_version >= 7) g_v5 = reinterpret_cast<const TableV5*>(Find(library, "ncclProfiler_v7", ncclProfiler_v7));
   g_version = 7;
   if (g_v5 == nullptr && host_version >= 6) {
@@ -187,7 +187,7 @@ bool Open(int host_version) {
     state = LoadOnce(host_version);
     g_state.store(state, std::memory_order_release);
   }
-  // Another communicator's init is at it: milliseconds.
+  // Another communicator's init is loading it, which takes milliseconds.
   while ((state = g_state.load(std::memory_order_acquire)) == kLoading) sched_yield();
   return Active(host_version);
 }
@@ -217,7 +217,7 @@ void Finalize(Comm& comm) {
 
 std::uint64_t Start(int host_version, Comm* comm, const Descriptor& event) {
   const int mask = __atomic_load_n(&g_mask, __ATOMIC_RELAXED);
-  if (mask != g_requested_mask.load(std::memory_order_relaxed)) {  // They turned it.
+  if (mask != g_requested_mask.load(std::memory_order_relaxed)) {  // The chained plugin changed it.
     g_requested_mask.store(mask, std::memory_order_relaxed);
     ChainedMask(Needed(mask));
   }
@@ -240,7 +240,7 @@ std::uint64_t Start(int host_version, Comm* comm, const Descriptor& event) {
     if (event.type == kP2p) copy.p2p.parent_group = Theirs(event.p2p.parent_group);
     if (g_v5->start(comm->theirs, &handle, &copy) != kSuccess) return 0;
   } else {
-    // As NCCL gives a new event to an old plugin: the group launch is the parent.
+    // NCCL passes a new event to an old plugin in this way: the group launch is the parent.
     DescriptorV4 copy{};
     copy.type = static_cast<std::uint8_t>(event.type);
     copy.rank = event.rank;
@@ -263,7 +263,7 @@ std::uint64_t Start(int host_version, Comm* comm, const Descriptor& event) {
 void Stop(std::uint64_t number) {
   void* handle = HandleOf(number);
   std::uint32_t open = 1;
-  // NCCL 2.28 ends an API event again with the next one that is masked: theirs hears of it once.
+  // NCCL 2.28 ends an API event again with the next one that is masked; the chained plugin is told once only.
   if (handle == nullptr || !g_places[number % kPlaces].open.compare_exchange_strong(open, 2)) return;
   if (g_v5 != nullptr)
     g_v5->stop(handle);

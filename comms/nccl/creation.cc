@@ -1,6 +1,6 @@
-// Communicators, interposed. One that the plugin knows goes by NCCL's own id; else
-// its identity is a hash that all its ranks compute alike: of the unique id, or of the
-// parent's, how many were made of it before and the colour.
+// Interposes the functions that make communicators. A communicator that the plugin knows has NCCL's own id; the
+// identity of any other is a hash that all its ranks compute alike: of the unique id, or of the parent's identity, the
+// number of communicators made of it before, and the colour.
 
 #include <unistd.h>
 
@@ -13,10 +13,10 @@ namespace {
 struct Made {
   CommFacts facts{NcclSource::kInterposed};
   std::uint64_t since = 0;       // Ticks before the call.
-  const void* caller = nullptr;  // Of a split: whose NCCL is asked.
+  const void* caller = nullptr;  // For a split: the caller whose NCCL is asked.
 };
 
-// Its communicator is known to the plugin under which number? 0: not at all, or more than one could be it.
+// The number under which the plugin knows the communicator; 0: it does not, or several communicators are possible.
 CommRef PluginsOf(const CallFrame& frame, const Made& made) {
   if (frame.inits == 1) return frame.seen;
   return made.facts.size == 0 ? 0 : OnlyUnjoined(NcclSource::kPlugin, made.facts.size, made.facts.rank, made.since);
@@ -33,7 +33,7 @@ void Adopt(CommHandle handle, const CallFrame& frame, const Made& made) {
   BindHandle(handle, ref);
 }
 
-// Rank and size of a communicator that is ready; asked of NCCL where no plugin has them.
+// Rank and size of a communicator that is ready. NCCL is asked if no plugin has them.
 void AskNccl(CommHandle handle, const void* caller, CommFacts& facts) {
   using Query = Result (*)(CommHandle, int*);
   const auto count = reinterpret_cast<Query>(FindReal("ncclCommCount", nullptr, caller));
@@ -50,7 +50,7 @@ std::uint64_t HashOf(const UniqueId* ids, int count) {
   return hash.value();
 }
 
-// The call that makes one communicator of a parent (null: of none).
+// A call that makes one communicator from a parent (null: from none).
 template <typename Call>
 Result Create(const char* name, CommHandle* out, Made made, CommHandle parent, Call&& call) {
   if (g_frame != nullptr || Inert()) return call();
@@ -69,16 +69,16 @@ Result Create(const char* name, CommHandle* out, Made made, CommHandle parent, C
       AskNccl(handle, made.caller, made.facts);
     Adopt(handle, frame, made);
   }
-  // One that is not ready yet is named by nobody: the plugin may still say what NCCL calls it.
+  // A communicator that is not ready yet is not recorded, because the plugin may still report its id.
   const bool ready = handle != nullptr && g_groups == 0 && result == kSuccess;
   if (recording)
     WriteCall({name}, ready ? RefOf(handle) : parent != nullptr ? RefOf(parent) : 0, 0, made.since, end, result);
   else if (ready)
-    NumberOf(FindComm(RefOf(handle)));  // Recorded although recording is off: what comes later names it.
+    NumberOf(FindComm(RefOf(handle)));  // Recorded although recording is off, because later records refer to it.
   return result;
 }
 
-// The n-th communicator made of `parent` with that colour.
+// Describes the n-th communicator made from `parent` with that colour.
 Made ChildOf(CommHandle parent, std::int64_t color, const Config* config, const void* caller) {
   Made made;
   made.caller = caller;
@@ -98,7 +98,7 @@ template <typename Call>
 Result End(const char* name, CommHandle handle, bool dies, Call&& call) {
   if (g_frame != nullptr || Inert()) return call();
   const CommRef ref = RefOf(handle);
-  // The address may be another communicator's the moment it is free.
+  // Another communicator may get the address as soon as it is free.
   if (dies) UnbindHandle(handle);
   CallFrame frame;
   const bool recording = ring::Recording();
@@ -142,7 +142,7 @@ LS_EXPORT Result ncclCommInitRankScalable(CommHandle* comm, int ranks, int rank,
                 nullptr, LS_REAL(ncclCommInitRankScalable, comm, ranks, rank, id_count, ids, config));
 }
 
-// All ranks of a communicator in this process, and only here: nobody else needs its identity.
+// All ranks of a communicator are in this process, so no other process needs its identity.
 LS_EXPORT Result ncclCommInitAll(CommHandle* comms, int devices, const int* list) {
   const auto inner = LS_REAL(ncclCommInitAll, comms, devices, list);
   if (g_frame != nullptr || Inert()) return inner();

@@ -1,9 +1,9 @@
 #pragma once
-// ncclComm_t -> communicator: open addressing, at most kProbes places from where a handle
-// belongs, without locks and without memory that is ever freed.
+// Maps ncclComm_t to communicators: open addressing, at most kProbes entries from the hash
+// position of a handle, without locks and without memory that is ever freed.
 //
-// `Atomic` is std::atomic; tests put their own in its place and try every order in which
-// threads can take turns.
+// `Atomic` is std::atomic; tests replace it and try every order in which threads can take
+// turns.
 
 #include <atomic>
 #include <cstdint>
@@ -20,11 +20,11 @@ class HandleTable {
     const Place* place = At(handle);
     if (place == nullptr) return 0;
     const Ref ref = place->ref.load(std::memory_order_acquire);
-    // An abort on another thread may have freed the place, and its next owner may have filled it.
+    // An abort on another thread may have freed the entry, and a new owner may have filled it.
     return place->handle.load(std::memory_order_relaxed) == handle ? ref : 0;
   }
 
-  // False: no place was free.
+  // Returns false if there was no free entry.
   bool Bind(const void* handle, Ref ref) {
     if (!Valid(handle) || ref == 0) return true;
     if (Place* known = At(handle); known != nullptr && Replace(*known, handle, ref)) return true;
@@ -32,7 +32,7 @@ class HandleTable {
       Place& place = places_[(at + i) % kPlaces];
       const void* there = place.handle.load(std::memory_order_relaxed);
       if (there != nullptr && there != Removed()) continue;
-      // Nothing is written to a place before it is owned.
+      // An entry is owned before anything is written to it.
       if (!place.handle.compare_exchange_strong(there, Taken(), std::memory_order_acq_rel)) continue;
       place.ref.store(ref, std::memory_order_release);
       place.handle.store(handle, std::memory_order_release);
@@ -41,7 +41,7 @@ class HandleTable {
     return false;
   }
 
-  // What it was. Two threads that bound it at once may have done so at two places.
+  // Returns the former value. Two threads that bound it at once may have used two entries.
   Ref Unbind(const void* handle) {
     Ref was = 0;
     if (!Valid(handle)) return was;
@@ -63,13 +63,13 @@ class HandleTable {
     Atomic<Ref> ref;
   };
 
-  // No communicator is at these addresses. A place that was used is never null again: searches end at null.
+  // No communicator has these addresses. An entry that was used never becomes null again, because searches end at null.
   static const void* Removed() { return reinterpret_cast<const void*>(1); }
   static const void* Taken() { return reinterpret_cast<const void*>(2); }
   static bool Valid(const void* handle) { return reinterpret_cast<std::uintptr_t>(handle) > 2; }
 
-  // Of a handle that is known. A reference names one communicator for ever, so the exchange cannot hit the place's next
-  // owner. False: the place is being given up.
+  // For a known handle. A reference names one communicator for ever, so the exchange cannot change an entry of a new
+  // owner. Returns false if the entry is being released.
   static bool Replace(Place& place, const void* handle, Ref ref) {
     Ref old = place.ref.load(std::memory_order_acquire);
     while (old != 0 && place.handle.load(std::memory_order_relaxed) == handle)

@@ -18,11 +18,11 @@ struct Mask {
 constexpr std::uint8_t kMasks = 8;
 constinit Mask g_masks[kMasks] = {};
 constinit std::atomic<int> g_chained{0};
-constinit std::atomic<std::uint32_t> g_storing{0};  // Threads that hold an address.
+constinit std::atomic<std::uint32_t> g_storing{0};  // Threads that are using an address.
 constinit std::atomic<bool> g_resting{false};
 constinit std::atomic<int> g_hooked{0};
 
-// Whether recording, once off, is switched on by this process only.
+// Whether recording, once it is off, can only be switched on by this process.
 bool MayRest() {
   const SegmentHeader* segment = lockstep_probe.segment;
   if (segment == nullptr) return true;
@@ -50,7 +50,7 @@ void Store(Mask& mask, bool on) {
 
 void StoreAll() {
   g_storing.fetch_add(1, std::memory_order_seq_cst);
-  // Switches of two threads may come here out of turn: the last one to look has seen the truth.
+  // Switches of two threads may arrive here out of order; the last thread to read the state has the right one.
   for (int round = 0; round < 3; ++round) {
     const bool on = Inert() ? false : ring::Recording() || !MayRest();
     g_resting.store(!on, std::memory_order_relaxed);

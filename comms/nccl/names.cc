@@ -90,7 +90,8 @@ DataType TypeOf(const char* name) {
 RingMemory& MemoryOf(const RingPage& page) {
   const std::uint32_t index = page.producer.ring_index % kMaxRings;
   const SegmentView view{reinterpret_cast<std::byte*>(lockstep_probe.segment), lockstep_probe.segment_bytes};
-  // A forked child's ring may be the parent's neighbour: only generations distinguish owners, they only grow.
+  // A forked child's ring may have the number of a ring of the parent. Only generations, which grow, distinguish
+  // owners.
   const std::uint64_t owner = std::uint64_t{view.rings()[index].generation} + 1;
   RingMemory& memory = g_memory[index];
   if (memory.owner != owner) [[unlikely]] {

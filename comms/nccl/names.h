@@ -15,9 +15,9 @@ std::uint8_t DirectionOf(const char* name);
 // "ncclFloat32".
 DataType TypeOf(const char* name);
 
-// Of a thread's ring, beside what the probe keeps in it.
+// What this source keeps for a thread's ring, in addition to the probe's state.
 struct RingMemory {
-  std::uint64_t owner;   // Whose: the ring's generation and the process, as the ring goes from thread to thread.
+  std::uint64_t owner;   // The owner: the ring's generation and the process, because rings are reused by other threads.
   std::uint64_t closed;  // The last API event that this thread ended.
   struct Name {
     const char* at;
@@ -27,8 +27,8 @@ struct RingMemory {
 };
 RingMemory& MemoryOf(const RingPage& page);
 
-// The thread's id of a text, 0 none. The texts are libnccl's, found by address; as libnccl may be unmapped and
-// something else be there, they are compared.
+// The thread's id of a text, 0 none. The texts belong to libnccl and are found by address. They are compared too,
+// because libnccl may be unmapped and another text be at the address.
 std::uint32_t NameId(RingMemory& memory, const char* text);
 
 }  // namespace lockstep::nccl

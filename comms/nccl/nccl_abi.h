@@ -1,7 +1,7 @@
 #pragma once
-// NCCL's interface as far as it is interposed: own declarations, so that no nccl.h is
-// needed (tests/unit/comms/nccl compares them with the real one where there is one).
-// Handles are addresses that are never looked into.
+// The part of NCCL's interface that is interposed, in declarations of our own, so that no nccl.h is needed
+// (tests/unit/comms/nccl compares them with the real header where there is one). Handles are addresses that are never
+// dereferenced.
 
 #include <cstddef>
 #include <cstdint>

@@ -32,7 +32,7 @@ constexpr std::uint32_t kKindShift = 60;
 constexpr std::uint64_t kTheirsOnly = 15, kRecorded = std::uint64_t{1} << 59;
 constexpr std::uint64_t kDefaultEvents = kCollApi | kP2pApi | kColl | kP2p | kKernelLaunch | kCeColl;
 
-// The events there are. NCCL may have other uses for bits that a version does not know.
+// The known events. NCCL may use bits that a version does not know for something else.
 constexpr std::uint64_t EventsOf(int version) {
   return version == 4   ? kGroupApi - 1
          : version == 5 ? kCeColl - 1
@@ -42,21 +42,22 @@ constexpr std::uint64_t EventsOf(int version) {
 
 constinit CountedLoss g_foreign("NcclForeignProcess", "proxy operations of another rank's communicator");
 constinit std::atomic<int> g_pid{0}, g_reported_version{0};
-// Parts of init's context when the table of communicators is full: it must not be null.
+// Used as a part of init's context when the table of communicators is full, because the context must not be null.
 constexpr std::uintptr_t kNoContext = 0xffff;
 
 std::uint64_t HandleValue(const void* handle) { return reinterpret_cast<std::uintptr_t>(handle); }
 NcclEvent EventOf(std::uint64_t id) { return static_cast<NcclEvent>(id >> kKindShift); }
 CommRef RefOfContext(const void* context) { return reinterpret_cast<std::uintptr_t>(context); }
 
-// Id of an event in our records; 0: not one of ours, or never recorded.
+// Id of an event in our records; 0: not an event of this plugin, or not recorded.
 std::uint64_t RecordedId(const void* handle) {
   const std::uint64_t id = HandleValue(handle);
   return (id & kRecorded) != 0 ? id : 0;
 }
 
 std::uint64_t NewId(RingPage& page, const RingMemory& memory, NcclEvent event) {
-  // Signal handlers on this thread may count too (NVTX's start/end ranges): one instruction, and a gap does no harm.
+  // Signal handlers on this thread may count too (NVTX's start/end ranges). This is one instruction, and a gap in the
+  // numbers is harmless.
   const std::uint64_t count = ++page.producer.range_ids;
   return static_cast<std::uint64_t>(event) << kKindShift | kRecorded |
          std::uint64_t{page.producer.ring_index & 0xfff} << 46 | (memory.owner & 0x3ff) << 36 |
@@ -68,7 +69,7 @@ constexpr bool HasRoot(CollectiveKind kind) {
          kind == CollectiveKind::kScatter;
 }
 
-// The symmetric kernel that carries a collective; null: another kernel, or a host that says nothing of it.
+// The symmetric kernel that carries a collective; null: another kernel, or a host that does not report it.
 const char* VariantOf(int version, const Descriptor& event) {
   if (version < 7) return nullptr;
   const char* variant = nullptr;
@@ -77,7 +78,7 @@ const char* VariantOf(int version, const Descriptor& event) {
   return variant;
 }
 
-// What NCCL says of an event, as the record has it. None (0): nothing that we record.
+// NCCL's description of an event, in the form of the record. None (0): an event that is not recorded.
 NcclEvent Describe(int version, const Descriptor& event, RingMemory& memory, NcclBeginRecord& record) {
   const auto function = [&](const char* name) {
     record.function = static_cast<std::uint8_t>(FunctionOf(name));
@@ -146,7 +147,8 @@ NcclEvent Describe(int version, const Descriptor& event, RingMemory& memory, Ncc
       return NcclEvent::kCopyEngine;
     }
     case kKernelCh:
-      // The GPU's clock beside ours: each of these records is a pair for calibration, ours being the later one.
+      // A reading of the GPU's clock beside ours: each of these records is a pair for calibration, whose host time is
+      // the later one.
       record.channels = event.kernel_channel.channel;
       record.count = event.kernel_channel.timer;
       return NcclEvent::kKernelChannel;
@@ -155,7 +157,7 @@ NcclEvent Describe(int version, const Descriptor& event, RingMemory& memory, Ncc
   }
 }
 
-// Whether a host's event is one that is recorded at all; the rest is known by its type.
+// Whether a host's event is recorded at all. Its type decides the rest.
 bool Wanted(std::uint64_t type) {
   if (type == kKernelCh) return (lockstep_probe.segment->gpu_options & kNcclKernelChannels) != 0;
   return (type & (kGroup | kColl | kP2p | kGroupApi | kCollApi | kP2pApi | kKernelLaunch | kCeColl)) != 0;
@@ -202,7 +204,7 @@ void WriteEnd(std::uint64_t id, std::uint64_t value) {
 // `event` of version 7 is longer: see VariantOf.
 int StartEvent(int version, void* context, void** handle, const Descriptor* event) {
   if (handle == nullptr) return kSuccess;
-  *handle = nullptr;  // NCCL does not reset all its slots: it would end an event of the past.
+  *handle = nullptr;  // NCCL does not reset all its handles, and would end an old event otherwise.
   if (event == nullptr) return kSuccess;
   Comm* comm = FindComm(RefOfContext(context));
   if (CallFrame* frame = g_frame; frame != nullptr && comm != nullptr) frame->seen = RefOfContext(context);
@@ -310,7 +312,7 @@ int Init(int version, void** context, std::uint64_t id, int* mask, const char* n
     facts.parent = frame->parent;
     if (name == nullptr) facts.name = frame->name;
   } else if (!inert) {
-    // Made in a group or by a thread of NCCL's: the interposed call came before.
+    // Made in a group or by a thread of NCCL: the interposed call came before.
     ref = OnlyUnjoined(NcclSource::kInterposed, facts.size, rank, 0);
     if (Comm* known = FindComm(ref); known != nullptr && known->announced.load(std::memory_order_relaxed) == 0) {
       if (facts.name == nullptr || facts.name[0] == 0) facts.name = nullptr;
@@ -368,7 +370,7 @@ __attribute__((destructor)) void OnExit() {
 }  // namespace
 }  // namespace lockstep::nccl
 
-// Data that NCCL reads and never writes; not const, for then the symbols were local.
+// NCCL reads this data and never writes it. It is not const, because const symbols would be local.
 lockstep::nccl::profiler::TableV4 ncclProfiler_v4 = {"Lockstep",
                                                      lockstep::nccl::InitV4Of,
                                                      lockstep::nccl::StartV4,

@@ -16,14 +16,15 @@ void* InLibrary(const char* library, const char* name, const void* ours) {
   void* handle = dlopen(library, RTLD_LAZY | RTLD_NOLOAD);
   if (handle == nullptr) return nullptr;
   void* found = dlsym(handle, name);
-  // Handles search what a library needs as well, and the program's own handle would find us.
+  // Handles also search a library's dependencies, and the program's own handle would find our function.
   if (found == ours) found = nullptr;
-  // A function that is called must stay: the reference is kept then.
+  // A function that is called must stay loaded, so the reference is kept then.
   if (found == nullptr) dlclose(handle);
   return found;
 }
 
-// The n-th loaded object's path. They are looked into one by one, outside of the loader's walk: it holds a lock.
+// Finds the n-th loaded object's path. Objects are examined one by one, outside of the loader's iteration, which holds
+// a lock.
 struct Nth {
   std::uint32_t wanted, at;
   char path[1024];
@@ -37,13 +38,13 @@ int TakeNth(dl_phdr_info* info, std::size_t, void* data) {
   return 1;
 }
 
-// Whatever object has it: an NCCL of another name, or linked statically into a library that was loaded for its user
-// alone but calls its own functions by their public names. That one must work, whoever stands before it.
+// Any object that defines it: an NCCL of another name, or one linked statically into a library that was loaded with
+// RTLD_LOCAL but calls its own functions by their public names. That one must work, whatever is loaded before it.
 void* InAnyObject(const char* name, const void* ours) {
   for (std::uint32_t i = 0; i < 8192; ++i) {
     Nth nth{i, 0, {}};
     if (dl_iterate_phdr(TakeNth, &nth) == 0) return nullptr;
-    if (strchr(nth.path, '/') == nullptr) continue;  // The program itself, the kernel's.
+    if (strchr(nth.path, '/') == nullptr) continue;  // The program itself, or the kernel's vDSO.
     if (void* found = InLibrary(nth.path, name, ours); found != nullptr) return found;
   }
   return nullptr;

@@ -1,5 +1,5 @@
 #pragma once
-// The functions behind the interposed ones.
+// Finds the functions that the interposed ones call.
 
 #include <atomic>
 #include <cstdint>
@@ -9,10 +9,10 @@ namespace lockstep::nccl {
 // Address of NCCL's function of that name that a call from `caller` would reach without `ours`: the
 // next in the program's scope, else in the caller's own (PyTorch's libnccl is loaded for it alone, and
 // two libraries may each bring one), else in any object that has it. Null if this process has none.
-// `caller` null: anybody's. Cold: a linker's look-up. Thread: any.
+// `caller` null: any caller's. Cold: a linker's look-up. Thread: any.
 void* FindReal(const char* name, const void* ours, const void* caller);
 
-// Where the object lies that `address` is in; false if none.
+// The address range of the object that contains `address`; false if there is none.
 struct AddressSpan {
   std::uintptr_t begin = 0, end = 0;
 };

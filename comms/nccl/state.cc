@@ -25,7 +25,8 @@ constexpr CommRef RefAt(std::uint32_t place, std::uint32_t generation) {
 constinit HandleTable<std::atomic, 8192, 64> g_handles;
 
 void WriteComm(Comm& comm, std::uint8_t flags) {
-  if (ring::Page() == nullptr) return;  // Texts go before what names them, so the ring must be there.
+  // A text is written before the record that refers to it, so the ring must exist.
+  if (ring::Page() == nullptr) return;
   NcclCommRecord record{};
   record.head = {RecordKind::kNcclComm, static_cast<std::uint8_t>(static_cast<std::uint8_t>(comm.source) | flags), 2};
   record.comm = comm.number;
@@ -40,7 +41,7 @@ void WriteComm(Comm& comm, std::uint8_t flags) {
   if (ring::Emit(&record, 2) && flags == 0) comm.announced.store(1, std::memory_order_relaxed);
 }
 
-// A child's rank file knows none of the parent's communicators.
+// A child's rank file contains none of the parent's communicators.
 void InChild() {
   for (Comm& comm : g_comms) comm.announced.store(0, std::memory_order_relaxed);
 }
@@ -83,8 +84,8 @@ void LearnComm(Comm& comm, const CommFacts& facts) {
 }
 
 CommRef AddComm(const CommFacts& facts) {
-  // Places are taken in turn, so that what NCCL still says of one that has ended is understood for long. First
-  // those never used or dropped, then ended ones.
+  // Entries are used in turn, so that late events of an ended communicator are understood for long: first entries that
+  // were never used or were dropped, then ended ones.
   for (const std::uint32_t wanted : {Comm::kFree, Comm::kEnded}) {
     for (std::uint32_t i = 0; i < kMaxComms; ++i) {
       const std::uint32_t place = g_next_place.fetch_add(1, std::memory_order_relaxed) % kMaxComms;
@@ -188,7 +189,7 @@ void CountedLoss::Note() {
 void CountedLoss::Flush() {
   const std::uint64_t seen = seen_.load(std::memory_order_relaxed);
   const std::uint64_t reported = reported_.exchange(seen, std::memory_order_relaxed);
-  // The ring may be full, and the record stands for more than itself: its count comes with the next one.
+  // The ring may be full, and this record represents several losses, so its count is added to the next one.
   if (seen > reported && !WriteLoss(name_, detail_, seen - reported))
     reported_.fetch_sub(seen - reported, std::memory_order_relaxed);
 }

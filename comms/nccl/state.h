@@ -29,7 +29,7 @@
 
 namespace lockstep::nccl {
 
-// This process is not profiled, or not its GPUs.
+// This process is not profiled, or its GPUs are not.
 inline bool Inert() {
   const SegmentHeader* segment = lockstep_probe.segment;
   return segment == nullptr || (segment->gpu_options & kGpuOff) != 0;
@@ -58,10 +58,10 @@ struct Comm {
 };
 inline constexpr std::uint32_t kMaxComms = 4096;
 
-// Index and generation of a communicator; 0 none. What NCCL holds as context.
+// Index and generation of a communicator; 0 none. NCCL holds it as context.
 using CommRef = std::uint64_t;
 
-// Null if it is gone and its place was taken by another. One that has only ended is still found.
+// Null if it was replaced by another one. A communicator that has only ended is still found.
 Comm* FindComm(CommRef ref);
 
 struct CommFacts {
@@ -71,16 +71,16 @@ struct CommFacts {
   std::int32_t rank = -1, device = -1;
   const char* name = nullptr;
 };
-// 0: there are kMaxComms; counted. Thread: any, without locks; so are all below.
+// Returns 0 if there are kMaxComms already, which is counted. Thread: any, without locks, as for all functions below.
 CommRef AddComm(const CommFacts& facts);
-// What is known of it now, if no record names it yet.
+// Adds facts about it, if no record names it yet.
 void LearnComm(Comm& comm, const CommFacts& facts);
-// Its end is written, once.
+// Records its end, once.
 void EndComm(CommRef ref);
-// Its entry is free again: no record names it.
+// Frees its entry: no record names it.
 void DropComm(CommRef ref);
-// The only live communicator of that source, size and rank that is not joined, made at or after `since`; 0 none or
-// several.
+// The only live communicator of that source, size and rank that is not joined and was made at or after `since`; 0 if
+// there is none or several.
 CommRef OnlyUnjoined(NcclSource source, std::uint32_t size, std::int32_t rank, std::uint64_t since);
 
 void Announce(Comm& comm);
@@ -95,27 +95,27 @@ inline std::uint32_t NumberOf(Comm* comm) {
 // ncclComm_t -> communicator.
 CommRef RefOf(const void* handle);
 void BindHandle(const void* handle, CommRef ref);
-CommRef UnbindHandle(const void* handle);  // What it was.
+CommRef UnbindHandle(const void* handle);  // Returns the former value.
 
 // The interposed call in progress on this thread. NCCL calls its own interface again from
 // inside (ncclBcast calls ncclBroadcast): those calls pass through.
 struct CallFrame {
-  CommRef seen = 0;            // The communicator whose context the plugin was called with.
-  std::uint32_t inits = 0;     // Plugin's init within this call and thread.
-  bool creating = false;       // A communicator is being made, whose
-  std::uint64_t parent = 0;    // parent is this and
-  const char* name = nullptr;  // whose name this.
+  CommRef seen = 0;            // The communicator whose context was passed to the plugin.
+  std::uint32_t inits = 0;     // Calls of the plugin's init within this call and thread.
+  bool creating = false;       // A communicator is being made.
+  std::uint64_t parent = 0;    // Its parent.
+  const char* name = nullptr;  // Its name.
 };
 extern __thread CallFrame* g_frame __attribute__((tls_model("initial-exec")));
 // Open groups of this thread: a communicator made in one is not ready when its call returns.
 extern __thread int g_groups __attribute__((tls_model("initial-exec")));
 
-// A row of losses; `detail` may be null. False: it found no room in the ring.
+// Writes a row of losses; `detail` may be null. Returns false if the ring had no space.
 bool WriteLoss(const char* name, const char* detail, std::uint64_t count);
 // "name\tkey=value", at most 480 bytes.
 void WriteFact(const char* format, ...) __attribute__((format(printf, 1, 2)));
 
-// A loss that may happen often: written at powers of two, and the rest at Flush.
+// A loss that may happen often: written when its count reaches a power of two, and the rest at Flush.
 class CountedLoss {
  public:
   constexpr CountedLoss(const char* name, const char* detail) : name_(name), detail_(detail) {}

@@ -1,8 +1,8 @@
 #pragma once
-// What every interposed function does around the one behind it.
+// The code around every interposed function.
 //
-// No NCCL in the process: whoever looks for one by dlsym(RTLD_DEFAULT, "ncclAllReduce")
-// finds us and hears ncclSystemError, as of an NCCL that cannot work.
+// If the process has no NCCL, a program that looks for one by dlsym(RTLD_DEFAULT, "ncclAllReduce") finds these
+// functions and gets ncclSystemError, as from an NCCL that does not work.
 
 #include "comms/nccl/mask.h"
 #include "comms/nccl/names.h"
@@ -48,10 +48,10 @@ inline Shape ShapeOf(const char* name, CollectiveKind function, const Data& data
 void WriteCall(const Shape& shape, CommRef ref, std::uint64_t seq, std::uint64_t begin_ticks, std::uint64_t end_ticks,
                Result result);
 
-// An operation's API event came within this call, with the context `seen`: that is its communicator.
+// An operation's API event came within this call with the context `seen`, so that is its communicator.
 CommRef Join(CommHandle handle, CommRef known, CommRef seen);
 
-// Runs `call` within a frame. `frame` says what it may have seen.
+// Runs `call` within a frame, which notes what the plugin saw meanwhile.
 template <typename Call>
 inline Result Framed(CallFrame& frame, Call&& call) {
   g_frame = &frame;
@@ -62,7 +62,7 @@ inline Result Framed(CallFrame& frame, Call&& call) {
 
 template <typename Call>
 inline Result Traced(const Shape& shape, Call&& call) {
-  // From inside of NCCL, or on top of nothing that is recorded.
+  // A call from inside of NCCL, or a process that records nothing.
   if (g_frame != nullptr || Inert()) return call();
   WakeMasks();
   CommRef ref = shape.comm != nullptr ? RefOf(shape.comm) : 0;
@@ -73,7 +73,7 @@ inline Result Traced(const Shape& shape, Call&& call) {
   const std::uint64_t end = recording ? ring::Ticks() : 0;
   if (shape.comm != nullptr && frame.seen != 0 && frame.seen != ref) [[unlikely]]
     ref = Join(shape.comm, ref, frame.seen);
-  // Counted whether or not recording is on: it names the operation across ranks.
+  // Counted whether or not recording is on, because it identifies the operation across ranks.
   std::uint64_t seq = 0;
   if (shape.function != CollectiveKind::kNone && (result == kSuccess || result == kInProgress))
     if (Comm* comm = FindComm(ref); comm != nullptr)
@@ -88,8 +88,8 @@ static_assert(static_cast<unsigned>(CollectiveKind::kSendRecv) + 1 < 16);
 
 #define LS_EXPORT extern "C" __attribute__((visibility("default")))
 
-// Calls the function behind `name`, or says that there is none. Only in the body of the interposed function itself,
-// whose caller decides which NCCL is meant.
+// Calls the function behind `name`, or reports that there is none. For the body of the interposed function only, whose
+// caller decides which NCCL is used.
 #define LS_REAL(name, ...)                                                               \
   [&, caller = __builtin_return_address(0)]() -> ::lockstep::nccl::Result {              \
     static constinit ::lockstep::nccl::Real<decltype(&name)> real(#name);                \

@@ -7,14 +7,15 @@
 namespace lockstep::pmpi {
 namespace {
 
-// A child votes when its children have, and so on: each level may use up its patience. 32^6 ranks are enough.
+// A child votes when its children have voted, and so on, so each level may use its whole patience. 32^6 ranks are
+// enough.
 constexpr std::int64_t kMostLevels = 6;
 
 }  // namespace
 
 bool Agree(AgreementBoard& board, int rank, int size, bool able, std::int64_t patience_ns, int fanout) {
   const auto refuse = [&] {
-    // "Here" goes with it: neighbours that wait for it learn the answer at once.
+    // "Here" is published with it, so neighbours that wait for it learn the answer at once.
     board.Post(Note::kVote, false);
     board.Post(Note::kDecision, false);
     board.Post(Note::kHere, true);
@@ -36,7 +37,7 @@ bool Agree(AgreementBoard& board, int rank, int size, bool able, std::int64_t pa
   bool yes = true;
   if (rank > 0) {
     if (!board.Post(Note::kVote, true)) return refuse();
-    // No way back from here but the decision: a vote whose publishing failed may have arrived.
+    // From here on only the decision ends the wait: a vote whose publishing failed may have arrived.
     board.Publish();
     yes = board.Await(parent, Note::kDecision, INT64_MAX) == Reply::kYes;
   }

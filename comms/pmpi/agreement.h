@@ -31,25 +31,25 @@ inline constexpr int kAgreementFanout = 32;
 enum class Note : int { kHere, kVote, kDecision };
 enum class Reply : int { kAbsent, kNo, kYes };
 
-// Where notes are left and found.
+// Where notes are written and read.
 class AgreementBoard {
  public:
-  // Leaves a note of this rank; visible to its neighbours after Publish at the latest.
-  // False: it cannot be left.
+  // Writes a note of this rank; its neighbours can read it after Publish at the latest. Returns false if it cannot be
+  // written.
   virtual bool Post(Note note, bool yes) = 0;
   virtual bool Publish() = 0;
-  // A neighbour's note, waiting for it until `deadline_ns` (RawNs) passes. kAbsent:
-  // it was not there in time, or nothing can be found any more.
+  // Waits for a neighbour's note until `deadline_ns` (RawNs). kAbsent: it was not there in time, or the store is
+  // gone.
   virtual Reply Await(int peer, Note note, std::int64_t deadline_ns) = 0;
 
  protected:
   ~AgreementBoard() = default;
 };
 
-// Collective over ranks [0, size) without being one: whoever does not call it makes
-// the answer no for those who do. `able`: this rank would go through with it.
-// `patience_ns`: how long a neighbour that has not shown up yet is waited for.
-// Returns the same on every rank that calls it.
+// Decides like a collective over ranks [0, size), without being one: a rank that does not call it
+// turns the answer into no for the others. `able`: this rank would take part. `patience_ns`: how
+// long to wait for a neighbour that has not appeared yet. Returns the same on every rank that calls
+// it.
 bool Agree(AgreementBoard& board, int rank, int size, bool able, std::int64_t patience_ns,
            int fanout = kAgreementFanout);
 

@@ -35,16 +35,16 @@ struct Member {
 };
 
 struct Anchor {
-  // kReady: `comm` can be used. kGone: given up, but what the others send there may be read.
+  // kReady: `comm` can be used. kGone: given up, but messages of the others can still be read.
   enum class State { kNone, kReady, kGone } state = State::kNone;
   bool tried = false, finished = false;
   MPI_Comm comm = nullptr;
   int rank = 0, size = 0;
-  int leader = 0, place = 0;  // Of this rank's domain; place among its ranks.
+  int leader = 0, place = 0;  // Of this rank's domain; position among its ranks.
   int domains = 1;
   std::uint64_t number = 0;
   std::uint32_t burst = 0;
-  // Leaders of the other domains (rank 0 answers them), and the first ranks of this rank's own domain.
+  // Leaders of the other domains (rank 0 answers them), and the first ranks of this rank's domain.
   int* leaders = nullptr;
   int leader_count = 0;
   int checked[kCheckedPerDomain] = {};
@@ -54,13 +54,13 @@ struct Anchor {
 constinit Anchor anchor;
 
 void Nap(std::int64_t waited_ns) {
-  // A peer that is on its way to MPI_Init for long does not need our core burning.
+  // A peer that takes long to reach MPI_Init must not cost a spinning core.
   if (waited_ns < kSpinNs) return;
   const timespec time{0, waited_ns < 100 * kMs ? 50'000 : 500'000};
   nanosleep(&time, nullptr);
 }
 
-// True when done. False at the deadline: the request is left behind.
+// Returns true when done, false at the deadline; the request is left behind then.
 bool Finish(MPI_Request* request, std::int64_t deadline_ns) {
   const std::int64_t begin = RawNs();
   for (;;) {
@@ -144,15 +144,15 @@ bool Answer(const SegmentView& segment, int peer, std::int64_t deadline_ns) {
   }
 }
 
-// Everyone's bursts, in an order that cannot deadlock: rank 0 answers the leaders
-// by rank; then each leader answers the first ranks of its domain.
+// The bursts of all ranks, in an order that cannot deadlock: rank 0 answers the leaders by rank; then each leader
+// answers the first ranks of its domain.
 bool Exchange(const SegmentView& segment, std::int64_t limit_ns) {
   bool well = true;
   const int leaders = anchor.domains - 1;
   const int pings = leaders * kPings <= kPingBudget       ? kPings
                     : kPingBudget / leaders > kLeastPings ? kPingBudget / leaders
                                                           : kLeastPings;
-  // A rank that does not come costs its turn, not everybody's: the limit is per partner, at most thrice in all.
+  // A rank that does not come delays only its own exchange: the limit is per partner, at most three times in all.
   int missed = 0;
   const auto answer = [&](int peer) {
     if (missed < 3 && !Answer(segment, peer, RawNs() + limit_ns)) {
@@ -173,8 +173,8 @@ bool Exchange(const SegmentView& segment, std::int64_t limit_ns) {
   return well;
 }
 
-// Notes as messages on the private communicator, whose members have all agreed once. A message that no rank
-// receives any more is dropped by MPI_Finalize; waiting for one drives MPI's progress.
+// Notes as messages on the private communicator, whose members have all agreed once. MPI_Finalize drops a message that
+// no rank receives any more; waiting for one drives MPI's progress.
 class MessageBoard final : public AgreementBoard {
  public:
   bool Post(Note note, bool yes) override {
@@ -204,7 +204,7 @@ class MessageBoard final : public AgreementBoard {
  private:
   static int Tag(Note note) { return kTagNote + static_cast<int>(note); }
   static void Send(int peer, Note note, bool yes) {
-    // Read by MPI for as long as it likes; a request that is not done yet is MPI's to finish.
+    // MPI may read these words at any later time, and completes a request that is not done yet.
     static const char kWords[] = {0, 1};
     MPI_Request request;
     int done = 0;
@@ -215,22 +215,22 @@ class MessageBoard final : public AgreementBoard {
   }
 };
 
-// Everybody's, right after all have agreed to it, so that it comes before anything that the application does on
-// the world communicator. Not counted as a creation or a collective of the application: PMPI calls never reach the
-// wrappers. No attribute with a copy callback exists this early.
+// Called on every rank right after all have agreed to it, so that it comes before everything that the application does
+// on the world communicator. It is not counted as a creation or a collective of the application, because PMPI calls
+// never reach the wrappers. No attribute with a copy callback exists this early.
 bool MakeComm(std::int64_t deadline_ns) {
   const PmpiTable& mpi = Pmpi();
   MPI_Request request;
   if (mpi.Comm_idup(mpi.comm_world, &anchor.comm, &request) != MPI_SUCCESS || !Finish(&request, deadline_ns)) {
-    anchor.comm = nullptr;  // Nobody may use it before it is made.
+    anchor.comm = nullptr;  // It must not be used before it is made.
     return false;
   }
   mpi.Comm_set_errhandler(anchor.comm, mpi.errors_return);
   return true;
 }
 
-// Everybody's clock domain, by rank; null if it did not come in time. Kept on the heap until the exchange is over, and
-// leaked if it is abandoned: MPI may still write there.
+// The clock domains of all ranks, by rank; null if they did not arrive in time. Kept on the heap until the exchange is
+// over, and leaked if it is abandoned, because MPI may still write there.
 Member* GatherMembers(const SegmentHeader& header, std::int64_t deadline_ns) {
   const PmpiTable& mpi = Pmpi();
   MPI_Request request;
@@ -245,7 +245,7 @@ Member* GatherMembers(const SegmentHeader& header, std::int64_t deadline_ns) {
   return well ? members : nullptr;
 }
 
-// Where rank 0's agent listens, and the key that proves it to be this job's.
+// The address of rank 0's agent, and the key that proves that it belongs to this job.
 struct Reference {
   char address[sizeof SegmentHeader::agent_address];
   std::uint8_t key[sizeof SegmentHeader::clock_key];
@@ -279,13 +279,14 @@ bool FindLeaders(const Member* members, std::uint64_t own_domain) {
     if (!known) anchor.leaders[firsts++] = r;
   }
   anchor.domains = firsts;
-  // Without rank 0 itself.
+  // Does not count rank 0 itself.
   anchor.leader_count = firsts - 1;
   memmove(anchor.leaders, anchor.leaders + 1, sizeof(int) * static_cast<std::size_t>(anchor.leader_count));
   return true;
 }
 
-// Who shares a clock with whom, and where the reference's agent listens; for the agent, in the mailbox.
+// Finds which ranks share a clock and where the reference's agent listens, and writes both into the mailbox for the
+// agent.
 bool Meet(const SegmentView& segment, std::int64_t deadline_ns) {
   SegmentHeader& header = segment.header();
   static Reference reference;  // MPI may write to it after an exchange that was abandoned.
@@ -322,7 +323,7 @@ void ClockAnchorAtInit(const SegmentView& segment, bool able) {
   SegmentHeader& header = segment.header();
   mpi.Comm_rank(mpi.comm_world, &anchor.rank);
   mpi.Comm_size(mpi.comm_world, &anchor.size);
-  // A further process of the slot that made a world of its own has no rank to meet.
+  // A further process of the slot that made a world of its own has no other rank to exchange with.
   if (anchor.size < 2) return;
   ClockMailbox& mailbox = header.mailbox;
   const std::int64_t limit_ns = static_cast<std::int64_t>(header.anchor_timeout_ms) * kMs;

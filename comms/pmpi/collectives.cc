@@ -25,12 +25,12 @@ Shape Rooted(Shape shape, int root) {
   shape.peer = PeerOf(root);
   return shape;
 }
-// `gives`, `takes`: something to and from other members.
+// `gives`, `takes`: the rank sends something to, or receives something from, other members.
 Shape Uneven(Shape shape, bool gives = true, bool takes = true) {
   shape.flags = static_cast<std::uint8_t>(kMpiUneven | (gives ? 0 : kMpiGivesNothing) | (takes ? 0 : kMpiTakesNothing));
   return shape;
 }
-// Some count of another member than the caller itself.
+// Whether the count of any member other than the caller is not 0.
 bool AnyOther(const Comm* comm, const int counts[]) {
   if (comm == nullptr || counts == nullptr || comm->inter()) return true;
   for (int i = 0; i < comm->size; ++i)

@@ -1,5 +1,5 @@
-// Communicators: by handle, with their identity. Handles are pointers that Open
-// MPI reuses after a free, so an entry dies before the handle does.
+// Communicators by handle, with their identity. Handles are pointers that Open MPI reuses after a free, so an entry is
+// removed before the handle is freed.
 
 #include <pthread.h>
 #include <stdlib.h>
@@ -17,17 +17,17 @@ namespace {
 
 // More communicators than Open MPI has context ids; untouched pages cost nothing.
 constexpr std::uint32_t kTableSlots = 1 << 16;
-constexpr std::uint64_t kDead = 1;  // A freed entry: probing goes on behind it.
+constexpr std::uint64_t kDead = 1;  // A freed entry; searches continue after it.
 
 struct Slot {
   std::atomic<std::uint64_t> handle;
   std::atomic<Comm*> comm;
 };
 std::atomic<Slot*> g_slots{nullptr};
-pthread_mutex_t g_lock = PTHREAD_MUTEX_INITIALIZER;  // Of changes; look-ups take none.
+pthread_mutex_t g_lock = PTHREAD_MUTEX_INITIALIZER;  // For changes; look-ups take no lock.
 std::atomic<std::uint32_t> g_next_number{0};
 MPI_Group g_world_group = nullptr;
-bool g_spawned = false;  // Our MPI_COMM_WORLD is not the job's.
+bool g_spawned = false;  // This process's MPI_COMM_WORLD is not the job's.
 
 struct Lock {
   Lock() { pthread_mutex_lock(&g_lock); }
@@ -36,7 +36,7 @@ struct Lock {
 
 std::uint32_t SlotOf(std::uint64_t handle) { return static_cast<std::uint32_t>((handle * 0x9e3779b97f4a7c15u) >> 48); }
 
-// Files and windows lie in the same table: all handles are addresses of live objects.
+// Files and windows are in the same table, because all handles are addresses of live objects.
 void Insert(const void* handle, Comm* comm) {
   Slot* slots = g_slots.load(std::memory_order_acquire);
   if (slots == nullptr) return;
@@ -53,7 +53,7 @@ void Insert(const void* handle, Comm* comm) {
     if (place == kTableSlots) place = at;
     break;
   }
-  if (place == kTableSlots) return;  // Full: that communicator stays unknown.
+  if (place == kTableSlots) return;  // The table is full: that communicator stays unknown.
   slots[place].comm.store(comm, std::memory_order_relaxed);
   slots[place].handle.store(HandleOf(handle), std::memory_order_release);
 }
@@ -92,7 +92,7 @@ std::int32_t Lowest(const std::int32_t* ranks, int size) {
   return lowest;
 }
 
-// Takes `ranks` over.
+// Takes ownership of `ranks`.
 void SetMembers(Comm* comm, std::int32_t* ranks, int size) {
   comm->first_world_rank = size > 0 ? ranks[0] : -1;
   comm->stride = size > 1 ? ranks[1] - ranks[0] : 1;
@@ -173,7 +173,7 @@ Slot* Find(const void* handle) {
   return nullptr;
 }
 
-// Counts per key; few keys, found by walking.
+// Counts per key. There are few keys, so the search is linear.
 struct KeyCount {
   std::uint64_t key;
   std::uint32_t count;
@@ -334,14 +334,14 @@ void CommFreed(Comm* comm) {
   if (comm == nullptr) return;
   const CommRecord record = RecordOf(*comm, 0x40);
   ring::Emit(&record, 2);
-  // Comm itself is kept: another thread may still look at it, and jobs free few.
+  // The Comm itself is kept, because another thread may still use it and jobs free few communicators.
 }
 
 void CommRenamed(Comm* comm, const char* name) {
   if (comm == nullptr || name == nullptr) return;
   const std::uint32_t id = lockstep_intern(name);
   if (id == 0) return;
-  NumberOf(comm);  // Announced first.
+  NumberOf(comm);  // Announces it first.
   CommRecord record = RecordOf(*comm, 0x20);
   record.name = id;
   ring::Emit(&record, 2);

@@ -9,7 +9,7 @@
 namespace lockstep::pmpi {
 namespace {
 
-// A call that gives `*created`. The record names the parent.
+// A call that sets `*created`. The record names the parent.
 template <typename Call>
 int Create(MpiOp op, const Origin& origin, MPI_Comm* created, Call&& call) {
   Blocking blocking(op);
@@ -24,7 +24,7 @@ int CreateFrom(MpiOp op, MPI_Comm parent, MPI_Comm* created, Call&& call) {
   return Active() ? Create(op, NextCreation(parent), created, call) : call();
 }
 
-// Spawn, accept, join: nothing that both sides know names the result.
+// Spawn, accept and join: both sides have nothing in common from which an identity could be made.
 template <typename Call>
 int CreateUnidentified(MpiOp op, MPI_Comm parent, MPI_Comm* created, Call&& call) {
   if (!Active()) return call();
@@ -108,8 +108,8 @@ LS_EXPORT int MPI_Intercomm_create(MPI_Comm local, int local_leader, MPI_Comm br
   const std::uint64_t end = blocking.End();
   Comm* parent = KnownComm(local);
   if (result == MPI_SUCCESS) {
-    // Who the other side is, is known only now: both groups' lowest world ranks,
-    // sorted, and the tag are the same on both sides.
+    // The other side is known only now. Both groups' lowest world ranks, sorted, and the tag are the same on both
+    // sides.
     const PmpiTable& mpi = Pmpi();
     std::int64_t lowest[2] = {-1, -1};
     MPI_Group group = nullptr;
@@ -142,7 +142,7 @@ LS_EXPORT int MPI_Comm_idup(MPI_Comm comm, MPI_Comm* created, MPI_Request* reque
   const std::uint64_t begin = ring::Ticks();
   const int result = LS_PMPI(Comm_idup, comm, created, request);
   const std::uint64_t end = ring::Ticks();
-  // Open MPI (4.1.4) gives the handle with the post; it may not be asked anything before completion.
+  // Open MPI (4.1.4) returns the handle with the post; the communicator must not be used before completion.
   if (result == MPI_SUCCESS) CommDuplicating(*created, origin);
   return WriteCall(MpiOp::kComm_idup, result, begin, end, origin.parent, HandleOf(*request));
 }

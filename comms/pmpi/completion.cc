@@ -10,12 +10,12 @@
 namespace lockstep::pmpi {
 namespace {
 
-constexpr int kInline = 32;        // Requests that fit on the stack; more go to the thread's scratch memory.
-constexpr int kPendingLimit = 32;  // Handles worth a record each when they are still incomplete.
+constexpr int kInline = 32;        // Requests that are kept on the stack; larger calls use the thread's scratch memory.
+constexpr int kPendingLimit = 32;  // Handles that get a record each when they are still incomplete.
 
-// The records of one call with its completions, and the copies it needs. Memory
-// is the thread's own; calls that MPI makes from inside a call (generalised
-// requests) that are as large would overwrite it: those get none and write no completions.
+// The records of one call with its completions, and the copies it needs. The memory belongs to the thread. A call that
+// MPI makes from inside a call (generalised requests) and that is as large would overwrite it, so it gets no memory and
+// writes no completions.
 class Batch {
  public:
   Batch(const MPI_Request requests[], int count, bool statuses) : count_(count > 0 ? count : 0) {
@@ -53,7 +53,7 @@ class Batch {
 
   MPI_Status* statuses() { return statuses_; }
   std::uint64_t handle(int i) const { return i >= 0 && i < count_ ? handles_[i] : 0; }
-  int given() const { return given_; }  // Not MPI_REQUEST_NULL.
+  int given() const { return given_; }  // The number of handles other than MPI_REQUEST_NULL.
   const std::uint64_t* handles() const { return handles_; }
   int count() const { return count_; }
   // The handles that are not null, moved to the front. After this handle(i) means nothing.
@@ -130,12 +130,12 @@ void AddAll(Batch& batch, int result, const MPI_Status* statuses) {
   }
 }
 
-// The only one, of which the index is known (MPI_UNDEFINED: all requests were null).
+// The only completed request, whose index is known (MPI_UNDEFINED: all requests were null).
 void AddOne(Batch& batch, int result, int index, const MPI_Status* status) {
   if (index != MPI_UNDEFINED) batch.Add(result != MPI_SUCCESS ? kCompletionError : 0, index, status);
 }
 
-// Entries that Waitsome or Testsome name.
+// The entries named by Waitsome or Testsome.
 void AddSome(Batch& batch, int result, int completed, const int indices[], const MPI_Status* statuses) {
   if (completed == MPI_UNDEFINED) return;
   for (int i = 0; i < completed; ++i) {
@@ -148,7 +148,7 @@ void AddSome(Batch& batch, int result, int completed, const int indices[], const
 // A query over several requests that found nothing.
 void PollMany(MpiOp op, Batch& batch, std::uint64_t begin, std::uint64_t end) {
   const int given = batch.given();
-  const bool each_incomplete = op != MpiOp::kTestall;  // Testall does not say which.
+  const bool each_incomplete = op != MpiOp::kTestall;  // Testall does not report which request is incomplete.
   if (given == 1) {
     ring::Poll(PollKey(op, *batch.Compact()), begin, end);
   } else if (each_incomplete && given <= kPendingLimit && batch.count() > 0) {
@@ -158,7 +158,8 @@ void PollMany(MpiOp op, Batch& batch, std::uint64_t begin, std::uint64_t end) {
   }
 }
 
-// Statuses go where the caller wants them, else where we can read them: `each` request has one, or the call.
+// Statuses are written to the caller's array, or to one of ours if the caller wants none. `each`: one per request, else
+// one per call.
 MPI_Status* StatusesFor(Batch& batch, bool each, MPI_Status* wanted, MPI_Status* own) {
   if (wanted != MPI_STATUS_IGNORE) return wanted;
   return each ? batch.statuses() : own;
@@ -203,8 +204,7 @@ template <typename Call, typename Nothing, typename Add>
   return result;
 }
 
-// Start and Request_free are written while recording is off too: what later
-// completions mean depends on them.
+// Start and Request_free are also written while recording is off, because later completions depend on them.
 void MarkUnrecorded(MpiRecord& record) {
   if (!ring::Recording()) record.head.flags |= kMpiUnrecorded;
 }
@@ -216,7 +216,7 @@ LS_EXPORT int MPI_Start(MPI_Request* request) {
   const std::uint64_t begin = ring::Ticks();
   const int result = LS_PMPI(Start, request);
   const std::uint64_t end = ring::Ticks();
-  Batch batch(request, 1, false);  // A start leaves the handle as it is.
+  Batch batch(request, 1, false);  // Starting does not change the handle.
   batch.Call(CompletionCall(MpiOp::kStart, begin, end, 1));
   MarkUnrecorded(batch.call());
   batch.Add(kCompletionStarted, 0, nullptr);

@@ -9,7 +9,7 @@ namespace {
 
 Shape Moved(int count, MPI_Datatype type) { return Elements(static_cast<std::uint64_t>(count > 0 ? count : 0), type); }
 
-// `shape` is asked after the call.
+// `shape` is called after the operation.
 template <typename ShapeOf, typename Call>
 int FileCall(MpiOp op, MPI_File file, ShapeOf&& shape, Call&& call) {
   if (!Active() || !ring::Recording()) return call();
@@ -25,7 +25,7 @@ template <typename ShapeOf, typename Call>
 int FilePost(MpiOp op, MPI_File file, MPI_Request* request, ShapeOf&& shape, Call&& call) {
   if (!Active() || !ring::Recording()) return call();
   Comm* comm = OwnerOf(file);
-  Blocking blocking(op);  // Some libraries move it all here.
+  Blocking blocking(op);  // Some libraries move all data in this call.
   const int result = call();
   const std::uint64_t end = blocking.End();
   WriteOperation(op, result, 0, blocking.begin(), end, HandleOf(*request), NumberOf(comm), 0, shape());
@@ -151,8 +151,8 @@ LS_EXPORT int MPI_File_close(MPI_File* file) {
   }
 
 LS_OTHER(File_delete, (const char* name, MPI_Info info), (name, info))
-// What else may take long: detaching waits for buffered messages, memory is
-// registered with the network, names are asked from another process.
+// Other calls that may take long: detaching waits for buffered messages, memory is registered with the network, names
+// are requested from another process.
 LS_OTHER(Buffer_attach, (void* buffer, int size), (buffer, size))
 LS_OTHER(Buffer_detach, (void* buffer, int* size), (buffer, size))
 LS_OTHER(Alloc_mem, (MPI_Aint size, MPI_Info info, void* base), (size, info, base))

@@ -7,11 +7,10 @@
 
 #include "comms/pmpi/traced.h"
 
-// This library defines the PMPI_ function of everything it wraps: a call that
-// comes from the text of a Fortran binding goes to the wrapper, with handles that
-// the binding has converted already; any other call (other tools, the library's
-// own modules, programs that ask not to be seen) goes straight to the library.
-// Our own calls are found by dlsym in libmpi itself and never come here.
+// This library defines the PMPI_ function of everything it wraps. A call that comes from the code of a Fortran binding
+// goes to the wrapper, with handles that the binding has converted already. Any other call (other tools, the library's
+// own modules, programs that avoid profiling) goes straight to the library. Our own calls are found by dlsym in libmpi
+// itself and never come here.
 
 namespace lockstep::pmpi {
 namespace {
@@ -19,7 +18,7 @@ namespace {
 struct Text {
   std::atomic<std::uintptr_t> begin, end;
 };
-Text g_text[4];  // Empty entries match nothing. There are two such libraries.
+Text g_text[4];  // Empty entries match no address. There are two such libraries.
 std::atomic<std::uint32_t> g_strangers{0};
 
 int Look(dl_phdr_info* info, std::size_t, void*) {
@@ -55,7 +54,7 @@ bool FromFortran(const void* caller) {
   const auto address = reinterpret_cast<std::uintptr_t>(caller);
   if (Inside(address)) [[likely]]
     return true;
-  // A binding may be loaded after MPI has started (f2py modules): look again, more rarely later on.
+  // A binding may be loaded after MPI has started (f2py modules), so the search is repeated, less often over time.
   const std::uint32_t strangers = g_strangers.fetch_add(1, std::memory_order_relaxed);
   if ((strangers & (strangers + 1)) != 0 && strangers % 64 != 0) return false;
   FindFortranBindings();
@@ -68,7 +67,7 @@ template <typename... Args, int (*kWrapper)(Args...), int (*PmpiTable::*kMember)
 struct Entry<kWrapper, kMember> {
   static int Call(Args... args) {
     if (FromFortran(__builtin_return_address(0))) return kWrapper(args...);
-    // Another tool's MPI_Finalize that is called instead of ours: the other ranks wait for this one's word.
+    // Another tool's MPI_Finalize is called instead of ours, but the other ranks wait for this rank's vote.
     if constexpr (std::is_same_v<decltype(kWrapper), decltype(&MPI_Finalize)>)
       if (kWrapper == &MPI_Finalize) FinalizeBegins();
     auto* function = g_table.*kMember;

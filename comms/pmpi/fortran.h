@@ -4,8 +4,8 @@
 
 namespace lockstep::pmpi {
 
-// Where the bindings lie in memory. Called when MPI starts; a binding that is
-// loaded later is noticed by its calls.
+// Finds the address ranges of the bindings. Called when MPI starts; a binding that is loaded later is noticed by its
+// calls.
 void FindFortranBindings();
 
 }  // namespace lockstep::pmpi

@@ -1,6 +1,5 @@
-// MPI_Init to MPI_Finalize, and what a process without MPI answers: this library
-// defines MPI_Initialized, so whoever looks for MPI by that name finds us and must
-// hear "no".
+// MPI_Init to MPI_Finalize, and the answers in a process without MPI: this library defines MPI_Initialized, so a
+// program that looks for MPI by that name finds it and must get the answer "no".
 
 #include <pthread.h>
 #include <unistd.h>
@@ -18,8 +17,8 @@ namespace {
 
 SegmentView Segment() { return {reinterpret_cast<std::byte*>(lockstep_probe.segment), lockstep_probe.segment_bytes}; }
 
-// lockstep-clock may hold the place in the job that the launcher keeps for this process: MPI_Init then aborts (Open MPI
-// 4.1.4), and nothing else would say why. The agent cannot know beforehand of MPI that a script or Python loads.
+// lockstep-clock may have taken the MPI rank that the launcher keeps for this process. MPI_Init then aborts (Open MPI
+// 4.1.4), and no other message would explain it. The agent cannot know beforehand whether a script or Python loads MPI.
 void WarnOfAgentClock() {
   const SegmentHeader* header = lockstep_probe.segment;
   if (header == nullptr || header->clock_agent == 0 || header->slot_rank > 0) return;
@@ -30,9 +29,9 @@ void WarnOfAgentClock() {
   static_cast<void>(ignored);
 }
 
-// The thread that is inside MPI_Init, 0 none. MPI has started before our own first calls are made: other threads
-// that wait for MPI_Initialized would get between them, on one rank before and on another after, and collectives
-// would be matched with the wrong ones.
+// The thread that is inside MPI_Init, 0 none. MPI has started before our own first calls are made. Without this, other
+// threads that wait for MPI_Initialized would call MPI between them, earlier on one rank than on another, and
+// collectives would be matched with the wrong ones.
 std::atomic<pthread_t> g_starter{};
 static_assert(std::atomic<pthread_t>::is_always_lock_free);
 
@@ -53,7 +52,7 @@ void Begin(MpiOp op, std::uint64_t begin, std::uint64_t end) {
 
 template <typename Call>
 int Start(MpiOp op, Call&& call) {
-  // The ring before MPI: claiming it is not part of MPI_Init's time.
+  // The ring is claimed before MPI starts, so that this is not part of MPI_Init's time.
   if (lockstep_probe.segment != nullptr) ring::Page();
   WarnOfAgentClock();
   g_starter.store(pthread_self());
@@ -99,7 +98,7 @@ LS_EXPORT int MPI_Finalize() {
 
 LS_EXPORT int MPI_Abort(MPI_Comm comm, int code) {
   if (Active()) {
-    // It does not return: the record goes first, and the ring keeps saying where we are.
+    // MPI_Abort does not return, so the record is written first, and the ring's header keeps the call in progress.
     const std::uint64_t now = ring::Ticks();
     if (ring::Recording()) {
       Shape shape;
@@ -115,8 +114,8 @@ LS_EXPORT int MPI_Abort(MPI_Comm comm, int code) {
   return LS_PMPI(Abort, comm, code);
 }
 
-// The standard's switch for profilers, used as Score-P and TAU use it: 0 stops
-// recording, 1 and above start it (again); other levels mean nothing to us.
+// The standard's switch for profilers, used as Score-P and TAU use it: 0 stops recording, 1 and above start it (again);
+// other levels are ignored.
 LS_EXPORT int MPI_Pcontrol(const int level, ...) {
   if (level == 0)
     lockstep_stop();

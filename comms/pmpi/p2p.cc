@@ -1,5 +1,5 @@
-// Point-to-point: blocking, non-blocking, persistent, matched probes. What a
-// receive received is in the completion record that follows it (core/record.h).
+// Point-to-point: blocking, non-blocking, persistent, matched probes. The completion record that follows a receive
+// describes the received message (core/record.h).
 
 #include "comms/pmpi/traced.h"
 
@@ -78,7 +78,7 @@ void WriteReceive(WithCompletion& records, int result, const MPI_Status& status)
   ring::Emit(&records, 3, 2);
 }
 
-// `call` gets the status to use: the caller's, or one of ours when it wants none.
+// `call` is passed a status: the caller's, or one of ours if the caller wants none.
 template <typename Call>
 int Receive(MpiOp op, MPI_Comm handle, const Shape& shape, MPI_Status* status, Call&& call) {
   if (!Active() || !ring::Recording()) return call(status);

@@ -13,7 +13,7 @@
 namespace lockstep::pmpi {
 namespace {
 
-// The number is of what a yes commits to: raise it whenever the calls that follow an agreement change.
+// The number is the version of what a yes commits to: raise it whenever the calls that follow an agreement change.
 constexpr const char* kKeys[] = {"lockstep.1.here", "lockstep.1.vote", "lockstep.1.decision"};
 constexpr std::int64_t kFirstNapNs = 1'000'000, kLongestNapNs = 20'000'000;
 
@@ -30,14 +30,14 @@ constexpr const char* kHolders[] = {"libpmix.so.2", "libopen-pal.so.40"};
 
 bool Find() {
   for (const char* name : kHolders) {
-    // Open MPI has it open already: a reference that is never given back.
+    // Open MPI has opened the library already; this reference is never given back.
     void* library = dlopen(name, RTLD_LAZY | RTLD_NOLOAD);
     if (library == nullptr) continue;
     g_pmix.initialized = reinterpret_cast<pmix::Initialized>(dlsym(library, "PMIx_Initialized"));
     g_pmix.put = reinterpret_cast<pmix::Put>(dlsym(library, "PMIx_Put"));
     g_pmix.commit = reinterpret_cast<pmix::Commit>(dlsym(library, "PMIx_Commit"));
     g_pmix.get = reinterpret_cast<pmix::Get>(dlsym(library, "PMIx_Get"));
-    // Of two copies the one that MPI uses.
+    // If there are two copies, take the one that MPI uses.
     if (g_pmix.initialized != nullptr && g_pmix.put != nullptr && g_pmix.commit != nullptr && g_pmix.get != nullptr &&
         g_pmix.initialized() != 0)
       return true;
@@ -45,7 +45,7 @@ bool Find() {
   return false;
 }
 
-// The store is gone, and the job with it.
+// The store and the job have ended.
 bool Lost(int status) {
   return status == pmix::kErrUnreach || status == pmix::kErrInit || status == pmix::kErrCommFailure ||
          status == pmix::kErrLostConnection;
@@ -67,7 +67,7 @@ bool PmixBoard::Post(Note note, bool yes) {
   if (yes) text[0] = 'y';
   pmix::Value value{};
   value.type = pmix::kString;
-  value.data.string = text;  // Copied.
+  value.data.string = text;  // PMIx copies the text.
   return g_pmix.put(pmix::kGlobal, kKeys[static_cast<int>(note)], &value) == pmix::kSuccess;
 }
 

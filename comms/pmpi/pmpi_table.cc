@@ -20,7 +20,7 @@ namespace {
 
 std::atomic<int> g_state{0};  // 0 not found yet, 1 being filled in, 2 found.
 
-// Open MPI 4 and 5; MPICH and its kin, whose calls are passed on untouched.
+// Open MPI 4 and 5; MPICH and related libraries, whose calls are passed on unchanged.
 constexpr const char* kLibraries[] = {"libmpi.so.40", "libmpi.so.12", "libmpich.so.12", "libmpi.so"};
 
 template <typename Function>
@@ -29,9 +29,9 @@ void Find(void* library, const char* name, Function& function, bool& all) {
   all = all && function != nullptr;
 }
 
-// Handles are addresses of data, and an executable may hold a copy of that data
-// (R_X86_64_COPY, usual in PIE executables of gcc 12) which libmpi itself uses then: so the
-// global scope first, the library where it is RTLD_LOCAL.
+// Handles are addresses of data, and an executable may hold a copy of that data (R_X86_64_COPY, usual in PIE
+// executables of gcc 12), which libmpi itself uses then. So the global scope is searched first, then the library, in
+// case it is RTLD_LOCAL.
 template <typename Handle>
 void FindData(void* library, const char* name, Handle& handle, bool& all) {
   handle = static_cast<Handle>(FindHandle(library, name));
@@ -68,19 +68,19 @@ bool Resolve() {
     void* library = dlopen(name, RTLD_LAZY | RTLD_NOLOAD);
     if (library == nullptr) continue;
     const bool open_mpi = dlsym(library, "ompi_mpi_comm_world") != nullptr;
-    // Two threads may both get here before MPI_Init: one fills the table in, the other waits for microseconds.
+    // Two threads may both get here before MPI_Init: one fills the table in, the other waits some microseconds.
     int expected = 0;
     if (g_state.compare_exchange_strong(expected, 1)) {
       const bool all = Fill(library, open_mpi);
       g_table.open_mpi = open_mpi && all;
-      // With functions missing it is no library that this shim knows; what there is, is still called.
+      // If functions are missing, this is not a library that the wrappers support; the existing ones are still called.
       g_table.found = g_table.Init != nullptr && g_table.Initialized != nullptr;
       g_state.store(g_table.found ? 2 : 0, std::memory_order_release);
     } else {
       while (g_state.load(std::memory_order_acquire) == 1) {
       }
     }
-    // Never closed: a reference to a library that is loaded anyway, and must stay while we call it.
+    // The library is never closed: it is loaded anyway, and must stay while its functions are called.
     return g_state.load(std::memory_order_acquire) == 2;
   }
   return false;

@@ -15,7 +15,7 @@ namespace lockstep::pmpi {
 // clang-format 14 never settles on a layout for lists like these.)
 // clang-format off
 
-// Those that have a wrapper.
+// Functions that have a wrapper.
 #define LS_PMPI_WRAPPED(X) \
   X(Barrier) X(Bcast) X(Reduce) X(Allreduce) X(Gather) X(Gatherv) X(Scatter) X(Scatterv) X(Allgather) \
   X(Allgatherv) X(Alltoall) X(Alltoallv) X(Alltoallw) X(Reduce_scatter) X(Reduce_scatter_block) X(Scan) \
@@ -34,7 +34,7 @@ namespace lockstep::pmpi {
   X(Comm_connect) X(Comm_join) X(Comm_get_parent) X(Init) X(Init_thread) X(Finalize) X(Abort) X(Initialized) \
   X(Finalized)
 
-// The rest that has one: where a library was built without it, it is passed on to nobody.
+// Further functions with a wrapper. If a library was built without one of them, the wrapper cannot pass the call on.
 #define LS_PMPI_OPTIONAL(X) \
   X(File_open) X(File_close) X(File_delete) X(File_set_size) X(File_preallocate) X(File_get_size) X(File_set_info) \
   X(File_set_view) X(File_sync) X(File_set_atomicity) X(File_seek) X(File_seek_shared) X(File_read_at) \
@@ -52,7 +52,7 @@ namespace lockstep::pmpi {
   X(Buffer_attach) X(Buffer_detach) X(Alloc_mem) X(Free_mem) X(Publish_name) X(Unpublish_name) X(Lookup_name) \
   X(Open_port) X(Close_port)
 
-// Those that are only called.
+// Functions that are only called.
 #define LS_PMPI_CALLED(X) \
   X(Query_thread) X(Comm_rank) X(Comm_size) X(Comm_remote_size) X(Comm_test_inter) X(Comm_group) \
   X(Comm_remote_group) X(Group_size) X(Group_translate_ranks) X(Group_free) X(Comm_set_errhandler) \
@@ -101,7 +101,7 @@ struct PmpiTable {
   LS_PMPI_HANDLES(LS_PMPI_MEMBER)
 #undef LS_PMPI_MEMBER
   bool found = false;     // libmpi is in the process and every PMPI_ function was found.
-  bool open_mpi = false;  // It is Open MPI: handles and statuses mean what this mpi.h says.
+  bool open_mpi = false;  // It is Open MPI: handles and statuses have the layout of this mpi.h.
 };
 
 // The table, filled in on first use after libmpi has been loaded; before that and

@@ -12,8 +12,7 @@ std::atomic<Mode> g_mode{Mode::kUnknown};
 
 namespace {
 
-// Mprobe's messages that were not received yet. A full table loses the
-// communicator of a receive, nothing else.
+// Mprobe's messages that were not received yet. If the table is full, only the communicator of a receive is lost.
 struct Pending {
   std::atomic<std::uint64_t> message{0};  // 0 free, 1 being changed.
   MatchedMessage matched{};
@@ -27,7 +26,7 @@ std::uint32_t SlotOf(std::uint64_t message) {
 
 }  // namespace
 
-// The application's calls reach us only if our definition is the first in its scope.
+// The application's calls reach the wrappers only if their definition is the first in its scope.
 bool CallsReachUs() { return dlsym(RTLD_DEFAULT, "MPI_Allreduce") == reinterpret_cast<void*>(&MPI_Allreduce); }
 
 void Activate(int thread_level) {
@@ -77,7 +76,7 @@ void RememberMessage(MPI_Message message, const MatchedMessage& matched) {
 MatchedMessage TakeMessage(MPI_Message message) {
   const std::uint64_t key = HandleOf(message);
   std::uint32_t slot = SlotOf(key);
-  // Removal leaves holes, so a miss walks the whole table; a hit is near.
+  // Removal leaves holes, so a miss searches the whole table; a hit is near.
   for (std::uint32_t i = 0; key > 1 && i < kPendingSlots; ++i, slot = (slot + 1) % kPendingSlots) {
     std::uint64_t expected = key;
     if (g_pending[slot].message.load(std::memory_order_relaxed) != key) continue;

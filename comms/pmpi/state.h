@@ -1,7 +1,7 @@
 #pragma once
-// What the wrappers know: whether they record at all, communicators and their
-// identities, sizes of datatypes. Thread-safe under MPI_THREAD_MULTIPLE; looking
-// up is lock-free, creating a communicator takes a lock.
+// State of the wrappers: whether they record at all, communicators and their identities, sizes of
+// datatypes. Thread-safe under MPI_THREAD_MULTIPLE; looking up is lock-free, creating a communicator takes
+// a lock.
 
 #include <atomic>
 #include <cstdint>
@@ -14,7 +14,7 @@ namespace lockstep::pmpi {
 
 enum class Mode : int {
   kUnknown = 0,  // libmpi has not been seen yet.
-  kPass = 1,     // Not Open MPI, not profiled, or finalised: calls go through untouched.
+  kPass = 1,     // Not Open MPI, not profiled, or finalised: calls are passed on unchanged.
   kActive = 2,
 };
 extern std::atomic<Mode> g_mode;
@@ -22,9 +22,9 @@ extern std::atomic<Mode> g_mode;
 // True between MPI_Init and MPI_Finalize of a profiled Open MPI process.
 inline bool Active() { return g_mode.load(std::memory_order_relaxed) == Mode::kActive; }
 
-// The table that Pmpi() gives, without the test whether it is filled in.
+// The table that Pmpi() returns, without the test whether it is filled in.
 extern PmpiTable g_table;
-// Finds libmpi. False: none in this process.
+// Finds libmpi. Returns false if this process has none.
 bool Resolve();
 // The data behind a predefined handle, as libmpi sees it.
 void* FindHandle(void* library, const char* symbol);
@@ -32,9 +32,10 @@ void* FindHandle(void* library, const char* symbol);
 // MPI has started: fills in everything below. `thread_level` as MPI reported it.
 void Activate(int thread_level);
 void Deactivate();
-// The application is about to finalise MPI, by whatever name it calls it: the last exchanges. Once; then nothing.
+// The application is about to finalise MPI, by whatever name it calls it: makes the last exchanges. Later calls do
+// nothing.
 void FinalizeBegins();
-// The self-test: these wrappers are the ones that the application calls.
+// The self-test: whether the application's calls reach these wrappers.
 bool CallsReachUs();
 // This process was started by MPI_Comm_spawn. After Activate.
 bool Spawned();
@@ -58,10 +59,10 @@ struct Comm {
   bool inter() const { return remote_size != 0; }
 };
 
-// Null for communicators that were made where the wrappers do not see it (Fortran)
-// and for handles that are none.
+// Null for communicators that were made where the wrappers do not see it (Fortran) and for invalid
+// handles.
 Comm* FindComm(MPI_Comm comm);
-// The same, but a communicator that is not known is taken in, unidentified.
+// The same, but an unknown communicator is added as unidentified.
 Comm* KnownComm(MPI_Comm comm);
 
 // The next sequence number. Collectives on one communicator are ordered by the
@@ -73,7 +74,7 @@ inline std::uint32_t NextSeq(Comm* comm) {
   return seq;
 }
 
-// Number for records; the CommRecord goes first if it is not in a ring yet.
+// The number used in records; the CommRecord is written first if it is not in a ring yet.
 void Announce(Comm& comm);
 inline std::uint32_t NumberOf(Comm* comm) {
   if (comm == nullptr) return kNoComm;
@@ -82,11 +83,11 @@ inline std::uint32_t NumberOf(Comm* comm) {
   return comm->number;
 }
 
-// How a new communicator gets its identity (design: one rule each, no message).
+// How a new communicator gets its identity: by one rule for each kind of creation, without a message.
 struct Origin {
   Comm* parent = nullptr;
-  std::uint64_t key = 0;      // create_group, intercomm_create: what counts apart. 0: the parent's own count.
-  std::uint32_t nth = 0;      // n-th creation on the parent, or with this key.
+  std::uint64_t key = 0;  // create_group, intercomm_create: the key by which creations are counted. 0: by the parent.
+  std::uint32_t nth = 0;  // n-th creation on the parent, or with this key.
   bool unidentified = false;  // spawn, accept, join.
 };
 // Takes the number of the creation that begins now on `parent`.
@@ -94,13 +95,13 @@ Origin NextCreation(MPI_Comm parent);
 // Numbers of creations that are counted by a key of their own.
 std::uint32_t NextOfKey(std::uint64_t key);
 
-// A communicator exists now. MPI_COMM_NULL is ignored. Idempotent per handle.
+// A communicator was created. MPI_COMM_NULL is ignored. Idempotent per handle.
 void CommCreated(MPI_Comm created, const Origin& origin);
-// Comm_idup: not usable yet, so everything comes from the parent.
+// Comm_idup: the result cannot be used yet, so everything is taken from the parent.
 void CommDuplicating(MPI_Comm created, const Origin& origin);
-// The handle is about to die: call before the PMPI function that frees it.
+// The handle will be freed: call this before the PMPI function that frees it.
 Comm* ForgetComm(MPI_Comm comm);
-// After it is dead: says so in the ring.
+// Records the end after it was freed.
 void CommFreed(Comm* comm);
 void CommRenamed(Comm* comm, const char* name);
 // Sorted world ranks of a group as a hash.
@@ -110,8 +111,8 @@ std::int32_t LowestWorldRank(MPI_Group group);
 std::uint32_t InDegree(MPI_Comm handle, Comm* comm);
 std::uint32_t OutDegree(MPI_Comm handle, Comm* comm);
 
-// Files and windows: the communicator they were made on. A handle is forgotten
-// before the call that frees it.
+// Files and windows: the communicator on which they were made. A handle is forgotten before the call that frees
+// it.
 void RememberOwner(const void* handle, Comm* comm);
 Comm* OwnerOf(const void* handle);
 void ForgetOwner(const void* handle);

@@ -1,16 +1,16 @@
 #pragma once
-// What every wrapper is made of: count what identities need, time the call, write
-// its record. Included by the wrapper files only.
+// The common code of all wrappers: counts what identities need, times the call and writes its record. Included by the
+// wrapper files only.
 
 #include "comms/pmpi/state.h"
 #include "core/mpi_ops.h"
 #include "core/uneven.h"
 
-// Definitions that must be the ones the application calls.
+// Definitions that the application must call.
 #define LS_EXPORT extern "C" __attribute__((visibility("default")))
 
-// Calls the library's own function; an error where there is no MPI library (nobody
-// should get there: MPI_Initialized says 0).
+// Calls the library's own function. Returns an error where there is no MPI library, which should not happen, because
+// MPI_Initialized returns 0 there.
 #define LS_PMPI(name, ...)                                                                \
   [&]() -> int {                                                                          \
     auto* function = ::lockstep::pmpi::g_table.name;                                      \
@@ -21,7 +21,7 @@
 
 namespace lockstep::pmpi {
 
-// What a call moves, in the terms of core/mpi_ops.def.
+// What a call transfers, in the terms of core/mpi_ops.def.
 struct Shape {
   std::uint64_t bytes = 0;
   std::uint64_t count = 0;
@@ -74,7 +74,7 @@ inline void Write(MpiRecord& record, int result) {
   ring::Emit(&record, 2);
 }
 
-// The record of a collective or a message, made in the ring.
+// Writes the record of a collective or a message directly into the ring.
 inline void WriteOperation(MpiOp op, int result, std::uint8_t flags, std::uint64_t begin, std::uint64_t end,
                            std::uint64_t request, std::uint32_t comm, std::uint32_t seq, const Shape& shape) {
   flags = static_cast<std::uint8_t>(flags | shape.flags | (result != MPI_SUCCESS ? kMpiError : 0));
@@ -83,16 +83,16 @@ inline void WriteOperation(MpiOp op, int result, std::uint8_t flags, std::uint64
   });
 }
 
-// The record of a call that moves nothing. Returns `result`, as the call's wrapper does.
+// Writes the record of a call that transfers nothing. Returns `result`, as the call's wrapper does.
 inline int WriteCall(MpiOp op, int result, std::uint64_t begin, std::uint64_t end, Comm* comm,
                      std::uint64_t request = 0) {
   if (ring::Recording()) WriteOperation(op, result, 0, begin, end, request, NumberOf(comm), 0, Shape{});
   return result;
 }
 
-// A call in which the thread may wait: what it is in stays readable after a
-// kill -9, and its CPU time is sampled around it (every 200 us at most, because
-// reading it is a system call of 250 ns).
+// A call in which the thread may wait. The call in progress can be read after a kill -9, and the
+// thread's CPU time is sampled around it (at most every 200 us, because reading it is a system call of
+// 250 ns).
 class Blocking {
  public:
   explicit Blocking(MpiOp op) : page_(ring::Page()) {
@@ -103,7 +103,7 @@ class Blocking {
     page_->header.call_op.store(static_cast<std::uint32_t>(op), std::memory_order_relaxed);
   }
   std::uint64_t begin() const { return begin_; }
-  // The call has returned; its end. Record() comes after it.
+  // The end of the call. Record() is called after it.
   std::uint64_t End() {
     const std::uint64_t end = ring::Ticks();
     if (page_ != nullptr) page_->header.call_op.store(0, std::memory_order_relaxed);
@@ -121,7 +121,7 @@ class Blocking {
     if (ticks - page_->header.last_cpu_ticks < lockstep_probe.sample_ticks.load(std::memory_order_relaxed)) [[likely]]
       return;
     lockstep_sample_cpu(page_, ticks);
-    // Entry: the sample is not part of the call.
+    // At entry: the sample is not part of the call.
     ticks = ring::Ticks();
   }
 
@@ -129,7 +129,7 @@ class Blocking {
   std::uint64_t begin_ = 0, end_ = 0;
 };
 
-// Blocking collective. `shape` is asked after the call, so that its cost is not in it.
+// A blocking collective. `shape` is called after the operation, so that its cost is not part of it.
 template <typename ShapeOf, typename Call>
 int Collective(MpiOp op, MPI_Comm handle, ShapeOf&& shape, Call&& call) {
   if (!Active()) return call();
@@ -144,8 +144,8 @@ int Collective(MpiOp op, MPI_Comm handle, ShapeOf&& shape, Call&& call) {
   return result;
 }
 
-// Non-blocking collective, and the making of a persistent one: `always` writes the
-// record while recording is off too, because its starts refer to it.
+// A non-blocking collective, or the making of a persistent one: `always` writes the record while recording is off too,
+// because its starts refer to it.
 template <typename ShapeOf, typename Call>
 int CollectivePost(MpiOp op, MPI_Comm handle, MPI_Request* request, bool always, ShapeOf&& shape, Call&& call) {
   if (!Active()) return call();

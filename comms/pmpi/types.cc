@@ -1,5 +1,5 @@
-// Datatypes: size and element type of the predefined ones by handle, without a
-// call; of derived ones their size, asked each time, because their handles are reused.
+// Datatypes: size and element type of the predefined ones by handle, without a call. The size of derived ones is
+// queried each time, because their handles are reused.
 
 #include <dlfcn.h>
 

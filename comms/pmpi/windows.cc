@@ -1,13 +1,12 @@
-// One-sided communication: time of class mpi_other. Its data moves when the
-// library likes, until the call that synchronises, so no transfer is claimed for
-// Put and Get; fences and locks are where the time goes.
+// One-sided communication: time of class mpi_other. The library may move the data at any time until the call that
+// synchronises, so no transfer is reported for Put and Get; the time is spent in fences and locks.
 
 #include "comms/pmpi/traced.h"
 
 namespace lockstep::pmpi {
 namespace {
 
-// A window's call in which the thread may wait.
+// A call on a window in which the thread may wait.
 template <typename Call>
 int Synchronise(MpiOp op, MPI_Win window, int target, Call&& call) {
   if (!Active() || !ring::Recording()) return call();
@@ -106,7 +105,7 @@ LS_EXPORT int MPI_Win_detach(MPI_Win window, const void* base) {
   return Synchronise(MpiOp::kWin_detach, window, MPI_PROC_NULL, [&] { return LS_PMPI(Win_detach, window, base); });
 }
 
-// A query: what found nothing is counted, not written.
+// A query: one that found nothing is counted, not written.
 LS_EXPORT int MPI_Win_test(MPI_Win window, int* flag) {
   if (!Active() || !ring::Recording()) return LS_PMPI(Win_test, window, flag);
   Comm* comm = OwnerOf(window);

@@ -6,8 +6,8 @@
 
 #include "core/version.h"
 #include "export/common/describe.h"
+#include "export/common/json_writer.h"
 #include "export/common/out_file.h"
-#include "export/common/text.h"
 #include "export/common/tracks.h"
 #include "export/common/writers.h"
 
@@ -25,7 +25,10 @@ class ChromeWriter final : public Writer {
   Status Begin(const ExportRun& run) override {
     run_ = &run;
     LS_CHECK(out_.Open(run.output));
-    out_.Put("{\"displayTimeUnit\": \"ms\", \"traceEvents\": [");
+    json_.BeginObject();
+    json_.Word("displayTimeUnit", "ms");
+    json_.Key("traceEvents");
+    json_.BeginArray("\n");
     return out_.status();
   }
 
@@ -33,7 +36,7 @@ class ChromeWriter final : public Writer {
     rank_ = rank;
     describer_.emplace(*run_, rank_);
     tracks_ = {};
-    pid_ = static_cast<std::int64_t>(rank.rank) + 2;  // The cluster is 1.
+    pid_ = static_cast<std::int64_t>(rank.rank) + 2;  // The cluster has number 1.
     Metadata("process_name", 0, rank.title);
     Metadata("process_sort_index", 0, pid_);
     return out_.status();
@@ -43,13 +46,14 @@ class ChromeWriter final : public Writer {
     const std::int64_t begin = event.begin_ns - run_->base_ns, end = event.end_ns - run_->base_ns;
     if (IsValue(event.kind)) {
       for (const CounterValue& value : describer_->ValuesOf(event)) {
-        Start('C', 0, begin);
-        Name(describer_->TrackName(value.track));
-        out_.Put(", \"args\": {");
-        AppendJsonText(out_.buffer(), value.unit);
-        out_.Put(": ");
-        AppendInt(out_.buffer(), value.value);
-        out_.Put("}}");
+        Start("C", 0, begin);
+        json_.Text("name", describer_->TrackName(value.track));
+        json_.Key("args");
+        json_.BeginObject();
+        json_.TextKey(value.unit);
+        json_.Int(value.value);
+        json_.EndObject();
+        End();
       }
       return out_.status();
     }
@@ -60,25 +64,24 @@ class ChromeWriter final : public Writer {
     if (!slice) lane = &tracks_.Mark(key, begin, close);
     const auto tid = static_cast<std::int64_t>(lane->number) + 1;
     if (!lane->extra.named) Introduce(*lane, tid);
-    Start(slice ? 'X' : 'i', tid, begin);
-    if (slice) {
-      out_.Put(", \"dur\": ");
-      AppendMicroseconds(out_.buffer(), end - begin);
-    } else {
-      out_.Put(", \"s\": \"t\"");
-    }
-    Name(describer_->NameOf(event));
-    out_.Put(", \"args\": {");
-    bool first = true;
-    for (const Argument& argument : describer_->ArgumentsOf(event)) PutArgument(argument, first);
-    if (!slice && !IsMark(event)) PutArgument({"duration_ns", end - begin}, first);
-    out_.Put("}}");
-    if (event.flow != 0) Arrow('s', tid, begin, event.flow);
+    Start(slice ? "X" : "i", tid, begin);
+    if (slice)
+      json_.Microseconds("dur", end - begin);
+    else
+      json_.Word("s", "t");
+    json_.Text("name", describer_->NameOf(event));
+    json_.Key("args");
+    json_.BeginObject();
+    for (const Argument& argument : describer_->ArgumentsOf(event)) PutArgument(argument);
+    if (!slice && !IsMark(event)) json_.Int("duration_ns", end - begin);
+    json_.EndObject();
+    End();
+    if (event.flow != 0) Arrow("s", tid, begin, event.flow);
     if (event.flow_target) {
       const auto& ends = run_->flow_ends;
       for (auto at = std::lower_bound(ends.begin(), ends.end(), std::pair(event.instance.instance, std::uint64_t{0}));
            at != ends.end() && at->first == event.instance.instance; ++at)
-        Arrow('f', tid, begin, at->second);
+        Arrow("f", tid, begin, at->second);
     }
     return out_.status();
   }
@@ -86,16 +89,19 @@ class ChromeWriter final : public Writer {
   Status EndRank() override { return out_.status(); }
 
   Status Finish() override {
-    out_.Put("\n], \"otherData\": {\"lockstep\": \"" LOCKSTEP_VERSION "\", \"run\": ");
-    AppendJsonText(out_.buffer(), run_->timeline->Meta("run_id"));
-    out_.Put(", \"cluster_ns_at_0\": ");
-    AppendInt(out_.buffer(), run_->base_ns);
-    out_.Put(", \"left_out\": [");
-    for (std::size_t i = 0; i < run_->remarks.size(); ++i) {
-      if (i > 0) out_.Put(", ");
-      AppendJsonText(out_.buffer(), run_->remarks[i]);
-    }
-    out_.Put("]}}\n");
+    json_.EndArray("\n");
+    json_.Key("otherData");
+    json_.BeginObject();
+    json_.Word("lockstep", LOCKSTEP_VERSION);
+    json_.Text("run", run_->timeline->Meta("run_id"));
+    json_.Int("cluster_ns_at_0", run_->base_ns);
+    json_.Key("left_out");
+    json_.BeginArray();
+    for (const std::string& remark : run_->remarks) json_.Text(remark);
+    json_.EndArray();
+    json_.EndObject();
+    json_.EndObject();
+    out_.Put("\n");
     return out_.Close();
   }
   std::uint64_t bytes() const override { return out_.bytes(); }
@@ -103,59 +109,49 @@ class ChromeWriter final : public Writer {
  private:
   using Lane = Tracks<LaneState>::Lane;
 
-  void Separate() {
-    out_.Put(first_ ? "\n" : ",\n");
-    first_ = false;
+  void Start(std::string_view phase, std::int64_t tid, std::int64_t ns) {
+    json_.BeginObject();
+    json_.Word("ph", phase);
+    json_.Int("pid", pid_);
+    json_.Int("tid", tid);
+    json_.Microseconds("ts", ns);
   }
-  void Start(char phase, std::int64_t tid, std::int64_t ns) {
-    Separate();
-    out_.Put("{\"ph\": \"");
-    out_.buffer() += phase;
-    out_.Put("\", \"pid\": ");
-    AppendInt(out_.buffer(), pid_);
-    out_.Put(", \"tid\": ");
-    AppendInt(out_.buffer(), tid);
-    out_.Put(", \"ts\": ");
-    AppendMicroseconds(out_.buffer(), ns);
+  void End() {
+    json_.EndObject();
+    out_.Grown();
   }
-  void Name(std::string_view name) {
-    out_.Put(", \"name\": ");
-    AppendJsonText(out_.buffer(), name);
-  }
-  void PutArgument(const Argument& argument, bool& first) {
-    if (!first) out_.Put(", ");
-    first = false;
-    AppendJsonText(out_.buffer(), argument.key);
-    out_.Put(": ");
+  void PutArgument(const Argument& argument) {
+    json_.TextKey(argument.key);
     if (const auto* number = std::get_if<std::int64_t>(&argument.value))
-      AppendInt(out_.buffer(), *number);
+      json_.Int(*number);
     else if (const auto* count = std::get_if<std::uint64_t>(&argument.value))
-      AppendUnsigned(out_.buffer(), *count);
+      json_.Unsigned(*count);
     else
-      AppendJsonText(out_.buffer(), std::get<std::string_view>(argument.value));
+      json_.Text(std::get<std::string_view>(argument.value));
   }
-  void Arrow(char phase, std::int64_t tid, std::int64_t ns, std::uint64_t number) {
+  void Arrow(std::string_view phase, std::int64_t tid, std::int64_t ns, std::uint64_t number) {
     Start(phase, tid, ns);
-    out_.Put(", \"cat\": \"wait\", \"name\": \"waits for\", \"id\": ");
-    AppendUnsigned(out_.buffer(), number);
-    out_.Put(phase == 'f' ? ", \"bp\": \"e\"}" : "}");
+    json_.Word("cat", "wait");
+    json_.Word("name", "waits for");
+    json_.Unsigned("id", number);
+    if (phase == "f") json_.Word("bp", "e");
+    End();
   }
   template <typename Value>
   void Metadata(std::string_view what, std::int64_t tid, const Value& value) {
-    Separate();
-    out_.Put("{\"ph\": \"M\", \"pid\": ");
-    AppendInt(out_.buffer(), pid_);
-    out_.Put(", \"tid\": ");
-    AppendInt(out_.buffer(), tid);
-    Name(what);
-    if constexpr (std::is_integral_v<Value>) {
-      out_.Put(", \"args\": {\"sort_index\": ");
-      AppendInt(out_.buffer(), value);
-    } else {
-      out_.Put(", \"args\": {\"name\": ");
-      AppendJsonText(out_.buffer(), value);
-    }
-    out_.Put("}}");
+    json_.BeginObject();
+    json_.Word("ph", "M");
+    json_.Int("pid", pid_);
+    json_.Int("tid", tid);
+    json_.Text("name", what);
+    json_.Key("args");
+    json_.BeginObject();
+    if constexpr (std::is_integral_v<Value>)
+      json_.Int("sort_index", value);
+    else
+      json_.Text("name", value);
+    json_.EndObject();
+    End();
   }
   void Introduce(Lane& lane, std::int64_t tid) {
     lane.extra.named = true;
@@ -172,8 +168,8 @@ class ChromeWriter final : public Writer {
   std::optional<Describer> describer_;
   Tracks<LaneState> tracks_;
   OutFile out_;
+  JsonWriter json_{out_.buffer()};
   std::int64_t pid_ = 0;
-  bool first_ = true;
 };
 
 }  // namespace

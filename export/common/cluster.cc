@@ -45,7 +45,7 @@ std::vector<std::pair<std::uint32_t, std::uint64_t>> ChooseFlows(const merge::Ti
   const schema::TlCollectiveRanks& members = timeline.tables.collective_ranks;
   selection.flows.clear();
   selection.flow_target.assign(c.rows(), false);
-  // (wait, member): the least of those kept is on top. Of equal waits the earlier row stays.
+  // (wait, member): the smallest of those kept is on top. Of equal waits the earlier row stays.
   struct Wait {
     std::int64_t wait_ns;
     std::uint32_t member;
@@ -57,7 +57,7 @@ std::vector<std::pair<std::uint32_t, std::uint64_t>> ChooseFlows(const merge::Ti
   for (const std::uint32_t row : instances) {
     if (c.last_rank[row] < 0 || !std::binary_search(ranks.begin(), ranks.end(), c.last_rank[row])) continue;
     for (std::size_t m = timeline.FirstMember(row); m < timeline.FirstMember(row + 1); ++m) {
-      // What is below the clocks' error is no wait to point at.
+      // A wait below the clocks' error is not shown.
       if (members.wait_ns[m] <= c.error_ns[row] || members.rank[m] == c.last_rank[row]) continue;
       if (!std::binary_search(ranks.begin(), ranks.end(), members.rank[m])) continue;
       const Wait wait{members.wait_ns[m], static_cast<std::uint32_t>(m)};
@@ -94,7 +94,7 @@ Status WalkCluster(const merge::Timeline& timeline, const std::vector<std::uint3
     Event event{EventKind::kJobStep, begin, end, &values, row};
     LS_CHECK(f(event));
   }
-  // A finding holds for all steps. Each stands where another step begins, so that they do not cover each other.
+  // A finding holds for all steps. Each is shown at the begin of another step, so that they do not cover each other.
   for (std::size_t i = 0; i < findings.size(); ++i) {
     std::int64_t at = begins.empty() ? window.begin : begins[i * begins.size() / findings.size()];
     at = std::clamp(at, window.begin, std::max(window.begin, window.end - 1));

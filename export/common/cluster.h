@@ -1,6 +1,6 @@
 #pragma once
-// What the ranks did together, as one more process of a timeline: the job's steps, a slice per matched collective,
-// what was found.
+// What the ranks did together, as one more process of a timeline: the job's steps, a slice per matched collective, the
+// findings.
 
 #include <cstdint>
 #include <functional>
@@ -15,7 +15,7 @@ namespace lockstep::exporters {
 std::vector<std::uint32_t> InstancesIn(const merge::Timeline& timeline, const Interval& window,
                                        const std::vector<std::int32_t>* ranks);
 
-// The costliest waits for a last arriver that is known, at most `most`: fills flows and flow_target, and returns the
+// Chooses the longest waits for a known last arriver, at most `most`: fills flows and flow_target, and returns the
 // other ends as ExportRun::flow_ends.
 std::vector<std::pair<std::uint32_t, std::uint64_t>> ChooseFlows(const merge::Timeline& timeline,
                                                                  const std::vector<std::uint32_t>& instances,

@@ -16,7 +16,7 @@ namespace {
 using schema::kNone;
 using schema::kNoTime;
 
-// Ranges that say which part of a step they are, on the thread that steps: a track of their own.
+// Ranges on the stepping thread that name a part of the step: they get a track of their own.
 bool IsPhase(const schema::Ranges::Row& range, std::uint32_t training) {
   return range.category != schema::Category::kNone && range.kind == schema::RangeKind::kPushPop &&
          range.source <= schema::RangeSource::kTorch && range.thread == training;
@@ -84,7 +84,7 @@ struct TrackOfRow {
   }
 };
 
-// The number that the name of an event is made of: a step's index, a text, an operation's code.
+// The number from which the name of an event is made: a step's index, a text, an operation's code.
 struct NameNumber {
   const Event& event;
 
@@ -102,13 +102,13 @@ struct NameNumber {
   std::uint64_t operator()(const schema::Overheads::Row* row) const { return row->kind; }
   std::uint64_t operator()(const schema::TlSteps::Row* row) const { return static_cast<std::uint64_t>(row->index); }
   std::uint64_t operator()(const schema::TlCollectives::Row* row) const {
-    return event.kind == EventKind::kInstance ? row->kind : 0;  // Its parts are named by what they are.
+    return event.kind == EventKind::kInstance ? row->kind : 0;  // Its parts have fixed names.
   }
   std::uint64_t operator()(const Finding*) const { return event.number; }
   std::uint64_t operator()(const auto&) const { return 0; }  // Values and readings have no name.
 };
 
-// What is known of an event besides its name and times, by the table that its row is of.
+// The details of an event besides its name and times, by the table of its row.
 class Arguments {
  public:
   Arguments(const Event& event, const ExportRun& run, const ExportRank& rank, std::string& comm_name,
@@ -194,7 +194,7 @@ class Arguments {
     if (!row->complete) Put("complete", 0);
   }
   void operator()(const schema::TlCollectives::Row* row) {
-    if (event_.kind != EventKind::kInstance) return;  // Its parts say nothing that it does not.
+    if (event_.kind != EventKind::kInstance) return;  // Its parts have no details of their own.
     PutNumber("bytes", row->bytes);
     PutNumber("seq", row->seq);
     PutNumber("ranks_seen", row->seen);
@@ -219,7 +219,7 @@ class Arguments {
     PutKnown("rank", finding->rank);
     PutKnown("saves_ns_per_step", finding->saves_ns_per_step);
   }
-  void operator()(const auto&) {}  // Of the others nothing more is known.
+  void operator()(const auto&) {}  // Other rows have no details.
 
  private:
   void Put(std::string_view key, std::int64_t value) { out_.push_back({key, value}); }
@@ -227,7 +227,7 @@ class Arguments {
     if (value >= 0) Put(key, value);
   }
   void PutNumber(std::string_view key, std::uint64_t value) { out_.push_back({key, value}); }
-  // 0 stands for unknown, or for nothing worth a line.
+  // 0 means unknown, or nothing worth a line.
   void PutCount(std::string_view key, std::uint64_t value) {
     if (value != 0) PutNumber(key, value);
   }
@@ -421,7 +421,7 @@ const std::vector<CounterValue>& Describer::ValuesOf(const Event& event) {
     const auto& row = event.as<schema::GpuMemory::Row>();
     const std::uint64_t of = 0x100 | static_cast<std::uint64_t>(row.device) << 16;
     const auto allocated = static_cast<std::int64_t>(row.allocated_bytes);
-    // 0 is unknown, but where something was freed it may be what is left.
+    // 0 means unknown, except that something that was freed may leave 0.
     if (row.kind == schema::MemoryKind::kPeak) {
       if (allocated > 0) put(of + 2, "bytes", allocated);
     } else {

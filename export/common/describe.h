@@ -1,6 +1,6 @@
 #pragma once
-// What a timeline viewer shows of an event: its name, its track within the rank, and what else is known of it.
-// Unknown values are left out, never shown as 0.
+// What a timeline viewer shows of an event: its name, its track within the rank, and its details. Unknown values are
+// left out and never shown as 0.
 
 #include <cstdint>
 #include <functional>
@@ -46,7 +46,7 @@ struct Argument {
   std::variant<std::int64_t, std::uint64_t, std::string_view> value;
 };
 
-// What a counter track shows at a moment.
+// The value of a counter track at a moment.
 struct CounterValue {
   TrackKey track;
   std::string_view unit;
@@ -61,7 +61,7 @@ class Describer {
   TrackKey TrackOf(const Event& event) const;
   std::string TrackName(const TrackKey& track) const;
   std::string_view NameOf(const Event& event);
-  // The same for events of equal names on one track: cheaper to compare than the name.
+  // A number that is equal for events of equal names on one track: cheaper to compare than the name.
   std::uint64_t NameKey(const Event& event) const;
   const std::vector<Argument>& ArgumentsOf(const Event& event);
   // Of counters, memory events and sensor readings.
@@ -77,7 +77,7 @@ class Describer {
   std::vector<CounterValue> values_;
 };
 
-// Of a row of comms: the name that the application gave it, else its identity.
+// The name of a row of comms that the application gave it, else its identity.
 std::string CommTitle(const schema::RankTables& head, std::uint32_t comm);
 
 }  // namespace lockstep::exporters

@@ -1,6 +1,6 @@
 #pragma once
-// What exporters get: one rank's events in order of their begin, in cluster time, each with the row of the table
-// that it comes from. Whoever writes a format decides from kind and row what to say of it.
+// The input of exporters: one rank's events in order of their begin, in cluster time, each with the row of the table
+// that it comes from. The writer of a format decides from kind and row what to show.
 
 #include <cstdint>
 #include <string>
@@ -38,7 +38,7 @@ inline constexpr std::size_t kEventKinds = static_cast<std::size_t>(EventKind::k
 
 // As users read it: "kernels", "MPI calls".
 std::string_view PluralOf(EventKind kind);
-// May be left out to save room: everything that a job has thousands of per step.
+// May be left out to save space: events of which a job has thousands per step.
 constexpr bool IsDetail(EventKind kind) {
   switch (kind) {
     case EventKind::kRange:
@@ -60,7 +60,7 @@ constexpr bool IsValue(EventKind kind) {
   return kind == EventKind::kMemory || kind == EventKind::kSensors || kind == EventKind::kCounter;
 }
 
-// Counters that are counted here; a memory event or sensor reading is several of others.
+// Counters that are computed here; a memory event or sensor reading has several other values.
 inline constexpr std::uint32_t kInFlight = 0, kBytesInFlight = 1;
 struct Counter {
   std::uint32_t number;
@@ -68,7 +68,7 @@ struct Counter {
   std::int64_t value;
 };
 
-// Something `lockstep analyze` found, as the report says it.
+// A finding of `lockstep analyze`, in the words of the report.
 struct Finding {
   std::string id, headline, evidence, action;
   std::int32_t rank = -1;               // The rank it names, -1 none.
@@ -94,10 +94,10 @@ struct Event {
   std::int64_t begin_ns, end_ns;  // Cluster time; equal for instants.
   EventRow row;                   // Valid during the call only; its times are the rank's.
   std::uint64_t number = 0;       // Of the row in its table.
-  InstanceRef instance;           // Collectives that were matched, and what the cluster shows of them.
-  std::uint64_t flow = 0;         // This member's wait is one of the costliest: number of its arrow, 0 none.
+  InstanceRef instance;           // For collectives that were matched, and for the cluster's events about them.
+  std::uint64_t flow = 0;         // This member's wait is one of the longest: the number of its arrow, 0 none.
   bool flow_target = false;       // It is where arrows end: those of InstanceRef::instance (FlowsOf).
-  bool ended = true;              // False: the end is the last sign of life.
+  bool ended = true;              // False: the operation never ended, and the end is the last sign of life.
 
   template <typename Row>
   const Row& as() const {
@@ -105,7 +105,7 @@ struct Event {
   }
 };
 
-// Shown as a moment on a track of slices.
+// Shown as an instant on a track of slices.
 inline bool IsMark(const Event& event) {
   return event.kind == EventKind::kFinding ||
          (event.kind == EventKind::kRange && event.as<schema::Ranges::Row>().kind == schema::RangeKind::kMark);

@@ -54,7 +54,7 @@ void OutFile::PutAt(std::uint64_t offset, std::string_view text) {
 Status OutFile::status() const {
   if (error_ == 0) return Ok();
   return Error{ErrorCode::kIo, "cannot write the export: " + std::generic_category().message(error_), path_,
-               "name a place with room that can be written with -o"};
+               "name a directory with free space that can be written to with -o"};
 }
 
 Status OutFile::Close() {

@@ -1,5 +1,5 @@
 #pragma once
-// A file that is there whole or not at all, written through a buffer.
+// Writes a file through a buffer, so that it appears whole or not at all.
 
 #include <cstdint>
 #include <cstdio>
@@ -14,8 +14,8 @@ namespace lockstep::exporters {
 // For exporters whose output is a directory; kIo if it cannot be made.
 Status MakeDirectory(const std::string& path);
 
-// Writes a part (trace/file/part_file.h) and renames it in Close; destroyed without Close it removes it. Errors stay
-// until they are asked for, so that a walk over millions of events checks once. Thread: one at a time.
+// Writes a part (trace/file/part_file.h) and renames it in Close; the destructor removes it without Close. Errors are
+// kept until status() is called, so that a walk over millions of events checks once. Thread: one at a time.
 class OutFile {
  public:
   OutFile() = default;

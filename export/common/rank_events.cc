@@ -18,7 +18,7 @@ namespace {
 using schema::kNone;
 using schema::kNoTime;
 
-// Damaged files hold any duration; times are within what sums can bear, see CutWildTimes.
+// Damaged files contain any duration; times are clamped so that sums cannot overflow, see CutWildTimes.
 Place Lasting(std::int64_t begin_ns, std::int64_t duration_ns) {
   if (begin_ns == kNoTime) return {kNoTime, kNoTime};
   std::int64_t end_ns = 0;
@@ -71,7 +71,7 @@ void ForEachEventTable(std::int64_t last_ns, F&& f) {
   f.template operator()<schema::GpuSamples>(EventKind::kSensors, instant);
 }
 
-// The columns of any table that Place is made of.
+// The columns of any table that Place needs.
 template <typename Table>
 constexpr schema::Columns<Table> TimeColumns() {
   auto columns = schema::Columns<Table>::None();
@@ -163,7 +163,7 @@ std::string RankEvents::Title() const {
   std::string title = "rank " + std::to_string(rank_.rank);
   if (const std::string_view node = timeline_.Text(timeline_.tables.ranks.node[row]); !node.empty())
     title.append(" \xc2\xb7 ").append(node);
-  // Those that it used; a trace may describe all of the node's.
+  // The devices that it used; a trace may describe all devices of the node.
   ingest::RowCursor<schema::Kernels,
                     schema::Columns<schema::Kernels>(&schema::Kernels::begin_ns, &schema::Kernels::device)>
       kernels(*reader_);
@@ -192,7 +192,7 @@ Extent RankEvents::Look(const Interval& window) {
   };
   ForEachEventTable(last_ns, [&]<typename Table>(EventKind kind, auto where) {
     ingest::RowCursor<Table, TimeColumns<Table>()> cursor(*reader_);
-    std::int64_t before = INT64_MIN, latest = INT64_MIN;  // Of the pieces before the last one; of all.
+    std::int64_t before = INT64_MIN, latest = INT64_MIN;  // Of the pieces before the last one; of all pieces.
     while (const auto* piece = cursor.Next()) {
       const std::int64_t settled = before;
       before = latest;

@@ -1,6 +1,6 @@
 #pragma once
-// One rank's events out of its file, in order of their begin over all tables, read a piece at a time: what is held
-// is a few pieces of each table, however long the run was.
+// Reads one rank's events from its file, in order of their begin over all tables, a piece at a time: only a few pieces
+// of each table are in memory, however long the run was.
 
 #include <array>
 #include <bit>
@@ -35,9 +35,9 @@ class RankIndex {
   std::vector<std::uint32_t> none_;
 };
 
-// What to walk.
+// The events to walk over.
 struct Selection {
-  Interval window{INT64_MIN, INT64_MAX};                   // Cluster time; what overlaps it is taken whole.
+  Interval window{INT64_MIN, INT64_MAX};                   // Cluster time; events that overlap it are taken whole.
   std::int64_t least_ns = 0;                               // Details shorter than that are left out.
   std::unordered_map<std::uint32_t, std::uint64_t> flows;  // Row of collective_ranks -> number of its arrow.
   std::vector<bool> flow_target;                           // By row of collectives: arrows end at its last arriver.
@@ -57,7 +57,7 @@ constexpr std::int64_t FirstOf(std::size_t bin) {
   return bin < 8 ? static_cast<std::int64_t>(bin) : static_cast<std::int64_t>(8 + bin % 8) << (bin / 8 - 1);
 }
 
-// How much a rank has, without walking it.
+// The amount of a rank's events, found without walking over them.
 struct Extent {
   std::int64_t first_ns = INT64_MAX, last_ns = INT64_MIN;  // Cluster time; first > last: nothing.
   // Details within the window, counted by BinOf their ns.
@@ -74,10 +74,10 @@ class RankEvents {
 
   const ExportRank& rank() const { return rank_; }
   Extent Look(const Interval& window);
-  // `extent` is what Look said. `left_out`: details below least_ns. Stops at the first error of `f`.
+  // `extent` is the result of Look. `left_out`: the number of details below least_ns. Stops at the first error of `f`.
   Status Walk(const Selection& selection, const Extent& extent, const std::function<Status(const Event&)>& f,
               Counts& left_out);
-  // What could not be read, a line per table.
+  // The tables that could not be read, one line each.
   std::vector<std::string> Damaged() const { return reader_->Damaged(); }
 
  private:
@@ -89,7 +89,7 @@ class RankEvents {
   std::vector<std::unique_ptr<Stream>> Streams(const Extent& extent);
   // By row of this rank's collectives, kNone if not matched: row of collective_ranks.
   std::vector<std::uint32_t> MemberOfRows() const;
-  // What matching found of a collective.
+  // Adds the result of matching to a collective.
   void PutInstance(std::uint32_t member, const Selection& selection, Event& event) const;
 
   const merge::Timeline& timeline_;

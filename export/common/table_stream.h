@@ -14,10 +14,10 @@
 
 namespace lockstep::exporters {
 
-// Where a row of a table lies in time, rank clock.
+// The time of a row, rank clock.
 struct Place {
   std::int64_t begin_ns, end_ns;
-  std::uint16_t depth = 0;  // Of two rows with equal times the lower one is outside.
+  std::uint16_t depth = 0;  // Of two rows with equal times the one with the lower depth is outside.
   bool ended = true;
 };
 
@@ -25,7 +25,7 @@ struct Place {
 class Stream {
  public:
   virtual ~Stream() = default;
-  // False behind the last row; else `place` is the current row's.
+  // Returns false after the last row; else `place` is the current row's.
   virtual bool Ready() = 0;
   // Row and kind of the current one, valid until Pop.
   virtual void Fill(Event& event) = 0;
@@ -33,9 +33,8 @@ class Stream {
   Place place;
 };
 
-// Rows may come after rows that begin later if these are of their own piece or the one before it; `whole`: anyhow, at
-// the price of holding all of the table. `Where(row)` gives a Place; rows
-// without a time are passed over.
+// Rows may come after rows that begin later if these are in their own piece or the one before it; with `whole` in any
+// order, but then the whole table is held in memory. `Where(row)` gives a Place; rows without a time are skipped.
 template <typename Table, typename Where>
 class TableStream final : public Stream {
  public:
@@ -65,7 +64,7 @@ class TableStream final : public Stream {
   };
 
   void Load() {
-    // What is left moves to the front.
+    // The remaining rows move to the front.
     std::vector<Item> items;
     items.reserve(order_.size() - at_ + ingest::kPieceRows);
     for (; at_ < order_.size(); ++at_) items.push_back(items_[order_[at_]]);

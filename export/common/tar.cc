@@ -27,7 +27,7 @@ std::string Header(const std::string& name, std::uint64_t bytes) {
     header[124] = static_cast<char>(0x80);
     for (int i = 0; i < 8; ++i) header[static_cast<std::size_t>(135 - i)] = static_cast<char>(bytes >> (8 * i));
   }
-  put(136, "00000000000");  // No times: the same run gives the same bytes.
+  put(136, "00000000000");  // No times, so that the same run gives the same bytes.
   put(148, "        ");
   header[156] = '0';
   put(257, std::string_view("ustar\00000", 8));

@@ -1,5 +1,5 @@
 #pragma once
-// A tar archive (POSIX ustar) written in one go; members need not know their size beforehand.
+// Writes a tar archive (POSIX ustar) sequentially; the size of a member need not be known beforehand.
 
 #include <cstdint>
 #include <string>
@@ -16,8 +16,8 @@ class Tar {
   // The two empty blocks at the end.
   void Finish();
 
-  // What is written to the file between Begin and End is one member. Names below 100 bytes, sizes below 8 GiB
-  // (larger ones take the base-256 form that GNU tar and libarchive read).
+  // Everything that is written to the file between Begin and End is one member. Names below 100 bytes, sizes below 8
+  // GiB (larger ones get the base-256 form that GNU tar and libarchive read).
   class Member {
    public:
     explicit Member(OutFile& out) : out_(out) {}

@@ -5,7 +5,7 @@
 namespace lockstep::exporters {
 namespace {
 
-// Bytes of the valid sequence at `at`, 0 if it is none (Unicode 15, table 3-7).
+// Bytes of the valid sequence at `at`, 0 if there is none (Unicode 15, table 3-7).
 std::size_t SequenceAt(std::string_view text, std::size_t at) {
   const auto byte = [&](std::size_t i) { return at + i < text.size() ? static_cast<unsigned char>(text[at + i]) : 0u; };
   const auto follows = [&](std::size_t i, unsigned low = 0x80, unsigned high = 0xbf) {
@@ -30,6 +30,10 @@ std::size_t SequenceAt(std::string_view text, std::size_t at) {
 std::string_view ValidUtf8(std::string_view text, std::string& scratch) {
   std::size_t at = 0;
   while (at < text.size()) {
+    if (static_cast<unsigned char>(text[at]) < 0x80) {
+      ++at;
+      continue;
+    }
     const std::size_t bytes = SequenceAt(text, at);
     if (bytes == 0) break;
     at += bytes;
@@ -53,34 +57,35 @@ void AppendJsonText(std::string& out, std::string_view given) {
   std::string scratch;
   const std::string_view text = ValidUtf8(given, scratch);
   out += '"';
-  for (const char c : text) {
+  std::size_t from = 0;  // What precedes it is in `out`.
+  for (std::size_t i = 0; i < text.size(); ++i) {
+    const char c = text[i];
+    if (static_cast<unsigned char>(c) >= 0x20 && c != '"' && c != '\\') continue;
+    out.append(text, from, i - from);
+    from = i + 1;
+    out += '\\';
     switch (c) {
       case '"':
-        out += "\\\"";
-        break;
       case '\\':
-        out += "\\\\";
+        out += c;
         break;
       case '\n':
-        out += "\\n";
+        out += 'n';
         break;
       case '\r':
-        out += "\\r";
+        out += 'r';
         break;
       case '\t':
-        out += "\\t";
+        out += 't';
         break;
       default:
-        if (static_cast<unsigned char>(c) < 0x20) {
-          constexpr char kHex[] = "0123456789abcdef";
-          out += "\\u00";
-          out += kHex[static_cast<unsigned char>(c) >> 4];
-          out += kHex[c & 15];
-        } else {
-          out += c;
-        }
+        constexpr char kHex[] = "0123456789abcdef";
+        out += "u00";
+        out += kHex[static_cast<unsigned char>(c) >> 4];
+        out += kHex[c & 15];
     }
   }
+  out.append(text, from);
   out += '"';
 }
 

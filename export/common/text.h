@@ -1,5 +1,5 @@
 #pragma once
-// Names come from the application and may hold anything; files of text hold UTF-8.
+// Texts for files: names come from the application and may contain any bytes, but text files contain UTF-8 only.
 
 #include <cstdint>
 #include <string>
@@ -7,7 +7,8 @@
 
 namespace lockstep::exporters {
 
-// Bytes that are no UTF-8 become U+FFFD; valid text comes back as it is. `scratch` holds the result if it differs.
+// Replaces bytes that are not UTF-8 by U+FFFD; valid text is returned unchanged. `scratch` holds the result if it
+// differs.
 std::string_view ValidUtf8(std::string_view text, std::string& scratch);
 
 // Appends "text" with its quotes, escaped for JSON.
@@ -16,7 +17,7 @@ void AppendJsonText(std::string& out, std::string_view text);
 void AppendCsvText(std::string& out, std::string_view text);
 void AppendInt(std::string& out, std::int64_t value);
 void AppendUnsigned(std::string& out, std::uint64_t value);
-// Microseconds with three decimals: exactly the nanoseconds.
+// Microseconds with three decimals, so that no nanosecond is lost.
 void AppendMicroseconds(std::string& out, std::int64_t ns);
 
 }  // namespace lockstep::exporters

@@ -1,6 +1,7 @@
 #pragma once
-// Slices on the tracks of one rank. A viewer's track is a stack: what overlaps without nesting would close what it
-// must not, and wrong durations would be shown. So a track has as many lanes as it needs, and each nests.
+// Assigns slices to the tracks of one rank. In viewers a track is a stack: slices that overlap without nesting would
+// close each other, and wrong durations would be shown. So a track has as many lanes as it needs, and the slices of
+// each lane nest.
 
 #include <cstddef>
 #include <cstdint>
@@ -12,7 +13,7 @@
 
 namespace lockstep::exporters {
 
-// `Extra` is what a format keeps per lane.
+// `Extra` is the state that a format keeps per lane.
 template <typename Extra>
 class Tracks {
  public:
@@ -25,8 +26,8 @@ class Tracks {
   };
 
   // The lane for a slice that begins no earlier than any before it on its track. `close(lane, end_ns)` is called for
-  // each slice that has ended by then, innermost first. What the cluster shows of a collective stays within it, and
-  // no other collective does. Null: more than kMostLanes lie side by side.
+  // each slice that has ended by then, innermost first. The parts of a collective of the cluster stay within it, and
+  // other collectives get other lanes. Null: more than kMostLanes are needed.
   template <typename Close>
   Lane* Open(EventKind kind, const TrackKey& key, std::int64_t begin_ns, std::int64_t end_ns, Close&& close) {
     if (kind == EventKind::kWait || kind == EventKind::kTransfer) {
@@ -57,7 +58,7 @@ class Tracks {
     if (lanes.empty()) lanes.push_back(std::make_unique<Lane>(Lane{key, 0, lanes_++, {}, {}}));
     return *lanes[0];
   }
-  // The lane for an instant: what is over by then is closed.
+  // The lane for an instant: slices that have ended by then are closed.
   template <typename Close>
   Lane& Mark(const TrackKey& key, std::int64_t ns, Close&& close) {
     Lane& lane = First(key);

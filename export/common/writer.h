@@ -24,20 +24,20 @@ class EventReader;
 
 namespace lockstep::exporters {
 
-// The run as all writers see it.
+// The data of the run for all writers.
 struct ExportRun {
   const merge::Timeline* timeline = nullptr;
   std::string output;        // File or directory to make.
-  std::int64_t base_ns = 0;  // Cluster time that is 0 in the output; no event is before it.
+  std::int64_t base_ns = 0;  // The cluster time that is 0 in the output; no event is before it.
   Interval window{0, 0};     // Cluster time of what is exported.
   std::vector<std::int32_t> ranks;
   std::vector<std::string> remarks;  // What was left out, for the output's own metadata.
   // Arrows that end at an instance's last arriver, numbered as Event::flow: (row of collectives, number), sorted.
   std::vector<std::pair<std::uint32_t, std::uint64_t>> flow_ends;
-  // World ranks of communicators by global id, in ascending order, as far as their collectives show: files of NCCL
-  // know the number of members only.
+  // World ranks of communicators by global id, in ascending order, as far as their collectives show them: files of NCCL
+  // contain only the number of members.
   std::unordered_map<std::uint64_t, std::vector<std::int32_t>> comm_members;
-  // Of communicators by global id, as far as ranks were walked already.
+  // Names of communicators by global id, of ranks that were written already.
   std::unordered_map<std::uint64_t, std::string> comm_names;
 };
 
@@ -47,7 +47,7 @@ struct ExportRank {
   std::string title;  // "rank 5 · node1 · GPU 1"
   const schema::RankTables* head = nullptr;
   const merge::RankClockMap* clock = nullptr;
-  ingest::EventReader* reader = nullptr;  // For tables that are no events (kernel_shapes); null for the cluster.
+  ingest::EventReader* reader = nullptr;  // For tables without events (kernel_shapes); null for the cluster.
   std::uint32_t training_thread = schema::kNone;
   bool gpu = false;
 };
@@ -57,7 +57,7 @@ class Writer {
  public:
   virtual ~Writer() = default;
   virtual bool wants_cluster() const { return false; }
-  // The format has something for events of this kind.
+  // Whether the format can represent events of this kind.
   virtual bool Takes(EventKind) const { return true; }
   virtual Status Begin(const ExportRun& run) = 0;
   virtual Status BeginRank(const ExportRank& rank) = 0;
@@ -66,7 +66,7 @@ class Writer {
   virtual Status Finish() = 0;
   // Bytes written so far.
   virtual std::uint64_t bytes() const = 0;
-  // What the format could not hold, a line each; "" none.
+  // What the format could not represent, one line each; "" if there is nothing.
   virtual std::string trouble() const { return {}; }
 };
 
@@ -78,14 +78,14 @@ struct Format {
   std::string_view name, summary;
   std::string_view default_output;  // In the run directory.
   bool directory;                   // The output is a directory.
-  // Null: this build cannot write it; `missing` says what it takes.
+  // Null: this build cannot write it; `missing` names what is required.
   std::unique_ptr<Writer> (*make)(const WriterOptions& options);
   std::string_view missing;
 };
 
 // All formats, the default first.
 const std::vector<Format>& Formats();
-// Null if there is none of that name.
+// Null if there is no format of that name.
 const Format* FindFormat(std::string_view name);
 
 }  // namespace lockstep::exporters

@@ -1,5 +1,5 @@
 // One CSV file per table: the ranks' events with the columns of the rank files, and the timeline's own tables. Times
-// are the cluster's, texts stand instead of their numbers; unknown is empty.
+// are cluster time, texts are written out, and unknown values are empty.
 
 #include <cstdint>
 #include <filesystem>
@@ -25,7 +25,7 @@ using schema::kNoTime;
 
 constexpr std::size_t kRows = 4096;
 
-// Appends a value as a cell; nothing for `blank`. `text` gives the string of a number.
+// Appends a value as a cell; nothing for `blank`. `text` returns the string of a number.
 template <typename T, typename Text>
 void AppendCell(std::string& out, const schema::ColumnInfo& column, T value, std::optional<T> blank, Text&& text) {
   if (column.role == schema::Role::kText) {
@@ -97,7 +97,7 @@ class CsvWriter final : public Writer {
           if constexpr (requires(schema::RankTables tables) { tables.Of(std::type_identity<typename Row::Table>()); }) {
             if constexpr (Row::Table::kInfo.Is(schema::kStreamed)) return Add<typename Row::Table>(*row);
           }
-          return Ok();  // The timeline's tables have it.
+          return Ok();  // The timeline's tables contain it.
         },
         event.row);
   }
@@ -205,7 +205,7 @@ class CsvWriter final : public Writer {
   const ExportRun* run_ = nullptr;
   ExportRank rank_;
   std::map<std::string, std::unique_ptr<OutFile>> files_;
-  schema::RankTables sheets_;  // Rows of streamed tables, collected until they are worth a look at their columns.
+  schema::RankTables sheets_;  // Rows of streamed tables, collected until there are enough to process column by column.
 };
 
 }  // namespace

@@ -1,20 +1,22 @@
-// Traces as torch.profiler writes them, one per rank, all on one clock: what Holistic Trace Analysis, TensorBoard and
-// `lockstep import` read. Holistic Trace Analysis looks for the rank line by line as `"rank": 5`, with the blank.
+// Traces as torch.profiler writes them, one per rank, all on one clock, for Holistic Trace Analysis, TensorBoard and
+// `lockstep import`. Holistic Trace Analysis searches for the rank line by line as `"rank": 5`, with the blank.
 
 #include <algorithm>
+#include <charconv>
 #include <filesystem>
 #include <memory>
+#include <optional>
 #include <string>
 #include <system_error>
 #include <unordered_map>
 #include <utility>
 #include <vector>
 
+#include "core/rank_name.h"
 #include "core/version.h"
 #include "export/common/describe.h"
+#include "export/common/json_writer.h"
 #include "export/common/out_file.h"
-#include "export/common/rank_name.h"
-#include "export/common/text.h"
 #include "export/common/writers.h"
 #include "export/kineto/kineto_comm.h"
 #include "ingest/rank_files/event_reader.h"
@@ -26,12 +28,14 @@ namespace {
 using schema::kNone;
 
 constexpr std::string_view kStepPrefix = "ProfilerStep#";
+// How the members of the file's object and the elements of its lists begin.
+constexpr std::string_view kTopLevel = "\n  ", kElement = "\n    ";
 
 class KinetoWriter final : public Writer {
  public:
   bool Takes(EventKind kind) const override {
     switch (kind) {
-      case EventKind::kCollective:  // Their kernels, or the calls of MPI, are written.
+      case EventKind::kCollective:  // Their kernels, or the calls of MPI, are written instead.
       case EventKind::kMessage:
       case EventKind::kSensors:
       case EventKind::kCounter:
@@ -49,9 +53,9 @@ class KinetoWriter final : public Writer {
   Status BeginRank(const ExportRank& rank) override {
     rank_ = rank;
     head_ = rank.head;
-    first_ = true;
     out_ = std::make_unique<OutFile>();
     LS_CHECK(out_->Open((std::filesystem::path(run_->output) / (RankName(rank.rank) + ".pt.trace.json")).string()));
+    json_.emplace(out_->buffer());
     describer_ = std::make_unique<Describer>(*run_, rank_);
     Index();
     Header();
@@ -100,7 +104,7 @@ class KinetoWriter final : public Writer {
           Step(event, event.as<schema::Steps::Row>().index, event.as<schema::Steps::Row>().thread);
         break;
       case EventKind::kStep:
-        // Of ranks without a GPU, whose windows are the host's.
+        // On ranks without a GPU, whose windows are the host's.
         if (!rank_.gpu && !steps_are_ranges_)
           Step(event, event.as<schema::TlStepRanks::Row>().index, rank_.training_thread);
         break;
@@ -112,7 +116,9 @@ class KinetoWriter final : public Writer {
 
   Status EndRank() override {
     Names();
-    out_->Put("\n  ]\n}\n");
+    json_->EndArray(kTopLevel);
+    json_->EndObject("\n");
+    out_->Put("\n");
     const Status closed = out_->Close();
     bytes_ += out_->bytes();
     out_.reset();
@@ -124,7 +130,7 @@ class KinetoWriter final : public Writer {
  private:
   std::string_view Text(std::uint32_t id) const { return trace::TextOf(*head_, id); }
 
-  // Which operation a kernel carried.
+  // Finds the operation that each kernel carried.
   void Index() {
     collective_of_.clear();
     message_of_.clear();
@@ -132,7 +138,7 @@ class KinetoWriter final : public Writer {
     for (std::uint32_t row = 0; row < c.rows(); ++row)
       if (c.kernel[row] != kNone && c.kernel_operations[row] <= 1) collective_of_.emplace(c.kernel[row], row);
     const schema::P2p& p = head_->p2p;
-    // Imported messages name no kernel, but have its times.
+    // Imported messages refer to no kernel, but have its times.
     for (std::uint32_t row = 0; row < p.rows(); ++row) {
       const auto key = p.kernel[row] != kNone ? std::pair(std::int64_t{-1}, static_cast<std::int64_t>(p.kernel[row]))
                                               : std::pair(p.begin_ns[row], p.end_ns[row]);
@@ -149,40 +155,50 @@ class KinetoWriter final : public Writer {
   }
 
   void Header() {
-    std::string& out = out_->buffer();
-    out += "{\n  \"schemaVersion\": 1,\n  \"deviceProperties\": [";
+    JsonWriter& json = *json_;
+    json.BeginObject(kTopLevel);
+    json.Int("schemaVersion", 1);
+    json.Key("deviceProperties");
+    json.BeginArray(kElement);
     const schema::Devices& devices = head_->devices;
     for (std::size_t i = 0; i < devices.rows(); ++i) {
-      out += i == 0 ? "\n    {\"id\": " : ",\n    {\"id\": ";
-      AppendUnsigned(out, devices.device[i]);
-      out += ", \"name\": ";
-      AppendJsonText(out, Text(devices.name[i]));
       const auto put = [&](const char* key, std::uint64_t value) {
-        if (value == 0) return;
-        out += key;
-        AppendUnsigned(out, value);
+        if (value > 0) json.Unsigned(key, value);
       };
-      put(", \"totalGlobalMem\": ", devices.memory_bytes[i]);
-      put(", \"computeMajor\": ", devices.compute_major[i]);
-      if (devices.compute_major[i] > 0) out += ", \"computeMinor\": " + std::to_string(devices.compute_minor[i]);
-      put(", \"maxThreadsPerMultiprocessor\": ", devices.max_threads_per_sm[i]);
-      put(", \"numSms\": ", devices.sm_count[i]);
-      out += '}';
+      json.BeginObject();
+      json.Unsigned("id", devices.device[i]);
+      json.Text("name", Text(devices.name[i]));
+      put("totalGlobalMem", devices.memory_bytes[i]);
+      put("computeMajor", devices.compute_major[i]);
+      if (devices.compute_major[i] > 0) json.Int("computeMinor", devices.compute_minor[i]);
+      put("maxThreadsPerMultiprocessor", devices.max_threads_per_sm[i]);
+      put("numSms", devices.sm_count[i]);
+      json.EndObject();
     }
-    out += "\n  ],\n  \"distributedInfo\": {\n    \"backend\": \"";
-    out += BackendOf(*head_);
-    out += "\",\n    \"rank\": ";
-    AppendInt(out, rank_.rank);
-    out += ",\n    \"world_size\": ";
-    const std::string_view expected = run_->timeline->Meta("ranks_expected");
-    out += expected.empty() ? std::to_string(run_->timeline->tables.ranks.rows()) : std::string(expected);
-    out += ",\n    \"pg_count\": ";
-    AppendUnsigned(out, head_->comms.rows());
-    out += ",\n    \"pg_config\": " + GroupList(*head_, run_->comm_members);
-    out += "\n  },\n  \"displayTimeUnit\": \"ms\",\n  \"baseTimeNanoseconds\": ";
-    AppendInt(out, run_->base_ns);
-    out += ",\n  \"exportedBy\": \"Lockstep " LOCKSTEP_VERSION "\",\n  \"traceEvents\": [";
+    json.EndArray(kTopLevel);
+    json.Key("distributedInfo");
+    json.BeginObject(kElement);
+    json.Text("backend", BackendOf(*head_));
+    json.Int("rank", rank_.rank);
+    json.Int("world_size", WorldSize());
+    json.Unsigned("pg_count", head_->comms.rows());
+    json.Key("pg_config");
+    WriteGroupList(json, kElement, *head_, run_->comm_members);
+    json.EndObject(kTopLevel);
+    json.Word("displayTimeUnit", "ms");
+    json.Int("baseTimeNanoseconds", run_->base_ns);
+    json.Word("exportedBy", "Lockstep " LOCKSTEP_VERSION);
+    json.Key("traceEvents");
+    json.BeginArray(kElement);
     out_->Grown();
+  }
+
+  std::int64_t WorldSize() const {
+    const std::string_view expected = run_->timeline->Meta("ranks_expected");
+    std::int64_t size = 0;
+    const auto [end, error] = std::from_chars(expected.data(), expected.data() + expected.size(), size);
+    const bool whole = error == std::errc() && end == expected.data() + expected.size();
+    return whole ? size : static_cast<std::int64_t>(run_->timeline->tables.ranks.rows());
   }
 
   std::pair<std::int64_t, std::int64_t> PidTid(std::uint32_t thread) const {
@@ -193,55 +209,35 @@ class KinetoWriter final : public Writer {
     return {pid, threads.tid[thread]};
   }
 
-  void Start(const Event& event, char phase, std::string_view category, std::string_view name, std::int64_t pid,
-             std::int64_t tid) {
-    out_->Put(first_ ? "\n    {\"ph\": \"" : ",\n    {\"ph\": \"");
-    first_ = false;
-    std::string& out = out_->buffer();
-    out += phase;
-    out += "\", \"cat\": \"";
-    out += category;
-    out += "\", \"name\": ";
-    AppendJsonText(out, name);
-    out += ", \"pid\": ";
-    AppendInt(out, pid);
-    out += ", \"tid\": ";
-    AppendInt(out, tid);
-    out += ", \"ts\": ";
-    AppendMicroseconds(out, event.begin_ns - run_->base_ns);
-    if (phase == 'X') {
-      out += ", \"dur\": ";
-      AppendMicroseconds(out, event.end_ns - event.begin_ns);
-    } else if (phase == 'i') {
-      out += ", \"s\": \"t\"";
-    }
-    out += ", \"args\": {";
-    first_argument_ = true;
+  // The event up to its arguments, which follow until EndArgs.
+  void Start(const Event& event, std::string_view phase, std::string_view category, std::string_view name,
+             std::int64_t pid, std::int64_t tid) {
+    JsonWriter& json = *json_;
+    json.BeginObject();
+    json.Word("ph", phase);
+    json.Word("cat", category);
+    json.Text("name", name);
+    json.Int("pid", pid);
+    json.Int("tid", tid);
+    json.Microseconds("ts", event.begin_ns - run_->base_ns);
+    if (phase == "X")
+      json.Microseconds("dur", event.end_ns - event.begin_ns);
+    else if (phase == "i")
+      json.Word("s", "t");
+    json.Key("args");
+    json.BeginObject();
   }
   void OnThread(const Event& event, std::string_view category, std::string_view name, std::uint32_t thread) {
     const auto [pid, tid] = PidTid(thread);
-    Start(event, 'X', category, name, pid, tid);
+    Start(event, "X", category, name, pid, tid);
   }
   void EndArgs() {
-    out_->buffer() += "}}";
+    json_->EndObject();
+    json_->EndObject();
     out_->Grown();
   }
-  void Key(std::string_view key) {
-    std::string& out = out_->buffer();
-    if (!first_argument_) out += ", ";
-    first_argument_ = false;
-    out += '"';
-    out += key;
-    out += "\": ";
-  }
-  void Number(std::string_view key, std::uint64_t value) {
-    Key(key);
-    AppendUnsigned(out_->buffer(), value);
-  }
-  void Signed(std::string_view key, std::int64_t value) {
-    Key(key);
-    AppendInt(out_->buffer(), value);
-  }
+  void Number(std::string_view key, std::uint64_t value) { json_->Unsigned(key, value); }
+  void Signed(std::string_view key, std::int64_t value) { json_->Int(key, value); }
 
   void Step(const Event& event, std::int64_t index, std::uint32_t thread) {
     OnThread(event, "user_annotation", std::string(kStepPrefix) + std::to_string(index), thread);
@@ -256,30 +252,27 @@ class KinetoWriter final : public Writer {
                                                           : "user_annotation",
              Text(row.name), row.thread);
     if (row.payload_kind == schema::PayloadKind::kSequence) Signed("Sequence number", row.payload);
-    if (const std::string_view domain = Text(row.domain); !domain.empty()) {
-      Key("domain");
-      AppendJsonText(out_->buffer(), domain);
-    }
+    if (const std::string_view domain = Text(row.domain); !domain.empty()) json_->Text("domain", domain);
     EndArgs();
   }
 
   void MpiCall(const Event& event) {
     OnThread(event, "user_annotation", describer_->NameOf(event), event.as<schema::MpiCalls::Row>().thread);
     for (const Argument& argument : describer_->ArgumentsOf(event)) {
-      Key(argument.key);
+      json_->Key(argument.key);
       if (const auto* number = std::get_if<std::int64_t>(&argument.value))
-        AppendInt(out_->buffer(), *number);
+        json_->Int(*number);
       else if (const auto* count = std::get_if<std::uint64_t>(&argument.value))
-        AppendUnsigned(out_->buffer(), *count);
+        json_->Unsigned(*count);
       else
-        AppendJsonText(out_->buffer(), std::get<std::string_view>(argument.value));
+        json_->Text(std::get<std::string_view>(argument.value));
     }
     EndArgs();
   }
 
   void OnGpu(const Event& event, std::string_view category, std::string_view name, std::uint16_t device,
              std::uint32_t context, std::uint32_t stream, std::uint64_t correlation) {
-    Start(event, 'X', category, name, device, stream == kNone ? -1 : static_cast<std::int64_t>(stream));
+    Start(event, "X", category, name, device, stream == kNone ? -1 : static_cast<std::int64_t>(stream));
     Number("device", device);
     Number("context", context);
     if (stream != kNone) Number("stream", stream);
@@ -289,13 +282,14 @@ class KinetoWriter final : public Writer {
   void Kernel(const Event& event) {
     const auto& row = event.as<schema::Kernels::Row>();
     OnGpu(event, "kernel", Text(row.name), row.device, row.context, row.stream, row.correlation);
-    std::string& out = out_->buffer();
     if (row.graph_node != 0) Number("graph node id", row.graph_node);
     if (row.shape < shapes_.rows()) {
       const schema::KernelShapes::Row shape = shapes_.Get(row.shape);
       const auto three = [&](const char* key, std::int32_t x, std::int32_t y, std::int32_t z) {
-        Key(key);
-        out += '[' + std::to_string(x) + ", " + std::to_string(y) + ", " + std::to_string(z) + ']';
+        json_->Key(key);
+        json_->BeginArray();
+        for (const std::int32_t size : {x, y, z}) json_->Int(size);
+        json_->EndArray();
       };
       three("grid", shape.grid_x, shape.grid_y, shape.grid_z);
       three("block", shape.block_x, shape.block_y, shape.block_z);
@@ -304,12 +298,12 @@ class KinetoWriter final : public Writer {
       if (shape.occupancy_percent >= 0) Signed("est. achieved occupancy %", shape.occupancy_percent);
     }
     if (const auto at = collective_of_.find(static_cast<std::uint32_t>(event.number)); at != collective_of_.end()) {
-      AppendCollectiveArgs(out, *head_, run_->comm_members, at->second);
+      WriteCollectiveArgs(*json_, *head_, run_->comm_members, at->second);
     } else if (row.work == schema::Work::kCommunication) {
       auto message = message_of_.find({-1, static_cast<std::int64_t>(event.number)});
       if (message == message_of_.end()) message = message_of_.find({row.begin_ns, row.begin_ns + row.duration_ns});
       if (message != message_of_.end() && message->second != kNone)
-        AppendMessageArgs(out, *head_, run_->comm_members, message->second, rank_.rank);
+        WriteMessageArgs(*json_, *head_, run_->comm_members, message->second, rank_.rank);
     }
     EndArgs();
   }
@@ -343,8 +337,7 @@ class KinetoWriter final : public Writer {
                                            "Stream Sync",     "Context Sync", "Event Record"};
     const std::string_view name = kNames[row.kind < std::size(kNames) ? row.kind : 0];
     OnGpu(event, "cuda_sync", name, row.device, row.context, row.stream, row.correlation);
-    Key("cuda_sync_kind");
-    AppendJsonText(out_->buffer(), name);
+    json_->Word("cuda_sync_kind", name);
     if (row.event != 0) Number("wait_on_cuda_event_id", row.event);
     if (row.record_stream != kNone) Number("wait_on_stream", row.record_stream);
     if (row.record_correlation != 0) Number("wait_on_cuda_event_record_corr_id", row.record_correlation);
@@ -356,13 +349,13 @@ class KinetoWriter final : public Writer {
     const auto [pid, tid] = PidTid(rank_.training_thread);
     if (row.kind != schema::MemoryKind::kAllocate && row.kind != schema::MemoryKind::kFree) {
       // A reading, no event: Kineto has none of the kind.
-      Start(event, 'C', "gpu_memory", row.kind == schema::MemoryKind::kPeak ? "peak GPU memory" : "GPU memory", pid,
+      Start(event, "C", "gpu_memory", row.kind == schema::MemoryKind::kPeak ? "peak GPU memory" : "GPU memory", pid,
             tid);
       Number("allocated_bytes", row.allocated_bytes);
       Number("reserved_bytes", row.reserved_bytes);
       return EndArgs();
     }
-    Start(event, 'i', "cpu_instant_event", "[memory]", pid, tid);
+    Start(event, "i", "cpu_instant_event", "[memory]", pid, tid);
     Number("Total Reserved", row.reserved_bytes);
     Number("Total Allocated", row.allocated_bytes);
     Signed("Bytes", row.kind == schema::MemoryKind::kFree ? -row.bytes : row.bytes);
@@ -374,18 +367,19 @@ class KinetoWriter final : public Writer {
 
   void Names() {
     const auto name = [&](const char* what, std::int64_t pid, std::int64_t tid, std::string_view text) {
-      out_->Put(first_ ? "\n    " : ",\n    ");
-      first_ = false;
-      std::string& out = out_->buffer();
-      out += "{\"ph\": \"M\", \"name\": \"";
-      out += what;
-      out += "\", \"pid\": ";
-      AppendInt(out, pid);
-      out += ", \"tid\": ";
-      AppendInt(out, tid);
-      out += ", \"ts\": 0, \"args\": {\"name\": ";
-      AppendJsonText(out, text);
-      out += "}}";
+      JsonWriter& json = *json_;
+      json.BeginObject();
+      json.Word("ph", "M");
+      json.Word("name", what);
+      json.Int("pid", pid);
+      json.Int("tid", tid);
+      json.Int("ts", 0);
+      json.Key("args");
+      json.BeginObject();
+      json.Text("name", text);
+      json.EndObject();
+      json.EndObject();
+      out_->Grown();
     };
     for (std::uint32_t process = 0; process < head_->processes.rows(); ++process)
       name("process_name", head_->processes.pid[process], 0,
@@ -408,12 +402,13 @@ class KinetoWriter final : public Writer {
   ExportRank rank_;
   const schema::RankTables* head_ = nullptr;
   std::unique_ptr<OutFile> out_;
+  std::optional<JsonWriter> json_;  // Into out_'s buffer.
   std::unique_ptr<Describer> describer_;
   std::unordered_map<std::uint32_t, std::uint32_t> collective_of_;  // By row of kernels.
   // By (begin, end), or (-1, row of kernels); kNone: several share it.
   std::unordered_map<std::pair<std::int64_t, std::int64_t>, std::uint32_t, PairHash> message_of_;
   schema::KernelShapes shapes_;
-  bool steps_are_ranges_ = false, first_ = true, first_argument_ = true;
+  bool steps_are_ranges_ = false;
   std::uint64_t bytes_ = 0;
 };
 

@@ -2,7 +2,6 @@
 
 #include <algorithm>
 #include <string_view>
-#include <utility>
 #include <vector>
 
 #include "core/collective.h"
@@ -10,7 +9,7 @@
 #include "core/fact.h"
 #include "core/hex.h"
 #include "export/common/describe.h"
-#include "export/common/text.h"
+#include "export/common/json_writer.h"
 #include "ingest/rank_files/rank_source.h"
 #include "trace/file/strings.h"
 
@@ -37,34 +36,32 @@ GroupName NameOf(const schema::RankTables& head, std::uint32_t comm) {
   return {std::string(text), "undefined"};
 }
 
-void AppendList(std::string& out, const std::vector<std::int32_t>& members) {
-  out += '[';
-  for (std::size_t i = 0; i < members.size(); ++i) {
-    if (i > 0) out += ", ";
-    AppendInt(out, members[i]);
-  }
-  out += ']';
+void WriteList(JsonWriter& json, const std::vector<std::int32_t>& members) {
+  json.BeginArray();
+  for (const std::int32_t member : members) json.Int(member);
+  json.EndArray();
 }
 
-void AppendGroup(std::string& out, const schema::RankTables& head, const CommMembers& known, std::uint32_t comm) {
+// PyTorch gives the list as a text.
+std::string ListText(const std::vector<std::int32_t>& members) {
+  std::string text;
+  JsonWriter json(text);
+  WriteList(json, members);
+  return text;
+}
+
+void WriteGroup(JsonWriter& json, const schema::RankTables& head, const CommMembers& known, std::uint32_t comm) {
   if (comm >= head.comms.rows() || head.comms.identity[comm] == kGuessed) return;
   const GroupName group = NameOf(head, comm);
-  out += ", \"Group size\": ";
-  AppendUnsigned(out, head.comms.size[comm]);
-  out += ", \"Process Group Name\": ";
-  AppendJsonText(out, group.name);
-  out += ", \"Process Group Description\": ";
-  AppendJsonText(out, group.description);
+  json.Unsigned("Group size", head.comms.size[comm]);
+  json.Text("Process Group Name", group.name);
+  json.Text("Process Group Description", group.description);
   if (head.comms.stride[comm] > 0 && head.comms.size[comm] > kListed) {
-    out += ", \"Global rank start\": ";
-    AppendInt(out, head.comms.first_world_rank[comm]);
-    out += ", \"Global rank stride\": ";
-    AppendInt(out, head.comms.stride[comm]);
+    json.Int("Global rank start", head.comms.first_world_rank[comm]);
+    json.Int("Global rank stride", head.comms.stride[comm]);
   } else if (const std::vector<std::int32_t> members = MembersOf(head, known, comm);
              !members.empty() && members.size() <= kListed && members.size() == head.comms.size[comm]) {
-    out += ", \"Process Group Ranks\": \"";
-    AppendList(out, members);
-    out += '"';
+    json.Word("Process Group Ranks", ListText(members));
   }
 }
 
@@ -100,14 +97,10 @@ std::string_view TorchName(CollectiveKind kind) {
   }
 }
 
-void AppendSizes(std::string& out, std::uint64_t in, std::uint64_t elements_out, std::uint16_t dtype) {
-  out += ", \"In msg nelems\": ";
-  AppendUnsigned(out, in);
-  out += ", \"Out msg nelems\": ";
-  AppendUnsigned(out, elements_out);
-  out += ", \"dtype\": \"";
-  out += TorchType(dtype);
-  out += '"';
+void WriteSizes(JsonWriter& json, std::uint64_t in, std::uint64_t elements_out, std::uint16_t dtype) {
+  json.Unsigned("In msg nelems", in);
+  json.Unsigned("Out msg nelems", elements_out);
+  json.Word("dtype", TorchType(dtype));
 }
 
 std::uint64_t Elements(std::uint64_t bytes, std::uint16_t dtype) {
@@ -131,16 +124,12 @@ std::vector<std::int32_t> MembersOf(const schema::RankTables& head, const CommMe
   return at != known.end() && at->second.size() == head.comms.size[comm] ? at->second : members;
 }
 
-void AppendCollectiveArgs(std::string& out, const schema::RankTables& head, const CommMembers& known,
-                          std::uint32_t row) {
+void WriteCollectiveArgs(JsonWriter& json, const schema::RankTables& head, const CommMembers& known,
+                         std::uint32_t row) {
   const schema::Collectives& c = head.collectives;
   const auto kind = static_cast<CollectiveKind>(c.kind[row]);
   const std::string_view name = TorchName(kind);
-  if (!name.empty()) {
-    out += ", \"Collective name\": \"";
-    out += name;
-    out += '"';
-  }
+  if (!name.empty()) json.Word("Collective name", name);
   const std::uint32_t comm = c.comm[row];
   const std::uint64_t members = comm < head.comms.rows() ? std::max(head.comms.size[comm], 1u) : 1;
   if (c.bytes[row] > 0) {
@@ -148,37 +137,30 @@ void AppendCollectiveArgs(std::string& out, const schema::RankTables& head, cons
     const std::uint64_t all = Elements(c.bytes[row], c.dtype[row]), part = all / members;
     const bool in_part = kind == CollectiveKind::kAllGather || kind == CollectiveKind::kGather;
     const bool out_part = kind == CollectiveKind::kReduceScatter || kind == CollectiveKind::kScatter;
-    AppendSizes(out, in_part ? part : all, out_part ? part : all, c.dtype[row]);
+    WriteSizes(json, in_part ? part : all, out_part ? part : all, c.dtype[row]);
   }
-  if (!c.uneven[row]) out += ", \"In split size\": \"[]\", \"Out split size\": \"[]\"";
-  AppendGroup(out, head, known, comm);
-  if (c.root[row] >= 0) {
-    out += ", \"Rank\": ";
-    AppendInt(out, c.root[row]);
+  if (!c.uneven[row]) {
+    json.Word("In split size", "[]");
+    json.Word("Out split size", "[]");
   }
-  if (comm < head.comms.rows() && head.comms.identity[comm] == schema::CommIdentity::kCounted) {
-    out += ", \"Seq\": ";
-    AppendUnsigned(out, c.seq[row]);
-  }
+  WriteGroup(json, head, known, comm);
+  if (c.root[row] >= 0) json.Int("Rank", c.root[row]);
+  if (comm < head.comms.rows() && head.comms.identity[comm] == schema::CommIdentity::kCounted)
+    json.Unsigned("Seq", c.seq[row]);
 }
 
-void AppendMessageArgs(std::string& out, const schema::RankTables& head, const CommMembers& known, std::uint32_t row,
-                       std::int32_t rank) {
+void WriteMessageArgs(JsonWriter& json, const schema::RankTables& head, const CommMembers& known, std::uint32_t row,
+                      std::int32_t rank) {
   const schema::P2p& p = head.p2p;
   const bool send = p.direction[row] == schema::Direction::kSend;
-  out += send ? ", \"Collective name\": \"send\"" : ", \"Collective name\": \"recv\"";
+  json.Word("Collective name", send ? "send" : "recv");
   // Messages have no type: bytes.
-  if (p.bytes[row] > 0) AppendSizes(out, p.bytes[row], p.bytes[row], 0);
-  AppendGroup(out, head, known, p.comm[row]);
-  if (p.peer[row] >= 0) {
-    out += ", \"Rank\": ";
-    AppendInt(out, p.peer[row]);
-  }
+  if (p.bytes[row] > 0) WriteSizes(json, p.bytes[row], p.bytes[row], 0);
+  WriteGroup(json, head, known, p.comm[row]);
+  if (p.peer[row] >= 0) json.Int("Rank", p.peer[row]);
   if (p.peer_world_rank[row] >= 0) {
-    out += ", \"Src Rank\": ";
-    AppendInt(out, send ? rank : p.peer_world_rank[row]);
-    out += ", \"Dst Rank\": ";
-    AppendInt(out, send ? p.peer_world_rank[row] : rank);
+    json.Int("Src Rank", send ? rank : p.peer_world_rank[row]);
+    json.Int("Dst Rank", send ? p.peer_world_rank[row] : rank);
   }
 }
 
@@ -193,27 +175,23 @@ std::string_view BackendOf(const schema::RankTables& head) {
   return "";
 }
 
-std::string GroupList(const schema::RankTables& head, const CommMembers& known) {
-  std::string out = "[";
-  bool first = true;
+void WriteGroupList(JsonWriter& json, std::string_view line, const schema::RankTables& head, const CommMembers& known) {
+  const std::string_view backend = BackendOf(head);
+  const std::string config = backend.empty() ? "" : (backend == "nccl" ? "cuda:" : "cpu:") + std::string(backend);
+  json.BeginArray(line);
   for (std::uint32_t comm = 0; comm < head.comms.rows(); ++comm) {
     if (head.comms.identity[comm] == kGuessed) continue;
     const GroupName group = NameOf(head, comm);
-    out += std::exchange(first, false) ? "\n    {\"pg_name\": " : ",\n    {\"pg_name\": ";
-    AppendJsonText(out, group.name);
-    out += ", \"pg_desc\": ";
-    AppendJsonText(out, group.description);
-    const std::string_view backend = BackendOf(head);
-    out += ", \"backend_config\": \"";
-    if (!backend.empty()) out += backend == "nccl" ? "cuda:" : "cpu:";
-    out += backend;
-    out += "\", \"pg_size\": ";
-    AppendUnsigned(out, head.comms.size[comm]);
-    out += ", \"ranks\": ";
-    AppendList(out, MembersOf(head, known, comm));
-    out += '}';
+    json.BeginObject();
+    json.Text("pg_name", group.name);
+    json.Text("pg_desc", group.description);
+    json.Text("backend_config", config);
+    json.Unsigned("pg_size", head.comms.size[comm]);
+    json.Key("ranks");
+    WriteList(json, MembersOf(head, known, comm));
+    json.EndObject();
   }
-  return out + ']';
+  json.EndArray();
 }
 
 }  // namespace lockstep::exporters

@@ -119,7 +119,7 @@ class Otf2Writer final : public Writer {
     rank_ = rank;
     describer_.emplace(*run_, rank_);
     tracks_ = {};
-    // The first location is the one that the rank is known by in communicators.
+    // The first location represents the rank in communicators.
     Introduce(tracks_.First(MainTrack()));
     comms_.assign(rank.head->comms.rows(), OTF2_UNDEFINED_COMM);
     for (std::uint32_t comm = 0; comm < rank.head->comms.rows(); ++comm) comms_[comm] = CommOf(comm);
@@ -209,7 +209,7 @@ class Otf2Writer final : public Writer {
 
   Status Failed() const {
     return Error{ErrorCode::kIo, std::string("cannot write the archive: ") + OTF2_Error_GetDescription(error_),
-                 run_->output, "name a place with room that can be written with -o"};
+                 run_->output, "name a directory with free space that can be written to with -o"};
   }
   Status status() const { return error_ == OTF2_SUCCESS ? Ok() : Failed(); }
   void Check(OTF2_ErrorCode code) {

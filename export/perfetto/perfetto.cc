@@ -14,9 +14,10 @@
 #include <unordered_map>
 #include <utility>
 
+#include "core/rank_name.h"
 #include "core/version.h"
+#include "export/common/json_writer.h"
 #include "export/common/out_file.h"
-#include "export/common/rank_name.h"
 #include "export/common/tar.h"
 #include "export/common/text.h"
 #include "export/common/tracks.h"
@@ -64,15 +65,25 @@ class PerfettoWriter final : public Writer {
     if (split_) {
       LS_CHECK(out_.Open(run.output));
       // First in the archive: what Perfetto reads before the members. All share one clock and one machine.
-      std::string manifest = "{\"perfetto_manifest\": {\"version\": 1, \"files\": [";
-      bool first = true;
+      std::string manifest;
+      JsonWriter json(manifest);
+      json.BeginObject();
+      json.Key("perfetto_manifest");
+      json.BeginObject();
+      json.Int("version", 1);
+      json.Key("files");
+      json.BeginArray("\n  ");
       const auto add = [&](const std::string& name) {
-        manifest += (first ? "\n  {\"path\": \"" : ",\n  {\"path\": \"") + name + "\"}";
-        first = false;
+        json.BeginObject();
+        json.Word("path", name);
+        json.EndObject();
       };
       add(kClusterFile);
       for (const std::int32_t rank : run.ranks) add(FileOf(rank));
-      manifest += "\n]}}\n";
+      json.EndArray("\n");
+      json.EndObject();
+      json.EndObject();
+      manifest += '\n';
       Tar(out_).Add("perfetto_manifest.json", manifest);
       return out_.status();
     }

@@ -1,4 +1,4 @@
-// Traces of torch.profiler as a format: how they are recognised.
+// Recognises traces of torch.profiler.
 
 #include <cstring>
 
@@ -26,7 +26,7 @@ std::string Refuse(const FileLook& look) {
   return "no traceEvents in it";
 }
 
-// distributedInfo in a piece of JSON, complete or not.
+// Finds distributedInfo in a piece of JSON, complete or not.
 void Distributed(std::string_view json, TracePart& part) {
   const std::size_t at = json.find("\"distributedInfo\"");
   if (at == std::string_view::npos) return;

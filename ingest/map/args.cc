@@ -38,7 +38,7 @@ void ArgsCursor::Enter() {
     at_ = end_;
 }
 
-// at_ stands on the opening quote; afterwards behind the closing one.
+// at_ is on the opening quote; afterwards after the closing one.
 bool ArgsCursor::SkipString() {
   for (++at_; at_ < end_; ++at_) {
     at_ = static_cast<const char*>(std::memchr(at_, '"', static_cast<std::size_t>(end_ - at_)));

@@ -14,8 +14,8 @@ namespace lockstep::ingest {
 class ArgsCursor {
  public:
   explicit ArgsCursor(std::string_view json) : at_(json.data()), end_(json.data() + json.size()) { Enter(); }
-  // False at the end or where the text stops being an object. Keys come without
-  // quotes, strings among the values with them; escapes are not resolved.
+  // Returns false at the end or where the text is not an object any more. Keys are without quotes, string values with
+  // quotes; escapes are not resolved.
   bool Next(std::string_view& key, std::string_view& value);
 
  private:
@@ -38,8 +38,8 @@ std::uint64_t UnsignedOf(std::string_view value, std::uint64_t fallback);
 // Text without its quotes; escapes resolved into `scratch` where there are any.
 std::string_view TextOf(std::string_view value, std::string& scratch);
 
-// "[0, 1, 2]", quoted or not -> numbers. `cut`: it says "..." somewhere: Kineto keeps
-// the first 30 ranks of a group only.
+// "[0, 1, 2]", quoted or not -> numbers. `cut`: whether the list contains "...", because Kineto keeps only the first 30
+// ranks of a group.
 std::vector<std::int64_t> IntsOf(std::string_view value, bool* cut = nullptr);
 
 }  // namespace lockstep::ingest

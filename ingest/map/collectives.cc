@@ -28,7 +28,7 @@ struct Carrier {
   const CommArgs* own = nullptr;        // The kernel's own arguments.
   std::vector<std::uint32_t> together;  // Operations that share this kernel.
   std::uint32_t group = kNone;
-  bool told = false;  // The group is named by the operation itself.
+  bool told = false;  // The operation itself names the group.
 };
 
 struct Launch {
@@ -64,7 +64,7 @@ class Finder {
         continue;
       const std::uint32_t op = ops_.At(t_.api.thread[i], t_.api.begin_ns[i]);
       if (op == kNoOp && !wanted.contains(t_.api.correlation[i])) continue;
-      // A graph's kernels were recorded when it was captured: what is around its launch is not theirs.
+      // A graph's kernels were recorded when it was captured: operations around its launch are not theirs.
       const bool graph = t_.api.kind[i] == schema::ApiKind::kGraphLaunch;
       launches_.try_emplace(t_.api.correlation[i],
                             Launch{graph ? kNoOp : op, t_.api.thread[i], graph ? kNoTime : t_.api.begin_ns[i]});
@@ -135,8 +135,8 @@ class Finder {
            op.kind == CollectiveKind::kScatter || op.kind == CollectiveKind::kAllGather;
   }
 
-  // Grouped operations (batch_isend_irecv, coalescing): recorded one by one, launched as
-  // one kernel when the group ends, outside all of them.
+  // Grouped operations (batch_isend_irecv, coalescing): recorded one by one, but launched as one kernel when the group
+  // ends, outside all of them.
   void FindTogether() {
     std::map<std::uint32_t, std::vector<Carrier*>> by_thread;
     for (Carrier& carrier : carriers_)
@@ -175,7 +175,8 @@ class Finder {
   }
 
   void NameGroups() {
-    // A group of NCCL has a stream of its own, so what is not named belongs to the group that is.
+    // A group of NCCL has a stream of its own, so operations without a group on that stream belong to the group of the
+    // others.
     std::map<std::tuple<std::uint16_t, std::uint32_t, std::uint32_t>, std::uint32_t> of_stream;
     constexpr std::uint32_t kSeveral = kNone - 1;
     for (Carrier& carrier : carriers_) {
@@ -188,7 +189,7 @@ class Finder {
       const auto [at, fresh] = of_stream.try_emplace(StreamOf(carrier), carrier.group);
       if (!fresh && at->second != carrier.group) at->second = kSeveral;
     }
-    // Numbered by their ids, which grow as groups are made: the same order on all ranks.
+    // Numbered by their ids, which grow as groups are made, so the order is the same on all ranks.
     std::map<std::tuple<std::uint16_t, std::uint32_t, std::uint32_t>, std::uint32_t> unnamed;
     for (const Carrier& carrier : carriers_) {
       if (carrier.told || !IsLibraryKernel(carrier)) continue;
@@ -213,8 +214,8 @@ class Finder {
     return 0;
   }
 
-  // Of the libraries whose kernels are one operation of one group each. Others' (DeepEP,
-  // custom all-reduces) communicate, but what a kernel stands for is not known.
+  // Whether its library launches one kernel per operation of one group. Kernels of others (DeepEP, custom all-reduces)
+  // communicate, but which operation a kernel carries is not known.
   bool IsLibraryKernel(const Carrier& carrier) const {
     if (carrier.op != kNoOp || carrier.own != nullptr || !carrier.together.empty()) return true;
     const std::string_view name = Text(t_.kernels.name[carrier.row]);
@@ -268,7 +269,7 @@ class Finder {
     return bytes;
   }
 
-  // Sizes given one by one may differ between members; where nothing is known they may too.
+  // Sizes that are given one by one may differ between members; they may also differ if nothing is known.
   bool Uneven(const CommArgs& args) const {
     if (args.in_split == kNone && args.out_split == kNone) return true;
     for (const std::uint32_t split : {args.in_split, args.out_split})
@@ -307,7 +308,7 @@ class Finder {
     Number(rows);
   }
 
-  // Rows of p2p for a kernel that carries nothing else; false: it carries a collective.
+  // Adds rows of p2p for a kernel that carries nothing else; returns false if it carries a collective.
   bool PointToPoint(const Carrier& carrier, std::int64_t begin, std::int64_t end) {
     std::vector<std::uint32_t> ops = carrier.together;
     if (ops.empty()) ops.push_back(carrier.op);
@@ -388,8 +389,8 @@ class Finder {
     return row;
   }
 
-  // The operations' own sequence numbers where all of a group have them and they grow;
-  // else their order on the GPU, which is the order in which a group's members issued them.
+  // Uses the operations' own sequence numbers if all of a group have them and they grow; else their order on the GPU,
+  // which is the order in which a group's members issued them.
   void Number(std::vector<Row>& rows) {
     std::vector<bool> counted(groups_.count(), true), any(groups_.count(), false);
     std::vector<std::int64_t> last(groups_.count(), -1);
@@ -443,7 +444,7 @@ std::int32_t RankFromOperations(const MappedTrace& trace, std::int64_t world_siz
     if (args.name == kNone || args.rank < 0 || args.rank >= args.group_size) continue;
     const std::string_view name = lockstep::trace::TextOf(trace.tables, args.name);
     const CollectiveKind kind = KindOfOperation(name);
-    // Rooted operations give their root there.
+    // For rooted operations this is the root.
     if (!Splits(kind) || Direction(name) >= 0) continue;
     const bool all = args.rank_start == 0 && args.rank_stride == 1 && world_size <= args.group_size;
     if (lockstep::trace::TextOf(trace.tables, args.description) == "default_pg" || all)

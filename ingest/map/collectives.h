@@ -1,7 +1,6 @@
 #pragma once
-// Which kernels communicate, what they carry and for which group: rows of
-// collectives and p2p from kernels, their arguments and the operations that
-// launched them.
+// Finds which kernels communicate, what they carry and for which group: makes rows of collectives and p2p from kernels,
+// their arguments and the operations that launched them.
 
 #include <cstdint>
 #include <string_view>
@@ -23,8 +22,8 @@ struct CommunicationFacts {
 CommunicationFacts FindCollectives(MappedTrace& trace, std::string_view distributed_info, std::int32_t rank,
                                    std::int64_t world_size);
 
-// The lowest number of a rank that the operations themselves give: of a collective of
-// all ranks whose arguments carry the caller's. -1: none does.
+// The lowest rank that the operations themselves contain: of a collective of all ranks whose arguments include the
+// caller's rank. -1: none does.
 std::int32_t RankFromOperations(const MappedTrace& trace, std::int64_t world_size);
 
 }  // namespace lockstep::ingest

@@ -68,7 +68,7 @@ std::uint32_t CommOperations::At(std::uint32_t thread, std::int64_t ns) const {
                        [&](std::int64_t t, std::uint32_t op) { return t < ops_[op].begin_ns; }) -
       list->second.begin());
   std::uint32_t outer = kNoOp;
-  // Operations nest a few deep; one that seems to last for ever must not cost a walk each time.
+  // Operations nest a few deep; one that seems to last for ever must not make each search long.
   for (int look = 0; look < 256 && at-- > 0 && reach[at] >= ns; ++look) {
     const std::uint32_t op = list->second[at];
     if (ops_[op].end_ns < ns) continue;

@@ -1,5 +1,5 @@
 #pragma once
-// Which CPU events of a trace are one operation that communicates, and which operation is around a given time.
+// Finds which CPU events of a trace are one communication operation, and which operation is around a given time.
 
 #include <cstddef>
 #include <cstdint>
@@ -15,7 +15,7 @@ namespace lockstep::ingest {
 
 inline constexpr std::uint32_t kNoOp = schema::kNone;
 
-// What a CPU event, or a pair of one inside the other, says about one operation.
+// The facts about one operation from a CPU event, or from a pair of one inside the other.
 struct CommOperation {
   std::uint32_t thread = schema::kNone;
   std::int64_t begin_ns = 0, end_ns = 0;

@@ -65,7 +65,7 @@ void RankFinish::Span() {
     for (std::size_t i = 0; i < table.rows(); ++i) extend(table.begin_ns[i], table.begin_ns[i] + table.duration_ns[i]);
   };
   events(t_.kernels), events(t_.copies), events(t_.sync);
-  // A trace of the GPU alone: somebody must have lived meanwhile.
+  // A trace of the GPU alone has no thread, so one is added.
   if (t_.threads.rows() == 0 && any) {
     t_.processes.Append({.process = 0,
                          .pid = -1,
@@ -84,7 +84,7 @@ void RankFinish::Span() {
                        .records = t_.kernels.rows() + t_.copies.rows(),
                        .training = 1});
   }
-  // GPU work ends after the host's last call: part of what the trace covers.
+  // GPU work ends after the host's last call and belongs to the time that the trace covers.
   for (std::size_t i = 0; i < t_.threads.rows(); ++i)
     if (t_.threads.training[i]) {
       t_.threads.begin_ns[i] = std::min(t_.threads.begin_ns[i], s_.begin_ns);

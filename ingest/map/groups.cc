@@ -81,7 +81,7 @@ Groups::Groups(const MappedTrace& trace, std::string_view distributed_info, std:
 void Groups::SetMembers(Group& group, std::vector<std::int64_t> ranks) const {
   if (ranks.empty()) return;
   group.size = static_cast<std::uint32_t>(ranks.size());
-  // Numbers of a file: their difference may be none.
+  // Numbers of a file may be so far apart that their difference overflows.
   std::int64_t stride = 1, step = 0;
   bool even = ranks.size() < 2 || !__builtin_sub_overflow(ranks[1], ranks[0], &stride);
   even = even && stride > 0 && ranks.front() >= 0 && ranks.back() < kMostRanks;
@@ -133,10 +133,10 @@ std::uint32_t Groups::Named(const CommArgs& args) {
     group.size = at->second.size;
     group.first = at->second.first, group.stride = at->second.stride, group.members = at->second.members;
   } else if (group.size > 0 && group.size == world_size_) {
-    // The default group's list is empty in some versions: it is everybody.
+    // In some versions the default group's list is empty: it contains all ranks.
     group.first = 0, group.stride = 1;
   }
-  // The operation says less than the list does where both are there.
+  // The operation has less information than the list, so the list is preferred.
   if (group.description.empty())
     if (const auto at = listed_.find(group.name); at != listed_.end()) group.description = at->second.description;
   const std::uint32_t number = Add(std::move(entry));
@@ -144,7 +144,7 @@ std::uint32_t Groups::Named(const CommArgs& args) {
   return number;
 }
 
-// NCCL's number says who belongs together; who they are it does not.
+// NCCL's number identifies the members' common group, but not the members.
 std::uint32_t Groups::Communicator(const CommArgs& args) {
   RankGroup entry;
   Hash64 hash;
@@ -192,7 +192,7 @@ schema::Comms::Row CommOf(const RankGroup& entry, std::uint32_t number, std::int
   row.name = kNone;
   row.first_world_rank = ToldRank(group.WorldRank(0));
   row.stride = static_cast<std::int32_t>(group.stride);
-  // Without members the name could be anybody's: other groups of this size have it too.
+  // Without members the name is ambiguous: other groups of this size may have it too.
   row.unidentified = !group.members_known() && entry.id == 0;
   row.identity = entry.guessed ? 2 : entry.counted ? 0 : 1;
   if (entry.id != 0)

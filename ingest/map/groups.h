@@ -34,22 +34,21 @@ struct Group {
   std::uint64_t Id(std::string_view name_or_number) const;  // comms.global_id.
 };
 
-// A group as one rank file has it: what comms.row is made from, now or again when
-// all ranks are known.
+// A group as one rank file has it: the source of its row in comms, now or again when all ranks are known.
 struct RankGroup {
   Group group;
   bool guessed = false;
   std::uint32_t stream = 0;  // Guessed: which communication stream of the process.
-  bool all_ranks = false;    // Guessed, and nothing says of how many ranks.
+  bool all_ranks = false;    // Guessed, and its number of ranks is not known either.
   bool counted = false;      // Every operation carried its own sequence number.
-  std::string as;            // Stands for the name in the identity where not empty.
-  // Of an identity that the trace itself gives, the same on all members and on nobody else: 0 it gives none.
+  std::string as;            // Replaces the name in the identity if it is not empty.
+  // Set if the trace itself contains an identity that is the same on all members and on no other rank; 0: none.
   std::uint64_t id = 0;
   std::uint8_t kind = schema::CommKind::kTorchGroup;  // As comms.kind.
-  std::int32_t rank = -1;                             // This process's in it, where the trace says so.
+  std::int32_t rank = -1;                             // This process's rank in it, if the trace contains it.
 };
 schema::Comms::Row CommOf(const RankGroup& group, std::uint32_t number, std::int32_t rank);
-// The group that nothing names, of all ranks.
+// The unnamed group of all ranks.
 void SetWorld(Group& group, std::int64_t world_size);
 
 // One rank's groups, in order of appearance.
@@ -58,10 +57,9 @@ class Groups {
   // `distributed_info`: the trace's own list of groups, JSON.
   Groups(const MappedTrace& trace, std::string_view distributed_info, std::int64_t world_size);
 
-  // Number of the group that these arguments name; kNone if they name none.
+  // The number of the group that these arguments name; kNone if they name none.
   std::uint32_t Named(const CommArgs& args);
-  // A group that nothing names: the n-th communication stream of the process.
-  // `size` 0: all ranks.
+  // A group without a name: the n-th communication stream of the process. `size` 0: all ranks.
   std::uint32_t Guessed(std::uint32_t stream_number, std::int64_t size);
 
   const Group& group(std::uint32_t number) const { return entries_[number].group; }
@@ -81,7 +79,7 @@ class Groups {
   const MappedTrace& trace_;
   const std::int64_t world_size_;
   std::map<std::string, Group, std::less<>> listed_;  // By name; of the trace's own list.
-  // What one combination of texts and numbers was resolved to.
+  // The group that one combination of texts and numbers gave.
   std::map<std::vector<std::int64_t>, std::uint32_t> known_;
   std::vector<RankGroup> entries_;
 };

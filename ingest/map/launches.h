@@ -1,5 +1,5 @@
 #pragma once
-// What follows from rows side by side once a rank's tables are there.
+// Relations between rows, found once a rank's tables are complete.
 
 #include <cstdint>
 
@@ -7,10 +7,11 @@
 
 namespace lockstep::ingest {
 
-// A time moved; cut to what fits.
+// Adds to a time; clamps to what fits.
 std::int64_t Shifted(std::int64_t ns, std::int64_t base_ns);
 
-// What only the launching call knows: whether a copy was asynchronous; and how many GPU events have none.
+// Adds what only the launching call contains (whether a copy was asynchronous), and counts GPU events without a
+// launching call.
 void TieLaunches(MappedTrace& trace);
 
 // Nesting of the ranges on each thread.

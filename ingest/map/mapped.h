@@ -12,7 +12,7 @@
 
 namespace lockstep::ingest {
 
-// As StringInterner, for texts whose hash is known already: every batch brings the same thousand names.
+// As StringInterner, for texts whose hash is known already: every batch contains the same thousand names.
 class Strings {
  public:
   Strings(schema::Strings& strings, schema::StringBytes& bytes);
@@ -27,8 +27,8 @@ class Strings {
   std::vector<std::uint32_t> slots_;   // Open addressing, kNone empty.
 };
 
-// What a trace says about a communication operation: PyTorch on its CPU event (record_param_comms) or copied to its
-// kernel, NCCL in the payload of its NVTX range. Texts are strings' numbers.
+// The facts that a trace contains about a communication operation: PyTorch writes them to its CPU event
+// (record_param_comms) or to its kernel, NCCL to the payload of its NVTX range. Texts are numbers of strings.
 struct CommArgs {
   std::uint32_t name = schema::kNone, dtype = schema::kNone;
   std::uint32_t group = schema::kNone, description = schema::kNone, ranks = schema::kNone;
@@ -45,7 +45,7 @@ struct CommArgs {
   bool any() const { return name != schema::kNone || group != schema::kNone || group_size >= 0; }
 };
 
-// A CPU event that stands for communication.
+// A CPU event that represents communication.
 struct CommEvent {
   enum Kind : std::uint8_t { kRecord, kAnnotation };
   Kind kind = kRecord;  // record_param_comms; "nccl:all_reduce".

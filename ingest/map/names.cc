@@ -104,7 +104,7 @@ std::uint8_t RangeCategory(std::string_view name) {
       break;
   }
   if (name.size() > 24 || Has(name, "::")) return 0;
-  // The labels that people write around their phases.
+  // Labels that users write around their phases.
   const std::string word = Letters(name);
   if (word == "forward" || word == "forwardpass" || word == "fwd") return kForward;
   if (word == "backward" || word == "backwardpass" || word == "bwd") return kBackward;

@@ -1,7 +1,6 @@
 #pragma once
-// What Kineto's names mean: runtime calls, copies, synchronisations, ranges,
-// collectives, element types. Names are matched by their parts, so that a new
-// version's suffix (cudaLaunchKernelExC_v11060) changes nothing.
+// Interprets Kineto's names: runtime calls, copies, synchronisations, ranges, collectives, element types. Names are
+// matched by their parts, so that a new version's suffix (cudaLaunchKernelExC_v11060) changes nothing.
 
 #include <cstdint>
 #include <string>
@@ -12,8 +11,8 @@
 
 namespace lockstep::ingest {
 
-// What is compared of names that people write in many ways, in small letters: "_allgather_base" -> "allgatherbase",
-// "## Backward ##" -> "backward".
+// The part of a name that is compared, in small letters, because users write names in many ways: "_allgather_base" ->
+// "allgatherbase", "## Backward ##" -> "backward".
 std::string Letters(std::string_view text);
 
 std::uint8_t ApiKind(std::string_view name);  // As api.kind.
@@ -36,9 +35,9 @@ std::int64_t StepNumber(std::string_view name);
 // Of an operation's name in any of its spellings: "allreduce", "_allgather_base",
 // "nccl:all_to_all", "reduce_scatter_tensor_coalesced". kNone: no collective ("wait", "init").
 CollectiveKind KindOfOperation(std::string_view name);
-// Of a communication kernel's: "ncclDevKernel_AllGather_RING_LL(...)". kSendRecv
-// is all that NCCL says of all-to-all, gather, scatter and send/receive; kNone: it does
-// not say (ncclDevKernel_Generic, other libraries).
+// The kind in a communication kernel's name: "ncclDevKernel_AllGather_RING_LL(...)". NCCL uses kSendRecv for
+// all-to-all, gather, scatter and send/receive; kNone: the name does not contain it (ncclDevKernel_Generic, other
+// libraries).
 CollectiveKind KindOfKernel(std::string_view name);
 
 // Point-to-point: 0 send, 1 receive, -1 neither. "nccl:send 0->1", "recv".

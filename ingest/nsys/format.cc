@@ -1,4 +1,4 @@
-// Reports of Nsight Systems as a format: how they are recognised.
+// Recognises reports of Nsight Systems.
 
 #include <filesystem>
 #include <string>
@@ -11,7 +11,8 @@
 namespace lockstep::ingest {
 namespace {
 
-// Reports that were not exported are named too, to say what is missing: "a.nsys-rep" without "a.sqlite" beside it.
+// Reports that were not exported are listed too, so that the user learns what is missing: "a.nsys-rep" without
+// "a.sqlite" beside it.
 bool IsReport(std::string_view path) {
   for (const std::string_view end : {".nsys-rep", ".qdrep", ".qdstrm"}) {
     if (!path.ends_with(end)) continue;
@@ -31,7 +32,7 @@ std::string Refuse(const FileLook& look) {
     return look.bytes == 0 ? "the file is empty" : "no SQLite database";
   }
   const Result<nsys::Database> database = nsys::Database::Open(look.path);
-  // A damaged report is one: what can be read of it, and what not, the import says.
+  // A damaged report is accepted: the import reports which parts can be read.
   return database.ok() ? nsys::RefuseReport(database.value()) : "";
 }
 

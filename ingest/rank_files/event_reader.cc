@@ -31,7 +31,7 @@ class MemoryReader final : public EventReader {
       table.ForEachColumn([&](const schema::ColumnInfo& info, const auto& values) {
         if (info.name != column.name || count == 0) return;
         const std::size_t width = sizeof(values[0]);
-        // Columns that nobody filled are empty.
+        // Columns that were not filled are empty.
         const std::uint64_t there = values.size() > first ? std::min<std::uint64_t>(values.size() - first, count) : 0;
         if (there > 0) std::memcpy(out, values.data() + first, there * width);
         trace::FillUnknown(info, out + there * width, count - there);

@@ -21,7 +21,7 @@ namespace lockstep::ingest {
 // Rows of a piece; a column chunk of our own files.
 inline constexpr std::uint64_t kPieceRows = 64 * 1024;
 
-// Cuts times that no clock shows to what later sums can bear; how many were cut.
+// Clamps impossible times so that later sums cannot overflow; returns how many were clamped.
 std::uint64_t CutWildTimes(const schema::ColumnInfo& column, std::vector<std::int64_t>& values);
 template <typename T>
 std::uint64_t CutWildTimes(const schema::ColumnInfo&, std::vector<T>&) {
@@ -35,9 +35,9 @@ class EventReader {
 
   virtual std::uint64_t Rows(std::string_view table) const = 0;
 
-  // Rows [first, first + count) of these columns, the others are emptied; a column that
-  // the file lacks reads as the schema's "unknown". False: not readable, said in Damaged().
-  // `into` is the table or its Some<>.
+  // Rows [first, first + count) of these columns, the others are emptied; a column that the file lacks reads as the
+  // schema's "unknown". Returns false if they are not readable, which Damaged() reports. `into` is the table or its
+  // Some<>.
   template <typename Table, typename Rows>
   bool Read(schema::Columns<Table> columns, std::uint64_t first, std::uint64_t count, Rows& into) {
     bool readable = true;
@@ -58,17 +58,18 @@ class EventReader {
     return readable;
   }
 
-  // What could not be read or made no sense, a line per table: "mpi_calls/begin_ns: chunk 3: bad deflate stream".
+  // Tables that could not be read or had impossible values, one line each: "mpi_calls/begin_ns: chunk 3: bad deflate
+  // stream".
   std::vector<std::string> Damaged() const;
 
  protected:
-  // The first one of a table counts.
+  // The first damage of a table is kept.
   void NoteDamage(std::string_view table, const std::string& what);
 
  private:
   virtual Status ReadColumn(std::string_view table, const schema::ColumnInfo& column, std::uint64_t first,
                             std::uint64_t count, std::byte* out) = 0;
-  // Columns may be read several times: rows count once.
+  // Columns may be read several times, but rows count once.
   void NoteCut(std::string_view table, std::string_view column, std::uint64_t first, std::uint64_t count,
                std::uint64_t cut);
 
@@ -79,8 +80,8 @@ class EventReader {
   std::map<std::pair<std::string_view, std::string_view>, Cut> cuts_;
 };
 
-// The rows of one table in order, of the columns that are asked for: a piece has no others. Pieces that cannot be read
-// are left out. A table of one piece is read once, however often it is gone through.
+// The rows of one table in order, with the selected columns only. Pieces that cannot be read are left out. A table of
+// one piece is read once, however often it is iterated.
 template <typename Table, schema::Columns<Table> kAsked = schema::Columns<Table>::All()>
 class RowCursor {
  public:
@@ -90,7 +91,7 @@ class RowCursor {
   explicit RowCursor(EventReader& reader) : reader_(reader), rows_(reader.Rows(Table::kInfo.name)) {}
 
   void Rewind() { next_ = 0; }
-  // Of these columns only those from now on, the others are empty; a table of one piece keeps all.
+  // From now on only these columns are read, the others are empty; a table of one piece keeps all.
   template <schema::Columns<Table> kFewer>
   void Choose() {
     static_assert(kAsked.Holds(kFewer));
@@ -122,7 +123,7 @@ class RowCursor {
 
 // Over tables in memory, which must outlive it.
 std::unique_ptr<EventReader> ReadFromMemory(const schema::RankTables& tables);
-// Keeps them.
+// Keeps the tables.
 std::unique_ptr<EventReader> ReadFromMemory(schema::RankTables&& tables, std::vector<std::string> damaged);
 
 }  // namespace lockstep::ingest

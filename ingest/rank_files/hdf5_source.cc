@@ -10,8 +10,8 @@
 namespace lockstep::ingest {
 namespace {
 
-// What merge and export keep nothing of, of the tables of which they keep a part (schema::kHeadInPart): a quarter of a
-// collective's row. Only what is named here is left out: a column that somebody adds is read without being named.
+// The columns of partly read tables (schema::kHeadInPart) that merge and export do not need: a quarter of a
+// collective's row. Only columns listed here are left out, so a new column is read without being listed.
 template <typename Table>
 constexpr schema::Columns<Table> kLeftOut = schema::Columns<Table>::None();
 template <>
@@ -54,7 +54,7 @@ class Hdf5Source final : public RankSource {
     return rows;
   }
 
-  // A file made from what a dead rank left is whole as a file, not as a record.
+  // A file made from what a dead rank left is complete as a file, but not as a record of the run.
   bool complete() const override { return file_.complete() && file_.Attribute("recovered", std::int64_t{0}) == 0; }
 
  private:
@@ -69,7 +69,7 @@ class Hdf5Source final : public RankSource {
       using Table = std::remove_reference_t<decltype(table)>;
       if (table.kInfo.Is(schema::kHeadInPart)) Keep(read, table, file_.ReadColumns<Table>(But(kLeftOut<Table>)));
     });
-    // A run has thousands of them open.
+    // A run has thousands of files open.
     file_.Release();
     return read;
   }

@@ -1,7 +1,7 @@
 #pragma once
 // One process's recorded tables, whatever the file they lie in: a finished rank
 // file, an unfinished one, or a spool with leftover rings. merge and recover read
-// through this; which formats there are is told by ingest/formats.def.
+// through this; ingest/formats.def lists the formats.
 
 #include <cstdint>
 #include <memory>
@@ -20,8 +20,8 @@ struct ReadTables {
   std::vector<std::string> damaged;  // "mpi_calls: chunk 3: bad deflate stream", one per table hurt.
 };
 
-// Thread: any number may read at once. Times that no clock shows come back cut to
-// what later sums can bear, and said in `damaged`, whatever the format.
+// Thread: any number may read at once. Impossible times are clamped so that later sums cannot overflow, and reported in
+// `damaged`, for every format.
 class RankSource {
  public:
   virtual ~RankSource() = default;
@@ -68,7 +68,7 @@ inline constexpr std::int64_t kMostRanks = 1 << 20;
 constexpr std::int32_t ToldRank(std::int64_t number) {
   return number >= 0 && number < kMostRanks ? static_cast<std::int32_t>(number) : -1;
 }
-// A job's or group's size; 0, not known, for what cannot be one.
+// A job's or group's size; 0, not known, for impossible values.
 constexpr std::int64_t ToldSize(std::int64_t number) { return number > 0 && number <= kMostRanks ? number : 0; }
 // Rank in the job as the process itself knew it (MPI, environment, NCCL), -1 unknown.
 std::int32_t WorldRankOf(const schema::RankTables& tables);

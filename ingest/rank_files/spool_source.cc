@@ -1,5 +1,4 @@
-// Spools of agents that could not finish their rank file, with the rings they
-// left behind.
+// Spools of agents that could not finish their rank file, with the rings that they left.
 
 #include <cstring>
 #include <utility>
@@ -19,8 +18,8 @@ schema::RankTables HeadOf(schema::RankTables tables) {
   return tables;
 }
 
-// Keeps only the small tables; the long ones are decoded again when they are
-// asked for, so that a merge holds one rank's events per thread and not all.
+// Keeps only the small tables; the long ones are decoded again when they are needed, so that a merge holds only one
+// rank's events per thread.
 class SpoolSource final : public RankSource {
  public:
   SpoolSource(trace::DecodeInput input, std::uint32_t process, schema::RankTables tables)
@@ -34,8 +33,8 @@ class SpoolSource final : public RankSource {
 
  private:
   ReadTables LoadHead() const override { return {head_, {}}; }
-  // A spool's records are not in order of its tables: it is decoded whole. Merge and analyze make rank files of
-  // spools first, so this is for directories that cannot be written to.
+  // The records of a spool are not in the order of the tables, so it is decoded completely. Merge and analyze make rank
+  // files of spools first, so this is for directories that cannot be written to.
   std::unique_ptr<EventReader> LoadEvents() const override {
     ReadTables all = LoadAll();
     return ReadFromMemory(std::move(all.tables), std::move(all.damaged));

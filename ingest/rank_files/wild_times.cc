@@ -7,8 +7,8 @@
 namespace lockstep::ingest {
 namespace {
 
-// Sums and differences of a few times within it fit into 64 bits. The largest real
-// ones are CLOCK_REALTIME's: 2^60.6 in 2026.
+// Sums and differences of a few times within this limit fit into 64 bits. The largest real ones are CLOCK_REALTIME's:
+// 2^60.6 in 2026.
 constexpr std::int64_t kLimitNs = std::int64_t{1} << 61;
 // Of a duration, for sums over rows: two years.
 constexpr std::int64_t kLongestNs = std::int64_t{1} << 56;

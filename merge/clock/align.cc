@@ -21,12 +21,13 @@ namespace {
 
 using enum schema::ClockMethod::Value;
 
-// Without the system's own estimate (an unsynchronised machine reports 16 s): what NTP keeps within.
+// Assumed when the system has no estimate of its own (an unsynchronised machine reports 16 s): the error within which
+// NTP keeps clocks.
 constexpr std::int64_t kWallErrorNs = 10'000'000;
 constexpr std::int64_t kUnbounded = std::numeric_limits<std::int64_t>::max();
-// Ends further apart than this are worth a word: the error they make is printed everywhere.
+// Wider differences between ends are reported, because the error they cause is part of every figure.
 constexpr std::int64_t kWideSkewNs = 50'000;
-// Mapped domains' instances are joined when as many rows wait as are there, and at least this many.
+// Instances of mapped domains are joined when as many rows wait as there are, and at least this many.
 constexpr std::size_t kJoinRows = 1 << 20;
 
 struct Exchanges {
@@ -70,7 +71,7 @@ class Aligner {
   std::vector<Domain> domains_;                                         // [0] is the reference.
   std::map<std::int32_t, std::size_t> domain_of_;                       // World rank -> domain.
   std::map<std::pair<std::size_t, std::size_t>, Exchanges> exchanges_;  // (domain, peer's domain)
-  std::vector<std::int32_t> odd_ranks_;                                 // Not on the clock of their domain.
+  std::vector<std::int32_t> odd_ranks_;  // Ranks that are not on the clock of their domain.
   std::vector<InstanceBounds> mapped_instances_;
   std::vector<std::size_t> not_joined_;  // Mapped domains that are not in mapped_instances_ yet.
   std::vector<AlignLoss> ends_losses_;   // Per domain; kept apart so that threads need no lock.
@@ -95,7 +96,7 @@ void Aligner::CollectExchanges() {
   }
 }
 
-// The lowest rank, unless it is one of a few imported ones that have nothing to do with the others.
+// Chooses the lowest rank, unless it is one of a few imported ones that are unrelated to the others.
 void Aligner::ChooseReference() {
   if (!std::all_of(domains_.begin(), domains_.end(), [](const Domain& d) { return d.imported; })) return;
   const std::vector<std::size_t> component = Graph().Components();
@@ -125,7 +126,7 @@ void Aligner::CollectInstances() {
   });
 }
 
-// What moving an operation's data took at most is the shortest stay of all its members, wherever they are.
+// The transfer of an operation took at most as long as the shortest stay of any of its members.
 void Aligner::Transfers() {
   std::vector<std::pair<std::uint64_t, std::int64_t>> stays;
   const auto join = [&] {
@@ -161,7 +162,7 @@ void Aligner::Fit(std::size_t d, std::vector<OffsetKnot> knots, std::uint8_t met
   domain.jumps = fit.gaps.size();
 }
 
-// Against the mapped domain with the most bursts; the reference wins ties (and is alone in the usual star).
+// Fits against the mapped domain with the most bursts; the reference wins ties (and is the only one in the usual star).
 bool Aligner::FitFromBursts(std::size_t d) {
   const Exchanges* best = nullptr;
   std::size_t best_peer = 0;
@@ -176,7 +177,7 @@ bool Aligner::FitFromBursts(std::size_t d) {
   for (const auto& [key, burst] : best->bursts) bursts.push_back(burst);
   std::vector<OffsetKnot> knots = KnotsOfBursts(bursts);
   if (best_peer != 0) {
-    // One more hop: the peer's own offset and error on top.
+    // One more hop: the peer's own offset and error are added.
     const ClockMap& peer = domains_[best_peer].map;
     for (OffsetKnot& knot : knots) {
       const std::int64_t at = knot.local_ns + knot.mid_ns();
@@ -196,7 +197,7 @@ bool Aligner::FitFromCorridors(std::size_t d) {
   return true;
 }
 
-// Both sides' CLOCK_REALTIME is taken for the same time.
+// Assumes that both sides' CLOCK_REALTIME show the same time.
 bool Aligner::FitFromWall(std::size_t d) {
   const auto snapshots = [](const Domain& domain) {
     std::vector<std::pair<std::int64_t, std::int64_t>> pairs;  // Realtime, rank clock.
@@ -228,8 +229,8 @@ void Aligner::Check(std::size_t d) {
   result_.corridors_checked += check.checked;
   result_.corridors_violated += check.violated;
   if (check.violated == 0) return;
-  // The clock wanders faster than its bursts can show: fit again with what the
-  // collectives prove in between, then repair what is left.
+  // The clock wanders faster than its bursts can show: fit again with the bounds that the collectives give in between,
+  // then repair what is left.
   std::vector<OffsetKnot> knots = KnotsOfCorridors(corridors);
   knots.insert(knots.end(), domain.knots.begin(), domain.knots.end());
   std::stable_sort(knots.begin(), knots.end(),
@@ -262,7 +263,7 @@ const std::vector<InstanceBounds>& Aligner::MappedInstances() {
   return mapped_instances_;
 }
 
-// Against one domain that is mapped: the one that promises the least error and has operations in common.
+// Fits against one mapped domain: the one with the least expected error among those with common operations.
 bool Aligner::FitFromEnds(std::size_t d, const CommGraph::Mapped& mapped) {
   Domain& domain = domains_[d];
   for (const bool all : {false, true}) {
@@ -299,8 +300,8 @@ void Aligner::Anchor(std::size_t d) {
   domain.map.knots = {{domain.begin_ns, 0, choice_ == ClockChoice::kWall ? kWallErrorNs : 0, 0}};
 }
 
-// Layer by layer from what is mapped: GPU collectives first, their ends are exact;
-// then the corridors of the others; then imported components that nothing relates.
+// Goes layer by layer from the mapped domains: GPU collectives first, because their ends are exact; then the corridors
+// of the others; then imported components that are related to nothing.
 void Aligner::RelateByCollectives() {
   const auto left = [&] {
     std::vector<std::size_t> unmapped;
@@ -313,7 +314,7 @@ void Aligner::RelateByCollectives() {
   const CommGraph graph = Graph();
   bool anchored = false;
   ends_losses_.assign(domains_.size(), {-1, Loss::kClockCorridor, 0, ""});
-  // Whatever is fitted after an anchor was set could not be fitted without it.
+  // A domain that is fitted after an anchor was set could not be fitted without it.
   const auto finish = [&](std::size_t d) {
     domains_[d].unrelated = anchored && choice_ != ClockChoice::kWall;
     Finish(d);
@@ -351,7 +352,7 @@ void Aligner::RelateByCollectives() {
   }
 }
 
-// The fits looked at one partner each; what all the others prove must agree.
+// Each fit used one partner; the bounds from all other partners must agree with it.
 void Aligner::CheckEnds() {
   if (std::none_of(domains_.begin(), domains_.end(), [](const Domain& d) { return d.by_ends; })) return;
   const std::vector<InstanceBounds>& mapped = MappedInstances();

@@ -30,14 +30,14 @@ struct AlignCollective {
 // One rank file's contribution. Pointers must outlive the call; null: table not there.
 struct AlignRank {
   std::int32_t rank = -1;
-  std::string domain;  // meta clock_domain; "" a domain of its own.
+  std::string domain;  // meta clock_domain; "": a domain of its own.
   const schema::ClockBursts* bursts = nullptr;
   const schema::ClockSnapshots* snapshots = nullptr;
   std::vector<AlignCollective> collectives;
-  // First and last event time: the map is made to cover it. Both 0: unknown.
+  // First and last event time, which the map must cover. Both 0: unknown.
   std::int64_t begin_ns = 0, end_ns = 0;
-  // From a trace of others whose times are since 1970: a rank that nothing relates to
-  // the others keeps them, without a bound on its error, instead of being refused.
+  // Imported from another tool's trace, whose times count from 1970: a rank that is related to no other keeps them,
+  // without a bound on its error, instead of being refused.
   bool imported = false;
 };
 

@@ -7,9 +7,9 @@
 namespace lockstep::merge {
 namespace {
 
-// Drift of the offset between two clocks that nothing is known about: two crystals of 50 ppm.
+// Largest drift of the offset between two unknown clocks: two crystals of 50 ppm.
 constexpr double kDriftLimit = 100e-6;
-// Closer knots than this say nothing about drift.
+// Knots closer than this do not determine the drift.
 constexpr std::int64_t kSlopeSpanNs = 200'000'000;
 
 const OffsetBounds& Tightest(const Burst& burst) {
@@ -32,10 +32,10 @@ Slope LocalSlope(const std::vector<OffsetKnot>& knots, std::size_t k) {
   if (span < static_cast<double>(kSlopeSpanNs)) return {};
   const double rate = static_cast<double>(knots[right].mid_ns() - knots[left].mid_ns()) / span;
   const double doubt = static_cast<double>(knots[right].half_ns() + knots[left].half_ns()) / span;
-  // Wide knots say less than what is known of crystals.
+  // Wide knots bound the drift less than the known tolerance of crystals does.
   const double low = std::max(rate - doubt, -kDriftLimit), high = std::min(rate + doubt, kDriftLimit);
   if (low <= high) return {(low + high) / 2, (high - low) / 2};
-  // A jump between the two is no drift.
+  // A jump between the two is not drift.
   if (std::abs(rate) > 3 * kDriftLimit) return {};
   return {rate, doubt};
 }

@@ -1,14 +1,14 @@
 #pragma once
-// Raw clock exchanges -> knots: hard bounds of the offset at one local time.
+// Turns raw clock exchanges into knots: hard bounds of the offset at one local time.
 
 #include <cstdint>
 #include <vector>
 
 namespace lockstep::merge {
 
-// What one exchange proves, wherever it was measured: the offset (peer minus
-// local) is at most `high` at local time `high_at` and at least `low` at `low_at`.
-// The difference of the bounds is the round trip without the peer's pause.
+// The bounds that one exchange gives, wherever it was measured: the offset (peer minus local) is at most `high` at
+// local time `high_at` and at least `low` at `low_at`. The difference of the bounds is the round trip without the
+// peer's pause.
 struct OffsetBounds {
   std::int64_t low_at_ns, low_ns, high_at_ns, high_ns;
   std::int64_t width_ns() const { return high_ns - low_ns; }
@@ -17,7 +17,7 @@ struct OffsetBounds {
 constexpr OffsetBounds BoundsOfOwn(std::int64_t t1, std::int64_t t2, std::int64_t t3, std::int64_t t4) {
   return {t4, t3 - t4, t1, t2 - t1};
 }
-// The same exchange from the peer's side: local and peer change places.
+// The same exchange from the peer's side: local and peer are swapped.
 constexpr OffsetBounds BoundsOfPeers(std::int64_t t1, std::int64_t t2, std::int64_t t3, std::int64_t t4) {
   return {t2, t1 - t2, t3, t4 - t3};
 }
@@ -28,8 +28,8 @@ struct Burst {
 
 struct OffsetKnot {
   std::int64_t local_ns;
-  std::int64_t low_ns, high_ns;     // The offset lies between.
-  std::int64_t least_error_ns = 0;  // Where the bounds are an estimate, not proven.
+  std::int64_t low_ns, high_ns;     // The offset is between these two.
+  std::int64_t least_error_ns = 0;  // Used where the bounds are an estimate and not proven.
   std::int64_t mid_ns() const { return low_ns + (high_ns - low_ns) / 2; }
   std::int64_t half_ns() const { return (high_ns - low_ns + 1) / 2; }
 };

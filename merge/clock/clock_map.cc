@@ -70,7 +70,7 @@ void Normalise(std::vector<MapKnot>* knots) {
   std::vector<MapKnot> kept;
   for (const MapKnot& knot : *knots) {
     if (!kept.empty() && kept.back().local_ns == knot.local_ns) {
-      // Two statements about one instant: the first stays, its error covers both.
+      // Two knots at one instant: the first stays, and its error covers both.
       MapKnot& last = kept.back();
       last.base_error_ns = std::max<std::int64_t>(last.base_error_ns,
                                                   Sum(std::llabs(knot.offset_ns - last.offset_ns), knot.base_error_ns));
@@ -81,7 +81,7 @@ void Normalise(std::vector<MapKnot>* knots) {
     if (kept.size() < 2) continue;
     const MapKnot& before = kept[kept.size() - 2];
     MapKnot& now = kept.back();
-    // Cluster time must grow: at least 1 ns per local ns is too much to ask, so ask for 1 ns per step.
+    // Cluster time must grow. Demanding 1 ns per local ns would be too strict, so each step must grow by 1 ns at least.
     const std::int64_t least = before.offset_ns - (now.local_ns - before.local_ns) + 1;
     if (now.offset_ns < least) {
       now.base_error_ns = Sum(now.base_error_ns, least - now.offset_ns);

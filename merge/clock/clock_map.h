@@ -1,6 +1,6 @@
 #pragma once
-// One clock domain's map to cluster time: what clock alignment finds, what becomes rows of `clock`, and, read from
-// them by merge/timeline/timeline.h's RankClockMap, what all times and errors of a run are computed with.
+// The map from one clock domain to cluster time. Clock alignment finds it, the rows of `clock` store it, and
+// RankClockMap (merge/timeline/timeline.h), read from them, computes all times and errors of a run.
 
 #include <cstdint>
 #include <vector>

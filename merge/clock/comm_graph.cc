@@ -10,7 +10,7 @@
 namespace lockstep::merge {
 namespace {
 
-// What one more hop costs, and what it costs when it rests on very few operations.
+// The cost of one more hop, and of a hop that rests on very few operations.
 constexpr std::int64_t kHopNs = 7'000, kFewHopNs = 30'000;
 constexpr std::uint64_t kFew = 4;
 constexpr std::size_t kPartnersPerComm = 4, kPartnersAtMost = 256;
@@ -64,7 +64,7 @@ CommGraph::Mapped::Mapped(const CommGraph& graph, const std::vector<std::int64_t
 }
 
 std::vector<std::size_t> CommGraph::Mapped::Partners(std::size_t domain, bool all) const {
-  // A partner may be met on several communicators: their operations add up.
+  // A partner may share several communicators; their operations add up.
   std::vector<std::pair<std::size_t, std::uint64_t>> met;
   for (const Tie& tie : graph_.ties_[domain]) {
     const auto& mapped = by_comm_[tie.comm];

@@ -1,8 +1,8 @@
 #pragma once
-// Who can be related to whom through collectives: domains are tied by the
-// communicators they have operations on. Fitting one domain after another along
-// these ties makes a spanning tree; errors add up along it, so the shortest and
-// best known way is taken.
+// Finds which domains can be related through collectives: domains are tied by the
+// communicators on which they have common operations. Fitting one domain after another along
+// these ties makes a spanning tree; errors add up along it, so the path with the smallest
+// error is taken.
 
 #include <cstddef>
 #include <cstdint>
@@ -20,8 +20,8 @@ class CommGraph {
   // Number of the component each domain is in: the lowest domain of it.
   std::vector<std::size_t> Components() const;
 
-  // Per communicator the mapped members worth comparing with. `errors`: of each
-  // domain's map, negative if it has none yet.
+  // Per communicator the mapped members that are worth comparing with. `errors`: of each domain's map, negative if it
+  // has none yet.
   class Mapped {
    public:
     Mapped(const CommGraph& graph, const std::vector<std::int64_t>& errors);

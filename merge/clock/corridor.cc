@@ -15,8 +15,8 @@
 namespace lockstep::merge {
 namespace {
 
-constexpr std::int64_t kLeastGpuErrorNs = 7'000;  // Timestamp conversion of the GPU alone.
-constexpr double kWanderRate = 2e-6;              // Doubt about the drift within a window.
+constexpr std::int64_t kLeastGpuErrorNs = 7'000;  // The error of the GPU's timestamp conversion alone.
+constexpr double kWanderRate = 2e-6;              // Uncertainty of the drift within a window.
 
 std::int32_t Saturated(std::int64_t ns) {
   return static_cast<std::int32_t>(std::min<std::int64_t>(ns, std::numeric_limits<std::int32_t>::max()));
@@ -81,15 +81,15 @@ std::vector<Window> Windows(const std::vector<Corridor>& corridors, std::int64_t
       high = std::min(high, moved(c.bounds.high_ns, c.bounds.high_at_ns, 1) + c.high_error_ns);
       if (c.gpu) differences.push_back(moved(c.end_difference_ns, TimeOf(c), 0));
     }
-    if (low > high) {  // The clock moved more than allowed for: both are near the truth, neither is a bound.
+    if (low > high) {  // The clock moved more than allowed for: both values are close, but neither is a bound.
       const std::int64_t excess = low - high;
       std::swap(low, high);
       low -= excess;
       high += excess;
     }
     if (differences.size() == end - i) {
-      // Kernels of one collective end together within microseconds while they may
-      // start milliseconds apart: the middle of the corridor is far worse.
+      // Kernels of one collective end within microseconds of each other while they may start milliseconds apart, so the
+      // ends are a much better estimate than the middle of the corridor.
       const std::int64_t median = UpperMedian(differences);
       std::vector<std::int64_t> deviations;
       for (const std::int64_t d : differences) deviations.push_back(std::llabs(d - median));
@@ -105,7 +105,7 @@ std::vector<Window> Windows(const std::vector<Corridor>& corridors, std::int64_t
   return windows;
 }
 
-// The window length that leaves the smallest error: short ones hold few collectives, long ones much wander.
+// Chooses the window length with the smallest error: short windows hold few collectives, long ones much wander.
 std::vector<Window> BestWindows(const std::vector<Corridor>& corridors, std::int64_t span_ns, double rate,
                                 double wander) {
   std::vector<Window> best;
@@ -159,7 +159,7 @@ void AddMapped(const std::vector<InstanceBounds>& domain, const ClockMap& map, s
 }
 
 void JoinInstances(std::vector<InstanceBounds>* instances) {
-  // Which of two equal extremes comes first must not depend on threads.
+  // The order of two equal extremes must not depend on threads.
   tbb::parallel_sort(instances->begin(), instances->end(), [](const InstanceBounds& a, const InstanceBounds& b) {
     return std::tie(a.key, a.last_begin_ns, a.begin_error_ns, a.first_end_ns, a.end_error_ns, a.last_end_ns) <
            std::tie(b.key, b.last_begin_ns, b.begin_error_ns, b.first_end_ns, b.end_error_ns, b.last_end_ns);
@@ -192,8 +192,8 @@ std::vector<Corridor> CorridorsOf(const std::vector<InstanceBounds>& domain,
 std::vector<OffsetKnot> KnotsOfCorridors(const std::vector<Corridor>& corridors) {
   if (corridors.empty()) return {};
   const std::int64_t span = TimeOf(corridors.back()) - TimeOf(corridors.front());
-  // The drift first: median slope between windows half the run apart, refined as
-  // windows may grow once the drift is known better.
+  // The drift first: median slope between windows half the run apart, refined because windows may be longer once the
+  // drift is known better.
   double rate = 0;
   for (const double part : {1.0 / 64, 1.0 / 16}) {
     const auto windows = Windows(
@@ -209,7 +209,7 @@ std::vector<OffsetKnot> KnotsOfCorridors(const std::vector<Corridor>& corridors)
     rate = UpperMedian(rates);
   }
   std::vector<Window> best = BestWindows(corridors, span, rate, kWanderRate);
-  // A clock that was seen to leave its common rate by more gets that allowance instead.
+  // A clock that left its common rate by more gets that as its allowance.
   std::vector<double> leaves;
   for (std::size_t i = 1; i < best.size(); ++i) {
     const OffsetKnot &a = best[i - 1].knot, &b = best[i].knot;
@@ -244,7 +244,8 @@ void NarrowGaps(const std::vector<Corridor>& corridors, DomainFit* fit) {
         const MapKnot k = piece.At(b.high_at_ns);
         return k.offset_ns - k.base_error_ns - at->high_error_ns > b.high_ns;
       };
-      // The old offset is refuted: it had jumped by then. The new one is: it had not yet.
+      // The bounds refute either the old offset, so that the clock had jumped by then, or the new one, so that it had
+      // not jumped yet.
       if (too_high(left))
         end = std::min(end, b.high_at_ns);
       else if (too_low(left))
@@ -260,7 +261,7 @@ void NarrowGaps(const std::vector<Corridor>& corridors, DomainFit* fit) {
 
 CorridorCheck ApplyCorridors(const std::vector<Corridor>& corridors, ClockMap* map) {
   CorridorCheck check;
-  // Largest contradiction in each stretch between two knots; the next round checks the repaired map.
+  // Finds the largest contradiction in each stretch between two knots; the next round checks the repaired map.
   for (int round = 0; round < 8; ++round) {
     struct Worst {
       std::int64_t at_ns = 0, shift_ns = 0, excess_ns = 0;
@@ -292,7 +293,7 @@ CorridorCheck ApplyCorridors(const std::vector<Corridor>& corridors, ClockMap* m
     for (std::size_t i = 0; i < worst.size(); ++i) {
       const Worst& w = worst[i];
       if (w.excess_ns == 0) continue;
-      // On the bound itself lies the least correction; the truth may lie beyond, by as much again.
+      // The bound itself is the least correction; the true offset may be beyond it, by as much again.
       const std::int64_t size = std::llabs(w.shift_ns);
       std::int64_t nearest = std::numeric_limits<std::int64_t>::max();
       for (const std::size_t k : {i - 1, i})

@@ -10,20 +10,20 @@
 namespace lockstep::merge {
 namespace {
 
-// Conversion of GPU timestamps and the skew of leaving, at best.
+// The least error: conversion of GPU timestamps and differences of leaving.
 constexpr std::int64_t kLeastErrorNs = 7'000;
-// Relative drift of two clocks of 50 ppm each that nothing is known about.
+// Relative drift of two unknown clocks of 50 ppm each.
 constexpr double kUnknownDrift = 100e-6;
 // A crystal's wander around its common rate: 50 us in 300 s and 2 us in 12 s are 1 ppm each.
 constexpr double kWander = 2e-6, kLeastWander = 0.1e-6;
-// Ranks may leave in an order of their own each time, which looks like an offset. It is
-// at most as long as moving the data takes; this share of it is taken for granted.
+// Ranks may leave in the same order each time, which looks like an offset. It is at most as long as the transfer; this
+// share of the transfer is always assumed.
 constexpr double kExitOrderShare = 0.02;
-// Operations of the shortest half always count, and all as short as this.
+// Operations of the shortest half always count, as do all that are at most this long.
 constexpr std::int64_t kShortTransferNs = 100'000;
 constexpr std::size_t kWindowSamples = 9, kMaxWindows = 512;
 constexpr std::int64_t kWindowNs = 1'000'000'000;
-// Shorter spans say less about the drift than is known of crystals.
+// Shorter spans determine the drift less well than the known tolerance of crystals does.
 constexpr std::int64_t kDriftSpanNs = 200'000'000;
 constexpr std::size_t kDriftSamples = 8;
 
@@ -63,7 +63,7 @@ class Fitter {
     std::int64_t at_ns = 0, offset_ns = 0, error_ns = 0;
   };
 
-  // Long transfers leave much room for an order of leaving: the shorter half is used.
+  // During a long transfer ranks may leave far apart, so only the shorter half is used.
   void Choose() {
     std::vector<std::int64_t> transfers;
     for (const EndSample& s : all_) transfers.push_back(s.transfer_ns);
@@ -92,7 +92,7 @@ class Fitter {
 
   std::int64_t Flat(const EndSample& s) const { return s.difference_ns - Along(rate_, s.at_ns - origin_ns_); }
 
-  // Medians of stretches long enough to average the skew, short enough to follow the wander.
+  // Medians of stretches that are long enough to average the skew and short enough to follow the wander.
   void Windows() {
     std::vector<std::int64_t> flat;
     for (const EndSample& s : used_) flat.push_back(Flat(s));
@@ -117,7 +117,7 @@ class Fitter {
     const std::int64_t skew = 3 * MadOf(residuals);
     fit_.skew_ns = skew;
     for (Window& w : windows_) {
-      // A stretch may be worse than the whole; that it is better may be luck.
+      // The error of a stretch may be larger than that of the whole; a smaller one may be chance.
       const auto at = [&](std::size_t i) { return residuals.begin() + static_cast<std::ptrdiff_t>(i); };
       w.error_ns = std::max({kLeastErrorNs, skew, 3 * MadOf({at(w.first), at(w.end)})});
       std::vector<std::int64_t> partner, transfers;
@@ -127,14 +127,14 @@ class Fitter {
       }
       const std::int64_t transfer = LowerMedian(transfers);
       w.error_ns = std::max(w.error_ns, Along(kExitOrderShare, transfer));
-      // One operation shows no spread at all, two or three hardly any: the transfer
-      // itself, within which they all left, stands in for it.
+      // One operation shows no spread, two or three hardly any. The transfer, within which all members left, is used
+      // instead.
       if (used_.size() < 4) w.error_ns = std::max(w.error_ns, transfer / static_cast<std::int64_t>(2 * used_.size()));
       partner_error_ns_.push_back(LowerMedian(partner));
     }
   }
 
-  // Kinds and sizes that disagree show an order of leaving; the truth may lie with any of them.
+  // If kinds and sizes disagree, ranks leave in a fixed order; any of them may be right.
   void Systematic() {
     std::vector<std::pair<std::uint64_t, std::int64_t>> by_sort;
     for (const Window& w : windows_)
@@ -154,7 +154,7 @@ class Fitter {
     for (Window& w : windows_) w.error_ns = std::max(w.error_ns, fit_.systematic_ns);
   }
 
-  // Corridors of the window's operations: the estimate stays inside, and the error need not reach beyond.
+  // Corridors of the window's operations: the estimate stays inside, and the error need not extend beyond.
   void Bound() {
     const double doubt = rate_known_ ? kWander : kUnknownDrift;
     std::size_t next = 0;
@@ -167,7 +167,7 @@ class Fitter {
         const EndSample& s = all_[next];
         if (!s.hard) continue;
         const std::int64_t distance = w.at_ns - s.at_ns;
-        // The bounds lie up to the operation's length before its end; the drift's doubt grows over both.
+        // The bounds are up to the operation's length before its end; the uncertainty of the drift grows over both.
         const std::int64_t slack = Along(doubt, std::llabs(distance) + (s.high_ns - s.low_ns)) +
                                    Along(std::abs(rate_), s.high_ns - s.low_ns) + s.partner_error_ns;
         const std::int64_t moved_low = s.low_ns + Along(rate_, distance) - slack;
@@ -176,7 +176,7 @@ class Fitter {
         low = std::max(low, moved_low);
         high = std::min(high, moved_high);
       }
-      if (low > high) {  // They contradict one another: no bound, and no trust in the spread either.
+      if (low > high) {  // They contradict each other: there is no bound, and the spread is not reliable either.
         w.error_ns = std::max(w.error_ns, low - high);
         continue;
       }
@@ -192,20 +192,20 @@ class Fitter {
     std::vector<MapKnot>& knots = fit_.knots;
     const std::size_t n = windows_.size();
     for (std::size_t k = 0; k < n; ++k) {
-      // The clock leaves the line through its neighbours by as much again, between them.
+      // Between neighbours the clock may leave the line through them by as much again.
       double slew = n < 5 ? kWander : kLeastWander;
       for (std::size_t j = k < 2 ? 1 : k - 1; j + 1 < n && j <= k + 1; ++j) {
         const Window &a = windows_[j - 1], &b = windows_[j], &c = windows_[j + 1];
         const double share = static_cast<double>(b.at_ns - a.at_ns) / static_cast<double>(c.at_ns - a.at_ns);
         const double line = static_cast<double>(a.offset_ns) + share * static_cast<double>(c.offset_ns - a.offset_ns);
-        // What the skew of a few operations explains is no wander.
+        // A difference that the skew of a few operations explains is not wander.
         const double off = std::abs(static_cast<double>(b.offset_ns) - line) - static_cast<double>(fit_.skew_ns) / 3;
         if (off > 0) slew = std::max(slew, 2 * off / (static_cast<double>(c.at_ns - a.at_ns) / 2));
       }
       knots.push_back({windows_[k].at_ns, windows_[k].offset_ns, windows_[k].error_ns + partner_error_ns_[k],
                        static_cast<std::int64_t>(std::ceil((rate_known_ ? slew : kUnknownDrift) * 1e9))});
     }
-    // Beyond the outer windows' middles the common line goes on, and the doubt about it grows.
+    // Beyond the middles of the outer windows the common line continues, and its uncertainty grows.
     double doubt = kUnknownDrift;
     if (rate_known_)
       doubt = std::min(doubt, kWander + 2 * static_cast<double>(std::max(kLeastErrorNs, fit_.skew_ns)) /

@@ -11,16 +11,16 @@ namespace lockstep::merge {
 namespace {
 
 constexpr std::int64_t kReadCostNs = 50;  // Two clock reads per exchange, 22 ns each.
-// The middle of an exchange is off by some part of the round trip even at best, and by the clocks' reading.
+// The middle of an exchange is off by some part of the round trip even at best, and by the time to read the clocks.
 constexpr double kLeastAsymmetry = 0.1, kReadNoiseNs = 30;
-constexpr double kUnknownSlewPpb = 50'000;    // Between knots, when nothing shows how steady the clock is.
-constexpr double kUnknownDriftPpb = 100'000;  // When not even the drift is known: two crystals.
+constexpr double kUnknownSlewPpb = 50'000;    // Between knots, when it is not known how steady the clock is.
+constexpr double kUnknownDriftPpb = 100'000;  // When the drift is not known either: two crystals.
 constexpr double kLeastSlewPpb = 100;
 // A crystal's wander around its common rate, when wide knots cannot show it: 50 us in 300 s and 2 us in 12 s are 1,050
-// each. And where nothing shows how steady it is.
+// each. The second value applies where the steadiness is not known.
 constexpr double kWanderPpb = 2'000, kUnknownWanderPpb = 10'000;
-constexpr std::int64_t kNeighbourNs = 200'000'000;  // Closer knots say nothing about rates.
-// A change between two knots that no crystal makes: this much plus this rate.
+constexpr std::int64_t kNeighbourNs = 200'000'000;  // Closer knots do not determine rates.
+// A change between two knots that no crystal makes: more than this much plus this rate.
 constexpr double kJumpNs = 30'000, kJumpRate = 30e-6;
 
 struct State {
@@ -54,7 +54,7 @@ double Filter(const std::vector<Sample>& samples, double q, double scale, double
     const double r = samples[k].sigma * samples[k].sigma * scale * scale;
     const double variance = p.pxx + r;
     const double residual = samples[k].z - p.x;
-    // The first innovation only sets the frequency; it says nothing about the noises.
+    // The first innovation only sets the frequency; it does not depend on the noises.
     if (k >= 2) likelihood -= 0.5 * (std::log(variance) + residual * residual / variance);
     const double gain_x = p.pxx / variance, gain_f = p.pxf / variance;
     s.x = p.x + gain_x * residual;
@@ -100,15 +100,15 @@ struct RateRange {
 };
 constexpr double kDriftLimit = kUnknownDriftPpb * 1e-9;
 
-// What the bounds of two knots leave open. Their middles say nothing: on a busy host
-// round trips are milliseconds, nearly all of it on one way.
+// The rates that the bounds of two knots allow. Their middles are not used: on a busy host round trips take
+// milliseconds, nearly all of it in one direction.
 RateRange RatesBetween(const OffsetKnot& a, const OffsetKnot& b) {
   const auto dt = static_cast<double>(b.local_ns - a.local_ns);
   return {static_cast<double>(b.low_ns - a.high_ns) / dt, static_cast<double>(b.high_ns - a.low_ns) / dt};
 }
 
-// Drift of the offset over the whole, robust against jumps: most neighbours have none
-// between them, so that the medians of both bounds enclose it.
+// Drift of the offset over the whole run, robust against jumps: most neighbours have none between them, so the medians
+// of both bounds enclose it.
 RateRange CommonRates(const std::vector<OffsetKnot>& knots) {
   std::vector<double> low, high;
   for (std::size_t a = 0, b = 0; a < knots.size(); ++a) {
@@ -118,7 +118,7 @@ RateRange CommonRates(const std::vector<OffsetKnot>& knots) {
     low.push_back(range.low);
     high.push_back(range.high);
   }
-  // With two or three knots the common rate is itself made by the jump, if there is one.
+  // With two or three knots a jump, if there is one, determines the common rate itself.
   RateRange common{-3 * kDriftLimit, 3 * kDriftLimit};
   if (knots.size() < 4 || low.empty()) return common;
   common.low = std::max(common.low, UpperMedian(low));
@@ -127,7 +127,7 @@ RateRange CommonRates(const std::vector<OffsetKnot>& knots) {
   return common;
 }
 
-// First knots of the pieces after the first.
+// The first knots of the pieces after the first piece.
 std::vector<std::size_t> Jumps(const std::vector<OffsetKnot>& knots) {
   std::vector<std::size_t> starts;
   const RateRange common = CommonRates(knots);
@@ -141,10 +141,9 @@ std::vector<std::size_t> Jumps(const std::vector<OffsetKnot>& knots) {
   return starts;
 }
 
-// The mean rate between knots k and k + 1: what their bounds and those of the knots
-// around allow, when a rate leaves another by at most `wander` or, if that is more,
-// by `bend` for each such segment that lies between; two crystals', if that is
-// possible at all.
+// The mean rate between knots k and k + 1: the rates that their bounds and those of the knots around allow, when a rate
+// differs from another by at most `wander` or, if that is more, by `bend` for each segment between them; limited to the
+// drift of two crystals where that is possible.
 RateRange SegmentRates(const std::vector<OffsetKnot>& knots, std::size_t k, double wander, double bend) {
   constexpr std::size_t kAround = 7;
   const RateRange own = RatesBetween(knots[k], knots[k + 1]);
@@ -167,15 +166,14 @@ RateRange SegmentRates(const std::vector<OffsetKnot>& knots, std::size_t k, doub
   return range;
 }
 
-// Largest rate at which the smoothed clock leaves the line through its own
-// neighbours, per knot, ppb; taken over three knots to both sides. Only tight knots
-// can show it; -1 where there are too few.
+// Per knot, the largest rate in ppb at which the smoothed clock leaves the line through its own neighbours, taken over
+// three knots to both sides. Only tight knots can show it; -1 where there are too few.
 std::vector<double> Slews(const std::vector<OffsetKnot>& all, const std::vector<State>& all_states) {
   std::int64_t least_half = std::numeric_limits<std::int64_t>::max();
   for (const OffsetKnot& knot : all) least_half = std::min(least_half, knot.half_ns());
   std::vector<OffsetKnot> knots;
   std::vector<State> states;
-  std::vector<std::size_t> tight_before(all.size());  // Tight knots before each.
+  std::vector<std::size_t> tight_before(all.size());  // The number of tight knots before each.
   for (std::size_t k = 0; k < all.size(); ++k) {
     tight_before[k] = knots.size();
     if (all[k].half_ns() > 10 * least_half + 5'000) continue;
@@ -219,7 +217,7 @@ std::vector<Sample> SamplesOf(const std::vector<OffsetKnot>& knots) {
 
 // Smoothed with the noises under which the samples are most likely.
 std::vector<State> SmoothLikeliest(const std::vector<Sample>& samples, double first_rate) {
-  // Few knots: trust them. (1,000 ns/s of wander within 3 s gives 3e5.)
+  // With few knots the filter follows them. (1,000 ns/s of wander within 3 s gives 3e5.)
   if (samples.size() < 5) return Smooth(samples, 1e5, 0.3, first_rate);
   double best_q = 1, best_scale = 0.3, best = -std::numeric_limits<double>::infinity();
   for (double q = 1; q <= 1e9; q *= 10)
@@ -235,7 +233,7 @@ struct Bounds {
   double low, high;
 };
 
-// A bound holds at other knots too, moved by the rates that are possible on the way. `rates`: between neighbours.
+// A bound also holds at other knots, moved by the rates that are possible on the way. `rates`: between neighbours.
 std::vector<Bounds> BoundsAtKnots(const std::vector<OffsetKnot>& knots, const std::vector<RateRange>& rates) {
   const std::size_t n = knots.size();
   std::vector<Bounds> own;
@@ -253,11 +251,12 @@ std::vector<Bounds> BoundsAtKnots(const std::vector<OffsetKnot>& knots, const st
     bounds[k].high = std::min(bounds[k].high, bounds[k + 1].high - rates[k].low * after(k));
   }
   for (std::size_t k = 0; k < n; ++k)
-    if (bounds[k].low > bounds[k].high) bounds[k] = own[k];  // Contradiction: only what was measured here.
+    // Contradiction: only what was measured at this knot is used.
+    if (bounds[k].low > bounds[k].high) bounds[k] = own[k];
   return bounds;
 }
 
-// The piece's knots: the smoothed offsets, with what the bounds leave open as their error.
+// The piece's knots: the smoothed offsets, whose error is the range that the bounds allow.
 std::vector<MapKnot> MapKnotsOf(const std::vector<OffsetKnot>& knots, const std::vector<State>& states,
                                 const std::vector<Bounds>& bounds, const std::vector<double>& slew) {
   std::vector<MapKnot> out;
@@ -274,7 +273,7 @@ std::vector<MapKnot> MapKnotsOf(const std::vector<OffsetKnot>& knots, const std:
   return out;
 }
 
-// A stretch without jump.
+// Fits a stretch without a jump.
 FitPiece FitOne(const std::vector<OffsetKnot>& knots) {
   FitPiece piece;
   if (knots.size() == 1) {
@@ -299,8 +298,8 @@ FitPiece FitOne(const std::vector<OffsetKnot>& knots) {
   for (double& value : slew)
     if (value < 0) value = kUnknownSlewPpb;
   piece.knots = MapKnotsOf(knots, states, bounds, slew);
-  // Beyond the ends the line goes on with the smoothed frequency, as far as it is
-  // possible; its doubt is what the bounds leave open, plus the wander.
+  // Beyond the ends the line continues with the smoothed frequency as far as the bounds allow; its uncertainty is the
+  // remaining range of the bounds, plus the wander.
   const auto end_of = [&](const State& state, const RateRange& possible, double edge_slew, double* rate) {
     *rate = std::clamp(state.f * 1e-9, possible.low, possible.high);
     const double doubt = std::max(possible.high - *rate, *rate - possible.low) * 1e9 + std::max(kWanderPpb, edge_slew);
@@ -311,7 +310,7 @@ FitPiece FitOne(const std::vector<OffsetKnot>& knots) {
   return piece;
 }
 
-// Knots of a piece whose exchanges took so much longer than usual that the filter hardly looks at them.
+// Counts knots of a piece whose exchanges took so much longer than usual that the filter hardly uses them.
 std::uint64_t CountWide(const std::vector<OffsetKnot>& knots) {
   std::vector<std::int64_t> halves;
   for (const OffsetKnot& knot : knots) halves.push_back(knot.half_ns());
@@ -345,14 +344,14 @@ std::vector<MapKnot> DomainFit::Flatten(std::int64_t begin_ns, std::int64_t end_
     if (from < first) out.push_back(piece.At(from));
     const std::size_t own = out.size();
     out.insert(out.end(), piece.knots.begin(), piece.knots.end());
-    // A knot's slew serves both its sides.
+    // A knot's slew applies on both its sides.
     if (from < first) out[own].slew_ppb = std::max(out[own].slew_ppb, piece.begin_slew_ppb);
     if (to > last) {
       out.back().slew_ppb = std::max(out.back().slew_ppb, piece.end_slew_ppb);
       out.push_back(piece.At(to));
     }
     if (i >= gaps.size()) continue;
-    // Within the gap either side may be true: the error covers both.
+    // Within the gap either side may be right, so the error covers both.
     const MapKnot left = piece.At(gaps[i].begin_ns), right = pieces[i + 1].At(gaps[i].end_ns);
     const std::int64_t jump = std::llabs(right.offset_ns - left.offset_ns);
     if (right.local_ns - left.local_ns > 2) {
@@ -360,7 +359,7 @@ std::vector<MapKnot> DomainFit::Flatten(std::int64_t begin_ns, std::int64_t end_
       out.push_back({right.local_ns - 1, right.offset_ns, right.base_error_ns + jump, right.slew_ppb});
     }
   }
-  // A single knot would leave the drift to nobody.
+  // With a single knot the drift would be undefined.
   if (out.size() == 1) out.push_back(pieces[0].At(out[0].local_ns + 1'000'000'000));
   Normalise(&out);
   return out;
@@ -379,7 +378,7 @@ DomainFit FitKnots(const std::vector<OffsetKnot>& knots) {
     if (next < knots.size()) fit.gaps.push_back({knots[next - 1].local_ns, knots[next].local_ns});
     first = next;
   }
-  // A lone knot beside a jump: the crystal is still the same one.
+  // A lone knot beside a jump: the crystal, and so its rate, is still the same.
   for (std::size_t i = 0; i < fit.pieces.size(); ++i) {
     FitPiece& piece = fit.pieces[i];
     if (piece.knots.size() != 1 || fit.pieces.size() == 1) continue;

@@ -14,11 +14,11 @@
 
 namespace lockstep::merge {
 
-// A stretch without jump. Knots are those measured, plus where it was extended.
+// A stretch without a jump. Its knots are those measured, plus those where it was extended.
 struct FitPiece {
   std::vector<MapKnot> knots;
   double begin_rate = 0, end_rate = 0;                // Drift at the ends, ns per ns.
-  std::int64_t begin_slew_ppb = 0, end_slew_ppb = 0;  // Doubt about it.
+  std::int64_t begin_slew_ppb = 0, end_slew_ppb = 0;  // Uncertainty of that drift.
 
   // Offset and error beyond the ends or between knots.
   MapKnot At(std::int64_t local_ns) const;
@@ -31,7 +31,7 @@ struct DomainFit {
     std::int64_t begin_ns, end_ns;
   };
   std::vector<Gap> gaps;   // pieces.size() - 1
-  std::uint64_t wide = 0;  // Knots so wide that they did not count.
+  std::uint64_t wide = 0;  // Knots that were too wide to be used.
 
   // All pieces as one map covering [begin_ns, end_ns] (ignored if begin > end).
   std::vector<MapKnot> Flatten(std::int64_t begin_ns, std::int64_t end_ns) const;

@@ -1,12 +1,12 @@
 #pragma once
-// Who waits for whom in a collective, by its kind: the one table of it.
+// Which member of a collective waits for which, by its kind. No other code decides this.
 //
 //   kind                                             waits                     for
 //   all-reduce, all-gather, reduce-scatter,          who takes something       every other that gives something
 //     all-to-all, barrier
 //   broadcast, scatter                               who takes something       the root
 //   reduce, gather                                   the root                  every other that gives something
-//   scan, neighbourhood, others                      nobody that is known
+//   scan, neighbourhood, others                      not known
 //
 // Who gives or takes nothing is known of collectives with counts of their own (core/uneven.h). Which pairs of an
 // all-to-all exchange something is not.
@@ -24,7 +24,8 @@
 namespace lockstep::merge {
 
 struct Part {
-  bool waits = false, awaited = false;  // For some other member; by some other.
+  // Whether it waits for some other member, and whether some other member waits for it.
+  bool waits = false, awaited = false;
 };
 
 // `uneven`: of the member's row.
@@ -36,7 +37,7 @@ constexpr Part PartOf(CollectiveKind kind, bool root, std::uint8_t uneven) {
   return {};
 }
 
-// Which rule holds.
+// The rule that applies.
 enum class WaitRule : std::uint8_t { kByKind, kAllForAll, kGlooPeers };
 
 constexpr WaitRule RuleOf(CollectiveKind kind, bool gloo, std::uint32_t members) {
@@ -47,14 +48,14 @@ constexpr WaitRule RuleOf(CollectiveKind kind, bool gloo, std::uint32_t members)
 // Of WaitRule::kGlooPeers: calls f(member's number) for each that member `rank` waits for.
 template <typename F>
 void ForEachGlooPeer(CollectiveKind kind, std::uint32_t rank, std::uint32_t root, std::uint32_t members, F&& f) {
-  const std::uint32_t place = (rank + members - root) % members;  // The root is 0.
+  const std::uint32_t place = (rank + members - root) % members;  // The root has position 0.
   const auto number = [&](std::uint32_t of_place) { return (of_place + root) % members; };
   if (kind != CollectiveKind::kBroadcast) {
     if (place != 0) return f(root);
     for (std::uint32_t other = 1; other < members; ++other) f(number(other));
     return;
   }
-  // Data comes from the place without the highest bit, and goes on to those with one bit above it.
+  // Data comes from the position without the highest bit, and goes on to those with one more bit above it.
   for (std::uint32_t above = place; above != 0;) {
     above ^= std::bit_floor(above);
     f(number(above));

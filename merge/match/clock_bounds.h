@@ -7,7 +7,7 @@
 
 namespace lockstep::merge {
 
-// Collectives of a rank that bound the ranks' clocks: nobody leaves before the last one came.
+// Collectives of a rank that bound the ranks' clocks: no member leaves before the last one has arrived.
 std::vector<AlignCollective> BoundsOf(const schema::RankTables& head);
 
 }  // namespace lockstep::merge

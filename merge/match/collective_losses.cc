@@ -23,7 +23,7 @@ void CountMissing(const std::vector<Lack>& lacks, MatchedCollectives& matched) {
   std::string first;
   for (std::size_t i = 0; i < lacks.size(); ++i) {
     const auto [why, rank] = lacks[i];
-    if (why == Lack::kNothing || why == Lack::kOpen) continue;  // Open ones were counted when numbers were given.
+    if (why == Lack::kNothing || why == Lack::kOpen) continue;  // Open ones were counted when they were numbered.
     if (why == Lack::kCut || why == Lack::kOutside) {
       ++matched.cut;
       matched.outside += why == Lack::kOutside;

@@ -1,5 +1,5 @@
 #pragma once
-// How many collectives lack members or disagree, and what the losses say of the first of them.
+// Counts collectives that lack members or whose members disagree, and describes the first of them in the losses.
 
 #include <cstdint>
 #include <vector>
@@ -11,11 +11,11 @@ namespace lockstep::merge {
 // Why an instance lacks a member.
 struct Lack {
   enum Why : std::uint8_t {
-    kNothing,      // It lacks none.
-    kCut,          // Windows, deaths and missing files explain it.
-    kOutside,      // It lies outside of what some rank recorded.
-    kOpen,         // Imported: it fits several places in the other ranks' order.
-    kFitsNowhere,  // Imported: it fits none.
+    kNothing,      // No member is missing.
+    kCut,          // Windows, ranks that died, and missing files explain it.
+    kOutside,      // Some rank did not record that time.
+    kOpen,         // Imported: it fits several positions in the other ranks' order.
+    kFitsNowhere,  // Imported: it fits no position.
     kMember,       // Some member does not know the communicator.
     kRank,         // `rank` should have it.
   } why = kNothing;

@@ -24,7 +24,7 @@ constexpr std::int64_t kNoTime = schema::kNoTime;
 struct Instance {
   std::uint64_t seq;
   std::uint32_t comm, start;
-  std::size_t first;  // Into the flat member list.
+  std::size_t first;  // Index into the flat member list.
   std::uint32_t count;
   std::int64_t first_arrival_ns;
 };
@@ -113,7 +113,7 @@ class Matcher {
     std::iota(order_.begin(), order_.end(), 0u);
     std::sort(order_.begin(), order_.end(), [&](std::uint32_t a, std::uint32_t b) {
       const Instance &x = instances_[a], &y = instances_[b];
-      // comms_ is sorted by global id, so the dense index orders alike.
+      // comms_ is sorted by global id, so the dense index has the same order.
       return std::tie(x.first_arrival_ns, x.comm, x.seq, x.start) <
              std::tie(y.first_arrival_ns, y.comm, y.seq, y.start);
     });
@@ -148,14 +148,14 @@ class Matcher {
     for (const auto& [rank, row] : MembersOf(instance).subspan(1)) {
       const auto other = static_cast<CollectiveKind>(Rows(rank).kind[row]);
       const std::uint64_t bytes = Rows(rank).bytes[row], expected = Rows(one.rank).bytes[one.row];
-      // Imported kernels may come without name or size; that is no contradiction.
+      // Imported kernels may come without name or size, which is not a contradiction.
       if (other != kind && !(ordered && (other == CollectiveKind::kNone || kind == CollectiveKind::kNone))) return true;
       if (sizes && bytes != expected && !(ordered && (bytes == 0 || expected == 0))) return true;
     }
     return false;
   }
 
-  // An imported all-to-all whose members moved different amounts: nothing says so but that.
+  // Whether the members of an imported all-to-all moved different amounts; the trace does not mark it as uneven.
   bool Differ(const Instance& instance) const {
     const FlatMember& one = members_[instance.first];
     if (!comms_[instance.comm].ordered || Rows(one.rank).kind[one.row] != static_cast<int>(CollectiveKind::kAllToAll))
@@ -165,17 +165,17 @@ class Matcher {
     });
   }
 
-  // What an instance's members say together.
+  // Facts about an instance from all its members.
   struct Together {
     std::uint64_t bytes = 0;
     std::uint32_t operations = 1;
     bool uneven = false;
-    bool untimed = false;  // When some member arrived is not known: nobody's wait is.
+    bool untimed = false;  // The arrival of some member is not known, so no wait is known.
     std::int64_t last_arrival_ns = kNoTime;
     std::int64_t error_ns = 0;  // Sum of the two largest clock errors.
   };
 
-  // Of a whole or partial instance: who is waited for, by whom.
+  // For a whole or partial instance: which members are awaited, and by which.
   struct Waiting {
     std::vector<Part> parts;
     std::size_t last = kNobody, second = kNobody;  // Positions of the latest awaited members.
@@ -184,7 +184,7 @@ class Matcher {
     static constexpr std::size_t kNobody = SIZE_MAX;
   };
 
-  // Writes the members' rows, but for what their ranks' breakdowns find.
+  // Writes the members' rows, except for what their ranks' breakdowns compute.
   Together FillMembers(std::size_t to, const Instance& instance) {
     const std::size_t base = out_.first_member[to];
     schema::TlCollectiveRanks& members = out_.members;
@@ -214,7 +214,7 @@ class Matcher {
     return all;
   }
 
-  // Position of the member that is the root; instance.count: it has none, or its root was not recorded.
+  // Position of the member that is the root; instance.count if it has none, or if its root was not recorded.
   std::size_t RootAt(const Instance& instance, const CommGroup& group, CollectiveKind kind) const {
     std::size_t root_at = instance.count;
     if (!RootSends(kind) && !RootReceives(kind)) return root_at;
@@ -261,7 +261,7 @@ class Matcher {
     for (std::size_t i = 0; i < who.parts.size(); ++i) {
       if (!who.parts[i].waits) continue;
       const auto& [rank, row] = members_[instance.first + i];
-      // The last of them has the others to wait for; who has nobody waits until it comes itself.
+      // The last of them waits for the others; a member that has no other to wait for waits until it arrives itself.
       std::size_t until = i == who.last ? who.second : who.last;
       if (until == Waiting::kNobody) until = i;
       const std::int64_t limit = arrival_[instance.first + until];
@@ -269,7 +269,8 @@ class Matcher {
       if (!uneven && !doubtful) continue;
       const std::int64_t end = Rows(rank).end_ns[row];
       const std::int64_t left = end == kNoTime ? kForever : ranks_[rank].clock->ToCluster(end);
-      // Counts that differ say not which pairs exchange something: who left before did not wait for that one.
+      // With uneven counts it is not known which pairs exchange something: a member that left before did not wait for
+      // the last one.
       if (uneven && left < limit && limit - left > Sum(out_.error_ns[base + until], out_.error_ns[base + i]))
         out_.limit_ns[base + i] = kNoTime;
       const std::size_t other = i == who.next ? who.after : who.next;
@@ -299,11 +300,12 @@ class Matcher {
     }
   }
 
-  // Who came last, if somebody waited for it and its margin is beyond the clocks' error.
+  // Sets the member that came last, if some member waited for it and its margin exceeds the clocks' error.
   void SetLast(std::size_t to, const Instance& instance, bool all_awaited, const Waiting& who) {
     if (who.last == Waiting::kNobody) return;
     std::size_t second = who.second;
-    // Where others are awaited too, these set who came second; who alone waits for them may have come after them.
+    // The margin is the one over the second awaited member. Where not all members are awaited, a member that only waits
+    // may have come later than that one, and then counts instead.
     const bool alone = !all_awaited || second == Waiting::kNobody;
     if (alone && who.last_waiting != Waiting::kNobody &&
         (second == Waiting::kNobody || arrival_[instance.first + who.last_waiting] > arrival_[instance.first + second]))
@@ -326,7 +328,7 @@ class Matcher {
     const std::size_t base = out_.first_member[to], n = instance.count;
     const Together all = FillMembers(to, instance);
     const bool mismatch = Mismatch(instance), uneven = all.uneven || Differ(instance);
-    // There is no kernel for nothing: without a size it is only not known.
+    // A kernel always moves something: without a size, the size is only not known.
     const bool moves = all.bytes > 0 || kind == CollectiveKind::kBarrier || mode == schema::Code(CollectiveMode::kGpu);
     const bool says_waits = !all.untimed && moves && !group.inter && !mismatch;
     const bool gloo = group.torch && mode != schema::Code(CollectiveMode::kGpu);

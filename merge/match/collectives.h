@@ -1,7 +1,7 @@
 #pragma once
-// The same collective on all its members: matched by the instance key
-// (communicator, seq, start), its arrivals in cluster time, who came last, and
-// until when each member only waited. Definitions: docs/definitions.md.
+// Matches the same collective on all its members by the instance key (communicator, seq, start): its arrivals in
+// cluster time, which member came last, and until when each member only waited. Definitions:
+// docs/definitions.md.
 
 #include <cstdint>
 #include <string>
@@ -26,12 +26,12 @@ struct MatchRank {
   std::int32_t rank = -1;
   const schema::RankTables* tables = nullptr;
   const RankClockMap* clock = nullptr;
-  Interval window{0, 0};  // First to last sign of life, cluster time.
-  // The file covers less than the process did: recording began later or stopped
-  // earlier than on others. What lies beyond is cut, not unmatched.
+  Interval window{0, 0};  // From the first to the last sign of life, cluster time.
+  // The file covers less than the process did: recording began later or stopped earlier than on others. An operation
+  // outside counts as cut, not as unmatched.
   bool cut_begin = false, cut_end = false;
-  // Recording was on and off: what a rank lacks is missed only where its own rows of
-  // one window surround it. Null: the file does not say.
+  // Recording was switched on and off: an operation counts as missing only where the rank's own rows of one window are
+  // on both sides of it. Null: the file does not say.
   const std::vector<RecordedWindow>* windows = nullptr;
   bool in_parts = false;
 };
@@ -40,18 +40,18 @@ struct MatchedCollectives {
   // One row per instance, by first arrival. FinishCollectives fills end, transfer,
   // wait, censored, violation and step from the members.
   schema::TlCollectives collectives;
-  // Members of an instance lie together, by rank. Rank, row and arrival are set;
-  // the rest is written by each rank's breakdown, members of different ranks by
-  // different threads.
+  // The members of an instance are contiguous, by rank. Rank, row and arrival are set;
+  // each rank's breakdown writes the rest, those of different ranks on different
+  // threads.
   schema::TlCollectiveRanks members;
   std::vector<std::size_t> first_member;  // Instances + 1.
-  // Cluster time up to which the member could only wait; kNoTime: never split.
+  // Cluster time until which the member could only wait; kNoTime: never split.
   std::vector<std::int64_t> limit_ns;
   std::vector<std::int64_t> error_ns;  // Clock error of the member at its arrival.
   std::vector<std::uint8_t> whole;     // Per instance: every member was seen.
-  std::vector<std::uint8_t> endless;   // Per member: never completed, its end is only the last sign of life.
-  // Per member: somebody whom nobody need wait for came after the others and before its end. It may have been waited
-  // for all the same, because libraries pass data on through it, so the time since limit_ns is not known to be
+  std::vector<std::uint8_t> endless;   // Per member: it never completed, and its end is only the last sign of life.
+  // Per member: a member for which no other has to wait came after the others and before this one's end. It may have
+  // been awaited all the same, because libraries pass data on through it, so the time since limit_ns is not known to be
   // transfer.
   std::vector<std::uint8_t> doubtful;
   // [rank as given][row of its collectives] -> row of members, kNone if not matched.
@@ -69,7 +69,7 @@ MatchedCollectives MatchCollectives(const std::vector<MatchRank>& ranks, std::si
 
 struct CollectiveChecks {
   std::uint64_t violations = 0;
-  // Clock-free check: the shortest stay in a collective against its transfer.
+  // A check that needs no clocks: the shortest stay in a collective against its transfer.
   std::uint64_t free_checked = 0, free_disagreed = 0;
 };
 CollectiveChecks FinishCollectives(MatchedCollectives& matched, unsigned jobs);

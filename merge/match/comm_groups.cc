@@ -13,7 +13,7 @@
 namespace lockstep::merge {
 namespace {
 
-// All groups without their members. NCCL's communicators have one for each function that some rank called.
+// All groups, without their members yet. An NCCL communicator has one group for each function that some rank called.
 std::vector<CommGroup> EmptyGroups(const std::vector<MatchRank>& ranks) {
   std::set<std::pair<std::uint64_t, std::uint8_t>> keys;
   for (const MatchRank& rank : ranks) {
@@ -35,7 +35,7 @@ std::vector<CommGroup> EmptyGroups(const std::vector<MatchRank>& ranks) {
   return groups;
 }
 
-// What one rank has on each group.
+// One rank's rows on each group.
 struct OnRank {
   std::vector<std::pair<std::size_t, RankOnComm>> members;  // With the group's index.
   std::uint64_t unidentified = 0;                           // Communicators with rows.
@@ -85,7 +85,8 @@ std::vector<CommGroup> GroupByComm(const std::vector<MatchRank>& ranks, unsigned
       group.torch |= comms.kind[member.comm] == schema::CommKind::kTorchGroup;
       group.ordered |=
           member.comm < comms.identity.size() && comms.identity[member.comm] != schema::CommIdentity::kCounted;
-      // Two handles of one member (a damaged file): its rows together. A process with several GPUs is several.
+      // Two handles of one member (a damaged file): their rows are joined. A process with several GPUs has several
+      // members.
       if (!group.ranks.empty() && group.ranks.back().rank == r && group.ranks.back().comm_rank == member.comm_rank) {
         std::vector<std::uint32_t>& rows = group.ranks.back().rows;
         rows.insert(rows.end(), member.rows.begin(), member.rows.end());

@@ -1,5 +1,5 @@
 #pragma once
-// Which ranks have rows on which communicator, for matching.
+// Finds, for matching, which ranks have rows on which communicator.
 
 #include <cstddef>
 #include <cstdint>
@@ -16,7 +16,7 @@ struct RankOnComm {
   std::uint32_t comm;               // Row of the rank's comms.
   std::int32_t comm_rank;           // The rank's number on the communicator.
   std::vector<std::uint32_t> rows;  // Of its collectives, by number.
-  std::size_t numbered = 0;         // The first so many have a number that stands for the same on other ranks.
+  std::size_t numbered = 0;  // The first so many have a number that identifies the same operation on other ranks.
 };
 
 struct CommGroup {
@@ -29,7 +29,7 @@ struct CommGroup {
   std::vector<RankOnComm> ranks;  // By rank.
 };
 
-// Communicators of all ranks, by global id and function. Adds what could not be identified to `losses`.
+// Communicators of all ranks, by global id and function. Adds those that could not be identified to `losses`.
 std::vector<CommGroup> GroupByComm(const std::vector<MatchRank>& ranks, unsigned jobs, std::vector<RunLoss>& losses);
 
 }  // namespace lockstep::merge

@@ -1,5 +1,5 @@
-// What only the members' breakdowns say of an instance: its end, transfer, wait,
-// and whether its times are possible.
+// Facts about an instance that follow from its members' breakdowns: its end, transfer, wait, and whether its times are
+// possible.
 
 #include <algorithm>
 
@@ -17,7 +17,7 @@ constexpr std::int64_t kNoTime = schema::kNoTime;
 // -1 for none.
 std::int64_t MedianOrUnknown(std::vector<std::int64_t>& values) { return values.empty() ? -1 : LowerMedian(values); }
 
-// Fills one instance from its members. Gives how far apart they left, -1 if that says nothing.
+// Fills one instance from its members. Returns how far apart they left, -1 if that is not known.
 std::int64_t FinishOne(MatchedCollectives& matched, std::size_t i, std::vector<std::int64_t>& waits,
                        std::vector<std::int64_t>& transfers) {
   schema::TlCollectives& c = matched.collectives;
@@ -38,7 +38,7 @@ std::int64_t FinishOne(MatchedCollectives& matched, std::size_t i, std::vector<s
     }
     const std::int64_t limit = matched.limit_ns[m];
     if (limit == kNoTime || matched.endless[m] || limit <= members.end_high_ns[m]) continue;
-    // The arrival that this member cannot have left before, and its clock's error.
+    // The arrival before which this member cannot have left, and its clock's error.
     std::int64_t error = 0;
     for (std::size_t k = first; k < end; ++k)
       if (members.arrival_ns[k] == limit) error = std::max(error, matched.error_ns[k]);
@@ -48,17 +48,17 @@ std::int64_t FinishOne(MatchedCollectives& matched, std::size_t i, std::vector<s
   c.end_ns[i] = last_end;
   c.censored[i] = censored;
   c.violation[i] = violation;
-  // The mean: where one of two ranks waits, the lower median would say that nobody does.
+  // The mean: if one of two ranks waits, the lower median would be 0.
   c.wait_ns[i] = MeanLength(waits);
   c.transfer_ns[i] = MedianOrUnknown(transfers);
   return c.splits[i] && matched.whole[i] && !censored && c.expected[i] > 1 ? last_end - first_end : -1;
 }
 
-// What no clock is needed for: the transfer is the shortest stay of a member, where that is long compared with how far
-// apart members leave.
+// A check that needs no clocks: the transfer equals the shortest stay of a member, where that is long compared with how
+// far apart members leave.
 void CheckWithoutClocks(const MatchedCollectives& matched, const std::vector<std::int64_t>& exit_skew,
                         CollectiveChecks& checks) {
-  // A stay counts from so many times the floor on, and the two may differ by this part of it.
+  // A stay counts if it is at least so many times the floor, and the two may differ by this part of it.
   constexpr std::int64_t kLeastStays = 10, kToleranceParts = 20;
   const schema::TlCollectives& c = matched.collectives;
   const schema::TlCollectiveRanks& members = matched.members;

@@ -1,6 +1,7 @@
 #pragma once
-// What tells instances of collectives apart: (comms.global_id, seq, start), and for NCCL the function, because it
-// numbers each function of a communicator by itself; MPI and the frameworks number all collectives of one together.
+// The key that identifies an instance of a collective: (comms.global_id, seq, start), and for NCCL the function,
+// because NCCL numbers each function of a communicator separately; MPI and the frameworks number all collectives of a
+// communicator together.
 
 #include <algorithm>
 #include <cstdint>
@@ -15,7 +16,7 @@ namespace lockstep::merge {
 
 inline constexpr std::uint8_t kNcclCommKind = schema::CommKind::kNccl;
 
-// Whether `comm` is a row of comms whose global id is known, so that other ranks' rows can be found.
+// Whether `comm` is a row of comms whose global id is known, so that the rows of other ranks can be found.
 inline bool Identified(const schema::Comms& comms, std::size_t comm) {
   return comm < comms.rows() && comms.global_id[comm] != 0 && !comms.unidentified[comm];
 }
@@ -39,7 +40,7 @@ inline void SortByNumber(const schema::Collectives& rows, std::vector<std::uint3
   if (!std::is_sorted(order.begin(), order.end(), before)) std::sort(order.begin(), order.end(), before);
 }
 
-// A GPU operation whose kernel was not found: only when it was enqueued is known.
+// A GPU operation whose kernel was not found: only the time at which it was enqueued is known.
 inline bool WithoutGpuTimes(std::uint8_t mode, std::int64_t end_ns) {
   return mode == schema::Code(CollectiveMode::kGpu) && end_ns == schema::kNoTime;
 }

@@ -17,8 +17,9 @@
 namespace lockstep::merge {
 namespace {
 
-// Rounds of growing the spine by what single ranks have and it has not. Each adds all that one rank has more, so that
-// traces of a dozen ranks with holes of their own are covered; what is left then stays an extra operation.
+// Rounds in which the spine is extended by operations that single ranks have and it lacks. Each adds all that one rank
+// has more, so that traces of a dozen ranks with different holes are covered; what is left then stays an extra
+// operation.
 constexpr int kRounds = 12;
 // Once two ranks are related on one communicator, their clocks differ by the same on the next, but for how far members
 // leave apart; a relation is taken from matches with at most a quarter of that as their spread.
@@ -27,8 +28,8 @@ constexpr std::int64_t kRelatedNs = 2'000'000, kRelatedSpreadNs = kRelatedNs / 4
 // size they do different things: they are no group. Traces misname a few operations, so not all must agree.
 constexpr std::int64_t kOneGroupNs = 200'000;
 constexpr double kOneGroupAgree = 0.9;
-// Operations compared in order to take a guessed group apart: each part compares all that is left, so that a group of
-// thousands of parts would never end. What is left then stays together.
+// Limit of the operations compared in order to divide a guessed group: each part is compared with all that is left, so
+// a group of thousands of parts would never finish. What is left then stays together.
 constexpr std::size_t kPartsOps = 4'000'000'000;
 
 struct Member {
@@ -44,13 +45,13 @@ struct Group {
   std::size_t rows = 0;
 };
 
-// What is known of the ranks' clocks from communicators done before: offsets within trees.
+// Clock offsets between ranks, known from communicators that were matched before: offsets within trees.
 class Relations {
  public:
   explicit Relations(std::size_t ranks) : parent_(ranks), offset_(ranks, 0) {
     std::iota(parent_.begin(), parent_.end(), std::size_t{0});
   }
-  // Added to a time of b it gives the time of a; false: not related.
+  // The offset that converts a time of b to a time of a; false: not related.
   bool Offset(std::size_t a, std::size_t b, std::int64_t* offset_ns) const {
     std::int64_t to_a = 0, to_b = 0;
     if (Root(a, &to_a) != Root(b, &to_b)) return false;
@@ -85,7 +86,7 @@ class Orderer {
   std::vector<RunLoss> Run() {
     Collect();
     ambiguous_.assign(ranks_.size(), 0);
-    // What stays open at first may be decided by what other communicators say of the clocks.
+    // What is open at first may be decided by the clock offsets that other communicators give.
     std::vector<Group*> open;
     for (Group& group : groups_)
       if (group.members.size() > 1 && !Number(group, false)) open.push_back(&group);
@@ -98,7 +99,7 @@ class Orderer {
 
  private:
   void Collect() {
-    // A group that one rank's trace numbers and another's does not goes by order on both.
+    // A group that one rank's trace numbers and another's does not is matched by order on both.
     std::map<std::uint64_t, Group> found;
     for (const RunRank& rank : ranks_) {
       const schema::Comms& comms = rank.head.comms;
@@ -138,7 +139,7 @@ class Orderer {
       }
       groups_.push_back(std::move(group));
     }
-    // What says most about clocks first: it helps the small ones.
+    // The group that determines clocks best comes first, because it helps the small ones.
     std::stable_sort(groups_.begin(), groups_.end(), [](const Group& a, const Group& b) { return a.rows > b.rows; });
   }
 
@@ -163,7 +164,7 @@ class Orderer {
       const auto after = std::upper_bound(by_begin.begin(), by_begin.end(), op.begin_ns,
                                           [&](std::int64_t t, std::uint32_t s) { return t < steps.begin_ns[s]; });
       if (after != by_begin.begin()) {
-        // A kernel may run behind its step by about a step.
+        // A kernel may run about one step later than the host.
         const std::uint32_t step = after[-1];
         if (op.begin_ns < steps.end_ns[step] + (steps.end_ns[step] - steps.begin_ns[step])) op.step = steps.index[step];
       }
@@ -177,7 +178,7 @@ class Orderer {
     if (kind == CollectiveKind::kNone) return 0;
     Hash64 hash;
     hash.Add(rows.kind[row]);
-    // Members of an uneven exchange differ in size by right; of others an unknown size (0) is rare enough.
+    // Members of an uneven exchange legitimately differ in size; of others an unknown size (0) is rare enough.
     const bool sized = rows.uneven[row] == 0 && kind != CollectiveKind::kAllToAll &&
                        kind != CollectiveKind::kSendRecv && kind != CollectiveKind::kGather &&
                        kind != CollectiveKind::kScatter;
@@ -200,7 +201,7 @@ class Orderer {
     return prior;
   }
 
-  // Compares `members` with a spine that grows until it has what they have.
+  // Compares `members` with a spine that grows until it contains all their operations.
   Axis Compare(const Group& group, const std::vector<std::vector<OrderedOp>>& ops,
                const std::vector<std::size_t>& members) {
     Axis axis;
@@ -230,11 +231,11 @@ class Orderer {
           prior = Prior(group, axis.first, m, ops[m].empty() ? 0 : ops[m].back().end_ns - ops[m].front().end_ns);
         }
         SequenceMatch match = spine->Match(ops[m], prior);
-        if (round > 0 && match.fit != Fit::kUnique) return;  // What was found before stands.
+        if (round > 0 && match.fit != Fit::kUnique) return;  // The earlier result stays.
         axis.to[m] = std::move(match.to);
         axis.match[m] = std::move(match);
       });
-      // Who has most that the spine has not makes it longer.
+      // The member with the most operations that the spine lacks extends it.
       std::size_t most = 0, donor = 0;
       std::vector<std::size_t> again;
       for (const std::size_t m : todo) {
@@ -243,7 +244,7 @@ class Orderer {
         again.push_back(m);
         if (extra > most) most = extra, donor = m;
       }
-      // Those that fitted nowhere may fit a longer spine.
+      // Members that did not fit may fit a longer spine.
       for (const std::size_t m : todo)
         if (axis.match[m].fit != Fit::kUnique) again.push_back(m);
       if (most == 0 || round + 1 == kRounds) break;
@@ -270,8 +271,8 @@ class Orderer {
     return static_cast<std::size_t>(std::count(axis.to[m].begin(), axis.to[m].end(), kExtraOp));
   }
 
-  // The spine with the donor's operations that it lacks: between the neighbours that
-  // both have, by time. `moved`: where the old ones went.
+  // Returns the spine with the donor's operations that it lacks, inserted by time between the neighbours that both
+  // have. `moved`: the new positions of the old ones.
   static std::vector<OrderedOp> Grown(const std::vector<OrderedOp>& spine, const std::vector<OrderedOp>& donor,
                                       const std::vector<std::int32_t>& to, std::int64_t offset_ns,
                                       std::vector<std::int32_t>* moved) {
@@ -306,7 +307,7 @@ class Orderer {
     return grown;
   }
 
-  // False: something stayed open, and nothing was written; not if `last`.
+  // Returns false if something stayed open and nothing was written; never if `last`.
   bool Number(Group& group, bool last) {
     std::vector<std::vector<OrderedOp>> ops(group.members.size());
     ParallelFor(jobs_, group.members.size(), [&](std::size_t m) { ops[m] = Ops(group.members[m]); });
@@ -330,8 +331,8 @@ class Orderer {
       parts.push_back(std::move(part));
       left = std::move(rest);
     }
-    // A guess that was wrong comes apart in groups of one size. Anything else is no answer:
-    // the largest part stands for the group, and the others do not belong to it.
+    // A wrong guess divides into groups of one size. Any other result decides nothing: the largest part is taken as the
+    // group, and the others do not belong to it.
     const bool clear = std::all_of(parts.begin(), parts.end(), [&](const Part& part) {
       return part.members.size() > 1 && part.members.size() == parts[0].members.size();
     });
@@ -382,7 +383,7 @@ class Orderer {
     ambiguous_[member.rank] += ambiguous;
   }
 
-  // `size` 0: as the files say.
+  // `size` 0: as in the files.
   void Settle(const Group& group, const Part& part, std::uint64_t id, std::uint32_t size) {
     const Axis& axis = part.axis;
     for (const std::size_t m : part.members) {

@@ -1,10 +1,10 @@
 #pragma once
-// Numbers for collectives that nothing numbered. Imported traces give, per process
-// group, only the order of operations in each file; files begin and end at different
-// points. This step puts the members' sequences beside one another and gives the same
-// operation the same `seq` on each, so that everything behind it, alignment included,
-// matches by (comms.global_id, seq, start) as for captured runs. It uses the ranks'
-// clocks only where nothing else decides.
+// Numbers collectives that have no number. Imported traces give, per process group, only
+// the order of operations in each file; files begin and end at different points. This
+// step aligns the members' sequences and gives the same operation the same `seq` on
+// each, so that all later stages, including clock alignment, match by (comms.global_id,
+// seq, start) as for captured runs. It uses the ranks' clocks only where nothing else
+// decides.
 
 #include <cstdint>
 #include <vector>
@@ -13,8 +13,8 @@
 
 namespace lockstep::merge {
 
-// Numbers of rows that have no counterpart among the other ranks': each is an instance of its
-// own. They lie beyond what any sequence reaches and within what a double holds.
+// Numbers of rows that have no counterpart on other ranks: each is an instance of its own. They are larger than any
+// sequence number and exact in a double.
 inline constexpr std::uint64_t kAmbiguousSeq = std::uint64_t{1} << 51;  // Fits several positions.
 inline constexpr std::uint64_t kNowhereSeq = std::uint64_t{1} << 52;    // Its rank's sequence does not fit the others'.
 

@@ -39,9 +39,8 @@ struct ChannelHash {
 };
 using Channels = std::map<Channel, std::vector<std::uint32_t>>;
 
-// Members of inter-communicators: a rank file knows its own group only, the other
-// group is what the ranks on the other side say of themselves. The groups are
-// disjoint, so the world rank of a group's first member tells them apart.
+// Members of inter-communicators: a rank file knows its own group only; the members of the other group are known from
+// the files on the other side. The groups are disjoint, so the world rank of a group's first member distinguishes them.
 struct InterMember {
   std::int32_t first_world_rank, world_rank;
 };
@@ -58,7 +57,7 @@ InterMembers FindInterMembers(const std::vector<MatchRank>& ranks) {
   return members;
 }
 
-// NCCL tells each rank its own place in a communicator only.
+// NCCL gives each rank only its own number in a communicator.
 using NcclMembers = std::map<std::pair<std::uint64_t, std::int32_t>, std::int32_t>;  // Id, its rank -> world rank.
 
 NcclMembers FindNcclMembers(const std::vector<MatchRank>& ranks) {
@@ -77,7 +76,7 @@ struct Members {
   NcclMembers nccl;
 };
 
-// World rank of the partner, if the row or the communicator's shape says it.
+// World rank of the partner, if the row or the communicator's shape determines it.
 std::int32_t PeerWorldRank(const schema::RankTables& tables, const Members& members, std::size_t row) {
   if (tables.p2p.peer_world_rank[row] >= 0) return tables.p2p.peer_world_rank[row];
   const std::uint32_t comm = tables.p2p.comm[row];
@@ -130,7 +129,7 @@ Channels Collect(const MatchRank& rank, const Members& members, std::uint64_t& u
   return channels;
 }
 
-// What one rank knows of its messages with one partner, by direction.
+// One rank's messages with one partner, by direction.
 struct Side {
   std::uint64_t messages = 0, bytes = 0, matched = 0, unmatched = 0;
 };
@@ -186,7 +185,7 @@ MatchedP2p MatchP2p(const std::vector<MatchRank>& ranks, unsigned jobs) {
     out.partner[r].assign(ranks[r].tables->p2p.rows(), schema::kNone);
   });
 
-  // Beyond a cut the partner's row is not expected.
+  // Outside of what was recorded, the partner's row is not expected.
   const auto expected = [&](std::size_t partner, std::int64_t begin_ns, std::int64_t end_ns) {
     return begin_ns >= ranks[partner].window.begin && end_ns <= ranks[partner].window.end &&
            !ranks[partner].cut_begin && !ranks[partner].cut_end;

@@ -1,6 +1,6 @@
 #pragma once
 // Sends and receives of one message, matched by (communicator, source,
-// destination, tag, seq), and how many went from whom to whom.
+// destination, tag, seq), and how many each rank sent to each other one.
 
 #include <cstdint>
 #include <vector>

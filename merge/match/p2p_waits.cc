@@ -17,8 +17,8 @@ constexpr std::uint8_t kReceive = schema::Direction::kReceive;
 // A call that began to wait before the other half of one of its messages was
 // there. All messages that one call completes have its begin and end.
 struct Candidate {
-  std::int64_t begin_ns, end_ns;  // The call, rank clock.
-  std::int64_t until_ns;          // The partner came, rank clock; at most end_ns.
+  std::int64_t begin_ns, end_ns;  // Begin and end of the call, rank clock.
+  std::int64_t until_ns;          // When the partner came, rank clock; at most end_ns.
   std::uint32_t thread, row;
   bool receive;
 };
@@ -80,7 +80,7 @@ class RankWaits {
       const bool receive = p2p_.direction[row] == kReceive;
       const std::int64_t end = p2p_.end_ns[row];
       const std::int64_t until = rank_.clock->ToLocal(came);
-      // A send that ended before its receive was posted was buffered: it did not wait.
+      // A send that ended before its receive was posted was buffered and did not wait.
       if (!receive && until >= end) continue;
       candidates_.push_back({p2p_.wait_begin_ns[row], end, std::min(until, end), p2p_.thread[row], row, receive});
     }
@@ -126,7 +126,7 @@ class RankWaits {
     const std::int64_t call = candidates_[begin].begin_ns;
     const std::int64_t at = rank_.clock->ToCluster(call);
     const bool inside = window_.begin == window_.end || (at >= window_.begin && at < window_.end);
-    // Where it waited for both, the time is the late sender's; the receiver's is what comes after it.
+    // Where a call waited for both, the time counts for the late sender first; the receiver's is the time after it.
     std::int64_t from = call;
     if (sender != nullptr) {
       const bool wrong_order = WrongOrder(*sender);
@@ -136,7 +136,8 @@ class RankWaits {
       AddWait(*receiver, from, false, inside ? &receivers : nullptr, late_receiver_);
   }
 
-  // Waiting from `from_ns` on, if the clocks can resolve it; false: they cannot. `costs` null: it is not counted.
+  // Counts waiting from `from_ns` on, if the clocks can resolve it; returns false if they cannot. `costs` null: it is
+  // not counted.
   bool AddWait(const Candidate& wait, std::int64_t from_ns, bool wrong_order, Costs* costs,
                std::vector<Interval>& out) const {
     const std::int64_t length = wait.until_ns - from_ns;

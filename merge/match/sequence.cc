@@ -14,43 +14,45 @@
 namespace lockstep::merge {
 namespace {
 
-// The thresholds below are chosen, not measured: each weighs a wrong position against an open one, and in doubt an
-// operation stays open. tests/unit/merge/order_test.cc tries them on generated jobs.
+// The thresholds below are chosen, not measured. Each weighs a wrong position against an open one; in case of doubt an
+// operation stays open. tests/unit/merge/order_test.cc tests them on generated jobs.
 
-// Two sequences up to kShort long are compared at every shift; longer ones only where kGram symbols in a row are equal:
-// fewer recur within one step, more are seldom without a hole.
+// Two sequences of at most kShort operations are compared at every shift; longer ones only where kGram symbols in a row
+// are equal: fewer repeat within one step, and more rarely occur without a hole.
 constexpr std::size_t kShort = 256, kGram = 8;
-// Such stretches are taken from so many points of the own sequence: a hole that spoils one leaves the others.
+// Such stretches are taken from so many points of the own sequence, so that a hole spoils one and leaves the others.
 constexpr std::size_t kSeeds = 8;
-// Shifts that are scored at most, the nearest by the clocks first: bounds the time where a few symbols repeat.
+// The largest number of shifts that are scored, the nearest by the clocks first: limits the time where a few symbols
+// repeat.
 constexpr std::size_t kCandidates = 4096;
-// Operations on both sides of a position by which it is scored. Near: what a hole close by leaves. Far: several steps,
-// because steps that always have the same operations differ in their rhythm only.
+// Operations on both sides of a position by which it is scored. Near: few enough to be free of a nearby hole. Far:
+// several steps, because steps that always have the same operations differ in their rhythm only.
 constexpr std::int64_t kLookFar = 96, kLookNear = 12;
-// A candidate's symbols agree, and its corridors are not contradicted, on so many of its operations. Traces miss
-// operations and name some differently, so neither share is the whole.
+// Required shares: a candidate's symbols agree, and its corridors are not contradicted, on so many of its operations.
+// Traces miss operations and name some differently, so neither share can be 1.
 constexpr double kAgree = 0.9, kContradicted = 0.2;
 // The rhythm decides when the spread at any other position is so many times the best one's, and larger by the floor,
-// below which spreads are the ends' own jitter.
+// below which spreads are only the jitter of the ends.
 constexpr double kRhythmRatio = 4;
 constexpr std::int64_t kRhythmFloorNs = 5'000;
-// A stretch keeps the clock difference while neighbours stay within this: as members usually leave, and finely, which
-// distinguishes steps of nearly equal length.
+// A stretch continues while the clock difference of neighbours stays within this: coarsely, as members usually leave,
+// and finely, to distinguish steps of nearly equal length.
 constexpr std::array<std::int64_t, 2> kRunNs{kLeaveTogetherNs, 8'000};
-// Operations from which a rhythm is believed: two or three agree by chance somewhere. Where members leave apart, which
-// blurs it, it takes many.
+// The least number of operations for a rhythm: two or three agree by chance somewhere. Where members leave apart, which
+// blurs the rhythm, many are needed.
 constexpr std::size_t kRhythmPairs = 6, kManyPairs = 64;
-// Share of equal step numbers that speaks for a position (kernels start late in their step, so never all agree), by how
-// much any other must be below it, and from where on only the number of operations left over distinguishes two.
+// The share of equal step numbers that supports a position (kernels start late in their step, so never all agree), how
+// far any other must be below it, and the share from which on only the number of operations left over distinguishes
+// two.
 constexpr double kSteps = 0.6, kStepsMargin = 0.3, kStepsWhole = 0.95;
 // Shifts of a sequence against itself that show whether it repeats: those nearest to the position that the other
 // candidates would make, and all up to a short step's length.
 constexpr std::size_t kSelfShifts = 64;
 constexpr std::int64_t kSelfNear = 48;
-// What wall clocks are usually within of one another (NTP); a step must be much longer to be identified by them.
+// The difference within which wall clocks usually agree (NTP); a step must be much longer to be identified by them.
 constexpr std::int64_t kWallNs = 10'000'000;
-// How many times further off by the clocks the next position must be: wall clocks are a guess, a relation found on
-// another communicator is not.
+// How many times further off by the clocks the next position must be. Wall clocks are only a guess; a relation found on
+// another communicator is reliable.
 constexpr std::int64_t kWallRatio = 8, kRelatedRatio = 2;
 
 std::uint64_t GramAt(const std::vector<OrderedOp>& ops, std::size_t at, std::size_t length) {
@@ -64,12 +66,12 @@ class Finder {
   Finder(const Spine& spine, const std::vector<OrderedOp>& own, const OffsetPrior& prior)
       : index_(spine), spine_(spine.ops()), own_(own), prior_(prior) {}
 
-  // The position that symbols, rhythm, step numbers or clock decide for.
+  // The position that symbols, rhythm, step numbers or clocks select.
   std::optional<Candidate> Find() {
     if (spine_.empty() || own_.empty()) return std::nullopt;
     return Choose();
   }
-  // There were several positions to choose from.
+  // There were several possible positions.
   bool several() const { return several_; }
 
  private:
@@ -105,7 +107,7 @@ class Finder {
     return found;
   }
 
-  // Coarse clock difference at a shift, to try likely ones first.
+  // Coarse clock difference at a shift, used to try likely shifts first.
   std::int64_t Off(const Candidate& c) const {
     return std::llabs(Difference(static_cast<std::size_t>(static_cast<std::int64_t>(c.seed) + c.shift), c.seed) -
                       prior_.offset_ns);
@@ -119,7 +121,7 @@ class Finder {
     std::vector<std::int64_t> times, differences;
     std::vector<std::array<std::int64_t, 2>> bounds;
     std::size_t numbered = 0, same = 0;
-    std::array<std::vector<std::size_t>, 2> runs;  // Own operations of the stretch that goes on.
+    std::array<std::vector<std::size_t>, 2> runs;  // Own operations of the current stretch.
     std::size_t symbols = 0;
     for (std::int64_t j = first; j < last; ++j) {
       const OrderedOp &a = spine_[static_cast<std::size_t>(j + c.shift)], &b = own_[static_cast<std::size_t>(j)];
@@ -153,12 +155,12 @@ class Finder {
       std::size_t outside = 0;
       for (std::size_t i = 0; i < flat.size(); ++i) {
         const std::int64_t offset = middle + std::llround(rate * static_cast<double>(times[i] - times[0]));
-        // Leaves the corridor by more than members' ends may differ.
+        // It leaves the corridor by more than members' ends may differ.
         outside += offset < bounds[i][0] - kLeaveTogetherNs || offset > bounds[i][1] + kLeaveTogetherNs;
         copy[i] = std::llabs(flat[i] - middle);
       }
       c.contradicted = static_cast<double>(outside) / static_cast<double>(flat.size());
-      // Three of four, all of a few: less agrees by chance somewhere.
+      // Three of four, or all of a few: a smaller share agrees by chance somewhere.
       const std::size_t rank = copy.size() < kRhythmPairs + 2 ? copy.size() - 1 : copy.size() * 3 / 4;
       c.spread_ns = NthElement(copy, rank);
     }
@@ -167,7 +169,7 @@ class Finder {
     if (prior_.within_ns > 0) c.viable &= std::llabs(c.offset_ns - prior_.offset_ns) <= prior_.within_ns;
   }
 
-  // One more operation of a candidate: does it keep the difference?
+  // Adds one more operation of a candidate and tests whether it keeps the clock difference.
   void Extend(const Candidate& c, std::vector<std::size_t>& run, std::int64_t j, std::int64_t limit_ns,
               Candidate::Run* longest) const {
     const auto difference = [&](std::size_t own) {
@@ -182,7 +184,7 @@ class Finder {
     if (run.size() > longest->length) *longest = {run.size(), run[run.size() / 2], difference(run[run.size() / 2])};
   }
 
-  // Drift between the halves' medians, as far as clocks may drift.
+  // Drift between the medians of the halves, limited to what clocks may drift.
   static double Rate(const std::vector<std::int64_t>& times, const std::vector<std::int64_t>& differences) {
     const std::size_t n = differences.size(), half = n / 2;
     if (n < 2 * kRhythmPairs) return 0;
@@ -202,8 +204,8 @@ class Finder {
 
   enum class Method : std::uint8_t { kRhythm, kVotes, kStepNumbers, kClock };
 
-  // Closely around a position first, where the least is missing; then far around it, which
-  // distinguishes steps whose operations always follow in the same order.
+  // First compares closely around a position, where the least is missing; then far around it, which distinguishes steps
+  // whose operations always have the same order.
   std::optional<Candidate> Choose() {
     for (const auto& [method, look] : {std::pair{Method::kRhythm, kLookNear},
                                        {Method::kRhythm, kLookFar},
@@ -228,8 +230,8 @@ class Finder {
     return std::nullopt;
   }
 
-  // The likely ones: same index, and nearest by the clock. If such a one keeps the rhythm
-  // and its neighbours do not, the others need no look.
+  // Likely positions: the same index, and the nearest by the clock. If one of them keeps the rhythm and its neighbours
+  // do not, the others are not examined.
   std::optional<Candidate> Likely(const Candidates& all, std::int64_t look) const {
     const auto nearest = std::min_element(all.begin(), all.end(),
                                           [&](const Candidate& a, const Candidate& b) { return Off(a) < Off(b); });
@@ -261,7 +263,7 @@ class Finder {
       Score(c, look);
       if (c.viable) fits.push_back(c);
     }
-    // A hole makes the true position look wrong as a whole; its stretches still speak.
+    // A hole makes the true position look wrong as a whole, but its stretches still support it.
     if (method == Method::kRhythm)
       if (auto best = ByRuns(all)) return best;
     if (fits.empty()) return std::nullopt;
@@ -271,8 +273,8 @@ class Finder {
   }
 
   std::optional<Candidate> Pick(const Candidates& all, const Candidates& fits, std::int64_t look, Method method) const {
-    // Shifts that leave little in common fit more easily: without any other support
-    // they are no rivals of one that fits on more than twice as much.
+    // Shifts with little overlap fit more easily: without other support they do not compete with one that fits on more
+    // than twice as much.
     std::size_t most = 0;
     for (const Candidate& c : fits) most = std::max(most, c.agree);
     Candidates rivals;
@@ -282,8 +284,8 @@ class Finder {
     if (rivals.size() == 1) {
       const Candidate& only = rivals[0];
       const bool large = 2 * only.pairs > possible;
-      // Where something is missing nearby the true position looks wrong as a whole, and a wrong one
-      // may be left: no other may have a long stretch.
+      // Where something is missing nearby, the true position looks wrong as a whole, and a wrong one may be the only
+      // one left: no other may have a long stretch.
       const bool alone = std::all_of(all.begin(), all.end(), [&](const Candidate& c) {
         return c.shift == only.shift || 2 * c.symbols <= only.symbols;
       });
@@ -309,7 +311,8 @@ class Finder {
     return c.steps >= kSteps || Sharp(c) || std::llabs(c.offset_ns - prior_.offset_ns) <= WallLimit();
   }
 
-  // Operations whose rhythm means something: two or three agree by chance somewhere, unless there are no more.
+  // The number of operations that make a rhythm significant: two or three agree by chance somewhere, unless there are
+  // no more.
   std::size_t Enough() const { return std::max<std::size_t>(2, std::min({kRhythmPairs, own_.size(), spine_.size()})); }
 
   std::int64_t WallLimit() const { return prior_.within_ns > 0 ? prior_.within_ns : kWallNs; }
@@ -325,7 +328,7 @@ class Finder {
       const bool clear = std::all_of(all.begin(), all.end(), [&](const Candidate& c) {
         const Candidate::Run& run = c.runs[r];
         if (&c == best || !InReach(run) || 2 * run.length <= longest.length) return true;
-        // Behind a hole the shift is another one, the clocks are the same.
+        // After a hole the shift is another one, but the clocks are the same.
         return std::llabs(run.offset_ns - longest.offset_ns) <=
                kLeaveTogetherNs + DriftWithin(own_[run.middle].end_ns - own_[longest.middle].end_ns);
       });
@@ -340,9 +343,8 @@ class Finder {
     return std::nullopt;
   }
 
-  // Steps that take the same time each keep the difference at every shift; holes on both
-  // sides then favour one by chance. It shows in each sequence by itself: shifted as the
-  // other candidates would shift it, it looks like itself.
+  // If steps all take the same time, every shift keeps the difference; holes on both sides then favour one by chance.
+  // Each sequence shows this by itself: shifted by the distance to the other candidates, it resembles itself.
   bool Regular(const Candidates& all, const Candidate& best, std::size_t r) const {
     const Candidate::Run& run = best.runs[r];
     std::vector<std::int64_t> shifts;
@@ -353,7 +355,7 @@ class Finder {
         shifts.begin(), shifts.begin() + static_cast<std::ptrdiff_t>(n), shifts.end(),
         [](std::int64_t a, std::int64_t b) { return std::pair(std::llabs(a), a) < std::pair(std::llabs(b), b); });
     shifts.resize(n);
-    // A stretch across a hole looks like nothing else; around it the steps repeat all the same.
+    // A stretch across a hole resembles no other, but the steps around it repeat all the same.
     for (std::int64_t shift = 1; shift <= kSelfNear; ++shift) shifts.push_back(shift), shifts.push_back(-shift);
     const auto half = static_cast<std::int64_t>(run.length / 2), middle = static_cast<std::int64_t>(run.middle);
     return std::any_of(shifts.begin(), shifts.end(), [&](std::int64_t shift) {
@@ -400,7 +402,8 @@ class Finder {
       compared = true;
       if (!Sharper(*best, c)) return std::nullopt;
     }
-    // Members that leave apart blur it: then many operations, and others to compare with, make up for it.
+    // If members leave apart, the rhythm is blurred: many operations, and other candidates to compare with, are then
+    // required.
     if (!compared || look < kLookFar || best->together < kManyPairs) return std::nullopt;
     return *best;
   }
@@ -414,7 +417,7 @@ class Finder {
     if (best == nullptr) return std::nullopt;
     for (const Candidate& c : fits) {
       if (&c == best || c.steps <= best->steps - kStepsMargin) continue;
-      // Within one step: the one that leaves nothing over.
+      // Within one step: the position that leaves no operation over.
       if (best->steps < kStepsWhole || c.pairs >= best->pairs) return std::nullopt;
     }
     return *best;
@@ -459,7 +462,7 @@ SequenceMatch Spine::Match(const std::vector<OrderedOp>& own, const OffsetPrior&
     return match;
   }
   WalkFrom(*position, ops_, own, &match);
-  // Between the first and the last pair most have a partner, or the position was wrong.
+  // Between the first and the last pair most operations must have a partner, or the position was wrong.
   const auto paired = [](std::int32_t to) { return to >= 0; };
   const auto first = std::find_if(match.to.begin(), match.to.end(), paired);
   const auto last = std::find_if(match.to.rbegin(), match.to.rend(), paired).base();

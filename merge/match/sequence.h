@@ -1,11 +1,11 @@
 #pragma once
-// The order of one rank's collectives on a communicator against another's, where
-// nothing numbers them: imported traces. Traces begin and end at different points
-// and miss operations, and training repeats itself, so symbols (kind, type, size)
-// alone fit at every step. What decides then, in this order: the rhythm (members
-// leave together, so the differences of their ends stay within microseconds at the
-// true position, and vary with the steps' own jitter at every other), the step numbers,
-// the wall clock. What nothing decides stays open.
+// Aligns one rank's collectives on a communicator with another rank's where they have no
+// numbers: imported traces. Traces begin and end at different points and miss operations,
+// and training repeats itself, so symbols (kind, type, size) alone fit at every step.
+// These decide, in this order: the rhythm (members leave together, so the differences of
+// their ends stay within microseconds at the true position, and vary with the jitter of
+// the steps at every other), the step numbers, the wall clock. What none of them decides
+// stays open.
 
 #include <cstddef>
 #include <cstdint>
@@ -15,21 +15,21 @@
 namespace lockstep::merge {
 
 struct OrderedOp {
-  std::uint64_t symbol;           // Kind, type and size; 0: not known, fits everything.
+  std::uint64_t symbol;           // Kind, type and size; 0: not known, matches every symbol.
   std::int64_t begin_ns, end_ns;  // Own clock.
   std::int64_t step;              // Step it began in, -1 unknown.
-  bool together;                  // Members leave together, and nobody before the last one came.
+  bool together;                  // Members leave together, and none before the last one came.
 };
 
-// What is known about the two clocks beforehand: own + offset = spine, to within so much.
+// The offset of the two clocks as far as it is known beforehand: own + offset = spine, within so much.
 struct OffsetPrior {
   std::int64_t offset_ns = 0;
-  std::int64_t within_ns = 0;  // 0: only what wall clocks are usually good for.
+  std::int64_t within_ns = 0;  // 0: the usual accuracy of wall clocks.
 };
 
 enum class Fit : std::uint8_t {
   kNone,       // The sequences do not fit together.
-  kAmbiguous,  // They fit at several positions, and nothing decides between them.
+  kAmbiguous,  // They fit at several positions, and nothing selects one of them.
   kUnique,
 };
 
@@ -38,12 +38,12 @@ inline constexpr std::int32_t kExtraOp = -1, kAmbiguousOp = -2;
 struct SequenceMatch {
   Fit fit = Fit::kNone;
   std::vector<std::int32_t> to;           // Per own operation: index in the spine, or one of the above.
-  std::int64_t offset_ns = 0;             // Spine minus own, at the middle of what they share.
+  std::int64_t offset_ns = 0;             // Spine minus own, at the middle of their overlap.
   std::int64_t spread_ns = -1;            // Of the ends' differences around it; -1: too few.
-  std::size_t matched = 0, disagree = 0;  // Disagree: matched by order and time, but kind or size differ.
+  std::size_t matched = 0, disagree = 0;  // `disagree`: matched by order and time, but kind or size differ.
 };
 
-// A sequence prepared to be compared with many others.
+// A sequence prepared for comparison with many others.
 class Spine {
  public:
   explicit Spine(std::vector<OrderedOp> ops);

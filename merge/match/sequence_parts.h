@@ -1,6 +1,6 @@
 #pragma once
 // What the parts of Spine::Match share: finding the position of one operation (sequence.cc, sequence_votes.cc), and
-// from there on which is which (sequence_walk.cc).
+// then pairing the operations around it (sequence_walk.cc).
 
 #include <array>
 #include <cmath>
@@ -14,16 +14,16 @@
 
 namespace lockstep::merge {
 
-// Two clocks drift apart by less.
+// The relative drift of two clocks is less than this.
 inline constexpr double kDriftLimit = 200e-6;
-// What drift changes within so much time: two crystals of 50 ppm.
+// The change by drift within so much time: two crystals of 50 ppm.
 inline std::int64_t DriftWithin(std::int64_t ns) {
   return std::llround(kDriftLimit / 2 * static_cast<double>(std::llabs(ns)));
 }
-// Members of an operation that leave together do so within this of one another.
+// Members of an operation that leave together do so within this time.
 inline constexpr std::int64_t kLeaveTogetherNs = 30'000;
 
-// Own operation j lies at spine position j + shift, around operation `seed`.
+// Own operation j corresponds to spine position j + shift, around operation `seed`.
 struct Candidate {
   std::int64_t shift = 0;
   std::size_t seed = 0;
@@ -42,8 +42,9 @@ struct Candidate {
   std::size_t symbols = 0;  // Longest stretch whose symbols agree.
 };
 
-// Each pair of operations that look alike votes for the clock difference under which they would be one. The true one
-// gets a vote of nearly every operation, any other by chance. None: no difference has enough more than the others.
+// Each pair of operations that look alike votes for the clock difference under which they would be the same. The true
+// difference gets a vote of nearly every operation, any other only by chance. Empty if no difference has enough more
+// votes than the others.
 std::optional<Candidate> PositionByVotes(const std::vector<OrderedOp>& spine, const std::vector<OrderedOp>& own,
                                          const OffsetPrior& prior);
 

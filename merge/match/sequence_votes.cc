@@ -1,4 +1,4 @@
-// The position of a sequence of which so much is missing that no stretch of it fits as a whole.
+// Finds the position of a sequence of which so much is missing that no stretch of it fits as a whole.
 
 #include <algorithm>
 #include <tuple>
@@ -8,8 +8,8 @@
 namespace lockstep::merge {
 namespace {
 
-// Votes for a clock difference: from how many own operations, against how long a spine (all pairs are held in memory),
-// how many it takes, and how many more than for any other difference.
+// Limits of the voting: the least number of own operations, the longest spine (all pairs are held in memory), the least
+// number of votes, and how many more than any other difference has.
 constexpr std::size_t kVoteOps = 64, kVoteSpine = 20'000, kVotesLeast = 3, kVotesRatio = 2;
 
 }  // namespace
@@ -33,7 +33,7 @@ std::optional<Candidate> PositionByVotes(const std::vector<OrderedOp>& spine, co
     return std::tie(a.difference_ns, a.own, a.spine) < std::tie(b.difference_ns, b.own, b.spine);
   });
   const std::int64_t width = kLeaveTogetherNs + DriftWithin(own[begin + n - 1].end_ns - own[begin].end_ns);
-  // Votes within a width, from each on; the best, and the best that is not the same once more.
+  // Count the votes within a width from each on; then find the best, and the best of those that do not overlap it.
   std::vector<std::size_t> ends(votes.size());
   std::size_t best = 0, end = 0;
   for (std::size_t k = 0; k < votes.size(); ++k) {

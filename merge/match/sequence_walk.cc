@@ -10,35 +10,34 @@
 namespace lockstep::merge {
 namespace {
 
-// Operations ahead by which two ways to go on are compared, and operations back by which a hole may be moved where
+// Operations ahead by which two continuations are compared, and operations back by which a hole may be moved where
 // operations repeat.
 constexpr std::size_t kLookahead = 12, kSlide = 256;
-// Where order and time part: a stretch of this many on both sides is looked at as a whole,
-// until so many in a row fit again.
+// Where order and time disagree, a stretch of this many on both sides is examined as a whole, until so many in a row
+// fit again.
 constexpr std::size_t kWindow = 32, kResync = 4;
-// What speaks against a pair. Two operations without partner cost less than one pair
-// that is wrong twice, more than one that is wrong once; and little where the clock
-// says that the earlier one cannot have one.
+// Costs of a pair. Two operations without a partner cost less than one pair that is wrong twice, and more than one that
+// is wrong once; they cost little where the clock shows that the earlier one cannot have a partner.
 constexpr double kGap = 0.5, kGapByTime = 0.1, kNear = 0.05, kLate = 0.45, kWrong = 0.4, kWrongUntimed = 0.9,
                  kApart = 1.5, kWrongAndLate = 1.6;
-// Operations beyond the end of a sequence or window may fit or not. Those left over at the sequence's own end need no
-// partner.
+// Operations beyond the end of a sequence or window may or may not fit. Those left over at the sequence's own end need
+// no partner.
 constexpr double kUnknown = 0.5, kLeftOver = 0.1;
-// Ends may differ by so many of the position's spreads (a quarter of the ends lies beyond one).
+// Ends may differ by this many times the position's spread (a quarter of the ends is beyond one spread).
 constexpr std::int64_t kToleranceSpreads = 6;
-// Operations before and behind where the clock says that the longer side goes on: ends are not exact.
+// Operations before and after the point at which, by the clock, the longer side continues: ends are not exact.
 constexpr std::size_t kJumpSearch = 2;
-// A hole is not moved further once that has cost so many tolerances more.
+// A hole is moved no further once that has cost so many tolerances more.
 constexpr std::int64_t kSlideTolerances = 64;
 
-// The clock difference as it goes along: median of the latest, moved on by the drift they show.
+// Follows the clock difference: the median of the latest, moved on by the drift they show.
 class Tracker {
  public:
   Tracker(std::int64_t difference_ns, std::int64_t at_ns) : now_ns_(difference_ns), at_ns_(at_ns) {}
   std::int64_t At(std::int64_t own_ns) const {
     return now_ns_ + std::llround(rate_ * static_cast<double>(own_ns - at_ns_));
   }
-  // By how much drift may have moved it since.
+  // The possible change by drift since then.
   std::int64_t Doubt(std::int64_t own_ns) const {
     return std::llround((rate_known_ ? kSteadyDrift : kDriftLimit) * static_cast<double>(std::llabs(own_ns - at_ns_)));
   }
@@ -131,7 +130,7 @@ class Walker {
       cost += !Compatible(a, b);
       if (a.together && b.together) cost += Late(a, b, offset) ? 1 : 0;
     }
-    // Beyond the end nothing is known: neither good nor bad.
+    // Beyond the end nothing is known: it counts as neither good nor bad.
     return cost + kUnknown * static_cast<double>(kLookahead - k);
   }
 
@@ -162,13 +161,13 @@ class Walker {
         continue;
       }
       if (Jump(s, o, &i, &j, offset) || Bridge(s, o, &i, &j, offset)) continue;
-      // Order and symbols hold, the time does not and does not come back: the clock was set.
+      // Order and symbols agree, but the time does not and stays different: the clock was set.
       if (timed && Compatible(a, b)) offset.Reset(b.end_ns, a.end_ns - b.end_ns);
       Pair(s, o, i++, j++, offset);
     }
   }
 
-  // A hole longer than Bridge looks: on where the clock says the other one goes on.
+  // A hole longer than Bridge examines: continue where, by the clock, the other side continues.
   bool Jump(const View& s, const View& o, std::size_t* i, std::size_t* j, const Tracker& offset) {
     const std::int64_t now = offset.At(o[*j].end_ns);
     const std::size_t ahead_s = Reach(s, *i, o[*j].end_ns + now), ahead_o = Reach(o, *j, s[*i].end_ns - now);
@@ -189,7 +188,7 @@ class Walker {
     return true;
   }
 
-  // Nobody leaves an operation before everybody came: the two may be one.
+  // No member leaves an operation before all have come, so the two may be the same operation.
   bool Overlap(const OrderedOp& a, const OrderedOp& b, const Tracker& offset) const {
     const std::int64_t at = offset.At(b.end_ns), slack = Slack(b, offset);
     return a.begin_ns - at <= b.end_ns + slack && b.begin_ns + at <= a.end_ns + slack;
@@ -199,13 +198,13 @@ class Walker {
     const bool fits = Compatible(a, b);
     if (!a.together || !b.together) return fits ? 0 : kWrongUntimed;
     const std::int64_t off = Off(a, b, offset), slack = Slack(b, offset);
-    // Of several that fit the nearest.
+    // Of several that fit, the nearest.
     if (off <= slack) return (fits ? 0 : kWrong) + kNear * static_cast<double>(off) / static_cast<double>(slack);
     if (!fits) return kWrongAndLate;
     return Overlap(a, b, offset) ? kLate : kApart;
   }
 
-  // What it costs that one of the two, the earlier one, has no partner.
+  // The cost if one of the two, the earlier one, has no partner.
   double GapCost(const View& s, std::size_t i, const View& o, std::size_t j, bool in_spine,
                  const Tracker& offset) const {
     const OrderedOp &a = s[i], &b = o[j];
@@ -217,13 +216,13 @@ class Walker {
   enum Step : std::uint8_t { kPair, kSkipSpine, kSkipOwn };
   using Steps = std::array<std::array<Step, kWindow + 1>, kWindow + 1>;
 
-  // The cheapest way through the next operations of both, n from s[i] and m from o[j]: which pairs, which are missing
-  // on either side.
+  // The cheapest path through the next operations of both, n from s[i] and m from o[j]: which are pairs, and which are
+  // missing on either side.
   Steps CheapestWay(const View& s, const View& o, std::size_t i, std::size_t j, std::size_t n, std::size_t m,
                     const Tracker& offset) const {
     std::array<std::array<double, kWindow + 1>, kWindow + 1> cost;
     Steps step;
-    // From the end backwards: where one window ends the rest is open.
+    // From the end backwards: after the end of one window the rest is open.
     for (std::size_t x = n + 1; x-- > 0;)
       for (std::size_t y = m + 1; y-- > 0;) {
         cost[x][y] = 0;
@@ -245,10 +244,10 @@ class Walker {
     return step;
   }
 
-  // Goes the cheapest way until order and time agree again. False: it is nothing but gaps.
+  // Follows the cheapest path until order and time agree again. Returns false if it consists of gaps only.
   bool Bridge(const View& s, const View& o, std::size_t* i, std::size_t* j, Tracker& tracker) {
     const std::size_t n = std::min(kWindow, s.size() - *i), m = std::min(kWindow, o.size() - *j);
-    const Tracker offset = tracker;  // As it was at the beginning: costs must not change on the way.
+    const Tracker offset = tracker;  // As at the beginning: costs must not change on the way.
     const Steps step = CheapestWay(s, o, *i, *j, n, m, offset);
     const std::size_t first_i = *i, first_j = *j;
     const auto good = [&](std::size_t x, std::size_t y) {
@@ -297,8 +296,8 @@ class Walker {
     return low - k;
   }
 
-  // One side has operations more than the other before (i, j). Where operations repeat,
-  // the hole may lie earlier as well; times say where, and where they do not it stays open.
+  // One side has more operations than the other before (i, j). Where operations repeat, the hole may also be earlier;
+  // times decide where, and if they do not, it stays open.
   void Slide(const View& s, const View& o, std::size_t i, std::size_t j, std::size_t skip_s, std::size_t skip_o,
              const Tracker& offset) {
     std::int64_t cost = 0, least = 0;
@@ -318,7 +317,7 @@ class Walker {
       for (std::size_t t = best; t >= 1; --t)
         match_.to[o.at(j - t + skip_o)] = static_cast<std::int32_t>(s.at(i - t + skip_s));
     }
-    // Every position about as good as the best leaves the operations in between open.
+    // If several positions are about as good as the best, the operations in between stay open.
     std::size_t nearest = best, farthest = best;
     for (std::size_t t = 0; t < costs.size(); ++t) {
       if (costs[t] > least + tolerance_) continue;

@@ -44,7 +44,7 @@ std::vector<RankOutcome> FindOutcomes(const std::vector<RunRank>& ranks, const s
   } else if (failed == 0 && fine > 0 && fine < ranks.size()) {
     const std::int64_t last = *std::max_element(last_ns.begin(), last_ns.end());
     const std::int64_t first = *std::min_element(first_ns.begin(), first_ns.end());
-    // Below this it is the difference between one rank's last record and another's.
+    // A smaller difference is only that between one rank's last record and another's.
     const std::int64_t slack = std::max<std::int64_t>((last - first) / 100, 1'000'000);
     for (std::size_t r = 0; r < ranks.size(); ++r) {
       if (outcomes[r].exit_code == 0 || last - last_ns[r] <= slack) continue;

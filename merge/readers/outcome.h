@@ -1,5 +1,5 @@
 #pragma once
-// How each rank ended, and which ranks ended before their time.
+// Finds how each rank ended, and which ranks ended early.
 
 #include <cstdint>
 #include <limits>

@@ -62,14 +62,15 @@ struct Found {
   std::unique_ptr<ingest::RankSource> source;
   ingest::ReadTables head;
   std::int32_t rank = -1;
-  int certainty = 0;            // Of the rank: the larger the better known.
+  int certainty = 0;            // How certain the rank is; larger is more certain.
   std::int64_t world_size = 0;  // As the process knew it, 0 unknown.
   bool mine = true;
 };
 
-// MPI's own answer before a process group's, before NCCL's, before the environment's, before the slot's number.
+// MPI's own answer is preferred to a process group's, that to NCCL's, that to the environment's, and that to the slot's
+// number.
 enum Certainty : int { kUnsaid, kBySlot, kByLauncher, kByNccl, kByGroup, kByMpi };
-constexpr int kTalks = kByNccl;  // From here on it is what the communication itself uses.
+constexpr int kTalks = kByNccl;  // From here on it is the rank that the communication itself uses.
 
 int RankCertainty(const schema::RankTables& tables) {
   const std::string_view text = ingest::MetaValue(tables, "rank_source");
@@ -111,8 +112,8 @@ std::vector<Candidate> ListCandidates(const std::string& run_dir) {
   return candidates;
 }
 
-// All there is of one slot. The finished file wins; the spool is the truth of an
-// unfinished slot, a .part is at best as good.
+// All files of one slot. The finished file wins; otherwise the spool is authoritative, and a .part file is at best as
+// good.
 struct SlotFiles {
   std::int64_t slot = -1;
   std::vector<Found> found;
@@ -142,7 +143,7 @@ SlotFiles OpenSlot(const std::string& run_dir, const std::vector<const Candidate
     }
     return std::optional<Error>();
   };
-  // A bad file beside a good one of the same slot is worth its line too.
+  // A damaged file beside a good one of the same slot is reported as well.
   const auto open_all = [&](FileName::Kind kind) {
     bool opened = false;
     for (const Candidate* candidate : files) {
@@ -159,7 +160,7 @@ SlotFiles OpenSlot(const std::string& run_dir, const std::vector<const Candidate
   return slot;
 }
 
-// Another process has it open; its head was shared.
+// Another process has opened the file; its head was shared.
 class SharedSource final : public ingest::RankSource {
  public:
   SharedSource(std::uint64_t rows, bool complete) : rows_(rows), complete_(complete) {}
@@ -176,7 +177,8 @@ class SharedSource final : public ingest::RankSource {
   bool complete_;
 };
 
-// A line each, or, where a few traces speak of a large job, one for ranks in a row.
+// One line for each missing rank, or, where a job is large and few of its traces are there, one for each row of
+// consecutive ranks.
 void AddMissing(const std::string& run_dir, const std::vector<std::int32_t>& ranks, std::vector<RunLoss>& losses) {
   constexpr std::size_t kMostLines = 1024;
   for (std::size_t i = 0; i < ranks.size();) {
@@ -192,7 +194,8 @@ void AddMissing(const std::string& run_dir, const std::vector<std::int32_t>& ran
   }
 }
 
-// The first process's view of the directory: a file that appears meanwhile must not appear to some only.
+// All processes use the first process's listing of the directory, so that a file that appears meanwhile appears to all
+// or to none.
 std::vector<Candidate> AgreeOn(MergeTeam& team, const std::vector<Candidate>& candidates) {
   std::vector<std::string> names;
   for (const Candidate& candidate : candidates) names.push_back(candidate.file);
@@ -205,7 +208,7 @@ std::vector<Candidate> AgreeOn(MergeTeam& team, const std::vector<Candidate>& ca
   return agreed;
 }
 
-// What each process found in its slots, to all of them.
+// Shares what each process found in its slots with all processes.
 void ShareSlots(MergeTeam& team, const std::vector<Candidate>& candidates, std::vector<SlotFiles>& slots) {
   Packer packer;
   for (std::size_t i = 0; i < slots.size(); ++i) {
@@ -243,7 +246,7 @@ void ShareSlots(MergeTeam& team, const std::vector<Candidate>& candidates, std::
   }
 }
 
-// All files, slot by slot: those of one number belong together, others stand alone.
+// Opens all files, slot by slot: those with one number belong together.
 std::vector<SlotFiles> OpenSlots(const std::string& run_dir, const std::vector<Candidate>& candidates, unsigned jobs,
                                  const std::function<void(double)>& progress, const MergeTeam* team) {
   std::vector<std::vector<const Candidate*>> files;
@@ -265,7 +268,7 @@ std::vector<SlotFiles> OpenSlots(const std::string& run_dir, const std::vector<C
   return slots;
 }
 
-// Of a run without a manifest: what most files say.
+// For a run without a manifest: the run id that most files have.
 std::string MostFrequentRunId(const std::vector<SlotFiles>& slots) {
   std::map<std::string_view, std::size_t> files;
   for (const SlotFiles& slot : slots)
@@ -275,9 +278,9 @@ std::string MostFrequentRunId(const std::vector<SlotFiles>& slots) {
   return most == files.end() ? "" : std::string(most->first);
 }
 
-// Groups of the same ranks, each in slots of its own: a job of several worlds. None of them is the run's world; the
-// launcher's is, which told all of them apart.
-void TellWorldsApart(std::vector<SlotFiles>& slots) {
+// Several groups have the same ranks, each in slots of its own: a job of several worlds. None of them is the run's
+// world, so the ranks that the launcher gave are used: these are distinct.
+void UseLaunchRanksOfSeveralWorlds(std::vector<SlotFiles>& slots) {
   std::map<std::int32_t, const SlotFiles*> slot_of;
   bool doubled = false;
   const auto of_group = [](const Found& found) { return found.certainty == kByGroup && found.rank >= 0; };
@@ -295,7 +298,8 @@ void TellWorldsApart(std::vector<SlotFiles>& slots) {
     }
 }
 
-// Which file stands for which rank. Takes the losses of the slots, and adds what is of another run or doubled.
+// Decides which file belongs to which rank. Takes over the losses of the slots, and adds files of other runs and
+// doubled ranks.
 std::map<std::int32_t, Found> ChooseRanks(std::vector<SlotFiles>& slots, RunFiles& run) {
   struct Seen {
     std::size_t slot;
@@ -324,7 +328,7 @@ std::map<std::int32_t, Found> ChooseRanks(std::vector<SlotFiles>& slots, RunFile
       unranked.push_back(std::move(found));
       continue;
     }
-    // Helpers of a rank inherit its environment: not a doubled rank, only not the one that is meant.
+    // Helper processes of a rank inherit its environment: such a file is not a doubled rank, only not the main one.
     if (!of_slot.insert({slot, found.rank}).second) continue;
     const std::int32_t rank = found.rank;
     const std::string& file = found.candidate->file;
@@ -334,7 +338,7 @@ std::map<std::int32_t, Found> ChooseRanks(std::vector<SlotFiles>& slots, RunFile
           rank, Loss::kRankDuplicated, 1,
           file + ": rank " + std::to_string(rank) + " was read from " + at->second.candidate->file + " instead"));
   }
-  // Nothing knew a rank (no MPI, no launcher): the slot's number is all there is.
+  // No source knew a rank (no MPI, no launcher), so the slot's number is used.
   for (Found& found : unranked) {
     const FileName& name = found.candidate->name;
     if (name.slot < 0 || name.slot >= ingest::kMostRanks || name.process != 1) continue;
@@ -344,8 +348,9 @@ std::map<std::int32_t, Found> ChooseRanks(std::vector<SlotFiles>& slots, RunFile
   return chosen;
 }
 
-// Ranks that the job had. `manifest`: what the agents were told of it, 0 nothing. What ranks talked in wins; an agent
-// that was told of nobody else (1) knows less than a process that something below it started.
+// The number of ranks of the job. `manifest`: what the launcher told the agents, 0 nothing. The size that ranks
+// communicated in wins; an agent that was told of no other rank (1) knows less than a process that a launcher below it
+// started.
 std::int32_t WorldSizeOf(const std::map<std::int32_t, Found>& chosen, std::int32_t manifest) {
   std::int64_t talked = 0, told = 0;
   for (const auto& [rank, found] : chosen) {
@@ -452,7 +457,7 @@ Result<RunFiles> OpenRun(const std::string& run_dir, unsigned jobs, const std::f
   std::vector<SlotFiles> slots = OpenSlots(run_dir, candidates, jobs, progress, team);
   if (team != nullptr) ShareSlots(*team, candidates, slots);
   if (run.run_id.empty()) run.run_id = MostFrequentRunId(slots);
-  TellWorldsApart(slots);
+  UseLaunchRanksOfSeveralWorlds(slots);
   std::map<std::int32_t, Found> chosen = ChooseRanks(slots, run);
   if (chosen.empty()) return NothingReadable(run_dir, run);
 
@@ -462,7 +467,7 @@ Result<RunFiles> OpenRun(const std::string& run_dir, unsigned jobs, const std::f
   if (run.command.empty()) run.command = ingest::MetaValue(run.ranks[0].head, "command");
   for (std::int32_t rank = 0; rank < run.world_size; ++rank)
     if (!chosen.contains(rank)) run.missing.push_back(rank);
-  // An unreadable file is the one loss of its rank; a second line would count it twice.
+  // An unreadable file is the only loss of its rank; a second line would count it twice.
   std::vector<std::int32_t> without_file = run.missing;
   for (const SlotFiles& slot : slots)
     if (slot.unreadable) std::erase(without_file, slot.slot);

@@ -1,8 +1,8 @@
 #pragma once
-// Finds the rank files of a run directory and decides which one stands for which
-// rank. One place for every kind of imperfect input: missing, doubled, foreign,
-// newer, damaged and unfinished files each become one counted loss that names
-// the file; the others are used.
+// Finds the rank files of a run directory and decides which one belongs to which rank.
+// Every kind of imperfect input is handled here: missing, doubled, foreign, newer, damaged
+// and unfinished files each become one counted loss that names the file; the others are
+// used.
 
 #include <cstdint>
 #include <functional>
@@ -27,7 +27,7 @@ inline RunLoss MakeLoss(std::int32_t rank, Loss loss, std::uint64_t count, std::
   return {rank, std::string(Info(loss).name), count, std::move(detail)};
 }
 
-// Whether the rank's own file tells of such a loss.
+// Whether the rank's own file contains such a loss.
 bool HasLoss(const schema::RankTables& head, Loss loss);
 
 using schema::RankState;
@@ -43,10 +43,10 @@ struct RunRank {
 
 struct RunFiles {
   std::string run_id, command;
-  std::int32_t world_size = 0;  // Ranks the job had, as far as anything says.
+  std::int32_t world_size = 0;  // Ranks the job had, as far as that is known.
   std::vector<RunRank> ranks;   // Present ones, by rank.
   std::vector<std::int32_t> missing;
-  std::vector<RunRank> left_out;  // Not to be recorded; the merge moves them here.
+  std::vector<RunRank> left_out;  // Ranks that were not to be recorded; the merge moves them here.
   std::vector<RunLoss> losses;
 };
 

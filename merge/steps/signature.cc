@@ -15,8 +15,8 @@ namespace {
 constexpr std::size_t kMinRepeats = 3;
 constexpr std::size_t kMaxPeriod = 4096;
 
-// Positions from the end backwards agree with those one period earlier; how far
-// that reaches with at most 2 % disagreement.
+// Compares positions from the end backwards with those one period earlier; returns how far they agree with at most 2 %
+// disagreement.
 std::size_t Reach(const std::vector<std::uint64_t>& symbols, std::size_t period) {
   std::size_t disagree = 0, reach = 0;
   for (std::size_t i = symbols.size(), checked = 1; i-- > period; ++checked) {
@@ -32,7 +32,7 @@ struct Sequence {
   std::vector<std::uint32_t> rows;  // Of one rank's collectives, in order of seq.
 };
 
-// A communicator, of NCCL with one function: what is numbered by itself.
+// A communicator (with NCCL: one function of it), whose operations are numbered together.
 struct Numbered {
   std::uint64_t comm = 0;
   std::uint8_t function = 0;
@@ -81,7 +81,7 @@ Period FindPeriod(const std::vector<std::uint64_t>& symbols) {
   const std::size_t n = symbols.size();
   for (std::size_t period = 1; period <= std::min(n / (kMinRepeats + 1), kMaxPeriod); ++period) {
     const std::size_t reach = Reach(symbols, period);
-    // The repetition covers most of the run: the first steps may differ, the rest not.
+    // The repetition must cover most of the run: the first steps may differ, the others not.
     if (reach < kMinRepeats * period || (reach + period) * 4 < n * 3) continue;
     return {period, n - reach - period};
   }

@@ -18,7 +18,7 @@ std::size_t Preference(std::uint8_t source) {
   return static_cast<std::size_t>(std::ranges::find(kPreferred, source) - kPreferred);
 }
 
-// Whether the rank's windows have the step whole.
+// Whether one of the rank's windows contains the whole step.
 bool InSomeWindow(const MatchRank& rank, std::int64_t index) {
   if (rank.windows == nullptr) return true;
   return std::any_of(rank.windows->begin(), rank.windows->end(), [&](const RecordedWindow& window) {
@@ -39,7 +39,7 @@ bool Covers(const MatchRank& rank, const std::vector<MatchRank>& ranks, const st
   return false;
 }
 
-// The thread with most marks of this source: others mark their own loops.
+// The thread with the most marks of this source: other threads mark their own loops.
 std::uint32_t MarkingThread(const schema::Steps& steps, std::uint8_t source) {
   std::map<std::uint32_t, std::size_t> marks;
   for (std::size_t i = 0; i < steps.rows(); ++i)
@@ -51,7 +51,7 @@ std::uint32_t MarkingThread(const schema::Steps& steps, std::uint8_t source) {
   return thread;
 }
 
-// Threads that serve requests number them together: one sequence. Threads with loops of their own do not.
+// Threads that serve requests number their steps together, as one sequence. Threads with loops of their own do not.
 bool NumberedTogether(const schema::Steps& steps, std::uint8_t source) {
   std::vector<std::pair<std::int64_t, std::int64_t>> marks;
   for (std::size_t i = 0; i < steps.rows(); ++i)
@@ -90,14 +90,14 @@ std::vector<RankStep> Marked(const schema::Steps& steps, std::uint8_t source, st
   return kept;
 }
 
-// How much shorter than the shortest other one a profiler's last step is if nothing was done in it but stopping the
-// profiler: that takes tens of microseconds, and a step that was the first after a warm-up may be an order of magnitude
-// shorter than that one.
+// A profiler's last step counts as empty if it is so many times shorter than the shortest other one: stopping the
+// profiler takes tens of microseconds, while a step after a warm-up may legitimately be an order of magnitude shorter
+// than the others.
 constexpr std::int64_t kEmptyStep = 50;
 
-// torch.profiler ends the step under way when it stops: one that had hardly begun, or was given up, looks like a whole
-// one. Whether it is shows what is in it: time at all, and as many collectives as the least that another one has. The
-// first step alone is not enough to compare with: it may have collectives of its own.
+// torch.profiler ends the current step when it stops, so a step that had hardly begun, or was given up, looks like a
+// whole one. Its contents decide: it must have some length, and as many collectives as the least of the others. The
+// first step alone is not enough to compare with, because it may have collectives of its own.
 void CutByProfiler(const schema::Collectives& collectives, std::vector<RankStep>& steps) {
   if (steps.size() < 2) return;
   RankStep& last = steps.back();
@@ -110,11 +110,12 @@ void CutByProfiler(const schema::Collectives& collectives, std::vector<RankStep>
     if (i > 0) fewest = std::min<std::int64_t>(fewest, begun(steps[i].window.begin, steps[i + 1].window.begin));
   }
   if ((last.window.end - last.window.begin) < shortest / kEmptyStep) last.complete = false;
-  // Those of the GPU run behind the host: what was launched before may count here as well, never too few.
+  // GPU collectives run behind the host: some launched before may count here as well, but never too few.
   if (steps.size() > 2 && begun(last.window.begin, INT64_MAX) < fewest) last.complete = false;
 }
 
-// The steps of each rank by the best source that all ranks with marks have; if they share none, by each one's best.
+// Takes the steps of each rank from the best source that all ranks with marks have; if they share none, from each one's
+// best.
 void TakeMarks(const std::vector<MatchRank>& ranks, JobSteps& job) {
   std::set<std::size_t> shared{0, 1, 2, 3, 4};
   for (const MatchRank& rank : ranks) {
@@ -139,7 +140,7 @@ void TakeMarks(const std::vector<MatchRank>& ranks, JobSteps& job) {
   }
 }
 
-// The rank has steps and should have this one, but does not: nothing that was cut away explains it.
+// The rank has steps and should have this one but does not, and nothing that was cut explains it.
 bool Lacks(std::size_t r, std::int64_t index, const std::vector<MatchRank>& ranks,
            const std::vector<std::vector<RankStep>>& all) {
   const MatchRank& rank = ranks[r];
@@ -147,12 +148,12 @@ bool Lacks(std::size_t r, std::int64_t index, const std::vector<MatchRank>& rank
   if (steps.empty() || FindStep(steps, index) != nullptr) return false;
   if (rank.in_parts && !InSomeWindow(rank, index)) return false;
   const bool beyond = (rank.cut_begin && index < steps.front().index) || (rank.cut_end && index > steps.back().index);
-  // Profilers may start a step later on one rank than on another; other numbers at the same time are no
-  // other piece of the run.
+  // Profilers may start a step later on one rank than on another, so other numbers at the same time do not belong to
+  // another part of the run.
   return !beyond || (!ingest::MetaValue(*rank.tables, "imported").empty() && Covers(rank, ranks, all, index));
 }
 
-// Which steps are complete on every rank that has steps at all, and which are missing somewhere without a reason.
+// Finds which steps are complete on every rank that has steps at all, and which are missing somewhere without a reason.
 void CompareSteps(const std::vector<MatchRank>& ranks, JobSteps& job) {
   std::map<std::int64_t, std::size_t> complete;
   std::size_t with_steps = 0;

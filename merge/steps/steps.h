@@ -1,6 +1,6 @@
 #pragma once
-// Which steps a run has: the ranks' own marks brought together by their numbers,
-// or, where nothing marked any, the repeating signature of the collectives.
+// Finds the steps of a run: the ranks' own marks, combined by their numbers, or, where no step was marked, the
+// repeating signature of the collectives.
 
 #include <cstdint>
 #include <vector>
@@ -21,7 +21,7 @@ struct RankStep {
   std::int64_t cpu_ns;  // Of the marking thread, -1 unknown.
 };
 
-// Of one rank's steps, by index; null: it is not there.
+// One of a rank's steps, by index; null if it does not exist.
 const RankStep* FindStep(const std::vector<RankStep>& steps, std::int64_t index);
 
 struct JobSteps {
@@ -35,9 +35,9 @@ struct JobSteps {
 // `matched` must hold the instances of the same ranks (used for signatures only).
 JobSteps FindSteps(const std::vector<MatchRank>& ranks, const MatchedCollectives& matched);
 
-// The period of a sequence of symbols that repeats itself, 0 if it does not
-// clearly: at least three repeats, 98 % of the symbols agree. `first` is where
-// the repetition sets in.
+// The period of a sequence of symbols that repeats itself, 0 if it does not do so clearly:
+// at least three repeats, 98 % of the symbols agree. `first` is where the repetition
+// begins.
 struct Period {
   std::size_t length = 0, first = 0;
 };

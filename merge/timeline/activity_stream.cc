@@ -141,12 +141,12 @@ bool ActivityStream::Run(std::vector<Terms>& terms) {
   return true;
 }
 
-// Which kernels carried recorded operations, and where it matters what they are.
+// Finds which kernels carried recorded operations and, where it matters, what they are.
 void ActivityStream::FindCarriers() {
   if (!gpu_) return;
   for (const std::uint32_t row : head_.collectives.kernel)
     if (row < tables_.kernels.rows()) carriers_.push_back({row, KernelClass::kComm, true});
-  // By HTA's rules messages are known by their kernels' names.
+  // By HTA's rules messages are recognised by their kernels' names.
   if (!hta_classes_)
     for (const std::uint32_t row : head_.p2p.kernel)
       if (row < tables_.kernels.rows()) carriers_.push_back({row, KernelClass::kComm, true});
@@ -159,7 +159,7 @@ void ActivityStream::FindCarriers() {
   while (const auto* rows = tables_.kernels.Next()) {
     const std::uint64_t first = tables_.kernels.first_row();
     for (; at != carriers_.end() && at->row < first + rows->rows(); ++at) {
-      if (at->row < first) continue;  // In a piece that cannot be read.
+      if (at->row < first) continue;  // Belongs to a piece that cannot be read.
       const std::size_t i = at->row - first;
       if (hta_classes_) at->cls = classifier_.Of(rows->name[i], rows->work[i], rows->work_rule[i]);
       if (hta_window_ != nullptr) at->kept = hta_window_->Keeps(rows->correlation[i]);
@@ -178,7 +178,7 @@ void ActivityStream::AddOp(const CommOp& op, std::uint32_t kernel) {
   bool kept = true;
   if (gpu_ && (hta_classes_ || hta_window_ != nullptr)) {
     const Carrier* carrier = CarrierOf(kernel);
-    // On the GPU's account only if its kernel counts as communication.
+    // Attributed to the GPU only if its kernel counts as communication.
     if (hta_classes_ && (carrier == nullptr || carrier->cls != KernelClass::kComm)) return;
     if (carrier != nullptr) kept = carrier->kept;
   }
@@ -198,7 +198,7 @@ void ActivityStream::AddCalls(const IntervalSet& calls) {
   }
 }
 
-// Waiting for a non-blocking transfer is time of the transfer's class.
+// Waiting for a non-blocking transfer counts as time of the transfer's class.
 void ActivityStream::AddRequests() {
   const schema::MpiRequests& requests = head_.mpi_requests;
   for (std::size_t i = 0; i < requests.rows(); ++i) {
@@ -228,7 +228,7 @@ bool ActivityStream::NextCalls(std::int64_t& latest) {
   return true;
 }
 
-// Only ranges that say what they are for matter here: most pieces are left after a look at that.
+// Only ranges with a category matter here, so most pieces are skipped after that test.
 bool ActivityStream::NextRanges(std::int64_t& latest) {
   const std::uint64_t rows = tables_.reader.Rows(schema::Ranges::kInfo.name);
   if (next_range_ >= rows) return false;
@@ -263,14 +263,14 @@ bool ActivityStream::NextKernels(std::int64_t& latest) {
         Put(kCompute, TimeOf(*kernels, i), kept);
         break;
       case KernelClass::kComm:
-        // No recorded collective says who waited for whom.
+        // No recorded collective shows which rank waited for which.
         if (!carried) Put(kKernelsCertain, TimeOf(*kernels, i), kept);
         break;
       case KernelClass::kMemory:
         Put(kKernelsCopy, TimeOf(*kernels, i), kept);
         break;
       case KernelClass::kNone:
-        // HTA's OTHER keeps the device busy and is no compute: the same as a copy to the identity.
+        // HTA's OTHER keeps the device busy and is not compute: the identity treats it like a copy.
         if (hta_classes_) Put(kKernelsCopy, TimeOf(*kernels, i), kept);
         break;
     }
@@ -288,7 +288,7 @@ bool ActivityStream::NextCopies(std::int64_t& latest) {
   return true;
 }
 
-// To HTA a wait for one stream keeps the device busy like its OTHER.
+// For HTA a wait for one stream keeps the device busy like its OTHER.
 bool ActivityStream::NextSyncs(std::int64_t& latest) {
   const auto* syncs = tables_.sync.Next();
   if (syncs == nullptr) return false;

@@ -1,6 +1,6 @@
 #pragma once
-// One rank's events on their way into the breakdown: read a piece at a time, table
-// beside table in order of time, so that no more is held than the pieces in hand.
+// Streams one rank's events into the breakdown: reads a piece at a time of each table, in order of time, so that only
+// the current pieces are held in memory.
 
 #include <cstdint>
 #include <functional>
@@ -43,7 +43,7 @@ struct EventTables {
   ApiRows api;
   SampleRows samples;
 
-  // Of tables of many pieces read only what a walk over times needs, or everything again.
+  // Of tables of many pieces, reads only the columns that a walk over times needs, or everything again.
   void OnlyTimes();
   void AllColumns();
 };
@@ -51,28 +51,28 @@ struct EventTables {
 // Of collectives.mode and p2p.mode: one call posts the operation, another completes it.
 bool IsPosted(std::uint8_t mode);
 
-// A row of coalesced unsuccessful polls spans first entry to last return. When
-// they came this close together the thread was spinning in MPI; else it worked
-// in between and the calls themselves took next to nothing.
+// A row of coalesced unsuccessful polls spans from the first entry to the last return. If they came this close
+// together the thread was spinning in MPI; otherwise it worked in between and the calls themselves took next to
+// nothing.
 inline constexpr std::int64_t kSpinPeriodNs = 20'000;
 
 // Of a number in mpi_calls.op or mpi_requests.op; functions of a newer version count as "other".
 MpiClass ClassOf(std::uint16_t op);
 
-// The thread is inside MPI during the row, not only now and then (coalesced polls).
+// The thread is inside MPI during the whole row, not only now and then (coalesced polls).
 template <typename Calls>
 bool InsideMpi(const Calls& calls, std::size_t row) {
   return calls.count[row] <= 1 || calls.duration_ns[row] / calls.count[row] <= kSpinPeriodNs;
 }
 
-// Goes through several tables side by side: always reads on where the least is known,
-// and tells how far all of them are. A row may come after rows that begin later, if
-// these are of its own piece or the one before.
+// Reads several tables side by side: always continues with the one that is furthest behind, and reports how
+// far all of them are. A row may come after rows that begin later, if these are of its own piece or the one
+// before.
 class Watermarks {
  public:
-  // `advance(ns)`: nothing that begins before `ns` will come anymore. `whole`: never said.
+  // `advance(ns)`: no later row begins before `ns`. `whole`: never called.
   Watermarks(bool whole, std::function<void(std::int64_t)> advance) : whole_(whole), advance_(std::move(advance)) {}
-  // Takes the table's next piece and raises `latest` to the begins in it; false: there was none.
+  // Takes the table's next piece and raises `latest` to the begins in it; returns false if there was none.
   using Next = std::function<bool(std::int64_t& latest)>;
   void Add(Next next) { tables_.push_back({std::move(next)}); }
   void Run();
@@ -91,8 +91,8 @@ class Watermarks {
 // Thread: one at a time.
 class ActivityStream {
  public:
-  // `windows`: what to break down. With `hta_window`, the last one counts only what that keeps.
-  // `whole`: tables need not be in order of time, and are held until the end.
+  // `windows`: what to break down. With `hta_window`, the last one counts only what HTA would keep. `whole`: tables
+  // need not be in order of time, and are held until the end.
   ActivityStream(const schema::RankTables& head, EventTables& tables, std::uint32_t training, bool hta_classes,
                  const std::vector<Interval>& windows, const HtaWindow* hta_window, bool whole);
 
@@ -100,14 +100,14 @@ class ActivityStream {
   void OnRanges(std::function<void(const schema::Ranges&)> f) { on_ranges_ = std::move(f); }
   // Rows of a table in memory, by their begin, to be added with AddOp.
   void AddRows(const std::vector<std::int64_t>& begin_ns, std::function<void(std::size_t row)> add);
-  // Time of the training thread in communication of which nothing else is known; of CPU ranks.
+  // Adds time of the training thread in communication of which nothing else is known; for CPU ranks.
   void AddCalls(const IntervalSet& calls);
-  // Time in which the training thread slept until other threads' collectives had ended; of CPU ranks.
+  // Adds time in which the training thread slept until other threads' collectives had ended; for CPU ranks.
   void AddHelperWaits(const IntervalSet& waits);
-  // An operation in flight; `kernel` is the row of the one that carried it, or kNone.
+  // Adds an operation in flight; `kernel` is the row of the kernel that carried it, or kNone.
   void AddOp(const CommOp& op, std::uint32_t kernel);
 
-  // Reads everything. False: rows came too late for this way; the terms are not to be used.
+  // Reads everything. Returns false if rows came too late for this method; the terms must not be used then.
   bool Run(std::vector<Terms>& terms);
 
  private:
@@ -162,7 +162,7 @@ class ActivityStream {
   const std::uint32_t training_;
   const bool gpu_, hta_classes_;
   const HtaWindow* hta_window_;
-  bool posted_ = false;  // Some operation moves while nobody is inside MPI, maybe.
+  bool posted_ = false;  // Some operation may move data while no thread is inside MPI.
   KernelClassifier classifier_;
   std::vector<Carrier> carriers_;  // By row.
   std::size_t carrier_ = 0;

@@ -15,7 +15,7 @@ schema::TlSteps JobStepTable(const std::vector<RankPassResult>& ranks, const std
     std::int64_t begin = 0, end = 0;
     std::uint32_t complete = 0;
     bool any = false, warmup = false, whole = true;
-    std::vector<SixTerms> terms;  // Of the ranks that have it whole.
+    std::vector<SixTerms> terms;  // Of the ranks that have the whole step.
   };
   std::map<std::int64_t, Step> by_index;
   for (std::size_t r = 0; r < ranks.size(); ++r) {
@@ -52,7 +52,7 @@ schema::TlSteps JobStepTable(const std::vector<RankPassResult>& ranks, const std
 
 namespace {
 
-// A table of each rank's result as one, by step number, then rank.
+// Joins a table of each rank's result, by step number, then rank.
 template <typename Table>
 Table JoinByStep(const std::vector<RankPassResult>& ranks, Table RankPassResult::*of) {
   std::vector<std::tuple<std::int64_t, std::int32_t, std::size_t, std::size_t>> order;
@@ -76,7 +76,7 @@ schema::TlStepPhases StepPhaseTable(const std::vector<RankPassResult>& ranks) {
 }
 
 std::uint64_t DroppedRecords(const schema::RankTables& head) {
-  // A ring's drops are counted by the thread's row and by its loss: the larger of the two.
+  // A ring's drops are counted by the thread's row and by its loss, so the larger of the two is used.
   std::uint64_t by_thread = 0, by_ring = 0, elsewhere = 0;
   for (const std::uint64_t dropped : head.threads.dropped) by_thread += dropped;
   for (std::size_t i = 0; i < head.losses.rows(); ++i) {

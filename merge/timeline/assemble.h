@@ -1,6 +1,6 @@
 #pragma once
-// The tables of timeline.h5 that summarise a run: ranks, steps of the job, losses,
-// meta. What matching and the ranks' passes found goes in, in any order of ranks.
+// Fills the tables of timeline.h5 that summarise a run: ranks, steps of the job, losses, meta. The input is the result
+// of matching and of the ranks' passes, in any order of ranks.
 
 #include <cstdint>
 #include <string>
@@ -29,7 +29,7 @@ schema::TlStepPhases StepPhaseTable(const std::vector<RankPassResult>& ranks);
 // Records dropped before they reached the rank's file.
 std::uint64_t DroppedRecords(const schema::RankTables& head);
 
-// The losses that the rank's own file tells of.
+// The losses that the rank's own file contains.
 void AddFileLosses(const RunRank& rank, std::vector<RunLoss>& losses);
 
 class TimelineWriter {

@@ -19,7 +19,7 @@ Terms TermsOf(unsigned state, bool gpu, std::int64_t ns) {
   Terms terms;
   const bool compute = gpu == ((state & kBusy) != 0);
   const bool in_flight = (state & (kCertain | kPossible)) != 0;
-  // Outside compute an operation in flight is exposed whether or not it moves.
+  // Outside compute, an operation in flight is exposed whether or not it moves data.
   const bool moving = in_flight && ((state & (kCertain | kInside)) != 0 || !compute);
   const bool copy = (state & kCopy) != 0;
   if (in_flight) terms.comm_high_ns = ns;
@@ -89,7 +89,7 @@ Breakdown::Source Breakdown::AddSource(Activity activity) {
 }
 
 void Breakdown::Add(Source source, Interval interval) {
-  // Nothing outside the windows matters.
+  // Only time inside the windows counts.
   if (interval.end <= interval.begin || cuts_.empty() || interval.end <= cuts_.front() ||
       interval.begin >= cuts_.back())
     return;
@@ -108,7 +108,7 @@ void Breakdown::Add(Source source, const IntervalSet& set) {
   for (const Interval& member : set) Add(source, member);
 }
 
-// Brings what came out of order into the queue and forgets what was passed.
+// Moves intervals that came out of order into the queue and drops those that were passed.
 void Breakdown::Settle(Queue& queue) {
   if (queue.head > 0 && (queue.head == queue.members.size() || queue.head >= 4096)) {
     queue.members.erase(queue.members.begin(), queue.members.begin() + static_cast<std::ptrdiff_t>(queue.head));
@@ -139,8 +139,8 @@ void Breakdown::Toggle(std::size_t source) {
   next_[source] = NextEdge(queue);
 }
 
-// Walks all sources at once: between two neighbouring edges the state is one
-// combination of activities, and only the length of each combination is kept.
+// Walks all sources at once: between two neighbouring edges the state is one combination of activities, and only the
+// total time of each combination is kept.
 void Breakdown::Step(std::int64_t to, bool count) {
   while (now_ < to) {
     std::int64_t edge = to;

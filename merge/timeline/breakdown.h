@@ -1,6 +1,6 @@
 #pragma once
-// Where the time of a rank's window went: the six terms of the identity, to the
-// nanosecond, on the rank's own clock. Definitions: docs/definitions.md.
+// Breaks the time of a rank's window down into the six terms of the identity, to the nanosecond, on the rank's own
+// clock. Definitions: docs/definitions.md.
 
 #include <array>
 #include <cstddef>
@@ -28,12 +28,12 @@ struct Terms {
   std::int64_t exposed_copy_ns = 0, idle_ns = 0;
   std::int64_t comm_ns = 0, overlap_ns = 0, comm_high_ns = 0, overlap_high_ns = 0;
   std::int64_t copy_ns = 0, mpi_other_ns = 0, mpi_io_ns = 0, mpi_rma_ns = 0, input_ns = 0;
-  std::int64_t inside_mpi_ns = 0;  // Whatever else happens meanwhile; in no column.
+  std::int64_t inside_mpi_ns = 0;  // Counted whatever else happens meanwhile; in no column.
 
   void Add(const Terms& other);
 };
 
-// What an interval says of the time it covers.
+// The meaning of an interval for the time it covers.
 enum class Activity : std::uint8_t {
   kBusy,     // GPU ranks: compute kernels. CPU ranks: the training thread in MPI or input; the rest computes.
   kCertain,  // Operations in flight, by CommOp::certain.
@@ -49,21 +49,21 @@ enum class Activity : std::uint8_t {
 };
 inline constexpr std::size_t kActivities = 11;
 
-// The terms of some windows while the intervals stream by, roughly in order of time:
-// kept are only those that begin after what was advanced to.
+// Computes the terms of some windows while the intervals stream by, roughly in order of time: only those that begin
+// after the last Advance are kept.
 class Breakdown {
  public:
   // Windows may overlap and come in any order.
   Breakdown(bool gpu, const std::vector<Interval>& windows);
-  // Intervals may overlap, also between sources of one activity; fastest when each
-  // source's come in order of their begin.
+  // Intervals may overlap, also between sources of one activity; it is fastest if the intervals of each source come in
+  // order of their begin.
   using Source = std::size_t;
   Source AddSource(Activity activity);
   void Add(Source source, Interval interval);
   void Add(Source source, const IntervalSet& set);
-  // What is added from now on begins at `until_ns` or later. Goes forwards only.
+  // All later intervals begin at `until_ns` or later. May only grow.
   void Advance(std::int64_t until_ns);
-  // Something was added that began before that: the terms are wrong.
+  // An interval was added that began before that, so the terms are wrong.
   bool came_late() const { return came_late_; }
   // The terms of each window; adds nothing afterwards.
   std::vector<Terms> Finish();
@@ -76,7 +76,7 @@ class Breakdown {
     std::vector<Interval> members;  // Normal from `head` on.
     std::vector<Interval> unsorted;
   };
-  // Time by combination of activities, with a list of those that occurred: few of them do.
+  // Time by combination of activities, with a list of those that occurred, because few of them do.
   class StateTimes {
    public:
     void Add(unsigned state, std::int64_t ns) {
@@ -113,8 +113,8 @@ class Breakdown {
   StateTimes by_state_;
 };
 
-// Growth within windows of a cumulative counter read at some times (thread CPU time,
-// run-queue delay), linear in between. Keeps nothing but the values at the windows' edges.
+// Growth within windows of a cumulative counter read at some times (thread CPU time, run-queue delay), linear in
+// between. Only the values at the windows' edges are kept.
 class CounterCurve {
  public:
   explicit CounterCurve(const std::vector<Interval>& windows);

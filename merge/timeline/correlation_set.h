@@ -1,6 +1,6 @@
 #pragma once
-// A set of correlation ids. They are numbers in order of launch, so neighbours are
-// mostly in or out together: 64 bytes for 512 of them.
+// A set of correlation ids. They are numbered in order of launch, so neighbours are mostly in the set together or not
+// at all: 64 bytes for 512 of them.
 
 #include <array>
 #include <cstdint>

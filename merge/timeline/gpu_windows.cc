@@ -14,8 +14,7 @@
 namespace lockstep::merge {
 namespace {
 
-// Answers about kernels by the host time of their launch; without a launch record a
-// kernel counts where it ran.
+// Finds kernels by the host time of their launch; a kernel without a launch record counts at the time at which it ran.
 class Launched {
  public:
   virtual ~Launched() = default;
@@ -26,7 +25,7 @@ class Launched {
   virtual std::int64_t LastEnd(std::int64_t host_ns, std::int64_t least) const = 0;
 };
 
-// All launches in memory: for calls that are not in order of time, and recordings with gaps.
+// Keeps all launches in memory: for calls that are not in order of time, and recordings with gaps.
 class AllLaunched final : public Launched {
  public:
   AllLaunched(KernelRows& kernels, ApiRows& api) {
@@ -61,19 +60,19 @@ class AllLaunched final : public Launched {
   std::vector<std::pair<std::int64_t, std::int64_t>> starts_, ends_;  // (launch, start) and (launch, end so far).
 };
 
-// The first kernel after each of a few host times, with a bit per launch in memory.
+// Finds the first kernel after each of a few host times, with a bit per launch in memory.
 class FirstLaunched final : public Launched {
  public:
   explicit FirstLaunched(std::vector<std::int64_t> bounds) : bounds_(std::move(bounds)), first_(bounds_.size()) {}
 
-  // False: the calls are not in order of time.
+  // Returns false if the calls are not in order of time.
   bool Find(KernelRows& kernels, ApiRows& api) {
     CorrelationSet of_kernels, launched;
     ForEachRow(kernels, [&](const auto& rows, std::size_t i) {
       if (rows.correlation[i] != 0) of_kernels.Insert(rows.correlation[i]);
     });
 
-    // Correlation -> bounds whose first launch it is.
+    // Correlation -> bounds after which it is the first launch.
     std::unordered_multimap<std::uint64_t, std::size_t> wanted;
     std::int64_t before = INT64_MIN;
     api.Rewind();
@@ -83,10 +82,10 @@ class FirstLaunched final : public Launched {
         if (begin < before) return false;
         before = begin;
         const std::uint64_t correlation = calls->correlation[i];
-        // The runtime's call and the driver's below it may carry the same id: the first one launches.
+        // The runtime's call and the driver's call below it may carry the same id: the first one counts as the launch.
         if (correlation == 0 || !of_kernels.Contains(correlation) || !launched.Insert(correlation)) continue;
         const std::size_t bucket = BucketOf(begin);
-        // In order of time: what comes first stays first; of those at once, the kernel that starts first.
+        // In order of time: the first call stays first; among those at the same time, the kernel that starts first.
         if (bucket == bounds_.size() || begin > first_[bucket].call) continue;
         first_[bucket].call = begin;
         wanted.emplace(correlation, bucket);
@@ -142,7 +141,7 @@ struct NextKernel {
 };
 constexpr NextKernel kUnknown{schema::kNoTime, schema::kNoTime};
 
-// Of the window that a step ends in, as the rank's file tells it (meta window_next_kernel).
+// For the window in which a step ends; from the rank's file (meta window_next_kernel).
 NextKernel FirstAfter(const schema::RankTables& head, std::int64_t host_end) {
   const schema::Windows& recorded = head.windows;
   for (std::size_t i = recorded.rows(); i-- > 0;) {
@@ -173,7 +172,7 @@ std::vector<RankStep> GpuWindows(std::vector<RankStep> steps, KernelRows& kernel
   if (steps.empty()) return steps;
   std::vector<std::int64_t> bounds;
   bool gaps = false;
-  // Where recording went off in between, the next kernel is another window's.
+  // If recording went off in between, the next kernel belongs to another window.
   const auto gap_after = [&](std::size_t i) {
     return i + 1 < steps.size() && steps[i + 1].window.begin > steps[i].window.end &&
            steps[i + 1].index > steps[i].index + 1;
@@ -207,7 +206,7 @@ std::vector<RankStep> GpuWindows(std::vector<RankStep> steps, KernelRows& kernel
       window.end = gap ? launched->LastEnd(host_end, window.begin)
                        : std::max(launched->FirstStart(next, extent.end), window.begin);
     before = window.end;
-    // Nothing was launched in it: it has no time on the GPU that could be compared with other steps'.
+    // Nothing was launched in it, so it has no GPU time that could be compared with other steps'.
     if (window.begin == window.end) steps[i].complete = false;
   }
   return steps;

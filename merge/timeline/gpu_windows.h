@@ -22,7 +22,7 @@ using KernelRows = ingest::RowCursor<schema::Kernels, kKernelColumns>;
 using CopyRows = ingest::RowCursor<schema::Copies, kCopyTimes>;
 using ApiRows = ingest::RowCursor<schema::Api, kApiColumns>;
 
-// f(rows, i) for each row of a table, from its beginning, a piece at a time.
+// Calls f(rows, i) for each row of a table, from its beginning, a piece at a time.
 template <typename Cursor, typename F>
 void ForEachRow(Cursor& cursor, F&& f) {
   cursor.Rewind();
@@ -37,13 +37,12 @@ void Extend(const Table& table, std::size_t row, Interval& extent) {
   extent.end = std::max(extent.end, table.begin_ns[row] + table.duration_ns[row]);
 }
 
-// First GPU event's begin to the last one's end; {0, 0} without any.
+// From the first GPU event's begin to the last one's end; {0, 0} without any.
 Interval GpuExtent(KernelRows& kernels, CopyRows& copies);
 
-// Replaces each window by the GPU's: first kernel launched in the step to first
-// kernel launched in the next one; the last step ends with the first kernel
-// launched after it, else with the last GPU event; the last one of a capture window with
-// the first kernel after the window, which the rank's `head` tells. So a step is as long as if
+// Replaces each window by the GPU's: from the first kernel launched in the step to the first kernel launched in the
+// next one. The last step ends with the first kernel launched after it, else with the last GPU event; the last one of a
+// capture window with the first kernel after the window, which the rank's `head` contains. So a step is as long as if
 // everything had been recorded. A step in which nothing was launched is empty and not complete. Needs begin_ns,
 // duration_ns and correlation of the kernels, begin_ns and correlation of the calls.
 std::vector<RankStep> GpuWindows(std::vector<RankStep> host_steps, KernelRows& kernels, ApiRows& api, Interval extent,

@@ -18,7 +18,7 @@ HtaWindow SelectHtaWindow(EventTables& tables, std::int64_t until_ns) {
   };
   ForEachRow(tables.kernels, extend);
   ForEachRow(tables.copies, extend);
-  // It takes every row with a stream for GPU work: waits for one stream too, not those for the device.
+  // HTA counts every row with a stream as GPU work: also waits for one stream, but not those for the device.
   ForEachRow(tables.sync, [&](const auto& rows, std::size_t i) {
     if (rows.stream[i] != schema::kNone) extend(rows, i);
   });

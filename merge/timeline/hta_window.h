@@ -1,6 +1,6 @@
 #pragma once
-// The window that Holistic Trace Analysis looks at (f4d0062): all but the last of several
-// profiler steps. For comparisons with its results.
+// The window that Holistic Trace Analysis examines (f4d0062): all but the last of several profiler steps. For
+// comparisons with its results.
 
 #include "core/interval.h"
 #include "merge/timeline/activity_stream.h"

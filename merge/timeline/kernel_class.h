@@ -16,7 +16,7 @@ enum class KernelClass : std::uint8_t { kCompute = 0, kComm = 1, kNone = 2, kMem
 // kNone is its OTHER.
 KernelClass HtaClass(std::string_view name);
 
-// By what is known of one kernel; names are looked at once.
+// Classifies a kernel by its name and work; each name is examined once.
 class KernelClassifier {
  public:
   // `hta`: by name only. `texts` holds strings.

@@ -1,6 +1,6 @@
 #pragma once
-// When the other half of each point-to-point message was posted. The timeline keeps
-// sums per pair of ranks only; who needs each message asks here.
+// When the other half of each point-to-point message was posted. The timeline keeps sums per pair of ranks only; code
+// that needs each message calls this.
 
 #include <cstdint>
 #include <map>

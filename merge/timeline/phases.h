@@ -1,6 +1,5 @@
 #pragma once
-// What the application says it did: time of the training thread in ranges that have
-// a category, per step.
+// What the application declared in ranges with a category: time of the training thread in them, per step.
 
 #include <utility>
 #include <vector>
@@ -24,7 +23,7 @@ struct PhaseStretch {
 // the one listed last); where it has ended, the one before it. Sorted by begin.
 std::vector<PhaseStretch> Innermost(const std::vector<PhaseStretch>& ranges);
 
-// Ranges of one thread that say what they are for, collected piece by piece.
+// Ranges of one thread with a category, collected piece by piece.
 class PhaseRanges {
  public:
   // `unrecorded`: the thread's time in calls that no source records (unrecorded_calls.h).

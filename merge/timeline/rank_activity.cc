@@ -10,7 +10,7 @@ namespace {
 
 template <typename Table>
 void ReadWhole(ingest::EventReader& events, schema::Columns<Table> columns, Table& into) {
-  // What cannot be read stays empty, as with ReadRank.
+  // Columns that cannot be read stay empty, as with ReadRank.
   if (!events.Read(columns, 0, events.Rows(Table::kInfo.name), into)) into = {};
 }
 

@@ -1,5 +1,6 @@
 #pragma once
-// One rank's own file: opened, or of its tables what says when it did something, a fraction of the whole.
+// One rank's own file: opened completely, or only the columns that show when the rank did something, a small part of
+// the file.
 
 #include <cstdint>
 #include <memory>
@@ -14,7 +15,7 @@ class RankSource;
 
 namespace lockstep::merge {
 
-// The part of the file that is the rank's. kNotFound if the run has no file of it.
+// The part of the file that belongs to the rank. kNotFound if the run has no file for it.
 Result<std::unique_ptr<ingest::RankSource>> OpenRank(const Timeline& timeline, std::int32_t rank);
 
 // The head tables, and of the long ones these columns (the others are empty): mpi_calls begin, duration, thread,

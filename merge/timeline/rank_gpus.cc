@@ -1,4 +1,4 @@
-// The ranks' GPUs: what they are, what their sensors said, and what profiling them took.
+// The ranks' GPUs: their properties, the readings of their sensors, and the time that profiling took.
 
 #include "merge/timeline/rank_gpus.h"
 
@@ -41,7 +41,7 @@ std::map<std::uint16_t, std::vector<std::size_t>> SamplesThatCount(const schema:
   return all;
 }
 
-// Not the driver's own: compiling, loading, a full command buffer take their time without us.
+// Without the driver's own work: compiling, loading and a full command buffer take their time without profiling, too.
 std::int64_t ProfilingTime(const schema::Overheads& overheads) {
   std::vector<Interval> taken;
   for (std::size_t i = 0; i < overheads.rows(); ++i) {
@@ -68,8 +68,8 @@ void TimelineWriter::Gpus(const RunFiles& run) {
     const auto samples = SamplesThatCount(head);
     std::map<std::uint16_t, std::size_t> devices;
     for (std::size_t i = 0; i < head.devices.rows(); ++i) devices.emplace(head.devices.device[i], i);
-    // A trace of PyTorch describes all GPUs of its node: the table says whose sensors were read or,
-    // where nobody read any, what the rank could see.
+    // A trace of PyTorch describes all GPUs of its node. The table contains those whose sensors were read or, if none
+    // were, those that the rank could see.
     for (const auto& [device, rows] : samples) devices.emplace(device, head.devices.rows());
     for (const auto& [device, at] : devices) {
       schema::TlRankGpus::Row row{.rank = rank.rank,

@@ -1,7 +1,7 @@
 #pragma once
-// Of gpu_samples.throttle_reasons those that cost something (NVML's bits; nvml.h,
-// nvmlClocksEventReasons): power cap, hardware slowdown, heat (software, hardware), power
-// brake. Not: idle (lowers its clocks by itself), an application's setting, sync boost.
+// The bits of gpu_samples.throttle_reasons that reduce performance (NVML's; nvml.h, nvmlClocksEventReasons): power cap,
+// hardware slowdown, heat (software, hardware), power brake. Not among them: idle (lowers its clocks by itself), an
+// application's setting, sync boost.
 
 #include <cstdint>
 

@@ -40,10 +40,10 @@ class Pass {
     FindWindows();
     FindInside();
     unrecorded_ = UnrecordedCalls(head_, events_, training_, out_.gpu);
-    // What calls show needs no guess.
+    // Time that calls show need not be inferred.
     if (!out_.gpu) helper_waits_ = Subtract(HelperWaits(head_, events_, training_), unrecorded_);
     tables_.AllColumns();
-    // Rows are in order of time in our own files. Where they are not, nothing can be let go on the way.
+    // Rows of our own files are in order of time. If they are not, nothing can be released on the way.
     if (!Stream(false)) Stream(true);
     Emit();
     out_.damaged = events_.Damaged();
@@ -64,9 +64,9 @@ class Pass {
     op.posted = IsPosted(c.mode[row]);
     op.ended = c.end_ns[row] != kNoTime;
     op.begin = c.begin_ns[row];
-    // Never completed: still in flight when the rank was last heard of.
+    // It never completed: it counts as in flight until the rank's last sign of life.
     op.end = std::max(op.ended ? c.end_ns[row] : span_.end, op.begin);
-    // It was enqueued; whether and when it ran is not known.
+    // It was enqueued, but whether and when it ran is not known.
     if (WithoutGpuTimes(c.mode[row], c.end_ns[row])) op.end = op.begin;
     op.member = matched_.member_of[in_.index][row];
     op.limit = op.member == schema::kNone ? kNoTime : matched_.limit_ns[op.member];
@@ -86,8 +86,8 @@ class Pass {
   // Whether its end is too uncertain depends on how long a thread was inside MPI.
   static bool AsksForInside(const OpTimes& op) { return op.split && op.posted && op.end > op.wait_end && !op.censored; }
 
-  // Time inside MPI before each time that will be asked for: a walk over the calls of its own, because an
-  // operation's fate is needed when it begins and known when it ends.
+  // Computes the time inside MPI before each time at which it will be needed. This takes a pass over the calls of its
+  // own, because the classification of an operation is needed at its begin but known only at its end.
   void FindInside() {
     for (std::size_t row = 0; row < head_.collectives.rows(); ++row) {
       const OpTimes op = TimesOf(row);
@@ -152,7 +152,7 @@ class Pass {
                  head_.collectives.kernel.empty() ? schema::kNone : head_.collectives.kernel[row]);
   }
 
-  // A communicator of one rank copies, where it does anything at all: that is in the table of copies.
+  // A communicator of one rank only copies data, if it does anything at all, and the table of copies contains that.
   bool CopiedOnly(std::size_t row) const {
     const schema::Collectives& c = head_.collectives;
     const schema::Comms& comms = head_.comms;
@@ -187,7 +187,7 @@ class Pass {
     if (posted && p2p.direction[row] == schema::Direction::kReceive && p2p.end_ns[row] == kNoTime) return;
     std::int64_t end = p2p.end_ns[row];
     if (end == kNoTime) end = posted ? std::max(begin, p2p.post_end_ns[row]) : span_.end;
-    // Before its send was posted a receive has nothing to move; but a kernel that waits for it keeps the GPU.
+    // Before its send was posted a receive has nothing to move; but a kernel that waits for it occupies the GPU.
     const std::int64_t partner_begin = in_.p2p->partner_begin_ns[in_.index][row];
     if (!gpu && p2p.direction[row] == schema::Direction::kReceive && partner_begin != kNoTime)
       begin = std::max(begin, in_.clock->ToLocal(partner_begin));
@@ -195,7 +195,7 @@ class Pass {
       stream.AddOp({begin, begin, end, end, !posted}, p2p.kernel.empty() ? schema::kNone : p2p.kernel[row]);
   }
 
-  // Everything the breakdown looks at, by time. False: some table is not in order of time.
+  // Passes everything to the breakdown in order of time. Returns false if some table is not in order of time.
   bool Stream(bool whole) {
     phases_.emplace(training_, unrecorded_);
     ActivityStream stream(head_, tables_, training_, in_.hta, windows_, hta_ ? &*hta_ : nullptr, whole);
@@ -207,7 +207,7 @@ class Pass {
     return stream.Run(terms_);
   }
 
-  // {0, 0}: this rank has nothing of it.
+  // {0, 0}: this rank has no part of it.
   Interval Locate(const AnalysisPart& part) const {
     const RankStep *first = nullptr, *last = nullptr;
     for (const RankStep& step : out_.steps) {

@@ -1,6 +1,6 @@
 #pragma once
-// The part of a merge that looks at every event of one rank: when its operations
-// ended, which windows its steps have, and where their time went.
+// The part of a merge that examines every event of one rank: when its operations ended, which windows its steps have,
+// and how its time is divided.
 
 #include <cstdint>
 #include <string>
@@ -14,7 +14,7 @@
 
 namespace lockstep::merge {
 
-// First to last sign of life as the small tables tell it, rank clock; {0, 0} unknown.
+// From the first to the last sign of life according to the small tables, rank clock; {0, 0} unknown.
 Interval CapturedSpan(const schema::RankTables& head);
 
 // The thread whose time the breakdown explains: the one that marks steps, else
@@ -38,13 +38,14 @@ struct RankPassInput {
   bool hta = false;
   // Steps of the analysis window, inclusive; first > last: none, the whole captured time counts.
   std::int64_t first_step = 0, last_step = -1;
-  // Where a rank that lacks those steps has its window, cluster time; {0, 0}: captured time.
+  // The window, cluster time, of a rank that lacks those steps; {0, 0}: captured time.
   Interval cluster_window{0, 0};
   // Count the totals as Holistic Trace Analysis does (core of `--window hta`): only GPU events launched before
   // `hta_until_ns` (rank clock; kNoTime: all), from the first one's begin to the last one's end.
   bool hta_window = false;
   std::int64_t hta_until_ns = schema::kNoTime;
-  // Where recording was not on all the time: what it covered, in order, instead of the above. Null or empty: all.
+  // If recording was not on all the time: the recorded parts, in order, instead of the above. Null or empty:
+  // everything.
   const std::vector<AnalysisPart>* parts = nullptr;
 };
 
@@ -57,8 +58,8 @@ struct RankPassResult {
   std::vector<std::string> damaged;
 };
 
-// Goes through the rank's events, a piece at a time; writes its members of `matched` (end, wait, transfer,
-// censored, step) and gives its terms. Thread: ranks may be passed at once.
+// Examines the rank's events, a piece at a time; writes its members of `matched` (end, wait, transfer, censored, step)
+// and returns its terms. Thread: several ranks may be examined at once.
 RankPassResult PassRank(const RankPassInput& input, MatchedCollectives& matched);
 
 // The same with events from anywhere; `head` holds the other tables.

@@ -1,4 +1,4 @@
-// When a rank lived and whose time explains it, from its small tables.
+// The lifetime of a rank, and the thread whose time explains it, from its small tables.
 
 #include <algorithm>
 #include <map>
@@ -19,7 +19,7 @@ Interval CapturedSpan(const schema::RankTables& head) {
     if (head.threads.records[i] > 0 || head.threads.end_ns[i] > head.threads.begin_ns[i])
       extend(head.threads.begin_ns[i], head.threads.end_ns[i]);
   if (any) return span;
-  // No thread wrote down its life (files of others): what the small tables hold.
+  // If no thread has a lifetime (files of other tools), the other small tables are used.
   for (std::size_t i = 0; i < head.steps.rows(); ++i) extend(head.steps.begin_ns[i], head.steps.end_ns[i]);
   for (std::size_t i = 0; i < head.collectives.rows(); ++i)
     extend(head.collectives.begin_ns[i], std::max(head.collectives.begin_ns[i], head.collectives.end_ns[i]));

@@ -1,4 +1,5 @@
-// What the ranks' hooks said about the run as a whole (core/fact.h), and whether they were recorded alike.
+// Facts of the ranks' hooks about the run as a whole (core/fact.h), and whether the ranks were recorded with the same
+// settings.
 
 #include <map>
 #include <set>
@@ -8,8 +9,7 @@
 
 namespace lockstep::merge {
 
-// Ranks of one job agree, or the lowest one is as good as any: each fact is taken from
-// the first rank that has it.
+// Ranks of one job agree; if not, none is better than the lowest: each fact is taken from the first rank that has it.
 void TimelineWriter::Facts(const RunFiles& run) {
   std::set<std::string_view> known;
   bool buckets = false;
@@ -40,7 +40,7 @@ void TimelineWriter::Facts(const RunFiles& run) {
 }
 
 void TimelineWriter::Settings(const RunFiles& run) {
-  // Where a rank's files go, and what rank 0 alone makes of them, may differ.
+  // The location of a rank's files, and what rank 0 alone makes of them, may differ.
   const std::set<std::string_view> own = {"after", "live", "metrics", "output", "spool_dir"};
   std::map<std::string_view, std::map<std::string_view, std::vector<std::int32_t>>> ranks_by_value;
   std::vector<std::int32_t> all;

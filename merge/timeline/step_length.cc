@@ -6,7 +6,7 @@
 namespace lockstep::merge {
 namespace {
 
-// Sum over n values as whole * n + rest with 0 <= rest < n: sums of a damaged trace's times may not fit.
+// The sum over n values as whole * n + rest with 0 <= rest < n, because sums of a damaged trace's times may overflow.
 struct Mean {
   std::int64_t whole = 0, rest = 0;
 };
@@ -43,7 +43,7 @@ JobTime MeanOfRanks(const std::vector<SixTerms>& ranks) {
     job.length_ns += means[k].whole;
     rest += means[k].rest;
   }
-  // The sum of the means, floored, is more than the sum of the floored means by so many.
+  // The difference between the floored sum of the means and the sum of the floored means.
   const auto over = static_cast<std::size_t>(rest / static_cast<std::int64_t>(ranks.size()));
   std::array<std::size_t, std::tuple_size_v<SixTerms>> order{};
   std::iota(order.begin(), order.end(), std::size_t{0});

@@ -1,6 +1,6 @@
 #pragma once
-// What the ranks' windows say of the job: the one place where the lengths and terms of ranks become the length and the
-// terms of a step of the job. Definition: docs/definitions.md, "Steps"; why: docs/decisions/step-length.md.
+// Computes the length and the terms of the job's steps from the lengths and terms of the ranks' windows; no other code
+// does this. Definition: docs/definitions.md, "Steps"; reasons: docs/decisions/step-length.md.
 
 #include <array>
 #include <cstddef>
@@ -24,8 +24,8 @@ struct JobTime {
   SixTerms terms{};             // Means over the ranks, apportioned: they sum to length_ns.
 };
 
-// `ranks`: the terms of each rank's window, which sum to its length. Of the nanoseconds that flooring the means leaves
-// over, those terms get one each that lost most by it (largest remainder; the earlier of equal ones).
+// `ranks`: the terms of each rank's window, which sum to its length. The nanoseconds that are left over when the means
+// are floored are given, one each, to the terms that lost most by it (largest remainder; the earlier of equal ones).
 JobTime MeanOfRanks(const std::vector<SixTerms>& ranks);
 
 // Mean, floored; -1: of none. Of windows, where only their lengths are known, as of replayed steps.

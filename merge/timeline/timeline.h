@@ -1,6 +1,6 @@
 #pragma once
-// The merged view of a run: what analysis and exporters see. The tables of
-// timeline.h5 in memory, indexed, plus access to the ranks' own tables.
+// The merged run as analysis and exporters see it: the tables of timeline.h5 in memory, indexed, plus access to the
+// ranks' own tables.
 
 #include <cstdint>
 #include <memory>
@@ -29,7 +29,7 @@ struct Timeline {
   std::int64_t RankRow(std::int32_t rank) const;
   // Tables of one rank's file (read on each call; large).
   Result<schema::RankTables> ReadRank(std::int32_t rank) const;
-  // The same, with a word on each table that is damaged.
+  // The same, with a message for each table that is damaged.
   struct RankContents {
     schema::RankTables tables;
     std::vector<std::string> damaged;

@@ -44,7 +44,7 @@ IntervalSet UnrecordedCalls(const schema::RankTables& head, ingest::EventReader&
   });
   IntervalSet in_calls = Normalize(std::move(calls));
   if (operations.empty()) return in_calls;
-  // An operator around the operation's begin is what handed it over: it may be the one that waits.
+  // An operator around the operation's begin is the one that handed it over, and may be the one that waits for it.
   const IntervalSet handed_over = Normalize(operations);
   std::erase_if(operators, [&](const Interval& range) {
     const auto after = std::upper_bound(handed_over.begin(), handed_over.end(), range.begin,

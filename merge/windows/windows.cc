@@ -23,14 +23,14 @@ const RecordedWindow* WindowWith(const MatchRank& rank, std::int64_t step) {
   return nullptr;
 }
 
-// Where the rank's step begins or ended, if its file has it.
+// The begin or end of the rank's step, if its file has it.
 std::int64_t StepTime(const std::vector<RankStep>& steps, std::int64_t index, bool end, std::int64_t otherwise) {
   const RankStep* step = FindStep(steps, index);
   if (step == nullptr) return otherwise;
   return end ? step->window.end : step->window.begin;
 }
 
-// Stretches of steps between points where some rank's window begins or ends.
+// Consecutive steps between points at which some rank's window begins or ends.
 struct Stretch {
   std::int64_t first, end;
   std::size_t ranks;
@@ -58,7 +58,8 @@ bool AnyBeginsAt(const std::vector<MatchRank>& ranks, std::int64_t step) {
 
 void BySteps(const std::vector<MatchRank>& ranks, const JobSteps& steps, JobWindows& out) {
   schema::TlWindows& table = out.table;
-  std::int64_t pending = 0, last_end = -1;  // Steps of some ranks only, and where the stretch before ended.
+  // `pending`: steps that only some ranks have. `last_end`: the end of the previous stretch.
+  std::int64_t pending = 0, last_end = -1;
   for (const Stretch& stretch : Stretches(ranks)) {
     const bool touches = stretch.first == last_end;
     if (!touches) pending = 0;
@@ -138,7 +139,7 @@ std::vector<RecordedWindow> WindowsOf(const schema::RankTables& head) {
   const schema::Windows& rows = head.windows;
   std::vector<RecordedWindow> windows;
   for (std::size_t i = 0; i < rows.rows(); ++i) {
-    // Damaged files: windows are in order, or they are not used.
+    // In damaged files windows may be out of order; then they are not used.
     if (rows.end_ns[i] < rows.begin_ns[i] || (i > 0 && rows.begin_ns[i] < rows.end_ns[i - 1])) continue;
     windows.push_back({{rows.begin_ns[i], rows.end_ns[i]}, rows.first_step[i], rows.end_step[i], rows.cut[i] != 0});
   }
@@ -163,7 +164,7 @@ JobWindows CommonWindows(const std::vector<MatchRank>& ranks, const JobSteps& st
     out.in_parts |= rank.in_parts;
     windows &= rank.windows != nullptr;
     if (rank.windows == nullptr) continue;
-    // A rank without any window has nothing in common with the others, whatever counts.
+    // A rank without any window has nothing in common with the others.
     for (const RecordedWindow& window : *rank.windows) numbered &= window.first_step >= 0 && window.end_step >= 0;
   }
   if (!out.in_parts || !windows) {
@@ -197,7 +198,7 @@ std::vector<AnalysisPart> AnalysisParts(const JobWindows& windows, const std::ve
       for (const std::int64_t index : steps.common) {
         if (index < first_step || index > last_step) continue;
         if (table.first_step[i] >= 0 ? index < table.first_step[i] || index >= table.end_step[i] : false) continue;
-        // Windows without numbers: by where the step lies.
+        // Windows without step numbers: by the time of the step.
         if (table.first_step[i] < 0) {
           const std::int64_t begin =
               ranks[0].clock->ToCluster(StepTime(steps.ranks[0], index, false, schema::kNoTime / 2));

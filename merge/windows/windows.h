@@ -16,8 +16,8 @@ namespace lockstep::merge {
 // The rank's windows, rank clock, in order. Files without the table: none.
 std::vector<RecordedWindow> WindowsOf(const schema::RankTables& head);
 
-// Recording was not on from the rank's begin to its end: windows were asked for, or a
-// limit or lockstep_stop ended it.
+// Whether recording was not on from the rank's begin to its end: windows were requested, or a limit or lockstep_stop
+// ended it.
 bool RecordedInParts(const schema::RankTables& head);
 
 struct JobWindows {
@@ -27,7 +27,7 @@ struct JobWindows {
   std::vector<RunLoss> losses;
 };
 
-// `ranks` carry their windows. Without any rank recorded in parts: one row, no losses.
+// `ranks` contain their windows. If no rank was recorded in parts: one row, no losses.
 JobWindows CommonWindows(const std::vector<MatchRank>& ranks, const JobSteps& steps);
 
 // The analysis window's stretches: the common steps between `first_step` and `last_step`

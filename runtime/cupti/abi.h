@@ -1,10 +1,10 @@
 #pragma once
-// CUPTI's activity interface as far as we use it, of CUDA 11 to 13, in own words: nothing of
-// CUDA is needed to build. Enumerators and offsets are those of the headers of 11.0 to 13.0
-// (a test compares with the installed ones). From Kernel4 on records only grow at their end, so
-// one structure per kind is enough: fields behind a record's end must not be read, and how long
-// records are the loaded library says (RecordSizes). Device is the exception: its first version
-// (before CUDA 7) has other offsets and is not read.
+// The part of CUPTI's activity interface that is used, of CUDA 11 to 13, in declarations of our own: nothing
+// of CUDA is needed to build. Enumerators and offsets are those of the headers of 11.0 to 13.0 (a test
+// compares with the installed ones). From Kernel4 on records only grow at their end, so one structure per kind
+// is enough: fields beyond a record's end must not be read, and the loaded library determines how long records
+// are (RecordSizes). Device is the exception: its first version (before CUDA 7) has other offsets and is not
+// read.
 
 #include <cstddef>
 #include <cstdint>
@@ -200,7 +200,7 @@ LS_RECORD MemoryRecord2 {
 };
 #undef LS_RECORD
 
-// Least lengths of what is read without asking.
+// Least lengths of records that are read without a further check.
 inline constexpr std::uint32_t kKernelBytes = 144, kCopyBytes = 64, kPeerCopyBytes = 72, kMemsetBytes = 64,
                                kSyncBytes = 40, kEventBytes = 24, kApiBytes = 40, kOverheadBytes = 40,
                                kDeviceBytes = 144, kContextBytes = 16, kGraphBytes = 48, kDeviceGraphBytes = 56,

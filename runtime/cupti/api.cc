@@ -23,7 +23,7 @@
 namespace lockstep::cupti {
 namespace {
 
-// Newest first. CUDA 11's libraries carry their minor version; 11.0 to 11.8.
+// Newest first. CUDA 11's libraries carry their minor version: 11.0 to 11.8.
 constexpr const char* kNames[] = {"libcupti.so.13",   "libcupti.so.12",   "libcupti.so.11.8", "libcupti.so.11.7",
                                   "libcupti.so.11.6", "libcupti.so.11.5", "libcupti.so.11.4", "libcupti.so.11.3",
                                   "libcupti.so.11.2", "libcupti.so.11.1", "libcupti.so.11.0"};
@@ -31,7 +31,7 @@ constexpr const char* kNames[] = {"libcupti.so.13",   "libcupti.so.12",   "libcu
 struct Loaded {
   char cupti[512];
   bool torch, torch_in_packages;
-  char packages[4][400];  // Folders of Python packages that something was loaded from, PyTorch's first; "" none.
+  char packages[4][400];  // Directories of Python packages from which something was loaded, PyTorch's first; "" none.
 };
 
 // Notes the first `bytes` of `path`.
@@ -69,7 +69,7 @@ int Look(dl_phdr_info* library, std::size_t, void* data) {
   return 0;
 }
 
-// CUDA major that the driver is of, 0 unknown.
+// The driver's CUDA major version, 0 unknown.
 int DriverMajor() {
   void* driver = dlopen("libcuda.so.1", RTLD_NOW | RTLD_NOLOAD);
   if (driver == nullptr) return 0;
@@ -80,8 +80,8 @@ int DriverMajor() {
   return known ? version / 1000 : 0;
 }
 
-// Of the files that the patterns below `root` find: the newest that is not of a later major than the driver, since
-// a newer CUPTI than the driver's major refuses to work.
+// Of the files that match the patterns below `root`, loads the newest whose major version is not later than the
+// driver's, because a newer CUPTI refuses to work.
 void* NewestOf(const char* root, std::initializer_list<const char*> patterns, char* path, std::size_t path_bytes) {
   const int driver = DriverMajor();
   char pattern[1024];
@@ -102,7 +102,7 @@ void* NewestOf(const char* root, std::initializer_list<const char*> patterns, ch
     for (std::size_t i = 0; i < found.gl_pathc && library == nullptr; ++i) {
       const char* file = found.gl_pathv[i];
       const int major = atoi(strrchr(file, '/') + sizeof "/libcupti.so." - 1);
-      // Files named by their build (libcupti.so.2025.3.1) are what the others link to.
+      // Files with a build number in their name (libcupti.so.2025.3.1) are the targets of the other names.
       if (major != wanted) continue;
       library = dlopen(file, RTLD_NOW | RTLD_LOCAL);
       if (library != nullptr) snprintf(path, path_bytes, "%s", file);
@@ -126,7 +126,7 @@ void* OfPackages(const Loaded& loaded, char* path, std::size_t path_bytes) {
     if (packages[0] == 0) return nullptr;
     if (void* library = NewestOf(packages, {"/nvidia/cu*/lib/libcupti.so.*"}, path, path_bytes); library != nullptr)
       return library;
-    if (loaded.torch) return nullptr;  // PyTorch's own neighbours, which come first, and nobody else's.
+    if (loaded.torch) return nullptr;  // Only the libraries beside PyTorch's own, which were tried first, may be used.
   }
   return nullptr;
 }
@@ -212,8 +212,8 @@ const char* FindCupti(Api& api, char* why, std::size_t why_bytes) {
 
 namespace {
 
-// What the headers of each version say, for libraries that do not look at the end (or nothing, for
-// kinds that are not read). Where a version is between two that are known, the shorter.
+// The lengths in the headers of each version, for libraries that do not check the end (or return nothing for kinds that
+// are not read). For a version between two known ones, the shorter length.
 std::uint32_t DocumentedBytes(std::uint32_t kind, std::uint32_t version) {
   const auto since = [&](std::uint32_t first, std::uint32_t then, std::uint32_t before) {
     return version >= first ? then : before;

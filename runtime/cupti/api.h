@@ -1,5 +1,5 @@
 #pragma once
-// The libcupti of the process: which one, and its functions.
+// Finds the libcupti of the process and its functions.
 
 #include <cstddef>
 #include <cstdint>
@@ -8,7 +8,7 @@
 
 namespace lockstep::cupti {
 
-// Null where the library has none of that name. Results as enum Result.
+// A function is null where the library does not have it. Results as enum Result.
 struct Api {
   int (*get_version)(std::uint32_t* version);
   int (*register_callbacks)(BufferRequested, BufferCompleted);
@@ -32,14 +32,14 @@ struct Api {
   char path[512];         // Where the library is.
 };
 
-// How long the records of each kind are in the loaded library, 0 a kind that it does not know.
+// How long the records of each kind are in the loaded library; 0 for a kind that it does not know.
 struct RecordSizes {
   std::uint32_t bytes[kKindLimit];
 };
 
-// Finds libcupti and fills in `api`. A library that the process has already is taken before any
-// other: two copies would fight for the driver. Null, or why there is none; `why` may be used for
-// the text. Thread: not on a hot path; loads a library if need be.
+// Finds libcupti and fills in `api`. A library that the process has loaded already is preferred, because two copies
+// would compete for the driver. Returns null, or why there is none; `why` may be used for the text. Thread: not on a
+// hot path; may load a library.
 const char* FindCupti(Api& api, char* why, std::size_t why_bytes);
 
 // The libcupti that the process has loaded already, and its path; null if it has none.

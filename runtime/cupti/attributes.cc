@@ -17,10 +17,10 @@ struct Ours {
 constexpr Ours kOurs[] = {{kAttributeDeviceBufferSize, sizeof(std::size_t), std::uint64_t{8} << 20},
                           {kAttributeDeviceBufferPoolLimit, sizeof(std::size_t), 32},
                           {kAttributeZeroedOutBuffer, 1, 1},
-                          // Threads that launch do not wait for one another. Kineto leaves it off behind it.
+                          // Threads that launch do not wait for one another. Kineto turns it off when it ends.
                           {kAttributePerThreadBuffer, 1, 1}};
 
-// For libraries that do not say (headers of CUDA 12.8 and 13.0).
+// For libraries that do not report it (headers of CUDA 12.8 and 13.0).
 std::uint64_t Default(int attribute, std::uint32_t version) {
   switch (attribute) {
     case kAttributeDeviceBufferSize:

@@ -10,15 +10,16 @@ namespace {
 
 // NVIDIA's own samples (activity_trace_async) use 32 KiB; CUPTI's guide advises against more than 10 MiB.
 constexpr std::size_t kLeastBytes = 32 << 10, kMostBytes = std::size_t{1} << 20;
-constexpr std::int64_t kFullNs = 250'000'000;  // In which a buffer is to be full at most, while few are out.
-constexpr std::uint32_t kDoublings = 5;        // From the smallest to the largest.
-// Records begin inside the valid bytes; this much behind them is zeroed as well, in case that one was begun.
+// A buffer is to be full within this time at most, while few are handed out.
+constexpr std::int64_t kFullNs = 250'000'000;
+constexpr std::uint32_t kDoublings = 5;  // Doublings from the smallest size to the largest.
+// Records begin inside the valid bytes; this much after them is zeroed as well, in case that a record was begun there.
 constexpr std::size_t kBehindBytes = 64 << 10;
 
 }  // namespace
 
 void BufferPool::Limit(std::size_t most_bytes) {
-  // At least 256 of them: CUPTI may want one per thread.
+  // At least 256 buffers, because CUPTI may want one per thread.
   buffer_bytes_ = kLeastBytes;
   while (buffer_bytes_ < kMostBytes && most_bytes / buffer_bytes_ > 256) buffer_bytes_ *= 2;
   limit_ = static_cast<std::uint32_t>(std::clamp<std::size_t>(most_bytes / buffer_bytes_, 4, kMost / 4));
@@ -41,9 +42,10 @@ Buffer* BufferPool::Fresh(std::uint32_t limit, std::uint32_t state) {
     if (index >= std::min(limit, kMost)) return nullptr;
   } while (!used_.compare_exchange_weak(index, index + 1));
   Buffer& buffer = buffers_[index];
-  // From the system, zeroed: CUPTI knows that, or it would do that in the application's thread.
+  // calloc: the system returns zeroed memory, and CUPTI relies on that. Otherwise CUPTI would clear it in the
+  // application's thread.
   buffer.memory = static_cast<std::uint8_t*>(calloc(1, buffer_bytes_));
-  if (buffer.memory == nullptr) return nullptr;  // The place stays empty.
+  if (buffer.memory == nullptr) return nullptr;  // The entry stays empty.
   buffer.state.store(state, std::memory_order_release);
   return &buffer;
 }
@@ -61,7 +63,7 @@ std::uint8_t* BufferPool::Take(std::uint64_t ticks, TimestampCallback clock, boo
   if (buffer == nullptr) buffer = Fresh(limit_, Buffer::kOut);
   if (buffer == nullptr && beyond) buffer = Fresh(4 * limit_, Buffer::kOut);
   if (buffer == nullptr) return nullptr;
-  // Twice as large for each eighth of the limit that is busy.
+  // The size doubles for each eighth of the limit that is in use.
   const std::uint32_t busy = busy_.fetch_add(1, std::memory_order_relaxed);
   const std::uint32_t doublings = std::min(kDoublings, busy * 8 / limit_);
   bytes = std::min(buffer_bytes_, least_bytes_.load(std::memory_order_relaxed) << doublings);
@@ -125,7 +127,7 @@ std::uint32_t BufferPool::Forget() {
   const std::uint32_t used = this->used();
   for (std::uint32_t i = 0; i < used; ++i) {
     std::uint32_t out = Buffer::kOut;
-    // Not free before it is empty.
+    // It is not free before it is empty.
     if (!buffers_[i].state.compare_exchange_strong(out, Buffer::kFilled, std::memory_order_acquire)) continue;
     forgotten += 1;
     buffers_[i].valid_bytes = buffers_[i].bytes;

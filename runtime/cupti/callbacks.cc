@@ -13,7 +13,7 @@ bool Filter(const Api& api, int domain, int (*enable)(std::uint32_t, std::uint8_
   std::uint32_t done = 0;
   for (std::uint32_t id = 1; id < kMostCallbacks; ++id) {
     const char* name = nullptr;
-    if (api.get_callback_name(domain, id, &name) != kSuccess || name == nullptr) break;  // Numbers have no holes.
+    if (api.get_callback_name(domain, id, &name) != kSuccess || name == nullptr) break;  // Numbers have no gaps.
     if (KindOfFunction(name) == 0) continue;
     if (enable(id, on ? 1 : 0) == kSuccess)
       done += 1;
@@ -27,7 +27,7 @@ bool Filter(const Api& api, int domain, int (*enable)(std::uint32_t, std::uint8_
 
 std::uint8_t KindOfFunction(const char* name) {
   if (Has(name, "GraphLaunch")) return 4;
-  // What builds graphs runs nothing.
+  // Functions that build graphs run nothing.
   if (strncmp(name, "cudaGraph", 9) == 0 || strncmp(name, "cuGraph", 7) == 0) return 0;
   if (Has(name, "Launch") && !Has(name, "HostFunc")) return 1;
   if (Has(name, "Synchronize")) return 3;

@@ -27,7 +27,7 @@ constexpr std::uint32_t kNullAllowedSince = 27;  // Before CUDA 12.9 a buffer mu
 
 void OnRequested(std::uint8_t** buffer, std::size_t* bytes, std::size_t* max_records) {
   Capture& capture = g_capture;
-  // Ours are for us only: the other profiler looks for its records in its own.
+  // Our buffers are for our records only: another profiler looks for its records in its own buffers.
   if (const BufferRequested theirs = capture.foreign.requested.load(std::memory_order_acquire);
       theirs != nullptr && (capture.handing_over || capture.owner.load(std::memory_order_acquire) != Owner::kOurs)) {
     theirs(buffer, bytes, max_records);
@@ -45,7 +45,7 @@ void OnRequested(std::uint8_t** buffer, std::size_t* bytes, std::size_t* max_rec
   errno = error;
 }
 
-// Buffers come back to whom they were taken from, whoever owns CUPTI by now.
+// A buffer is returned to the profiler from which it was taken, whichever owns CUPTI by now.
 void OnCompleted(void* context, std::uint32_t stream, std::uint8_t* buffer, std::size_t bytes,
                  std::size_t valid_bytes) {
   Capture& capture = g_capture;
@@ -58,7 +58,7 @@ void OnCompleted(void* context, std::uint32_t stream, std::uint8_t* buffer, std:
   if (theirs != nullptr) theirs(context, stream, buffer, bytes, valid_bytes);
 }
 
-// Null: the one that CUPTI has by itself.
+// Null: CUPTI's own clock.
 void UseClock(TimestampCallback clock) {
   Capture& capture = g_capture;
   if (SameClock(capture.clock, clock)) return;
@@ -67,7 +67,7 @@ void UseClock(TimestampCallback clock) {
     capture.clock = clock;
 }
 
-// Records of one kind less are no reason to have none.
+// If one kind cannot be enabled, the others are recorded all the same.
 void Enable(std::uint32_t kind) {
   const std::uint64_t bit = std::uint64_t{1} << kind;
   const bool enabled = g_capture.api.enable(kind) == kSuccess;
@@ -118,12 +118,13 @@ Refusal Arm() {
   Api& api = capture.api;
   const std::uint32_t options = lockstep_probe.segment->gpu_options;
   capture.handing_over = false;
-  // Before the callbacks: that is when CUPTI looks at them.
+  // Before the callbacks are registered, because CUPTI reads them then.
   capture.attributes.SetOurs(api);
   if (const Refusal refusal = Route(); refusal.function != nullptr) return refusal;
   if (api.set_thread_id_type != nullptr) api.set_thread_id_type(kThreadIdSystem);
-  // Before any kind, or first records are on the other clock. Once, and never over another's: what is on theirs is
-  // converted. Where CUPTI was detached and has none any more, only if the other profiler's next one is the same.
+  // Before any kind is enabled, or the first records would be on the other clock. Registered once, and never over
+  // another profiler's clock: times on that one are converted. Where CUPTI was detached and has no clock any more, only
+  // if the other profiler's next one is the same.
   const TimestampCallback theirs = capture.foreign.timestamp.load();
   if (capture.clock == nullptr && (capture.armed_ticks == 0 || (theirs != nullptr && SameClock(theirs, OurTicks))))
     UseClock(OurTicks);
@@ -135,7 +136,7 @@ Refusal Arm() {
   for (const std::uint32_t kind :
        {kKindDevice, kKindContext, kKindMemcpy, kKindMemcpyPeer, kKindMemset, kKindSynchronization, kKindOverhead})
     Enable(kind);
-  // Queries that found nothing done are no synchronisation; a waiting thread makes millions.
+  // Queries that found nothing completed are not synchronisations; a waiting thread makes millions of them.
   if (api.enable_all_sync_records != nullptr) api.enable_all_sync_records(0);
   if (api.enable_event_timestamps != nullptr) api.enable_event_timestamps(1);
   Enable(kKindCudaEvent);
@@ -148,7 +149,7 @@ Refusal Arm() {
   if ((options & kGpuMemoryRecords) != 0) Enable(kKindMemory2);
   if ((options & kGpuGraphsWhole) != 0) {
     Enable(kKindGraphTrace);
-    // Without it graphs that a graph launches on the GPU are recorded node by node, or not at all.
+    // Without it, graphs that a graph launches on the GPU are recorded node by node, or not at all.
     Enable(kKindDeviceGraphTrace);
   }
   if (capture.armed_ticks == 0) capture.armed_ticks = ring::Ticks();

@@ -1,5 +1,5 @@
 #pragma once
-// The one CUPTI of the process, and whose it is at the moment: ours, another profiler's, or nobody's.
+// The process's CUPTI and its current owner: this source, another profiler, or none.
 
 #include <pthread.h>
 
@@ -16,22 +16,22 @@
 namespace lockstep::cupti {
 
 enum class Owner : std::uint32_t {
-  kNobody = 0,  // Not begun, refused, or a forked child: everything of CUPTI goes where it went without us.
+  kNobody = 0,  // Not begun, refused, or a forked child: all calls of CUPTI are passed on as they would be without us.
   kOurs = 1,
   kTheirs = 2,  // Another profiler has enabled kinds of its own.
-  kEnded = 3,   // The process ends: nothing is read any more.
+  kEnded = 3,   // The process is ending: nothing is read any more.
 };
 
-// What another profiler has asked CUPTI for (interpose.cc). While CUPTI is ours it is only kept.
+// What another profiler has requested from CUPTI (interpose.cc). While CUPTI is ours the requests are only stored.
 struct Foreign {
   std::atomic<BufferRequested> requested{nullptr};
   std::atomic<BufferCompleted> completed{nullptr};
   std::atomic<TimestampCallback> timestamp{nullptr};
   std::atomic<std::uint64_t> kinds{0};      // Bit per kind enabled; the highest: single functions.
-  std::atomic<std::uint32_t> flushed{0};    // It fetched its records after the last kind went off.
-  std::atomic<std::uint32_t> forced{0};     // Unfinished ones as well: nothing of it is left in CUPTI.
+  std::atomic<std::uint32_t> flushed{0};    // It fetched its records after its last kind was disabled.
+  std::atomic<std::uint32_t> forced{0};     // It forced unfinished ones as well, so CUPTI holds nothing of it.
   std::atomic<std::uint32_t> finalized{0};  // It detached CUPTI from the process.
-  std::atomic<std::int64_t> changed_ns{0};  // When its last kind went off (RawNs).
+  std::atomic<std::int64_t> changed_ns{0};  // When its last kind was disabled (RawNs).
   std::atomic<std::uint64_t> gap_begin_ticks{0};
 };
 
@@ -44,22 +44,22 @@ struct Capture {
   Attributes attributes;
   Foreign foreign;
   ProcessEntry* process = nullptr;
-  std::atomic<TimestampCallback> clock{nullptr};  // CUPTI has this timestamp callback; null none.
+  std::atomic<TimestampCallback> clock{nullptr};  // The timestamp callback that CUPTI has; null: none.
   std::atomic<bool> filters_functions{false};
-  std::atomic<bool> handing_over{false};        // What CUPTI asks for from now on is to hold the other profiler's.
-  std::atomic<bool> taking_back{false};         // What comes back of the other profiler's is kept for it.
-  std::atomic<bool> subscriber_seen{false};     // Somebody uses the interface for several subscribers.
-  std::atomic<std::uint32_t> buffers_lost{0};   // With all in them, when CUPTI was detached.
-  std::atomic<std::uint64_t> kinds{0};          // Enabled for us, bit per kind.
-  std::atomic<std::uint64_t> refused_kinds{0};  // Wanted, but the library has not got them, or not for this GPU.
+  // The buffers that CUPTI requests from now on are for the other profiler's records.
+  std::atomic<bool> handing_over{false};
+  std::atomic<bool> taking_back{false};         // Returned buffers of the other profiler are kept for it.
+  std::atomic<bool> subscriber_seen{false};     // Another tool uses the interface for several subscribers.
+  std::atomic<std::uint32_t> buffers_lost{0};   // Lost with all their records when CUPTI was detached.
+  std::atomic<std::uint64_t> kinds{0};          // Enabled for us, a bit per kind.
+  std::atomic<std::uint64_t> refused_kinds{0};  // Requested, but not supported by the library or for this GPU.
   std::atomic<std::uint64_t> armed_ticks{0};    // First time.
   std::int64_t pid = 0;
 };
 extern Capture g_capture;
 
-// One thread at a time configures CUPTI: the flusher, and threads of another profiler. These
-// wait for a bounded time only, because they may hold locks of CUPTI that the flusher needs; then
-// they go on without.
+// One thread at a time configures CUPTI: the flusher, and threads of another profiler. The latter wait for a bounded
+// time only, because they may hold locks of CUPTI that the flusher needs; then they continue without.
 class Control {
  public:
   explicit Control(std::int64_t most_ns);
@@ -67,25 +67,25 @@ class Control {
   Control(const Control&) = delete;
   Control& operator=(const Control&) = delete;
   bool held() const { return held_; }
-  static bool Mine();    // Held further up the calling thread's stack.
+  static bool Mine();    // Whether a caller further up this thread's stack holds it.
   static void Forget();  // In a forked child.
 
  private:
   bool held_;
 };
 
-// Arm's answer: where it failed and how. Null function: it did not.
+// The result of Arm: which function failed and how. Null function: none failed.
 struct Refusal {
   const char* function;
   int result;
 };
 
-// CUPTI gets our buffer callbacks, which serve the other profiler while CUPTI is its.
+// Registers our buffer callbacks with CUPTI; they serve the other profiler while it owns CUPTI.
 Refusal Route();
-// Callbacks, clock, attributes, kinds. On failure everything is off again. The caller has Control.
+// Sets callbacks, clock, attributes and kinds. On failure everything is undone. The caller holds Control.
 Refusal Arm();
-// All our kinds off, everything of ours out of CUPTI, and CUPTI as other profilers expect to find it. What has not
-// ended by then comes without times, and is counted so. The caller has Control.
+// Disables all our kinds and removes everything of ours, so that CUPTI is as other profilers expect it. Activities that
+// have not ended by then come without times, and are counted so. The caller holds Control.
 void Disarm();
 
 }  // namespace lockstep::cupti

@@ -1,5 +1,5 @@
 #pragma once
-// The clocks that CUPTI's records may be on. CUPTI has one timestamp callback for everybody, and each registration
+// The clocks that CUPTI's records may be on. CUPTI has one timestamp callback for all users, and each registration
 // after the first makes it misplace kernels (pytorch/pytorch issue 192021: k re-registrations, k kernels at the head
 // of each session on CUPTI's own clock). So a clock is registered only where it says something else than the one that
 // CUPTI has, and times of records are converted instead.
@@ -11,10 +11,11 @@
 namespace lockstep::cupti {
 
 std::uint64_t OurTicks();
-// What CUPTI has without a callback on Linux: CLOCK_REALTIME in nanoseconds.
+// CUPTI's clock without a callback on Linux: CLOCK_REALTIME in nanoseconds.
 std::uint64_t RealtimeNs();
 
-// Whether both always say the same; null is CUPTI's own. Kineto's clock is the TSC, as ours is where that can be used.
+// Whether both always return the same time; null is CUPTI's own clock. Kineto's clock is the TSC, as ours is where the
+// TSC can be used.
 bool SameClock(TimestampCallback a, TimestampCallback b);
 
 // The same moment on a clock and in ticks.

@@ -1,4 +1,4 @@
-// Walking buffers, and what holds for all kinds: times, windows, what is counted. Kinds: decode_kinds.cc
+// Walks buffers, and does what all kinds need: times, windows, counts. The kinds are in decode_kinds.cc.
 
 #include "runtime/cupti/decode.h"
 
@@ -26,14 +26,14 @@ std::uint64_t Decoder::Walk(const std::uint8_t* buffer, std::size_t valid_bytes)
     const std::size_t at =
         result == kSuccess ? static_cast<std::size_t>(reinterpret_cast<const std::uint8_t*>(record) - buffer) : done;
     if (at >= valid_bytes || valid_bytes - at < sizeof(std::uint32_t) || (records != 0 && at < done)) {
-      // Out of its own buffer: the library and we disagree about lengths.
+      // The position is outside of the buffer: the library and we disagree about lengths.
       output_.Lose(Loss::kGpuBufferCut, nullptr, 1, last_ticks_, last_ticks_);
       return records;
     }
     std::uint32_t kind;
     memcpy(&kind, buffer + at, sizeof kind);
     if (result != kSuccess) {
-      // The library does not know how long it is either: what follows cannot be found.
+      // The library does not know the record's length either, so the records after it cannot be found.
       Unknown(kind);
       return records;
     }
@@ -94,7 +94,7 @@ bool Decoder::HostOn(const char* what, std::uint64_t& begin, std::uint64_t& end)
 }
 
 Decoder::Place Decoder::PlaceOf(const char* what, std::uint32_t correlation, std::uint64_t ticks) {
-  // One answer for all times: nothing to wait for.
+  // Recording never changed, so the decision does not depend on the launch.
   if (windows_.Constant()) {
     if (windows_.On(ticks)) return Place::kKeep;
     output_.Lose(Loss::kGpuOutOfWindow, what, 1, ticks, ticks);
@@ -141,7 +141,7 @@ void Decoder::Settle(bool fall_back, std::uint32_t older) {
 }
 
 void Decoder::Round(bool last) {
-  // Calls are recorded when they return, within a round or two; a thread's buffer may be held up by one that waits.
+  // Calls are recorded when they return, within a round or two; a thread's buffer may be delayed by a call that waits.
   constexpr std::uint32_t kRounds = 4;
   Settle(true, last ? round_ : round_ - kRounds);
   round_ += 1;
@@ -203,8 +203,8 @@ void Decoder::Record(const void* record, std::uint32_t bytes) {
     case kKindMemory2:
       if (Long(bytes, kMemoryBytes)) Memory(*static_cast<const MemoryRecord2*>(record), bytes);
       return;
-    case kKindStream:      // Streams are known by what runs on them.
-    case kKindMemoryPool:  // Comes with kKindMemory2.
+    case kKindStream:      // Streams are known from what runs on them.
+    case kKindMemoryPool:  // Comes together with kKindMemory2.
       return;
     default:
       Unknown(kind);

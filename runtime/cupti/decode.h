@@ -1,7 +1,7 @@
 #pragma once
-// CUPTI's buffers to records of core/gpu_records.h. Buffers may be damaged: whatever the numbers in
-// them are, nothing outside is touched, with one exception that cannot be checked: the addresses
-// of names (kernels, devices, allocators), which CUPTI owns. One thread.
+// Converts CUPTI's buffers to records of core/gpu_records.h. Buffers may be damaged: whatever their contents are, no
+// memory outside is accessed, with one exception that cannot be checked: the addresses of names (kernels, devices,
+// allocators), which CUPTI owns. One thread.
 
 #include <cstddef>
 #include <cstdint>
@@ -17,7 +17,7 @@
 
 namespace lockstep::cupti {
 
-// How times in buffers become ticks. CUPTI before CUDA 11.6 knows no clock but CLOCK_REALTIME.
+// Converts the times in buffers to ticks. CUPTI before CUDA 11.6 supports no clock but CLOCK_REALTIME.
 struct TimeScale {
   bool foreign = false;
   std::uint64_t from = 0;   // A moment on CUPTI's clock ...
@@ -34,21 +34,21 @@ class Decoder {
  public:
   Decoder(const Api& api, const RecordSizes& sizes, Output& output) : api_(api), sizes_(sizes), output_(output) {}
 
-  // All records of a buffer. Returns how many there were.
+  // Decodes all records of a buffer. Returns how many there were.
   std::uint64_t Buffer(const std::uint8_t* buffer, std::size_t valid_bytes);
-  // One record of at least `bytes` bytes. The records of a file that was recorded come this way.
+  // Decodes one record of at least `bytes` bytes. Records from a recorded file are passed here directly.
   void Record(const void* record, std::uint32_t bytes);
 
-  // Times outside [low, high] are of another clock.
+  // Times outside [low, high] belong to another clock.
   void Believe(std::uint64_t low_ticks, std::uint64_t high_ticks) {
     low_ticks_ = low_ticks;
     high_ticks_ = high_ticks;
   }
   void Scale(const TimeScale& scale) { scale_ = scale; }
-  // CUPTI gave out what it had: GPU work whose launching call has not come in several rounds, or by the end, is
-  // placed by its own time.
+  // CUPTI has delivered what it had: GPU work whose launching call has not come in several rounds, or by the end, is
+  // assigned to a window by its own time.
   void Round(bool last);
-  // Nothing that began before this moment is still held back.
+  // Nothing that began before this moment is still pending.
   std::uint64_t HeldSince() const { return pending_.FirstTicks(); }
   Windows& windows() { return windows_; }
 
@@ -68,22 +68,23 @@ class Decoder {
   static constexpr std::uint32_t kMostDevices = 64;
 
   enum class Place { kKeep, kDrop, kWait };
-  // False: counted as lost. The times are ticks afterwards.
+  // Converts the times to ticks. Returns false if the record was counted as lost.
   bool Times(const char* what, std::uint64_t& begin, std::uint64_t& end);
-  // Of what the host did: when it began. False: counted.
+  // For activity of the host, decided by when it began. Returns false if it was counted as outside of the windows.
   bool HostOn(const char* what, std::uint64_t& begin, std::uint64_t& end);
-  // Of what the GPU did: when it was launched. `ticks` is when the GPU began; kDrop is counted.
+  // For activity of the GPU, decided by when it was launched. `ticks` is when the GPU began; kDrop is counted.
   Place PlaceOf(const char* what, std::uint32_t correlation, std::uint64_t ticks);
   Place PlaceByTime(const char* what, std::uint64_t ticks);
   template <typename Ours>
   void Put(Place place, const char* what, std::uint64_t ticks, const Ours& record);
   void WritePending(const PendingRecord& pending);
-  // Writes what has its launch by now; `older` and what came before falls back to its own time.
+  // Writes pending records whose launch is known by now; those of round `older` and before are decided by their own
+  // time.
   void Settle(bool fall_back, std::uint32_t older);
   void WriteAfterWindow(std::uint32_t correlation, std::uint64_t begin, std::uint64_t end);
   std::uint64_t Walk(const std::uint8_t* buffer, std::size_t valid_bytes);
   bool Long(std::uint32_t bytes, std::uint32_t needed);
-  // For records without a time: about when the ones around them were.
+  // For records without a time: the approximate time of the records around them.
   std::uint64_t NearTicks() const { return last_ticks_ != 0 ? last_ticks_ : high_ticks_; }
   Function FunctionOf(int domain, std::uint32_t callback);
   void Unknown(std::uint32_t kind);
@@ -114,7 +115,7 @@ class Decoder {
   std::uint32_t round_ = 0;
   TimeScale scale_;
   std::uint64_t low_ticks_ = 0, high_ticks_ = ~std::uint64_t{0};
-  std::uint64_t last_ticks_ = 0;  // Of the last record of this buffer that had a time.
+  std::uint64_t last_ticks_ = 0;  // The time of the last record in this buffer that had one.
   Function functions_[2][kMostCallbacks] = {};
   Devices used_devices_{};
   std::uint8_t uuids_[kMostDevices][16] = {};

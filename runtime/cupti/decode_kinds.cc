@@ -1,4 +1,4 @@
-// Each kind of CUPTI's records to ours.
+// Converts each kind of CUPTI's records to ours.
 
 #include <dlfcn.h>
 #include <string.h>
@@ -77,7 +77,7 @@ std::uint32_t DriverVersion() {
   return known ? static_cast<std::uint32_t>(version) : 0;
 }
 
-// What all copies have; the graph's node is there from `node_bytes` on, its id from 8 more.
+// The fields of all copies; the graph's node exists from `node_bytes` on, its id from 8 bytes more.
 template <typename Record>
 void FillCopy(const Record& record, std::uint64_t begin, std::uint64_t end, std::uint32_t bytes,
               std::uint32_t node_bytes, GpuCopyRecord& copy) {
@@ -183,7 +183,7 @@ void Decoder::Memset(const MemsetRecord& record, std::uint32_t bytes) {
   copy.host_memory = HostMemory(static_cast<std::uint8_t>(record.memory_kind));
   copy.device = DeviceId(record.device);
   copy.source_device = kNoDevice;
-  // Memory that only the host owns was written by the device all the same.
+  // Memory that only the host owns was nevertheless written by the device.
   copy.destination_device = copy.device;
   FillCopy(record, begin, end, bytes, 72, copy);
   Put(place, "memsets", begin, copy);
@@ -192,7 +192,7 @@ void Decoder::Memset(const MemsetRecord& record, std::uint32_t bytes) {
 void Decoder::Sync(const SyncRecord& record, std::uint32_t bytes) {
   std::uint64_t begin = record.start, end = record.end;
   constexpr std::uint32_t kStreamWaitEvent = 2;
-  // A stream's wait is an edge: its place in time is its call's, which the correlation leads to.
+  // A wait of a stream is a dependency: its time is that of its call, found through the correlation.
   Place place = Place::kKeep;
   if (record.type == kStreamWaitEvent && (begin == 0 || end == 0)) {
     place = PlaceOf("stream waits", record.correlation, NearTicks());
@@ -207,7 +207,7 @@ void Decoder::Sync(const SyncRecord& record, std::uint32_t bytes) {
   sync.begin_ticks = begin;
   sync.end_ticks = end;
   sync.context = record.context;
-  sync.stream = record.stream;  // CUPTI's "none" is ours.
+  sync.stream = record.stream;  // CUPTI's value for "none" is the same as ours.
   sync.event = record.event == 0xffffffffu ? 0 : record.event;
   sync.device = kNoDevice;
   if (bytes >= 56) sync.event_sync = record.event_sync;
@@ -227,7 +227,7 @@ void Decoder::Event(const EventRecord& record, std::uint32_t bytes) {
     sync.device = DeviceId(record.device);
     sync.event_sync = record.event_sync;
     ticks = scale_.Ticks(record.device_timestamp);
-    // Without a time of its own, or with one of another clock: the call's, found by the correlation.
+    // A record without a time, or with one of another clock, gets the time of its call, found by the correlation.
     if (ticks < low_ticks_ || ticks > high_ticks_) ticks = 0;
   }
   const std::uint64_t when = ticks != 0 ? ticks : NearTicks();
@@ -247,7 +247,7 @@ Decoder::Function Decoder::FunctionOf(int domain, std::uint32_t callback) {
       function.kind = KindOfFunction(name);
       if (function.kind != schema::ApiKind::kOther) {
         function.name = output_.Name(plain);
-        if (function.name == 0) return function;  // No room: tried again.
+        if (function.name == 0) return function;  // There was no space: tried again later.
       }
     }
     function.known = 1;
@@ -260,7 +260,8 @@ void Decoder::Call(const ApiRecord& record) {
   const Function function = FunctionOf(driver ? kDomainDriver : kDomainRuntime, record.callback);
   std::uint64_t begin = record.start, end = record.end;
   if (function.kind ==
-      schema::ApiKind::kOther) {  // Libraries before CUDA 12.5 cannot leave them out. Some of them launch something.
+      // Libraries before CUDA 12.5 cannot leave these calls out. Some of them launch something.
+      schema::ApiKind::kOther) {
     begin = scale_.Ticks(begin);
     if (begin >= low_ticks_ && begin <= high_ticks_) launches_.Note(record.correlation, windows_.On(begin));
     return;
@@ -304,7 +305,7 @@ void Decoder::Overhead(const OverheadRecord& record) {
   output_.Write(overhead);
 }
 
-// Written whether recording is on or not: it is about the process.
+// Written whether recording is on or not, because it describes the process.
 void Decoder::Device(const DeviceRecord& record) {
   GpuDeviceRecord device{};
   device.head = {RecordKind::kGpuDevice, 0, 3};
@@ -342,7 +343,7 @@ void Decoder::Graph(const GraphRecord& record) {
              record.stream);
 }
 
-// The GPU launched it: no call of the host's leads to it.
+// The GPU launched it, so no call of the host leads to it.
 void Decoder::DeviceGraph(const DeviceGraphRecord& record) {
   WholeGraph("graphs that the GPU launched", record.start, record.end, 0, record.graph, record.device, record.context,
              static_cast<std::uint32_t>(record.stream));
@@ -377,7 +378,7 @@ void Decoder::Memory(const MemoryRecord2& record, std::uint32_t bytes) {
   memory.address = record.address;
   memory.bytes = record.bytes;
   memory.correlation = record.correlation;
-  // 1 pageable and 2 pinned are the host's.
+  // 1 pageable and 2 pinned belong to the host.
   memory.device = record.memory_kind == 1 || record.memory_kind == 2 ? kNoDevice : DeviceId(record.device);
   if (record.pool_type == 1) {
     memory.pool_reserved_bytes = record.pool_bytes;

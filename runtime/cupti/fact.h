@@ -1,5 +1,5 @@
 #pragma once
-// A fact (core/fact.h) of the GPU sources, into the calling thread's ring.
+// Writes a fact (core/fact.h) of the GPU sources into the calling thread's ring.
 
 #include <string.h>
 
@@ -7,7 +7,7 @@
 
 namespace lockstep::cupti {
 
-// "name\tkey=value..."; cut at 1 KiB. Dropped and counted if the ring has no room. Thread: any.
+// "name\tkey=value..."; cut at 1 KiB. Dropped and counted if the ring has no space. Thread: any.
 inline void EmitFact(const char* text) {
   struct {
     StringRecord record;

@@ -29,7 +29,8 @@ namespace lockstep::cupti {
 namespace {
 
 constexpr std::int64_t kTickNs = 50'000'000, kFlushNs = 500'000'000;
-// After its last kind went off another profiler still fetches; if it does not, this long is waited.
+// After its last kind was disabled, another profiler still fetches its records; if it does not, it is given up after
+// this time.
 constexpr std::int64_t kAbandonedNs = 2'000'000'000, kSettleNs = 50'000'000, kFinalizedNs = 500'000'000;
 constexpr std::int64_t kEndNs = 2'000'000'000;
 constexpr std::uint64_t kSlackMs = 1000;  // GPU times are interpolated between CPU times.
@@ -39,14 +40,14 @@ constinit std::atomic<std::uint32_t> g_end_wanted{0}, g_end_done{0};
 constinit std::atomic<std::uint32_t> g_end_asks{0};
 constinit std::atomic<std::int64_t> g_end_until_ns{0}, g_no_room_after_ns{0};
 
-// Shared memory words are waited for without FUTEX_PRIVATE_FLAG.
+// The words are in shared memory, so FUTEX_PRIVATE_FLAG is not used.
 void Wait(std::atomic<std::uint32_t>& word, std::uint32_t value, std::int64_t most_ns) {
   const timespec most{static_cast<time_t>(most_ns / 1'000'000'000), static_cast<long>(most_ns % 1'000'000'000)};
   syscall(SYS_futex, &word, FUTEX_WAIT, value, &most, nullptr, 0);
 }
 void Wake(std::atomic<std::uint32_t>& word) { syscall(SYS_futex, &word, FUTEX_WAKE, INT_MAX, nullptr, nullptr, 0); }
 
-// Subscribed beside us: said once.
+// Another subscriber besides us: reported once.
 constexpr char kSubscriberLine[] =
     "lockstep: another profiler uses CUPTI's interface for several subscribers: GPU activity may be missing or wrong "
     "from here on; run without it\n";
@@ -82,14 +83,14 @@ class Flusher {
   bool at_exit_ = false;
 };
 
-// The length of a tick, and how far times may be off.
+// Measures the length of a tick, and how far times may be off.
 void Flusher::Clock() {
   const std::uint64_t ticks = ring::Ticks();
   const std::int64_t raw_ns = RawNs();
   if (first_ticks_ == 0) {
     first_ticks_ = ticks;
     first_raw_ns_ = raw_ns;
-    if (lockstep_probe.clock.mode == ClockMode::kTsc) ticks_per_ns_ = 3;  // Until it is known: generous.
+    if (lockstep_probe.clock.mode == ClockMode::kTsc) ticks_per_ns_ = 3;  // A generous value until the rate is known.
   } else if (raw_ns - first_raw_ns_ > 1'000'000) {
     ticks_per_ns_ = static_cast<double>(ticks - first_ticks_) / static_cast<double>(raw_ns - first_raw_ns_);
   }
@@ -103,7 +104,7 @@ void Flusher::Decode() {
   Buffer* buffer = capture_.pool.TakeFilled();
   if (buffer == nullptr) return;
   if (!at_exit_ && g_end_wanted.load() == 0) {
-    // CUDA is up by now, so this runs before CUDA's own handlers, and before what they end.
+    // CUDA is initialised by now, so this handler runs before CUDA's own, and before what they end.
     at_exit_ = true;
     atexit([] { EndFlush(true); });
   }
@@ -122,7 +123,7 @@ void Flusher::Decode() {
   }
 }
 
-// For the agent's NVML samples. What CUPTI says counts for more: it knows contexts of all sorts.
+// For the agent's NVML samples. CUPTI's answer is preferred, because it knows contexts of all kinds.
 void Flusher::Devices() {
   ProcessEntry& process = *capture_.process;
   if (process.cupti_used.load(std::memory_order_relaxed) == 0) return;
@@ -165,7 +166,7 @@ void Flusher::Dropped(void* context, std::uint32_t stream) {
 
 void Flusher::Publish(std::uint64_t flush_ticks, bool forced) {
   const std::uint64_t oldest = capture_.pool.OldestOut();
-  // A buffer that is out still holds records that have not all ended.
+  // A buffer that is handed out still holds records that have not all ended.
   const std::uint64_t done = std::min({flush_ticks, forced ? flush_ticks : oldest, decoder_.HeldSince()});
   if (done > capture_.process->gpu_flushed_ticks.load(std::memory_order_relaxed))
     capture_.process->gpu_flushed_ticks.store(done, std::memory_order_release);
@@ -174,7 +175,7 @@ void Flusher::Publish(std::uint64_t flush_ticks, bool forced) {
 void Flusher::Flush(bool forced) {
   const std::uint64_t now = ring::Ticks();
   bool flushed = false;
-  // Before the first record there is nothing, and perhaps cuInit has not even returned.
+  // Before the first record there is nothing to fetch, and perhaps cuInit has not even returned.
   const bool used = capture_.process->cupti_used.load(std::memory_order_relaxed) != 0;
   if (used && capture_.owner.load(std::memory_order_acquire) == Owner::kOurs) {
     Control control(kFlushNs);
@@ -204,7 +205,7 @@ void Flusher::CloseGap(std::uint64_t end_ticks) {
   if (begin != 0) output_.Lose(Loss::kGpuCaptureTaken, nullptr, 1, begin, end_ticks);
 }
 
-// Whether another profiler is done, and if so, CUPTI is ours again.
+// Finds out whether another profiler has finished; if so, CUPTI is ours again.
 void Flusher::TakeBack(std::int64_t now_ns) {
   Foreign& foreign = capture_.foreign;
   if (capture_.owner.load(std::memory_order_acquire) != Owner::kTheirs || foreign.kinds.load() != 0 ||
@@ -215,8 +216,8 @@ void Flusher::TakeBack(std::int64_t now_ns) {
   if (since < (foreign.flushed.load() != 0 ? settled : kAbandonedNs)) return;
   Control control(kTickNs);
   if (!control.held() || foreign.kinds.load() != 0) return;
-  // Unfinished records of theirs are not torn out: CUPTI stays theirs until these have ended. Whether they have, a
-  // flush says, and what it returns waits for them to fetch it.
+  // Its unfinished records are not forced out: CUPTI stays its own until they have ended. A flush shows whether they
+  // have, and what it returns is kept until the profiler fetches it.
   if (foreign.forced.load() == 0 && capture_.lent.AnyOut()) {
     capture_.taking_back = true;
     capture_.api.flush_all(0);
@@ -226,7 +227,7 @@ void Flusher::TakeBack(std::int64_t now_ns) {
       return;
     }
   }
-  // Before the first kind is on, so that no buffer is asked of them.
+  // Before the first kind is enabled, so that no buffer is requested from the other profiler.
   capture_.owner.store(Owner::kOurs, std::memory_order_release);
   const Refusal refusal = Arm();
   if (refusal.function != nullptr) {
@@ -282,7 +283,7 @@ void Flusher::Run() {
     const std::int64_t now_ns = RawNs();
     Clock();
     if (segment.agent_gone.load(std::memory_order_relaxed) != 0) {
-      // Nobody to write for: the application need not pay for it any longer.
+      // There is no agent to write for, so the application should not pay for recording any longer.
       Control control(kFlushNs);
       if (capture_.owner.load() == Owner::kOurs && control.held()) {
         Disarm();
@@ -312,7 +313,7 @@ void Flusher::Run() {
 
 void* Main(void*) {
   prctl(PR_SET_NAME, "lockstep-gpu");
-  // Of the process's life; a thread of its own never ends before the process.
+  // It exists as long as the process; a thread of its own never ends before the process.
   alignas(Flusher) static std::byte memory[sizeof(Flusher)];
   (new (memory) Flusher)->Run();
   return nullptr;
@@ -338,7 +339,7 @@ bool StartFlusher() {
 
 namespace {
 
-// The flusher is stuck in CUPTI: said by the thread that ends the process.
+// The flusher is stuck in CUPTI, so the thread that ends the process reports it.
 void TailLost() {
   LossRecord record{};
   record.head = {RecordKind::kLoss, 0, 2};
@@ -358,9 +359,9 @@ void EndFlush(bool ask_cupti) {
   std::int64_t none = 0;
   g_end_until_ns.compare_exchange_strong(none, now + kEndNs);
   const std::int64_t until = g_end_until_ns.load();
-  // What finds no room in the ring by then is dropped, so that dropping is still counted in time.
+  // Records that find no space in the ring by then are dropped, so that dropping them can still be counted in time.
   g_no_room_after_ns.store(until - kEndNs / 4);
-  if (now >= until) return;  // A stuck kernel has had its time.
+  if (now >= until) return;  // A kernel that never ends has had its time.
   g_end_asks.store(ask_cupti ? 1 : 0);
   const std::uint32_t wanted = g_end_wanted.fetch_add(1) + 1;
   Wake(g_capture.process->gpu_flush_wanted);

@@ -6,7 +6,8 @@ namespace lockstep::cupti {
 namespace {
 
 constexpr double kJumpNs = 1e6, kDrift = 1e-3;
-// A rate is that of the last 10 to 20 seconds: CLOCK_REALTIME is slewed. Not of less than a millisecond.
+// A rate is measured over the last 10 to 20 seconds, because CLOCK_REALTIME is slewed, and never over less than a
+// millisecond.
 constexpr double kShortNs = 1e6, kLongNs = 1e10;
 
 }  // namespace
@@ -27,11 +28,11 @@ void ForeignClocks::Follow(TimestampCallback clock, double ticks_per_ns) {
   const auto time_since = [&](const ClockPair& then) {
     return static_cast<double>(static_cast<std::int64_t>(pair.time - then.time));
   };
-  // Nanoseconds, says CUPTI, until it is measured.
+  // CUPTI documents nanoseconds; used until the rate is measured.
   if (!known->measured) known->ticks_per_unit = ticks_per_ns;
   const double expected = ticks_since(known->last) / known->ticks_per_unit, seen = time_since(known->last);
   if (std::abs(seen - expected) > kJumpNs + kDrift * expected) {
-    // No clock drifts like that: it was set, or its unit is not what it was taken for.
+    // No clock drifts like that: it was set, or its unit is not what was assumed.
     known->jumped_ticks = pair.ticks;
     known->measured = clock != RealtimeNs && seen > 0;
     if (known->measured) known->ticks_per_unit = ticks_since(known->last) / seen;

@@ -1,5 +1,5 @@
 #pragma once
-// Clocks other than ours that CUPTI had, and how their times become ticks. One thread.
+// Converts times of other clocks that CUPTI had to ticks. One thread.
 
 #include <cstdint>
 
@@ -10,10 +10,10 @@ namespace lockstep::cupti {
 
 class ForeignClocks {
  public:
-  // The one that CUPTI has now, some times a second at least: only that one may be asked.
+  // The clock that CUPTI has now. Called at least several times a second; only this clock may be read.
   void Follow(TimestampCallback clock, double ticks_per_ns);
-  // Of a buffer that was handed out at `out_ticks`. Where its clock is not known, or was set since, a scale on
-  // which no time is to be believed.
+  // The scale of a buffer that was handed out at `out_ticks`. If its clock is not known, or was set since, the scale
+  // accepts no time.
   TimeScale Scale(TimestampCallback clock, std::uint64_t out_ticks) const;
 
  private:

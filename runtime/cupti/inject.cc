@@ -27,7 +27,7 @@ void Refuse(ProcessEntry& process, const char* why, const char* remedy) {
   const int bytes = snprintf(line, sizeof line - 1, "lockstep: GPU activity of this process is not recorded: %s%s%s",
                              why, remedy[0] != 0 ? ": " : "", remedy);
   MakePlainLine(line);
-  strcat(line, "\n");  // There is room.
+  strcat(line, "\n");  // The buffer is large enough.
   if (bytes > 0 && write(STDERR_FILENO, line, strnlen(line, sizeof line)) < 0) return;
   snprintf(line, sizeof line, "cupti\tstate=refused\twhy=%s\tremedy=%s\tversion=%u", why, remedy,
            g_capture.api.version);
@@ -77,7 +77,7 @@ void Begin() {
     return;
   ProcessEntry* process = lockstep_process();
   if (process == nullptr) return;
-  ring::Page();  // A process's first ring is its largest: not the flusher's, which can wait for room.
+  ring::Page();  // A process's first ring is its largest. It should not be the flusher's, which can wait for space.
   Capture& capture = g_capture;
   capture.process = process;
   capture.pid = getpid();
@@ -85,16 +85,16 @@ void Begin() {
   if (const char* none = FindCupti(capture.api, why, sizeof why); none != nullptr) return Refuse(*process, none, "");
   MeasureRecords(capture.api, capture.sizes);
   const std::size_t wanted = segment->gpu_options >> kGpuBuffersShift;
-  static bool limited = false;  // A child's pool is its parent's, whose buffers are out.
+  static bool limited = false;  // A child's pool is its parent's, whose buffers are handed out.
   if (!limited) capture.pool.Limit((wanted != 0 ? wanted : kDefaultBufferMiB) << 20);
   limited = true;
   capture.pool.Prepare(2);
   if (capture.foreign.kinds.load() != 0) {
-    // Another profiler was here first; the flusher takes CUPTI when it is done.
+    // Another profiler was here first; the flusher takes CUPTI when that one has finished.
     capture.foreign.gap_begin_ticks.store(ring::Ticks());
     capture.owner.store(Owner::kTheirs, std::memory_order_release);
     {
-      // No buffer is out yet, before the first context: from here on it is known which are.
+      // No buffer is handed out before the first context, so from here on it is known which ones are.
       Control control(1'000'000'000);
       Route();
     }
@@ -107,7 +107,7 @@ void Begin() {
       refusal = Arm();
       if (refusal.function != nullptr) {
         Disarm();
-        // Ours stay registered if nobody had any before; they give out nothing that is ever filled.
+        // Our callbacks stay registered if there were none before; the buffers they hand out are never filled.
         const BufferRequested theirs = capture.foreign.requested.load();
         if (theirs != nullptr) capture.api.register_callbacks(theirs, capture.foreign.completed.load());
         capture.owner.store(Owner::kNobody, std::memory_order_release);
@@ -129,7 +129,7 @@ void Begin() {
   atexit([] { EndFlush(true); });
 }
 
-// Handlers of CUDA have run by now, so CUPTI is not asked any more.
+// CUDA's own handlers have run by now, so CUPTI is not asked any more.
 __attribute__((destructor)) void OnUnload() { EndFlush(false); }
 
 }  // namespace

@@ -25,12 +25,12 @@ namespace {
 constexpr std::int64_t kWaitNs = 250'000'000;
 constexpr std::uint64_t kSingleFunctions = std::uint64_t{1} << 63;
 
-// The function that would have been called without us.
+// The function that would be called without us.
 template <typename Function>
 Function Real(const char* name, Function known) {
   if (known != nullptr) return known;
   if (auto next = reinterpret_cast<Function>(dlsym(RTLD_NEXT, name)); next != nullptr) return next;
-  // Loaded with RTLD_LOCAL by somebody: not in our scope.
+  // Another library loaded it with RTLD_LOCAL, so it is not in our scope.
   char path[512];
   void* library = LoadedCupti(path, sizeof path);
   return library != nullptr ? reinterpret_cast<Function>(dlsym(library, name)) : nullptr;
@@ -38,7 +38,7 @@ Function Real(const char* name, Function known) {
 
 Owner Now() { return g_capture.owner.load(std::memory_order_acquire); }
 
-// Also while we are at it ourselves: libcupti may call its own functions by name.
+// Also true while we call it ourselves, because libcupti may call its own functions by name.
 bool Through() {
   const Owner owner = Now();
   return owner == Owner::kNobody || owner == Owner::kEnded || Control::Mine();
@@ -54,7 +54,7 @@ void Lost() {
   g_capture.process->cupti_state.store(3, std::memory_order_relaxed);
 }
 
-// CUPTI becomes theirs.
+// The other profiler takes CUPTI over.
 void TakeOver() {
   Control control(kWaitNs);
   if (Now() != Owner::kOurs) return;
@@ -66,11 +66,11 @@ void TakeOver() {
   g_capture.owner.store(Owner::kTheirs, std::memory_order_release);
 }
 
-// Before a call that switches kinds on. False: it is to be answered with success and not made.
+// Before a call that enables kinds. Returns false if the call must not be made, and success is to be returned.
 bool BeforeEnable(std::uint32_t kind) {
   if (Control::Mine()) return true;
   if (Now() == Owner::kOurs) {
-    // Without callbacks of their own nothing they enable could reach them.
+    // Without its own callbacks, nothing that it enables could reach it.
     if (g_capture.foreign.requested.load() == nullptr) return !IsOurs(kind);
     TakeOver();
   }
@@ -92,11 +92,12 @@ template <typename Call>
 int SingleFunction(std::uint8_t enable, Call&& call) {
   if (!Through() && Now() == Owner::kOurs) {
     if (g_capture.foreign.requested.load() == nullptr) return kSuccess;
-    if (enable == 0) return kSuccess;  // Nothing of theirs is on.
+    if (enable == 0) return kSuccess;  // It has nothing enabled.
     TakeOver();
   }
   if (!Through()) {
-    // Off one by one: the last is not known. Whoever enables single functions has kinds on, too.
+    // If functions are disabled one by one, the last one is not known. A profiler that enables single functions has
+    // kinds enabled, too.
     if (enable != 0 && g_capture.foreign.kinds.load() == 0) g_capture.foreign.kinds.fetch_or(kSingleFunctions);
     if (enable == 0) g_capture.foreign.kinds.fetch_and(~kSingleFunctions);
     g_capture.foreign.changed_ns.store(RawNs());
@@ -116,7 +117,7 @@ extern "C" {
 int cuptiActivityRegisterCallbacks(BufferRequested requested, BufferCompleted completed) {
   const bool through = Through();
   if (!through && (requested == nullptr || completed == nullptr)) return kInvalidParameter;
-  // Kept before CUDA begins as well: we will register ours over them then.
+  // Stored before CUDA begins as well, because we will register ours over them then.
   if (!Control::Mine() && requested != nullptr && completed != nullptr) {
     g_capture.foreign.completed.store(completed, std::memory_order_release);
     g_capture.foreign.requested.store(requested, std::memory_order_release);
@@ -131,7 +132,8 @@ int cuptiActivityRegisterTimestampCallback(TimestampCallback callback) {
   if (!Control::Mine() && callback != nullptr) {
     g_capture.foreign.timestamp.store(callback);
     if (!through && Now() == Owner::kOurs) return kSuccess;
-    // CUPTI says that already: once more would only misplace kernels, theirs as well (cupti_clock.h).
+    // CUPTI uses an equal clock already; registering it once more would only misplace kernels, also the other
+    // profiler's (cupti_clock.h).
     if (g_capture.process != nullptr && g_capture.clock != nullptr && SameClock(g_capture.clock, callback))
       return kSuccess;
   }
@@ -142,7 +144,7 @@ int cuptiActivityRegisterTimestampCallback(TimestampCallback callback) {
   return result;
 }
 
-// What it would be without our clock.
+// The value without our clock.
 int cuptiGetTimestamp(std::uint64_t* timestamp) {
   if (!Through() && Now() == Owner::kOurs && g_capture.clock != nullptr && timestamp != nullptr) {
     if (const TimestampCallback theirs = g_capture.foreign.timestamp.load(); theirs != nullptr) {
@@ -207,10 +209,10 @@ int cuptiActivityFlushAll(std::uint32_t flags) {
     if (!Control::Mine()) g_capture.lent.Deliver(g_capture.foreign.completed.load());
     return result;
   }
-  // Not while CUPTI is taken back: what comes back in that moment is theirs to get here.
+  // Not while CUPTI is taken back: records returned in that moment are for the other profiler.
   const Control control(kWaitNs);
   const bool ours = Now() == Owner::kOurs;
-  // Forced while nothing of theirs is on, it would tear our unfinished records out.
+  // If it forced a flush while it has nothing enabled, it would force our unfinished records out.
   const int result = real != nullptr ? real(ours ? 0 : flags) : int{kNotInitialized};
   g_capture.lent.Deliver(g_capture.foreign.completed.load());
   if (!ours && g_capture.foreign.kinds.load() == 0) {
@@ -220,7 +222,7 @@ int cuptiActivityFlushAll(std::uint32_t flags) {
   return result;
 }
 
-// Deprecated, and the same: "CONTEXT and STREAMID will be ignored" (cupti_activity.h).
+// Deprecated, with the same effect: "CONTEXT and STREAMID will be ignored" (cupti_activity.h).
 int cuptiActivityFlush(void* context, std::uint32_t stream, std::uint32_t flags) {
   if (!Through()) return cuptiActivityFlushAll(flags);
   const auto real = Real<int (*)(void*, std::uint32_t, std::uint32_t)>("cuptiActivityFlush", nullptr);
@@ -240,8 +242,8 @@ int cuptiActivityGetAttribute(int attribute, std::size_t* bytes, void* value) {
   return real != nullptr ? real(attribute, bytes, value) : int{kNotInitialized};
 }
 
-// The interface for several subscribers (CUDA 13.2 and later): its functions and buffers are a subscriber's own, and
-// what it means for ours NVIDIA does not say.
+// The interface for several subscribers (CUDA 13.2 and later): its functions and buffers belong to one subscriber, and
+// NVIDIA does not document what that means for ours.
 int cuptiSubscribe_v2(void** subscriber, void* callback, void* data, SubscriberParams* params) {
   const auto real = Real<int (*)(void**, void*, void*, SubscriberParams*)>("cuptiSubscribe_v2", nullptr);
   const int result = real != nullptr ? real(subscriber, callback, data, params) : int{kNotInitialized};
@@ -257,7 +259,7 @@ int cuptiActivityEnable_v2(void* subscriber, std::uint32_t kind, void* config) {
   return real != nullptr ? real(subscriber, kind, config) : int{kNotInitialized};
 }
 
-// Detaches CUPTI for everybody, us included. Kineto does it after each profile with TEARDOWN_CUPTI=1.
+// Detaches CUPTI for all users, also for us. Kineto does it after each profile with TEARDOWN_CUPTI=1.
 int cuptiFinalize(void) {
   const auto real = Real("cuptiFinalize", g_capture.api.finalize);
   if (Through()) {
@@ -266,7 +268,7 @@ int cuptiFinalize(void) {
     return result;
   }
   const Control control(kWaitNs);
-  // What is not flushed before is gone (cupti_activity.h).
+  // What was not flushed before is lost (cupti_activity.h).
   if (Now() == Owner::kOurs && g_capture.api.flush_all(kFlushForced) != kSuccess) g_capture.buffers_lost += 1;
   Lost();
   g_capture.kinds = 0;

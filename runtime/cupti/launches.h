@@ -15,13 +15,13 @@ class Launches {
  public:
   enum class Place : std::uint8_t { kUnknown, kOff, kOn };
 
-  // A call within another one has its id and ends first: the outer one, which comes later, counts.
+  // A call within another one has the same id and ends first, so the outer one, which comes later, counts.
   void Note(std::uint32_t correlation, bool on) {
     if (pages_ == nullptr && !Make()) return;
     const std::uint32_t number = correlation / kPerPage;
     Page& page = pages_[number % kPages];
     if (page.tag != number + 1) {
-      // What is 16 million calls late has no place any more.
+      // A call that comes 16 million calls late is not stored any more.
       if (page.tag != 0 && static_cast<std::int32_t>((number - (page.tag - 1)) * kPerPage) < 0) return;
       memset(page.bits, 0, sizeof page.bits);
       page.tag = number + 1;

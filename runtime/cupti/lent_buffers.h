@@ -15,14 +15,14 @@ class LentBuffers {
  public:
   // Thread: any.
   void Lend(std::uint8_t* memory);
-  // It came back, and goes to its owner.
+  // It was returned by CUPTI, and goes to its owner.
   void Return(const std::uint8_t* memory);
-  // It came back unasked. False: there is no place to keep it.
+  // CUPTI returned it although the owner did not ask. Returns false if there is no space to keep it.
   bool Keep(void* context, std::uint32_t stream, std::uint8_t* memory, std::size_t bytes, std::size_t valid_bytes);
   // Gives the kept ones to their owner.
   void Deliver(BufferCompleted completed);
   bool AnyOut() const;
-  // CUPTI has gone and took what was out with it.
+  // CUPTI was detached, and the buffers that were out are lost.
   void Forget();
 
  private:
@@ -34,8 +34,8 @@ class LentBuffers {
     std::uint32_t stream;
     std::size_t bytes, valid_bytes;
   };
-  static constexpr std::uint32_t kMost = 1024;  // Beyond them nothing is known of a buffer.
-  // The one that is out with this memory, now kChanging; null if there is none.
+  static constexpr std::uint32_t kMost = 1024;  // Buffers beyond this number are not tracked.
+  // The buffer that is out with this memory, now kChanging; null if there is none.
   Lent* TakeOut(const std::uint8_t* memory);
   Lent lent_[kMost] = {};
   std::atomic<std::uint32_t> used_{0};

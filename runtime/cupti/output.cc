@@ -10,7 +10,7 @@
 namespace lockstep::cupti {
 namespace {
 
-// An agent that is alive makes room within its timer's 100 ms, unless its disk stalls.
+// A running agent empties rings within its timer's 100 ms, unless its disk stalls.
 constexpr std::int64_t kStallNs = 2'000'000'000;
 constexpr std::uint32_t kSpareSlots = 8;  // Gap records that the ring adds by itself.
 constexpr std::uint32_t kTextSlots = 1 + kMaxStringBytes / kSlotBytes;
@@ -27,7 +27,7 @@ std::uint32_t FreeSlots(const RingPage& page) {
 void Output::Room(std::uint32_t slots) {
   RingPage* page = ring::Page();
   if (page == nullptr) {
-    // None to be had: what is written is counted as such. Not asked for each record.
+    // No space becomes free: what is written is counted as lost. Not tested again for each record.
     room_ = 1024;
     return;
   }
@@ -48,7 +48,7 @@ void Output::Room(std::uint32_t slots) {
     tail = seen;
     room_ = FreeSlots(*page);
     if (now - moved_ns > kStallNs) {
-      stalled_tail_ = tail;  // Nobody reads: dropped and counted until somebody does.
+      stalled_tail_ = tail;  // No agent reads: records are dropped and counted until one does.
       return;
     }
   }
@@ -111,8 +111,8 @@ void Output::WriteLosses() {
     record.count = lost.count;
     record.first_ticks = lost.first_ticks;
     record.last_ticks = lost.last_ticks;
-    // No room in the ring: again next time, with what comes until then. It is not even tried, for the ring would count
-    // each try as a record that it lost.
+    // The ring has no space: the losses are written next time, with those that come until then. Writing is not even
+    // tried, because the ring would count each attempt as a lost record.
     if (room_ < record.head.slots) Room(record.head.slots);
     if (record.name == 0 || room_ < record.head.slots || !Write(record)) losses_[left++] = lost;
   }

@@ -1,7 +1,7 @@
 #pragma once
-// Records of the flusher thread on their way into its ring: room is waited for, because the thread
-// is ours; names and launch geometries get their ids; losses are collected and written in one go.
-// One thread.
+// Writes records of the flusher thread into its ring: waits for space, because the thread is ours;
+// gives names and launch geometries their ids; collects losses and writes them together. One
+// thread.
 
 #include <cstdint>
 
@@ -14,7 +14,8 @@ namespace lockstep::cupti {
 
 class Output {
  public:
-  // One whole record. False: there was no room in time, and it was dropped (counted by the ring).
+  // Writes one whole record. Returns false if there was no space in time, and the record was dropped (counted by the
+  // ring).
   template <typename Record>
   bool Write(const Record& record) {
     static_assert(sizeof(Record) % kSlotBytes == 0);
@@ -40,7 +41,7 @@ class Output {
   // "name\tkey=value..." (core/fact.h).
   void WriteFact(const char* text);
 
-  // No wait goes on beyond the moment in `until_raw_ns` (RawNs), which another thread may set; 0 none.
+  // No wait continues beyond the moment in `until_raw_ns` (RawNs), which another thread may set; 0 none.
   void LimitWaits(const std::atomic<std::int64_t>* until_raw_ns) { until_raw_ns_ = until_raw_ns; }
   std::uint64_t records() const { return records_; }
 
@@ -60,7 +61,7 @@ class Output {
   void Room(std::uint32_t slots);
 
   std::uint32_t room_ = 0;                          // Slots of the ring known to be free.
-  std::uint64_t stalled_tail_ = ~std::uint64_t{0};  // Where the reader stood when it was given up.
+  std::uint64_t stalled_tail_ = ~std::uint64_t{0};  // The reader's position when waiting for it was given up.
   const std::atomic<std::int64_t>* until_raw_ns_ = nullptr;
   std::uint64_t records_ = 0;
   TextTable names_;

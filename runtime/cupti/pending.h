@@ -1,6 +1,6 @@
 #pragma once
-// GPU records whose launch has not come yet. CUPTI writes calls and GPU work into different buffers and gives
-// these out in no order, so either may come first. Bounded, and flat: 64 Ki records at most. One thread.
+// GPU records whose launch has not come yet. CUPTI writes calls and GPU work into different buffers and returns these
+// in any order, so either may come first. Bounded, and flat: 64 Ki records at most. One thread.
 
 #include <cstdint>
 
@@ -9,18 +9,18 @@
 
 namespace lockstep::cupti {
 
-// A record of the ring as it will be written, 2 slots, and what is asked about it.
+// A record of the ring as it will be written, 2 slots, and what is needed to decide about it.
 struct PendingRecord {
   alignas(8) std::uint8_t record[2 * kSlotBytes];
   const char* what;     // As losses name it.
-  std::uint64_t ticks;  // When the GPU began with it, or the nearest that is known.
+  std::uint64_t ticks;  // When the GPU began with it, or the nearest known time.
   std::uint32_t correlation;
-  std::uint32_t round;  // In which it came.
+  std::uint32_t round;  // The round in which it came.
 };
 
 class Pending {
  public:
-  // Null: full, or no memory.
+  // Null if it is full or there is no memory.
   PendingRecord* Add() {
     if (records_ == nullptr && !refused_) {
       records_ = static_cast<PendingRecord*>(FreshMemory(sizeof(PendingRecord) * kMost));
@@ -28,7 +28,7 @@ class Pending {
     }
     return records_ == nullptr || used_ == kMost ? nullptr : &records_[used_++];
   }
-  // `keep(record)` says whether it goes on waiting.
+  // `keep(record)` returns whether the record stays pending.
   template <typename Keep>
   void Sweep(const Keep& keep) {
     std::uint32_t kept = 0;

@@ -46,12 +46,12 @@ struct RawItem {
 };
 
 RawMoment RawNow();
-// Where a record of this kind has its name, 0 nowhere.
+// Offset of the name in a record of this kind, 0 if it has none.
 std::uint32_t NameOffset(std::uint32_t kind);
 
 class RawWriter {
  public:
-  // Flusher's thread. Nothing without LOCKSTEP_GPU_RAW_DIR, or after a failure to write.
+  // Flusher's thread. Does nothing without LOCKSTEP_GPU_RAW_DIR, or after a failed write.
   void Write(const Api& api, const RecordSizes& sizes, bool realtime, std::uint8_t* buffer, std::size_t valid_bytes);
 
  private:

@@ -10,7 +10,7 @@
 
 namespace lockstep::cupti {
 
-// Zeroed memory of the process's own, null if the system refuses.
+// Zeroed memory that belongs to the process, null if the system refuses.
 inline void* FreshMemory(std::size_t bytes) {
   void* memory = mmap(nullptr, bytes, PROT_READ | PROT_WRITE, MAP_PRIVATE | MAP_ANONYMOUS | MAP_NORESERVE, -1, 0);
   return memory == MAP_FAILED ? nullptr : memory;
@@ -20,7 +20,7 @@ inline void* FreshMemory(std::size_t bytes) {
 template <typename Key, std::uint32_t kPlaces>
 class Table {
  public:
-  // Where the key's id is, or is to be put; 0 there means new. Null if there is no memory.
+  // The address of the key's id; the id is 0 if the key is new. Null if there is no memory.
   std::uint32_t* Find(const Key& key) {
     if (places_ == nullptr) places_ = static_cast<Place*>(FreshMemory(sizeof(Place) * kPlaces));
     if (places_ == nullptr) return nullptr;
@@ -57,8 +57,8 @@ class Table {
   std::uint32_t used_ = 0;
 };
 
-// Texts by address. CUPTI hands out one address per kernel, but a module that is unloaded gives
-// its addresses to the next one, so the text is compared every time.
+// Texts by address. CUPTI uses one address per kernel, but after a module was unloaded its addresses are used for the
+// next one, so the text is compared every time.
 class TextTable {
  public:
   // The id under which Remember knew it, 0 none.

@@ -11,8 +11,8 @@ UsedDevices AskDriver() {
   UsedDevices devices{};
   void* driver = dlopen("libcuda.so.1", RTLD_NOW | RTLD_NOLOAD);
   if (driver == nullptr) return devices;
-  // As in cuda.h of CUDA 11 to 13. The first version of cuDeviceGetUuid: the second one gives a MIG instance's, under
-  // which NVML has no clocks.
+  // As in cuda.h of CUDA 11 to 13. The first version of cuDeviceGetUuid is used: the second one returns a MIG
+  // instance's, for which NVML has no clocks.
   const auto count_of = reinterpret_cast<int (*)(int*)>(dlsym(driver, "cuDeviceGetCount"));
   const auto get = reinterpret_cast<int (*)(int*, int)>(dlsym(driver, "cuDeviceGet"));
   const auto state = reinterpret_cast<int (*)(int, unsigned*, int*)>(dlsym(driver, "cuDevicePrimaryCtxGetState"));

@@ -1,6 +1,6 @@
 #pragma once
-// Which GPUs the process uses, from the driver itself. CUPTI writes it in records, but these come with a buffer, and
-// a buffer does not come while anything in it is unfinished: on a busy GPU seconds later.
+// Reads from the driver which GPUs the process uses. CUPTI records it too, but records arrive with a buffer, and a
+// buffer is not returned while anything in it is unfinished: on a busy GPU seconds later.
 
 #include <cstdint>
 
@@ -12,7 +12,7 @@ struct UsedDevices {
 };
 
 // Devices whose primary context is active: that of the runtime, and so of PyTorch and NCCL. None if the driver is not
-// loaded or does not say. Not within cuInit, and not in callbacks of CUPTI.
+// loaded or does not report them. Must not be called within cuInit or in callbacks of CUPTI.
 UsedDevices AskDriver();
 
 }  // namespace lockstep::cupti

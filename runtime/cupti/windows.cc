@@ -15,7 +15,7 @@ void Windows::Follow(const SegmentHeader& segment) {
   if (lost) next = count - kSwitchHistory;
   for (; next != count; ++next) {
     const std::uint64_t entry = segment.switches.at[next % kSwitchHistory].load(std::memory_order_acquire);
-    // Counted, but not stored yet: the next look finds it.
+    // Counted, but not stored yet: it is found at the next call.
     if (entry == 0 || (used_ != 0 && !lost && (entry >> 1) + 1 < switches_[used_ - 1] >> 1 && next + 1 == count)) break;
     if (used_ == kKept) {
       first_ = (switches_[kKept / 2 - 1] & 1) != 0;
@@ -23,7 +23,7 @@ void Windows::Follow(const SegmentHeader& segment) {
       used_ = kKept / 2;
     }
     if (used_ == 0 && seen_ == 0 && !lost) first_ = (entry & 1) == 0;
-    // Some are missing: rather too much than too little.
+    // Some switches are missing: count too much as recorded rather than too little.
     if (lost && used_ != 0 && next == count - kSwitchHistory && used_ + 1 < kKept && (switches_[used_ - 1] & 1) == 0)
       switches_[used_] = switches_[used_ - 1] | 1, ++used_;
     switches_[used_++] = entry;

@@ -1,6 +1,6 @@
 #pragma once
-// Whether recording was on at a moment of the past. CUPTI's records come up to a buffer's life after
-// their time, when the switch may have been turned many times since. One thread.
+// Whether recording was on at a moment of the past. CUPTI's records arrive up to a buffer's lifetime after their time,
+// when recording may have been switched many times since. One thread.
 
 #include <cstdint>
 
@@ -10,8 +10,8 @@ namespace lockstep::cupti {
 
 class Windows {
  public:
-  // Takes over what the segment's history has that is not known yet. At least once per 64 switches,
-  // or what lies between two known ones counts as recorded.
+  // Copies the new entries of the segment's history. Call it at least once per 64 switches, or the time between two
+  // known ones counts as recorded.
   void Follow(const SegmentHeader& segment);
 
   bool On(std::uint64_t ticks) const {
@@ -23,7 +23,7 @@ class Windows {
     On(ticks);
     return on_ ? 0 : begin_;
   }
-  // The switch was never turned: one answer for all times.
+  // Recording was never switched, so the result is the same for all times.
   bool Constant() const { return used_ == 0 && seen_ == 0; }
 
  private:
@@ -33,7 +33,7 @@ class Windows {
   std::uint64_t switches_[kKept];  // ticks << 1 | on, in order of time.
   std::uint32_t used_ = 0, seen_ = 0;
   bool first_ = true;  // Before the first of them.
-  // The stretch that the last answer was about.
+  // The interval for which the last answer holds.
   mutable std::uint64_t begin_ = 0, end_ = 0;
   mutable bool on_ = false;
 };

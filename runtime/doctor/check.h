@@ -1,5 +1,6 @@
 #pragma once
-// What can keep a run from being recorded well, one check per line of `lockstep doctor`. The list is checks.cc.
+// The checks of `lockstep doctor`, one line each: what can prevent a run from being recorded well. The list is
+// checks.cc.
 
 #include <span>
 #include <string>
@@ -12,7 +13,7 @@ namespace lockstep::doctor {
 enum class Status : std::uint8_t {
   kOk,
   kWarning,  // Something will be missing, slow or inexact.
-  kBlocker,  // Nothing, or nothing of a whole source that is there, can be recorded.
+  kBlocker,  // Nothing can be recorded, or nothing of a source that exists.
   kNotHere,  // There is nothing to check.
 };
 std::string_view Name(Status status);  // "not here"
@@ -24,12 +25,12 @@ struct Finding {
 };
 
 struct Check {
-  std::string_view name;  // As JSON has it: stable.
+  std::string_view name;  // The name in JSON: stable.
   Finding (*look)(const Machine& machine);
 };
 std::span<const Check> Checks();
 
-// software.cc: what Lockstep itself consists of, and whether it gets into programs.
+// software.cc: the parts of Lockstep, and whether they are loaded into programs.
 Finding LookAtLibraries(const Machine& machine);
 Finding TestProbe(const Machine& machine);
 Finding LookAtProgram(const Machine& machine);
@@ -54,7 +55,7 @@ Finding LookAtClockSync(const Machine& machine);
 Finding LookAtLimits(const Machine& machine);
 Finding LookAtCores(const Machine& machine);
 
-// What runs inside the self-tests: marks, and, with `mpi`, calls MPI found in the process. Its exit code.
+// Runs inside the self-tests: makes marks and, with `mpi`, calls the MPI found in the process. Returns its exit code.
 int RunSelfTestChild(bool mpi);
 
 }  // namespace lockstep::doctor

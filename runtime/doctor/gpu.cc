@@ -1,4 +1,4 @@
-// NVIDIA's driver, CUPTI and NCCL, and who else has their places.
+// Checks NVIDIA's driver, CUPTI and NCCL, and other tools that use the same hooks.
 
 #include <fmt/format.h>
 #include <glob.h>
@@ -29,8 +29,8 @@ std::string DriverVersion(const std::string& text) {
   return {};
 }
 
-// CUDA that a driver of this number brings (CUDA Toolkit release notes, table of drivers); 0 unknown. Within one major
-// version newer toolkits run on older drivers (minor version compatibility).
+// The CUDA version that belongs to a driver of this number (CUDA Toolkit release notes, table of drivers); 0 unknown.
+// Within one major version newer toolkits run on older drivers (minor version compatibility).
 int CudaMajorOf(int driver) {
   if (driver >= 580) return 13;
   if (driver >= 525) return 12;
@@ -52,7 +52,7 @@ Driver FindDriver(const Machine& machine) {
   return driver;
 }
 
-// As runtime/cupti looks for it, but for what the program itself has loaded.
+// Searches as runtime/cupti does, except for libraries that the program itself has loaded.
 std::string FindCupti(const Machine& machine) {
   if (std::string given = agent::Environment(env::kCupti); !given.empty()) return given;
   for (const char* name : {"libcupti.so.13", "libcupti.so.12", "libcupti.so.11.8", "libcupti.so.11.7",
@@ -115,10 +115,11 @@ Finding LookAtCupti(const Machine& machine) {
             "build it again: it needs no CUDA"};
   const std::string path = FindCupti(machine);
   if (path.empty())
-    return {Status::kWarning,
-            "no libcupti was found in the usual places: kernels are recorded only of programs that bring their own "
-            "(PyTorch's wheels do)",
-            "install cuda-cupti, add it to LD_LIBRARY_PATH, or name it: LOCKSTEP_CUPTI=/path/libcupti.so.12"};
+    return {
+        Status::kWarning,
+        "no libcupti was found in the usual directories: kernels are recorded only of programs that bring their own "
+        "(PyTorch's wheels do)",
+        "install cuda-cupti, add it to LD_LIBRARY_PATH, or name it: LOCKSTEP_CUPTI=/path/libcupti.so.12"};
   std::error_code ignored;
   const fs::path real = fs::canonical(path, ignored);
   const int major = MajorOf(path, "libcupti.so."), cuda = CudaMajorOf(driver.major);
@@ -137,7 +138,8 @@ Finding LookAtNccl(const Machine& machine) {
   const std::string path = machine.find_library("libnccl.so.2");
   if (path.empty()) {
     if (!FindDriver(machine).here) return {Status::kNotHere, "no NVIDIA driver", ""};
-    return {Status::kNotHere, "no libnccl.so.2 in the usual places; one that a program brings is recorded as well", ""};
+    return {Status::kNotHere, "no libnccl.so.2 in the usual directories; one that a program brings is recorded as well",
+            ""};
   }
   std::error_code ignored;
   const fs::path real = fs::canonical(path, ignored);

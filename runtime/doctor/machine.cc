@@ -26,7 +26,7 @@ extern char** environ;
 namespace lockstep::doctor {
 namespace {
 
-// What a launcher around us, or a run of ours, would make a job inside believe.
+// Variables that a launcher around this process, or another run, sets, and that a job started here would misinterpret.
 bool OfALauncher(const char* variable) {
   for (const char* prefix : {"OMPI_COMM", "OMPI_MCA_orte", "OMPI_MCA_ess", "OMPI_MCA_pmix", "OMPI_APP", "OMPI_FILE",
                              "OMPI_UNIVERSE", "OMPI_NUM", "OMPI_FIRST", "OMPI_ARGV", "OMPI_COMMAND", "PMIX_", "PMI_",
@@ -50,10 +50,10 @@ CommandOutput RunCommand(const std::vector<std::string>& words, int timeout_s) {
   posix_spawn_file_actions_addopen(&actions, STDIN_FILENO, "/dev/null", O_RDONLY, 0);
   posix_spawn_file_actions_adddup2(&actions, pipe_fds[1], STDOUT_FILENO);
   posix_spawn_file_actions_adddup2(&actions, pipe_fds[1], STDERR_FILENO);
-  // A group of its own: what it starts ends with it.
+  // The command gets a process group of its own, so that what it starts ends with it.
   posix_spawnattr_t attributes;
   posix_spawnattr_init(&attributes);
-  // And with the dispositions that a job has, whatever ours are.
+  // The command gets the signal dispositions of a job, whatever ours are.
   sigset_t usual;
   sigemptyset(&usual);
   sigaddset(&usual, SIGXFSZ);
@@ -103,7 +103,7 @@ std::optional<std::uint64_t> Limit(int resource) {
 std::optional<ClockSync> ReadClockSync() {
   struct timex times {};
   const int state = ::adjtimex(&times);
-  if (state < 0) return std::nullopt;  // Refused in some containers.
+  if (state < 0) return std::nullopt;  // Some containers refuse this call.
   return ClockSync{state != TIME_ERROR && (times.status & STA_UNSYNC) == 0, times.maxerror};
 }
 
@@ -135,7 +135,7 @@ std::optional<Space> SpaceOf(const std::string& directory) {
   if (::statfs(directory.c_str(), &info) != 0) return std::nullopt;
   const auto block = static_cast<std::uint64_t>(info.f_frsize != 0 ? info.f_frsize : info.f_bsize);
   Space space{info.f_bavail * block, info.f_blocks * block, KindOf(info.f_type)};
-  // A tmpfs without a limit says 0 of 0.
+  // A tmpfs without a limit reports 0 of 0.
   if (space.kind == "tmpfs" && space.total_bytes == 0) space.free_bytes = space.total_bytes = UINT64_MAX / 2;
   return space;
 }

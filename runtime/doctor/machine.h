@@ -1,6 +1,6 @@
 #pragma once
-// Where the checks of `lockstep doctor` take their facts from. ThisMachine() is the real thing; a test gives others
-// one by one, and so sees each fault once.
+// Provides the facts for the checks of `lockstep doctor`. ThisMachine() reads the real machine; a test replaces the
+// functions one by one, and so tests each fault separately.
 
 #include <cstdint>
 #include <functional>
@@ -31,16 +31,16 @@ struct Space {
 };
 
 struct Machine {
-  std::string root;                  // Before the paths of files in /proc, /sys and the like.
+  std::string root;                  // Prepended to the paths of files in /proc, /sys and similar directories.
   std::string shm_dir = "/dev/shm";  // As the agent's.
-  std::string scratch = ".";         // Where runs will be written.
-  std::string program;               // That will be run; "" not known.
+  std::string scratch = ".";         // The directory where runs will be written.
+  std::string program;               // The program that will be run; "" not known.
   int ranks_per_node = 1;            // Expected.
-  double write_seconds = 0.5;        // How long the scratch space is written to at most.
+  double write_seconds = 0.5;        // The longest time for which the scratch directory is written to.
   std::function<Result<agent::Libraries>()> libraries;
   // Path of a shared library or of a program by name, "" if there is none.
   std::function<std::string(const std::string&name)> find_library, find_program;
-  // Environment as this process's, less what a launcher put there.
+  // The environment is this process's, without the variables that a launcher set.
   std::function<CommandOutput(const std::vector<std::string>& words, int timeout_s)> run;
   // Soft limit of getrlimit(2), RLIM_INFINITY as UINT64_MAX; empty: not known.
   std::function<std::optional<std::uint64_t>(int resource)> limit;

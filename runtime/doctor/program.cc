@@ -1,4 +1,4 @@
-// Whether a program lets itself be recorded: what ld.so will make of it.
+// Checks whether a program can be recorded: how ld.so will load it.
 
 #include <fmt/format.h>
 #include <sys/stat.h>

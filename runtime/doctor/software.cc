@@ -1,4 +1,4 @@
-// What Lockstep consists of, and whether it gets into programs.
+// Checks the parts of Lockstep, and whether they are loaded into programs.
 
 #include <dlfcn.h>
 #include <fmt/format.h>
@@ -24,7 +24,7 @@ namespace fs = std::filesystem;
 constexpr const char* kMark = "lockstep doctor";
 constexpr int kBarriers = 3, kSelfTestSeconds = 30;
 
-// Gone with all that is in it.
+// Removed with everything in it.
 class ScratchDirectory {
  public:
   ScratchDirectory() {
@@ -50,7 +50,7 @@ std::string LastLine(std::string text) {
   return text.substr(0, 200);
 }
 
-// What the ranks of a self-test recorded.
+// The recordings of a self-test's ranks.
 struct Recorded {
   std::string trouble;  // "" none.
   int files = 0, marks = 0, barriers = 0;
@@ -97,7 +97,7 @@ Recorded RunSelfTest(const Machine& machine, bool mpi, int ranks) {
   return recorded;
 }
 
-// The launcher's family and version: what `mpirun --version` says first.
+// The launcher's family and version, from the beginning of `mpirun --version`.
 struct Launcher {
   std::string path, text;
   bool open_mpi = false;
@@ -247,7 +247,7 @@ Finding TestHdf5(const Machine&) {
 int RunSelfTestChild(bool mpi) {
   lockstep_mark(kMark);
   if (!mpi) return 0;
-  // As a program linked to it would have it: global, and called by whoever defines the name first.
+  // Loaded as a program linked to it would load it: globally, and called by the first library that defines the name.
   if (::dlopen("libmpi.so.40", RTLD_NOW | RTLD_GLOBAL) == nullptr) {
     std::fprintf(stderr, "libmpi.so.40 cannot be loaded: %s\n", ::dlerror());
     return 1;

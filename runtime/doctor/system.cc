@@ -30,7 +30,7 @@ std::string Size(std::uint64_t bytes) {
   return fmt::format("{} MiB", bytes / kMiB);
 }
 
-// The nearest directory that exists: where something would be made.
+// The nearest existing directory, in which something would be created.
 fs::path Existing(fs::path path) {
   std::error_code ignored;
   path = fs::absolute(path, ignored);
@@ -55,7 +55,7 @@ Finding LookAtSharedMemory(const Machine& machine) {
             fmt::format("chmod 1777 {}", place)};
   const agent::RunOptions usual;
   const int ranks = std::max(1, machine.ranks_per_node);
-  // As Segment::Create shares it out: half of it is left to the job.
+  // As in Segment::Create: half of the space is left to the job.
   const std::uint64_t share = space->free_bytes / 2 / static_cast<std::uint64_t>(ranks);
   const std::string state =
       fmt::format("{} free in {} for {} rank{}", Size(space->free_bytes), place, ranks, ranks == 1 ? "" : "s");
@@ -84,12 +84,12 @@ Finding LookForStaleMemory(const Machine& machine) {
 Finding TestScratch(const Machine& machine) {
   const fs::path place = Existing(machine.scratch);
   const std::string name = (place / fmt::format(".lockstep-doctor-{}", ::getpid())).string();
-  const std::string elsewhere = "name a place that can be written: lockstep run --output DIR";
+  const std::string elsewhere = "name a directory that can be written to: lockstep run --output DIR";
   const int fd = ::open(name.c_str(), O_WRONLY | O_CREAT | O_EXCL | O_CLOEXEC | O_NOFOLLOW, 0600);
   if (fd < 0)
     return {Status::kBlocker, fmt::format("runs cannot be written to {}: {}", place.string(), std::strerror(errno)),
             elsewhere};
-  // What a run writes is what its ranks make per second, and some MB are enough to show whether the disk is too slow.
+  // A run writes what its ranks produce per second; some MB are enough to show whether the disk is too slow.
   const std::vector<char> block(4 * kMiB, 'x');
   constexpr std::uint64_t kMost = 64 * kMiB;
   std::uint64_t written = 0;
@@ -109,7 +109,7 @@ Finding TestScratch(const Machine& machine) {
   ::close(fd);
   ::unlink(name.c_str());
   if (error != 0 && written < block.size())
-    return {Status::kBlocker, fmt::format("{} has no room for a run: {}", place.string(), std::strerror(error)),
+    return {Status::kBlocker, fmt::format("{} has no space for a run: {}", place.string(), std::strerror(error)),
             elsewhere};
   const auto space = machine.space(place.string());
   const agent::RunOptions usual;
@@ -199,7 +199,7 @@ Finding LookAtLimits(const Machine& machine) {
 }
 
 Finding LookAtCores(const Machine& machine) {
-  // More than the machine's 1024 first CPUs are not worth a larger set here: enough is enough.
+  // CPUs beyond the machine's first 1024 are ignored here.
   cpu_set_t allowed;
   CPU_ZERO(&allowed);
   const int cores = ::sched_getaffinity(0, sizeof allowed, &allowed) == 0 ? CPU_COUNT(&allowed) : 0;

@@ -13,7 +13,7 @@
 #define LOCKSTEP_BUILDING_PROBE
 #include "runtime/lockstep.h"
 
-// GCC calls through the symbol's alias: one function, two names.
+// GCC makes calls through the symbol's alias, so one function has two names.
 #define LS_ALIAS(name) __attribute__((alias(#name), visibility("default")))
 
 namespace lockstep::probe {
@@ -21,13 +21,13 @@ namespace {
 
 constexpr std::uint8_t kSourceLockstep = schema::RangeSource::kLockstep;
 
-// While a capture window looks at ranges range_depth stays 0, and names are not kept by
-// address: so every push and pop takes the long way, at no cost when none looks.
+// While a capture window examines ranges, range_depth stays 0 and names are not kept by address. Every push and pop
+// then takes the slow path, which costs nothing when no window does so.
 std::uint32_t& DepthOf(RingPage& page) {
   return WindowWatchesRanges() ? page.header.watched_depth : page.header.range_depth;
 }
 
-// Pushed while off, or too deep: popped without a record. The short way is closed until then.
+// Pushed while recording is off, or too deep: popped without a record. The fast path is closed until then.
 void PushUnrecorded(RingPage& page, std::uint32_t depth) {
   if (depth < kMaxRangeDepth) page.header.ranges[depth] = {0, 0, 0};
   DepthOf(page) = depth + 1;
@@ -65,8 +65,8 @@ __attribute__((noinline)) void PushOn(const char* name, std::uint32_t flags) {
   page->header.ranges[depth] = {ring::Ticks(), id, RangeHead(flags)};
 }
 
-// Off is as common as on, so it has to be cheap too: the range is only counted, in
-// the thread's stand-in page. Rearm() makes a place in the stack of it if need be.
+// Recording is off as often as on, so this must be cheap too: the range is only counted, in the thread's stand-in page.
+// Rearm() makes its entry in the stack if need be.
 __attribute__((noinline)) void PushSlow(const char* name, std::uint32_t flags) {
   const SegmentHeader* segment = lockstep_probe.segment;
   if (segment == nullptr) return;
@@ -109,7 +109,7 @@ __attribute__((noinline)) void PopOn() {
   if (watched && depth < kMaxRangeDepth)
     if (RangeMemory* memory = RangeMemoryOf(*page); memory != nullptr)
       std::memcpy(name, memory->lockstep[depth], sizeof name);
-  // Read before the depth says that the place is free for a signal handler's range.
+  // Read before the depth frees the entry for a signal handler's range.
   const RingHeader::OpenRange open = depth < kMaxRangeDepth ? header.ranges[depth] : RingHeader::OpenRange{};
   ring::SignalFence();
   DepthOf(*page) = depth;
@@ -137,7 +137,7 @@ __attribute__((noinline)) void PopSlow() {
   }
   RingPage* page = lockstep_thread_ring;
   if (page->producer.slots != nullptr && page->header.range_depth != 0) {
-    // The short way was open: most likely its stretch of slots is used up.
+    // The fast path was open, so its slots are probably used up.
     Rearm(*page);
     if (lockstep_thread_ring == page && page->producer.cursor < page->producer.limit) {
       Pop();
@@ -152,8 +152,8 @@ __attribute__((noinline)) void PopSlow() {
     page->producer.unrecorded_ranges -= 1;
 }
 
-// One instruction where gcc 12 makes two; the addresses in asm operands below are
-// for the same reason. The pair is gated on its number of instructions.
+// One instruction where gcc 12 makes two; the addresses in asm operands below have the same reason. The number of
+// instructions of the pair is tested.
 inline void AddOne(std::uint32_t& value) {
 #if defined(__x86_64__)
   asm("addl $1, %0" : "+m"(value) : : "cc");
@@ -162,7 +162,7 @@ inline void AddOne(std::uint32_t& value) {
 #endif
 }
 
-// kPlain: flags is 0, so that the info in the page serves as it is.
+// kPlain: flags is 0, so the info in the page can be used as it is.
 template <bool kPlain>
 inline void Push(const char* name, std::uint32_t flags) {
   RingPage* page = lockstep_thread_ring;
@@ -203,7 +203,7 @@ inline void Pop() {
   RingProducer& producer = page->producer;
   std::byte* at = producer.cursor;
   std::uint64_t depth = header.range_depth;
-  // The short way is open only up to the deepest range that is kept, so 0 is the only bad depth.
+  // The fast path is open only up to the deepest range that is kept, so 0 is the only invalid depth.
   const bool unbalanced = __builtin_sub_overflow(depth, std::uint64_t{1}, &depth);
   if (unbalanced || at >= producer.limit) [[unlikely]] {
     lockstep_thread_ring = page;
@@ -227,7 +227,7 @@ inline void Pop() {
   record->name = open.name;
   record->begin_ticks = open.begin_ticks;
 #endif
-  record->end_ticks = ReadTsc();  // The short way is open only where the clock is the TSC.
+  record->end_ticks = ReadTsc();  // The fast path is open only where the clock is the TSC.
   producer.cursor = at + kSlotBytes;
   ring::Publish(header, 1);
   ring::SignalFence();

@@ -28,10 +28,10 @@ namespace {
 
 constexpr std::uint32_t kMaxFactBytes = 32768;
 constexpr std::uint16_t kHost = 65535;
-// Reading the kernel's count costs microseconds; more often than this nobody looks at it.
+// Reading the kernel's counter costs microseconds, and a finer resolution has no use.
 constexpr std::int64_t kHostPeriodNs = 20'000'000;
 
-// Of this process and, after a fork, of its children: what was wrapped stays wrapped.
+// For this process and, after a fork, its children: what was wrapped stays wrapped.
 std::atomic<std::uint8_t> g_python_hook{0};
 std::atomic<std::int64_t> g_next_host_ns{0};
 
@@ -85,7 +85,7 @@ int PythonFlag(const char* name) {
 
 }  // namespace
 
-// Said at the end, because only then it is known whether torch was used at all.
+// Reported at the end, because only then it is known whether torch was used at all.
 void NoteUnhookedPython() {
   const SegmentHeader* segment = lockstep_probe.segment;
   if (segment == nullptr || segment->agent_gone.load(std::memory_order_relaxed) != 0) return;
@@ -111,14 +111,15 @@ __attribute__((visibility("default"))) int lockstep_hook_window_kind(void) {
   return lockstep_hook_active() != 0 ? static_cast<int>(lockstep_probe.segment->window.kind) : -1;
 }
 
-// As ProcessEntry::python_hook. Claims nothing: a process that only loads hooks leaves no file.
+// As ProcessEntry::python_hook. Claims no entry: a process that only loads hooks leaves no file.
 __attribute__((visibility("default"))) void lockstep_hook_state(int state) {
   g_python_hook.store(static_cast<std::uint8_t>(state), std::memory_order_relaxed);
   if (ProcessEntry* entry = ClaimedProcess(); entry != nullptr)
     entry->python_hook.store(static_cast<std::uint8_t>(state), std::memory_order_relaxed);
 }
 
-// Begin of a range; source as in the table ranges. For lockstep_hook_range_end; 0 while nothing is recorded.
+// The begin of a range; source as in the table ranges. The result is for lockstep_hook_range_end; 0 while nothing is
+// recorded.
 __attribute__((visibility("default"))) unsigned long long lockstep_hook_range_begin(const char* name, int source) {
   if (lockstep_probe.segment == nullptr) return 0;
   const ErrnoKeeper errno_keeper;
@@ -130,7 +131,7 @@ __attribute__((visibility("default"))) unsigned long long lockstep_hook_range_be
   return ring::Ticks();
 }
 
-// The same moment for ranges that are only known when they end. Ticks, 0 while nothing is recorded.
+// The current time, for ranges that are only known when they end. Ticks, 0 while nothing is recorded.
 __attribute__((visibility("default"))) unsigned long long lockstep_hook_now(void) {
   return ring::Recording() ? ring::Ticks() : 0;
 }
@@ -183,13 +184,13 @@ __attribute__((visibility("default"))) void lockstep_hook_fact(const char* text)
   WriteFact(text);
 }
 
-// The same moment while recording is off too.
+// The current time, also while recording is off.
 __attribute__((visibility("default"))) unsigned long long lockstep_hook_ticks(void) {
   return lockstep_probe.segment == nullptr ? 0 : ring::Ticks();
 }
 
-// This process is a rank of a world of `size`: it asked at `begin_ticks` to join it, and has done so. `where` names the
-// place at which its ranks met, "" unknown. Said whether or not recording is on. Thread: any, one at a time.
+// This process is a rank of a world of `size`: it asked at `begin_ticks` to join it, and has joined. `where` names the
+// meeting point of its ranks, "" unknown. Reported whether or not recording is on. Thread: any, one at a time.
 __attribute__((visibility("default"))) void lockstep_hook_joined(int rank, int size, unsigned long long begin_ticks,
                                                                  const char* where) {
   if (rank < 0 || size <= rank) return;
@@ -206,7 +207,7 @@ __attribute__((visibility("default"))) void lockstep_hook_joined(int rank, int s
   entry->joined_size.store(size, std::memory_order_release);
 }
 
-// As many facts as it takes, each with the place of its first gradient.
+// Writes as many facts as needed, each with the position of its first gradient.
 __attribute__((visibility("default"))) void lockstep_probe_gradients(const long long* bytes, int count) {
   if (lockstep_probe.segment == nullptr || bytes == nullptr) return;
   const ErrnoKeeper errno_keeper;

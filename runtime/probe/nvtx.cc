@@ -1,4 +1,4 @@
-// NVTX's injection: the functions that each object's tables get, and the short way
+// NVTX's injection: the functions that each object's tables get, and the fast path
 // through them for what is common (TSC, recording on, a name known on this thread, no
 // payload beyond an int32, one domain at a time). Everything else: nvtx_ranges.cc.
 
@@ -21,7 +21,7 @@ std::atomic<std::uint32_t> g_objects{0};
 
 constexpr std::uint32_t kPlainHead = RangeHead(kSourceNvtx);
 
-// What the last 8 bytes of a RangeRecord and of the head of an OpenRange hold.
+// The last 8 bytes of a RangeRecord and of the head of an OpenRange.
 constexpr std::uint64_t Tail(std::uint16_t level, std::uint16_t domain, std::int32_t payload) {
   return level | std::uint64_t{domain} << 16 | std::uint64_t{static_cast<std::uint32_t>(payload)} << 32;
 }
@@ -29,7 +29,7 @@ static_assert(offsetof(OpenRange, depth) == 16 && offsetof(OpenRange, domain) ==
               offsetof(OpenRange, payload) == 20);
 static_assert(offsetof(RangeRecord, depth) == 24 && offsetof(RangeRecord, domain) == 26);
 
-// Onto the stack of a ring whose short way is open. The depth first: ranges of a signal
+// Onto the stack of a ring whose fast path is open. The depth first: ranges of a signal
 // handler that interrupts us here go above ours.
 inline int PushKnown(RingPage& page, std::uint32_t depth, std::uint16_t domain, std::uint32_t name,
                      std::int32_t payload) {
@@ -50,13 +50,13 @@ inline int PushKnown(RingPage& page, std::uint32_t depth, std::uint16_t domain, 
   return level;
 }
 
-// The thread's id of a literal of the executable; 0: it may be some other text, see KnownText.
+// The thread's id of a literal of the executable; 0: it may be another text, see KnownText.
 inline std::uint32_t KnownLiteral(const RingPage& page, const char* text) {
   const std::size_t slot = ring::NameSlot(text);
   return page.names[slot] == text ? static_cast<std::uint32_t>(page.infos[slot]) : 0;
 }
 
-// The thread's id of a text that may have changed since it was last seen; 0 unknown. The page's short way is open.
+// The thread's id of a text that may have changed since it was last seen; 0 unknown. The page's fast path is open.
 inline std::uint32_t KnownText(RingPage& page, const char* text) {
   lockstep_thread_ring = &lockstep_idle_ring;  // A signal handler must not change what is being read.
   ring::SignalFence();
@@ -66,7 +66,7 @@ inline std::uint32_t KnownText(RingPage& page, const char* text) {
   return id;
 }
 
-// What is not called in the common case is kept out of line: the short way needs no stack.
+// Functions that are not called in the common case are not inlined, so that the fast path needs no stack.
 __attribute__((noinline)) int PushText(NvtxName* domain, const char* text) {
   RingPage* page = lockstep_thread_ring;
   const std::uint32_t depth = page->header.nvtx_depth;
@@ -143,7 +143,7 @@ inline int Pop(NvtxName* domain) {
   memcpy(static_cast<void*>(record), &first, sizeof first);
   memcpy(&record->depth, &tail, sizeof tail);
   record->begin_ticks = open.begin_ticks;
-  record->end_ticks = ReadTsc();  // The short way is open only where the clock is the TSC.
+  record->end_ticks = ReadTsc();  // The fast path is open only where the clock is the TSC.
   producer.cursor = at + kSlotBytes;
   ring::Publish(header, 1);
   ring::SignalFence();
@@ -161,7 +161,7 @@ int PopDefault() { return Pop(nullptr); }
 int DomainPushEx(NvtxName* domain, const Attributes* event) { return Push(domain, event); }
 int DomainPop(NvtxName* domain) { return Pop(domain); }
 
-// While a capture window looks at ranges there is no short way.
+// While a capture window examines ranges there is no fast path.
 int WatchedPushA(const char* text) { return NvtxPush(nullptr, {.text = text}); }
 int WatchedPushEx(const Attributes* event) { return NvtxPush(nullptr, NvtxEventOf(nullptr, event)); }
 int WatchedPopDefault() { return NvtxPop(nullptr); }
@@ -184,7 +184,7 @@ std::uint64_t DomainStartEx(NvtxName* domain, const Attributes* event) {
 void End(std::uint64_t id) { NvtxEnd(id); }
 void DomainEnd(NvtxName*, std::uint64_t id) { NvtxEnd(id); }
 
-// Wide texts of calls that are made once: on the stack.
+// Converted wide texts of calls that are rare: on the stack.
 struct Converted {
   explicit Converted(const wchar_t* wide) : text(Utf8Of(wide, room, sizeof room)) {}
   char room[1024];
@@ -212,7 +212,7 @@ void CategoryW(std::uint32_t category, const wchar_t* text) {
 void ThreadA(std::uint32_t tid, const char* text) { NvtxNameThread(tid, text); }
 void ThreadW(std::uint32_t tid, const wchar_t* text) { NvtxNameThread(tid, Converted(text).text); }
 
-// Of resources only threads have a place in the trace.
+// Of all resources only threads are stored in the trace.
 const void* ResourceCreate(NvtxName*, const nvtx::ResourceAttributes* resource) {
   static constexpr char kHandle = 0;
   if (resource == nullptr || resource->bytes < sizeof *resource) return nullptr;
@@ -246,7 +246,7 @@ class FunctionTable {
   unsigned entries_ = 0;
 };
 
-// Modules of other things (CUDA, OpenCL, ...) are left untouched: NVTX makes them no-ops.
+// Modules for other libraries (CUDA, OpenCL, ...) are left unchanged: NVTX makes them no-ops.
 void Inject(const nvtx::CallbackExports& exports) {
   const bool watched = WindowWatchesRanges();
   FunctionTable core(exports, nvtx::kModuleCore);

@@ -1,8 +1,8 @@
 #pragma once
 // The NVTX source: what NVTX's calls become in the thread's ring.
 //
-//   nvtx.cc          what is injected: NVTX's own functions, and their short way
-//   nvtx_ranges.cc   the long way, which knows every case
+//   nvtx.cc          what is injected: NVTX's own functions, and their fast path
+//   nvtx_ranges.cc   the slow path, which knows every case
 //   nvtx_payload.cc  the extension that attaches structured data
 //   nvtx_nccl.cc     NCCL's payloads: its calls, where no other source sees them
 //   nvtx_names.cc    domains, registered strings, categories
@@ -25,7 +25,7 @@ struct NvtxPayload {
   std::uint8_t kind = 0;  // As in the table ranges.
 };
 
-// What NCCL says of a call of its own in the payload of the range around it.
+// NCCL's description of one of its calls, from the payload of the range around it.
 struct NcclRange {
   std::uint64_t bytes = 0, seq = 0;
   std::uint32_t comm = 0;  // Number of the records.
@@ -44,7 +44,7 @@ struct NvtxEvent {
   NcclRange nccl;
 };
 
-// What the attributes say; null and too short ones say nothing.
+// Reads the attributes; null and too short ones give an empty event.
 NvtxEvent NvtxEventOf(const NvtxName* domain, const nvtx::EventAttributes* attributes);
 
 // nvtx_ranges.cc. Whether recording is on or off; thread: any. Levels are of the domain.
@@ -60,9 +60,9 @@ NvtxPayload ReadPayload(const NvtxName* domain, const nvtx::PayloadData* data, s
 // Text for calls that have a payload and nothing else.
 const char* PayloadText(const NvtxName* domain, const nvtx::PayloadData* data, std::size_t count);
 
-// nvtx_nccl.cc. The call that a range of NCCL's stands for, counted; recording may be off.
+// nvtx_nccl.cc. The call that a range of NCCL's represents; it is counted even if recording is off.
 NcclRange ReadNccl(const NvtxName* domain, const nvtx::PayloadData* data, std::size_t count);
-// Payloads that come with the end of a range describe communicators.
+// Payloads at the end of a range describe communicators.
 void LearnNccl(const NvtxName* domain, const nvtx::PayloadData* data, std::size_t count);
 // The call's record; `name` is the thread's id of the function.
 void WriteNccl(const NcclRange& range, std::uint32_t name, std::uint64_t begin_ticks, std::uint64_t end_ticks);
@@ -71,7 +71,7 @@ void ForgetNccl();  // In a forked child.
 // InitializeInjectionNvtxExtension.
 bool InjectPayload(const nvtx::ExtensionModule& module);
 
-// Of this process's NVTX objects so far.
+// Counts this process's NVTX objects.
 void CountInjectedObject();
 void MarkNvtxUsed();
 

@@ -119,7 +119,7 @@ struct ResourceAttributes {
 };
 inline constexpr std::int32_t kResourceNativeThread = 1 << 16 | 3;
 
-// What a pushing call answers when nobody keeps track.
+// The result of a push when no tool tracks ranges.
 inline constexpr int kNoTracking = -2;
 
 // Extensions.
@@ -158,7 +158,7 @@ struct SchemaEntry {
   std::uint64_t array_or_union, offset;
   const void *semantics, *reserved;
 };
-// Flags of a SchemaEntry: the value is elsewhere, or there are several.
+// Flags of a SchemaEntry: the value is not in the struct itself, or there are several.
 inline constexpr std::uint64_t kEntryNotInPlace = 2 | 4 | 8 | (7 << 4);
 
 struct SchemaAttributes {

@@ -22,7 +22,7 @@ struct Table {
 };
 constinit Table g_tables[4] = {};
 
-// Memory that is never given back: a chunk, its used bytes first.
+// A chunk of memory that is never freed; its used bytes come first.
 struct Chunk {
   std::atomic<std::uint64_t> used;
 };
@@ -74,7 +74,7 @@ NvtxName* Among(NvtxName* from, const NvtxName* until, std::uint64_t key, std::u
 
 NvtxName* NvtxNameOf(NvtxTable table, std::uint64_t key, const char* text, std::uint32_t value) {
   if (text == nullptr) text = "";
-  // One byte more than records keep, so that their limit and its mark apply.
+  // One byte more than records keep, so that the limit and its mark are applied.
   const auto bytes = static_cast<std::uint32_t>(strnlen(text, kMaxStringBytes + 1));
   Hash64 hash;
   hash.Add(std::string_view(text, bytes));
@@ -82,7 +82,7 @@ NvtxName* NvtxNameOf(NvtxTable table, std::uint64_t key, const char* text, std::
   const bool renames = table == NvtxTable::kCategories || table == NvtxTable::kSchemas;
   NvtxName* head = bucket.load(std::memory_order_acquire);
   if (renames) {
-    // Only the newest of a key counts.
+    // Only the newest entry of a key counts.
     if (NvtxName* known = FindNvtxName(table, key);
         known != nullptr && known == Among(known, known->next, key, hash.value(), text, bytes, value))
       return known;
@@ -100,7 +100,7 @@ NvtxName* NvtxNameOf(NvtxTable table, std::uint64_t key, const char* text, std::
   if (table == NvtxTable::kDomains && fresh->number > kMaxDomains) return nullptr;
   while (!bucket.compare_exchange_weak(fresh->next, fresh, std::memory_order_acq_rel)) {
     if (renames) continue;
-    // Somebody was faster, perhaps with the same: what was allocated is left alone.
+    // Another thread was faster, perhaps with the same text: what was allocated is left unused.
     if (NvtxName* known = Among(fresh->next, head, key, hash.value(), text, bytes, value)) return known;
   }
   return fresh;

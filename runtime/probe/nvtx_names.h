@@ -9,8 +9,8 @@
 
 namespace lockstep::probe {
 
-// One thing; the text follows. Handles of domains and registered strings that the
-// application holds are pointers to these.
+// One object; the text follows. Handles of domains and registered strings that the application holds are pointers to
+// these.
 struct NvtxName {
   NvtxName* next;
   std::uint64_t key, hash;
@@ -23,8 +23,8 @@ struct NvtxName {
 
 enum class NvtxTable : std::uint8_t { kDomains, kStrings, kCategories, kSchemas };
 
-// The one with this key and text, made if need be. Null if memory ran out (64 MiB), or
-// there are 65535 domains.
+// Finds or makes the object with this key and text. Null if memory ran out (64 MiB), or there are 65535
+// domains.
 NvtxName* NvtxNameOf(NvtxTable table, std::uint64_t key, const char* text, std::uint32_t value = 0);
 // The newest with this key; null if there is none.
 NvtxName* FindNvtxName(NvtxTable table, std::uint64_t key);
@@ -32,7 +32,7 @@ NvtxName* FindNvtxName(NvtxTable table, std::uint64_t key);
 // The same number in all tables of keys that belong to a domain (null: the default one).
 inline std::uint32_t DomainNumber(const NvtxName* domain) { return domain == nullptr ? 0 : domain->number; }
 
-// Whether a record must still be written for it. Null: there is nothing to write.
+// Whether its record must still be written. Null: there is nothing to write.
 inline bool NotYetWritten(const NvtxName* name) {
   return name != nullptr && name->written.load(std::memory_order_relaxed) == 0;
 }
@@ -40,7 +40,7 @@ inline bool NotYetWritten(const NvtxName* name) {
 // UTF-8 of a wide string in `out`, at most `room` bytes with the final 0. Returns `out`; null of null.
 const char* Utf8Of(const wchar_t* text, char* out, std::uint32_t room);
 
-// In a forked child: its rank file knows no names yet.
+// In a forked child: its rank file contains no names yet.
 void ForgetWrittenNames();
 
 }  // namespace lockstep::probe

@@ -42,7 +42,7 @@ constexpr Call kCalls[] = {
     {18, CollectiveKind::kScatter, 0, Call::kPeer},
 };
 
-// Communicators by hash; one that does not fit has no number.
+// Communicators by hash; one that does not fit into the table has no number.
 struct Comm {
   std::atomic<std::uint64_t> hash;
   std::atomic<std::uint32_t> written;
@@ -50,7 +50,7 @@ struct Comm {
 };
 constexpr std::uint32_t kComms = 1024;
 constinit Comm g_comms[kComms] = {};
-// Apart from the numbers that liblockstep-gpu.so gives in the same process.
+// Distinct from the numbers that liblockstep-gpu.so gives in the same process.
 constexpr std::uint32_t kNumbers = kNcclCommBit | 1u << 30;
 
 Comm* CommOf(std::uint64_t hash) {
@@ -82,7 +82,7 @@ void WriteComm(Comm& comm, std::uint32_t size, std::int32_t rank, std::int32_t d
 
 bool IsNccl(const NvtxName* domain) { return domain != nullptr && strcmp(domain->text(), "NCCL") == 0; }
 
-// Whether it is this source's turn.
+// Whether this source has to record NCCL's calls.
 bool OnlyHere() {
   ProcessEntry* process = lockstep_process();
   if (process == nullptr || (lockstep_probe.segment->gpu_options & kGpuOff) != 0) return false;

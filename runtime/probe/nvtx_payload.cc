@@ -1,7 +1,7 @@
-// NVTX's payload extension: ranges and marks that carry a struct, described by a
-// schema that was registered before. Kept of it is one number, the first.
+// NVTX's payload extension: ranges and marks that carry a struct, described by a schema that was registered before. One
+// number of it is kept, the first.
 //
-// NCCL's payloads are known and read whole: nvtx_nccl.cc.
+// NCCL's payloads are known and read completely: nvtx_nccl.cc.
 
 #include <string.h>
 
@@ -57,7 +57,7 @@ std::uint32_t FindNumber(const nvtx::SchemaAttributes& schema) {
   const std::uint64_t pack = (schema.valid & nvtx::kSchemaHasPackAlign) != 0 ? schema.pack_align : 0;
   std::uint32_t floating = 0;
   std::uint64_t at = 0;
-  bool known = true;  // Whether `at` is right: after something of unknown size only given offsets are.
+  bool known = true;  // Whether `at` is valid: after an entry of unknown size only explicit offsets are.
   for (std::size_t i = 0; i < count && i < 256; ++i) {
     const nvtx::SchemaEntry& entry = schema.entries[i];
     const std::uint32_t bytes = BytesOf(entry);

@@ -1,4 +1,4 @@
-// NVTX's ranges and marks, the long way: any clock, recording on or off, names and
+// NVTX's ranges and marks, the slow path: any clock, recording on or off, names and
 // domains seen for the first time, payloads, stacks that are deep or entangled.
 
 #include <string.h>
@@ -21,7 +21,7 @@ using OpenRange = RingHeader::OpenNvtxRange;
 
 constexpr std::uint32_t kAllRanges = kMaxRangeDepth + kDeepNvtxRanges;
 
-// While alive, what signal handlers of this thread record is dropped: they would change what is being read.
+// While it exists, records of this thread's signal handlers are dropped, because they would change what is being read.
 class Closed {
  public:
   explicit Closed(RingPage& page) : producer_(page.producer), busy_(producer_.busy), before_(lockstep_thread_ring) {
@@ -45,7 +45,7 @@ class Closed {
 
 const char* DomainText(const NvtxName* domain) { return domain == nullptr ? nullptr : domain->text(); }
 
-// For windows: as much of it as can match.
+// For windows: as much of the name as can match.
 const char* ShortText(const NvtxEvent& event, RangeMemory::Name& room) {
   if (event.registered != nullptr) return event.registered->text();
   if (event.wide != nullptr) return Utf8Of(event.wide, room, sizeof room);
@@ -69,7 +69,7 @@ NvtxName* CategoryOf(const NvtxName* domain, std::uint32_t category) {
                        : FindNvtxName(NvtxTable::kCategories, std::uint64_t{DomainNumber(domain)} << 32 | category);
 }
 
-// The thread's id of the text, if it has one.
+// The thread's id of the text; 0 if it has none.
 std::uint32_t KnownId(RingPage& page, const NvtxEvent& event) {
   if (event.registered != nullptr) {
     const std::uint32_t slot = event.registered->number - 1;
@@ -85,7 +85,8 @@ std::uint32_t KnownId(RingPage& page, const NvtxEvent& event) {
   return FindText(page, event.registered != nullptr ? event.registered->text() : event.text);
 }
 
-// The thread's id of the event's text; writes it, its domain and its category to the ring if that was not done yet.
+// The thread's id of the event's text; first writes the text, its domain and its category to the ring if that was not
+// done yet.
 std::uint32_t Introduce(RingPage& page, NvtxName* domain, const NvtxEvent& event) {
   NvtxName* category = CategoryOf(domain, event.category);
   const bool named = event.text != nullptr || event.wide != nullptr || event.registered != nullptr;
@@ -110,13 +111,13 @@ std::uint32_t Introduce(RingPage& page, NvtxName* domain, const NvtxEvent& event
 }
 
 bool NeedsExtra(const NvtxEvent& event) {
-  // NCCL's calls are ended the long way: the short one ends plain ranges only.
+  // NCCL's calls are ended on the slow path, because the fast path ends plain ranges only.
   return event.category != 0 || event.nccl.function != 0 ||
          (event.payload.value != 0 && (event.payload.kind != schema::PayloadKind::kInteger ||
                                        event.payload.value > INT32_MAX || event.payload.value < INT32_MIN));
 }
 
-// Slots of the record.
+// Returns the slots of the record.
 std::uint32_t Fill(RangeRecord& record, RangeExtra& extra, RecordKind kind, const NvtxEvent& event) {
   const bool wide = NeedsExtra(event);
   record.head = {kind, kSourceNvtx, static_cast<std::uint16_t>(wide ? 2 : 1)};
@@ -129,12 +130,12 @@ std::uint32_t Fill(RangeRecord& record, RangeExtra& extra, RecordKind kind, cons
   return 2;
 }
 
-// The stack: places 0 to 63 in RingHeader::nvtx, then deep_nvtx_domains.
+// The stack: entries 0 to 63 are in RingHeader::nvtx, the others in deep_nvtx_domains.
 std::uint16_t DomainAt(const RingPage& page, std::uint32_t place) {
   return place < kMaxRangeDepth ? page.header.nvtx[place].domain : page.deep_nvtx_domains[place - kMaxRangeDepth];
 }
 
-// Topmost place of the domain; `depth` if there is none.
+// The topmost entry of the domain; `depth` if there is none.
 std::uint32_t Topmost(const RingPage& page, std::uint32_t depth, std::uint16_t domain) {
   for (std::uint32_t place = depth; place-- > 0;)
     if (DomainAt(page, place) == domain) return place;
@@ -151,7 +152,7 @@ std::uint16_t LevelOf(const RingPage& page, std::uint32_t place, std::uint16_t d
   return static_cast<std::uint16_t>(level);
 }
 
-// A range that will not be written takes its place all the same.
+// A range that will not be written nevertheless takes its entry.
 int PushUnrecorded(RingPage& page, std::uint16_t domain, const char* name) {
   const std::uint32_t depth = page.header.nvtx_depth;
   const std::uint16_t level = LevelOf(page, std::min(depth, kAllRanges), domain);
@@ -166,8 +167,8 @@ int PushUnrecorded(RingPage& page, std::uint16_t domain, const char* name) {
   return level;
 }
 
-// Closes the gap at `place`. What is above keeps its order; what a signal handler
-// does in between is above all of it and gone when we go on.
+// Removes the entry at `place`. What is above keeps its order; what a signal handler adds meanwhile is above all of it,
+// and is removed again before we continue.
 void Remove(RingPage& page, std::uint32_t place, bool watched) {
   const std::uint32_t depth = page.header.nvtx_depth, kept = std::min(depth, kAllRanges);
   for (std::uint32_t i = place; i + 1 < kept; ++i) {
@@ -187,7 +188,7 @@ void Remove(RingPage& page, std::uint32_t place, bool watched) {
   page.header.nvtx_depth = depth - 1;
 }
 
-// The thread's ring to work with. While recording is off its stack is used without waking it up.
+// The thread's ring to work with. While recording is off, its stack is used without opening its fast path.
 RingPage* PageFor() {
   RingPage* page = lockstep_thread_ring;
   if (page->producer.owner != nullptr && !ring::Recording()) return page->producer.owner;
@@ -244,7 +245,7 @@ std::uint64_t NewId(RingPage* page, bool recorded) {
 
 NvtxEvent NvtxEventOf(const NvtxName* domain, const nvtx::EventAttributes* attributes) {
   NvtxEvent event;
-  // Shorter: of an NVTX older than the first of version 2.
+  // A shorter struct comes from an NVTX older than the first of version 2.
   if (attributes == nullptr || attributes->bytes < sizeof *attributes) return event;
   event.category = attributes->category;
   switch (attributes->message_type) {
@@ -341,7 +342,7 @@ int NvtxPush(NvtxName* domain, const NvtxEvent& event) {
 }
 
 int NvtxPop(NvtxName* domain) {
-  // A forked child that only leaves its parent's ranges is no user of this source.
+  // A forked child that only ends its parent's ranges does not count as a user of this source.
   if (lockstep_probe.segment == nullptr || ClaimedProcess() == nullptr) return nvtx::kNoTracking;
   RingPage* page = PageFor();
   if (page == nullptr) {
@@ -351,7 +352,7 @@ int NvtxPop(NvtxName* domain) {
   const std::uint64_t end_ticks = ring::Ticks();
   RingHeader& header = page->header;
   const bool recording = ring::Recording();
-  if (header.nvtx_depth > kAllRanges) {  // Nobody knows whose they were.
+  if (header.nvtx_depth > kAllRanges) {  // It is not known to which domains they belonged.
     header.nvtx_depth -= 1;
     return static_cast<int>(kAllRanges);
   }
@@ -367,7 +368,7 @@ int NvtxPop(NvtxName* domain) {
   name[0] = 0;
   if (RangeMemory* memory = watched ? RangeMemoryOf(*page) : nullptr; memory != nullptr)
     memcpy(name, memory->nvtx[place], sizeof name);
-  // Before its place is free for a signal handler's range.
+  // Read before its entry is free for a signal handler's range.
   const OpenRange open = place < kMaxRangeDepth ? header.nvtx[place] : OpenRange{};
   NcclRange nccl;
   if (auto* memory = static_cast<RangeMemory*>(page->producer.ranges);

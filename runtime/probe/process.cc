@@ -25,7 +25,7 @@
 
 namespace lockstep {
 
-// Before any code of this library runs: the constructor below fills it in.
+// Used before any code of this library runs: the constructor below fills it in.
 constinit ProbeState lockstep_probe{};
 
 namespace probe {
@@ -35,7 +35,7 @@ enum ClaimState : int { kNone, kClaiming, kReady, kFailed };
 std::atomic<int> g_claim{kNone};
 std::atomic<ProcessEntry*> g_entry{nullptr};
 
-// Only data, so that nothing runs at exit.
+// Data without a destructor, so that nothing runs at exit.
 struct ReadOnlyRange {
   std::uintptr_t begin, end;
 };
@@ -44,8 +44,8 @@ ReadOnlyRange g_constant[4];
 void Complain(const char* what, const char* path) {
   char line[512];
   const int n = snprintf(line, sizeof line - 1, "lockstep: not recording this process: %s (%s)", what, path);
-  MakePlainLine(line);  // The path is the environment's.
-  strcat(line, "\n");   // There is room.
+  MakePlainLine(line);  // The path comes from the environment.
+  strcat(line, "\n");   // The buffer is large enough.
   if (n > 0 && write(STDERR_FILENO, line, strlen(line)) < 0) return;
 }
 
@@ -60,7 +60,7 @@ const char* Unusable(const SegmentHeader& header, std::uint64_t file_bytes) {
 
 void MapSegment(const char* path) {
   const int fd = open(path, O_RDWR | O_CLOEXEC);
-  // Gone: a descendant that outlived the run. Nothing to say.
+  // The segment was removed: this is a descendant that outlived the run. Nothing is printed.
   if (fd < 0) {
     if (errno != ENOENT) Complain(strerror(errno), path);
     return;
@@ -69,8 +69,8 @@ void MapSegment(const char* path) {
   SegmentHeader header;
   const char* problem = nullptr;
   void* base = MAP_FAILED;
-  // The mapping keeps the lock, in forked children too: these rings do not count as left behind while a process of the
-  // application maps them. Held: a dead agent's work is being recovered, so records written now would not be read.
+  // The mapping keeps the lock, also in forked children: these rings do not count as left behind while a process of the
+  // application maps them. kHeld: a dead agent's work is being recovered, so records written now would not be read.
   if (TryLockShared(fd) == Locked::kHeld) {
     close(fd);
     return;
@@ -90,7 +90,7 @@ void MapSegment(const char* path) {
   lockstep_probe.clock.distortion = header.distortion;
   lockstep_probe.segment_bytes = header.segment_bytes;
   lockstep_probe.watches_ranges = header.window.range_name[0] != 0 || header.window.step_range[0] != 0;
-  // Until measured: 200 us of a 2 GHz counter.
+  // Until the rate is measured: 200 us of a 2 GHz counter.
   lockstep_probe.sample_ticks.store(header.clock_mode == ClockMode::kTsc ? 400'000 : 200'000);
   lockstep_probe.segment = static_cast<SegmentHeader*>(base);
 }
@@ -164,8 +164,8 @@ void FillEntry(ProcessEntry& entry) {
   }
 }
 
-// Index of an entry that is now kClaiming and ours: one whose owner is gone and whose
-// records are in the spool, else a fresh one. kMaxProcesses: there is none.
+// Index of an entry that is now kClaiming and ours: one whose owner has ended and whose records are in the spool, else
+// a new one. kMaxProcesses: there is none.
 std::uint32_t FreeEntry(SegmentHeader& segment, ProcessEntry* entries) {
   const auto take = [&](std::uint32_t index) {
     SlotState expected = SlotState::kFree;
@@ -180,13 +180,12 @@ std::uint32_t FreeEntry(SegmentHeader& segment, ProcessEntry* entries) {
     if (index >= kMaxProcesses) return kMaxProcesses;
     if (!segment.processes_used.compare_exchange_weak(index, index + 1)) continue;
     if (take(index)) return index;
-    index = segment.processes_used.load();  // Somebody took it for one that had been given back.
+    index = segment.processes_used.load();  // Another process took it for an entry that had been released.
   }
 }
 
-// This process before it replaced its program (exec): its threads are gone, its
-// rings can be drained and used again. The parent is compared as well because
-// numbers of another pid namespace may be equal.
+// Closes the entry of this process before it replaced its program (exec): its threads have ended, so its rings can be
+// drained and used again. The parent is compared as well because pids of another pid namespace may be equal.
 void CloseFormerSelf(const SegmentView& view) {
   const std::uint32_t processes = view.header().processes_used.load();
   const std::int64_t pid = getpid(), parent = getppid();
@@ -232,8 +231,8 @@ std::atomic<int> g_loaded{0};  // 1 being done 2 done
 
 __attribute__((constructor)) void OnLoad() { EnsureLoaded(); }
 
-// The main thread's key destructors do not run at exit. Whatever is recorded after
-// this (a later destructor's MPI_Finalize) still works.
+// The main thread's key destructors do not run at exit. Records made after this (a later destructor's MPI_Finalize) are
+// still written.
 __attribute__((destructor)) void OnExit() {
   const ErrnoKeeper errno_keeper;
   NoteUnhookedPython();
@@ -290,7 +289,8 @@ extern "C" ProcessEntry* lockstep_process(void) {
     g_claim.store(entry != nullptr ? kReady : kFailed, std::memory_order_release);
     return entry;
   }
-  // Another thread is at it: microseconds. Bounded, should we be a signal handler on top of it.
+  // Another thread is claiming, which takes microseconds. Bounded, because this may be a signal handler on top of that
+  // thread.
   for (int i = 0; i < 1000 && g_claim.load(std::memory_order_acquire) == kClaiming; ++i) sched_yield();
   return g_entry.load(std::memory_order_acquire);
 }

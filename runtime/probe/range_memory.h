@@ -1,7 +1,7 @@
 #pragma once
-// What range sources keep per thread beside the ring's page, in private memory that is
-// made when it is first needed: room for a converted text, and names of open ranges
-// while a capture window looks at them (a ring only has their numbers).
+// Per-thread data of range sources beside the ring's page, in private memory that is allocated when it is first needed:
+// space for a converted text, and names of open ranges while a capture window examines them (a ring only has their
+// numbers).
 
 #include <cstdint>
 
@@ -11,12 +11,12 @@
 namespace lockstep::probe {
 
 struct RangeMemory {
-  // Names that are longer match no window, so they need not be kept.
+  // Longer names match no window, so they need not be kept.
   using Name = char[kWindowNameBytes];
   char text[kMaxStringBytes + 16];
   Name lockstep[kMaxRangeDepth];
   Name nvtx[kMaxRangeDepth + kDeepNvtxRanges];
-  // Open calls of NCCL, by their place in RingHeader::nvtx, and how many there are.
+  // Open calls of NCCL, by their index in RingHeader::nvtx, and how many there are.
   NcclRange nccl[kMaxRangeDepth];
   std::uint32_t nccl_open;
 };

@@ -1,4 +1,4 @@
-// Claiming rings, and writing when the short way does not apply.
+// Claims rings, and writes records when the fast path does not apply.
 
 #include "runtime/probe/ring.h"
 
@@ -23,25 +23,26 @@ namespace lockstep {
 // 1.6 KiB that glibc 2.36 keeps for such variables, so it must stay one pointer.
 __thread RingPage* lockstep_thread_ring = &lockstep_idle_ring;
 
-// Depth 2^32-1 and an empty stretch of slots: every short way is left at once.
+// Depth 2^32-1 and an empty stretch of slots: every fast path is left at once.
 constinit RingPage lockstep_idle_ring = {.header = {.range_depth = 0xffffffffu, .nvtx_depth = 0xffffffffu}};
 
 namespace probe {
 namespace {
 
-// Where the thread-local pointer leads while the thread claims its ring: a signal
-// handler on top of that drops what it has, at once.
+// The thread-local pointer leads here while the thread claims its ring: a signal handler on top of that drops its
+// records at once.
 constinit RingPage g_claiming = {.header = {.range_depth = 0xffffffffu, .nvtx_depth = 0xffffffffu}};
 
 constexpr std::uint32_t kLeastSlots =
-    512;  // 10,000 records a second at the agent's usual pace; a text of kMaxStringBytes takes 129.
-constexpr std::uint64_t kManyThreads = 512;   // Each is to have a ring at the default --ring-total.
-constexpr std::uint32_t kStretchSlots = 128;  // Between two looks at the consumer and the recording switch.
+    512;  // 10,000 records a second at the agent's usual pace; a text of kMaxStringBytes takes 129 slots.
+constexpr std::uint64_t kManyThreads = 512;  // Each should get a ring at the default --ring-total.
+// Slots between two tests of the consumer's position and the recording switch.
+constexpr std::uint32_t kStretchSlots = 128;
 
 pthread_key_t g_key;
 std::atomic<int> g_key_state{0};  // 0 none 1 being made 2 ready 3 failed
 std::atomic<std::uint32_t> g_claimed_rings{0};
-std::atomic<std::uint64_t> g_claim_failed_ticks{0};  // 0: the last one did not.
+std::atomic<std::uint64_t> g_claim_failed_ticks{0};  // 0: the last attempt succeeded.
 
 void OnThreadExit(void* page) {
   const ErrnoKeeper errno_keeper;
@@ -62,8 +63,8 @@ bool HaveKey() {
 
 SegmentView View() { return {reinterpret_cast<std::byte*>(lockstep_probe.segment), lockstep_probe.segment_bytes}; }
 
-// A store to a hole of a full tmpfs raises SIGBUS in the application, so memory
-// that the agent has not allocated yet is allocated here, first.
+// A store to a hole of a full tmpfs raises SIGBUS in the application, so memory that the agent has not allocated yet is
+// allocated here first.
 bool Allocate(std::uint64_t offset, std::uint64_t bytes) {
   const char* path = getenv(env::kSegment);
   if (path == nullptr) return false;
@@ -91,7 +92,8 @@ std::uint64_t NewRingMemory(std::uint32_t capacity) {
   const std::uint64_t ready = segment.ready_bytes.load(std::memory_order_acquire);
   if (begin + bytes <= ready || Allocate(begin, bytes)) return begin;
   std::uint64_t end = begin + bytes;
-  segment.next_free.compare_exchange_strong(end, begin);  // Unless someone took the next piece already.
+  // Fails harmlessly if another thread took the next piece already.
+  segment.next_free.compare_exchange_strong(end, begin);
   return 0;
 }
 
@@ -103,7 +105,7 @@ std::uint32_t RecycledRing(std::uint32_t least, std::uint32_t most) {
   for (;;) {
     std::uint32_t best = kMaxRings, best_slots = 0;
     for (std::uint32_t i = 0; i < used && best_slots < most; ++i) {
-      // Perhaps just being filled in for the first time: it is not free then, and the exchange below fails.
+      // It may just be being filled in for the first time: it is not free then, and the exchange below fails.
       const std::uint32_t slots = __atomic_load_n(&rings[i].capacity_slots, __ATOMIC_RELAXED);
       if (rings[i].state.load(std::memory_order_relaxed) != SlotState::kFree ||
           __atomic_load_n(&rings[i].offset, __ATOMIC_RELAXED) == 0)
@@ -118,10 +120,9 @@ std::uint32_t RecycledRing(std::uint32_t least, std::uint32_t most) {
   }
 }
 
-// A new ring's share of the memory that is left, so that hundreds of threads and
-// processes still get one: a process's first ring may take a quarter, others a
-// sixteenth of what is not kept for kManyThreads rings of the least size. The slot's
-// very first ring has its full size, for which the agent made room.
+// The share of the remaining memory that a new ring gets, so that hundreds of threads and processes still get one: a
+// process's first ring may take a quarter, others a sixteenth of what is not reserved for kManyThreads rings of the
+// least size. The slot's very first ring has its full size, which the agent reserved.
 std::uint32_t Share(std::uint32_t wanted, bool first_of_process) {
   const SegmentHeader& segment = *lockstep_probe.segment;
   if (segment.rings_used.load() == 0) return wanted;
@@ -141,7 +142,7 @@ std::uint32_t FreshRing(std::uint32_t capacity) {
   do {
     if (index >= kMaxRings) return kMaxRings;
   } while (!segment.rings_used.compare_exchange_weak(index, index + 1));
-  // Entries stay kFree with offset 0 if there is no memory; these are not recycled.
+  // Entries stay kFree with offset 0 if there is no memory; they are not recycled.
   rings[index].state.store(SlotState::kClaiming);
   const std::uint64_t offset = NewRingMemory(capacity);
   if (offset == 0) {
@@ -182,7 +183,7 @@ void CopyIn(RingPage& page, std::uint64_t slot, const void* data, std::uint64_t 
   std::memcpy(producer.slots, static_cast<const std::byte*>(data) + first, bytes - first);
 }
 
-// False if the ring lacks room for `slots` more.
+// Returns false if the ring has no space for `slots` more.
 bool Room(RingPage& page, std::uint64_t slots) {
   RingHeader& header = page.header;
   const std::uint64_t capacity = std::uint64_t{header.mask} + 1;
@@ -220,7 +221,7 @@ RingPage* OwnRing() {
 
 void CountNoRing(std::uint32_t records) {
   if (records == 0 || lockstep_probe.segment == nullptr) return;
-  // Without claiming: we may be in a signal handler on top of that.
+  // Does not claim: this may be a signal handler on top of a claim.
   if (ProcessEntry* entry = ClaimedProcess(); entry != nullptr)
     entry->dropped_no_ring.fetch_add(records, std::memory_order_relaxed);
   else
@@ -231,7 +232,7 @@ namespace {
 
 RingPage* Claim() {
   SegmentHeader& segment = *lockstep_probe.segment;
-  // A failed claim cost system calls: not again within a millisecond.
+  // A failed claim cost system calls, so it is not repeated within a millisecond.
   const std::uint64_t failed_ticks = g_claim_failed_ticks.load(std::memory_order_relaxed);
   if (failed_ticks != 0 &&
       ring::Ticks() - failed_ticks < 5 * lockstep_probe.sample_ticks.load(std::memory_order_relaxed))
@@ -291,8 +292,8 @@ void Park(RingPage& page) {
 void Rearm(RingPage& page) {
   RingProducer& producer = page.producer;
   RingHeader& header = page.header;
-  // Busy and parked first: what a signal handler writes in between would make
-  // the stretch computed below reach over the ring's end.
+  // Busy and parked are set first: records of a signal handler in between would make the stretch computed below exceed
+  // the ring's end.
   const std::uint32_t busy = producer.busy;
   producer.busy = 1;
   ring::SignalFence();
@@ -300,10 +301,10 @@ void Rearm(RingPage& page) {
   ring::SignalFence();
   const std::uint64_t head = header.head.load(std::memory_order_relaxed);
   header.records = head - producer.extra_slots;
-  producer.cursor = producer.slots + (head & header.mask) * kSlotBytes;  // The short way does not wrap.
+  producer.cursor = producer.slots + (head & header.mask) * kSlotBytes;  // The fast path does not wrap.
   producer.limit = producer.cursor;
   const bool recording = ring::Recording();
-  // Ranges pushed while off were only counted (api.cc); now they matter, as places in the stack.
+  // Ranges pushed while recording was off were only counted (api.cc); now they need entries in the stack.
   if (RingPage& stand_in = *producer.stand_in; recording && stand_in.producer.owner == &page) {
     for (std::uint32_t i = 0; i < stand_in.producer.unrecorded_ranges; ++i)
       if (header.range_depth + i < kMaxRangeDepth) header.ranges[header.range_depth + i] = {0, 0, 0};
@@ -332,7 +333,7 @@ void Rearm(RingPage& page) {
 }
 
 void CloseRing(RingPage& page) {
-  SlowWriter(0).Finish();  // Brings header.records up to date, too.
+  SlowWriter(0).Finish();  // Updates header.records, too.
   RingProducer& producer = page.producer;
   lockstep_thread_ring = &lockstep_idle_ring;
   if (producer.stand_in != &lockstep_idle_ring) munmap(producer.stand_in, sizeof(RingPage));
@@ -397,7 +398,7 @@ bool SlowWriter::Append(const void* first, std::uint32_t first_slots, const void
   }
   if (resumed) {
     const GapRecord record{{RecordKind::kGap, 0, 1}, 0, producer.off_since_ticks, ring::Ticks(), 0};
-    // Off before anything was written is no gap.
+    // A time without recording before anything was written is not a gap.
     if (header.head.load(std::memory_order_relaxed) != 0) {
       CopyIn(*page_, header.head.load(std::memory_order_relaxed), &record, sizeof record);
       CommitSlots(*page_, 1, 1);

@@ -1,14 +1,14 @@
 #pragma once
 // The cold half of the probe: claiming a process entry and rings, writing when the
-// short way of core/ring_writer.h does not apply. Only runtime/probe includes it.
+// fast path of core/ring_writer.h does not apply. Only runtime/probe includes it.
 
 #include "core/errno_keeper.h"
 #include "core/ring_writer.h"
 
 namespace lockstep::probe {
 
-// The thread's ring of its own while it is being written the slow way; gives the
-// short way back (or parks it) at the end. `page` null: drop, already counted.
+// The thread's ring of its own while it is being written the slow path; gives the
+// fast path back (or parks it) at the end. `page` null: drop, already counted.
 class SlowWriter {
  public:
   explicit SlowWriter(std::uint32_t records_at_stake);
@@ -18,9 +18,8 @@ class SlowWriter {
 
   RingPage* page() const { return page_; }
 
-  // One or more whole records, given in two parts (the second may be empty; it is
-  // padded with zeros to whole slots). Pending polls and gaps go first. False: no
-  // room, counted.
+  // Writes one or more whole records, given in two parts (the second may be empty; it is padded with zeros to whole
+  // slots). Pending polls and gaps are written first. Returns false if there is no space; the records are counted.
   bool Append(const void* first, std::uint32_t first_slots, const void* second, std::uint32_t second_bytes,
               std::uint32_t records);
   bool Append(const void* records, std::uint32_t slots, std::uint32_t count) {
@@ -32,7 +31,7 @@ class SlowWriter {
   void RememberName(const char* text, std::uint32_t id);
   // Writes the run of polls collected so far.
   void FlushPolls();
-  // The same, and a gap with nothing after it, which would stay unsaid.
+  // The same, and a gap with no record after it, which would not be written otherwise.
   void Finish();
 
  private:
@@ -46,11 +45,11 @@ constexpr std::uint32_t RangeHead(std::uint32_t flags) {
 
 // Rings. ring.cc
 RingPage* ClaimRing();       // New or recycled; null if there is none.
-void Rearm(RingPage& page);  // Short way if everything allows it, else park.
+void Rearm(RingPage& page);  // Opens the fast path if everything allows it, else parks the ring.
 void Park(RingPage& page);
-void CloseRing(RingPage& page);  // Thread's end: what is pending is written, the agent may recycle it.
+void CloseRing(RingPage& page);  // The thread's end: pending records are written, and the agent may recycle the ring.
 void ForgetRings();              // In a forked child.
-RingPage* OwnRing();             // Without claiming.
+RingPage* OwnRing();             // The thread's ring if it has one; does not claim.
 void CountNoRing(std::uint32_t records);
 
 // strings.cc
@@ -62,7 +61,8 @@ std::uint32_t FindText(RingPage& page,
 ProcessEntry* ClaimedProcess();  // Null if not claimed yet.
 void MarkLockstepUsed();
 void EnsureLoaded();  // The constructor's work, if an earlier constructor of the application needs it.
-bool IsConstantText(const char* text);  // In a read-only segment of the executable: cannot change, never unmapped.
-void ResetSteps();                      // steps.cc
+// Whether it is in a read-only segment of the executable: such a text cannot change and is never unmapped.
+bool IsConstantText(const char* text);
+void ResetSteps();  // steps.cc
 
 }  // namespace lockstep::probe

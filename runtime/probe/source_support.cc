@@ -1,5 +1,5 @@
-// What sources use beside writing records: ticks of a clock that is not the TSC,
-// runs of polls, scratch memory, samples of CPU time.
+// Support functions for sources: ticks of a clock that is not the TSC, runs of polls, scratch memory, samples of CPU
+// time.
 
 #include <sys/mman.h>
 #include <time.h>
@@ -29,7 +29,7 @@ extern "C" void lockstep_poll_slow(std::uint64_t op_and_request, const std::uint
                                    std::uint64_t begin_ticks, std::uint64_t end_ticks) {
   RingPage* page = lockstep_ring();
   if (page == nullptr) {
-    // No ring, or in the middle of a record.
+    // There is no ring, or a record is being written.
     if (RingPage* own = OwnRing(); own != nullptr)
       __atomic_fetch_add(&own->producer.nested_drops, 1, __ATOMIC_RELAXED);
     else
@@ -38,7 +38,7 @@ extern "C" void lockstep_poll_slow(std::uint64_t op_and_request, const std::uint
   }
   RingHeader& header = page->header;
   const std::uint32_t kept = count <= 32 ? count : 0;
-  // 20 us: merge takes polls closer than that for spinning in MPI (merge/timeline/rank_pass.cc).
+  // 20 us: merge treats polls closer than that as spinning in MPI (merge/timeline/rank_pass.cc).
   page->producer.poll_gap_ticks = lockstep_probe.sample_ticks.load(std::memory_order_relaxed) / kSamplesToPollGap;
   const bool same = header.poll_calls != 0 && header.poll_key == op_and_request &&
                     begin_ticks - header.poll_last_ticks <= page->producer.poll_gap_ticks &&
@@ -82,7 +82,7 @@ extern "C" void lockstep_sample_cpu(RingPage* page, std::uint64_t ticks) {
       {RecordKind::kCpu, 0, 1}, 0, ticks, static_cast<std::int64_t>(now.tv_sec) * 1'000'000'000 + now.tv_nsec, -1};
   ring::Emit(&record, 1);
 
-  // How long a tick is: from two samples >= 10 ms apart, once.
+  // The length of a tick: from two samples at least 10 ms apart, once.
   const std::int64_t raw = RawNs();
   std::uint64_t none = 0;
   if (g_rate.ticks.load(std::memory_order_acquire) == 0) {

@@ -21,11 +21,11 @@ constexpr std::uint32_t kSources = 3;
 constexpr std::uint8_t kEnds = 0x80;  // StepRecord: no new step begins.
 
 std::atomic<std::int64_t> g_next_step[kSources];
-std::atomic<std::uint32_t> g_source{kSources};      // Best seen so far.
-std::atomic<std::int64_t> g_first_step{-1};         // Of that source.
-std::atomic<const RingPage*> g_last_page{nullptr};  // Thread of the last boundary that decided.
-std::atomic<std::int32_t> g_step_ranges{0};         // --step-range: open ones.
-std::atomic<std::int32_t> g_recorded_ranges{0};     // Of those, the ones whose step is to be recorded.
+std::atomic<std::uint32_t> g_source{kSources};      // The best source seen so far.
+std::atomic<std::int64_t> g_first_step{-1};         // The first step of that source.
+std::atomic<const RingPage*> g_last_page{nullptr};  // The thread of the last boundary that decided.
+std::atomic<std::int32_t> g_step_ranges{0};         // --step-range: the number of open ranges.
+std::atomic<std::int32_t> g_recorded_ranges{0};     // Of those, the ranges whose step is to be recorded.
 
 std::int64_t ThreadCpuNs() {
   timespec now{};
@@ -39,7 +39,7 @@ void Write(StepSource source, std::int64_t index, std::uint8_t flags, std::uint6
   SlowWriter(1).Append(&record, 1, 1);
 }
 
-// False: a better source marks the steps of this process.
+// Returns false if a better source marks the steps of this process.
 bool IsBestSource(StepSource source) {
   const auto mine = static_cast<std::uint32_t>(source);
   std::uint32_t best = g_source.load(std::memory_order_acquire);
@@ -51,14 +51,14 @@ bool IsBestSource(StepSource source) {
   return true;
 }
 
-// Steps of one process of a slot decide: the first that marks any, and after its end the next.
+// The steps of one process of a slot decide: of the first that marks any, and after its end of the next.
 bool OwnsWindow(WindowSpec& window) {
   const std::int64_t pid = getpid();
   std::int64_t owner = window.step_owner.load(std::memory_order_acquire);
   if (owner == pid) return true;
   if (owner != 0 && (kill(static_cast<pid_t>(owner), 0) == 0 || errno != ESRCH)) return false;
   if (!window.step_owner.compare_exchange_strong(owner, pid)) return false;
-  // Its numbers begin anew.
+  // The step numbers of the new process begin anew.
   window.state.fetch_and(1);
   return true;
 }
@@ -67,7 +67,7 @@ bool OwnsWindow(WindowSpec& window) {
 std::uint64_t PositionOf(std::int64_t index, bool ends) {
   return index < 0 ? 1 : (static_cast<std::uint64_t>(index) << 1) + (ends ? 1 : 2);
 }
-// The last step that had begun there; -1 none.
+// The last step that had begun at that position; -1 none.
 std::int64_t StepAt(std::uint64_t position) { return static_cast<std::int64_t>(position >> 1) - 1; }
 
 struct Decision {
@@ -83,8 +83,8 @@ WindowCause CauseOf(WindowKind kind) {
                                          : WindowCause::kTrigger;
 }
 
-// What the boundary before step `index` means; `before`: the step before it, -1 none. Where a step
-// only ends recording may go off, not on: who knows whether another begins.
+// The effect of the boundary before step `index`; `before`: the step before it, -1 none. Where a step only ends,
+// recording may go off but not on, because another step may never begin.
 Decision Decide(WindowSpec& window, bool was_on, std::int64_t before, std::int64_t index, bool ends) {
   Decision decision{was_on, was_on, false, false, CauseOf(window.kind)};
   if (const std::uint32_t stop = window.stop_requested.load(std::memory_order_seq_cst); stop != 0) {
@@ -103,7 +103,7 @@ Decision Decide(WindowSpec& window, bool was_on, std::int64_t before, std::int64
   const std::int64_t first = g_first_step.load(std::memory_order_relaxed);
   const StepPhase now = PhaseOf(window, index, first);
   const StepPhase then = before < 0 ? StepPhase::kNone : PhaseOf(window, before, first);
-  // Edges switch: lockstep_start and lockstep_stop between them hold until the next one.
+  // Only edges of the window switch: what lockstep_start and lockstep_stop set between them holds until the next edge.
   if (window.kind == WindowKind::kTrigger || Records(now) != Records(then)) decision.is_on = Records(now);
   decision.cut = was_on && then == StepPhase::kRecord;
   if (ends && !was_on) decision.is_on = false;
@@ -115,7 +115,7 @@ void WriteSwitch(bool on, const Decision& decision, std::int64_t step, std::uint
   RecordSwitch(on, decision.cause, step, !on && decision.cut, ticks);
 }
 
-// One boundary of the best source. Threads may come out of turn: the highest number has decided.
+// Handles one boundary of the best source. Threads may come out of order: the highest number decides.
 void Boundary(StepSource source, std::int64_t index, bool ends) {
   SegmentHeader& segment = *lockstep_probe.segment;
   WindowSpec& window = segment.window;
@@ -132,7 +132,7 @@ void Boundary(StepSource source, std::int64_t index, bool ends) {
   const std::uint64_t position = PositionOf(index, ends);
   std::uint64_t state = window.state.load(std::memory_order_seq_cst);
   while (decides) {
-    // The same thread may go back to lower numbers: a new epoch.
+    // The same thread may go back to lower numbers, which starts a new epoch.
     decides = position > state >> 1 || (page != nullptr && page == g_last_page.load(std::memory_order_relaxed));
     if (!decides) break;
     decision = Decide(window, (state & 1) != 0, StepAt(state >> 1), index, ends);
@@ -175,10 +175,9 @@ void NextStepOf(StepSource source) {
   Boundary(source, g_next_step[static_cast<std::uint32_t>(source)].fetch_add(1, std::memory_order_relaxed), false);
 }
 
-// --step-range. A step reaches from the end of the range before to the end of its own:
-// what lies between two ranges (loading data) belongs to the later one. Ranges that
-// overlap (requests served by several threads) are steps from begin to begin, and
-// recording stays on until those of the window have ended.
+// --step-range. A step lasts from the end of the previous range to the end of its own: what lies between two ranges
+// (loading data) belongs to the later one. Ranges that overlap (requests served by several threads) are steps from
+// begin to begin, and recording stays on until those of the window have ended.
 void FollowStepRanges(std::uint64_t ticks) {
   WindowSpec& window = lockstep_probe.segment->window;
   if (!StepsDecide(window.kind) || !OwnsWindow(window)) return;
@@ -195,7 +194,7 @@ void FollowStepRanges(std::uint64_t ticks) {
   }
 }
 
-// Requests of the agent hold for every source of boundaries.
+// Requests of the agent apply to every source of boundaries.
 void FollowRequests(std::int64_t step, std::uint64_t ticks) {
   WindowSpec& window = lockstep_probe.segment->window;
   if (const std::uint32_t stop = window.stop_requested.load(std::memory_order_seq_cst); stop != 0) {
@@ -268,7 +267,7 @@ bool StepRangeOpened() {
   std::int64_t none = -1;
   g_first_step.compare_exchange_strong(none, index);
   const bool recorded = Records(PhaseOf(window, index, g_first_step.load(std::memory_order_relaxed)));
-  // The count that keeps recording on first, then the one that lets it go off.
+  // The counter that keeps recording on is changed first, then the one that lets it go off.
   if (recorded) g_recorded_ranges.fetch_add(1, std::memory_order_seq_cst);
   g_step_ranges.fetch_add(1, std::memory_order_seq_cst);
   const std::uint64_t ticks = ring::Ticks();
@@ -279,7 +278,7 @@ bool StepRangeOpened() {
     FollowRequests(index, ticks);
   }
   if (!ring::Recording()) return recorded;
-  // Ranges beyond the window that begin while its last ones are open are no steps of it.
+  // Ranges that begin outside of the window while its last ones are open do not count as its steps.
   if (recorded || !StepsDecide(window.kind))
     Write(StepSource::kStepRange, index, 0, ticks);
   else if (Records(PhaseOf(window, index - 1, g_first_step.load(std::memory_order_relaxed))))
@@ -307,7 +306,7 @@ void StepRangeClosed(bool recorded) {
 
 namespace {
 
-// lockstep_start and lockstep_stop: at once, wherever the step is. Only whole steps are in a window.
+// lockstep_start and lockstep_stop: at once, at any point of a step. Only whole steps belong to a window.
 void SwitchByHand(bool on) {
   if (lockstep_probe.segment == nullptr) return;
   const ErrnoKeeper errno_keeper;
@@ -333,7 +332,7 @@ __attribute__((visibility("default"))) void lockstep_probe_step_end(void) {
   if (lockstep_probe.segment == nullptr || !IsBestSource(StepSource::kExplicit)) return;
   Boundary(StepSource::kExplicit, g_next_step[0].load(std::memory_order_relaxed), true);
 }
-// A framework's hook saw a step end and the next begin. Ignored once lockstep_step or a step range was seen.
+// A framework's hook saw a step end and the next begin. Ignored once lockstep_step or a step range was used.
 __attribute__((visibility("default"))) void lockstep_hook_step(void) {
   if (lockstep_probe.segment != nullptr) NextStepOf(StepSource::kHook);
 }

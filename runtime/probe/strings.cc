@@ -41,8 +41,8 @@ std::uint32_t AddressSlot(const char* text) {
   return static_cast<std::uint32_t>((reinterpret_cast<std::uintptr_t>(text) * 0x9e3779b97f4a7c15u) >> 55);
 }
 
-// A program that makes up names (per step, say) must not grow without bound: all
-// is forgotten, the ids go on.
+// A program that generates names (per step, say) must not make the pool grow without bound: all texts are forgotten,
+// and ids continue.
 void Forget(StringPool& pool) {
   memset(pool.addresses, 0, sizeof pool.addresses);
   memset(pool.texts, 0, sizeof pool.texts);
@@ -90,7 +90,7 @@ std::uint32_t IdAtAddress(const StringPool& pool, const char* text) {
   return strcmp(pool.copy + known.offset, text) == 0 ? known.id : 0;
 }
 
-// Place of the text; if it is not there (id 0), where it belongs.
+// The position of the text; if it is not there (id 0), the position for it.
 std::uint32_t PlaceOf(const StringPool& pool, const Sought& sought, const char* text) {
   auto place = static_cast<std::uint32_t>(sought.hash % kTexts);
   for (; pool.texts[place].id != 0; place = (place + 1) % kTexts) {
@@ -147,7 +147,7 @@ std::uint32_t SlowWriter::Intern(const char* text) {
 }
 
 void SlowWriter::RememberName(const char* text, std::uint32_t id) {
-  // A capture window that looks at ranges must see each.
+  // A capture window that examines ranges must see each.
   if (page_ == nullptr || id == 0 || WindowWatchesRanges() || !IsConstantText(text)) return;
   const std::size_t slot = ring::NameSlot(text);
   page_->names[slot] = text;

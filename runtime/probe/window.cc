@@ -19,8 +19,7 @@ bool NameMatches(const char* wanted, const char* domain, const char* name) {
   return strncmp(wanted, name, bytes) == 0 && name[bytes] == 0 && strcmp(at + 1, domain) == 0;
 }
 
-// Recording follows what a counter says; threads that change it at one moment all end
-// up with the last value.
+// Recording follows a counter; threads that change it at the same moment all end up with the last value.
 void FollowRanges(WindowSpec& window) {
   for (;;) {
     const bool on = window.ranges_open.load(std::memory_order_seq_cst) > 0;
@@ -29,7 +28,7 @@ void FollowRanges(WindowSpec& window) {
   }
 }
 
-// One more range of the window's name; whether it counts.
+// Counts one more range with the window's name; returns whether it counts.
 bool BeginRange(WindowSpec& window) {
   const std::uint64_t number = window.ranges_begun.fetch_add(1, std::memory_order_relaxed);
   if (window.range_count != 0 && number >= window.range_count) return false;
@@ -41,7 +40,7 @@ bool BeginRange(WindowSpec& window) {
 void EndRange(WindowSpec& window) {
   std::int32_t open = window.ranges_open.load(std::memory_order_relaxed);
   do {
-    if (open <= 0) return;  // It was opened before ranges were followed, or is beyond the count.
+    if (open <= 0) return;  // It was opened before ranges were followed, or exceeds the count.
   } while (!window.ranges_open.compare_exchange_weak(open, open - 1, std::memory_order_seq_cst));
   FollowRanges(window);
 }
@@ -68,7 +67,7 @@ bool SwitchRecording(bool on, WindowCause cause, std::int64_t step, bool cut, st
   std::uint64_t state = window.state.load(std::memory_order_seq_cst);
   do {
     if (((state & 1) != 0) == on) {
-      // Who decided may not have come as far as the switch, and what the caller records next must not wait for that.
+      // The thread that decided may not have reached the switch yet, and the caller's next record must not wait for it.
       FollowState(*segment);
       return false;
     }
@@ -84,7 +83,7 @@ void RangeOpened(std::uint8_t source, const char* domain, const char* name, bool
   WindowSpec& window = segment->window;
   RingPage* page = on_thread ? lockstep_ring() : nullptr;
   if (IsWindowRange(window, source, domain, name)) {
-    // A request that calls itself is one request.
+    // A request that calls itself counts as one request.
     if (page == nullptr) {
       BeginRange(window);
     } else if (page->producer.window_depth++ == 0) {

@@ -24,27 +24,27 @@ inline bool WindowWatchesRanges() { return lockstep_probe.watches_ranges; }
 void RangeOpened(std::uint8_t source, const char* domain, const char* name, bool on_thread = true);
 void RangeClosed(std::uint8_t source, const char* domain, const char* name, bool on_thread = true);
 
-// Where steps come from, best first, as in the table steps. Once a better one was seen the others are ignored.
+// Sources of steps, best first, as in the table steps. Once a better one was seen the others are ignored.
 enum class StepSource : std::uint8_t { kExplicit = 0, kStepRange = 1, kHook = 2 };
 
-// Recording as wanted at this moment. `step` as in WindowRecord. False if it was so already,
-// or may not go on again (the size limit, the end of a timer).
+// Switches recording as requested at this moment. `step` as in WindowRecord. Returns false if it was in that state
+// already, or may not go on again (the size limit, the end of a timer).
 bool SwitchRecording(bool on, WindowCause cause, std::int64_t step, bool cut, std::uint64_t ticks);
 
-// The WindowRecord of a change of WindowSpec::state by this thread; the switch and the thread's ring follow.
+// Writes the WindowRecord of a change of WindowSpec::state by this thread; the switch and the thread's ring follow.
 void RecordSwitch(bool on, WindowCause cause, std::int64_t step, bool cut, std::uint64_t ticks);
-// Brings the switch to what WindowSpec::state says, which is returned. A thread that changed the state may be preempted
-// before it does so itself, so every thread that relies on the switch helps. Thread: any, without locks.
+// Sets the switch to the value of WindowSpec::state, which is returned. A thread that changed the state may be
+// preempted before it does so itself, so every thread that depends on the switch helps. Thread: any, without locks.
 bool FollowState(SegmentHeader& segment);
 
 // Calls the hooks of lockstep_on_switch.
 void AnnounceSwitch(bool on);
 
-// steps.cc: --step-range. Whether the step is to be recorded.
+// steps.cc: --step-range. Returns whether the step is to be recorded.
 bool StepRangeOpened();
 void StepRangeClosed(bool recorded);
 
-// The number the next boundary of the process will have; -1 while no step was seen.
+// The number of the process's next boundary; -1 while no step was seen.
 std::int64_t NextStep();
 
 }  // namespace lockstep::probe

@@ -1,4 +1,4 @@
-// Blocks of a spool and what its segment still holds -> one set of tables per process.
+// Converts the blocks of a spool, and what its segment still holds, to one set of tables per process.
 
 #include "trace/decode/decode.h"
 
@@ -35,7 +35,7 @@ std::vector<ProcessPlan> PlanProcesses(SpoolContents& contents) {
   std::vector<SpoolRing*> rings;
   for (auto& [key, ring] : contents.rings) {
     rings.push_back(&ring);
-    // Its kProcess block is lost: the records are not.
+    // The records are there although the process's kProcess block is lost.
     if (!contents.processes.contains(ring.process))
       AddProcess(contents, {.index = ring.process.first, .generation = ring.process.second});
   }
@@ -53,7 +53,7 @@ std::vector<ProcessPlan> PlanProcesses(SpoolContents& contents) {
   for (const ProcessPlan& plan : plans) states.push_back(&plan.state);
   const std::vector<ProcessIdentity> identities = IdentifyProcesses(states, contents.meta);
   for (std::size_t i = 0; i < plans.size(); ++i) plans[i].identity = identities[i];
-  // Ranks first, in their order; of processes that are all the slot's, one that has the slot's variables.
+  // Ranks first, in their order; of processes that are all the slot's, the one with the slot's variables comes first.
   std::stable_sort(plans.begin(), plans.end(), [](const ProcessPlan& a, const ProcessPlan& b) {
     const auto place = [](const ProcessPlan& p) {
       const bool of_slot = p.identity.proof == RankProof::kSlot;
@@ -83,7 +83,7 @@ void AddClockRows(schema::RankTables& tables, const SpoolContents& contents, boo
                                 .receive_ns = row.t4});
 }
 
-// The spool of one slot, what its segment still held, and the tables that they become.
+// Decodes the spool of one slot and what its segment still held.
 class SlotDecoder {
  public:
   SlotDecoder(const SpoolFile& spool, const std::string& segment_path) : spool_(spool) {
@@ -105,10 +105,10 @@ class SlotDecoder {
       counter.AddPiece(0, ring.slots);
       while (!counter.Next().empty()) ++decoded_.recovered_from_rings;
     }
-    decoded_.processes.reserve(plans_.size() + 1);  // Decoders refer to their tables.
+    decoded_.processes.reserve(plans_.size() + 1);  // Decoders refer to the tables.
     for (std::size_t i = 0; i == 0 || i < plans_.size(); ++i) DecodeProcess(i);
     AddWindows();
-    // After all processes: the main one's file also names the others, and has the slot's losses.
+    // After all processes, because the main one's file also lists the others and contains the slot's losses.
     for (std::size_t i = 1; i < plans_.size(); ++i) AddProcessRow(0, i, -1);
     std::vector<const GpuRecords*> gpus;
     for (const auto& decoder : decoders_) gpus.push_back(&decoder->gpu());
@@ -119,7 +119,7 @@ class SlotDecoder {
 
  private:
   schema::RankTables& TablesOf(std::size_t process) { return decoded_.processes[process].tables; }
-  // "" if the spool does not say.
+  // "" if the spool does not contain it.
   std::string Meta(const std::string& key) const {
     const auto at = contents_.meta.find(key);
     return at == contents_.meta.end() ? std::string() : at->second;
@@ -132,14 +132,15 @@ class SlotDecoder {
     for (const auto& [key, ring] : contents_.rings)
       spooled.push_back({key.first, key.second, ring.thread.stream.end_slot()});
     leftover_ = ReadLeftover(segment_path, spooled);
-    // A segment of another run must not be mixed in; its name could have been used again.
+    // A segment of another run must not be mixed in; its name may have been used again.
     const auto agent = contents_.meta.find("agent_pid");
     if (leftover_.found && agent != contents_.meta.end() && agent->second != std::to_string(leftover_.agent_pid))
       leftover_ = {};
     AddLeftover(contents_, leftover_);
   }
 
-  // Process `i` of the plan into tables of its own; without any, those of a slot in which nothing was used.
+  // Decodes process `i` of the plan into tables of its own; without processes, makes the tables of a slot in which
+  // nothing was used.
   void DecodeProcess(std::size_t i) {
     DecodedProcess& process = decoded_.processes.emplace_back();
     process.process = static_cast<std::uint32_t>(i);
@@ -193,12 +194,12 @@ class SlotDecoder {
     if (plan != nullptr) {
       const ProcessState* process = &plan->state;
       const ProcessIdentity& identity = plan->identity;
-      // The agent saw its child end; of several ranks in the slot, that was something that started them.
+      // The agent recorded its child's end. If several ranks are in the slot, that child was a launcher.
       const auto ranks = std::ranges::count_if(plans_, [](const ProcessPlan& p) { return p.identity.rank >= 0; });
       if (identity.proof > RankProof::kSlot && ranks > 1 && Meta("pid") != std::to_string(process->pid))
         for (const char* key : {"exit_code", "exit_signal"}) meta.erase(key);
       if (identity.proof != RankProof::kSlot) {
-        // What the launcher said stays readable: merge falls back on it where groups of the same ranks are several.
+        // The launcher's answer is kept: merge uses it if several groups have the same ranks.
         const std::string size = identity.world_size > 0 ? std::to_string(identity.world_size) : Meta("world_size");
         if (Meta("rank_source") == "env" &&
             (Meta("rank") != std::to_string(identity.rank) || Meta("world_size") != size)) {
@@ -246,7 +247,7 @@ class SlotDecoder {
     return schema::RankSource::kNone;
   }
 
-  // A row of process `i` in the tables of process `into`. `nccl_rank`: the rank that NCCL gives it, -1 none.
+  // Adds a row for process `i` to the tables of process `into`. `nccl_rank`: the rank that NCCL gave it, -1 none.
   void AddProcessRow(std::size_t into, std::size_t i, std::int32_t nccl_rank) {
     const ProcessState& state = plans_[i].state;
     const Extent& life = decoders_[i]->life();
@@ -273,7 +274,7 @@ class SlotDecoder {
          .mpi_thread_level = state.mpi_thread_level});
   }
 
-  // Recording is one switch per slot: its windows hold for all processes, no matter which of them turned it.
+  // Recording is one switch per slot: its windows apply to all processes, whichever of them switched.
   void AddWindows() {
     std::vector<ProcessDecoder::WindowMark> marks;
     Extent life{kNoTime, contents_.end ? TickConverter(*map_).Ns(contents_.end->ticks) : kNoTime};
@@ -286,7 +287,7 @@ class SlotDecoder {
       life.Cover(decoder->life());
     }
     std::stable_sort(marks.begin(), marks.end(), [](const auto& a, const auto& b) { return a.ns < b.ns; });
-    // Spools without a word about windows were recorded from begin to end.
+    // Spools without meta key `recording` were recorded from begin to end.
     const auto recording = contents_.meta.find("recording");
     const bool all = recording == contents_.meta.end() || recording->second == "all";
     if (life.first_ns != kNoTime && all && (marks.empty() || !marks.front().on))
@@ -304,7 +305,7 @@ class SlotDecoder {
   // Losses of the slot as a whole, in the main process's file.
   void AddSlotLosses() {
     ProcessDecoder& decoder = *decoders_[0];
-    bool write_failed = false;  // Or given up at the size limit, whose own loss counts what is missing.
+    bool write_failed = false;  // Or recording was given up at the size limit, whose own loss counts what is missing.
     for (const SpoolLoss& line : contents_.losses) {
       const Seen seen{{Ns(line.first_ticks), Ns(line.last_ticks)}, line.count};
       if (const LossInfo* info = FindLoss(line.name)) {

@@ -1,7 +1,6 @@
 #pragma once
-// Spool and leftover rings -> the tables of a rank file. The one decoder: the
-// agent converts with it after the application has ended, merge reads unfinished
-// ranks with it, recover finishes them with it.
+// Converts a spool and leftover rings to the tables of a rank file. Every part uses this decoder: the agent after the
+// application has ended, merge for unfinished ranks, and recover for finishing them.
 
 #include <cstdint>
 #include <string>
@@ -20,7 +19,7 @@ struct DecodeInput {
 
 // Tables of one process. A slot with several processes that used a source gives several.
 struct DecodedProcess {
-  std::uint32_t process = 0;  // Ranks of the run first, in their order; 0 is the slot's main one.
+  std::uint32_t process = 0;  // Ranks of the run first, in their order; 0 is the slot's main process.
   ProcessIdentity identity;
   schema::RankTables tables;
 };

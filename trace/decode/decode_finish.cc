@@ -1,4 +1,4 @@
-// What needs all rows of a process: steps, message numbers, partners, order, losses.
+// The steps of decoding that need all rows of a process: steps, message numbers, partners, order, losses.
 
 #include <algorithm>
 #include <map>
@@ -38,8 +38,8 @@ struct MessageKeyHash {
 
 constexpr std::uint8_t kHookStep = schema::StepSource::kTorch;
 
-// The hook opens a step when an optimizer has returned, whether or not another one
-// follows: with neither forward nor backward in it, training was over.
+// The hook opens a step when an optimizer has returned, whether or not another step follows. If it contains neither
+// forward nor backward, training was over.
 bool TrainedSince(const schema::Ranges& ranges, std::int64_t ns) {
   constexpr std::uint8_t kTorch = schema::RangeSource::kTorch, kForward = schema::Category::kForward,
                          kBackward = schema::Category::kBackward;
@@ -80,7 +80,7 @@ void ProcessDecoder::MakeSteps() {
   };
   for (const StepMark& mark : marks_) {
     if (mark.source != source) continue;
-    // Several threads announcing the same step is one step.
+    // Several threads that announce the same step make one step.
     if (!mark.ends && open != nullptr && open->index == mark.index && open->thread != mark.thread) continue;
     close(mark.ns, mark.cpu_ns, mark.thread, true);
     if (!mark.ends) open = &mark;
@@ -101,7 +101,7 @@ void ProcessDecoder::NumberMessages() {
   std::vector<std::uint32_t> order(p2p.rows());
   std::iota(order.begin(), order.end(), 0u);
   if (!probed_ns_.empty()) {
-    // A matched probe takes its message when it returns, whenever that is received.
+    // A matched probe takes its message when it returns, no matter when that is received.
     const auto matched_ns = [&](std::uint32_t row) {
       const auto probed = probed_ns_.find(row);
       return probed != probed_ns_.end() ? probed->second : p2p.begin_ns[row];
@@ -162,7 +162,8 @@ void ProcessDecoder::SortTables() {
   SortRows(tables_.mpi_requests, tables_.mpi_requests.begin_ns);
   SortRows(tables_.steps, tables_.steps.begin_ns);
   SortRows(tables_.cpu_samples, tables_.cpu_samples.time_ns);
-  // Written when they end, so inner before outer: of those with one begin, the outer comes first.
+  // Ranges are written when they end, so inner ones come first: of those with the same begin, the outer one must come
+  // first.
   const schema::Ranges& ranges = tables_.ranges;
   SortRowsBy(tables_.ranges, [&](std::uint32_t a, std::uint32_t b) {
     return std::tie(ranges.begin_ns[a], ranges.thread[a], ranges.depth[a]) <

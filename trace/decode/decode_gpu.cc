@@ -45,7 +45,7 @@ void GpuRecords::Add(RecordKind kind, std::span<const std::byte> bytes, const Re
 
 std::uint64_t GpuRecords::Unwrapped(std::uint32_t correlation) {
   if (correlation == 0) return 0;
-  // The nearest one to what came before: records are a few thousand ids out of order at most.
+  // The nearest id to the one before, because records are a few thousand ids out of order at most.
   const auto step = static_cast<std::int32_t>(correlation - static_cast<std::uint32_t>(latest_correlation_));
   const auto whole = static_cast<std::int64_t>(latest_correlation_) + step;
   if (latest_correlation_ == 0 || whole <= 0) {
@@ -267,7 +267,7 @@ void GpuRecords::SortAndLink() {
   LinkEvents();
 }
 
-// Synchronisations name their context only; what ran in it says which device that is.
+// Synchronisations contain only their context; the device is known from other activities in that context.
 void GpuRecords::NameDevices() {
   constexpr std::uint16_t kUnknown = 65535;
   schema::Sync& sync = tables_.sync;
@@ -284,7 +284,7 @@ void GpuRecords::NameDevices() {
       sync.device[i] = known->second;
 }
 
-// An event record without a time has that of the call that made it, or of the last call before that one.
+// An event record without a time gets that of the call that made it, or of the last call before that one.
 void GpuRecords::TimeFromCalls() {
   schema::Sync& sync = tables_.sync;
   if (std::find(sync.begin_ns.begin(), sync.begin_ns.end(), kNoTime) == sync.begin_ns.end()) return;
@@ -317,7 +317,8 @@ void GpuRecords::LinkEvents() {
     if (a.correlation != 0 && b.correlation != 0) return a.correlation < b.correlation;
     return a.ns < b.ns;
   };
-  // Where one record has no correlation id, all of its event go by time: the two orders do not mix.
+  // If one record has no correlation id, all records of its event are ordered by time, because the two orders must not
+  // be mixed.
   std::unordered_map<std::uint64_t, std::vector<Mark>> records;
   std::map<std::pair<std::uint64_t, std::uint64_t>, std::uint32_t> exact;
   for (std::uint32_t row = 0; row < sync.rows(); ++row) {
@@ -336,7 +337,7 @@ void GpuRecords::LinkEvents() {
     const auto known = exact.lower_bound({sync.event[row], 0});
     const bool says = event_syncs_[row] != 0 && known != exact.end() && known->first.first == sync.event[row];
     if (says) {
-      // Recorded before this file begins if it is not there.
+      // If it is not there, it was recorded before this file begins.
       if (const auto at = exact.find({sync.event[row], event_syncs_[row]}); at != exact.end()) found = at->second;
     } else {
       const auto marks = records.find(sync.event[row]);

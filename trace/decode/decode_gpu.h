@@ -1,5 +1,5 @@
 #pragma once
-// Records of the CUPTI source -> kernels, copies, sync, api, devices, overheads, gpu_memory.
+// Converts records of the CUPTI source to kernels, copies, sync, api, devices, overheads, gpu_memory.
 
 #include <array>
 #include <cstdint>
@@ -31,18 +31,18 @@ class GpuRecords {
 
   // Kernel thread ids in api and overheads, in order of appearance.
   const std::vector<std::uint32_t>& tids() const { return tids_; }
-  // A thread of the process: rows with its id and within its life become its. Kernel thread ids are
-  // used again, so one can be several.
+  // A thread of the process: rows with its id within its lifetime belong to it. Kernel thread ids are reused, so one id
+  // may be several threads.
   struct ThreadLife {
     std::uint32_t row;
     Extent life;
   };
   void ResolveThreads(const std::unordered_multimap<std::int64_t, ThreadLife>& threads);
-  // On the host, of a thread without a ring.
+  // Host activity of a thread without a ring.
   Extent HostLife(std::uint32_t tid) const;
 
-  // Rows in order of time; then, by the wait's own words or by order of calls, which event record
-  // each wait for an event refers to.
+  // Sorts rows by time; then finds the event record to which each wait for an event refers, from the wait's own fields
+  // or by the order of calls.
   void SortAndLink();
 
   // The first kernels after recording went off: when their calls began, when they started.
@@ -63,13 +63,13 @@ class GpuRecords {
   void OnDevice(const GpuDeviceRecord& record, const RecordContext& context);
   void OnOverhead(const GpuOverheadRecord& record, const RecordContext& context);
   void OnMemory(const GpuMemoryRecord& record, const RecordContext& context);
-  // CUPTI's ids have 32 bits and begin again: a process that makes 10,000 calls a second gets there in five days.
+  // CUPTI's ids have 32 bits and wrap around: a process that makes 10,000 calls a second reaches that in five days.
   std::uint64_t Unwrapped(std::uint32_t correlation);
   void SeeThread(std::uint32_t tid, std::int64_t begin_ns, std::int64_t end_ns);
   void NameDevices();
   void TimeFromCalls();
   void LinkEvents();
-  // Row of strings -> row of its readable form, and whether that is a communication library's.
+  // Row of strings -> row of its readable form, and whether it is a kernel of a communication library.
   struct Name {
     std::uint32_t text;
     bool communicates;

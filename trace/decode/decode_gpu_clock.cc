@@ -12,13 +12,13 @@ namespace {
 using schema::kNoTime;
 
 constexpr std::int64_t kForever = INT64_MAX;
-// A bound that is found within a stretch needs no belief about drift.
+// A bound that is found within such a stretch needs no assumption about drift.
 constexpr std::int64_t kStretchNs = 100'000'000, kTightNs = 1'000'000;
 constexpr std::size_t kLeastStretches = 4, kMostStretches = 64;
-// Where the host never waits, evidence is taken from elsewhere, and this much drift is allowed for.
+// If the host never waits, evidence from outside the stretch is used, and this much drift is allowed for.
 constexpr double kDrift = 100e-6, kMostSlack = 1e15;
 
-// Times of damaged files may be anything; no evidence lies days away from its cause.
+// Times of damaged files may have any value; evidence is never days away from its cause.
 constexpr std::int64_t kWildNs = 1'000'000'000'000'000;
 bool Difference(std::int64_t later, std::int64_t earlier, std::int64_t* ns) {
   return !__builtin_sub_overflow(later, earlier, ns) && *ns > -kWildNs && *ns < kWildNs;
@@ -28,12 +28,12 @@ struct Call {
   std::int64_t begin_ns, end_ns;
   bool failed;
 };
-// A bound seen at a time: the disagreement then was at most (or at least) this.
+// A bound at a certain time: the disagreement was at most (or at least) this.
 struct Evidence {
   std::int64_t at_ns, bound_ns;
 };
 struct Work {
-  std::int64_t enqueued_ns;  // When its launching call returned: whoever waits from then on waits for it.
+  std::int64_t enqueued_ns;  // When its launching call returned: a synchronisation that begins later waits for it.
   std::int64_t end_ns;
   std::uint16_t device;
 };
@@ -48,7 +48,7 @@ class Comparison {
       if (api.correlation[i] == 0) continue;
       const Call call{api.begin_ns[i], api.begin_ns[i] + api.duration_ns[i], api.result[i] != 0};
       const auto [known, fresh] = calls_.try_emplace(api.correlation[i], call);
-      if (fresh) continue;  // The runtime's call and the driver's within it.
+      if (fresh) continue;  // The runtime's call contains the driver's.
       known->second.begin_ns = std::min(known->second.begin_ns, call.begin_ns);
       known->second.end_ns = std::max(known->second.end_ns, call.end_ns);
       known->second.failed |= call.failed;
@@ -114,7 +114,8 @@ class Comparison {
     for (std::size_t i = 0; i < sync.rows(); ++i) {
       if (sync.kind[i] != kEvent && sync.kind[i] != kStream && sync.kind[i] != kContext) continue;
       const auto call = calls_.find(sync.correlation[i]);
-      if (call != calls_.end() && call->second.failed) continue;  // It returned before its time.
+      // The call failed and returned before the work had ended.
+      if (call != calls_.end() && call->second.failed) continue;
       std::int64_t until = sync.begin_ns[i];
       std::uint32_t stream = sync.stream[i];
       if (sync.kind[i] == kEvent) {
@@ -141,7 +142,7 @@ class Comparison {
     }
   }
 
-  // Within stretches of time, so that a clock that drifts shows its way; hull of all.
+  // Bounds within stretches of time, so that the drift of a clock is visible; then the hull of all.
   static void Bound(Device& device) {
     std::int64_t first = kForever, last = INT64_MIN;
     for (const auto* list : {&device.at_most, &device.at_least})
@@ -156,7 +157,7 @@ class Comparison {
     for (const Evidence& one : device.at_most) high[stretch(one)] = std::min(high[stretch(one)], one.bound_ns);
     for (const Evidence& one : device.at_least) low[stretch(one)] = std::max(low[stretch(one)], one.bound_ns);
 
-    // A steady drift is at most, and at least, what the bounds of two stretches leave open, wherever in them.
+    // A steady drift is limited by the bounds of every two stretches, wherever in them they apply.
     double most = INFINITY, least = 0;
     for (std::size_t i = 0; i < stretches; ++i)
       for (std::size_t j = i + 2; j < stretches; ++j) {
@@ -186,7 +187,7 @@ class Comparison {
         if (high[j] != kForever) up = std::min(up, high[j] + slack);
         if (low[j] != -kForever) down = std::max(down, low[j] - slack);
       }
-      // Where they contradict each other the clock moved within the stretch, over at least this.
+      // If the bounds contradict each other, the clock moved within the stretch, at least by this range.
       if (up != kForever && down != -kForever && down > up) std::swap(up, down);
       hull_high = std::max(hull_high, up);
       hull_low = std::min(hull_low, down);

@@ -1,7 +1,7 @@
 #pragma once
-// How far GPU and CPU times of a process may disagree. CUPTI converts the GPU's times; nothing else compares them.
-// No kernel starts before its launching call began, no synchronisation ends before the work it waited for: the
-// least differences bound the disagreement from both sides.
+// Finds how far GPU and CPU times of a process may disagree. CUPTI converts the GPU's times, and nothing else compares
+// them. No kernel starts before its launching call began, and no synchronisation ends before the work it waited for:
+// the least differences bound the disagreement from both sides.
 
 #include <cstdint>
 #include <vector>
@@ -12,9 +12,9 @@ namespace lockstep::trace {
 
 struct GpuClock {
   std::uint16_t device = 0;
-  // GPU times less CPU times lie within [low, high] everywhere; kNoTime: nothing says.
+  // GPU times minus CPU times are within [low, high] everywhere; kNoTime: there is no evidence.
   std::int64_t low_ns = schema::kNoTime, high_ns = schema::kNoTime;
-  // What a clock that agrees cannot show, and the largest of it.
+  // Evidence that is impossible with clocks that agree, and the largest of it.
   std::uint64_t early_starts = 0, early_returns = 0;
   std::int64_t early_start_ns = 0, early_return_ns = 0;
 

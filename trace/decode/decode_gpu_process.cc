@@ -20,7 +20,7 @@ constexpr std::uint8_t kNcclCommKind = schema::CommKind::kNccl;
 // A flush that the agent asked for is the last one if the process ended so soon after it.
 constexpr std::int64_t kSoonNs = 2'000'000'000;
 
-// What the source said when it gave up.
+// The reason that the source recorded when it gave up.
 std::string WhyRefused(const schema::RankTables& tables) {
   for (std::size_t i = 0; i < tables.meta.rows(); ++i) {
     const std::string_view key = TextOf(tables, tables.meta.key[i]);
@@ -32,7 +32,7 @@ std::string WhyRefused(const schema::RankTables& tables) {
   return {};
 }
 
-// Meta gpu_clock.DEVICE: "LOW_NS HIGH_NS", "-" not known; gpu_clock_error_ns: the most of all devices.
+// Meta gpu_clock.DEVICE: "LOW_NS HIGH_NS", "-" not known; gpu_clock_error_ns: the largest of all devices.
 void TellGpuClocks(ProcessDecoder& decoder, schema::RankTables& tables) {
   const auto number = [](std::int64_t ns) { return ns == kNoTime ? std::string("-") : std::to_string(ns); };
   std::int64_t error_ns = -1;
@@ -64,7 +64,7 @@ void AddGpuLosses(ProcessDecoder& decoder, schema::RankTables& tables, const Tic
     const std::int64_t flushed = at(state.gpu_flushed_ticks);
     const std::int64_t end = at(state.end_ticks != 0 ? state.end_ticks : end_ticks);
     const bool answered = state.gpu_flush_wanted != 0 && state.gpu_flush_done == state.gpu_flush_wanted;
-    // Exit handlers flush before the process takes its leave.
+    // Exit handlers flush before the process records its end.
     tail_lost = state.end_ticks != 0
                     ? flushed == kNoTime
                     : !(answered && flushed != kNoTime && end != kNoTime && DurationNs(flushed, end) <= kSoonNs);
@@ -91,7 +91,7 @@ std::int32_t RankFromNccl(const schema::RankTables& tables, const std::map<std::
   const schema::Comms& comms = tables.comms;
   for (std::size_t i = 0; i < comms.rows(); ++i) {
     if (comms.kind[i] != kNcclCommKind || comms.size[i] != world_size || comms.rank[i] < 0) continue;
-    // Communicators that order the job's ranks differently: none of them says which order is the job's.
+    // If communicators order the job's ranks differently, none of them determines the order of the job.
     if (rank >= 0 && rank != comms.rank[i]) return -1;
     rank = comms.rank[i];
   }

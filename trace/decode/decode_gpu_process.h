@@ -1,5 +1,5 @@
 #pragma once
-// What a process as a whole says about its GPU sources, and the agent's readings of the GPUs.
+// Adds what concerns a process's GPU sources as a whole, and the agent's readings of the GPUs.
 
 #include <cstdint>
 #include <map>
@@ -12,16 +12,16 @@
 
 namespace lockstep::trace {
 
-// Losses of a process whose GPU activity is not or not wholly in the file. `end_ticks`: when the slot
-// was last heard of, 0 unknown.
+// Adds the losses of a process whose GPU activity is not, or not completely, in the file. `end_ticks`: the slot's last
+// sign of life, 0 unknown.
 void AddGpuLosses(ProcessDecoder& decoder, schema::RankTables& tables, const TickMap& map, const ProcessState& state,
                   std::uint64_t end_ticks);
 
-// A process without a rank of its own has NCCL's, if one communicator holds the whole job; -1: it has not,
-// or `meta` knows better.
+// The rank of a process that has none of its own, from NCCL, if one communicator contains the whole job; -1 if there is
+// none, or `meta` contains a better answer.
 std::int32_t RankFromNccl(const schema::RankTables& tables, const std::map<std::string, std::string>& meta);
 
-// Rows of gpu_samples; devices by the uuids that `processes` gave them, the earlier first.
+// Adds rows of gpu_samples; devices are found by the uuids that `processes` reported, earlier processes first.
 void AddGpuSamples(schema::RankTables& tables, const TickMap& map, const std::vector<GpuSample>& samples,
                    const std::vector<const GpuRecords*>& processes);
 

@@ -37,7 +37,7 @@ std::uint32_t ProcessDecoder::CommRow(std::uint32_t number, std::int64_t ns) {
   if (number == kNoComm) return kNone;
   const auto at = comms_.find(number);
   if (at != comms_.end()) return at->second.row;
-  // Its creation was not recorded, or comes later.
+  // Its creation was not recorded, or its record comes later.
   const auto row = static_cast<std::uint32_t>(tables_.comms.rows());
   comms_[number] = {row, false, false};
   tables_.comms.Append({.comm = row,
@@ -75,7 +75,7 @@ void ProcessDecoder::OnComm(Thread& thread, std::span<const std::byte> bytes) {
     comms.name[CommRow(record.comm, ns)] = name;
     return;
   }
-  // A number that is defined already now means another communicator.
+  // A number that was defined before now refers to another communicator.
   if (const auto at = comms_.find(record.comm); at != comms_.end() && at->second.defined) comms_.erase(at);
   const std::uint32_t row = CommRow(record.comm, ns);
   comms_[record.comm].defined = true;
@@ -146,7 +146,7 @@ void ProcessDecoder::AddCollective(const Thread& thread, const MpiRecord& record
                               .protocol = kNone});
 }
 
-// False for MPI_PROC_NULL: no message, no row.
+// Returns false for MPI_PROC_NULL: there is no message and no row.
 bool ProcessDecoder::AddP2p(const Thread& thread, const MpiRecord& record, bool receive, std::uint8_t mode,
                             const CompletionRecord* status, std::int64_t begin_ns, std::int64_t end_ns,
                             std::uint32_t call) {
@@ -244,7 +244,7 @@ void ProcessDecoder::Complete(const Thread& thread, std::uint64_t handle, const 
                               std::int64_t begin_ns, std::int64_t end_ns) {
   OpenRequests::Operation operation;
   if (!requests_.Complete(handle, operation)) {
-    // An inactive persistent request may be waited for: that completes nothing.
+    // Waiting for an inactive persistent request is allowed and completes nothing.
     if (!persistent_.contains(OpenRequests::Key(handle))) ++unknown_requests_;
     return;
   }
@@ -257,7 +257,7 @@ void ProcessDecoder::Complete(const Thread& thread, std::uint64_t handle, const 
     requests.wait_thread[operation.row] = thread.row;
     requests.wait_begin_ns[operation.row] = begin_ns;
     requests.end_ns[operation.row] = end_ns;
-    // Nobody can cancel these, and Open MPI's ompio (4.1.4) leaves that field of their status as it was.
+    // These operations cannot be cancelled, and Open MPI's ompio (4.1.4) leaves that field of their status unchanged.
     requests.outcome[operation.row] =
         (flags & kCompletionError) != 0 ? RequestOutcome::kError : RequestOutcome::kCompleted;
   } else if (operation.kind == OpenRequests::Kind::kCollective) {
@@ -336,7 +336,7 @@ void ProcessDecoder::OnMpi(Thread& thread, const MpiRecord& record) {
     case MpiClass::kRecvInit:
       if (record.request != 0) {
         std::deque<Persistent>& made = persistent_[OpenRequests::Key(record.request)];
-        // Freed unseen, in a gap.
+        // Those were freed in a gap.
         std::erase_if(made, [&](const Persistent& one) { return one.epoch != requests_.epoch(); });
         made.push_back({record, 0, requests_.epoch()});
       }
@@ -355,7 +355,7 @@ void ProcessDecoder::OnMpi(Thread& thread, const MpiRecord& record) {
         else
           Complete(thread, completion.request, &completion, begin, end);
       }
-      // One request and no status worth a slot.
+      // One request, whose status needed no slot of its own.
       if (thread.follow.empty() && record.request != 0 && (record.head.flags & kMpiNothingCompleted) == 0)
         Complete(thread, record.request, nullptr, begin, end);
       break;

@@ -19,7 +19,7 @@ namespace {
 
 using enum schema::RangeKind::Value;
 
-// What is the same in all records of ranges. `extra` counts if the record has 2 slots.
+// The columns that all records of ranges share. `extra` is used if the record has 2 slots.
 schema::Ranges::Row RowOf(const RangeRecord& record, const RangeExtra& extra) {
   schema::Ranges::Row row{.domain = record.domain,
                           .source = static_cast<std::uint8_t>(record.head.flags & 15),
@@ -39,7 +39,7 @@ RangeExtra ExtraOf(const RangeRecord& record, std::span<const std::byte> bytes) 
   return record.head.slots >= 2 ? LoadRecord<RangeExtra>(bytes.subspan(kSlotBytes)) : RangeExtra{};
 }
 
-// Only its own words make a category of ours of an NVTX one.
+// Only these names turn an NVTX category into one of ours.
 std::uint8_t WellKnownCategory(std::string_view name) {
   const auto equal = [](char a, char b) { return (a >= 'A' && a <= 'Z' ? a - 'A' + 'a' : a) == b; };
   for (const schema::EnumValue& known : schema::Category::kValues)
@@ -137,7 +137,7 @@ std::uint32_t ProcessDecoder::NameOf(const Thread& thread) const {
   return given != thread_names_.end() ? given->second : thread.name;
 }
 
-// Threads name domains in their own rings, so a range may be read before its domain's name.
+// Threads write the names of domains into their own rings, so a range may be read before its domain's name.
 void ProcessDecoder::NameDomains() {
   const auto name = [&](std::uint32_t domain) {
     if (domain == 0) return kNone;

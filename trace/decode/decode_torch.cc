@@ -1,7 +1,7 @@
 // Works of PyTorch's c10d -> rows of collectives and p2p.
 //
 // A backend's thread carries one work at a time, from its begin to its end, so a collective is one of a blocking call
-// on that thread. A message of gloo is completed by whoever waits for it.
+// on that thread. A message of gloo is completed by the thread that waits for it.
 
 #include "core/data_type_name.h"
 #include "core/torch_records.h"
@@ -44,7 +44,7 @@ void ProcessDecoder::OnTorchBegin(Thread& thread, std::span<const std::byte> byt
          .kernel = kNone});
   } else {
     work.row = static_cast<std::uint32_t>(tables_.collectives.rows());
-    // Only the root says to gloo how much it will scatter.
+    // With gloo, only the root passes the size of a scatter.
     const bool uneven = record.count == 0 && record.head.flags == schema::Code(CollectiveKind::kScatter);
     tables_.collectives.Append({.comm = CommRow(record.comm, ns),
                                 .seq = record.seq,
@@ -87,7 +87,7 @@ void ProcessDecoder::OnTorchEnd(Thread& thread, std::span<const std::byte> bytes
   const TorchWork work = at->second;
   torch_works_.erase(at);
   if (work.message) {
-    // That somebody waited, not since when: it may have ended at any time from the post on.
+    // The record shows that a thread waited, not since when: the message may have ended at any time after the post.
     schema::P2p& p2p = tables_.p2p;
     p2p.wait_begin_ns[work.row] = p2p.begin_ns[work.row];
     p2p.end_ns[work.row] = ns;

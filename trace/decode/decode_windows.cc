@@ -1,4 +1,4 @@
-// Capture windows: when the slot recorded, and which steps that leaves whole.
+// Capture windows: when the slot recorded, and which steps are therefore whole.
 
 #include <algorithm>
 #include <map>
@@ -25,8 +25,8 @@ void ProcessDecoder::OnWindow(Thread& thread, const WindowRecord& record) {
   window_marks_.push_back({ns, record.step, record.cause, (record.head.flags & 1) != 0, record.cut != 0});
 }
 
-// What lies between two step ranges belongs to the later step (loading data, mostly),
-// so a range's step begins where the one before ended, or recording went on for it.
+// The time between two step ranges belongs to the later step (mostly loading data), so a range's step begins where the
+// previous one ended, or where recording was switched on for it.
 void ProcessDecoder::ExtendStepRanges() {
   constexpr std::uint8_t kStepRange = schema::StepSource::kRange;
   const StepMark* before = nullptr;
@@ -37,7 +37,7 @@ void ProcessDecoder::ExtendStepRanges() {
       std::int64_t begin = before != nullptr && before->index == mark.index ? before->ns : kNoTime;
       for (const WindowMark& window : window_marks_) {
         if (window.ns < since || window.ns > mark.ns) continue;
-        // Off in between: what was recorded before is of another window.
+        // Recording was off in between: what was recorded before belongs to another window.
         begin = window.on && window.step == mark.index ? window.ns : kNoTime;
       }
       if (begin != kNoTime && begin < mark.ns) {
@@ -50,8 +50,8 @@ void ProcessDecoder::ExtendStepRanges() {
   }
 }
 
-// Threads that number steps together (a request each) may write them out of turn by
-// microseconds: the n-th number gets the n-th time.
+// Threads that number steps together (a request each) may write them out of order by microseconds, so the n-th number
+// gets the n-th time.
 void ProcessDecoder::OrderMarks() {
   std::map<std::uint8_t, std::vector<StepMark*>> by_source;
   for (StepMark& mark : marks_)
@@ -67,7 +67,8 @@ void ProcessDecoder::OrderMarks() {
     std::stable_sort(sorted.begin(), sorted.end(),
                      [](const StepMark& a, const StepMark& b) { return a.index < b.index; });
     const auto same = [](const StepMark& a, const StepMark& b) { return a.index == b.index; };
-    if (std::adjacent_find(sorted.begin(), sorted.end(), same) != sorted.end()) continue;  // Each its own steps.
+    // Each thread marks its own steps.
+    if (std::adjacent_find(sorted.begin(), sorted.end(), same) != sorted.end()) continue;
     for (std::size_t i = 0; i < marks.size(); ++i) {
       sorted[i].ns = marks[i]->ns;
       *marks[i] = sorted[i];
@@ -120,8 +121,8 @@ void ProcessDecoder::TellFirstKernels() {
             std::to_string(kernel.launch_ns) + " " + std::to_string(kernel.start_ns));
 }
 
-// A thread looks at the switch every 128 records, so it goes on for a while after it was
-// turned by another: those ranges are no part of the window.
+// A thread reads the switch every 128 records, so it records for a while after another thread switched it off: those
+// ranges do not belong to the window.
 void ProcessDecoder::DropRangesOutside() {
   const schema::Windows& windows = tables_.windows;
   const schema::Ranges& ranges = tables_.ranges;
@@ -130,7 +131,7 @@ void ProcessDecoder::DropRangesOutside() {
   std::size_t at = 0;
   for (std::uint32_t i = 0; i < ranges.rows(); ++i) {
     while (at + 1 < windows.rows() && windows.begin_ns[at + 1] <= ranges.begin_ns[i]) ++at;
-    // Before the first window there is none to write them.
+    // Before the first window there is no recording that could write them.
     if (ranges.begin_ns[i] <= windows.end_ns[at]) kept.push_back(i);
   }
   if (kept.size() != ranges.rows()) TakeRows(tables_.ranges, kept);
@@ -160,7 +161,7 @@ void ProcessDecoder::KeepWholeSteps() {
     named[at] = 1;
     windows.end_step[at] = steps.index[i] + 1;
   }
-  // Opened for a step that never came: nothing was cut.
+  // A window opened for a step that never came: nothing was cut.
   for (std::size_t i = 0; i < windows.rows(); ++i) {
     const auto begin = static_cast<WindowCause>(windows.begin_cause[i]);
     const bool by_step = begin == WindowCause::kSteps || begin == WindowCause::kSchedule;
@@ -168,7 +169,7 @@ void ProcessDecoder::KeepWholeSteps() {
         windows.end_cause[i] == static_cast<std::uint8_t>(WindowCause::kRunEnd))
       windows.cut[i] = 0;
   }
-  // The first steps of a window that began later are steps like the others.
+  // The first steps of a window that began later are ordinary steps.
   constexpr std::int64_t kWarmupSteps = 2;
   if (windows.begin_cause[0] == static_cast<std::uint8_t>(WindowCause::kRunBegin)) return;
   for (std::size_t i = 0; i < steps.rows(); ++i)

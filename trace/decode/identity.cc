@@ -28,12 +28,12 @@ std::string_view Speaker(RankProof proof) {
                                             : "by what launched it";
 }
 
-// A process that is a rank by itself, and what it is one by.
+// A process that is a rank by itself, and the proof for it.
 struct Member {
   std::size_t process;
   RankProof proof;
   std::int32_t rank, size;
-  std::uint64_t begin, end, at;  // When it asked and was let in, and where; 0 unknown.
+  std::uint64_t begin, end, at;  // When it asked and was admitted, and the meeting point; 0 unknown.
 };
 
 // The members of one world, and the times at which all of them asked.
@@ -48,7 +48,7 @@ struct World {
     if (timed && std::max(begin, member.begin) > std::min(end, member.end)) return false;
     for (const Member& other : members)
       if (other.rank == member.rank) return false;
-    // Names of one place may differ from rank to rank, so only a doubled rank makes them matter.
+    // The meeting point may have different names on different ranks, so it is only compared for a doubled rank.
     return true;
   }
   void Add(const Member& member) {
@@ -75,7 +75,7 @@ std::vector<World> WorldsOf(std::vector<Member> members) {
   return worlds;
 }
 
-// What the process says of itself; kNone: nothing.
+// The strongest proof that the process itself provides; kNone if there is none.
 Member Strongest(const ProcessState& state, std::size_t process, const std::map<std::string, std::string>& meta) {
   if (state.world_rank >= 0 && state.rank_source == schema::RankSource::kMpi && state.world_size != 1)
     return {process, RankProof::kMpi, state.world_rank, state.world_size, state.begin_ticks, 0, 0};
@@ -90,7 +90,7 @@ Member Strongest(const ProcessState& state, std::size_t process, const std::map<
   return {process, RankProof::kNone, -1, -1, 0, 0, 0};
 }
 
-// What other sources say of a process that is this rank, where it is something else.
+// Describes the rank that other sources give the process, if that differs.
 std::string Contradicted(const ProcessState& state, const Member& chosen,
                          const std::map<std::string, std::string>& meta) {
   std::string text;
@@ -137,18 +137,18 @@ std::vector<ProcessIdentity> IdentifyProcesses(const std::vector<const ProcessSt
       identity = {RankProof::kSlot, ToldNumber(meta, "rank"), ToldNumber(meta, "world_size"), "", false};
     return identities;
   }
-  // Who talks is a rank before who was only told to be one: a worker that ended before it joined the others keeps the
-  // rank that it was told only where nobody else has it.
+  // A process that communicates is preferred to one that only has a rank in its environment: a worker that ended before
+  // it joined the others keeps that rank only if no other process has it.
   std::vector<World> worlds = WorldsOf(std::move(members));
   const auto last = std::max_element(worlds.begin(), worlds.end(), [](const World& a, const World& b) {
     if (a.members[0].proof != b.members[0].proof) return a.members[0].proof < b.members[0].proof;
-    // Who has variables and never joined anybody may be a helper that has them from the rank before it.
+    // A process that has the variables and joined no world may be a helper that inherited them from the rank before it.
     const bool met = a.members[0].proof >= RankProof::kGroup;
     return met ? a.members.back().begin < b.members.back().begin : a.members[0].begin > b.members[0].begin;
   });
   std::set<std::int32_t> taken;
   const auto before = [&](const Member& member) {
-    if (member.proof < RankProof::kGroup) return;  // It has the variables of a rank, as that rank's helpers have.
+    if (member.proof < RankProof::kGroup) return;  // It has a rank's variables, as the helpers of that rank do.
     identities[member.process].world_size = member.size;
     identities[member.process].earlier = true;
   };

@@ -1,12 +1,12 @@
 #pragma once
-// Who each process of a slot is: the one place that decides it.
+// Decides which rank each process of a slot is. No other code decides this.
 //
-// What speaks for a process being a rank, the first that does counts:
-//   mpi     MPI_Init gave it a place in a world of several
+// Proofs that a process is a rank; the first one that exists counts:
+//   mpi     MPI_Init gave it a rank in a world of several
 //   group   init_process_group of PyTorch did
 //   env     RANK and WORLD_SIZE in its own environment that its agent does not have: something below the agent started
 //   it (the slot) it is the agent's only program, or the first of them: what the launcher told the agent
-// A world of one has nobody to speak with, so it speaks for nothing: an MPI that was only initialised in each worker of
+// In a world of one there is no communication, so it proves nothing: an MPI that was only initialised in each worker of
 // torchrun makes no rank. Where a process of the slot is a rank by itself, those that are only the slot's are its
 // helpers (launchers, loaders, compilers) and no ranks.
 //
@@ -29,13 +29,14 @@ enum class RankProof : std::uint8_t { kNone, kSlot, kEnvironment, kGroup, kMpi }
 
 struct ProcessIdentity {
   RankProof proof = RankProof::kNone;
-  std::int32_t rank = -1;        // -1: no rank of the run (a helper, or of an earlier world).
+  std::int32_t rank = -1;        // -1: not a rank of the run (a helper, or a rank of an earlier world).
   std::int32_t world_size = -1;  // -1 unknown.
-  std::string instead_of;        // What another source says and does not count: "rank 3 of 8 by the environment"; "".
-  bool earlier = false;          // A rank of a world before the one that counts.
+  // The answer of another source that does not count: "rank 3 of 8 by the environment"; "" if there is none.
+  std::string instead_of;
+  bool earlier = false;  // A rank of an earlier world than the one that counts.
 };
 
-// For each of `processes`, in their order. `meta` is the spool's: what the agent was told.
+// Identifies each of `processes`, in their order. `meta` is the spool's: what the launcher told the agent.
 std::vector<ProcessIdentity> IdentifyProcesses(const std::vector<const ProcessState*>& processes,
                                                const std::map<std::string, std::string>& meta);
 

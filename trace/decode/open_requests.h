@@ -1,7 +1,6 @@
 #pragma once
-// Operations posted and not yet completed: a multiset by request handle. Two
-// active operations may share a handle (Open MPI gives every eager Isend the
-// same completed request), so a completion takes the oldest.
+// Operations that were posted and are not yet completed: a multiset by request handle. Two active operations may share
+// a handle (Open MPI gives every eager Isend the same completed request), so a completion takes the oldest.
 
 #include <cstdint>
 #include <unordered_map>
@@ -17,11 +16,11 @@ class OpenRequests {
     std::uint32_t row;  // Of collectives, p2p or mpi_requests.
   };
 
-  // PollRecord keeps 52 bits of a handle; so does everything here.
+  // PollRecord keeps 52 bits of a handle, so only these are compared.
   static constexpr std::uint64_t Key(std::uint64_t handle) { return handle & ((std::uint64_t{1} << 52) - 1); }
 
   void Post(std::uint64_t handle, Operation operation);
-  // The oldest operation with that handle; false if there is none.
+  // Takes the oldest operation with that handle; returns false if there is none.
   bool Complete(std::uint64_t handle, Operation& operation);
   template <typename F>
   void ForEach(std::uint64_t handle, F&& f) const {
@@ -29,8 +28,8 @@ class OpenRequests {
     if (at == queues_.end()) return;
     for (std::uint32_t i = at->second.first; i != kEnd; i = nodes_[i].next) f(nodes_[i].operation);
   }
-  // Records were lost, or not recorded: what is open now may have been completed
-  // unseen. A later post of the same handle then replaces it instead of queueing behind it.
+  // Records were lost, or not recorded: an operation that is open now may have been completed meanwhile. A later post
+  // of the same handle then replaces it instead of being queued after it.
   void MarkGap() { ++epoch_; }
   std::uint32_t epoch() const { return epoch_; }  // Gaps so far.
   std::uint64_t open() const { return open_; }    // Never completed so far, replaced ones included.

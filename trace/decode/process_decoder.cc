@@ -1,4 +1,4 @@
-// The walk over all threads' records, in order of time.
+// Visits all threads' records in order of time.
 
 #include "trace/decode/process_decoder.h"
 
@@ -19,7 +19,7 @@ using schema::kNoTime;
 
 constexpr std::uint32_t kMaxThreadStrings = 1u << 20;
 
-// When the record's turn comes among those of all threads; nothing: it is taken when its thread is read.
+// The time at which the record is decoded among those of all threads; empty: it is decoded when its thread is read.
 std::optional<std::int64_t> TurnOf(RecordKind kind, std::span<const std::byte> bytes) {
   const auto ticks = [](std::uint64_t of_record) { return static_cast<std::int64_t>(of_record); };
   switch (kind) {
@@ -92,7 +92,7 @@ void ProcessDecoder::OnGap(Thread& thread, const GapRecord& record) {
     thread.dropped.Add(record.records, thread.clock.Ns(record.first_ticks), thread.clock.Ns(record.last_ticks));
 }
 
-// The completions that follow a call or poll at once.
+// Reads the completions that follow a call or poll directly.
 void ProcessDecoder::TakeFollow(Thread& thread) {
   thread.follow.clear();
   for (;;) {
@@ -103,7 +103,7 @@ void ProcessDecoder::TakeFollow(Thread& thread) {
   }
 }
 
-// Up to the next record that has a turn. False at the end of the stream.
+// Reads up to the next record that is decoded in order of time. Returns false at the end of the stream.
 bool ProcessDecoder::Advance(Thread& thread) {
   RecordStream& stream = thread.input.stream;
   for (;;) {
@@ -180,7 +180,7 @@ void ProcessDecoder::TakeAtOnce(Thread& thread, RecordKind kind, std::span<const
     case RecordKind::kCompletion:
       ++unknown_requests_;  // Its call was lost.
       return;
-    case RecordKind::kPad:  // RecordStream leaves it out; the others have turns.
+    case RecordKind::kPad:  // RecordStream skips padding; the others are decoded in order of time.
     case RecordKind::kMpi:
     case RecordKind::kPoll:
     case RecordKind::kComm:
@@ -223,7 +223,7 @@ void ProcessDecoder::OnStep(Thread& thread, const StepRecord& record) {
                     (record.head.flags & 0x80) != 0});
 }
 
-// What the thread was doing when it was last heard of.
+// Records what the thread was doing at its last sign of life.
 void ProcessDecoder::DecodeLeftOpen(Thread& thread, std::int64_t last_ns) {
   const RingState& state = thread.input.left_open;
   if (!state.known) return;
@@ -261,7 +261,7 @@ void ProcessDecoder::Decode(std::vector<DecoderThread> inputs, std::uint32_t pro
     threads.push_back(
         {.input = std::move(input), .row = static_cast<std::uint32_t>(threads.size()), .clock = TickConverter(map_)});
 
-  // Thread with the earliest record first; equal times in order of the threads.
+  // The thread with the earliest record comes first; equal times in order of the threads.
   using Turn = std::pair<std::int64_t, std::uint32_t>;
   std::priority_queue<Turn, std::vector<Turn>, std::greater<>> turns;
   for (Thread& thread : threads) {
@@ -271,7 +271,7 @@ void ProcessDecoder::Decode(std::vector<DecoderThread> inputs, std::uint32_t pro
   while (!turns.empty()) {
     Thread& thread = threads[turns.top().second];
     turns.pop();
-    // Mostly one thread has many records in a row: no queue for those.
+    // Mostly one thread has many records in a row, which do not go through the queue.
     bool more = true;
     do {
       Visit(thread);

@@ -1,5 +1,5 @@
 #pragma once
-// Records of one process's threads -> the tables of its rank file.
+// Converts the records of one process's threads to the tables of its rank file.
 
 #include <cstdint>
 #include <cstring>
@@ -47,7 +47,7 @@ inline std::string_view RecordText(std::span<const std::byte> bytes) {
 // One per process; Decode is called once. Thread: one at a time.
 class ProcessDecoder {
  public:
-  // `tables` receives the rows of everything but meta, processes, clock tables.
+  // `tables` receives the rows of all tables but meta, processes and the clock tables.
   ProcessDecoder(schema::RankTables& tables, const TickMap& map);
 
   // `process_row`: row of `processes` the threads belong to. `main_tid`: the
@@ -56,18 +56,18 @@ class ProcessDecoder {
               std::uint64_t last_sign_ticks);
 
   std::uint32_t Intern(std::string_view text) { return strings_.Intern(text); }
-  // A row of meta.
+  // Adds a row of meta.
   void AddFact(std::string_view key, std::string_view value) {
     tables_.meta.Append({.key = Intern(key), .value = Intern(value)});
   }
-  // A row of losses; none for a count of 0.
+  // Adds a row of losses; none for a count of 0.
   void AddLoss(Loss loss, const Seen& seen, std::string_view detail = {}, std::uint32_t thread = schema::kNone);
   void AddLoss(Loss loss, std::uint64_t count, std::string_view detail = {}, std::uint32_t thread = schema::kNone) {
     AddLoss(loss, Seen{{}, count}, detail, thread);
   }
 
-  // Recording went on or off, in order of time. Windows are the slot's: every process
-  // sees the marks of all. `end_ns`: where a window that was never closed ends.
+  // Recording was switched on or off, in order of time. Windows belong to the slot: every process gets the marks of
+  // all. `end_ns`: the end of a window that was never closed.
   struct WindowMark {
     std::int64_t ns, step;
     WindowCause cause;
@@ -81,7 +81,7 @@ class ProcessDecoder {
   // From the first record to the last sign of life.
   const Extent& life() const { return life_; }
   std::uint64_t extrapolated() const { return extrapolated_; }
-  std::uint64_t missing_slots() const { return missing_slots_; }  // Of rings, in no block.
+  std::uint64_t missing_slots() const { return missing_slots_; }  // Slots of rings that are in no block.
   const GpuRecords& gpu() const { return gpu_; }
   const NcclRecords& nccl() const { return nccl_; }
 
@@ -94,10 +94,10 @@ class ProcessDecoder {
     Extent life;
     Seen dropped;
     std::uint64_t records = 0, cut_texts = 0, step_marks = 0;
-    bool gpu_source = false;  // A thread of the probe's own, which wrote what a GPU library reported.
+    bool gpu_source = false;  // A thread of the probe itself, which wrote what a GPU library reported.
     std::uint32_t name = schema::kNone;
 
-    // The record whose turn comes by time, and the completions that belong to it.
+    // The next record to be decoded in order of time, and the completions that belong to it.
     std::int64_t turn = 0;  // Ticks.
     std::span<const std::byte> record;
     std::vector<CompletionRecord> follow;
@@ -125,7 +125,7 @@ class ProcessDecoder {
   std::uint32_t TextOfThread(const Thread& thread, std::uint32_t id) const;
   void DecodeLeftOpen(Thread& thread, std::int64_t last_ns);
   void FinishThreads(std::vector<Thread>& threads, std::uint32_t process_row, std::int64_t main_tid);
-  // Rows of threads that only GPU records name; their rows follow `threads`.
+  // Adds rows for threads that only occur in GPU records; they follow `threads`.
   void AddThreadsWithoutRing(const std::vector<Thread>& threads, std::uint32_t process_row, std::uint32_t training);
 
   // decode_ranges.cc
@@ -178,7 +178,7 @@ class ProcessDecoder {
   void OnTorchBegin(Thread& thread, std::span<const std::byte> bytes);
   void OnTorchEnd(Thread& thread, std::span<const std::byte> bytes);
 
-  // decode_finish.cc: what needs all rows.
+  // decode_finish.cc: steps of decoding that need all rows.
   void MakeSteps();
   void NumberMessages();
   void FindPeers();
@@ -197,8 +197,8 @@ class ProcessDecoder {
   std::map<std::pair<std::uint32_t, std::uint32_t>, ToldLoss> told_losses_;  // Rows of strings: name, detail.
 
   OpenRequests requests_;
-  // Oldest first. Mostly one: a thread that was interrupted early in its init call can
-  // get the handle that another one freed meanwhile, and then its record comes first.
+  // Oldest first. Mostly there is one: a thread that was interrupted early in its init call can get the handle that
+  // another one freed meanwhile, and then its record comes first.
   std::unordered_map<std::uint64_t, std::deque<Persistent>> persistent_;
   struct Comm {
     std::uint32_t row;
@@ -223,7 +223,7 @@ class ProcessDecoder {
   std::unordered_map<std::uint64_t, RangeEnding> range_endings_;   // Threads' records are not read in order of time.
   std::map<std::pair<std::uint32_t, std::uint32_t>, std::uint32_t>
       categories_;                                                 // Domain's number, id -> row of strings.
-  std::unordered_map<std::uint32_t, std::uint32_t> thread_names_;  // By tid: given by other threads.
+  std::unordered_map<std::uint32_t, std::uint32_t> thread_names_;  // By tid: names given by other threads.
 
   Extent life_;
   std::uint64_t extrapolated_ = 0, missing_slots_ = 0;

@@ -1,5 +1,5 @@
 #pragma once
-// What a record needs of the thread that wrote it.
+// The data of a record's thread that decoding the record needs.
 
 #include <algorithm>
 #include <cstdint>
@@ -12,7 +12,7 @@
 
 namespace lockstep::trace {
 
-// From the first to the last time at which something is known to have been; kNoTime: never.
+// From the first to the last time at which something is known to have existed; kNoTime: never.
 struct Extent {
   std::int64_t first_ns = schema::kNoTime, last_ns = schema::kNoTime;
 

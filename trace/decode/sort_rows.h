@@ -12,7 +12,7 @@
 
 namespace lockstep::trace {
 
-// The rows whose numbers `rows` gives, in that order, and no others.
+// Returns the rows with these numbers, in that order, and no others.
 template <typename Table>
 void TakeRows(Table& table, const std::vector<std::uint32_t>& rows) {
   table.ForEachColumn([&](const schema::ColumnInfo&, auto& column) {

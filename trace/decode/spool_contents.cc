@@ -138,7 +138,7 @@ void AddLeftover(SpoolContents& contents, const Leftover& leftover) {
       ring.process_known = true;
       ring.thread.tid = left.tid;
     }
-    // The agent's own last words about it are complete; its gap is counted there.
+    // The agent's own last block about it is complete, and its gap is counted there.
     if (!ring.thread.left_open.known) ring.thread.left_open = left.state;
     if (!left.slots.empty()) ring.thread.stream.AddPiece(left.first_slot, left.slots);
   }

@@ -1,5 +1,5 @@
 #pragma once
-// What a spool and its segment hold, by process and ring: blocks read, records not yet.
+// Everything that a spool and its segment hold, by process and ring: blocks are parsed, records are not yet.
 
 #include <cstdint>
 #include <map>
@@ -30,7 +30,7 @@ struct SpoolRing {
   DecoderThread thread;
 };
 
-// Everything but records, as it stands in spool and segment.
+// Everything except records, unchanged from spool and segment.
 struct SpoolContents {
   std::map<std::string, std::string> meta;
   std::map<SpoolKey, ProcessState> processes;
@@ -42,16 +42,16 @@ struct SpoolContents {
   std::vector<GpuSample> gpu_samples;
   std::vector<SpoolLoss> losses;
   std::optional<SpoolEnd> end;
-  std::uint64_t malformed_blocks = 0;  // Checksum good, content not.
+  std::uint64_t malformed_blocks = 0;  // Blocks with a good checksum but invalid content.
 };
 
 // A number at the beginning of a text, 0 without one.
 std::uint64_t Number(std::string_view text);
 
 void AddProcess(SpoolContents& contents, ProcessState state);
-// A block whose content is not what its kind has is counted in malformed_blocks.
+// A block whose content does not fit its kind is counted in malformed_blocks.
 void AddBlock(SpoolContents& contents, const SpoolBlock& block);
-// What the segment holds beyond the spool. `leftover` must outlive the streams.
+// Adds what the segment holds beyond the spool. `leftover` must outlive the streams.
 void AddLeftover(SpoolContents& contents, const Leftover& leftover);
 
 }  // namespace lockstep::trace

@@ -9,7 +9,7 @@ __extension__ using Int128 = __int128;
 
 constexpr std::int64_t kLongSpanNs = 1'000'000'000;
 
-// Rounds to nearest; clamps what leaves 64 bits, which only damaged ticks do.
+// Rounds to nearest; clamps values beyond 64 bits, which only come from damaged ticks.
 std::int64_t Scale(std::int64_t ns, Int128 delta_ticks, std::int64_t span_ns, std::int64_t span_ticks) {
   Int128 product = delta_ticks * span_ns;
   const Int128 half = span_ticks / 2;
@@ -47,8 +47,8 @@ TickMap::TickMap(std::vector<ClockSnapshot> snapshots, bool raw_mode, double tic
       before_ = after_ = {static_cast<std::int64_t>(ticks_per_ns * static_cast<double>(kSpan)), kSpan};
     return;
   }
-  // Over a second or more where there is one: the bracket of a snapshot is some
-  // ten ns, so a slope over 10 ms would be uncertain by 1e-6.
+  // Over a second or more if possible: the bracket of a snapshot is some ten ns, so a slope over 10 ms would be
+  // uncertain by 1e-6.
   std::size_t i = 1;
   while (i < last && knots_[i].ns - knots_[0].ns < kLongSpanNs) ++i;
   before_ = {knots_[i].ticks - knots_[0].ticks, knots_[i].ns - knots_[0].ns};

@@ -1,6 +1,6 @@
 #pragma once
-// Ticks of the event clock -> nanoseconds of the rank clock, by exact integer
-// interpolation between clock snapshots.
+// Converts ticks of the event clock to nanoseconds of the rank clock, by exact integer interpolation between clock
+// snapshots.
 
 #include <cstddef>
 #include <cstdint>
@@ -30,8 +30,7 @@ class TickMap {
   Knot before_{1, 1}, after_{1, 1};
 };
 
-// Remembers where it was: amortised constant time for times that mostly grow.
-// Thread: one at a time.
+// Remembers its last position: amortised constant time for times that mostly grow. Thread: one at a time.
 class TickConverter {
  public:
   explicit TickConverter(const TickMap& map) : map_(&map) {}

@@ -141,7 +141,7 @@ bool ChunkDecoder::Decode(std::span<const std::byte> stored, const ChunkForm& fo
     const bool direct = !shuffled && rows == form.chunk_rows;
     if (!direct && inflated_.size() < bytes) inflated_.resize(bytes);
     std::byte* out = direct ? values : inflated_.data();
-    // Without a place for the actual size, libdeflate fails unless it is exactly `bytes`.
+    // Without an argument for the actual size, libdeflate fails unless the size is exactly `bytes`.
     if (libdeflate_zlib_decompress(decompressor_, stored.data(), stored.size(), out, bytes, nullptr) !=
         LIBDEFLATE_SUCCESS)
       return false;

@@ -34,7 +34,7 @@ class ChunkEncoder {
   std::vector<std::byte> shuffled_, deflated_;
 };
 
-// How a stored chunk was made.
+// The parameters with which a stored chunk was made.
 struct ChunkForm {
   bool deflated, shuffled;
   std::size_t chunk_rows, width;
@@ -47,8 +47,8 @@ class ChunkDecoder {
   ChunkDecoder(const ChunkDecoder&) = delete;
   ChunkDecoder& operator=(const ChunkDecoder&) = delete;
   ~ChunkDecoder();
-  // Rows [first, first + rows) of the chunk. False unless `stored` holds exactly a
-  // chunk of that form; first + rows must lie within it.
+  // Decodes rows [first, first + rows) of the chunk. Returns false unless `stored` holds exactly one chunk of that
+  // form; first + rows must be within it.
   bool Decode(std::span<const std::byte> stored, const ChunkForm& form, std::size_t first, std::size_t rows,
               std::byte* values);
 

@@ -5,13 +5,13 @@
 namespace lockstep::trace {
 namespace {
 
-// Guards against extents that no file of ours has: more would only exhaust memory.
+// Protects against sizes that no file of ours has, which would only exhaust memory.
 constexpr std::uint64_t kMaxRows = std::uint64_t{1} << 36;
 // deflate cannot expand beyond about 1032 to 1; chunks never stored read as zeros, which small ones may.
 constexpr std::uint64_t kMaxExpansion = 1040, kMaxUnstoredBytes = 64u << 20;
 constexpr std::uint64_t kMaxChunks = 1u << 20, kMaxChunkRows = 1u << 26;
 
-// How the dataset's filters were chained; false if we cannot undo them ourselves.
+// Reads the order of the dataset's filters; returns false if this code cannot undo them.
 bool ReadFilters(hid_t creation, StoredColumn& column) {
   const int filters = H5Pget_nfilters(creation);
   for (int i = 0; i < filters; ++i) {
@@ -19,7 +19,7 @@ bool ReadFilters(hid_t creation, StoredColumn& column) {
     std::size_t count = 8;
     switch (H5Pget_filter2(creation, static_cast<unsigned>(i), &flags, &count, parameters, 0, nullptr, &config)) {
       case H5Z_FILTER_SHUFFLE:
-        // Shuffling after deflating is legal, and nothing that we undo.
+        // Shuffling after deflating is allowed by HDF5, but not supported here.
         if (column.shuffle_filter >= 0 || column.deflate_filter >= 0) return false;
         if (count >= 1 && parameters[0] != column.width) return false;
         column.shuffle_filter = i;
@@ -125,7 +125,7 @@ StoredTable IndexTable(hid_t file, const schema::TableInfo& info, std::uint64_t 
     const std::string column_name(info.columns[i].name);
     const Hdf5Handle dataset(H5Dopen2(group.get(), column_name.c_str(), H5P_DEFAULT));
     if (!dataset.ok()) {
-      // Absent is an older version; there and not to be opened is damage.
+      // An absent column means an older version; one that exists and cannot be opened is damaged.
       if (H5Lexists(group.get(), column_name.c_str(), H5P_DEFAULT) != 0)
         table.problem = "column " + column_name + " cannot be opened";
       continue;
@@ -139,10 +139,10 @@ StoredTable IndexTable(hid_t file, const schema::TableInfo& info, std::uint64_t 
     const bool empty = column.one_dimensional && column.rows == 0;
     column.present = true;
     table.columns[i] = std::move(column);
-    // One empty column makes the table empty: the others need no look.
+    // One empty column makes the table empty, so the others are not examined.
     if (empty) break;
   }
-  // Nobody is to make room for rows that cannot be read.
+  // No memory must be reserved for rows that cannot be read.
   if (table.rows == UINT64_MAX || !table.problem.empty()) table.rows = 0;
   return table;
 }

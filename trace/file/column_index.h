@@ -1,6 +1,5 @@
 #pragma once
-// Where the columns of an HDF5 file lie. Made once under the lock, used by any
-// number of threads without it.
+// The positions of an HDF5 file's columns. Made once under the lock, used by any number of threads without it.
 
 #include <cstdint>
 #include <string>
@@ -23,13 +22,13 @@ struct StoredColumn {
   bool present = false;
   bool one_dimensional = false;
   bool integer = false;
-  bool overclaims = false;  // More rows than its stored bytes can expand to.
+  bool overclaims = false;  // It claims more rows than its stored bytes can expand to.
   bool is_signed = false;
   std::size_t width = 0;
   std::uint64_t rows = 0;
   bool direct = false;  // Chunks can be read without libhdf5; else H5Dread.
   std::uint64_t chunk_rows = 0;
-  int shuffle_filter = -1, deflate_filter = -1;  // Place in the pipeline, -1 absent.
+  int shuffle_filter = -1, deflate_filter = -1;  // Position in the pipeline, -1 absent.
   std::vector<StoredChunk> chunks;
 };
 
@@ -39,11 +38,10 @@ struct StoredTable {
   std::string problem;                // Why it is unreadable; empty if it is not.
 };
 
-// Rows and chunks go together, and the chunks' bytes can hold as many rows.
+// Whether the numbers of rows and chunks agree, and the chunks' bytes can hold as many rows.
 bool FitsItsChunks(const StoredColumn& column, std::uint64_t stored_bytes);
 
-// Columns that the schema does not know are not looked at. Absent tables: no
-// columns, no rows. Hdf5Lock held.
+// Columns that the schema does not contain are ignored. Absent tables: no columns, no rows. Hdf5Lock held.
 StoredTable IndexTable(hid_t file, const schema::TableInfo& info, std::uint64_t file_bytes);
 
 // Opens for reading, without locks on the file. Hdf5Lock held.

@@ -1,5 +1,5 @@
 #pragma once
-// What can be done with the schema's columns whatever their type.
+// Operations on the schema's columns of any type.
 
 #include <cstddef>
 #include <cstdint>
@@ -11,7 +11,7 @@ namespace lockstep::trace {
 
 std::string_view NameOf(schema::ColumnType type);  // "u32"
 
-// `count` values that say "not known", as a reader fills in where a file has none.
+// Fills in `count` values that mean "not known", as a reader does where a file has none.
 void FillUnknown(const schema::ColumnInfo& column, std::byte* out, std::uint64_t count);
 
 }  // namespace lockstep::trace

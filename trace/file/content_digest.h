@@ -1,5 +1,5 @@
 #pragma once
-// One number for what a file says.
+// A single number for the content of a file.
 
 #include <cstdint>
 
@@ -8,9 +8,9 @@
 
 namespace lockstep::trace {
 
-// Of all tables: texts count as texts, whatever their numbers in `strings`; where the
-// data came from does not count (names of rank files, the merge's mark of its inputs). Equal
-// for equal results, however many threads, processes, chunks or files made them.
+// A digest of all tables: texts count as texts, whatever their numbers in `strings`; the origin of the data does not
+// count (names of rank files, the merge's mark of its inputs). Equal for equal results, however many threads,
+// processes, chunks or files made them.
 Result<std::uint64_t> ContentDigest(const TableFile& file);
 
 }  // namespace lockstep::trace

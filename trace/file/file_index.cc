@@ -20,8 +20,8 @@ constexpr std::uint64_t kMaxBody = 1u << 30;
 struct Footer {
   std::uint64_t attribute_bytes, table_bytes;  // Before the footer, in this order.
   std::uint32_t attributes, tables;
-  std::uint64_t body_digest;      // Of both.
-  std::uint64_t metadata_digest;  // Of all bytes before them that are in no chunk.
+  std::uint64_t body_digest;      // A digest of both.
+  std::uint64_t metadata_digest;  // A digest of all bytes before them that are in no chunk.
   std::uint64_t file_bytes;
   char magic[8];
 };
@@ -37,7 +37,7 @@ void PutText(std::string& out, std::string_view text) {
   out.append(text);
 }
 
-// Reads what Put wrote; says when there is less than that.
+// Reads what Put wrote; reports when there are fewer bytes than that.
 class Cursor {
  public:
   explicit Cursor(std::string_view bytes) : rest_(bytes) {}
@@ -87,7 +87,7 @@ bool ForEachColumn(std::string_view tables, std::uint32_t count, F&& f) {
   return cursor.ok();
 }
 
-// False if the bytes make no sense in a file of that size.
+// Returns false if the values are impossible in a file of that size.
 bool ParseColumn(std::string_view bytes, std::uint64_t file_bytes, StoredColumn& column) {
   if (bytes.size() < kColumnBytes || (bytes.size() - kColumnBytes) % kChunkBytes != 0) return false;
   Cursor cursor(bytes);
@@ -109,7 +109,7 @@ bool ParseColumn(std::string_view bytes, std::uint64_t file_bytes, StoredColumn&
   return column.width >= 1 && column.width <= 8 && FitsItsChunks(column, stored);
 }
 
-// Of all bytes in [0, end) that lie in no chunk. False: chunks overlap or leave the file.
+// The digest of all bytes in [0, end) that are in no chunk. Returns false if chunks overlap or exceed the file.
 bool DigestMetadata(int fd, std::uint64_t end, std::vector<StoredChunk> chunks, std::uint64_t& digest) {
   std::sort(chunks.begin(), chunks.end(),
             [](const StoredChunk& a, const StoredChunk& b) { return a.offset < b.offset; });
@@ -259,7 +259,7 @@ StoredTable FileIndex::Table(const schema::TableInfo& info) const {
     if (name != info.name) return;
     for (std::size_t i = 0; i < info.column_count; ++i) {
       if (info.columns[i].name != column) continue;
-      // Its offsets were held against the file when it was loaded.
+      // Its offsets were checked against the file when it was loaded.
       (void)ParseColumn(bytes, UINT64_MAX, table.columns[i]);
       table.rows = std::min(table.rows, table.columns[i].rows);
       any = true;

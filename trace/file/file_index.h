@@ -1,10 +1,9 @@
 #pragma once
-// Where everything lies in an HDF5 file of ours, written behind its end by its writer:
-// a reader that finds it needs libhdf5 for nothing, which is most of the time that a
-// run of thousands of small files takes. To everybody else the bytes are not there
-// (HDF5 ends where its superblock says). It is believed only while no byte of the file
-// but the chunks has changed since, so a file that somebody edited, cut or damaged is
-// read through libhdf5; docs/trace-format.md describes it.
+// The positions of everything in an HDF5 file of ours, written after its end by its writer. A reader that finds the
+// index does not need libhdf5, which would take most of the time that a run of thousands of small files needs. Other
+// readers do not see these bytes (HDF5 ends where its superblock says). The index is only valid while no byte of the
+// file but the chunks has changed since, so a file that was edited, cut or damaged is read through libhdf5.
+// docs/trace-format.md describes it.
 
 #include <cstddef>
 #include <cstdint>
@@ -44,10 +43,11 @@ class FileIndex {
   // Writing: in any order, then Append.
   void AddAttribute(std::string_view name, const StoredAttribute& value);
   void AddTable(const IndexedTable& table);
-  // Behind the closed file; `fd` open for reading and writing. False: the file is as it was before.
+  // Appends it to the closed file; `fd` open for reading and writing. Returns false if the file stayed as it was
+  // before.
   bool Append(int fd);
 
-  // The index of a file of this size; nullopt: none, or not the one of these bytes.
+  // The index of a file of this size; nullopt if there is none, or if it does not belong to these bytes.
   static std::optional<FileIndex> Load(int fd, std::uint64_t file_bytes);
   void ForEachAttribute(const std::function<void(std::string_view, const StoredAttribute&)>& f) const;
   // Absent table: no columns, no rows.

@@ -15,8 +15,8 @@ std::mutex& Hdf5Mutex() {
 Hdf5Lock::Hdf5Lock() : lock_(Hdf5Mutex()) {
   // Per thread: a thread-safe libhdf5 keeps an error stack, and its printing, for each.
   static thread_local const bool quiet = [] {
-    // Files are closed where they are used. What could not be written (disk full, ulimit -f) HDF5 1.10.8 would try
-    // again at exit, and crash.
+    // Files are closed where they are used. HDF5 1.10.8 would try at exit to write again what could not be written
+    // (disk full, ulimit -f), and crash.
     H5dont_atexit();
     H5open();
     H5Eset_auto2(H5E_DEFAULT, nullptr, nullptr);
@@ -29,7 +29,7 @@ void DoNotLockFile(hid_t access_properties) {
 #if H5_VERSION_GE(1, 10, 7)
   H5Pset_file_locking(access_properties, false, true);
 #else
-  (void)access_properties;  // HDF5_USE_FILE_LOCKING=FALSE is the way with older ones.
+  (void)access_properties;  // With older versions HDF5_USE_FILE_LOCKING=FALSE has to be set instead.
 #endif
 }
 
@@ -76,7 +76,7 @@ std::string_view NameOf(schema::ColumnType type) {
 }
 
 bool WriteTextAttribute(hid_t object, const char* name, std::string_view text) {
-  // Kept open: making and copying them costs more than the attribute itself.
+  // Kept open, because making and copying them costs more than the attribute itself.
   static const hid_t type = [] {
     const hid_t made = H5Tcopy(H5T_C_S1);
     H5Tset_size(made, H5T_VARIABLE);
@@ -93,7 +93,7 @@ bool WriteTextAttribute(hid_t object, const char* name, std::string_view text) {
 bool WriteFixedTextAttribute(hid_t object, const char* name, std::string_view text) {
   const Hdf5Handle type(H5Tcopy(H5T_C_S1)), scalar(H5Screate(H5S_SCALAR));
   std::string copy(text);
-  if (copy.empty()) copy.push_back('\0');  // Size 0 is no HDF5 type.
+  if (copy.empty()) copy.push_back('\0');  // HDF5 has no type of size 0.
   if (H5Tset_size(type.get(), copy.size()) < 0 || H5Tset_cset(type.get(), H5T_CSET_UTF8) < 0 ||
       H5Tset_strpad(type.get(), H5T_STR_NULLPAD) < 0)
     return false;

@@ -1,6 +1,6 @@
 #pragma once
-// The only door to libhdf5 in this program: its lock, its handles, its error
-// printing switched off. Debian's build is not thread-safe.
+// The only access to libhdf5 in this program: its lock, its handles, its error printing switched off. Debian's build is
+// not thread-safe.
 
 #include <hdf5.h>
 
@@ -53,7 +53,7 @@ class Hdf5Handle {
 // have one writer each, under another name.
 void DoNotLockFile(hid_t access_properties);
 
-// Root attribute that our reader goes by: `format` again, as text of fixed length.
+// The root attribute that our reader uses: `format` again, as text of fixed length.
 inline constexpr char kFormatAttribute[] = "lockstep_format";
 
 // Root attribute that names the files in which tables lie: a line per table, "TABLE\tFILE:ROWS:DIGEST\t...".

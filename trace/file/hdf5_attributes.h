@@ -1,5 +1,5 @@
 #pragma once
-// What stands at the root of an HDF5 file. Hdf5Lock held by whoever calls.
+// Reads the root attributes of an HDF5 file. The caller holds Hdf5Lock.
 
 #include <functional>
 #include <map>
@@ -12,8 +12,8 @@ namespace lockstep::trace {
 
 // The numbers and texts of fixed length among the first 64 attributes; see WriteTextAttribute for why no others.
 std::map<std::string, StoredAttribute, std::less<>> ReadAttributes(hid_t file);
-// `name` as a text of variable length, as files have it that somebody else made after the documentation; "" if it is
-// none.
+// Reads `name` as a text of variable length, which other programs write when they follow the documentation; "" if it is
+// not such a text.
 std::string ReadVariableText(hid_t object, const char* name);
 
 }  // namespace lockstep::trace

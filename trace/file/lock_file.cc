@@ -45,10 +45,10 @@ long long ModifiedNs(const struct stat& info) { return info.st_mtim.tv_sec * 1'0
 FileLock FileLock::Try(const std::string& path, Mode mode) {
   FileLock lock;
   lock.path_ = path;
-  // Whoever holds it exclusively may take the file away: then another one is there by now.
+  // The holder of the exclusive lock may remove the file; then there may be another one by now.
   for (int attempt = 0; attempt < 100; ++attempt) {
     OwnedFd fd = OpenPlain(path, O_RDWR | O_CREAT);
-    if (!fd.open()) fd = OpenPlain(path, O_RDONLY);  // Somebody else's: it can be locked all the same.
+    if (!fd.open()) fd = OpenPlain(path, O_RDONLY);  // The file is another user's: it can be locked all the same.
     if (!fd.open()) break;
     if (Lock(fd.get(), mode == Mode::kShared ? LOCK_SH : LOCK_EX) != 0) {
       lock.busy_ = errno == EWOULDBLOCK;
@@ -68,7 +68,7 @@ void FileLock::NameOwner(const std::string& what) {
   (void)::gethostname(host, sizeof host - 1);
   const std::string text = what + ", process " + std::to_string(::getpid()) + " on " + host + "\n";
   if (::ftruncate(fd_.get(), 0) != 0 || ::pwrite(fd_.get(), text.data(), text.size(), 0) < 0)
-    return;  // Only a courtesy.
+    return;  // The text is only informative, so errors are ignored.
 }
 
 void FileLock::Touch() {
@@ -101,7 +101,7 @@ std::chrono::milliseconds LockPatience() {
 bool LockWait::Tick() {
   std::this_thread::sleep_for(kPause);
   const auto now = std::chrono::steady_clock::now();
-  // Times of another machine's clock mean nothing here; that they change does.
+  // The time itself may come from another machine's clock; only its changes are used.
   struct stat info {};
   const long long changed_ns = ::stat(path_.c_str(), &info) == 0 ? ModifiedNs(info) : 0;
   if (changed_ns != seen_ns_) {

@@ -1,8 +1,7 @@
 #pragma once
-// Files that are locks, between commands that read and write the same directory: flock(2), which the kernel gives back
-// however its holder ends, which holds across PID namespaces, and which (other than core/file_lock.h's) a reader
-// without write permission can take as well. Some file systems have no such locks, so no decision may rest on them
-// alone.
+// Lock files between commands that read and write the same directory: flock(2), which the kernel releases however its
+// holder ends, which works across PID namespaces, and which (unlike core/file_lock.h) a reader without write permission
+// can take as well. Some file systems have no such locks, so no decision may depend on them alone.
 
 #include <chrono>
 #include <string>
@@ -17,11 +16,11 @@ class FileLock {
   enum class Mode : unsigned char { kShared, kExclusive };
   enum class State : unsigned char {
     kHeld,
-    kBusy,  // Somebody holds it.
+    kBusy,  // Another process holds it.
     kNone,  // Nothing can be locked here: no locks on this file system, no permission, no space.
   };
 
-  // Without waiting. The file is made if it is not there.
+  // Does not wait. The file is made if it does not exist.
   static FileLock Try(const std::string& path, Mode mode);
 
   friend FileLock LockIfUnused(const std::string& path);
@@ -29,11 +28,11 @@ class FileLock {
   State state() const { return held() ? State::kHeld : busy_ ? State::kBusy : State::kNone; }
   bool held() const { return fd_.open(); }
 
-  // Says in the file who holds it, for those who wait. Of an exclusive lock.
+  // Writes into the file which command holds it, for those that wait. For an exclusive lock.
   void NameOwner(const std::string& what);
-  // Says that the holder gets on: at most once a second, however often it is called.
+  // Shows that the holder makes progress: at most once a second, however often it is called.
   void Touch();
-  // Gives it back; `remove`: and takes the file away, which is safe while it is held exclusively.
+  // Releases it; `remove`: and removes the file, which is safe while it is held exclusively.
   void Release(bool remove = false);
 
  private:
@@ -46,16 +45,16 @@ class FileLock {
 // What NameOwner wrote, in printable characters, since another user may own the file. "" if it is empty.
 std::string OwnerOf(const std::string& lock_path);
 
-// How long those who wait believe in a holder that does not Touch its lock. LOCKSTEP_TEST_LOCK_WAIT_MS changes it.
+// How long a command waits for a holder that does not Touch its lock. LOCKSTEP_TEST_LOCK_WAIT_MS changes it.
 std::chrono::milliseconds LockPatience();
 
-// Waits for a holder as long as it gets on: call Tick between tries.
+// Waits for a holder as long as it makes progress: call Tick between tries.
 class LockWait {
  public:
   explicit LockWait(std::string lock_path) : path_(std::move(lock_path)) {}
-  // Sleeps a little. False: the holder has not moved for LockPatience.
+  // Sleeps a little. Returns false if the holder has made no progress for LockPatience.
   bool Tick();
-  // True once, after a second: the user should then see a message.
+  // Returns true once, after a second: the user should then see a message.
   bool TellNow();
 
  private:
@@ -69,12 +68,13 @@ class LockWait {
 // Lustre with localflock): there a free lock alone does not prove that a file is unused.
 bool SharedBetweenMachines(int fd);
 
-// Whether holding the lock of this open file proves that no other process uses it: everywhere but on a file system of
-// several machines, where the file must be a day old.
+// Whether holding the lock of this open file proves that no other process uses it: everywhere except on a file system
+// of several machines, where the file must be a day old.
 bool LocksProve(int fd);
 
-// The exclusive lock of a file that is there, if that proves that the file is unused; else one that is not held. A
-// process that removes the file does so before it unlocks: users check that what they locked still exists.
+// Takes the exclusive lock of an existing file, if that proves that the file is unused; otherwise returns a lock that
+// is not held. A process that removes the file does so before it unlocks: users check that what they locked still
+// exists.
 FileLock LockIfUnused(const std::string& path);
 
 }  // namespace lockstep::trace

@@ -40,7 +40,7 @@ int PartFile::Publish() {
     Drop();
     return error;
   }
-  // What NFS could not write is reported here.
+  // NFS reports late write errors here.
   return ::close(fd_.Release()) == 0 ? 0 : errno;
 }
 
@@ -71,7 +71,7 @@ int PartDirectory::Publish() {
 int PartDirectory::Remove(const std::string& path) {
   PartDirectory away;
   if (const int error = away.Open(path); error != 0) return error;
-  // Onto the empty one.
+  // Replaces the empty directory.
   return std::rename(path.c_str(), away.directory_.c_str()) == 0 ? 0 : errno;
 }
 

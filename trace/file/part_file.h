@@ -8,8 +8,8 @@
 
 namespace lockstep::trace {
 
-// Written under a name of its own beside the final one (core/own_file.h), locked as long as it is written, and
-// renamed. What is no plain file (/dev/stdout, a pipe) is written as it is. Thread: one at a time.
+// Written under a name of its own beside the final one (core/own_file.h), locked as long as it is written, and renamed.
+// A target that is not a plain file (/dev/stdout, a pipe) is written directly. Thread: one at a time.
 class PartFile {
  public:
   PartFile() = default;
@@ -18,14 +18,14 @@ class PartFile {
   // Removes what was not published.
   ~PartFile() { Drop(); }
 
-  // Errors of all three: an errno, 0 for none.
+  // All three return an errno, 0 for none.
   int Open(const std::string& path);
   int Write(std::string_view bytes) { return WriteAll(fd_.get(), bytes); }
   int Publish();
   void Drop();
 
   int fd() const { return fd_.get(); }
-  // Where it is written now: for who opens it by name.
+  // Where it is written now, for code that opens it by name.
   const std::string& part() const { return part_; }
 
  private:
@@ -34,7 +34,7 @@ class PartFile {
   bool in_place_ = false;
 };
 
-// A directory of files that belong together, the same way: PART.d, in use as long as the file PART is.
+// A directory of files that belong together, written in the same way: PART.d, in use as long as the file PART is.
 class PartDirectory {
  public:
   // An errno, 0 for none.
@@ -45,9 +45,9 @@ class PartDirectory {
   PartDirectory& operator=(const PartDirectory&) = delete;
 
   const std::string& directory() const { return directory_; }
-  // Renames it; EEXIST or ENOTEMPTY if there is one of that name, and then it stays what it was.
+  // Renames it; EEXIST or ENOTEMPTY if a directory of that name exists, which then stays unchanged.
   int Publish();
-  // Removes a finished directory, so that nobody ever finds half of it under its name. An errno.
+  // Removes a finished directory, so that no reader ever finds half of it under its name. Returns an errno.
   static int Remove(const std::string& path);
   void Drop();
 
@@ -56,11 +56,11 @@ class PartDirectory {
   PartFile lock_;
 };
 
-// Whether a file or directory of this name is one of those: not what a reader looks for.
+// Whether a file or directory of this name is a part, which readers ignore.
 bool IsPart(std::string_view name);
 
-// Removes what killed writers left in `directory`: parts of this user's, with their directories, and files of locks
-// (merge/work_lock.h, cli/input/import_cache.cc) that nobody holds. Where there are no locks nothing is removed.
+// Removes what killed writers left in `directory`: parts of this user, with their directories, and lock files
+// (merge/work_lock.h, cli/input/import_cache.cc) that no process holds. Without locks nothing is removed.
 void RemoveLeftovers(const std::string& directory);
 
 }  // namespace lockstep::trace

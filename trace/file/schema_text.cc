@@ -30,6 +30,37 @@ std::string NumberOf(std::int64_t value, schema::ColumnType type) {
   return std::to_string(value);
 }
 
+// Calls f(code, name) for each code of the enumeration, in their order.
+template <typename F>
+void ForEachCode(const schema::EnumInfo& codes, const F& f) {
+  for (std::size_t i = 0; i < codes.count; ++i) f(codes.values[i].code, codes.values[i].name);
+  if (codes.count != 0) return;
+  // These enumerations are listed in core/ outside of the schema, because other code needs them as well.
+  if (&codes == &schema::kEnumInfo<CollectiveKind>) {
+    for (int kind = 0; kind <= static_cast<int>(CollectiveKind::kSendRecv); ++kind)
+      f(kind, Name(static_cast<CollectiveKind>(kind)));
+  } else if (&codes == &schema::kEnumInfo<DataType>) {
+    for (int type = 0; type <= static_cast<int>(DataType::kDerived); ++type) {
+      const std::string_view name = TextOfDataType(static_cast<std::uint16_t>(type)).name;
+      f(type, name.empty() ? "unknown" : name);
+    }
+  } else if (&codes == &schema::kEnumInfo<MpiOp>) {
+    for (const MpiOpInfo& op : kMpiOps) f(static_cast<std::int64_t>(op.op), op.name);
+  }
+}
+
+// A section of the documentation with all codes of an enumeration; `quote` surrounds each name.
+std::string CodesSection(std::string_view title, const schema::EnumInfo& codes, std::string_view quote) {
+  std::string text = "\n## Numbers of `" + std::string(title) + "`\n\n";
+  bool first = true;
+  ForEachCode(codes, [&](std::int64_t code, std::string_view name) {
+    text +=
+        (first ? "" : ", ") + std::to_string(code) + " " + std::string(quote) + std::string(name) + std::string(quote);
+    first = false;
+  });
+  return text + ".\n";
+}
+
 }  // namespace
 
 std::string DescriptionOf(const schema::ColumnInfo& column) {
@@ -50,24 +81,9 @@ std::string DescriptionOf(const schema::ColumnInfo& column) {
 std::string CodesOf(const schema::ColumnInfo& column) {
   if (column.role != schema::Role::kEnum) return {};
   std::string text;
-  const auto add = [&](std::int64_t code, std::string_view name) {
+  ForEachCode(*column.enumeration, [&](std::int64_t code, std::string_view name) {
     text += (text.empty() ? "" : "\n") + std::to_string(code) + " " + std::string(name);
-  };
-  const schema::EnumInfo& codes = *column.enumeration;
-  for (std::size_t i = 0; i < codes.count; ++i) add(codes.values[i].code, codes.values[i].name);
-  if (codes.count != 0) return text;
-  // The enumerations that core/ has for more than files.
-  if (&codes == &schema::kEnumInfo<CollectiveKind>) {
-    for (int kind = 0; kind <= static_cast<int>(CollectiveKind::kSendRecv); ++kind)
-      add(kind, Name(static_cast<CollectiveKind>(kind)));
-  } else if (&codes == &schema::kEnumInfo<DataType>) {
-    for (int type = 0; type <= static_cast<int>(DataType::kDerived); ++type) {
-      const std::string_view name = TextOfDataType(static_cast<std::uint16_t>(type)).name;
-      add(type, name.empty() ? "unknown" : name);
-    }
-  } else if (&codes == &schema::kEnumInfo<MpiOp>) {
-    for (const MpiOpInfo& op : kMpiOps) add(static_cast<int>(op.op), op.name);
-  }
+  });
   return text;
 }
 
@@ -90,18 +106,8 @@ std::string SchemaMarkdown() {
   text += "\n";
   AddTables(text, "Tables of timeline.h5", schema::kTimelineFormat, schema::kTimelineTableInfos,
             std::size(schema::kTimelineTableInfos));
-  text += "\n## Numbers of `CollectiveKind`\n\n";
-  for (int kind = 0; kind <= static_cast<int>(CollectiveKind::kSendRecv); ++kind)
-    text += std::string(kind == 0 ? "" : ", ") + std::to_string(kind) + " " +
-            std::string(Name(static_cast<CollectiveKind>(kind)));
-  text += ".\n\n## Numbers of `mpi_calls.op`\n\n";
-  bool first = true;
-  for (const MpiOpInfo& op : kMpiOps) {
-    text +=
-        std::string(first ? "" : ", ") + std::to_string(static_cast<int>(op.op)) + " `" + std::string(op.name) + "`";
-    first = false;
-  }
-  text += ".\n";
+  text += CodesSection("CollectiveKind", schema::kEnumInfo<CollectiveKind>, "");
+  text += CodesSection("mpi_calls.op", schema::kEnumInfo<MpiOp>, "`");
   return text;
 }
 

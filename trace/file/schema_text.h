@@ -1,5 +1,5 @@
 #pragma once
-// The schema in words: the descriptions in HDF5 files, and the generated part of docs/trace-format.md.
+// Describes the schema in words: the descriptions in HDF5 files, and the generated part of docs/trace-format.md.
 
 #include <string>
 
@@ -7,14 +7,14 @@
 
 namespace lockstep::trace {
 
-// What the column is, the value that stands for "unknown", and what its codes mean:
+// What the column is, the value that means "unknown", and what its codes mean:
 // "rank in the job, -1 unknown", "0 none 1 mpi 2 env 3 nccl 4 slot".
 std::string DescriptionOf(const schema::ColumnInfo& column);
 
 // Of a column of role kEnum, all codes with their names, one per line: "0 none\n1 mpi". "" for other columns.
 std::string CodesOf(const schema::ColumnInfo& column);
 
-// What a moment's clock is: "rank", "cluster", "other". "" for what is no moment.
+// The clock of a moment: "rank", "cluster", "other". "" for other columns.
 std::string_view ClockNameOf(const schema::ColumnInfo& column);
 
 std::string SchemaMarkdown();

@@ -10,8 +10,8 @@
 
 namespace lockstep::trace {
 
-// Gives each distinct text one row of `strings`. Thread: one at a time.
-// Works for rank files (Strings, StringBytes) and timelines (TlStrings, TlStringBytes).
+// Gives each distinct text one row of `strings`. Thread: one at a time. Works for rank files (Strings, StringBytes) and
+// timelines (TlStrings, TlStringBytes).
 template <typename StringsTable, typename BytesTable>
 class StringInterner {
  public:

@@ -27,10 +27,10 @@ inline constexpr std::size_t kChunkRows = 64 * 1024;
 // Calls f(i) for each i below n, in any order, on several threads; returns when all are done.
 using RunParallel = std::function<void(std::size_t n, const std::function<void(std::size_t)>& f)>;
 
-// Rows of a table that lie in another file of ours, in its table of the same name.
+// Rows of a table that are stored in another file of ours, in its table of the same name.
 struct TablePart {
   std::string file;            // Relative to the directory of the file that names it.
-  std::uint64_t rows, digest;  // As TableFile::Digests says of that table there.
+  std::uint64_t rows, digest;  // As returned by TableFile::Digests for that table in that file.
 };
 
 // Writes a file of its own beside PATH (core/own_file.h), which Finish syncs and gives the name PATH: what was there
@@ -56,8 +56,8 @@ class TableFileWriter {
     return AppendColumns(Table::kInfo, columns, table.rows());
   }
 
-  // A table whose rows are those of the parts, one after the other: HDF5 virtual datasets, and a list that our reader
-  // holds the parts against. Not together with Append of the same table.
+  // A table whose rows are those of the parts, in order: HDF5 virtual datasets, and a list with which our reader checks
+  // the parts. Must not be combined with Append of the same table.
   Status AddParts(const schema::TableInfo& table, const std::vector<TablePart>& parts);
 
   // Root attribute, 64-bit or text (up to 60 KiB; h5py gives it as bytes).
@@ -90,10 +90,10 @@ class TableFile {
   TableFile& operator=(TableFile&&) noexcept;
   ~TableFile();
 
-  // Its place of everything was found behind it (trace/file/file_index.h): libhdf5 is not asked.
+  // All positions were found in the index after its end (trace/file/file_index.h): libhdf5 is not used.
   bool indexed() const;
-  // Opened files stay open until Release, which also forgets what can be looked up again:
-  // for those who keep thousands of them. Hold opens it again. Not while another thread reads.
+  // Opened files stay open until Release, which also forgets what can be read again: for code that keeps thousands of
+  // them. Hold opens it again. Not while another thread reads.
   void Release() const;
   void Hold() const;
 
@@ -102,10 +102,10 @@ class TableFile {
   std::int64_t Attribute(std::string_view name, std::int64_t fallback) const;
   std::string Attribute(std::string_view name, std::string_view fallback) const;
 
-  // Looks at all tables in one go: cheaper than one after the other, where most will be read.
+  // Examines all tables at once: cheaper than one after the other if most of them will be read.
   void LookAtAll() const;
 
-  // Rows of the table: the least over its columns; 0 if it is absent.
+  // Rows of the table: the least of its columns; 0 if it is absent.
   std::uint64_t Rows(std::string_view table) const;
 
   // Rows [first, first + count) of every column; count is cut to what is there.
@@ -150,8 +150,8 @@ class TableFile {
   // "unknown" if the file lacks it.
   Status ReadColumn(std::string_view table, const schema::ColumnInfo& column, std::uint64_t first, std::uint64_t count,
                     std::byte* out) const;
-  // "collectives/reduction": of the tables that the file has, columns that were made after it was written. They read as
-  // the schema's "unknown".
+  // "collectives/reduction": columns that are newer than the file, of the tables that it has. They read as the schema's
+  // "unknown".
   std::vector<std::string> MissingColumns() const;
 
   // Checksum of all decoded values, table by table, column by column, in schema

@@ -1,4 +1,4 @@
-// HDF5 columns -> values, in parallel.
+// Reads HDF5 columns in parallel.
 
 #include <fcntl.h>
 #include <sys/stat.h>
@@ -38,13 +38,13 @@ bool SplitFormat(std::string_view format, std::string_view& name, unsigned& vers
   return version != 0;
 }
 
-// A pipe would hold up whoever opens it.
+// Opening a pipe would block.
 std::shared_ptr<const OwnedFd> OpenForReading(const std::string& path) {
   return std::make_shared<const OwnedFd>(::open(path.c_str(), O_RDONLY | O_NONBLOCK | O_CLOEXEC));
 }
 
-// The file that was opened first: under its name another one may lie by now, and what is known of the one would be read
-// in the other.
+// Identifies the file that was opened first: by now another file may have the name, and its data must not be read with
+// the positions of the first.
 struct Identity {
   dev_t device = 0;
   ino_t number = 0;
@@ -81,7 +81,7 @@ struct TableFile::Impl {
     struct stat info {};
     return ::fstat(file->get(), &info) == 0 && IdentityOf(info) == identity ? file : nullptr;
   }
-  // libhdf5 opens by name: what it has open is the file, if the name still is its after that.
+  // libhdf5 opens by name: it has opened the right file if the name still belongs to that file afterwards.
   Hdf5Handle OpenThroughHdf5() const {
     Hdf5Handle file = OpenHdf5ForReading(path);
     struct stat info {};
@@ -91,7 +91,7 @@ struct TableFile::Impl {
 
   // Tables that lie in other files.
   std::map<std::string, std::vector<TablePart>, std::less<>> parts;
-  mutable std::mutex parts_mutex;  // Guards `opened`.
+  mutable std::mutex parts_mutex;  // Protects `opened`.
   mutable std::map<std::string, std::shared_ptr<const TableFile>, std::less<>> opened;
 
   Status ParseParts();
@@ -109,7 +109,7 @@ struct TableFile::Impl {
     return schema::kTimelineTableInfos;
   }
 
-  // Looks at the file on first use of a table.
+  // Reads the positions on first use of a table.
   const StoredTable& Table(std::string_view name) const {
     const std::lock_guard guard(mutex);
     const auto at = tables.find(name);
@@ -144,7 +144,7 @@ struct TableFile::Impl {
         continue;
       }
       table = IndexTable(file.get(), info, file_bytes);
-      // Addresses in a file with a user block count from its end: libhdf5's business.
+      // Addresses in a file with a user block count from its end, which is left to libhdf5.
       if (userblock)
         for (StoredColumn& column : table.columns) column.direct = false;
     }
@@ -179,7 +179,7 @@ struct TableFile::Impl {
     return Ok();
   }
 
-  // Whatever libhdf5 can read: contiguous, compact, other filters.
+  // Reads everything that libhdf5 can read: contiguous, compact, other filters.
   Status ReadThroughHdf5(std::string_view table, const schema::ColumnInfo& info, std::uint64_t first,
                          std::uint64_t count, std::byte* out, const std::string& name) const {
     const Hdf5Lock lock;
@@ -225,7 +225,7 @@ Result<TableFile> TableFile::Open(const std::string& path) {
   if (!file->open() || ::fstat(file->get(), &info) != 0)
     return Error{errno == EACCES ? ErrorCode::kIo : ErrorCode::kNotFound,
                  std::string("cannot read the file: ") + std::strerror(errno), path, "check the path and permissions"};
-  // A pipe would hold up whoever opens it.
+  // Opening a pipe would block.
   if (!S_ISREG(info.st_mode))
     return Error{ErrorCode::kMalformed, "not a regular file", path, "remove it, or copy the file again"};
   auto impl = std::make_unique<Impl>();
@@ -302,7 +302,7 @@ Status TableFile::Impl::ParseParts() {
     while (!line.empty()) {
       std::string_view entry = take(line, '\t');
       TablePart part{std::string(take(entry, ':')), 0, 0};
-      // Parts lie below the file's directory and nowhere else.
+      // Parts must be below the file's directory.
       if (part.file.empty() || part.file[0] == '/' || part.file.find("..") != std::string::npos ||
           !number(take(entry, ':'), part.rows) || part.rows > kMostRows || !number(entry, part.digest))
         return Malformed("the file's list of parts is inconsistent");
@@ -312,7 +312,7 @@ Status TableFile::Impl::ParseParts() {
   return Ok();
 }
 
-// HDF5 reads a missing part as zeros without a word, so each is held against what its writer said of it.
+// HDF5 reads a missing part as zeros without an error, so each part is compared with what its writer recorded about it.
 Result<std::shared_ptr<const TableFile>> TableFile::Impl::OpenPart(const std::string& file) const {
   const std::lock_guard guard(parts_mutex);
   if (const auto at = opened.find(file); at != opened.end()) return at->second;
@@ -403,7 +403,7 @@ std::uint64_t TableFile::Rows(std::string_view table) const {
 std::vector<std::string> TableFile::MissingColumns() const {
   std::vector<std::string> missing;
   for (const schema::TableInfo& info : impl_->Infos()) {
-    // Those of a table in parts are the parts' business.
+    // Columns of a table in parts are checked in the parts.
     if (impl_->parts.contains(info.name)) continue;
     const StoredTable& table = impl_->Table(info.name);
     if (table.rows == 0) continue;

@@ -1,4 +1,4 @@
-// Columns -> compressed chunks -> a file that only we know -> PATH.
+// Compresses columns into chunks and writes them to a file under a private name, which is then renamed to PATH.
 
 #include <fcntl.h>
 #include <unistd.h>
@@ -37,7 +37,7 @@ struct TableState {
   std::uint64_t rows = 0;      // Appended, pending ones included.
 };
 
-// A chunk on its way into the file.
+// A chunk to be written to the file.
 struct ChunkJob {
   Column* column;
   const std::byte* values;
@@ -46,10 +46,10 @@ struct ChunkJob {
   std::vector<std::byte> stored;
 };
 
-// Chunks that are compressed at once: what is held of them stays small.
+// Chunks that are compressed at once: limits the memory they take.
 constexpr std::size_t kBatch = 64;
 
-// What a reader without Lockstep needs to know of a column's values.
+// Writes the attributes that a reader without Lockstep needs to understand a column's values.
 bool WriteMeaning(hid_t dataset, const schema::ColumnInfo& column) {
   const std::string codes = CodesOf(column);
   const std::string_view clock = ClockNameOf(column);
@@ -63,7 +63,7 @@ bool WriteMeaning(hid_t dataset, const schema::ColumnInfo& column) {
 
 struct TableFileWriter::Impl {
   std::string path, part;
-  OwnedFd part_file;  // Locked: whoever finds the part sees that its writer lives.
+  OwnedFd part_file;  // Locked: a process that finds the part sees that its writer still runs.
   std::string format;
   Hdf5Handle file;
   Hdf5Handle chunked;  // Creation properties of every dataset.
@@ -72,7 +72,7 @@ struct TableFileWriter::Impl {
   RunParallel parallel;  // May be empty.
   FileIndex index;
   std::set<std::string, std::less<>> in_parts;
-  std::string parts;                                  // What attribute kPartsAttribute will say.
+  std::string parts;                                  // The future value of attribute kPartsAttribute.
   std::map<std::string, StoredAttribute> attributes;  // For the index.
   bool failed = false;
 
@@ -134,7 +134,7 @@ struct TableFileWriter::Impl {
     return Ok();
   }
 
-  // Into the file in the given order, however many threads compress them.
+  // Writes them to the file in the given order, however many threads compress them.
   Status WriteChunks(std::vector<ChunkJob>& jobs) {
     if (!parallel || jobs.size() < 2) {
       for (const ChunkJob& job : jobs)
@@ -207,7 +207,7 @@ struct TableFileWriter::Impl {
     return Ok();
   }
 
-  // Where everything lies, as long as libhdf5 has the file open. False: leave the index out.
+  // Collects all positions while libhdf5 has the file open. Returns false if the index is to be left out.
   bool CollectIndex() {
     const Hdf5Lock lock;
     for (const auto& [name, table] : tables) {
@@ -259,13 +259,14 @@ Result<TableFileWriter> TableFileWriter::Create(const std::string& path, std::st
   impl->path = path;
   impl->format = format;
   impl->attributes[kFormatAttribute] = {true, 0, std::string(format)};
-  // Of writers that were killed. Rank files are too many for every agent to look for them; recovery does.
+  // Removes files of writers that were killed. There are too many rank files for every agent to look for them, so
+  // recovery does.
   if (format != schema::kRankFileFormat) RemoveDeadParts(path);
   impl->part_file = CreateBeside(path, 0644, &impl->part);
   if (!impl->part_file.open())
     return Error{ErrorCode::kIo, std::string("cannot create the file: ") + std::strerror(errno), path,
                  "choose a directory that can be written, with -o"};
-  // libhdf5 opens by name: this one means the file that was just made, whatever somebody puts in its place.
+  // libhdf5 opens by name: this name refers to the file that was just made, even if another process replaces it.
   const std::string same = "/proc/self/fd/" + std::to_string(impl->part_file.get());
   const std::string name = ::access(same.c_str(), W_OK) == 0 ? same : impl->part;
   {

@@ -15,7 +15,7 @@ using schema::kNoTime;
 constexpr std::uint8_t kCommEnded = 64, kCommNameOnly = 128, kCommSource = 0x3f;
 constexpr std::uint8_t kNcclCommKind = schema::CommKind::kNccl;
 
-// Whose word on a communicator's id counts more: NCCL's own before what was derived from calls.
+// Which source is preferred for a communicator's id: NCCL's own value before one that was derived from calls.
 int Trust(NcclSource source) { return source == NcclSource::kInterposed ? 0 : source == NcclSource::kNvtx ? 1 : 2; }
 
 }  // namespace
@@ -112,11 +112,11 @@ Interval NcclRecords::OnComm(const NcclCommRecord& record, const RecordContext& 
   if (record.comm == kNoComm) return {ns, ns};
   schema::Comms& comms = tables_.comms;
   const std::uint8_t flags = record.head.flags;
-  // A number that is used again means another communicator.
+  // A number that is used again now refers to another communicator.
   if (const auto at = comms_.find(record.comm);
       at != comms_.end() && at->second.ended && (flags & (kCommEnded | kCommNameOnly)) == 0)
     comms_.erase(at);
-  // Plugin and interposition may number one communicator twice; its id is one.
+  // Plugin and interposition may give one communicator two numbers; its id is the same.
   if (record.id != 0 && (flags & (kCommEnded | kCommNameOnly)) == 0 && !comms_.contains(record.comm))
     for (const auto& [number, known] : comms_)
       if (!known.ended && comms.global_id[known.row] == record.id &&

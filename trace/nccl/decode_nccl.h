@@ -3,7 +3,7 @@
 //
 // Nothing is paired while records are read: NCCL announces a kernel before what it carries, ends
 // children after their parents and announces replayed graphs from other threads. All of it waits
-// here until every record was seen and the kernels are in their place (docs/decisions/nccl-no-state.md).
+// here until every record was read and the kernels have their final rows (docs/decisions/nccl-no-state.md).
 
 #include <cstdint>
 #include <map>
@@ -46,7 +46,7 @@ struct NcclCallRow {
 
 struct NcclComm {
   std::uint32_t row;   // Of comms.
-  NcclSource id_from;  // Who said its id.
+  NcclSource id_from;  // The source of its id.
   bool ended;
 };
 
@@ -62,17 +62,17 @@ class NcclRecords {
   // After kernels, copies and api have their final rows and threads.
   void MakeRows();
 
-  // What was not found. After the process's windows are known.
+  // Counts what was not found. Called after the process's windows are known.
   void CountLosses();
 
-  std::uint64_t untied() const { return untied_.size(); }  // Operations without their kernel.
+  std::uint64_t untied() const { return untied_.size(); }  // Operations whose kernel was not found.
 
  private:
   Interval OnBegin(const NcclBeginRecord& record, const RecordContext& context);
   Interval OnEnd(const NcclEndRecord& record, const RecordContext& context);
   Interval OnCall(const NcclCallRecord& record, const RecordContext& context);
   Interval OnComm(const NcclCommRecord& record, const RecordContext& context);
-  // Row of comms of a communicator's number; made when nothing was said of it yet.
+  // The row of comms for a communicator's number; created if it was not described yet.
   std::uint32_t CommRow(std::uint32_t number, std::int64_t ns);
   void PairEnds();
   void NoteOthers();

@@ -20,7 +20,7 @@ NcclCalls::NcclCalls(const schema::RankTables& texts, std::span<const NcclCallRo
   operations_of_.resize(threads);
   ends_of_.resize(threads);
   for (std::uint32_t thread = 0; thread < threads; ++thread) {
-    // Calls are written when they return: outer ones after those within.
+    // Calls are written when they return, so outer ones come after those inside.
     std::stable_sort(all[thread].begin(), all[thread].end(), [&](std::uint32_t a, std::uint32_t b) {
       if (calls[a].begin_ns != calls[b].begin_ns) return calls[a].begin_ns < calls[b].begin_ns;
       return calls[a].end_ns > calls[b].end_ns;
@@ -44,10 +44,10 @@ NcclCalls::NcclCalls(const schema::RankTables& texts, std::span<const NcclCallRo
       } else if (name == "ncclGroupEnd" || name == "ncclGroupSimulateEnd") {
         outer = &call;
         ends_of_[thread].push_back(i);
-        // One more than was started: it began before recording did.
+        // There is one more end than starts: the group began before recording did.
         if (depth > 0) --depth;
         if (depth > 0) continue;
-        if (name == "ncclGroupSimulateEnd") {  // Nothing of it ran.
+        if (name == "ncclGroupSimulateEnd") {  // The simulated group did not run.
           std::vector<std::uint32_t>& known = operations_of_[thread];
           std::erase_if(known, [&](std::uint32_t at) { return std::find(open.begin(), open.end(), at) != open.end(); });
           open.clear();

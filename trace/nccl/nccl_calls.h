@@ -1,5 +1,5 @@
 #pragma once
-// Calls into NCCL's interface, as their threads nested and grouped them.
+// Calls of NCCL's interface, nested and grouped as their threads made them.
 
 #include <cstdint>
 #include <span>
@@ -17,9 +17,9 @@ class NcclCalls {
   // The operation's call around a time, kNone without one. Of nested ones (ncclBcast calls
   // ncclBroadcast; an NVTX range lies within the interposed call) only the outermost is known.
   std::uint32_t Around(std::uint32_t thread, std::int64_t ns) const;
-  // What ended the group around a time (a call to ncclGroupEnd), kNone without one.
+  // The call of ncclGroupEnd that ended the group around a time, kNone without one.
   std::uint32_t GroupEndAround(std::uint32_t thread, std::int64_t ns) const;
-  // The ncclGroupEnd that launched an operation's call, kNone if it stood alone.
+  // The ncclGroupEnd that launched an operation's call, kNone if the call was not in a group.
   std::uint32_t GroupEndOf(std::uint32_t call) const { return group_end_[call]; }
   // The operations' calls that a ncclGroupEnd launched, in order.
   std::span<const std::uint32_t> GroupOf(std::uint32_t group_end) const;

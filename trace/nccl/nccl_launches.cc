@@ -1,4 +1,4 @@
-// What NCCL's threads launched, and what became of it on the GPU.
+// Finds what NCCL's threads launched, and the resulting work on the GPU.
 
 #include <algorithm>
 #include <unordered_set>
@@ -29,7 +29,7 @@ NcclLaunchIndex::NcclLaunchIndex(const schema::RankTables& tables) : tables_(tab
   threads_.resize(tables.threads.rows());
   const schema::Api& api = tables.api;  // By begin.
   for (std::size_t i = 0; i < api.rows(); ++i) {
-    // Some launching functions are younger than the list of those that are known to launch: these are "other".
+    // Some launching functions are newer than the list of known launching functions; their kind is "other".
     const bool may_launch = api.kind[i] == schema::ApiKind::kOther || api.kind[i] == schema::ApiKind::kLaunch ||
                             api.kind[i] == schema::ApiKind::kCopy;
     if (!may_launch || api.correlation[i] == 0) continue;

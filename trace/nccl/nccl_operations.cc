@@ -1,4 +1,4 @@
-// Which events and calls are one operation, and which launch carried it.
+// Finds which events and calls are one operation, and which launch carried it.
 
 #include "trace/nccl/nccl_operations.h"
 
@@ -57,7 +57,7 @@ class Finder {
     return at == by_id_.end() ? nullptr : &events_[at->second];
   }
   std::uint32_t IndexOf(const NcclEventRow& event) const { return static_cast<std::uint32_t>(&event - events_.data()); }
-  // The nearest of an event and those above it that `wanted` holds for. Damaged parents may form rings.
+  // The nearest ancestor of an event, or the event itself, for which `wanted` holds. Damaged parents may form cycles.
   template <typename Wanted>
   const NcclEventRow* Above(const NcclEventRow* event, Wanted&& wanted) const {
     for (int depth = 0; event != nullptr && depth < 6; ++depth, event = Event(event->parent))
@@ -87,7 +87,7 @@ class Finder {
           current.erase(event.comm);
           continue;
         }
-        // An end that was lost lies before the thread's next event.
+        // If its end was lost, it ended before the thread's next event.
         std::int64_t end = event.end_ns;
         if (end == kNoTime) end = at + 1 < indices.size() ? events_[indices[at + 1]].begin_ns : INT64_MAX;
         launch_ties_[index] = launches_.TieOf(launches_.Within(event.thread, event.begin_ns, end));
@@ -109,9 +109,10 @@ class Finder {
         op.api = IndexOf(*api);
         has_operation_.insert_or_assign(op.api, true);
       }
-      if (Captured(event) && event.kind == NcclEvent::kCopyEngine) continue;  // Not run: NCCL reports no replays.
+      // It did not run: NCCL reports no replays of these.
+      if (Captured(event) && event.kind == NcclEvent::kCopyEngine) continue;
       if (Captured(event)) {
-        // The API event was of the capture; this is a run of the graph, from a thread of its own.
+        // The API event belongs to the capture; this is a run of the graph, from another thread.
         op.replay = ++replays_[{op.api == kNone ? event.parent : api->id, event.kind, event.seq}];
         found_.operations.push_back(op);
         continue;
@@ -137,8 +138,8 @@ class Finder {
     return event.end_ns == kNoTime ? otherwise : event.end_ns;
   }
 
-  // The last NCCL kernel that the event's thread launched before it: within the call around it, else
-  // after `since_ns`, the group before. NCCL gives plugins of version 4 no more than this.
+  // The last NCCL kernel that the event's thread launched before it: within the call around it, else after `since_ns`,
+  // the previous group. NCCL gives plugins of version 4 no more information than this.
   NcclTie TieBefore(const NcclEventRow& event, std::int64_t since_ns) const {
     std::int64_t from = since_ns;
     std::uint32_t call = calls_.GroupEndAround(event.thread, event.begin_ns);
@@ -167,7 +168,7 @@ class Finder {
       }
       for (const std::uint64_t id : {event.parent, event.group})
         if (const auto at = group_ties_.find(id); at != group_ties_.end() && !op.tie.tied()) op.tie = at->second;
-      // Without a group only the call around it keeps the search from another operation's kernel.
+      // Without a group, only the call around it prevents the search from finding another operation's kernel.
       const bool grouped = group_ties_.contains(event.parent) || group_ties_.contains(event.group);
       if (!grouped && (calls_.Around(event.thread, event.begin_ns) != kNone ||
                        calls_.GroupEndAround(event.thread, event.begin_ns) != kNone))
@@ -199,7 +200,8 @@ class Finder {
     return call_rows_[call].comm == event.comm || call_rows_[call].comm == kNone || event.comm == kNone;
   }
 
-  // The caller's words about each operation: of its API event's call, or else of the group that launched it.
+  // Adds the caller's facts about each operation: from the call of its API event, or else from the group that launched
+  // it.
   void AttachCalls() {
     std::unordered_map<std::uint32_t, std::size_t> whole;  // Call that NCCL makes of sends and receives -> operation.
     std::vector<NcclOperation> kept;
@@ -223,7 +225,7 @@ class Finder {
         kept.push_back(op);
         continue;
       }
-      // ncclAlltoAll, ncclGather, ncclScatter (2.28): one collective to the caller.
+      // ncclAlltoAll, ncclGather, ncclScatter (2.28): one collective for the caller.
       const auto [at, fresh] = whole.try_emplace(call, kept.size());
       if (fresh) {
         op.event = kNone;
@@ -235,7 +237,7 @@ class Finder {
     found_.operations = std::move(kept);
   }
 
-  // Version 4 names no calls: of those in the group the one that says the same.
+  // Version 4 names no calls: takes the call in the group with the same arguments.
   std::uint32_t MatchInGroup(std::uint32_t group_end, const NcclEventRow& event) {
     std::uint32_t best = kNone;
     int best_score = 0;
@@ -289,7 +291,7 @@ class Finder {
     found_.operations.push_back(op);
   }
 
-  // What was launched inside a call, or by the group it was in where that leaves no choice.
+  // The kernel launched inside a call, or by its group if that has only one candidate.
   NcclTie TieOfCall(std::uint32_t call) const {
     const NcclCallRow& row = call_rows_[call];
     const NcclTie inside = launches_.TieOf(launches_.Within(row.thread, row.begin_ns, row.end_ns));
@@ -298,7 +300,7 @@ class Finder {
     const auto launched = launches_.Within(row.thread, call_rows_[end].begin_ns, call_rows_[end].end_ns);
     const std::vector<std::uint32_t> kernels = launches_.KernelsOf(launched);
     if (kernels.size() == 1) return {.kernel = kernels[0]};
-    // One kernel per stream: the caller's handles are known from calls that stood alone.
+    // One kernel per stream: the caller's handles are known from calls outside of groups.
     NcclTie tie;
     const auto stream = streams_.find({row.comm, row.stream});
     if (kernels.empty() || stream == streams_.end()) return tie;
@@ -326,7 +328,7 @@ class Finder {
       op.call = i;
       op.tie = TieOfCall(i);
       const bool told = row.comm < comms_with_events_.size() && comms_with_events_[row.comm] != 0;
-      // A plugin that sees this communicator would have recorded the operation, had it launched a kernel.
+      // A plugin that sees this communicator would have recorded the operation if it had launched a kernel.
       if (told && !Alone(row.comm) && (!op.tie.tied() || taken_.contains(op.tie.kernel))) {
         ++found_.orphans;
         continue;

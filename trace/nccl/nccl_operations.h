@@ -11,7 +11,7 @@
 
 namespace lockstep::trace {
 
-// Which kernel, or failing that which copies, a launch or an operation led to. A collective of copy engines may be
+// The kernel or, without one, the copies to which a launch or an operation led. A collective of copy engines may have
 // both.
 struct NcclTie {
   std::uint32_t kernel = schema::kNone;  // Row of kernels.
@@ -22,7 +22,7 @@ struct NcclTie {
 struct NcclOperation {
   std::uint32_t event = schema::kNone;  // Coll, P2p or copy engine event, ...
   std::uint32_t api = schema::kNone;    // ... the API event above it, ...
-  std::uint32_t call = schema::kNone;   // ... and the call around that: what of them there is.
+  std::uint32_t call = schema::kNone;   // ... and the call around that; each only if it exists.
   NcclTie tie;
   std::uint32_t replay = 0;  // n-th run of a captured operation, from 1; 0 not captured.
 };
@@ -38,7 +38,7 @@ class NcclLaunchIndex {
     std::uint64_t correlation;
   };
   std::span<const Launch> Within(std::uint32_t thread, std::int64_t begin_ns, std::int64_t end_ns) const;
-  // What became of launches: the first kernel (NCCL's own before others), else all their copies.
+  // The result of launches: the first kernel (NCCL's own before others), else all their copies.
   NcclTie TieOf(std::span<const Launch> launches) const;
   // Of a collective by copy engines: from its first copy or kernel to its last, with NCCL's own first kernel if any.
   NcclTie WholeOf(std::span<const Launch> launches) const;

@@ -19,7 +19,7 @@ namespace {
 using schema::kNone;
 using schema::kNoTime;
 
-// Numbers counted by us beside NCCL's own of the same communicator and function.
+// Offset of numbers that we counted, to keep them apart from NCCL's own of the same communicator and function.
 constexpr std::uint64_t kCountedSeq = std::uint64_t{1} << 40;
 // Collectives of copy engines have numbers of the communicator's own: how often its ranks have met in such
 // collectives so far (2.29.2, ce_coll.cc), not how often the function was called. They are no kernel's numbers.
@@ -64,7 +64,7 @@ std::uint64_t Product(std::uint64_t a, std::uint64_t b) {
   return __builtin_mul_overflow(a, b, &product) ? UINT64_MAX : product;
 }
 
-// What is known of one operation, the caller's words before NCCL's.
+// The facts about one operation; the caller's are preferred to NCCL's.
 struct Facts {
   const NcclEventRow *event, *api;
   const NcclCallRow* call;
@@ -98,7 +98,7 @@ struct Facts {
                                                                         : CollectiveKind::kNone;
   }
   std::int32_t peer() const { return event == nullptr && call != nullptr ? call->peer : told()->peer; }
-  // Elements and their type. NVTX knows bytes only.
+  // Elements and their type. NVTX contains bytes only.
   std::pair<std::uint64_t, std::uint8_t> elements() const {
     if (call != nullptr && call->source != NcclSource::kNvtx) return {call->count, call->dtype};
     if (api != nullptr && SizeOf(api->dtype) != 0) return {api->count, api->dtype};
@@ -113,7 +113,7 @@ std::int64_t EndOf(const schema::Kernels& kernels, std::uint32_t row) {
   return begin > INT64_MAX - duration ? INT64_MAX : begin + duration;
 }
 
-// Operations' numbers: NCCL's own where it said them, else counted in the order in which they were enqueued.
+// Operations' numbers: NCCL's own if it reported them, else counted in the order in which they were enqueued.
 class Numbers {
  public:
   Numbers(const std::vector<NcclOperation>& operations, const std::vector<NcclEventRow>& events) {
@@ -220,7 +220,7 @@ void NcclRecords::MakeRows() {
   calls_ = {};
 }
 
-// Communication that no operation is made of.
+// Adds communication that belongs to no operation.
 void NcclRecords::NoteOthers() {
   for (const NcclCallRow& call : calls_) {
     if (call.function != static_cast<std::uint8_t>(CollectiveKind::kNone) || call.result != 0) continue;
@@ -256,10 +256,10 @@ void NcclRecords::MakeOperations() {
     } else if (op.tie.kernel != kNone) {
       times = {tables_.kernels.begin_ns[op.tie.kernel], EndOf(tables_.kernels, op.tie.kernel)};
     } else if (facts.event != nullptr && op.replay == 0 && channels.TimesOf(facts.event->id, times.begin, times.end)) {
-      // NCCL's own times of the kernel, where CUPTI has none: less exact by the delay of its polling.
+      // NCCL's own times of the kernel if CUPTI has none: less exact by the delay of its polling.
     } else if (op.replay != 0) {
       replayed_.Add(enqueued);
-    } else if (size != 1) {  // In place, one rank's collective launches nothing.
+    } else if (size != 1) {  // A collective of one rank in place launches nothing.
       untied_.push_back({comm, enqueued});
     }
     if (op.tie.tied()) tied_ns_[comm].push_back(enqueued);
@@ -267,7 +267,7 @@ void NcclRecords::MakeOperations() {
       const std::uint32_t together = op.tie.kernel == kNone ? 0 : shared[op.tie.kernel];
       tables_.collectives.Append(CollectiveRow(facts, op, times, size, together, numbers));
     } else if (facts.told() != nullptr && facts.told()->function > 1 && facts.call == nullptr) {
-      ++orphans_;  // Part of a collective that NCCL makes of messages, without a word on its direction.
+      ++orphans_;  // Part of a collective that NCCL builds from messages, without its direction.
     } else {
       tables_.p2p.Append(MessageRow(facts, op, times, numbers));
     }
@@ -276,7 +276,7 @@ void NcclRecords::MakeOperations() {
 }
 
 void NcclRecords::CountLosses() {
-  // The GPU is behind the host: what was enqueued last before recording went off ran, and was left out, afterwards.
+  // The GPU runs behind the host: what was enqueued last before recording went off ran later, and was not recorded.
   constexpr auto kRunEnd = static_cast<std::uint8_t>(WindowCause::kRunEnd);
   const schema::Windows& windows = tables_.windows;
   for (auto& [comm, times] : tied_ns_) std::sort(times.begin(), times.end());

@@ -23,8 +23,8 @@ struct SegmentFile {
   }
 };
 
-// Layout structs hold atomics and cannot be assigned; their bytes can be copied
-// into fresh ones, which nobody else sees.
+// Layout structs contain atomics and cannot be assigned; their bytes can be copied into new ones that no other thread
+// uses.
 template <typename T>
 std::unique_ptr<T> CopyOf(const std::byte* bytes) {
   auto copy = std::make_unique<T>();
@@ -32,8 +32,8 @@ std::unique_ptr<T> CopyOf(const std::byte* bytes) {
   return copy;
 }
 
-// What the ring that `entry` describes holds from slot `spooled_end` on. False: something of it is damaged; a ring
-// without a known state is then of no use, another one holds what precedes the damage.
+// Reads what the ring that `entry` describes holds from slot `spooled_end` on. Returns false if something of it is
+// damaged: a ring without a known state is then unusable, another one holds what precedes the damage.
 bool ReadRing(const SegmentFile& file, const RingEntry& entry, std::uint64_t spooled_end, LeftoverRing& ring) {
   const std::uint64_t capacity = entry.capacity_slots, slots_offset = entry.offset + kRingHeaderBytes;
   std::vector<std::byte> bytes(kRingHeaderBytes);

@@ -1,6 +1,6 @@
 #pragma once
-// What an agent that died left in its shared segment: records not yet in the
-// spool, and what each thread was doing. The file may be cut or garbage.
+// Reads what an agent that died left in its shared segment: records that are not in the spool yet, and what each thread
+// was doing. The file may be cut or damaged.
 
 #include <cstdint>
 #include <string>
@@ -11,16 +11,16 @@
 
 namespace lockstep::trace {
 
-// A plain copy of what a RingHeader says about its owner.
+// A plain copy of a RingHeader's facts about its owner.
 struct RingState {
   bool known = false;
-  bool from_segment = false;  // Else from a kRing block, whose open gap is counted already.
+  bool from_segment = false;  // False: from a kRing block, whose open gap is counted already.
   std::uint64_t dropped_records = 0, dropped_first_ticks = 0, dropped_last_ticks = 0;
   std::uint64_t call_begin_ticks = 0;
   std::uint32_t call_op = 0;
   std::uint32_t poll_calls = 0;
   std::uint64_t poll_first_ticks = 0, poll_last_ticks = 0, poll_key = 0;
-  // What a range would have become; end_ticks 0.
+  // The unfinished record of an open range; end_ticks 0.
   struct OpenRange {
     RangeRecord record;
     RangeExtra extra;  // If the record has 2 slots.
@@ -58,7 +58,7 @@ struct LeftoverRing {
 
 struct Leftover {
   bool found = false;    // The file is there and is a segment.
-  bool damaged = false;  // Some of it breaks its own bounds.
+  bool damaged = false;  // Some of its values are out of bounds.
   std::int64_t agent_pid = 0;
   std::uint32_t clock_mode = 0;
   std::uint64_t dropped_no_ring = 0;

@@ -43,7 +43,8 @@ std::span<const std::byte> RecordStream::Peek() {
         continue;
       }
     }
-    if (left != 0) ++broken_records_;  // Where the next record begins is unknown: on to the next piece.
+    // It is not known where the next record begins, so reading continues with the next piece.
+    if (left != 0) ++broken_records_;
     ++piece_;
     entered_ = false;
   }

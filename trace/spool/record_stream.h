@@ -17,16 +17,16 @@ class RecordStream {
   // Sorts the pieces by slot. Call once, before Next.
   void Seal();
 
-  // The next whole record, of any alignment; empty at the end. Padding, holes and
-  // damage are skipped and counted. `kind` is as it stands in the record.
+  // The next whole record, of any alignment; empty at the end. Padding, holes and damage are skipped and counted.
+  // `kind` is returned as the record has it.
   std::span<const std::byte> Next();
-  // What Next would give, without moving on.
+  // The record that Next would return, without moving on.
   std::span<const std::byte> Peek();
 
-  std::uint64_t end_slot() const;  // Behind the last slot of any piece.
+  std::uint64_t end_slot() const;  // The end of the last slot of any piece.
   std::uint64_t missing_slots() const { return missing_slots_; }
-  std::uint64_t broken_records() const { return broken_records_; }  // Cut, or of impossible length.
-  bool TakeHole() {                                                 // True once after each hole that Next went over.
+  std::uint64_t broken_records() const { return broken_records_; }  // Cut, or of an impossible length.
+  bool TakeHole() {  // Returns true once after each hole that Next skipped.
     const bool hole = hole_;
     hole_ = false;
     return hole;
@@ -41,7 +41,7 @@ class RecordStream {
   std::size_t piece_ = 0;
   std::size_t offset_ = 0;      // Into the piece.
   std::uint64_t expected_ = 0;  // Slot that should come next.
-  bool entered_ = false;        // The piece's overlap with the last one is skipped already.
+  bool entered_ = false;        // The overlap of this piece with the last one has been skipped.
   bool hole_ = false;
   std::uint64_t missing_slots_ = 0, broken_records_ = 0;
 };

@@ -6,7 +6,6 @@
 
 #include <algorithm>
 #include <climits>
-#include <cstdio>
 #include <cstring>
 #include <memory>
 #include <sstream>
@@ -14,6 +13,7 @@
 
 #include "core/hex.h"
 #include "core/own_file.h"
+#include "core/rank_name.h"
 #include "core/ring_layout.h"
 #include "core/segment_name.h"
 #include "trace/spool/spool_reader.h"
@@ -30,14 +30,14 @@ void AddLines(SpoolFacts& facts, std::string_view text) {
   }
 }
 
-// Where an agent would have made it; "" if no agent would.
+// The path at which an agent would have made it; "" if no agent would.
 std::string PlaceOf(const std::string& spool_path, const std::string& named) {
   const std::size_t slash = named.rfind('/');
   if (slash == std::string::npos) return "";
   const std::string name = named.substr(slash + 1);
   SegmentName parsed;
   if (named.compare(0, slash, "/dev/shm") == 0) return ParseSegmentName(name, parsed) ? named : "";
-  // Rings on disk lie beside their spool, and have its name.
+  // Rings on disk are beside their spool and have its name.
   const std::string beside = spool_path.substr(0, spool_path.rfind('.')) + ".ring";
   return beside.ends_with("/" + name) ? beside : "";
 }
@@ -73,7 +73,7 @@ SpoolSegment FindSegment(const std::string& spool_path, const SpoolFacts& facts)
   auto header = std::make_unique<SegmentHeader>();
   if (segment.file.open() && ReadAt(segment.file.get(), 0, header.get(), sizeof *header) &&
       header->magic == kSegmentMagic) {
-    // Spools of versions that had no nonce: read, as before, but not removed on such a proof.
+    // Spools of versions without a nonce are read as before, but not removed on such weak evidence.
     const bool same = nonce.empty()
                           ? header->spool_nonce == 0 && std::to_string(header->agent_pid) == facts.Meta("agent_pid")
                           : nonce == Hex(header->spool_nonce, 16);
@@ -86,7 +86,7 @@ SpoolSegment FindSegment(const std::string& spool_path, const SpoolFacts& facts)
     }
   }
   segment.file.Reset();
-  // A tmpfs has its device number alone, as long as the machine runs.
+  // A tmpfs is identified by its device number as long as the machine runs.
   struct stat place {};
   const std::string device = facts.Meta("segment_device");
   const bool visible =
@@ -104,15 +104,12 @@ std::string SegmentOfSpool(const std::string& spool_path) {
 }
 
 std::string SpoolElsewhere(const std::string& run_dir, std::int32_t slot) {
-  char name[64];
-  std::snprintf(name, sizeof name, "/ranks/rank-%05d.spool", slot);
-  const std::string link = run_dir + name;
+  const std::string link = run_dir + "/ranks/" + RankName(slot) + ".spool";
   char target[PATH_MAX];
   const ssize_t length = ::readlink(link.c_str(), target, sizeof target);
   struct stat info {};
   if (length <= 0 || ::stat(link.c_str(), &info) == 0) return "";
-  std::snprintf(name, sizeof name, "/ranks/.agent-%05d", slot);
-  std::istringstream words(ReadPlain(run_dir + name, 1024));
+  std::istringstream words(ReadPlain(run_dir + "/ranks/.agent-" + FiveDigits(slot), 1024));
   std::string state, key, value, host = "the machine it was recorded on";
   for (words >> state; words >> key >> value;)
     if (key == "host") host = value;

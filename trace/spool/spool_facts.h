@@ -1,5 +1,5 @@
 #pragma once
-// What a spool says of itself, and where the rest of its records are: without decoding it.
+// Reads the facts in a spool and finds the rest of its records, without decoding it.
 
 #include <cstdint>
 #include <map>
@@ -22,28 +22,28 @@ Result<SpoolFacts> ReadSpoolFacts(const std::string& spool_path);
 // The shared segment whose records follow those in the spool.
 struct SpoolSegment {
   enum class State : std::uint8_t {
-    kNone,    // It names none, or one that no agent would have made: nothing of it is touched.
-    kFound,   // Open, and proved to be this spool's.
-    kGone,    // It is no more.
-    kHidden,  // It was in a /dev/shm that is not this one: of another container, or before this machine was started.
+    kNone,    // The spool names none, or one that no agent would have made: it is not touched.
+    kFound,   // Opened, and proved to belong to this spool.
+    kGone,    // It does not exist any more.
+    kHidden,  // It was in a /dev/shm other than this one: of another container, or from before this machine was booted.
   };
   State state = State::kNone;
   std::string path;
   OwnedFd file;            // kFound: for reading and writing.
-  bool removable = false;  // kFound: it belongs to this very file, not to one that this is a copy of.
+  bool removable = false;  // kFound: it belongs to this file itself, not to a file of which this is a copy.
 };
-// A spool may come from anywhere, so its word alone opens nothing: the file must lie where agents put it, be called
-// as they call it, be a regular file of this user (O_NOFOLLOW), and hold the spool's nonce.
+// A spool may come from anywhere, so its content alone must not decide which file is opened: the file must be where
+// agents put it, have a name that they give, be a regular file of this user (O_NOFOLLOW), and hold the spool's nonce.
 SpoolSegment FindSegment(const std::string& spool_path, const SpoolFacts& facts);
 
-// FindSegment's path if it is there, else "".
+// The path that FindSegment finds if the file exists, else "".
 std::string SegmentOfSpool(const std::string& spool_path);
 
-// Of a slot whose spool is only a link here, to a file of another machine (--spool-dir): where it is and what to do, as
-// a sentence's part with host, file and command. "" if it is not so.
+// For a slot whose spool is only a link here, to a file of another machine (--spool-dir): where it is and what to do,
+// as part of a sentence with host, file and command. "" in other cases.
 std::string SpoolElsewhere(const std::string& run_dir, std::int32_t slot);
 
-// Whether an agent, or whoever finishes its work, holds the spool's lock now.
+// Whether an agent, or a command that finishes its work, holds the spool's lock now.
 bool SpoolIsHeld(const std::string& spool_path);
 
 }  // namespace lockstep::trace

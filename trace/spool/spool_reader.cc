@@ -14,8 +14,8 @@
 namespace lockstep::trace {
 namespace {
 
-// Writers stay below kSpoolBlockBytes; more is allowed for text, but not so much
-// that a damaged length makes every resynchronisation checksum the whole file.
+// Writers stay below kSpoolBlockBytes. More is allowed for text, but so little that a damaged length does not make
+// every resynchronisation checksum the whole file.
 constexpr std::uint32_t kMaxPayload = 4 * kSpoolBlockBytes;
 
 enum class Look { kGood, kBad, kCut };
@@ -85,7 +85,7 @@ void SpoolFile::Scan() {
       at += sizeof header + header.bytes;
       continue;
     }
-    // Looks for the next block behind the damage.
+    // Looks for the next block after the damage.
     const bool began_as_block = look == Look::kCut;
     std::size_t next = at + 1;
     for (; next < bytes_; ++next) {

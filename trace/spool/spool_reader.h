@@ -1,5 +1,5 @@
 #pragma once
-// The blocks of a spool file, damage skipped and counted.
+// Reads the blocks of a spool file; damage is skipped and counted.
 
 #include <cstddef>
 #include <cstdint>
@@ -29,8 +29,8 @@ class SpoolFile {
 
   const std::vector<SpoolBlock>& blocks() const { return blocks_; }
   std::uint64_t bad_blocks() const { return bad_blocks_; }      // Runs of bytes that are no good block.
-  bool cut() const { return cut_; }                             // The file ends inside a block.
-  std::uint64_t newer_blocks() const { return newer_blocks_; }  // Good, but of a version we do not know.
+  bool cut() const { return cut_; }                             // Runs of bytes that are not a good block.
+  std::uint64_t newer_blocks() const { return newer_blocks_; }  // Good blocks of a version that is not supported.
 
  private:
   SpoolFile() = default;

@@ -19,7 +19,7 @@ struct Sum {
 };
 using Key = std::tuple<std::uint8_t, std::uint64_t, std::uint32_t>;  // Kind, bytes, members.
 
-// The costliest first.
+// Sorted by cost, largest first.
 template <typename K>
 std::vector<K> Costliest(const std::map<K, Sum>& sums, std::size_t most) {
   std::vector<std::pair<K, Sum>> order(sums.begin(), sums.end());

@@ -1,5 +1,5 @@
 #pragma once
-// Who arrives last, in which collectives, and where in the step.
+// Which rank arrives last, in which collectives, and where in the step.
 
 #include "analysis/context.h"
 #include "analysis/report/html/packed.h"

@@ -10,7 +10,7 @@
 namespace lockstep::report {
 namespace {
 
-// Of cells that stand for several.
+// For cells that represent several values.
 constexpr int kBitsOfBins = 9;
 
 class Heatmap {

@@ -1,6 +1,6 @@
 #pragma once
-// Rank by step: what each rank did in each step, for the plot that shows a sick rank as a
-// row, a global stall as a column.
+// Rank by step: what each rank did in each step, for the plot in which a slow rank appears as a row and a global stall
+// as a column.
 
 #include "analysis/context.h"
 #include "analysis/report/html/packed.h"
@@ -8,7 +8,7 @@
 namespace lockstep::report {
 
 struct HeatmapLimits {
-  std::size_t rows = 400, columns = 500;  // Beyond them neighbours share a cell, which shows the largest.
+  std::size_t rows = 400, columns = 500;  // Beyond these, neighbours share a cell, which shows the largest value.
 };
 
 // null without steps. {"ranks":[first of each row],"steps":[first of each column],"ranks_per_row","steps_per_column",

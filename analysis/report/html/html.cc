@@ -29,7 +29,7 @@ void Cut(std::vector<T>& values, std::size_t most) {
   if (values.size() > most) values.resize(most);
 }
 
-// analysis.json less its long lists, which the page carries in columns or cut.
+// analysis.json without its long lists, which the page has as packed columns or shortened.
 PageJson Core(const analysis::Analysis& analysis) {
   analysis::Analysis core = analysis;
   core.ranks.clear();
@@ -51,7 +51,7 @@ PageJson Core(const analysis::Analysis& analysis) {
   return json;
 }
 
-// The same loss of many ranks is one row.
+// A loss that many ranks share becomes one row.
 PageJson Losses(const std::vector<analysis::LossRow>& losses) {
   constexpr std::size_t kMostDetails = 3;
   struct Sum {
@@ -137,7 +137,7 @@ void AddTerms(PageJson& json, const std::vector<analysis::IdentityTerms>& terms,
   }
 }
 
-// The step that the summary speaks of, of every rank.
+// The step that the summary describes, for every rank.
 PageJson MedianStep(const analysis::Context& context, const analysis::Analysis& analysis) {
   if (!analysis.summary.median_step) return nullptr;
   const auto& steps = context.tables().steps;
@@ -238,7 +238,7 @@ PageJson Ranks(const analysis::Context& context, const analysis::Analysis& analy
 }
 
 PageJson PayloadOf(const analysis::Context& context, const analysis::Analysis& analysis, const HtmlOptions& html) {
-  // The run's own name, also where it was asked for as `latest`.
+  // The run's own name, even if it was given as `latest`.
   std::error_code gone;
   std::filesystem::path directory = std::filesystem::weakly_canonical(context.timeline().run_dir, gone);
   if (gone || directory.filename().empty()) directory = context.timeline().run_dir;

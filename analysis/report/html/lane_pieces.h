@@ -1,5 +1,5 @@
 #pragma once
-// One rank's step cut into pieces of one activity each: the identity, drawn.
+// Cuts one rank's step into pieces of one activity each, to draw the identity.
 
 #include <cstdint>
 #include <vector>
@@ -9,13 +9,13 @@
 
 namespace lockstep::report {
 
-// What a rank does in a piece; numbers as in the page (web/src/timeline.js).
+// The activity of a rank in a piece; the numbers are those of the page (web/src/timeline.js).
 enum class PieceState : std::uint8_t {
   kCompute = 0,
   kHiddenTransfer = 1,  // Computes, and beside it something transfers, ...
   kHiddenWait = 2,      // ... waits for another rank, ...
   kHiddenUnsplit = 3,   // ... moves and cannot be split,
-  kPosted = 4,          // ... or is posted: nothing shows that it moves.
+  kPosted = 4,          // ... or is posted: it is not known whether it moves.
   kTransfer = 5,        // Exposed.
   kWait = 6,
   kUnsplit = 7,
@@ -29,7 +29,7 @@ struct Piece {
   PieceState state;
 };
 
-// What of a rank happens when, rank clock.
+// A rank's activities by time, rank clock.
 struct RankLane {
   tables::RankComm comm;
   IntervalSet copy, input;
@@ -37,7 +37,7 @@ struct RankLane {
 
 // Contiguous from window.begin to window.end. The sums over the states are the six terms of merge/timeline/breakdown.h.
 std::vector<Piece> CutIntoPieces(const RankLane& lane, Interval window);
-// At most `most` pieces: the window in as many equal parts, each as what fills most of it.
+// At most `most` pieces: the window in as many equal parts, each with the state that fills most of it.
 std::vector<Piece> Coarsened(const std::vector<Piece>& pieces, Interval window, std::size_t most);
 
 }  // namespace lockstep::report

@@ -27,7 +27,7 @@ struct ChosenStep {
   Interval window{0, 0};  // Cluster time; of a slice.
 };
 
-// What an operation is; equal ones are one.
+// Identifies an operation; equal ones are shared.
 using OpKind =
     std::tuple<std::uint8_t, std::string, std::uint32_t, std::int64_t>;  // Kind, group, members, bytes or -1.
 
@@ -77,7 +77,7 @@ class Lanes {
   }
 
  private:
-  // All; or those that findings name, the latest, the busiest, and some others.
+  // Chooses all ranks; or those that findings name, the latest, the busiest, and some others.
   void ChooseRanks() {
     ranks_ = context_.ranks();
     if (ranks_.size() <= limits_.ranks) return;
@@ -112,7 +112,7 @@ class Lanes {
       Slices();
   }
 
-  // Pieces of a step of a rank, by what was recorded.
+  // Estimates the pieces of a rank's step from what was recorded.
   double PiecesPerStep(std::size_t steps) const {
     double events = 0;
     for (const std::int32_t rank : ranks_)
@@ -171,7 +171,7 @@ class Lanes {
     all_steps_ = units.size();
     slices_ = true;
     if (!steps_.empty()) return;
-    // Nothing to slice by: all that was recorded, as one.
+    // There are no steps or slices: everything that was recorded is one.
     Interval whole{INT64_MAX, INT64_MIN};
     const auto& totals = context_.tables().rank_totals;
     for (std::size_t i = 0; i < totals.rows(); ++i) {
@@ -290,7 +290,7 @@ class Lanes {
     }
   }
 
-  // What the program says it does: neither operators nor functions, of which there are thousands.
+  // The ranges that the program marked; not operators and functions, of which there are thousands.
   void AddRanges(const gpu::RankView& view, std::uint32_t training, const merge::RankClockMap& clock,
                  Cell& cell) const {
     const auto& ranges = view.tables.ranges;

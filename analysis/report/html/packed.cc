@@ -34,13 +34,13 @@ std::string Base64(const std::vector<std::uint8_t>& bytes) {
 std::vector<std::uint8_t> Deflated(const std::vector<std::uint8_t>& bytes) {
   uLongf size = compressBound(static_cast<uLong>(bytes.size()));
   std::vector<std::uint8_t> packed(size);
-  // With room for the worst case it cannot fail but for memory.
+  // The buffer has the size of the worst case, so this can fail for lack of memory only.
   if (compress2(packed.data(), &size, bytes.data(), static_cast<uLong>(bytes.size()), 9) != Z_OK) std::abort();
   packed.resize(size);
   return packed;
 }
 
-// The next character of UTF-8 text and its length; -1 and 1 for what is none.
+// The next character of UTF-8 text and its length; -1 and 1 if there is no valid character.
 std::pair<std::int32_t, std::size_t> NextCharacter(std::string_view text) {
   const auto byte = [&](std::size_t i) { return static_cast<std::uint8_t>(text[i]); };
   const std::uint8_t first = byte(0);
@@ -57,7 +57,8 @@ std::pair<std::int32_t, std::size_t> NextCharacter(std::string_view text) {
   return {value, length};
 }
 
-// Changes what other characters look like, or cannot be seen: with these a name reads as another one.
+// Whether the character changes what other characters look like, or cannot be seen: with it a name reads like another
+// one.
 bool Deceives(std::int32_t c) {
   return c < 0x20 || (c >= 0x7f && c < 0xa0) || c == 0xad || c == 0x61c || (c >= 0x200b && c <= 0x200f) ||
          (c >= 0x2028 && c <= 0x202e) || (c >= 0x2060 && c <= 0x206f) || c == 0xfeff || (c >= 0xfff0 && c <= 0xfffb) ||
@@ -133,7 +134,8 @@ std::string ScriptSafe(const PageJson& json) {
   const std::string text = json.dump(-1, ' ', false, PageJson::error_handler_t::replace);
   std::string safe;
   safe.reserve(text.size());
-  // Outside of strings JSON has none of these, and within it may write any character by number.
+  // JSON has none of these characters outside of strings, and inside of strings any character may be written by its
+  // number.
   for (const char c : text) {
     if (c == '<')
       safe += "\\u003c";

@@ -11,7 +11,7 @@
 namespace lockstep::report {
 namespace {
 
-// Bins per factor of two: finer than a point is wide.
+// Bins per factor of two; a bin is narrower than a drawn point.
 constexpr double kBinsOfSize = 8, kBinsOfTime = 12;
 
 struct Kind {
@@ -42,7 +42,7 @@ PageJson ScatterOf(const analysis::Context& context, std::size_t most_points) {
   std::int64_t left_out = 0;
   for (std::size_t c = 0; c < t.rows(); ++c) {
     if (!context.Counts(c) || t.bytes[c] == 0) continue;
-    // As the table of collectives has it: sound, certain, and of this operation alone.
+    // As in the table of collectives: sound, certain, and of this operation alone.
     const bool sound = !t.mismatch[c] && !t.violation[c] && t.seen[c] == t.expected[c];
     if (!sound || t.transfer_ns[c] <= 0 || t.censored[c] || t.uneven[c] || t.operations[c] > 1) {
       ++left_out;

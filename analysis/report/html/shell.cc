@@ -12,7 +12,7 @@ std::string_view ReportShell() { return {kReportShellBytes, kReportShellSize}; }
 std::string FillShell(std::string_view shell, std::string_view title, std::string_view text, std::string_view data) {
   std::string page;
   page.reserve(shell.size() + data.size() + text.size() + 1024);
-  // In order of appearance, each once: what is filled in is never searched.
+  // Filled in order of appearance, each once: inserted text is never searched.
   const auto fill = [&](std::string_view place, std::string_view with) {
     const std::size_t at = shell.find(place);
     if (at == std::string_view::npos) return;

@@ -18,7 +18,7 @@ using replay::Answer;
 using replay::Question;
 
 constexpr std::size_t kLeastPoints = 12, kMostPoints = 72, kMostCaps = 6;
-// As the curve of bucket sizes counts them (bucket_curve.cc).
+// As in the curve of bucket sizes (bucket_curve.cc).
 constexpr std::size_t kPlaysPerPoint = 9;
 constexpr double kFree = 0;  // A bandwidth without limit.
 
@@ -29,7 +29,7 @@ struct Axes {
   std::size_t points() const { return bandwidth.size() * caps.size() * without.size(); }
 };
 
-// Spread over the curve; the recommended one and its ends are among them.
+// Caps spread over the curve, including the recommended one and both ends.
 std::vector<const analysis::BucketCurvePoint*> Caps(const analysis::Buckets& buckets, std::size_t most) {
   std::vector<const analysis::BucketCurvePoint*> caps{nullptr};
   if (buckets.curve.empty() || most < 2) return caps;
@@ -70,7 +70,7 @@ PageJson WhatIfGridOf(const analysis::Context& context, const analysis::Analysis
     return {{"skipped", why.empty() ? "this run cannot be replayed" : why}};
   }
   const replay::WhatIf& what_if = replayed->what_if();
-  // Every position of the sliders changes what other ranks wait for.
+  // Every position of the sliders changes the time for which other ranks wait.
   if (const Status can = what_if.Answerable({.kind = Question::kFreeCommunication}); !can.ok())
     return {{"skipped", can.error().what}};
   const std::size_t most =

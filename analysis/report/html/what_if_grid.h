@@ -1,6 +1,6 @@
 #pragma once
-// What a step would take if several things were different at once: every combination
-// of the sliders' positions, replayed.
+// Predicts the length of a step if several things were different at once: replays every combination of the sliders'
+// positions.
 
 #include "analysis/context.h"
 #include "analysis/core/model.h"

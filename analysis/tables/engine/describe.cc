@@ -58,7 +58,7 @@ Description Describe(std::vector<std::int64_t>& values) {
   d.min = *least;
   d.max = *most;
   d.std = SampleDeviation(values);
-  // What nth_element put before the last position is no part of the next search.
+  // Elements that nth_element put before the last position are not searched again.
   const std::size_t n = values.size() - 1;
   d.p25 = Quantile(values, 0, 0.25);
   d.p50 = Quantile(values, n / 4, 0.5);

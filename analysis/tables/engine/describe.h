@@ -1,5 +1,5 @@
 #pragma once
-// What pandas calls describe(): the words in which HTA's tables speak of a distribution.
+// Computes what pandas calls describe(): the statistics with which HTA's tables describe a distribution.
 
 #include <cstdint>
 #include <vector>

@@ -7,7 +7,7 @@
 namespace lockstep::tables {
 namespace {
 
-// Text that differs for cells that differ.
+// Appends text that differs for cells that differ.
 void AppendKey(const Cell& cell, std::string& key) {
   if (const auto* number = std::get_if<std::int64_t>(&cell))
     fmt::format_to(std::back_inserter(key), "i{}", *number);

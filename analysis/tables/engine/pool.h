@@ -1,5 +1,5 @@
 #pragma once
-// Rows of many ranks -> rows of rank "all".
+// Combines rows of many ranks into rows of rank "all".
 
 #include <cstddef>
 #include <string>
@@ -14,9 +14,9 @@ class RankPool {
  public:
   explicit RankPool(const TableKind& kind);
 
-  // False: no column is a key, rows of this table cannot be pooled.
+  // False if no column is a key: rows of this table cannot be pooled.
   bool possible() const { return possible_; }
-  // Ranks must come in the same order for the same result: sums of doubles.
+  // Ranks must come in the same order for the same result, because doubles are summed.
   void Add(const std::vector<TableRow>& rows);
   std::vector<TableRow> Take() { return std::move(rows_); }
 

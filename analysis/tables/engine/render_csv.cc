@@ -1,4 +1,4 @@
-// RFC 4180, with \n as line end. Texts as core/printed.h says: no control characters, no formulas.
+// RFC 4180, with \n as line end. Texts as in core/printed.h: no control characters, no formulas.
 
 #include <fmt/format.h>
 

@@ -11,7 +11,7 @@ namespace lockstep::tables {
 namespace {
 
 constexpr std::size_t kGap = 2, kLeastText = 30;
-constexpr std::size_t kMostText = 300;  // Of one name, wherever it stands: a name may have any length.
+constexpr std::size_t kMostText = 300;  // Of one name in any column: a name may have any length.
 
 std::size_t Columns(std::string_view text) { return PrintedColumns(text); }
 
@@ -65,7 +65,7 @@ bool IsZero(const Cell& cell) {
          (real != nullptr && *real == 0);
 }
 
-// The unit stands beside each value.
+// The unit is written beside each value.
 std::string Header(const TableColumn& column) {
   std::string name = column.name;
   for (const std::string_view unit : {"_bytes_per_s", "_ns", "_bytes"})
@@ -126,8 +126,8 @@ class TextTable {
     return sum;
   }
 
-  // Columns without a value say nothing, those with nothing but 0 little. Details come as
-  // long as they fit; the widest text gets what is left.
+  // Chooses columns: those without a value are left out first, then those with nothing but 0. Details are added as long
+  // as they fit; the widest text gets the remaining space.
   void Choose() {
     const std::size_t n = table_.columns.size();
     for (std::size_t c = 0; c < n; ++c)

@@ -37,7 +37,7 @@ struct TableColumn {
   ColumnKind kind;
   std::string description;  // For the docs and the JSON.
   Pool pool = Pool::kNone;  // kNone: unknown in pooled rows, or set by derive or pool_row.
-  bool detail = false;      // Left out of the text where room is short.
+  bool detail = false;      // Left out of the text where space is short.
 };
 
 // Index of a column in a row.
@@ -59,7 +59,7 @@ class TableColumns {
     list_.push_back({std::move(name), kind, std::move(description), pool, false});
     return list_.size() - 1;
   }
-  // The text leaves it out where room is short.
+  // The text leaves it out where space is short.
   Column AddDetail(std::string name, ColumnKind kind, std::string description, Pool pool = kNone) {
     const Column column = Add(std::move(name), kind, std::move(description), pool);
     list_.back().detail = true;
@@ -73,7 +73,7 @@ class TableColumns {
 // monostate: unknown (null in JSON, empty in CSV, "-" in text).
 using Cell = std::variant<std::monostate, std::int64_t, double, std::string>;
 using TableRow = std::vector<Cell>;
-// What shares are taken of, by name: filled by rank_rows, summed over the ranks for pooled rows. Not shown.
+// The wholes of which shares are taken, by name: filled by rank_rows, summed over the ranks for pooled rows. Not shown.
 using TableTotals = std::map<std::string, std::int64_t, std::less<>>;
 
 struct Table {
@@ -123,8 +123,8 @@ struct TableKind {
   void (*order_pooled)(std::span<TableRow> pooled) = nullptr;
   bool p2p_partners = false;  // Asks for RankView.partner_begin_ns.
   // A list of single events: of all ranks' rows the first TableOptions.top in the order of `before`, unless single
-  // ranks were asked for (thousands of ranks times top rows help nobody), and a note of how many there were. rank_rows
-  // gives at most top rows and adds what it had to totals[kListedRows].
+  // ranks were asked for (the top rows of thousands of ranks would be too many to read), and a note of how many there
+  // were. rank_rows gives at most top rows and adds what it had to totals[kListedRows].
   bool list = false;
 };
 inline constexpr std::string_view kListedRows = "listed_rows";

@@ -1,4 +1,3 @@
-#include <tbb/info.h>
 
 #include <algorithm>
 #include <iterator>
@@ -25,7 +24,7 @@ struct RankResult {
   bool failed = false;
 };
 
-// Ranks with a file, or those of them that are asked for.
+// The ranks that have a file, or those of them that were asked for.
 Result<std::vector<std::int32_t>> RanksOf(const merge::Timeline& timeline, const TableOptions& options) {
   const auto& ranks = timeline.tables.ranks;
   std::vector<std::int32_t> all;
@@ -43,7 +42,7 @@ Result<std::vector<std::int32_t>> RanksOf(const merge::Timeline& timeline, const
   return chosen;
 }
 
-// The same remark of many ranks is one line.
+// A remark that many ranks share becomes one line.
 class Remarks {
  public:
   void Add(std::int32_t rank, const std::string& text) {
@@ -75,7 +74,7 @@ void Order(const TableKind& kind, std::span<TableRow> rows) {
   if (kind.before != nullptr) std::stable_sort(rows.begin(), rows.end(), kind.before);
 }
 
-// Of all ranks' rows of a list the first ones, if it is not of single ranks.
+// For a list: keeps the first of all ranks' rows, unless single ranks were asked for.
 void KeepFirst(const TableKind& kind, const TableOptions& options, Table& table) {
   if (options.ranks.empty() && !options.every_rank) {
     Order(kind, table.rows);
@@ -136,9 +135,8 @@ Result<Table> Make(const TableKind& kind, const merge::Timeline& timeline, const
   std::size_t cut = 0;
   std::vector<TableRow> rank_rows;
 
-  // A block of ranks at a time: what is kept of a rank beyond it is cut.
-  const std::size_t threads =
-      options.jobs != 0 ? options.jobs : static_cast<std::size_t>(tbb::info::default_concurrency());
+  // Ranks are processed a block at a time, and what is kept of each block is cut.
+  const auto threads = static_cast<std::size_t>(merge::ThreadsFor(options.jobs));
   const std::size_t block = std::max<std::size_t>(16, 4 * std::min<std::size_t>(threads, 256));
   for (std::size_t begin = 0; begin < ranks.size(); begin += block) {
     std::vector<RankResult> results(std::min(block, ranks.size() - begin));

@@ -53,7 +53,7 @@ class ViewMaker {
     view_.windows = Normalize(std::move(windows));
   }
 
-  // rank_totals has its ends; gaps between capture windows are not in it.
+  // The ends are in rank_totals; gaps between capture windows are not.
   void AnalysisWindow() {
     const auto& totals = timeline_.tables.rank_totals;
     Interval whole = kAlways;
@@ -111,7 +111,7 @@ class ViewMaker {
     view_.host_windows = windows.empty() ? view_.windows : Normalize(std::move(windows));
   }
 
-  // HTA drops what was launched after the last ProfilerStep began, if there are two at least.
+  // HTA drops what was launched after the last ProfilerStep began, if there are at least two.
   std::int64_t HtaUntil() const {
     const auto& indices = timeline_.tables.step_ranks.index;
     const bool several = std::any_of(indices.begin(), indices.end(), [&](std::int64_t i) { return i != indices[0]; });

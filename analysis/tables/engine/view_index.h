@@ -10,7 +10,7 @@
 
 namespace lockstep::tables {
 
-// What the views of all ranks share, made once per table.
+// The data that the views of all ranks share, made once per table.
 class ViewIndex {
  public:
   explicit ViewIndex(const merge::Timeline& timeline);

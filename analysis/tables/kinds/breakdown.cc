@@ -1,5 +1,5 @@
-// What the GPU did when: every combination of compute, communication and memory
-// traffic, each instant in one of them.
+// The GPU's activity: every combination of compute, communication and memory traffic; each instant is counted in one of
+// them.
 
 #include <algorithm>
 #include <array>

@@ -1,4 +1,4 @@
-// Collectives of one kind, size and making: how often, how long, how fast.
+// Collectives of one kind, size and issuing call: how often, how long, how fast.
 
 #include <algorithm>
 #include <array>
@@ -94,7 +94,7 @@ void RankRows(const gpu::RankView& rank, const TableOptions& options, Table& tab
     const std::uint32_t kernel = c.kernel[op.row];
     const bool grouped = c.kernel_operations[op.row] > 1;
     sum.grouped += grouped;
-    // The kernel's time belongs to all it carries: it counts once, with the first.
+    // The kernel's time belongs to all operations that it carries: it is counted once, with the first.
     if (grouped && kernel < told.size()) {
       if (told[kernel]) continue;
       told[kernel] = true;

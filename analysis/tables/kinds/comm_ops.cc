@@ -18,7 +18,7 @@ constexpr std::uint32_t kNone = schema::kNone;
 
 constexpr auto kGpu = static_cast<std::uint8_t>(CollectiveMode::kGpu);
 
-// Its kernel was not found: that it was enqueued is all that is known.
+// Its kernel was not found: only the time at which it was enqueued is known.
 bool OnGpuAtUnknownTime(std::uint8_t mode, std::int64_t end_ns) { return mode == kGpu && end_ns == kNoTime; }
 
 class Collector {
@@ -46,15 +46,15 @@ class Collector {
       if (rows[member] < member_of_.size()) member_of_[rows[member]] = member;
   }
 
-  // What the application or the framework calls it; else the pattern of its ranks. Traces
-  // of PyTorch name a group "description (number)", and numbers differ between sibling groups.
+  // The name that the application or the framework gave it; else the pattern of its ranks. Traces of PyTorch name a
+  // group "description (number)", and numbers differ between sibling groups.
   void Names() {
     for (std::uint32_t comm = 0; comm < t_.comms.rows(); ++comm) {
       const std::string_view full = rank_.Text(t_.comms.name[comm]);
       std::string_view name = full;
       if (const std::size_t number = name.rfind(" ("); number != std::string_view::npos && name.ends_with(')'))
         name = name.substr(0, number);
-      // "undefined": what torch.distributed says where the program said nothing.
+      // "undefined" is what torch.distributed writes if the program gave no description.
       if (name == "undefined" || name.find_first_not_of("0123456789") == std::string_view::npos) name = {};
       names_.push_back(name.empty() ? Pattern(comm, full) : std::string(name));
     }
@@ -70,7 +70,7 @@ class Collector {
     return full.empty() ? "unnamed" : std::string(full);
   }
 
-  // NCCL does not tell a rank who the others are; where they met, the timeline does. 0 none.
+  // NCCL does not report the other members to a rank; the timeline contains them where they met. 0: not known.
   std::int32_t StrideOfMembers(std::uint32_t comm) const {
     if (rank_.timeline == nullptr) return 0;
     const auto& members = rank_.timeline->tables.collective_ranks;

@@ -1,6 +1,6 @@
 #pragma once
 // What a rank communicated, as the identity counts it (docs/definitions.md): when each
-// operation waited and transferred, for which group, launched by whom. Rank clock.
+// operation waited and transferred, for which group, launched by which thread. Rank clock.
 
 #include <algorithm>
 #include <cstdint>

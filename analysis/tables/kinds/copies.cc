@@ -39,8 +39,8 @@ std::vector<std::uint32_t> BlockedCalls(const schema::RankTables& tables, const 
 
 namespace sums {
 
-// What is worth a hint: a thousandth of the window in copies that need not be, copies
-// of less than 64 KiB on average, which launching costs more than moving.
+// A hint is shown for more than a thousandth of the window in avoidable copies, or for copies of less than 64 KiB on
+// average, which take longer to launch than to move.
 constexpr double kWorthShare = 0.001;
 constexpr std::int64_t kSmallBytes = 65'536, kManyCopies = 10;
 
@@ -89,7 +89,7 @@ struct Sum {
   std::vector<std::uint32_t> rows;
 };
 
-// Rates of copies side by side add up.
+// The rates of simultaneous copies add up.
 struct RateCurve {
   std::int64_t active_ns = 0;
   double p50 = 0, most = 0;
@@ -106,7 +106,7 @@ RateCurve CurveOf(const schema::Copies& copies, std::vector<std::uint32_t>& rows
   const auto advance = [&](std::int64_t until) {
     while (!running.empty() && now < until) {
       std::int64_t next = until;
-      double rate = 0;  // Summed afresh: adding and taking away would leave crumbs.
+      double rate = 0;  // Summed anew each time, because adding and subtracting would accumulate rounding errors.
       for (const std::uint32_t row : running) {
         next = std::min(next, end_of(row));
         rate += Rate(static_cast<double>(copies.bytes[row]), copies.duration_ns[row]);

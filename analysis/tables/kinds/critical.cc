@@ -1,4 +1,4 @@
-// What decided how long each step took: the critical path of one rank.
+// The critical path of one rank, which determined how long each step took.
 
 #include <algorithm>
 #include <array>
@@ -105,7 +105,7 @@ bool Longer(const TableRow& a, const TableRow& b) {
   return InOrder(a, b, {Down(col.total), Up(col.category), Up(col.name)});
 }
 
-// Ranks that lack a name have their windows all the same.
+// The windows of ranks that lack a name count all the same.
 void Derive(TableRow& row, const TableTotals& totals) {
   row[col.window] = Int(TotalOf(totals, "window_ns"));
   row[col.share] = Share(IntOf(row[col.total]), TotalOf(totals, "window_ns"));

@@ -1,4 +1,4 @@
-// Readings of the GPUs' own sensors within the window: clocks, power, heat, what lowered the clocks.
+// Readings of the GPUs' own sensors within the window: clocks, power, heat, reasons for lower clocks.
 
 #include <algorithm>
 #include <map>

@@ -1,4 +1,4 @@
-// Communication per process group and kind: how much of it nothing hid.
+// Communication per process group and kind: how much of it was exposed.
 
 #include <algorithm>
 #include <array>
@@ -50,7 +50,7 @@ struct Sum {
   std::int64_t Exposed() const { return exposed[0] + exposed[1] + exposed[2]; }
 };
 
-// One walk over all edges: which groups are in flight, waiting, transferring.
+// A single walk over all edges: which groups are in flight, waiting, transferring.
 class Sweep {
  public:
   Sweep(const RankComm& comm, const std::vector<Interval>& windows) : comm_(comm), sums_(comm.groups.size()) {

@@ -31,7 +31,7 @@ const struct Columns : TableColumns {
 
 constexpr std::string_view kAll = "all";
 
-// Of all devices and ranks, whether or not they have this row.
+// Over all devices and ranks, whether or not they have this row.
 void Derive(TableRow& row, const TableTotals& totals) {
   row[col.idle] = Int(TotalOf(totals, "idle_ns"));
   row[col.window] = Int(TotalOf(totals, "window_ns"));
@@ -108,7 +108,7 @@ struct Columns : TableColumns {
 };
 const Columns col("rank");
 
-// The longest part of the kind that most of the gap is.
+// The longest part of the kind that fills most of the gap.
 const gpu::GapPart* Foremost(const gpu::DeviceGaps& found, const gpu::Gap& gap, std::size_t kind) {
   const gpu::GapPart* longest = nullptr;
   for (const gpu::GapPart& part : found.PartsOf(gap))
@@ -132,7 +132,7 @@ void RankRows(const gpu::RankView& rank, const TableOptions& options, Table& tab
            std::tuple(b.at.begin - b.at.end, b.at.begin, b.device);
   };
   table.totals[std::string(kListedRows)] += static_cast<std::int64_t>(found.gaps.size());
-  // Names are made for what can be shown only.
+  // Names are only made for rows that can be shown.
   const std::size_t wanted = RowsWanted(options, found.gaps.size());
   std::partial_sort(found.gaps.begin(), found.gaps.begin() + static_cast<std::ptrdiff_t>(wanted), found.gaps.end(),
                     longer);

@@ -1,4 +1,4 @@
-// Which steps the GPU works through and which it spends waiting for launches.
+// Distinguishes steps in which the GPU is busy from those in which it waits for launches.
 
 #include <algorithm>
 #include <array>

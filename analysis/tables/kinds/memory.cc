@@ -84,7 +84,7 @@ class Device {
   Device(const gpu::RankView& rank, std::vector<Event> events) : rank_(rank), events_(std::move(events)) {
     std::stable_sort(events_.begin(), events_.end(),
                      [](const Event& a, const Event& b) { return a.time_ns < b.time_ns; });
-    // Traces of older versions have no totals: the balance since the first event is what is known.
+    // Traces of older versions have no totals: only the balance since the first event is known.
     relative_ = std::none_of(events_.begin(), events_.end(), [](const Event& e) { return e.allocated >= 0; });
     if (!relative_) return;
     std::int64_t balance = 0, least = 0;
@@ -200,7 +200,7 @@ void RankRows(const gpu::RankView& rank, const TableOptions&, Table& table) {
   for (std::size_t i = 0; i < memory.rows(); ++i) {
     const std::uint8_t kind = memory.kind[i];
     std::int64_t allocated = KnownBytes(memory.allocated_bytes[i]);
-    // A free that leaves nothing leaves 0, not "unknown".
+    // If a free leaves nothing, 0 is the value and does not mean "unknown".
     if (allocated < 0 && kind == kFree && memory.reserved_bytes[i] > 0) allocated = 0;
     by_device[memory.device[i]].push_back(
         {memory.time_ns[i], kind, memory.bytes[i], allocated, KnownBytes(memory.reserved_bytes[i])});

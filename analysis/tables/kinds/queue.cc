@@ -15,7 +15,7 @@ namespace lockstep::tables {
 namespace {
 
 constexpr std::uint32_t kNone = schema::kNone;
-// A stream takes so many launches; the next one blocks its caller (HTA's constant, CUDA's default).
+// The capacity of a stream in launches; the next launch blocks its caller (HTA's constant, CUDA's default).
 constexpr std::int64_t kFull = 1024;
 
 const struct Columns : TableColumns {
@@ -140,7 +140,7 @@ void RankRows(const gpu::RankView& rank, const TableOptions&, Table& table) {
       continue;
     }
     const std::int64_t launch = api.begin_ns[op.api];
-    // Where the clocks disagree an operation that started before its launch waited for no time.
+    // An operation that, by disagreeing clocks, started before its launch waited for no time.
     all[op.stream].launches.push_back(launch);
     all[op.stream].starts.push_back(std::max(op.begin_ns, launch));
     if (!rank.InHostWindow(launch)) continue;

@@ -1,4 +1,4 @@
-// Ranges of the application: host time, GPU work launched inside, communication that nothing hid.
+// Ranges of the application: host time, GPU work launched inside, exposed communication.
 
 #include <algorithm>
 #include <map>
@@ -93,7 +93,7 @@ class Rangelist {
     found.clear();
     const auto climb = [&](std::uint32_t row) {
       for (; row != kNone; row = nest_.Parent(row)) {
-        // A range may outlive the one around it.
+        // A range may end after the one around it.
         if (r_.begin_ns[row] + r_.duration_ns[row] <= at_ns || group_[row] == kNone) continue;
         if (std::find(found.begin(), found.end(), group_[row]) == found.end()) found.push_back(group_[row]);
       }

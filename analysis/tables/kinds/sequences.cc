@@ -1,4 +1,4 @@
-// Sequences of GPU work that operators launch again and again: what to fuse or to capture in a graph.
+// Sequences of GPU work that operators launch again and again: candidates for fusing or for a CUDA graph.
 
 #include <algorithm>
 #include <array>

@@ -1,4 +1,4 @@
-// Which streams wait for which, and how long that holds work back.
+// Which streams wait for which, and how long that delays work.
 
 #include <algorithm>
 #include <map>

@@ -19,7 +19,7 @@ namespace {
 using schema::kNone;
 using schema::kNoTime;
 
-// How the numbers of one batch translate.
+// How the numbers of one batch are translated.
 struct Maps {
   std::vector<std::uint32_t> strings, threads, shapes;
 };
@@ -54,7 +54,7 @@ class Joiner {
     Table(t.ranges, &Partial::ranges);
     parts_.clear();
     Vendor();
-    // Of other tables each.
+    // The two work on different tables.
     merge::ParallelFor(jobs_, 2, [&](std::size_t i) { i == 0 ? FromLaunches() : SetDepths(out_->tables, jobs_); });
     return std::move(out_);
   }
@@ -125,7 +125,7 @@ class Joiner {
     Train();
   }
 
-  // The thread that marks the steps, else the one with most operators.
+  // Chooses the thread that marks the steps, else the one with the most operators.
   void Train() {
     std::vector<std::uint64_t> marks(cpu_ops_.size(), 0);
     for (std::size_t p = 0; p < parts_.size(); ++p)
@@ -195,8 +195,7 @@ class Joiner {
     }
   }
 
-  // One column after the other: copied from every batch with its numbers translated,
-  // then freed there.
+  // Copies one column after the other from every batch, with its numbers translated, and frees it there.
   template <typename Columns>
   void Table(Columns& to, Columns Partial::*member) {
     std::vector<std::size_t> first(parts_.size() + 1, 0);
@@ -212,7 +211,7 @@ class Joiner {
           if constexpr (std::is_same_v<std::remove_reference_t<decltype(from)>,
                                        std::remove_reference_t<decltype(values)>>) {
             Copy(info, maps_[p], from, values.data() + first[p]);
-            // Freed, but rows() counts the first column: it stays until the table is done.
+            // It could be freed, but rows() counts the first column, so it stays until the table is finished.
             if (wanted > 0) std::remove_reference_t<decltype(from)>().swap(from);
           }
         });
@@ -242,7 +241,7 @@ class Joiner {
     if (!from.empty()) std::memcpy(to, from.data(), from.size() * sizeof(T));
   }
 
-  // GPU events do not say whose GPU it is; the runtime's calls and the devices do.
+  // GPU events do not contain the vendor; the runtime's calls and the devices do.
   void Vendor() {
     if (!out_->hip) return;
     schema::RankTables& t = out_->tables;
@@ -250,7 +249,7 @@ class Joiner {
       std::fill(column->begin(), column->end(), std::uint8_t{schema::Vendor::kAmd});
   }
 
-  // What only the launching call knows: AMD's launch geometry, and what holds for all vendors.
+  // Adds facts that only the launching call contains: AMD's launch geometry, and others for all vendors.
   void FromLaunches() {
     schema::RankTables& t = out_->tables;
     std::stable_sort(launch_shapes_.begin(), launch_shapes_.end(),

@@ -1,5 +1,5 @@
 #pragma once
-// Batches of one trace, in the file's order -> its tables.
+// Joins the batches of one trace, in the file's order, to its tables.
 
 #include <cstdint>
 #include <memory>

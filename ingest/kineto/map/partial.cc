@@ -74,7 +74,7 @@ class BatchMapper {
   void Skip(Skipped why) { ++out_->skipped[static_cast<std::size_t>(why)]; }
 
   void Other(const Event& event) {
-    // The profiler's own span: no event of the application.
+    // The profiler's own span is not an event of the application.
     if (event.category_text == "Trace") return Window(event.begin_ns + Duration(event));
     if (event.category_text.empty() && (event.pid_text == "CPU functions" || IsOfTorch(event.name)))
       return Range(event, StepNumber(event.name) >= 0 ? schema::RangeSource::kTorch : schema::RangeSource::kCpuOp);
@@ -187,7 +187,7 @@ class BatchMapper {
     if (!text.empty()) to = out_->strings.Intern(text);
   }
 
-  // True if the key was one of communication's.
+  // Returns true if the key is an argument of communication.
   bool CommArg(std::string_view key, std::string_view value, CommArgs& args) {
     if (key.size() < 3) return false;
     switch (key[0]) {
@@ -230,7 +230,7 @@ class BatchMapper {
     }
   }
 
-  // Launch geometry among an event's arguments, and whatever else `other` takes.
+  // Reads launch geometry among an event's arguments, and passes the others to `other`.
   template <typename F>
   std::uint32_t Shape(std::string_view args, bool grid_in_threads, F&& other) {
     schema::KernelShapes::Row shape;
@@ -381,7 +381,7 @@ class BatchMapper {
     const bool hip = IsHip(event.name);
     out_->hip |= hip;
     const std::uint64_t correlation = Positive(event.correlation);
-    // AMD's kernel events have no geometry; their launches do. The module launches give it in threads.
+    // AMD's kernel events have no geometry, but their launches have. Module launches give it in threads.
     if (hip && facts.api_kind == 1 && correlation != 0) {
       const std::uint32_t shape =
           Shape(event.args,

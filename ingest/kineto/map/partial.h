@@ -32,7 +32,7 @@ struct GivenName {
   std::string name;
 };
 
-// kDevice: work of a device, of a kind that is not understood.
+// kDevice: work of a device, of an unknown kind.
 enum class Skipped : std::uint8_t { kGpuAnnotation, kOverhead, kOther, kDevice, kCount };
 
 struct Partial {

@@ -24,7 +24,7 @@ namespace {
 using schema::kNone;
 using schema::kNoTime;
 
-// Maps every batch in the thread that brings it.
+// Maps every batch on the thread that delivers it.
 class MappingSink final : public kineto::Sink {
  public:
   void Batch(std::size_t index, std::span<const kineto::Event> events) override {
@@ -64,7 +64,7 @@ std::string Text(const nlohmann::json& object, const char* key) {
   return at->is_string() ? at->get<std::string>() : at->is_primitive() && !at->is_null() ? at->dump() : "";
 }
 
-// One line, as facts are.
+// Makes one line, as facts must be.
 std::string Plain(std::string text) {
   for (char& c : text)
     if (c == '\t' || c == '\n' || c == '\0') c = ' ';
@@ -146,8 +146,8 @@ class RankBuilder {
         t_.devices.Append({.device = device, .name = kNone, .vendor = static_cast<std::uint8_t>(hip ? 2 : 1)});
   }
 
-  // ProfilerStep#N on each thread that has it; the same mark twice is one. What the
-  // profiler's own window cut is not a whole step.
+  // ProfilerStep#N on each thread that has it; the same mark twice counts once. A step that the profiler's own window
+  // cut is not whole.
   void Steps() {
     auto& marks = trace_->steps;
     std::stable_sort(marks.begin(), marks.end(), [](const StepMark& a, const StepMark& b) {
@@ -170,8 +170,8 @@ class RankBuilder {
     }
   }
 
-  // Communication that runs on no GPU: gloo's operations. Their ranges say so, and the
-  // run's facts, as if PyTorch's hooks had been there.
+  // Communication that does not run on a GPU: gloo's operations. It is recorded in their ranges and in the run's facts,
+  // as PyTorch's hooks would have recorded it.
   void Unrecorded() {
     std::string backends = out_.summary.backend;
     const bool gpu = t_.collectives.rows() > 0 || t_.p2p.rows() > 0;
@@ -186,7 +186,7 @@ class RankBuilder {
     if (trace_->gloo) names.insert("gloo");
     std::size_t nth = 0;
     for (const std::string& name : names) {
-      // What is in the trace counts: a backend that was set up and never used took no time.
+      // What the trace contains decides: a backend that was set up and never used took no time.
       const bool unseen = name == "gloo" ? trace_->gloo || !gpu : name == "ucc" || name == "mpi";
       const std::string key = nth++ == 0 ? "fact.torch_backend" : "fact.torch_backend." + std::to_string(nth);
       Add(key, fmt::format("name={}\trecorded={}\tsize={}\tonly={}", name, unseen ? 0 : 1, world_,
@@ -218,7 +218,7 @@ class RankBuilder {
       if (i == static_cast<std::size_t>(Skipped::kDevice)) continue;
       finish_.Lose(Loss::kImportCategorySkipped, trace_->skipped[i], detail);
     }
-    // What the device did is not known, so nobody may take the host's time for all there was.
+    // The device's work is not known, so the host's time must not be taken for all there was.
     if (const std::uint64_t device = trace_->skipped[static_cast<std::size_t>(Skipped::kDevice)]; device > 0)
       finish_.Lose(Loss::kGpuNotCaptured, 1,
                    fmt::format("{} events of a device are of kinds that are not understood: {}", device,
@@ -234,7 +234,7 @@ class RankBuilder {
   void Meta(const CommunicationFacts& communication) {
     Add("trace_name", read_.facts.trace_name);
     if (read_.facts.base_time_ns != 0) Add("base_time_ns", std::to_string(read_.facts.base_time_ns));
-    // What --window hta takes for the last step's begin: the mark on a GPU's track is one more row of its name.
+    // For --window hta, the begin of the last step: the mark on a GPU's track is one more row of its name.
     if (trace_->gpu_step_ns != kNoTime) Add("last_profiler_step_ns", std::to_string(trace_->gpu_step_ns));
     Add("torch_backend", out_.summary.backend);
     Add("nccl_version", Text(info_, "nccl_version"));

@@ -1,5 +1,5 @@
 #pragma once
-// One trace file -> the tables of one rank.
+// Converts one trace file to the tables of one rank.
 
 #include <cstdint>
 #include <string>

@@ -8,7 +8,7 @@
 namespace lockstep::kineto {
 namespace {
 
-// Tokens that a walker may look at behind the last one.
+// Tokens that a walker may read after the last one.
 constexpr std::size_t kSentinels = 4;
 
 void Settle(EventWalker& walker, std::size_t at, Stretch& out) {
@@ -58,7 +58,7 @@ void BatchParser::Parse(std::string_view text, StretchState state, bool last, St
   ParseSlowly(text, state, last, out);
 }
 
-// False if anything is unusual: then nothing that was put into `out` counts.
+// Returns false if anything is unusual: then the contents of `out` are not valid.
 bool BatchParser::ParseQuickly(std::string_view text, bool last, Stretch& out) {
   if (text.size() > kMaxElementBytes) return false;
   // Since simdjson 1.0 stage1 and structural_indexes are what its own documents are made
@@ -74,7 +74,7 @@ bool BatchParser::ParseQuickly(std::string_view text, bool last, Stretch& out) {
     return false;
   std::uint32_t* const first = stage_->structural_indexes.get();
   std::uint32_t* const end = first + stage_->n_structural_indexes;
-  // Room for nine more: dom_parser_implementation::set_capacity.
+  // There is space for nine more: dom_parser_implementation::set_capacity.
   std::fill_n(end, kSentinels, static_cast<std::uint32_t>(text.size()));
 
   EventWalker walker(out.arena, python_functions_);
@@ -109,7 +109,8 @@ bool BatchParser::ParseQuickly(std::string_view text, bool last, Stretch& out) {
   return true;
 }
 
-// The element that `scan` found, whose tokens are in tokens_. True if it is surely an event: it has a phase.
+// Takes the element that `scan` found, whose tokens are in tokens_. Returns true if it certainly is an event: it has a
+// phase.
 bool BatchParser::TakeElement(std::string_view text, std::size_t begin, const Scan& scan, EventWalker& walker,
                               Stretch& out) {
   const std::size_t count = tokens_.size();
@@ -127,7 +128,7 @@ void BatchParser::ParseSlowly(std::string_view text, StretchState state, bool la
   out.Clear();
   EventWalker walker(out.arena, python_functions_);
   std::size_t at = 0;
-  // Goes on at the next event's start or at the array's end. False if neither is in sight.
+  // Continues at the next event's start or at the array's end. Returns false if neither is found.
   const auto resume = [&](std::size_t from) {
     state = {.doubtful = true};
     at = FindEventStart(text, from);
@@ -138,7 +139,7 @@ void BatchParser::ParseSlowly(std::string_view text, StretchState state, bool la
       at = end;
     }
     if (at != std::string_view::npos) return true;
-    // One may begin in the last bytes, whose end is not here yet.
+    // One may begin in the last bytes, and its end is not read yet.
     at = text.size();
     if (last) return false;
     const std::size_t again = std::max(from, text.size() - std::min(text.size(), kBytesBehind));
@@ -162,7 +163,8 @@ void BatchParser::ParseSlowly(std::string_view text, StretchState state, bool la
       break;
     }
     const Scan scan = ScanElement(text, begin, tokens_);
-    // At the file's end: cut there, unless other events follow in it. Then it lacks a bracket.
+    // At the file's end: the element is cut there, unless other events follow inside it, in which case it lacks a
+    // bracket.
     const bool swallows =
         last && scan.end == ScanEnd::kIncomplete && FindEventStart(text, begin + 1) != std::string_view::npos;
     if (scan.end == ScanEnd::kIncomplete && !swallows) {

@@ -1,6 +1,6 @@
 #pragma once
-// A stretch of traceEvents as events. What an element is follows from the text alone,
-// not from where it was cut into stretches, so that every way of cutting gives the same.
+// Parses a stretch of traceEvents into events. Where elements begin and end follows from the text alone, not from where
+// it was cut into stretches, so every way of cutting gives the same result.
 
 #include <simdjson.h>
 
@@ -18,12 +18,12 @@ namespace lockstep::kineto {
 // Writable bytes that must follow a text; the first of them is set to '\0'.
 inline constexpr std::size_t kPadding = simdjson::SIMDJSON_PADDING;
 
-// What goes on from one stretch to the next. As it is, the stretch begins where an
-// element or the array's end is expected.
+// State that passes from one stretch to the next. By default the stretch begins where an element or the array's end is
+// expected.
 struct StretchState {
-  bool lost = false;            // Behind damage: look for an event's start first, ...
+  bool lost = false;            // After damage: search for an event's start first, ...
   std::uint32_t lost_from = 0;  // ... from this byte of the text on.
-  bool doubtful = false;        // Nothing since the last damage was surely an event: a ']' may be one of args.
+  bool doubtful = false;        // Nothing since the last damage was certainly an event: a ']' may belong to args.
   bool operator==(const StretchState&) const = default;
 };
 
@@ -42,14 +42,14 @@ struct Stretch {
   Arena arena;
   std::uint64_t elements = 0;
   Tally unreadable, time_invalid, negative_duration, python, begin_end;
-  Tally between;         // Places with bytes between elements that belong to none.
-  std::size_t used = 0;  // Bytes of the text; the rest goes before the next stretch.
-  bool ended = false;    // At the array's ']', which is used.
+  Tally between;         // Positions with bytes between elements that belong to none of them.
+  std::size_t used = 0;  // Bytes of the text that were used; the rest is prepended to the next stretch.
+  bool ended = false;    // At the array's ']', which was used.
   bool cut = false;      // Last stretch: it ends inside an element.
-  StretchState state;    // Behind it.
+  StretchState state;    // The state after it.
 
   void Clear();
-  // An element, at this byte, that no event can be made of.
+  // Counts an element at this byte from which no event can be made.
   void AddUnreadable(std::size_t at) {
     ++elements;
     unreadable.Add(at);

@@ -19,7 +19,7 @@ namespace {
 constexpr std::size_t kReadBytes = std::size_t{1} << 20;
 constexpr std::string_view kBehind = "bytes behind the end of the gzip data";
 
-// A regular file or anything else that can be read from front to back.
+// A regular file, or any other source that can be read from front to back.
 class File {
  public:
   File(OwnedFd fd, std::uint64_t bytes) : fd_(std::move(fd)), bytes_(bytes) {}
@@ -122,10 +122,10 @@ class GzipSource final : public ByteSource {
     if (file_->error() != 0 && defects_.empty()) defects_.push_back(ReadError(*file_));
     return in_end_ > 0;
   }
-  // At the first byte behind a member, or of the file. False if no member begins there.
+  // Moves to the first byte after a member, or after the file. Returns false if no member begins there.
   bool NextMember() {
     if (members_ > 0) {
-      // Archivers and tapes fill up with zeros; gzip(1) ignores them as well.
+      // Archivers and tapes pad with zeros; gzip(1) ignores them as well.
       while (in_[in_used_] == '\0')
         if (++in_used_ == in_end_ && !Refill()) {
           ready_ = false;

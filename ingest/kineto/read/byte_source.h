@@ -16,18 +16,18 @@ namespace lockstep::kineto {
 class ByteSource {
  public:
   virtual ~ByteSource() = default;
-  // Fills `into` from its front; less than `bytes` only at the end of the text, 0 behind it.
+  // Fills `into` from its front; returns less than `bytes` only at the end of the text, 0 after it.
   virtual std::size_t Read(char* into, std::size_t bytes) = 0;
   virtual std::uint64_t file_done() const = 0;
   virtual std::uint64_t file_bytes() const = 0;
-  // What was found so far. Of kImportCutShort and kImportGarbage.
+  // The defects found so far: kImportCutShort and kImportGarbage.
   const std::vector<Defect>& defects() const { return defects_; }
 
  protected:
   std::vector<Defect> defects_;
 };
 
-// kNotFound, kIo. Whether it is gzip follows from its first bytes, not from its name.
+// kNotFound, kIo. The first bytes decide whether it is gzip, not its name.
 Result<std::unique_ptr<ByteSource>> OpenSource(const std::string& path);
 
 // `text` must outlive it.

@@ -49,7 +49,7 @@ std::optional<std::uint64_t> Magnitude(const Parts& parts, int scale) {
   const std::int64_t wanted = whole + parts.exponent + scale;  // Digits of the result, leading zeros included.
   std::uint64_t value = 0;
   for (std::int64_t k = 0; k < wanted; ++k) {
-    // Only zeros are left: 0e999 is 0 and not a long loop.
+    // Only zeros are left: 0e999 is 0 and must not loop long.
     if (k >= given && value == 0) return 0;
     const char c = k < whole   ? parts.whole[static_cast<std::size_t>(k)]
                    : k < given ? parts.fraction[static_cast<std::size_t>(k - whole)]

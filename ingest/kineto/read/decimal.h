@@ -1,6 +1,5 @@
 #pragma once
-// Numbers of JSON text without a detour through double, which is 256 ns coarse at
-// today's nanoseconds since 1970.
+// Parses numbers of JSON text without double, whose resolution is 256 ns at today's nanoseconds since 1970.
 
 #include <bit>
 #include <cstdint>
@@ -10,8 +9,8 @@
 
 namespace lockstep::kineto {
 
-// text x 10^scale, digits that are left behind the point cut. None if it is no finite
-// decimal number or does not fit.
+// text x 10^scale; remaining digits after the point are cut. Empty if it is not a finite decimal number or does not
+// fit.
 std::optional<std::int64_t> ScaledDecimal(std::string_view text, int scale);
 
 // An id: 64 bits, with or without sign; the upper half of unsigned ones comes out

@@ -9,7 +9,7 @@
 namespace lockstep::kineto {
 namespace {
 
-// What the Trace Event Format lets an event begin with.
+// The keys with which an event may begin in the Trace Event Format.
 constexpr std::string_view kEventKeys[] = {"ph", "cat", "name", "pid", "tid", "ts", "dur", "id", "args", "bp", "s"};
 constexpr std::string_view kTopKeys[] = {
     "traceName",        "displayTimeUnit", "baseTimeNanoseconds", "schemaVersion",
@@ -37,7 +37,7 @@ bool LooksLikeEvent(std::string_view text, std::size_t at) {
   return quote != std::string_view::npos && IsEventKey(rest.substr(0, quote));
 }
 
-// Last byte before `at` that is no blank; 0 if there is none near.
+// The last byte before `at` that is not a blank; 0 if there is none near.
 char Before(std::string_view text, std::size_t at) {
   for (std::size_t n = 0; at > 0 && n < kMostBlanks; ++n)
     if (!IsBlank(text[--at])) return text[at];
@@ -131,7 +131,7 @@ class Scanner {
   }
 
   std::string_view text_;
-  bool whole_;  // No more than the element may take is hidden.
+  bool whole_;  // No more than the largest element is hidden.
   std::size_t begin_, at_;
   std::vector<std::uint32_t>& tokens_;
   std::bitset<kMaxDepth> is_object_;

@@ -1,5 +1,5 @@
 #pragma once
-// Where elements of traceEvents begin and end, for text that need not be sound.
+// Finds where elements of traceEvents begin and end, in text that may be damaged.
 
 #include <array>
 #include <cstddef>
@@ -9,18 +9,18 @@
 
 namespace lockstep::kineto {
 
-// Nothing that anybody wrote on purpose is larger or deeper; without a limit an
-// unclosed bracket would swallow the rest of the file.
+// No valid trace has a larger or deeper element; without a limit an unclosed bracket would extend to the end of the
+// file.
 inline constexpr std::size_t kMaxElementBytes = std::size_t{16} << 20;
 inline constexpr std::size_t kMaxDepth = 1024;
-// Bytes that FindEventStart and FindArrayEnd may want to see before and behind a place.
+// Bytes that FindEventStart and FindArrayEnd may need before and after a position.
 inline constexpr std::size_t kBytesBefore = 64, kBytesBehind = 256;
 
 enum class ScanEnd : std::uint8_t { kComplete, kIncomplete, kBroken };
 
 struct Scan {
   ScanEnd end = ScanEnd::kBroken;
-  std::size_t next = 0;   // Behind the element, if complete.
+  std::size_t next = 0;   // After the element, if it is complete.
   bool bad_text = false;  // Complete, but a string holds control characters or no UTF-8.
 };
 
@@ -43,16 +43,15 @@ inline constexpr std::array<bool, 256> kScalarBytes = [] {
 inline bool IsScalarByte(char c) { return kScalarBytes[static_cast<unsigned char>(c)]; }
 inline bool IsBlank(char c) { return c == ' ' || c == '\n' || c == '\t' || c == '\r'; }
 
-// First place from `from` on that looks like the start of an event, wherever it lies:
-// '{', a quote, a key that events begin with, and no colon before. Both quotes cannot
-// be part of a string of sound JSON. npos if there is none.
+// The first position from `from` on that looks like the start of an event, wherever it is: '{', a quote, a key that
+// events begin with, and no colon before. In valid JSON both quotes cannot be part of a string. npos if there is none.
 std::size_t FindEventStart(std::string_view text, std::size_t from);
 
-// First ']' from `from` on that looks like the end of traceEvents: a key of Kineto's or
-// the format's top level follows, or, if the text is the file's end, only '}' and blanks.
+// The first ']' from `from` on that looks like the end of traceEvents: it is followed by a key of Kineto's or the
+// format's top level or, if the text is the file's end, only by '}' and blanks.
 std::size_t FindArrayEnd(std::string_view text, std::size_t from, bool file_ends);
 
-// Last place like an event's start behind a comma, not before `least`.
+// The last position after a comma that looks like an event's start, not before `least`.
 std::size_t FindLastEventStart(std::string_view text, std::size_t least);
 
 }  // namespace lockstep::kineto

@@ -9,8 +9,7 @@
 namespace lockstep::kineto {
 namespace {
 
-// What a time may be, so that adding two of them or baseTimeNanoseconds stays sound:
-// 146 years.
+// The limit of times, so that adding two of them or baseTimeNanoseconds cannot overflow: 146 years.
 constexpr std::int64_t kMostNs = std::int64_t{1} << 62;
 
 // `key` is the first byte of a key whose end was seen: enough can be read.
@@ -29,7 +28,7 @@ Walk EventWalker::Take(const char* text, const std::uint32_t*& tokens, const std
   arguments_text_ = {};
   empty_ = false;
   if (!TakeFields()) return at_ >= end ? Walk::kRanOut : Walk::kBroken;
-  // What stands behind the last token ends no object, so this is no element that ran out.
+  // The bytes after the last token end no object, so this element was not cut.
   tokens = at_;
   return Walk::kWhole;
 }
@@ -37,7 +36,7 @@ Walk EventWalker::Take(const char* text, const std::uint32_t*& tokens, const std
 inline std::string_view EventWalker::String() const {
   const char* const begin = text_ + at_[0] + 1;
   const char* end = text_ + at_[1] - 1;
-  // Only blanks lie between: anything else would be a token.
+  // Only blanks are between them: anything else would be a token.
   while (*end != '"') --end;
   return {begin, static_cast<std::size_t>(end - begin)};
 }
@@ -79,7 +78,7 @@ inline bool EventWalker::TakeValue(Value* value, std::size_t around) {
   return true;
 }
 
-// Whole numbers, which most are, without a second look at their digits.
+// Whole numbers, which most ids are, without examining their digits a second time.
 inline bool EventWalker::TakeId(Value& value, std::size_t around) {
   constexpr int kMostDigits = 18;
   const char* const begin = text_ + at_[0];
@@ -273,7 +272,7 @@ inline std::int64_t EventWalker::Id(const Value& value) {
   return value.plain() ? ParseId(value.raw()) : kAbsent;
 }
 
-// A process, thread or stream: a number, or a text that is none.
+// A process, thread or stream: a number, or a text that is not a number.
 bool EventWalker::Place(const Value& value, std::int64_t& number, std::string_view& text) {
   number = Id(value);
   if (number != kAbsent || value.kind != Kind::kString) return true;
@@ -291,7 +290,7 @@ Verdict EventWalker::Judge(Event& event, bool& negative_duration) {
   if (fields_[kCategory].kind == Kind::kString) {
     event.category_text = fields_[kCategory].raw();
     event.category = CategoryOf(event.category_text);
-    if (event.category == Category::kOther) {  // Names that are known hold no escape.
+    if (event.category == Category::kOther) {  // Known names contain no escapes.
       const auto text = Unescape(event.category_text, *arena_);
       if (!text) return Verdict::kUnreadable;
       event.category_text = *text;

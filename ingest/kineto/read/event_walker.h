@@ -1,5 +1,5 @@
 #pragma once
-// One element of traceEvents, given its tokens, as an Event.
+// Converts one element of traceEvents, given its tokens, to an Event.
 
 #include <cstddef>
 #include <cstdint>
@@ -16,10 +16,10 @@ enum class Walk : std::uint8_t { kWhole, kBroken, kRanOut };
 
 enum class Verdict : std::uint8_t {
   kEvent,
-  kEmpty,  // {}: some writers end with it so as not to care about the last comma.
+  kEmpty,  // {}: some writers end with it, so that they need not treat the last comma differently.
   kUnreadable,
   kTimeInvalid,
-  kPython,    // Not asked for.
+  kPython,    // Not requested.
   kBeginEnd,  // Phases B and E.
 };
 
@@ -27,12 +27,12 @@ class EventWalker {
  public:
   EventWalker(Arena& arena, bool python_functions) : arena_(&arena), python_functions_(python_functions) {}
 
-  // `tokens` as ScanElement lists them, from the element's '{' on; `end` is behind the
-  // last one, and at least four more are readable there and hold the text's size. A
-  // byte that is no JSON must lie behind the text. Moves `tokens` behind the element.
+  // `tokens` as ScanElement lists them, from the element's '{' on; `end` is after the last one, and at least four more
+  // are readable there and hold the text's size. A byte that is not JSON must follow the text. Moves `tokens` past the
+  // element.
   Walk Take(const char* text, const std::uint32_t*& tokens, const std::uint32_t* end);
 
-  // Of the element taken last.
+  // The verdict on the element taken last.
   Verdict Judge(Event& event, bool& negative_duration);
   bool has_phase() const { return fields_[kPhase].kind == Kind::kString; }
 
@@ -51,16 +51,16 @@ class EventWalker {
 
   bool TakeFields();
   bool TakeArguments();
-  // `around`: how deep the value lies in the element. Null: nobody needs it.
+  // `around`: how deep the value is in the element. Null: it is not needed.
   bool TakeValue(Value* value, std::size_t around);
   bool TakeId(Value& value, std::size_t around);
   bool TakeTime(Value& value);
   bool SkipContainer(std::size_t around);
-  // At a key: moves to its value. Null: there is none. Else the key's first byte.
+  // At a key: moves to its value and returns the key's first byte. Null: there is no value.
   const char* TakeKey();
   bool EndsScalar(const char* end) const { return end == text_ + at_[1] || IsBlank(*end); }
   std::string_view String() const;  // At a quote.
-  const char* ScalarEnd() const;    // Null if it is none.
+  const char* ScalarEnd() const;    // Null if it is not a scalar.
   static std::optional<std::int64_t> Time(const Value& value);
   static std::int64_t Id(const Value& value);
   bool Place(const Value& value, std::int64_t& number, std::string_view& text);

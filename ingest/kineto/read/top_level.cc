@@ -9,12 +9,12 @@
 namespace lockstep::kineto {
 namespace {
 
-// Longer texts of one key are no facts about a file.
+// A longer text under one key is not a fact about a file.
 constexpr std::size_t kMostFactBytes = std::size_t{8} << 20, kMostScalarBytes = 64 * 1024, kMostOthers = 10'000;
 
 bool IsContainer(const std::string& key) { return key == "distributedInfo" || key == "deviceProperties"; }
 
-// Facts go into files and reports, which hold UTF-8 only.
+// Facts are written to files and reports, which contain UTF-8 only.
 void MakeUtf8(std::string& text) {
   if (simdjson::validate_utf8(text)) return;
   for (char& c : text)

@@ -1,5 +1,5 @@
 #pragma once
-// The part of a trace outside traceEvents, taken in pieces of any size.
+// Parses the part of a trace outside traceEvents, in pieces of any size.
 
 #include <cstddef>
 #include <cstdint>
@@ -13,26 +13,26 @@ namespace lockstep::kineto {
 class TopLevel {
  public:
   enum class State : std::uint8_t {
-    kStart,      // Nothing but blanks yet.
+    kStart,      // Only blanks so far.
     kInside,     // In the object.
-    kEvents,     // Behind the '[' of traceEvents or of a bare array: the events are not for Feed.
+    kEvents,     // After the '[' of traceEvents or of a bare array: the events are not passed to Feed.
     kDone,       // The object or the bare array is closed.
-    kBroken,     // What is no JSON; Feed takes nothing more.
-    kNotATrace,  // The first byte begins neither.
+    kBroken,     // The text is not JSON; Feed takes nothing more.
+    kNotATrace,  // The first byte begins neither an object nor an array.
   };
 
-  // Takes bytes up to where the state becomes kEvents, kBroken or kNotATrace; how many.
-  // Behind the end it takes everything and remembers where something was.
+  // Takes bytes up to where the state becomes kEvents, kBroken or kNotATrace; returns how many. After the end it takes
+  // everything and remembers where non-blank bytes were.
   std::size_t Feed(std::string_view text);
   // The array has ended; the next byte is behind its ']'.
   void EventsEnded();
-  // Everything so far was part of damage: go on as inside the array.
+  // Everything so far was part of damage: continues as inside the array.
   void AssumeEvents();
 
   State state() const { return state_; }
   bool bare_array() const { return bare_; }
   std::uint64_t arrays() const { return arrays_; }  // Named traceEvents.
-  // Bytes taken, of them up to the first one that should not be there behind the end.
+  // The number of bytes taken, and of those before the first that should not follow the end.
   bool trailing() const { return trailing_; }
   std::uint64_t trailing_offset() const { return trailing_offset_; }
   FileFacts& facts() { return facts_; }
@@ -40,7 +40,7 @@ class TopLevel {
  private:
   enum class Want : std::uint8_t { kKeyOrEnd, kKey, kInKey, kColon, kValue, kInValue, kAfter };
 
-  // False: the byte is not part of what was there before it.
+  // Returns false if the byte cannot follow what was before it.
   bool Take(char c);
   bool TakeValueByte(char c);
   void EndValue();

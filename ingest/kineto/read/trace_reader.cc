@@ -1,7 +1,6 @@
 #include "ingest/kineto/read/trace_reader.h"
 
 #include <fmt/format.h>
-#include <tbb/info.h>
 #include <tbb/parallel_pipeline.h>
 #include <tbb/task_arena.h>
 
@@ -17,6 +16,7 @@
 #include "ingest/kineto/read/byte_source.h"
 #include "ingest/kineto/read/element_scan.h"
 #include "ingest/kineto/read/top_level.h"
+#include "merge/parallel.h"
 
 namespace lockstep::kineto {
 namespace {
@@ -26,16 +26,16 @@ constexpr std::string_view kUtf8Mark = "\xEF\xBB\xBF";
 constexpr std::string_view kPacked[] = {"PK\x03\x04", "\x28\xB5\x2F\xFD", "BZh",
                                         "\xFD"
                                         "7zXZ"};
-// How far behind damage in the file's head its events are looked for.
+// How far after damage in the file's head its events are searched for.
 constexpr std::size_t kMostHeadBytes = std::size_t{16} << 20;
 
-// No event is that long: a text without end must be neither held whole nor parsed again with each piece.
+// No event is that long: a text without an end must be neither held completely nor parsed again with each piece.
 constexpr std::size_t kMostEventBytes = std::size_t{32} << 20;
 
-// Bytes with room behind them for what reads ahead.
+// Bytes with padding after them for readers that read ahead.
 class Text {
  public:
-  // Keeps what is there.
+  // Keeps the contents.
   void Reserve(std::size_t bytes) {
     if (bytes <= capacity_) return;
     const std::size_t capacity = bytes + bytes / 4;
@@ -65,7 +65,7 @@ class Text {
   void Cut(std::size_t size) { size_ = size; }
   std::size_t size() const { return size_; }
   std::size_t capacity() const { return capacity_; }
-  // Sealed: a byte that is no JSON stands behind it.
+  // Sealed: a byte that is not JSON follows it.
   std::string_view View() {
     Reserve(std::max<std::size_t>(size_, 1));
     std::memset(end(), 0, kPadding);
@@ -77,7 +77,7 @@ class Text {
   std::size_t size_ = 0, capacity_ = 0;
 };
 
-// A piece of the file on its way through the stages.
+// A piece of the file, processed by one stage after the other.
 struct Batch {
   explicit Batch(bool python_functions) : parser(python_functions) {}
   Text text;
@@ -87,7 +87,7 @@ struct Batch {
   BatchParser parser;
   Stretch stretch;
   std::vector<std::pair<std::size_t, const Stretch*>> deliveries;  // With their index.
-  // Only behind damage in the file's end.
+  // Only after damage at the file's end.
   std::deque<std::pair<Text, Stretch>> more;
 };
 
@@ -100,9 +100,9 @@ struct Sum {
   }
 };
 
-// Reads in pieces that begin at an event as far as is known without reading
-// all before it; parses them in parallel; then, in the file's order, checks that each
-// piece ended where the next one begins, and does again what was cut wrongly.
+// Reads in pieces that begin at an event, as far as that is known without reading everything before; parses them in
+// parallel; then, in the file's order, checks that each piece ended where the next one begins, and repeats pieces that
+// were cut wrongly.
 class Reader {
  public:
   Reader(ByteSource& source, const ReadOptions& options, Sink& sink)
@@ -128,12 +128,12 @@ class Reader {
   Sink& sink_;
   ReadResult result_;
 
-  // Of the reading stage.
-  std::string ahead_;  // Read, but behind the last cut.
+  // Used by the reading stage.
+  std::string ahead_;  // Read, but after the last cut.
   std::uint64_t offset_ = 0;
   bool source_ended_ = false, all_cut_ = false;
 
-  // Of the checking stage.
+  // Used by the checking stage.
   TopLevel top_;
   std::atomic<bool> in_events_{true};
   std::string carry_;
@@ -189,7 +189,7 @@ Status Reader::Head(const std::string& name) {
       return not_a_trace("there is no traceEvents in it",
                          "give the *.json or *.json.gz files that torch.profiler exported");
     if (top_.state() == TopLevel::State::kBroken) {
-      // Its facts from here on are lost, its events need not be.
+      // The file's facts from here on are lost, but its events may not be.
       Text rest;
       rest.Assign(view);
       while (rest.size() < kMostHeadBytes && ReadMore(rest, options_.batch_bytes) > 0) {
@@ -225,8 +225,8 @@ void Reader::Fill(Batch& batch) {
   ahead_.clear();
   const std::string_view text = batch.text.View();
   if (!batch.last) {
-    // Not at the very end: the key behind the brace must be seen. Without any event's start
-    // it is cut anywhere; Check puts it together again.
+    // Not at the very end, because the key after the brace must be visible. Without any event's start it is cut
+    // anywhere, and Check joins the parts again.
     const std::size_t cut = FindLastEventStart(text, 1);
     if (cut != std::string_view::npos) {
       ahead_ = text.substr(cut);
@@ -238,11 +238,11 @@ void Reader::Fill(Batch& batch) {
   all_cut_ = batch.last;
 }
 
-// Of the file's part outside the array.
+// Handles the file's part outside the array.
 void Reader::TakeRest(std::string_view text, std::uint64_t offset) {
   const std::size_t used = top_.Feed(text);
   if (top_.state() != TopLevel::State::kBroken) return;
-  // The array's end was none, or what follows it is damaged: more events may come.
+  // This was not the array's end, or what follows it is damaged: more events may come.
   outside_.Add({1, 0}, offset + used);
   top_.AssumeEvents();
   in_events_ = true;
@@ -270,7 +270,7 @@ void Reader::TakeEvents(Batch& batch, const Stretch& stretch, std::string_view t
     top_.EventsEnded();
     TakeRest(rest, offset + stretch.used);
   } else if (last || rest.find_first_not_of(" \t\r\n") == std::string_view::npos) {
-    // Nothing has begun, or there is nothing to come.
+    // Nothing has begun, or nothing follows.
   } else if (rest.size() <= kMostEventBytes) {
     carry_ = rest;
   } else {
@@ -321,9 +321,7 @@ void Reader::Stages() {
     batch.parsed = in_events_;
     if (batch.parsed) batch.parser.Parse(batch.text.View(), {}, batch.last, batch.stretch);
   };
-  // oneTBB 2021.8 warns on stderr about more threads than allowed cores.
-  const int cores = tbb::info::default_concurrency();
-  const int jobs = options_.jobs == 0 ? cores : std::min(cores, static_cast<int>(std::min(options_.jobs, 4096u)));
+  const int jobs = merge::ThreadsFor(options_.jobs);
   if (jobs == 1) {
     Batch batch(options_.python_functions);
     do {
@@ -355,7 +353,7 @@ void Reader::Stages() {
         }) & tbb::make_filter<Batch*, void>(tbb::filter_mode::parallel, [&](Batch* batch) {
           Deliver(*batch);
           std::unique_ptr<Batch> done(batch);
-          // One that had to grow is not kept: all of them would in turn.
+          // A buffer that had to grow is not kept, because all of them would grow in turn.
           if (done->text.capacity() > 8 * options_.batch_bytes) return;
           const std::lock_guard lock(pool_mutex_);
           pool_.push_back(std::move(done));

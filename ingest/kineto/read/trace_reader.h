@@ -17,7 +17,7 @@
 
 namespace lockstep::kineto {
 
-// Value of a number that the event does not have.
+// The value of a number that the event does not have.
 inline constexpr std::int64_t kAbsent = std::numeric_limits<std::int64_t>::min();
 
 enum class Category : std::uint8_t {
@@ -84,7 +84,7 @@ struct Defect {
 
 struct ReadOptions {
   unsigned jobs = 0;              // Threads, 0: all allowed cores. Never changes what is read.
-  bool python_functions = false;  // Else they are counted (ImportCategorySkipped) and not delivered.
+  bool python_functions = false;  // If false they are counted (ImportCategorySkipped) and not delivered.
   // Bytes of the file read so far and its size; from any thread, one call at a time.
   std::function<void(std::uint64_t done_bytes, std::uint64_t file_bytes)> progress;
   // JSON text that one thread takes at a time. Never changes what is read.
@@ -99,9 +99,8 @@ struct ReadResult {
   std::uint64_t json_bytes = 0;  // After decompression.
 };
 
-// Reads the file to its end or to what stops it; everything before that is delivered.
-// A cut file, bytes after the end, events that are broken are defects, not errors.
-// kNotFound, kIo; kMalformed: no traceEvents in it at all.
+// Reads the file to its end or to what stops it; everything before that is delivered. A cut file, bytes after the end
+// and broken events are defects, not errors. kNotFound, kIo; kMalformed: the file has no traceEvents.
 Result<ReadResult> ReadTrace(const std::string& path, const ReadOptions& options, Sink& sink);
 
 // The same of JSON text in memory (tests, fuzzing).

@@ -46,7 +46,7 @@ char* PutUtf8(std::uint32_t code, char* out) {
   return out;
 }
 
-// One escape, `at` behind its backslash. Null if it is none.
+// Converts one escape, `at` after its backslash. Null if it is invalid.
 char* PutEscape(std::string_view raw, std::size_t& at, char* out) {
   const char c = at < raw.size() ? raw[at++] : '\0';
   switch (c) {
@@ -110,7 +110,7 @@ void Arena::Clear() {
 
 std::optional<std::string_view> Unescape(std::string_view raw, Arena& arena) {
   if (raw.empty() || std::memchr(raw.data(), '\\', raw.size()) == nullptr) return raw;
-  // No escape is shorter than what it stands for.
+  // No escape is shorter than the character it represents.
   char* const begin = arena.Take(raw.size());
   char* out = begin;
   for (std::size_t i = 0; i < raw.size();) {

@@ -21,9 +21,9 @@ class Arena {
   std::size_t used_ = 0, room_ = 0;
 };
 
-// `raw` is what stands between the quotes; itself if it holds no backslash. None if
-// an escape is unknown or incomplete. Half a surrogate pair, which Python writes and
-// reads, becomes U+FFFD; so does \u0000, which nothing behind could print.
+// `raw` is the text between the quotes; it is returned itself if it contains no backslash. Empty if an escape is
+// unknown or incomplete. Half a surrogate pair, which Python writes and reads, becomes U+FFFD; so does \u0000, which
+// later stages cannot print.
 std::optional<std::string_view> Unescape(std::string_view raw, Arena& arena);
 
 }  // namespace lockstep::kineto

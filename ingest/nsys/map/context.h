@@ -1,6 +1,6 @@
 #pragma once
-// One process of a report while it becomes a rank's tables: rows with their times and threads, and what could not be
-// used, counted.
+// Converts one process of a report to a rank's tables: rows with their times and threads; counts what could not be
+// used.
 
 #include <cstdint>
 #include <initializer_list>
@@ -30,7 +30,7 @@ class Context {
   auto& trace() { return trace_; }
   schema::RankTables& tables() { return trace_.tables; }
 
-  // `use` for the process's rows, whose first column is the one that says whose they are.
+  // Calls `use` for the process's rows; the first column identifies their process.
   template <typename F>
   void ForRows(std::string_view table, std::initializer_list<std::string_view> columns, F&& use) {
     Rows rows = report_.database().Select(table, columns);
@@ -43,15 +43,16 @@ class Context {
       troubles_.push_back(std::string(table) + " after row " + std::to_string(rows.read()) + ": " + rows.trouble());
   }
 
-  // False: no event can be made of it, which is counted. `may_be_open`: no end is an event still going on.
+  // Returns false if no event can be made of it, which is counted. `may_be_open`: without an end the event still goes
+  // on.
   bool Times(std::int64_t start, std::int64_t end, bool may_be_open, Span& span);
-  // Row of threads; rows that do not say have one of their own.
+  // The row of threads; rows without a thread share one of their own.
   std::uint32_t Thread(std::int64_t global_tid, const Span& span);
-  std::uint32_t Text(std::int64_t string_id);  // kNone if it has none such.
+  std::uint32_t Text(std::int64_t string_id);  // kNone if there is no such string.
   std::uint32_t Intern(std::string_view text) { return text.empty() ? schema::kNone : trace_.strings->Intern(text); }
   void Unreadable() { ++unreadable_; }
 
-  // Names of threads and processes, the training thread, lives.
+  // Sets names of threads and processes, the training thread, and lifetimes.
   void NameThreads();
 
   std::uint64_t events() const { return events_; }
@@ -71,7 +72,7 @@ class Context {
   std::vector<std::string> troubles_;
 };
 
-// Numbers of somebody else's that do not fit are none.
+// Ids of other tools that do not fit count as absent.
 constexpr std::uint32_t Id32(std::int64_t value, std::uint32_t absent) {
   return value < 0 || value >= schema::kNone ? absent : static_cast<std::uint32_t>(value);
 }

@@ -1,4 +1,4 @@
-// CUPTI's tables of a report: kernels, copies, waits, calls, memory, devices.
+// Converts CUPTI's tables of a report: kernels, copies, waits, calls, memory, devices.
 
 #include <algorithm>
 #include <array>
@@ -112,7 +112,7 @@ class GpuMapper {
         });
   }
 
-  // --cuda-graph-trace=graph: one stretch for all of a graph, whatever ran in it.
+  // --cuda-graph-trace=graph: one interval for all of a graph, whatever ran in it.
   void Graphs() {
     context_.ForRows("CUPTI_ACTIVITY_KIND_GRAPH_TRACE",
                      {"globalPid", "start", "end", "deviceId", "contextId", "streamId", "correlationId", "graphId"},
@@ -200,7 +200,7 @@ class GpuMapper {
   }
 
   void Syncs() {
-    // Which record a wait is for, where the version numbers them.
+    // Finds the record to which a wait refers, if the version numbers them.
     std::map<std::int64_t, std::pair<std::int64_t, std::int64_t>> records;  // eventSyncId -> correlation, stream.
     context_.ForRows("CUPTI_ACTIVITY_KIND_CUDA_EVENT", {"globalPid", "eventSyncId", "correlationId", "streamId"},
                      [&](const Rows& row) {

@@ -40,7 +40,7 @@ std::int32_t Small(std::int64_t value) {  // Ranks and tags: negative ones are w
   return value >= 0 && value <= INT32_MAX ? static_cast<std::int32_t>(value) : -1;
 }
 
-// definitions.md's S from what the call's own side is said to move.
+// The S of definitions.md, computed from the bytes of the call's own side.
 std::uint64_t WholeBytes(CollectiveKind kind, const MpiEvent& event, std::uint32_t members) {
   const std::uint64_t sent = Positive(event.bytes), received = Positive(event.received_bytes);
   const auto times = [&](std::uint64_t bytes) {
@@ -107,8 +107,8 @@ void MpiCalls::ReadTables() {
   });
 }
 
-// What the creating calls said. Handles are this process's own; a number given to all members distinguishes
-// communicators, and the root's number together with the root does where there is no such.
+// Reads the arguments of the creating calls. Handles are this process's own; a number given to all members identifies
+// communicators, and where there is none, the root's number together with the root does.
 void MpiCalls::ReadCommunicators(std::int32_t rank) {
   Rows rows = context_.report().database().Select(
       "MPI_COMMUNICATORS",
@@ -134,8 +134,8 @@ void MpiCalls::ReadCommunicators(std::int32_t rank) {
   }
 }
 
-// The communicator of an operation. Handles of several processes say nothing to each other: without more, the first
-// one that a process uses is taken for MPI_COMM_WORLD, and others are not matched.
+// The communicator of an operation. Handles of several processes cannot be compared: without other information the
+// first one that a process uses is taken for MPI_COMM_WORLD, and others are not matched.
 std::uint32_t MpiCalls::CommRow(const MpiEvent& event, std::vector<ingest::RankGroup>& groups,
                                 std::int64_t world_size) {
   const bool by_uid = event.communicator_uid != kAbsent && event.communicator_uid != 0;
@@ -164,11 +164,12 @@ std::uint32_t MpiCalls::CommRow(const MpiEvent& event, std::vector<ingest::RankG
     world_guessed_ = true;
     entry.guessed = true;
     entry.all_ranks = true;
-    entry.stream = kNone;  // No stream of a GPU: apart from NCCL's guesses.
+    entry.stream = kNone;  // Not a stream of a GPU: kept apart from NCCL's guesses.
     ingest::SetWorld(entry.group, world_size);
     name = "MPI_COMM_WORLD (guessed)";
   } else if (whole) {
-    // All ranks: who is who in it is what the ranks are in the job only as long as nothing says otherwise.
+    // A communicator of all ranks: its ranks are taken for the ranks of the job as long as there is no other
+    // information.
     if (known->second.world) ingest::SetWorld(entry.group, world_size), name = "MPI_COMM_WORLD";
   }
   const auto row = static_cast<std::uint32_t>(t_.comms.rows());
@@ -208,8 +209,8 @@ void MpiCalls::Collective(const MpiEvent& event, const MpiOpInfo& info, std::uin
        .protocol = kNone});
 }
 
-// A call that had the request in hand. Waits and tests for several list all of them, so only the last one before
-// the handle means another operation is known to have completed it; the ones before had it in hand in vain.
+// A call that had the request among its arguments. Waits and tests for several requests list all of them, so only the
+// last one before the handle is reused is known to have completed it; the earlier ones did not.
 void MpiCalls::Complete(const MpiEvent& event, const Post& post, bool last) {
   const std::int64_t end = event.span.begin_ns + event.span.duration_ns;
   const auto set = [&](auto& table) {
@@ -246,10 +247,10 @@ void MpiCalls::Open(const MpiEvent& event, const Post& post) {
     ++facts_.without_completion;
 }
 
-// A row of mpi_calls, which last_call_ is then.
+// Adds a row of mpi_calls, which becomes last_call_.
 void MpiCalls::Call(const MpiEvent& event, const MpiOpInfo& info, std::uint32_t comm, std::uint64_t bytes,
                     bool of_request) {
-  // One call with several requests has a row for each: it is one call all the same.
+  // A call with several requests has a row for each in the report, but is one call.
   if (of_request && last_call_ != kNone && t_.mpi_calls.begin_ns[last_call_] == event.span.begin_ns &&
       t_.mpi_calls.thread[last_call_] == event.thread &&
       t_.mpi_calls.op[last_call_] == static_cast<std::uint16_t>(info.op)) {
@@ -270,8 +271,8 @@ void MpiCalls::Call(const MpiEvent& event, const MpiOpInfo& info, std::uint32_t 
 }
 
 void MpiCalls::Message(const MpiEvent& event, MpiClass cls, std::uint32_t comm, const ingest::RankGroup& group) {
-  // Of MPI_Sendrecv the report names one partner, and not which of the two it is; versions without tables name none.
-  // The time is a message's all the same.
+  // For MPI_Sendrecv the report names one partner, and not which of the two it is; versions without tables name none.
+  // The time counts as a message's all the same.
   const bool both = cls == MpiClass::kSendRecv;
   const bool partner = !both && (event.communicator != kAbsent || event.communicator_uid != kAbsent);
   facts_.without_partner += !partner;

@@ -14,7 +14,7 @@
 
 namespace lockstep::nsys {
 
-// One call, whichever table it came from. kAbsent: the version does not say.
+// One call, from any table. kAbsent: the version does not contain it.
 struct MpiEvent {
   Span span;
   std::uint32_t thread = schema::kNone;
@@ -27,7 +27,7 @@ class MpiCalls {
  public:
   explicit MpiCalls(Context& context) : context_(context), t_(context.tables()) {}
 
-  // Those of the MPI tables. A version without them has ranges, which come one by one.
+  // Reads the MPI tables. A version without them has ranges, which are passed one by one.
   void ReadTables();
   bool any() const { return !events_.empty(); }
   void Add(const MpiEvent& event) { events_.push_back(event); }
@@ -35,9 +35,9 @@ class MpiCalls {
   struct Facts {
     std::uint64_t without_communicator = 0;  // Operations whose communicator was guessed.
     std::uint64_t without_completion = 0;    // Non-blocking ones whose completing call is not known.
-    std::uint64_t unknown_calls = 0;         // Names that are no MPI function known here.
+    std::uint64_t unknown_calls = 0;         // Names that are not known MPI functions.
     std::vector<std::uint8_t> open_calls;    // Per row of mpi_calls: it never returned.
-    std::uint64_t without_partner = 0;       // Point-to-point calls of which only one side is known (MPI_Sendrecv).
+    std::uint64_t without_partner = 0;       // Point-to-point calls of which only one partner is known (MPI_Sendrecv).
   };
   // Appends rows; communicators come behind those that `groups` has, and are added to it.
   Facts Emit(std::int32_t rank, std::int64_t world_size, std::vector<ingest::RankGroup>& groups);
@@ -59,7 +59,7 @@ class MpiCalls {
 
   struct Communicator {
     std::int64_t size = 0, local_rank = -1;
-    std::uint64_t id = 0;  // 0: nothing distinguishes it from others' handles.
+    std::uint64_t id = 0;  // 0: it cannot be distinguished from handles of other processes.
     bool world = false;
   };
 

@@ -19,12 +19,13 @@ namespace {
 
 using schema::kNone;
 
-// What people call the range around a step, the surest first; compared without case, digits and punctuation.
+// Words that users choose for the range around a step, the most reliable first; compared without case, digits and
+// punctuation.
 constexpr std::string_view kStepWords[] = {"profilerstep", "trainstep",      "trainingstep", "globalstep",
                                            "step",         "trainiteration", "iteration",    "trainiter",
                                            "iter",         "trainbatch",     "batch"};
 
-// The only number in a name: "step 12", "iteration=12"; -1: none, or several ("step 3/100" is its first).
+// The only number in a name: "step 12", "iteration=12"; -1: none, or several ("step 3/100" gives its first).
 std::int64_t NumberIn(std::string_view text) {
   const std::size_t begin = text.find_first_of("0123456789");
   if (begin == std::string_view::npos) return -1;
@@ -45,7 +46,7 @@ class NvtxMapper {
       if (const auto at = members_.find(event.args.communicator); at != members_.end())
         event.args.group_size = at->second;
     Steps();
-    // Steps point at no row: ranges may move.
+    // Steps refer to no row, so ranges may be reordered.
     trace::SortRows(t_.ranges, t_.ranges.begin_ns);
     return std::move(facts_);
   }
@@ -195,7 +196,7 @@ class NvtxMapper {
     std::int64_t number;
   };
 
-  // Ranges that may be steps, by what they are called, where.
+  // Notes ranges that may be steps, by their name and thread.
   void Candidate(const Span& span, std::uint32_t thread, std::string_view name, std::uint32_t domain) {
     std::size_t order = 0;
     std::string word;
@@ -219,7 +220,7 @@ class NvtxMapper {
 
   void Steps() {
     if (candidates_.empty()) return;
-    // The surest word; of threads that use it the one that does so most.
+    // Chooses the most reliable word, and of the threads that use it the one that does so most.
     auto best = candidates_.begin();
     for (auto at = candidates_.begin(); at != candidates_.end(); ++at) {
       if (std::get<0>(at->first) != std::get<0>(best->first)) break;
@@ -229,7 +230,7 @@ class NvtxMapper {
     std::stable_sort(marks.begin(), marks.end(), [](const Mark& a, const Mark& b) {
       return std::tuple(a.span.begin_ns, -a.span.duration_ns) < std::tuple(b.span.begin_ns, -b.span.duration_ns);
     });
-    // Numbers count if each has one and they grow; else their order does.
+    // Numbers are used if each range has one and they grow; else the order.
     bool numbered = true;
     std::int64_t before = -1;
     for (const Mark& mark : marks) {
@@ -238,7 +239,7 @@ class NvtxMapper {
     }
     std::int64_t ordinal = 0, end = schema::kNoTime;
     for (const Mark& mark : marks) {
-      if (mark.span.begin_ns < end) continue;  // Inside another step.
+      if (mark.span.begin_ns < end) continue;  // It is inside another step.
       end = mark.span.begin_ns + mark.span.duration_ns;
       const std::int64_t index = numbered ? mark.number : ordinal;
       ++ordinal;

@@ -1,5 +1,5 @@
 #pragma once
-// NVTX of a report: ranges, marks, and what they stand for.
+// Converts the NVTX ranges and marks of a report.
 
 #include <cstdint>
 #include <string>
@@ -9,7 +9,7 @@
 namespace lockstep::nsys {
 
 struct NvtxFacts {
-  std::string step_name;       // Of the ranges that were taken for steps, "" if none was.
+  std::string step_name;       // The name of the ranges that were taken for steps, "" if none were.
   std::uint64_t nccl_ops = 0;  // Ranges of NCCL's own operations.
 };
 

@@ -22,7 +22,7 @@ using ingest::RankFinish;
 using ingest::TraceOptions;
 using ingest::TracePart;
 
-// What holds no events, or events of others than the ranks' own: not worth a line.
+// Tables without events, or with events of processes other than the ranks: not worth a line.
 bool IsEvents(std::string_view table) {
   for (const std::string_view part : {"ENUM_",
                                       "TARGET_INFO_",
@@ -57,7 +57,7 @@ bool IsEvents(std::string_view table) {
   return true;
 }
 
-// Ranges and calls that never ended reach to the last sign of life.
+// Ranges and calls that never ended last until the last sign of life.
 void CloseOpen(schema::RankTables& t, const std::vector<std::uint8_t>& open_calls) {
   std::int64_t last = std::numeric_limits<std::int64_t>::min();
   for (std::size_t i = 0; i < t.threads.rows(); ++i) last = std::max(last, t.threads.end_ns[i]);
@@ -119,7 +119,8 @@ class Builder {
     if (part_.first) {
       if (report_.database().cut()) lose(Loss::kImportDamaged, 1, "the file is shorter than it says");
       if (const std::string& beside = report_.database().unfinished(); !beside.empty())
-        lose(Loss::kImportDamaged, 1, beside + " is not read: whoever writes the file is not done, or was killed");
+        lose(Loss::kImportDamaged, 1,
+             beside + " is not read: the program that writes the file has not finished, or was killed");
       for (const std::string& trouble : report_.troubles()) lose(Loss::kImportDamaged, 1, trouble);
       std::string unused;
       for (const std::string& table : report_.database().TablesWith(""))
@@ -135,7 +136,7 @@ class Builder {
     lose(Loss::kImportGraphWhole, graphs, "profile with --cuda-graph-trace=node");
     lose(Loss::kImportRequestUnknown, calls.without_completion, "");
     lose(Loss::kImportCategorySkipped, calls.unknown_calls, "MPI calls by names that are not known here");
-    lose(Loss::kImportCategorySkipped, calls.without_partner, "messages of which the trace does not tell the partner");
+    lose(Loss::kImportCategorySkipped, calls.without_partner, "messages whose partner is not in the trace");
     finish_.LoseUnknowns(communication.without_group + calls.without_communicator);
   }
 
@@ -145,7 +146,7 @@ class Builder {
     finish_.Add("host", report_.host());
     finish_.Add("node", report_.host());
     finish_.Add("step_range", nvtx.step_name);
-    // Of one session: their times come of one clock.
+    // Ranks of one session have one clock.
     finish_.Add("clock_domain", part_.session);
     if (communication.in_several_kernels > 0)
       finish_.Add("operations_in_several_kernels", std::to_string(communication.in_several_kernels));

@@ -1,5 +1,5 @@
 #pragma once
-// One process of a report -> the tables of one rank.
+// Converts one process of a report to the tables of one rank.
 
 #include <string>
 #include <vector>

@@ -5,22 +5,22 @@
 #include <sys/stat.h>
 #include <unistd.h>
 
-#include <array>
 #include <cerrno>
 #include <cmath>
 #include <system_error>
 #include <utility>
 
 #include "core/file_lock.h"
+#include "core/own_file.h"
 
 namespace lockstep::nsys {
 namespace {
 
 constexpr std::string_view kMagic("SQLite format 3\0", 16);
-// A text of a trace is a name; a file that says otherwise may not take all memory.
+// Texts in traces are names; a file with longer texts must not use all memory.
 constexpr int kMostValueBytes = 64 << 20;
 
-// A path as SQLite's URIs want it.
+// Escapes a path for SQLite's URIs.
 std::string Escaped(std::string_view path) {
   static constexpr char kHex[] = "0123456789ABCDEF";
   std::string escaped;
@@ -37,7 +37,7 @@ std::string Escaped(std::string_view path) {
   return escaped;
 }
 
-// An identifier of the file's, whatever it holds.
+// Quotes an identifier of the file, whatever it contains.
 std::string Quoted(std::string_view name) {
   std::string quoted = "\"";
   for (const char c : name) {
@@ -74,7 +74,7 @@ Rows::~Rows() { sqlite3_finalize(statement_); }
 bool Rows::Next() {
   if (statement_ == nullptr || !trouble_.empty()) return false;
   const int code = sqlite3_step(statement_);
-  // Pages that point at each other multiply rows without end; SQLite does not mind.
+  // Pages that refer to each other in a cycle give endless rows; SQLite does not detect that.
   if (code == SQLITE_ROW && read_ >= most_) return trouble_ = "more rows than the file has room for", false;
   if (code == SQLITE_ROW) return ++read_, true;
   if (code != SQLITE_DONE) trouble_ = sqlite3_errmsg(database_);
@@ -110,7 +110,7 @@ Database::Database(Database&& other) noexcept
 Database::~Database() { sqlite3_close(database_); }
 
 Result<Database> Database::Open(const std::string& path) {
-  // SQLite would wait at a pipe, and says little of what the system said.
+  // SQLite would block at a pipe, and reports little of the system's error.
   const OwnedFd file(::open(path.c_str(), O_RDONLY | O_CLOEXEC | O_NONBLOCK));
   struct stat info {};
   if (!file.open() || ::fstat(file.get(), &info) != 0) {
@@ -119,12 +119,11 @@ Result<Database> Database::Open(const std::string& path) {
                  "cannot be read: " + std::generic_category().message(error), path,
                  "check that it exists and may be read"};
   }
-  std::array<char, 100> head{};
-  const ssize_t got = S_ISREG(info.st_mode) ? ::pread(file.get(), head.data(), head.size(), 0) : 0;
-  const std::string_view bytes(head.data(), got > 0 ? static_cast<std::size_t>(got) : 0);
-  if (!BeginsLikeDatabase(bytes) || bytes.size() < head.size())
+  constexpr std::size_t kHeaderBytes = 100;
+  const std::string head = S_ISREG(info.st_mode) ? ReadUpTo(file.get(), 0, kHeaderBytes) : std::string();
+  if (!BeginsLikeDatabase(head) || head.size() < kHeaderBytes)
     return Error{ErrorCode::kMalformed,
-                 bytes.empty() ? "the file is empty" : "no SQLite database (its first bytes are not one's)", path,
+                 head.empty() ? "the file is empty" : "no SQLite database (its first bytes are not one's)", path,
                  "export the report again: nsys export --type sqlite REPORT.nsys-rep"};
 
   Database database;
@@ -153,7 +152,7 @@ Result<Database> Database::Open(const std::string& path) {
                  path, "check that it may be read"};
   sqlite3* const db = database.database_;
   sqlite3_limit(db, SQLITE_LIMIT_LENGTH, kMostValueBytes);
-  // The file's schema is text of a stranger's: nothing in it may run.
+  // The file's schema comes from another party: nothing in it may be executed.
   sqlite3_db_config(db, SQLITE_DBCONFIG_DEFENSIVE, 1, nullptr);
   sqlite3_db_config(db, SQLITE_DBCONFIG_TRUSTED_SCHEMA, 0, nullptr);
   sqlite3_db_config(db, SQLITE_DBCONFIG_ENABLE_TRIGGER, 0, nullptr);

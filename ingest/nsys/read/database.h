@@ -1,7 +1,6 @@
 #pragma once
-// An SQLite file of somebody else's, read and nothing else: columns by name as far as they are there, values as far
-// as they are what they should be. Nothing is written beside it, no lock is asked for, and what is damaged ends a
-// table's rows instead of the import.
+// Reads an SQLite file of another tool: columns by name as far as they exist, values as far as they have the expected
+// type. Nothing is written beside it, no lock is taken, and damage ends a table's rows instead of the import.
 
 #include <cstdint>
 #include <initializer_list>
@@ -33,14 +32,14 @@ class Rows {
   ~Rows();
 
   bool Next();
-  // Columns as Database::Select was asked for them.
+  // The columns that were passed to Database::Select.
   std::int64_t Int(int column) const;       // kAbsent: NULL, no integer, not there.
   double Real(int column) const;            // NaN likewise.
   std::string_view Text(int column) const;  // "" likewise; until the next call.
   bool Null(int column) const;
 
   std::uint64_t read() const { return read_; }
-  // Why the rows ended early, "" if they did not.
+  // The reason why the rows ended early, "" if they did not.
   const std::string& trouble() const { return trouble_; }
 
  private:
@@ -59,16 +58,16 @@ class Database {
   Database& operator=(const Database&) = delete;
   ~Database();
 
-  // Plain tables only: views and virtual tables of a file are code that it brings.
+  // Plain tables only: views and virtual tables of a file are code from that file.
   bool Has(std::string_view table) const { return tables_.contains(table); }
   std::vector<std::string> TablesWith(std::string_view prefix) const;
   bool HasColumn(std::string_view table, std::string_view column) const;
-  // The columns in this order; NULL where the table has none of that name. No rows if there is no such table.
+  // The columns in this order; NULL where the table lacks one. No rows if there is no such table.
   Rows Select(std::string_view table, std::initializer_list<std::string_view> columns) const;
 
-  // What lies beside the file and would have to be written into it first: "report.sqlite-journal"; "" if nothing.
+  // A file beside it that would have to be written into it first: "report.sqlite-journal"; "" if there is none.
   const std::string& unfinished() const { return unfinished_; }
-  // The file is shorter than it says.
+  // The file is shorter than its header states.
   bool cut() const { return cut_; }
 
  private:

@@ -9,7 +9,7 @@
 namespace lockstep::nsys {
 namespace {
 
-// What holds the events that are imported, and the column that says whose they are.
+// The tables with the events that are imported, and the column with their process.
 constexpr struct {
   std::string_view table, column;
   bool gpu;
@@ -98,7 +98,7 @@ void Report::ReadFacts() {
     if (name == "Hostname") host_ = value;
     environment_.try_emplace(std::string(name), value);
     if (name != "DeviceEnvironment") continue;
-    // Lines, as a shell would show them.
+    // Splits the text into lines, as a shell would show them.
     for (std::size_t at = 0; at < value.size();) {
       const std::size_t end = std::min(value.find('\n', at), value.size());
       const std::string_view line = value.substr(at, end - at);
@@ -121,7 +121,7 @@ std::vector<Process> Report::Processes() const {
     Rows rows = database_.Select(event.table, {event.column});
     Process* last = nullptr;
     while (rows.Next()) {
-      // Versions that profiled one process did not say which.
+      // Versions that profiled one process did not record which.
       const std::uint64_t process = rows.Int(0) == kAbsent ? 0 : ProcessOf(rows.Int(0));
       if (last == nullptr || last->process != process) last = &found[process];
       last->process = process;

@@ -43,21 +43,21 @@ class Report {
   static Result<Report> Open(const std::string& path);
 
   const Database& database() const { return database_; }
-  std::string_view Text(std::int64_t id) const;  // Of StringIds, "" if it has none such.
+  std::string_view Text(std::int64_t id) const;  // A text of StringIds, "" if there is none.
   std::uint64_t strings() const { return strings_.size(); }
   // Wall clock at the time 0 of all events; kAbsent unknown.
   std::int64_t start_utc_ns() const { return start_utc_ns_; }
   const std::string& host() const { return host_; }
   const std::string& product() const { return product_; }  // "2024.6.2.225"
   const std::string& schema() const { return schema_; }    // "3.16.1"
-  // What Nsight Systems itself warns of, a few.
+  // A few of the warnings of Nsight Systems itself.
   const std::vector<std::string>& warnings() const { return warnings_; }
   // Tables that could not be read to their end, with why.
   const std::vector<std::string>& troubles() const { return troubles_; }
 
-  // Those with events, by number. Goes through the large tables once.
+  // Processes with events, by number. Reads the large tables once.
   std::vector<Process> Processes() const;
-  // Of one process, as its environment or communicators say; 0 unknown.
+  // From the environment or the communicators of one process; 0 unknown.
   std::int64_t WorldSize() const;
   // By the launcher's variables in the target's environment: of the one process that was profiled; -1 unknown.
   std::int32_t RankOfEnvironment() const;
@@ -74,7 +74,7 @@ class Report {
   std::vector<std::string> troubles_, warnings_;
 };
 
-// Why a database is no report of Nsight Systems, "" if it is one.
+// The reason why a database is not a report of Nsight Systems, "" if it is one.
 std::string RefuseReport(const Database& database);
 
 }  // namespace lockstep::nsys

@@ -1,5 +1,5 @@
 #pragma once
-// What the file of a program or library says of itself: the one place that reads ELF.
+// Reads what the ELF file of a program or library declares about itself. No other file parses ELF.
 
 #include <string>
 #include <vector>
@@ -11,7 +11,7 @@ struct ElfFacts {
   std::vector<std::string> needed;  // DT_NEEDED: libraries by soname.
 };
 
-// All false for what is no ELF file or cannot be read. 32-bit files: `elf` only.
+// All members are false if the path is not an ELF file or cannot be read. Of a 32-bit file only `elf` is set.
 ElfFacts LookAtElf(const std::string& path);
 
 // Whether the shared library defines MPI functions of its own (a profiler's wrappers).
@@ -25,7 +25,7 @@ std::string FindProgram(const std::string& name);
 
 // The MPI library that a program is evidently linked with.
 enum class LinkedMpi {
-  kNone,      // None, or nothing that its own file says: Python with mpi4py, a script, MPI behind another library.
+  kNone,      // No MPI library is named in the file: Python with mpi4py, a script, or MPI behind another library.
   kOpenMpi4,  // libmpi.so.40, which Open MPI 5 has as well.
   kMpich,     // MPICH's interface (libmpich.so.*, libmpi.so.12: Intel MPI, MVAPICH, Cray MPICH too).
   kOther,

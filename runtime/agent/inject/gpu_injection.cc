@@ -20,7 +20,7 @@ constexpr const char* kPlugin = "NCCL_PROFILER_PLUGIN";
 constexpr const char* kStatic = "STATIC_PLUGIN";
 constexpr const char* kDefaultPlugin = "libnccl-profiler.so";
 
-// Launchers of nsys and ncu that set CUDA's variable themselves, further down.
+// nsys and ncu start the program through launchers that set CUDA's variable themselves, after this process.
 std::string NvidiaToolIn(const std::string& preload) {
   for (const std::string& entry : ListEntries(preload, " :"))
     for (const char* tool : {"libToolsInjection", "libTreeLauncher", "libcuda-injection"})
@@ -40,7 +40,7 @@ void PlanCuda(const std::string& library, const std::string& preload, Injection&
                                "run without that tool (nsys, ncu) to record kernels; all else is recorded"});
 }
 
-// As NCCL compares: as many letters as the value has, so any beginning of the name will do.
+// NCCL compares only as many letters as the value has, so any prefix of the name matches.
 bool IsStatic(const std::string& value) { return ::strncasecmp(value.c_str(), kStatic, value.size()) == 0; }
 
 void PlanNccl(const std::string& library, Injection& injection) {
@@ -54,8 +54,8 @@ void PlanNccl(const std::string& library, Injection& injection) {
     return;
   }
   if (!setting.value.empty() && IsStatic(setting.value)) {
-    // NCCL then takes the first such symbol of the process: the program's own, else that of ours, which is
-    // preloaded and calls the next one.
+    // NCCL then takes the first such symbol in the process. That is the program's own, or the one of our preloaded
+    // library, which calls the next one.
     injection.variables.emplace_back(env::kNcclPluginChained, setting.value);
     injection.notices.push_back(said +
                                 " stays: NCCL finds Lockstep's preloaded plugin, which calls the next one; "
@@ -64,7 +64,7 @@ void PlanNccl(const std::string& library, Injection& injection) {
   }
   std::string chained = setting.value;
   if (chained.empty()) {
-    // What NCCL loads when no variable says otherwise.
+    // The library that NCCL loads when no variable names another one.
     if (const std::string stray = LocateLibrary(kDefaultPlugin); !stray.empty()) {
       chained = stray;
       injection.notices.push_back("NCCL's profiler plugin " + stray + " is called by Lockstep's");
@@ -76,7 +76,7 @@ void PlanNccl(const std::string& library, Injection& injection) {
                                 (setting.where == kPlugin ? "" : " (" + setting.where + ")") +
                                 " is called by Lockstep's");
   }
-  // Read only where the name leads somewhere; too long and without a link it does not.
+  // NCCL cannot load a plugin whose path is too long, and no shorter link to it could be made.
   if (library.size() > kLongestPluginPath) {
     injection.refused.push_back({"NCCL through its profiler interface",
                                  "the path of liblockstep-gpu.so is longer than NCCL reads (" +
@@ -104,7 +104,8 @@ std::string NcclConfValue(const std::string& path, const std::string& name) {
 }
 
 PluginSetting ReadPluginSetting() {
-  // Set but empty is set, and means the default: the files are not asked (setenv without overwriting).
+  // A variable that is set but empty selects the default, and NCCL does not read the files then (it calls setenv
+  // without overwriting).
   if (const char* value = std::getenv(kPlugin); value != nullptr) return {value, kPlugin};
   std::string files[2] = {Environment("NCCL_CONF_FILE"), "/etc/nccl.conf"};
   if (files[0].empty()) {

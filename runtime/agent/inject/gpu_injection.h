@@ -17,13 +17,14 @@ struct Injection;
 // NCCL copies the plugin's name into 255 bytes, end included, and cuts it silently (2.28.9 plugin_open.cc).
 inline constexpr std::size_t kLongestPluginPath = 254;
 
-// `library` as the application shall know it; `preload` what LD_PRELOAD is without us.
+// `library` is the path under which the application will load it; `preload` is the value of LD_PRELOAD without
+// Lockstep's libraries.
 void PlanGpuInjection(const std::string& library, const std::string& preload, Injection& injection);
 
 // What NCCL_PROFILER_PLUGIN would be for NCCL in this process's environment: the variable, else the first
 // of its configuration files that sets it ($NCCL_CONF_FILE or ~/.nccl.conf, then /etc/nccl.conf).
 struct PluginSetting {
-  std::string value;  // "" if nobody says anything.
+  std::string value;  // "" if neither the variable nor a file sets it.
   std::string where;  // "NCCL_PROFILER_PLUGIN", or the file.
 };
 PluginSetting ReadPluginSetting();

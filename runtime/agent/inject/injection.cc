@@ -28,10 +28,10 @@ std::string Directory(const std::string& path) { return path.substr(0, path.rfin
 
 bool BeginsWith(const std::string& text, const char* prefix) { return text.rfind(prefix, 0) == 0; }
 
-// Another tool's MPI wrappers. Symbols are looked up in order of loading, and what the
-// first library calls from its MPI_X is PMPI_X, which is the MPI library's own: of two
-// such tools the second is never called. (Tested with Open MPI 4.1.4; so it is with
-// every MPI: the standard has one profiling layer.) Theirs came first and stays.
+// Finds another tool's MPI wrappers. The linker looks symbols up in the order of loading, and the first library's MPI_X
+// calls PMPI_X, which is the MPI library's own function. Of two such tools the second is therefore never called (tested
+// with Open MPI 4.1.4; every MPI library behaves so, because the standard has one profiling layer). The other tool was
+// loaded first and stays.
 std::string OtherMpiTool(const std::string& preload) {
   for (const std::string& entry : ListEntries(preload, " :")) {
     const std::string name(BaseName(entry));
@@ -44,8 +44,8 @@ std::string OtherMpiTool(const std::string& preload) {
   return {};
 }
 
-// ld.so(8): LD_PRELOAD is split at colons and spaces and knows no quoting, so it gets
-// the libraries by another name. Unique: nobody else can have put something there.
+// ld.so(8) splits LD_PRELOAD at colons and spaces and has no quoting, so the libraries are reached through a link whose
+// name needs none. The link's name is unique, so that no other process can have created it.
 std::string LinkTo(const std::string& directory) {
   for (const char* place : {"/dev/shm", "/tmp"}) {
     std::string holder = std::string(place) + "/lockstep-lib-XXXXXX";
@@ -122,7 +122,8 @@ Result<Injection> PlanInjection(const Libraries& libraries, const std::string& s
   if (const std::string python = directory + "/python"; ::access(python.c_str(), X_OK) == 0) {
     std::string value = python;
     const std::string existing = Environment(kPython);
-    // An empty entry is the working directory (Python 3.11): ":/mine" is not "/mine". An empty variable is none.
+    // An empty entry means the working directory (Python 3.11), so ":/mine" differs from "/mine". An empty variable has
+    // no entries.
     for (std::size_t at = 0; !existing.empty() && at <= existing.size();) {
       const std::size_t end = std::min(existing.find(':', at), existing.size());
       const std::string entry = existing.substr(at, end - at);

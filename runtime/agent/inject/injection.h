@@ -11,7 +11,7 @@
 
 namespace lockstep::agent {
 
-// A source that is not installed because another tool has its place. One sentence each.
+// A source that is not installed because another tool already uses the hook that it needs. One sentence each.
 struct RefusedSource {
   std::string source, why, remedy;
 };
@@ -19,8 +19,9 @@ struct RefusedSource {
 struct Injection {
   std::vector<std::pair<std::string, std::string>> variables;  // Name, value.
   std::vector<RefusedSource> refused;
-  std::vector<std::string> notices;  // What is worth saying but loses nothing.
-  std::string link;  // A symbolic link that the values lead through, "" none: RemoveLink when the run is over.
+  std::vector<std::string> notices;  // Worth telling the user, although nothing is lost.
+  // A symbolic link that the values lead through; "" if there is none. Call RemoveLink when the run is over.
+  std::string link;
 
   void RemoveLink() const;
 };
@@ -39,7 +40,7 @@ Result<Injection> PlanInjection(const Libraries& libraries, const std::string& s
 // `lockstep run` around this one. 0 if there is none.
 long EnclosingAgent(int rank);
 
-// Where ld.so would find a library by this name; "" if not in the usual places (LD_LIBRARY_PATH, the
+// Where ld.so would find a library by this name; "" if not in the usual directories (LD_LIBRARY_PATH, the
 // system's directories). Names with a slash are returned as they are.
 std::string LocateLibrary(const std::string& name);
 

@@ -17,7 +17,7 @@ struct Libraries {
 };
 
 // $LOCKSTEP_LIBRARY_DIR, else beside the executable (build tree), else the lib
-// directories next to its bin (installed). kNotFound names the places.
+// directories next to its bin (installed). kNotFound names the directories.
 Result<Libraries> FindLibraries();
 
 // "existing:probe:ompi:gpu". What is there already stays and comes first, so that a

@@ -22,10 +22,10 @@ namespace {
 
 namespace fs = std::filesystem;
 
-// Without a lock: an agent writes a block every second, but may be stopped (a suspended job), and what another host
-// wrote shows late (NFS: up to a minute).
+// Used where no lock can be tested. An agent writes a block every second, but it may be stopped (a suspended job), and
+// what another host wrote becomes visible late (NFS: up to a minute).
 constexpr std::time_t kSilentSeconds = 900;
-// The same of a version that did not say in which pid namespace it ran.
+// The same for spools of versions that did not record the agent's pid namespace.
 constexpr std::time_t kSilentHereSeconds = 30;
 
 std::time_t SecondsSinceBoot() {
@@ -39,7 +39,7 @@ bool InThisNamespace(const trace::SpoolFacts& facts) {
   return Here(facts) && facts.Meta("pid_namespace") == PidNamespace();
 }
 
-// What there is to go by where no lock says it.
+// Decides without a lock, from process ids and the time since the last write.
 bool AgentMayRun(const trace::SpoolFacts& facts, std::time_t silent) {
   const std::string name_space = facts.Meta("pid_namespace");
   if (!Here(facts) || (!name_space.empty() && name_space != PidNamespace())) return silent < kSilentSeconds;
@@ -47,7 +47,7 @@ bool AgentMayRun(const trace::SpoolFacts& facts, std::time_t silent) {
   const long pid = std::strtol(facts.Meta("agent_pid").c_str(), nullptr, 10);
   if (ProcessRuns(pid)) {
     if (!start.empty()) return ProcessStart(pid) == start;
-    // Somebody else may have the number by now.
+    // Another process may have been given the same pid by now.
     std::error_code ignored;
     const fs::path exe = fs::read_symlink("/proc/" + std::to_string(pid) + "/exe", ignored);
     return ignored || exe.filename() == "lockstep" || exe.filename() == "lockstep (deleted)";
@@ -113,7 +113,8 @@ class Taker {
 
   bool Lock() {
     const Locked locked = writable_ ? TryLockExclusive(left_.lock.get()) : AskExclusive(left_.lock.get());
-    // Held, but not exclusively: by somebody who may only read it and so cannot be its agent.
+    // A lock that is held but not exclusively belongs to a process that may only read the file and so cannot be the
+    // agent.
     const bool held = locked == Locked::kHeld && AskExclusive(left_.lock.get()) == Locked::kHeld;
     lock_supported_ = locked != Locked::kUnsupported;
     if (held) {
@@ -124,7 +125,7 @@ class Taker {
                                             : facts.ok() ? AgentText(left_.facts) + " still runs"
                                                          : "its agent still runs");
     }
-    // Its agent, or another command, may have finished it between opening and locking.
+    // The agent or another command may have finished the spool between opening and locking.
     struct stat open {
     }, named{};
     if (::fstat(left_.lock.get(), &open) != 0 || ::lstat(left_.path.c_str(), &named) != 0 ||
@@ -147,7 +148,7 @@ class Taker {
   }
 
   bool Dead() {
-    // An agent whose application ended badly leaves its spool as it is.
+    // After a bad end of the application the agent does not write to its spool any more, so it may still run.
     if (left_.facts.ended && !left_.facts.good_end) return true;
     if (lock_supported_ && left_.facts.Meta("lock") == "ofd") return true;
     if (!AgentMayRun(left_.facts, silent_)) return true;
@@ -159,10 +160,11 @@ class Taker {
                         std::to_string(silent_) + " s ago");
   }
 
-  // What its rings still hold, and who writes to them.
+  // Finds what the rings still hold and which processes write to them.
   bool MemorySeen() {
     if (left_.facts.ended) {
-      // Drained; the segment is removed with the spool, if an agent that was killed left it.
+      // The rings were drained. An agent that was killed may have left the segment, which is then removed with the
+      // spool.
       if (Here(left_.facts)) TakeSegment();
       return true;
     }
@@ -186,7 +188,8 @@ class Taker {
                                                   RecoverThere() + " there; if it is gone: " + GivenUp());
     if (segment.state != trace::SpoolSegment::State::kFound) return true;
     const SegmentUse use = UseOfSegment(segment.file, segment.path);
-    if (use.used && left_.facts.ended) return true;  // A process that outlived it; its records are nobody's.
+    // A process outlived its agent; what it records now belongs to no run.
+    if (use.used && left_.facts.ended) return true;
     if (use.used)
       return Is(LeftSpool::State::kRunning, use.pid != 0
                                                 ? "its application, process " + std::to_string(use.pid) + ", still runs"

@@ -1,6 +1,6 @@
 #pragma once
-// A spool found in a run directory: whose it is, and whether everybody who wrote to it is dead. Everything that
-// finishes or removes spools asks here first, and holds what it gets until it is done.
+// Examines a spool found in a run directory: whose it is, and whether all processes that wrote to it have ended. Every
+// command that finishes or removes spools asks here first, and keeps the lock that it gets until it is done.
 
 #include <cstdint>
 #include <string>
@@ -13,18 +13,20 @@ namespace lockstep::agent {
 struct LeftSpool {
   enum class State : std::uint8_t {
     kAbsent,
-    kFree,        // Its agent and its application have ended, and nobody else is at it: it is the caller's.
-    kRunning,     // Agent or application still run, or may; or another command is finishing it.
-    kElsewhere,   // Part of it lies where this machine or container cannot see it.
-    kForeign,     // Not this user's, or a link to something that is not this run's: not to be touched.
-    kUnreadable,  // There is no good block in it.
+    kFree,        // Its agent and its application have ended, and no other process uses it. The caller owns it now.
+    kRunning,     // The agent or the application still runs, or may; or another command is finishing the spool.
+    kElsewhere,   // Part of it is in memory or on a disk that this machine or container cannot see.
+    kForeign,     // It belongs to another user, or is a link to a file outside of this run. It must not be changed.
+    kUnreadable,  // It contains no valid block.
   };
   State state = State::kAbsent;
-  std::string why;   // Of all but kFree and kAbsent: a sentence's part, with host and command where there is one.
-  std::string path;  // The file itself, behind --spool-dir's link.
+  // The reason, as part of a sentence, for all states but kFree and kAbsent; with host and command where they are
+  // known.
+  std::string why;
+  std::string path;  // The file itself, with the link of --spool-dir resolved.
   bool linked = false;
-  bool of_this_run = true;  // Only then the file behind a link may go.
-  OwnedFd lock;             // Exclusive, where there are locks.
+  bool of_this_run = true;  // Only then may the file behind a link be removed.
+  OwnedFd lock;             // The exclusive lock, where the file system has locks.
   trace::SpoolFacts facts;
   trace::SpoolSegment segment;  // kFree: with the exclusive lock, if it was found.
 };
@@ -33,11 +35,11 @@ struct SpoolPlace {
   std::string run_dir, link;  // RUN, RUN/ranks/rank-NNNNN.spool
   std::int32_t slot = -1;
 };
-// `without_memory`: what cannot be seen from here is given up.
+// `without_memory`: records that only exist in shared memory which cannot be seen from here are given up.
 LeftSpool TakeSpool(const SpoolPlace& place, bool without_memory);
 
-// Why nothing in this run directory may be finished or removed: it, or its ranks/, is not this user's, or is a link.
-// "" if it may.
+// The reason why nothing in this run directory may be finished or removed: the directory or its ranks/ belongs to
+// another user or is a link. "" if it may.
 std::string NotOurRun(const std::string& run_dir);
 
 }  // namespace lockstep::agent

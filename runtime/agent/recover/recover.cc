@@ -26,7 +26,7 @@ std::string MetaOf(const schema::RankTables& tables, std::string_view key) {
   return "";
 }
 
-// As the agent writes it, and marked: readers treat the rank as cut off.
+// Written as the agent would write it, and marked as recovered: readers treat the rank as cut off.
 Status WriteRecovered(const std::string& path, const schema::RankTables& tables) {
   LS_TRY(trace::TableFileWriter writer, trace::TableFileWriter::Create(path, schema::kRankFileFormat));
   Status status = Ok();
@@ -38,7 +38,7 @@ Status WriteRecovered(const std::string& path, const schema::RankTables& tables)
   return writer.Finish();
 }
 
-// What a rank's tables say of its end and of what is not in them.
+// Fills in what a rank's tables say about how the application ended and about what was lost.
 void Describe(const schema::RankTables& tables, RecoveredSlot& slot) {
   const std::string code = MetaOf(tables, "exit_code"), signal = MetaOf(tables, "exit_signal");
   if (!signal.empty()) {
@@ -55,7 +55,7 @@ void Describe(const schema::RankTables& tables, RecoveredSlot& slot) {
   }
 }
 
-// Of a spool that is somebody else's for now.
+// The outcome for a spool that another process or user owns.
 SlotRecovery RecoveryOf(LeftSpool::State state) {
   return state == LeftSpool::State::kRunning     ? SlotRecovery::kRunning
          : state == LeftSpool::State::kElsewhere ? SlotRecovery::kElsewhere
@@ -64,7 +64,7 @@ SlotRecovery RecoveryOf(LeftSpool::State state) {
 }
 
 struct RecoverOptions {
-  std::string not_ours;  // Why nothing here may be written or removed; "".
+  std::string not_ours;  // The reason why nothing in this directory may be written or removed; "" if it may.
   bool without_memory = false;
 };
 
@@ -118,7 +118,7 @@ class SlotFiles {
     slot_.why = std::move(why);
   }
 
-  // False: there is none, or none that was finished.
+  // Returns false if there is no rank file, or none that was completed.
   bool LookAtRankFile() {
     auto file = trace::TableFile::Open(Path(".h5"));
     if (!file.ok() || !file.value().complete()) return false;
@@ -144,8 +144,8 @@ class SlotFiles {
     return true;
   }
 
-  // The main rank file is written last, so nothing of the spool is missing beside it, unless some of it could not be
-  // read: then the spool is kept for whoever can.
+  // The main rank file is written last, so once it exists everything that could be read of the spool is in rank files.
+  // A spool with unreadable blocks is kept, because a later version may read more of them.
   void DropSpoolIfDone() {
     auto decoded = trace::DecodeSpool({.spool_path = spool_.path});
     slot_.spool_kept = !decoded.ok() && slot_.state == SlotRecovery::kBefore;
@@ -170,7 +170,7 @@ class SlotFiles {
   }
 
   void Write(const trace::Decoded& decoded) {
-    // Whoever finds the main one finds all.
+    // The main file is written last, so a reader that finds it finds all the others.
     for (std::size_t i = decoded.processes.size(); i-- > 0;) {
       if (Status written = WriteRecovered(RankFile(i), decoded.processes[i].tables); !written.ok()) {
         Is(SlotRecovery::kUnwritten, written.error().what);
@@ -202,14 +202,16 @@ class SlotFiles {
       Remove(spool_.segment.path);
   }
   void RemoveSpool() {
-    // A spool that was put elsewhere knows which run directory it belongs to: a copied or made-up link proves nothing.
+    // A spool in another directory records which run directory it belongs to. A link alone proves nothing: it may have
+    // been copied or made up.
     if (spool_.of_this_run)
       Remove(spool_.path);
     else
       slot_.why = "its spool is left: it names another run directory (" + spool_.path + ")";
     if (spool_.linked && RemoveOwnLink(Path(".spool"))) recovery_.removed.push_back(Path(".spool"));
   }
-  // Of writers that were interrupted, as older versions called them; the finished files stand beside them.
+  // Removes the unfinished files of interrupted writers under the names that older versions used, where the finished
+  // files exist.
   void RemoveParts() {
     for (std::size_t i = 0; i < slot_.files.size(); ++i) Remove(slot_.files[i] + ".part");
   }

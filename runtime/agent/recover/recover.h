@@ -1,6 +1,6 @@
 #pragma once
-// Finishes what agents could not: spools (and the rings they left in shared
-// memory) of a run become rank files, as the agent would have made them.
+// Finishes the work of agents that were killed: makes rank files from the spools of a run, and from the rings left in
+// shared memory, as the agents would have made them.
 
 #include <cstddef>
 #include <cstdint>
@@ -10,27 +10,27 @@
 namespace lockstep::agent {
 
 enum class SlotRecovery : std::uint8_t {
-  kComplete,    // The agent's own rank file; nothing to do.
-  kRecovered,   // Its rank file was made now.
-  kBefore,      // Its rank file was made from a spool earlier.
-  kRunning,     // Agent or application still run, or may.
-  kElsewhere,   // Part of it lies on another machine, or in another container's memory.
-  kForeign,     // Another user's, or behind a link that is not ours: only read.
-  kUnreadable,  // Neither spool nor rank file says anything.
-  kUnwritten,   // The rank file could not be written; the spool is as it was.
+  kComplete,    // The agent itself wrote the rank file; there is nothing to do.
+  kRecovered,   // The rank file was made by this call.
+  kBefore,      // The rank file was made from a spool by an earlier recovery.
+  kRunning,     // The agent or the application still runs, or may.
+  kElsewhere,   // Part of the records is on another machine, or in the memory of another container.
+  kForeign,     // It belongs to another user, or is behind a link that is not ours. It was only read.
+  kUnreadable,  // Neither the spool nor the rank file contains valid data.
+  kUnwritten,   // The rank file could not be written; the spool was not changed.
 };
 
 struct RecoveredSlot {
-  std::int32_t slot = -1;  // As in rank-NNNNN; -1: the file is named otherwise.
+  std::int32_t slot = -1;  // The number in rank-NNNNN; -1 if the file is named otherwise.
   SlotRecovery state = SlotRecovery::kComplete;
   std::vector<std::string> files;  // Rank files, the main one first.
   std::uint64_t records = 0;       // Events in them.
-  std::uint64_t from_rings = 0;    // Records of these that were in shared memory only; of kRecovered.
+  std::uint64_t from_rings = 0;    // How many of these were in shared memory only; set for kRecovered.
   std::uint64_t bad_blocks = 0;    // Of the spool, skipped.
-  bool end_known = true;           // The agent saw how the application ended.
-  bool spool_kept = false;         // Beside its rank file, because part of it cannot be read.
-  std::string why;                 // Of what could not be done; in words.
-  std::string exit;                // "signal 9", "exit code 3"; "" good or not known.
+  bool end_known = true;           // The agent recorded how the application ended.
+  bool spool_kept = false;         // The spool stays beside its rank file, because part of it cannot be read.
+  std::string why;                 // What could not be done and why, in words.
+  std::string exit;                // "signal 9", "exit code 3"; "" if it ended well or the end is not known.
   struct Lost {
     std::string name, detail;
     std::uint64_t count;

@@ -29,7 +29,7 @@ long ProcessThatMaps(const trace::Leftover& left, const std::string& path) {
 
 SegmentUse UseOfSegment(const OwnedFd& file, const std::string& path) {
   const Locked locked = TryLockExclusive(file.get());
-  // Versions without the lock were recorded by number alone, so both are asked.
+  // Versions without the lock recorded process ids only, so both the lock and the mappings are examined.
   const long pid = ProcessThatMaps(trace::ReadLeftover(path, {}), path);
   return {locked == Locked::kHeld || pid != 0, pid};
 }

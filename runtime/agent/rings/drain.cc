@@ -16,13 +16,14 @@ namespace {
 constexpr std::uint64_t kBlockSlots = kSpoolBlockBytes / kSlotBytes;
 constexpr std::int64_t kRetryNs = 200'000'000;
 
-// Of records that wait for a disk with room. The texts of a thread are 192 KiB at the most (runtime/probe/strings.cc).
+// The limit for records that wait for space on a full disk. The texts of a thread take 192 KiB at the most
+// (runtime/probe/strings.cc).
 constexpr std::size_t kMostKeptBytes = std::size_t{1} << 20;
 
-// A gap is counted by the records it stands for.
+// A gap record is counted by the number of records that it represents.
 bool IsContent(RecordKind kind) { return kind != RecordKind::kPad && kind != RecordKind::kGap; }
 
-// Others refer to it, or it stands for many: few, and worth more than the place they take.
+// Other records refer to it, or it represents many others. Such records are few, and keeping them is worth the memory.
 bool IsDefinition(RecordKind kind) {
   switch (kind) {
     case RecordKind::kString:
@@ -59,7 +60,7 @@ Drain::Pass Drain::Run() {
   Pass pass;
   for (std::uint32_t i = 0; i < UsedRings(segment_).size(); ++i) DrainRing(i, pass);
   WriteBursts();
-  // Beyond the size limit at the end only.
+  // Once the size limit was reached, what was kept is written at the end only.
   if (!over_limit_ && RawNs() >= retry_after_ns_) WriteKept(SpoolRoom::kUsual);
   WriteLosses(SpoolRoom::kUsual);
   return pass;
@@ -81,7 +82,7 @@ void Drain::DrainRing(std::uint32_t index, Pass& pass) {
   std::uint64_t at = ring.tail.load(std::memory_order_relaxed);
   const std::uint64_t capacity = entry.capacity_slots;
   if (head - at > capacity) {
-    // Overwritten by the application: nothing between can be trusted.
+    // The application overwrote the ring's header, so nothing between the two positions is valid.
     if (head != at) CountLoss(Loss::kUnknownRecord, 1, "a ring's header was overwritten by the application");
     ring.tail.store(head, std::memory_order_release);
     at = head;
@@ -99,7 +100,7 @@ void Drain::DrainRing(std::uint32_t index, Pass& pass) {
       std::memcpy(&record, slots + (end & mask) * kSlotBytes, sizeof record);
       const std::uint64_t length = record.slots;
       if (length == 0 || length > head - end) {
-        // Not a record: the application wrote here. The rest of the ring is lost.
+        // This is not a record: the application wrote into the ring. The rest of the ring is lost.
         if (end == at) {
           CountLoss(Loss::kUnknownRecord, 1, "a ring's records were overwritten by the application");
           ring.tail.store(head, std::memory_order_release);
@@ -151,7 +152,7 @@ void Drain::WriteRecords(std::uint32_t index, const RingEntry& entry, std::uint6
     records_ += records;
     return;
   }
-  // The disk is full: the application goes on, the records are counted.
+  // The disk is full. The application goes on, and the records are counted as lost.
   if (now_ns >= retry_after_ns_) retry_after_ns_ = now_ns + kRetryNs;
   CountUnwritten(records - KeepDefinitions(index, entry, first, last));
 }
@@ -170,7 +171,7 @@ std::uint64_t Drain::KeepDefinitions(std::uint32_t index, const RingEntry& entry
   for (std::uint64_t next = 0; first < last; first = next) {
     const auto slot = [&](std::uint64_t at) { return slots + (at & mask) * kSlotBytes; };
     std::memcpy(&head, slot(first), sizeof head);
-    if (head.slots == 0 || head.slots > last - first) break;  // Overwritten since it was counted.
+    if (head.slots == 0 || head.slots > last - first) break;  // Overwritten after it was counted.
     next = first + head.slots;
     if (head.kind == RecordKind::kGap) {
       GapRecord gap;
@@ -224,8 +225,8 @@ Drain::LossCount& Drain::AddLoss(const LossKey& key, std::uint64_t count, std::u
   return entry;
 }
 
-// What the owner left open, and a gap: the probe writes the GapRecord only with
-// its next record.
+// Saves the ring's header if ranges, calls or polls were open at the end, and writes the pending gap: the probe writes
+// a GapRecord only together with its next record.
 void Drain::LeftOpen(std::uint32_t index, const RingEntry& entry, const RingHeader& ring) {
   if (ring.range_depth != 0 || ring.watched_depth != 0 || ring.nvtx_depth != 0 || ring.poll_calls != 0 ||
       ring.call_op.load(std::memory_order_relaxed) != 0)
@@ -256,7 +257,7 @@ void Drain::WriteProcesses(bool all_changes, SpoolRoom room) {
     if (state != SlotState::kActive && state != SlotState::kClosed) continue;
     std::string bytes(reinterpret_cast<const char*>(&entry), sizeof entry);
     std::string& last = processes_[i];
-    // Counters change all the time; identity and state are worth a block at once.
+    // The counters change all the time and can wait; a change of identity or state is written at once.
     const auto same_at = [&](std::size_t offset, std::size_t size) {
       return last.size() == bytes.size() && std::memcmp(last.data() + offset, bytes.data() + offset, size) == 0;
     };
@@ -264,12 +265,13 @@ void Drain::WriteProcesses(bool all_changes, SpoolRoom room) {
                                   : same_at(0, offsetof(ProcessEntry, begin_ticks)) &&
                                         same_at(offsetof(ProcessEntry, world_rank), sizeof entry.world_rank) &&
                                         same_at(offsetof(ProcessEntry, joined_size), sizeof entry.joined_size);
-    // What a process counted goes with its entry: one that has ended keeps it until that is written.
+    // The entry also holds the process's counters, so the entry of a process that has ended is kept until it is
+    // written.
     const SpoolRoom needed = state == SlotState::kClosed ? std::max(room, SpoolRoom::kImportant) : room;
     const bool written = same || spool_.Append({SpoolKind::kProcess, i, entry.generation}, bytes, needed);
     if (written && !same) last = std::move(bytes);
     if (state == SlotState::kClosed && written) {
-      // Its rings come first: their kThread blocks name this generation.
+      // The rings are freed before the entry, because their kThread blocks refer to this generation.
       const std::span<RingEntry> rings = UsedRings(segment_);
       const bool rings_left = std::any_of(rings.begin(), rings.end(), [&](const RingEntry& ring) {
         return ring.process == i && ring.state.load(std::memory_order_acquire) != SlotState::kFree;
@@ -322,7 +324,7 @@ std::uint32_t Drain::processes() const {
 
 bool Drain::WriteLosses(SpoolRoom room) {
   if (losses_.empty()) return true;
-  // A disk that is full now will be at the next tick: one line for the whole time is enough.
+  // A disk that is full now will be full at the next tick, too, so one line covers the whole time.
   if (room == SpoolRoom::kUsual && losses_.contains({Loss::kSpoolWrite, ""}) && RawNs() < retry_after_ns_) return false;
   std::string text;
   for (const auto& [key, entry] : losses_)
@@ -350,7 +352,7 @@ std::string Drain::RunLast() {
   kept_.clear();
   if (const std::uint64_t dropped = segment_.header().dropped_no_ring.load(); dropped > 0)
     CountLoss(Loss::kNoRing, dropped, "in processes that did not fit into the process table");
-  // Reached between the last look and the end.
+  // The limit was reached between the last tick and the end.
   if (let_go_ > 0 && !limit_counted_)
     CountLoss(Loss::kBytesLimit, 1, "at the end: " + std::to_string(let_go_) + " records not kept");
   std::string failed;

@@ -26,19 +26,19 @@
 
 namespace lockstep::agent {
 
-// How much of a file system this segment may take: total bytes, and slots of the first ring.
+// How much of a file system this segment may take: bytes in all, and slots of the first ring.
 struct SegmentSizes {
   std::uint64_t total = 0, available = 0;
   std::uint32_t main_slots = 0;
-  bool limited = true;  // A tmpfs without size limit reports 0 blocks in all.
+  bool limited = true;  // A tmpfs without a size limit reports 0 blocks in all.
   std::uint64_t main_bytes() const { return kRingHeaderBytes + std::uint64_t{main_slots} * kSlotBytes; }
 };
 
 namespace {
 
 constexpr std::uint64_t kPageBytes = 4096;
-// Zeroing pages is most of what a segment costs: 0.2 ms per MiB, and a node may have hundreds of ranks
-// that write next to nothing. So a ring is populated as it fills, this part of it ahead.
+// Zeroing pages is most of what a segment costs: 0.2 ms per MiB, and a node may have hundreds of ranks that write next
+// to nothing. So a ring is populated while it fills, always this part of it ahead of the writer.
 constexpr std::uint64_t kAheadPart = 8;
 constexpr int kMostNames = 100;
 constexpr std::uint32_t kMinSlots = 2048;  // A text of kMaxStringBytes takes 129.
@@ -50,7 +50,7 @@ std::uint32_t SlotsFor(std::uint64_t bytes) {
 
 std::uint64_t RoundUp(std::uint64_t bytes) { return (bytes + kPageBytes - 1) / kPageBytes * kPageBytes; }
 
-// Nobody uses these pages yet, so a plain write of what is there is enough.
+// No process uses these pages yet, so writing back what is there is safe.
 void Touch(std::byte* begin, std::uint64_t bytes) {
   for (std::uint64_t at = 0; at < bytes; at += kPageBytes) {
     volatile std::byte* page = begin + at;
@@ -61,13 +61,13 @@ void Touch(std::byte* begin, std::uint64_t bytes) {
 SegmentSizes PlanSizes(const SegmentRequest& request, const struct statvfs& room, bool disk) {
   SegmentSizes sizes;
   sizes.main_slots = SlotsFor(request.main_ring_bytes);
-  // At least the first ring must fit, or no thread gets one.
+  // The first ring must fit, or no thread gets one.
   sizes.total = RoundUp(std::max(request.total_bytes, kArenaOffset + sizes.main_bytes()));
   sizes.available = static_cast<std::uint64_t>(room.f_bavail) * room.f_frsize;
   sizes.limited = room.f_blocks != 0;
   if (disk || !sizes.limited) return sizes;
-  // Containers have 64 MiB by default, and MPI and PyTorch's workers want some of it:
-  // what we took would fail them. Better small rings there than rings on a disk.
+  // Containers have 64 MiB by default, and MPI and PyTorch's workers need part of it: they would fail if we took all.
+  // Small rings in memory are better than rings on a disk.
   const std::uint64_t share = sizes.available / 2 / static_cast<std::uint64_t>(std::max(request.local_slots, 1));
   if (share < sizes.total) {
     sizes.total = share / kPageBytes * kPageBytes;
@@ -104,7 +104,7 @@ Result<Segment> Segment::Create(const SegmentRequest& request) {
   for (; name.number < kMostNames; ++name.number) {
     bool taken = false;
     segment.tmpfs_trouble_ = segment.TryAt(request.tmpfs_dir + "/" + FormatSegmentName(name), request, false, &taken);
-    // The same process id, in a pid namespace of its own, of a run with the same id.
+    // An agent with the same pid in another pid namespace, of a run with the same id, has this name.
     if (!taken) break;
   }
   if (segment.tmpfs_trouble_.empty()) return segment;
@@ -148,7 +148,7 @@ std::string Segment::TryAt(const std::string& path, const SegmentRequest& reques
 
 const char* Segment::Map(int fd, const SegmentRequest& request, const SegmentSizes& sizes) {
   struct stat info {};
-  // Whoever looks for what the dead have left may have been between these two.
+  // A recovery that looks for leftovers may have removed the file between creating and locking.
   if (TryLockShared(fd) == Locked::kHeld || ::fstat(fd, &info) != 0 || info.st_nlink == 0) return "lock";
   if (::ftruncate(fd, static_cast<off_t>(sizes.total)) != 0) return "ftruncate";
   void* base = ::mmap(nullptr, sizes.total, PROT_READ | PROT_WRITE, MAP_SHARED, fd, 0);
@@ -156,8 +156,8 @@ const char* Segment::Map(int fd, const SegmentRequest& request, const SegmentSiz
   view_ = {static_cast<std::byte*>(base), sizes.total};
   fd_ = fd;
   full_ = false;
-  // The header's page must be ours before it is written: a write to a tmpfs page
-  // that cannot be had is SIGBUS.
+  // The header's page must be allocated before it is written: a write to a tmpfs page for which there is no memory
+  // raises SIGBUS.
   if (::fallocate(fd, 0, 0, static_cast<off_t>(RoundUp(kArenaOffset))) != 0 && errno != EOPNOTSUPP) return "fallocate";
   FillHeader(*new (view_.base) SegmentHeader{}, request, sizes);
   if (!ExtendTo(kArenaOffset + sizes.main_bytes())) return "fallocate";
@@ -193,7 +193,7 @@ bool Segment::ExtendTo(std::uint64_t end) {
   do {
     rc = ::fallocate(fd_, 0, static_cast<off_t>(ready), static_cast<off_t>(end - ready));
   } while (rc != 0 && errno == EINTR);
-  // Without fallocate it is the populating that makes sure of the space.
+  // Without fallocate only populating the pages makes sure that there is space.
   if (rc != 0 && (errno != EOPNOTSUPP || !Populate(ready, end))) return false;
   header.ready_bytes.store(end, std::memory_order_release);
   return true;
@@ -204,8 +204,8 @@ bool Segment::Populate(std::uint64_t begin, std::uint64_t end) {
   end = std::min(RoundUp(end), view_.bytes);
   if (begin >= end) return true;
   if (::madvise(view_.base + begin, end - begin, MADV_POPULATE_WRITE) == 0) return true;
-  // ENOMEM, EFAULT, EHWPOISON: no memory. Anything else: an older kernel, where only what nobody
-  // uses yet can be touched.
+  // ENOMEM, EFAULT and EHWPOISON mean that there is no memory. Any other error comes from an older kernel, where only
+  // pages that no process uses yet can be touched.
   if (errno == ENOMEM || errno == EFAULT) return false;
   if (begin >= view_.header().next_free.load(std::memory_order_acquire)) Touch(view_.base + begin, end - begin);
   return true;

@@ -5,33 +5,31 @@
 #include <unistd.h>
 
 #include <cerrno>
-#include <cstdio>
 #include <sstream>
 #include <string_view>
 
 #include "comms/launch/launch_env.h"
 #include "core/own_file.h"
+#include "core/rank_name.h"
 #include "runtime/agent/rundir/process_state.h"
 #include "trace/decode/tick_rate.h"
 
 namespace lockstep::agent {
 namespace {
 
-// Of one length, so that the last word needs no room on a disk that is full by then.
+// All words have the same length, so that writing the last one needs no space on a disk that is full by then.
 constexpr std::string_view kRunning = "running\n", kDone = "done   \n", kFailed = "failed \n";
 
 }  // namespace
 
 std::string ClaimPath(const std::string& run_dir, std::int32_t slot) {
-  char name[48];
-  std::snprintf(name, sizeof name, "/ranks/.agent-%05d", slot);
-  return run_dir + name;
+  return run_dir + "/ranks/.agent-" + FiveDigits(slot);
 }
 
 std::string ParentProcess() {
   const long parent = ::getppid();
   const std::string start = ProcessStart(parent);
-  // Number 1 has inherited whoever lost his parent.
+  // Process 1 adopts orphans, so it does not identify the process that started the agent.
   return parent <= 1 || start.empty() ? std::string() : std::to_string(parent) + "." + start + "." + PidNamespace();
 }
 
@@ -39,14 +37,12 @@ Claim ReadClaim(const std::string& path) {
   Claim claim;
   const OwnedFd fd = OpenPlain(path, O_RDONLY);
   if (!fd.open()) return claim;
-  char text[1024];
-  const ssize_t n = ::pread(fd.get(), text, sizeof text, 0);
-  std::istringstream lines(std::string(text, n > 0 ? static_cast<std::size_t>(n) : 0));
+  std::istringstream lines(ReadUpTo(fd.get(), 0, 1024));
   std::string state, key, value;
   lines >> state;
   claim.state = state == "done"     ? ClaimState::kDone
                 : state == "failed" ? ClaimState::kFailed
-                                    : ClaimState::kRunning;  // Empty: its maker's disk was full.
+                                    : ClaimState::kRunning;  // An empty file was made when the disk was full.
   bool locked = false;
   while (lines >> key >> value) {
     if (key == "host") claim.host = value;
@@ -57,7 +53,7 @@ Claim ReadClaim(const std::string& path) {
   }
   const Locked asked = AskExclusive(fd.get());
   claim.held = asked == Locked::kHeld;
-  // NFS mounted with local_lock shows another machine's locks to nobody.
+  // An NFS mount with local_lock does not show the locks of other machines.
   claim.proved = claim.held || (locked && asked == Locked::kYes && claim.boot_id == trace::BootId());
   return claim;
 }

@@ -1,6 +1,7 @@
 #pragma once
-// A slot's claim on its place in a run directory, ranks/.agent-NNNNN: made once, held (core/file_lock.h) as long as
-// its agent lives, and its first word says what became of the slot: "running", "done" or "failed".
+// A slot's claim on its entry in a run directory, the file ranks/.agent-NNNNN. It is made once and locked
+// (core/file_lock.h) as long as its agent runs. Its first word says what became of the slot: "running", "done" or
+// "failed".
 
 #include <cstdint>
 #include <memory>
@@ -18,11 +19,11 @@ enum class ClaimState : std::uint8_t { kAbsent, kRunning, kDone, kFailed };
 
 struct Claim {
   ClaimState state = ClaimState::kAbsent;
-  std::string host, boot_id, parent;  // parent: the process that started the agent, as its number and start.
+  std::string host, boot_id, parent;  // `parent`: the process that started the agent, as its pid and start time.
   std::int32_t world_size = -1;
-  bool held = false;    // Its agent lives.
-  bool proved = false;  // Its lock can be seen from here: not held, its agent has ended.
-  // Nothing more will come of this slot.
+  bool held = false;    // The agent still runs.
+  bool proved = false;  // The state of its lock can be seen from here: if it is not held, the agent has ended.
+  // The slot is over: nothing will be added to it.
   bool over() const {
     return state == ClaimState::kDone || state == ClaimState::kFailed ||
            (state == ClaimState::kRunning && proved && !held);
@@ -33,11 +34,11 @@ std::string ClaimPath(const std::string& run_dir, std::int32_t slot);
 Claim ReadClaim(const std::string& path);
 
 enum class Claimed : std::uint8_t { kYes, kTaken, kNo };
-// Makes the claim, and *held keeps it. kNo: *error is errno.
+// Makes the claim; *held keeps it locked. On kNo *error is errno.
 Claimed MakeClaim(const std::string& path, const launch::LaunchEnv& launch, std::shared_ptr<const OwnedFd>* held,
                   int* error);
 
-// "done" or "failed". Through the claim's own descriptor: needs neither its name nor room on the disk.
+// Writes "done" or "failed" through the claim's own descriptor: neither its name nor space on the disk is needed.
 void EndClaim(const OwnedFd& held, bool done);
 
 // This process's parent, as Claim::parent.

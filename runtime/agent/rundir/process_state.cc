@@ -7,6 +7,8 @@
 #include <fstream>
 #include <sstream>
 
+#include "core/process_stat.h"
+
 namespace lockstep::agent {
 
 std::string PidNamespace() {
@@ -15,15 +17,9 @@ std::string PidNamespace() {
 }
 
 std::string ProcessStart(long pid) {
-  std::ifstream file("/proc/" + std::to_string(pid) + "/stat");
-  std::string line;
-  if (!std::getline(file, line)) return "";
-  // "pid (name) state ppid ...": the name may hold anything; the start is field 22, the 20th behind it.
-  const std::size_t name_end = line.rfind(')');
-  if (name_end == std::string::npos) return "";
-  std::istringstream fields(line.substr(name_end + 1));
+  std::istringstream fields(ProcessStatAfterName(pid));
   std::string field;
-  for (int i = 0; i < 20; ++i)
+  for (int i = 3; i <= 22; ++i)  // The start is field 22 of proc(5).
     if (!(fields >> field)) return "";
   return field;
 }
@@ -35,13 +31,9 @@ std::string HostName() {
 
 bool ProcessRuns(long pid) {
   if (pid <= 0 || (::kill(static_cast<pid_t>(pid), 0) != 0 && errno == ESRCH)) return false;
-  std::ifstream file("/proc/" + std::to_string(pid) + "/stat");
-  std::string line;
-  if (!std::getline(file, line)) return true;  // Hidden from us (hidepid), but there.
-  // "pid (name) state": the name may hold anything.
-  const std::size_t name_end = line.rfind(')');
-  if (name_end == std::string::npos || name_end + 2 >= line.size()) return true;
-  const char state = line[name_end + 2];
+  const std::string stat = ProcessStatAfterName(pid);
+  if (stat.empty()) return true;  // The process exists, but its files are hidden (hidepid).
+  const char state = stat[0];
   return state != 'Z' && state != 'X';
 }
 

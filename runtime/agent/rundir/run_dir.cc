@@ -7,7 +7,6 @@
 
 #include <cerrno>
 #include <climits>
-#include <cstdio>
 #include <cstdlib>
 #include <cstring>
 #include <ctime>
@@ -16,6 +15,7 @@
 #include "core/hash.h"
 #include "core/hex.h"
 #include "core/own_file.h"
+#include "core/rank_name.h"
 #include "runtime/agent/rundir/claim.h"
 #include "runtime/agent/rundir/process_state.h"
 #include "trace/decode/tick_rate.h"
@@ -25,13 +25,13 @@ namespace {
 
 namespace fs = std::filesystem;
 constexpr int kMaxTries = 100;
-constexpr std::time_t kWeakIdSeconds = 600;  // A later slot of the same job comes sooner.
-constexpr std::time_t kStartSeconds = 60;    // Between the first slots of a launch.
+constexpr std::time_t kWeakIdSeconds = 600;  // A later slot of the same job starts within this time.
+constexpr std::time_t kStartSeconds = 60;    // The time between the first slots of a launch.
 constexpr std::time_t kOldLinkSeconds = 24 * 3600;
 
 std::string Reason(int error) { return std::strerror(error); }
 
-// 0, or errno. Makes parents; an existing directory is fine.
+// Creates the directory and its parents; an existing directory is no error. Returns 0 or errno.
 int MakeDirectories(const std::string& path) {
   std::error_code error;
   fs::create_directories(path, error);
@@ -41,7 +41,7 @@ int MakeDirectories(const std::string& path) {
   return S_ISDIR(info.st_mode) ? 0 : ENOTDIR;
 }
 
-// DIR/ranks, itself and not by a link: what is written and removed there would be somewhere else.
+// Makes DIR/ranks, which must not be a link: files would be written and removed elsewhere. Returns 0 or errno.
 int MakeRanks(const std::string& dir) {
   const std::string ranks = dir + "/ranks";
   if (const int error = MakeDirectories(ranks); error != 0) return error;
@@ -50,7 +50,8 @@ int MakeRanks(const std::string& dir) {
   return S_ISDIR(info.st_mode) ? 0 : ELOOP;
 }
 
-// A directory (or a link to one) of another user in a directory that everybody can write to, such as /tmp.
+// Whether the path is a directory (or a link to one) of another user inside a directory that everybody may write to,
+// such as /tmp.
 bool IsPlanted(const std::string& path) {
   struct stat info, parent;
   if (::lstat(path.c_str(), &info) != 0 || info.st_uid == ::geteuid() || info.st_uid == 0) return false;
@@ -66,11 +67,11 @@ Claimed ClaimSlot(const std::string& dir, const launch::LaunchEnv& launch, RunDi
   return MakeClaim(out.claim, launch, &out.claim_held, error);
 }
 
-// One word of each node about which launch this is.
+// The file in which the first slot of each node records which launch this is.
 std::string LaunchPath(const std::string& dir, const launch::LaunchEnv& launch) {
   Hash64 node;
   node.Add(std::string_view(trace::BootId()));
-  // Containers of one machine, or several launchers on it, are nodes of their own.
+  // Containers and several launchers on one machine count as separate nodes.
   node.Add(std::to_string(launch.launch_node));
   return dir + "/ranks/.launch-" + Hex(node.value(), 16);
 }
@@ -80,14 +81,14 @@ std::string ReadLaunch(const std::string& dir, const launch::LaunchEnv& launch) 
   return ReadPlain(LaunchPath(dir, launch), 64);
 }
 
-// The first of a node says it; the others agree. False: another launch was first.
+// The first slot of a node writes the launch key, the others compare. Returns false if another launch wrote it.
 bool AgreeOnLaunch(const std::string& dir, const launch::LaunchEnv& launch) {
   if (launch.launch_key.empty()) return true;
   const std::string mine = launch.launch_key + "\n", path = LaunchPath(dir, launch);
   return CreateFile(path, mine, 0644) != EEXIST || ReadLaunch(dir, launch) == mine;
 }
 
-// Whether the run in `dir`, which has this launch's weak id and was begun at `since`, is this launch's.
+// Whether the run in `dir`, which has this launch's weak id and began at `since`, belongs to this launch.
 bool IsThisLaunch(const std::string& dir, const launch::LaunchEnv& launch, std::time_t since) {
   const std::time_t age = std::time(nullptr) - since;
   if (age > kWeakIdSeconds) return false;
@@ -106,8 +107,8 @@ bool IsThisLaunch(const std::string& dir, const launch::LaunchEnv& launch, std::
     begun_here = true;
     same_parent = same_parent || (!parent.empty() && claim.parent == parent);
   }
-  // Nobody has claimed yet, or all that did are over. Another node of a launch may be on this machine; the same node
-  // of another launch would have said its own key.
+  // Either no slot has claimed yet, or all that did are over. This slot may be another node of the launch on the same
+  // machine; the same node of another launch would have recorded its own launch key.
   const bool another_node = !begun_here || !launch.launch_key.empty();
   return !any || (age <= kStartSeconds && (same_parent || another_node));
 }
@@ -121,7 +122,8 @@ std::string DatedName(std::uint64_t run_hash) {
   return text + Hex(run_hash, 4);
 }
 
-// What DatedName and MakeDated make: YYYYMMDD-HHMMSS-xxxx, -N behind it. A link may say anything.
+// The form of names made by DatedName and MakeDated: YYYYMMDD-HHMMSS-xxxx, with -N behind it. The target of a link is
+// not trusted.
 bool IsDatedName(std::string_view name) {
   constexpr std::string_view kShape = "dddddddd-dddddd-xxxx";
   if (name.size() < kShape.size()) return false;
@@ -135,7 +137,7 @@ bool IsDatedName(std::string_view name) {
                           rest.find_first_not_of("0123456789", 1) == std::string_view::npos);
 }
 
-// Links of finished runs; harmless, but they would pile up.
+// Removes links of finished runs. They are harmless, but would accumulate.
 void PruneLinks(const std::string& base) {
   DIR* dir = ::opendir(base.c_str());
   if (dir == nullptr) return;
@@ -199,7 +201,8 @@ int ClaimDated(const std::string& base, const launch::LaunchEnv& launch, RunDir&
     if (!IsDatedName(target) || ::lstat(link.c_str(), &info) != 0) continue;
     const std::time_t since = info.st_mtime;
     out.path = base + "/" + target;
-    // Deleted since: not repaired, another slot may be doing so, and two would part.
+    // The directory was deleted meanwhile. It is not created again here: another slot may be doing so, and the two
+    // would end up in different directories.
     if (::lstat(out.path.c_str(), &info) != 0 || !S_ISDIR(info.st_mode)) continue;
     if (launch.run_id_weak &&
         (!IsThisLaunch(out.path, launch, since) || MakeRanks(out.path) != 0 || !AgreeOnLaunch(out.path, launch)))
@@ -217,7 +220,8 @@ int OwnsOutput(const std::string& dir, const launch::LaunchEnv& launch, int* err
   struct stat info;
   if (::lstat(id_path.c_str(), &info) != 0) {
     for (const char* name : {"/manifest.json", "/timeline.h5", "/analysis.json"})
-      if (::stat((dir + name).c_str(), &info) == 0) return 0;  // Made by something else, an import for instance.
+      // The directory was made by another command, for instance an import.
+      if (::stat((dir + name).c_str(), &info) == 0) return 0;
     *error = CreateFile(id_path, mine, 0644);
     if (*error != 0 && *error != EEXIST) return -1;
   }
@@ -256,9 +260,7 @@ int ClaimOutput(const std::string& output, const launch::LaunchEnv& launch, RunD
 }  // namespace
 
 std::string RunDir::RankFile(std::int32_t slot, const char* suffix) const {
-  char name[64];
-  std::snprintf(name, sizeof name, "/ranks/rank-%05d%s", slot, suffix);
-  return absolute + name;
+  return absolute + "/ranks/" + RankName(slot) + suffix;
 }
 
 Result<RunDir> ClaimRunDir(const launch::LaunchEnv& launch, const std::string& output) {
@@ -277,7 +279,7 @@ Result<RunDir> ClaimRunDir(const launch::LaunchEnv& launch, const std::string& o
                   : error == ELOOP ? " cannot be used: it or its ranks/ is a link"
                                    : " cannot be written (" + Reason(error) + ")");
     dir = {};
-    // Anybody may have been there first.
+    // Another process may have made the directory first.
     std::string refused = ::mkdir(base.c_str(), 0700) == 0 ? "" : NotOwnDirectory(base, false);
     if (refused.empty())
       if (const int second = ClaimDated(base, launch, dir); second != 0) refused = Reason(second);
@@ -311,7 +313,7 @@ void WriteClaim(const RunDir& dir, bool done) {
 void AbandonRunDir(const RunDir& dir) {
   RemoveOwn(dir.claim);
   RemoveOwn(dir.launch_word);
-  if (::rmdir((dir.absolute + "/ranks").c_str()) != 0) return;  // Another slot is at work there.
+  if (::rmdir((dir.absolute + "/ranks").c_str()) != 0) return;  // Another slot still writes there.
   RemoveOwn(dir.absolute + "/.run-id");
   ::rmdir(dir.absolute.c_str());
 }

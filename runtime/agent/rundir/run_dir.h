@@ -29,28 +29,29 @@
 namespace lockstep::agent {
 
 struct RunDir {
-  std::string path;  // As the user would type it: relative to the working directory if it is below it.
+  std::string path;  // Relative to the working directory if it is below it, as the user would type it.
   std::string absolute;
-  std::string latest;       // Link to be pointed here; "" with --output.
-  std::string notice;       // One line about why it is not where it was asked for; "".
+  std::string latest;       // The link that will point here; "" with --output.
+  std::string notice;       // One line saying why the run is not in the directory that was asked for; "" if it is.
   std::string claim;        // This slot's claim file.
-  std::string launch_word;  // Where this node says which launch the run is, if it does.
+  std::string launch_word;  // The file in which this node records the launch, if it does.
   std::shared_ptr<const OwnedFd> claim_held;
 
   std::string RankFile(std::int32_t slot, const char* suffix) const;  // absolute/ranks/rank-NNNNN<suffix>
 };
 
-// Falls back to $TMPDIR or /tmp, to a directory that is this user's alone, if the wanted place cannot be written or
-// is a stranger's in a directory open to all. kIo if nothing can. `output` "" for the default.
+// If the wanted directory cannot be written, or is another user's inside a directory that everybody may write to, falls
+// back to $TMPDIR or /tmp, to a directory that belongs to this user alone. kIo if no directory can be used. `output` is
+// "" for the default.
 Result<RunDir> ClaimRunDir(const launch::LaunchEnv& launch, const std::string& output);
 
 // Points `latest` at the directory (rank 0). Failure is harmless.
 void PointLatest(const RunDir& dir);
 
-// What became of the slot, for rank 0 to wait on: the claim's first word becomes "done" or "failed".
+// Records what became of the slot, which rank 0 waits for: the claim's first word becomes "done" or "failed".
 void WriteClaim(const RunDir& dir, bool done);
 
-// Takes this slot's empty leftovers away (the command could not be started).
+// Removes this slot's empty files (the command could not be started).
 void AbandonRunDir(const RunDir& dir);
 
 }  // namespace lockstep::agent

@@ -6,7 +6,7 @@
 
 namespace lockstep::agent {
 
-// Prints "lockstep: TEXT\n", whatever names are in it made harmless (core/printed.h).
+// Prints "lockstep: TEXT\n"; control characters in names are replaced (core/printed.h).
 void Say(std::string_view text);
 
 }  // namespace lockstep::agent

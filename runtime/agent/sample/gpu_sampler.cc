@@ -19,10 +19,10 @@ namespace {
 
 using std::chrono::nanoseconds;
 
-// A sample takes up to some milliseconds of CPU, by driver and device: as often as costs no
-// more than a part in 500 of a core, at most five times and at least every ten seconds.
+// A sample takes up to some milliseconds of CPU time, depending on driver and device. The period is chosen so that
+// sampling costs at most 1/500 of a core, at most five samples per second, and at least one in ten seconds.
 constexpr std::int64_t kShortestNs = 200'000'000, kLongestNs = 10'000'000'000, kShare = 500;
-constexpr std::size_t kMostWaiting = 4096;  // Samples nobody has taken.
+constexpr std::size_t kMostWaiting = 4096;  // Samples that were not taken yet.
 constexpr std::uint32_t kMostDevices = 4;   // ProcessEntry::gpu_uuids
 
 std::int64_t ThreadCpuNs() {
@@ -92,7 +92,7 @@ std::string GpuSampler::TakeTrouble() {
   return std::exchange(shared_->trouble, {});
 }
 
-// Never holds the lock while in the driver.
+// Never hold the lock during a call into the driver.
 void GpuSampler::Work(const std::shared_ptr<Shared>& shared) {
   const auto give_up = [&](const std::string& why) {
     const std::lock_guard lock(shared->mutex);
@@ -100,7 +100,7 @@ void GpuSampler::Work(const std::shared_ptr<Shared>& shared) {
   };
   const auto nvml = Nvml::Open();
   if (!nvml.ok()) return give_up(nvml.error().where + ": " + nvml.error().what);
-  std::map<GpuUuid, Nvml::Device> found;  // Null: not to be had, said once.
+  std::map<GpuUuid, Nvml::Device> found;  // Null: the device cannot be read, which was reported once.
   std::int64_t pause_ns = kShortestNs;
   for (;;) {
     std::vector<GpuUuid> devices;

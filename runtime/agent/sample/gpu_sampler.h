@@ -1,7 +1,7 @@
 #pragma once
-// Samples of the GPUs that this slot's processes use: clocks, power, temperature, what
-// throttles them. Evidence for a slow rank; nothing depends on it. On a thread of its own,
-// because a call into the driver may take long or never return.
+// Samples clocks, power, temperature and throttling reasons of the GPUs that this slot's processes use. The samples are
+// evidence for a slow rank; no other part depends on them. They are taken on a thread of their own, because a call into
+// the driver may take long or never return.
 
 #include <cstdint>
 #include <memory>
@@ -21,12 +21,12 @@ class GpuSampler {
   GpuSampler(const GpuSampler&) = delete;
   GpuSampler& operator=(const GpuSampler&) = delete;
 
-  // Looks which devices the processes name (ProcessEntry::gpu_uuids) and whether recording is on.
-  // The thread starts with the first device: not before the application does.
+  // Reads which devices the processes use (ProcessEntry::gpu_uuids) and whether recording is on. The thread starts with
+  // the first device, so never before the application uses a GPU.
   void Follow(const SegmentView& segment);
   // Samples since the last call.
   std::vector<GpuSample> Take();
-  // Once: why there are no samples, or no more; "" if nothing is wrong.
+  // The reason why there are no samples, or no more; reported once. "" if nothing is wrong.
   std::string TakeTrouble();
 
  private:

@@ -42,7 +42,7 @@ std::string Nvml::Reason(Status status) const {
 Result<Nvml> Nvml::Open() {
   const char* wanted = std::getenv(env::kNvml);
   const char* path = wanted != nullptr && *wanted != '\0' ? wanted : kLibrary;
-  // Never closed: another thread may be inside.
+  // The library is never closed, because another thread may be inside it.
   void* library = ::dlopen(path, RTLD_NOW | RTLD_LOCAL);
   if (library == nullptr) {
     const char* why = ::dlerror();
@@ -70,7 +70,7 @@ Result<Nvml::Device> Nvml::Find(const GpuUuid& uuid) const {
   Device device = nullptr;
   const Status status = by_uuid_(UuidText(uuid, "GPU").c_str(), &device);
   if (status == 0 && device != nullptr) return device;
-  // A part of a GPU (MIG) has no clocks of its own: its GPU's.
+  // A part of a GPU (MIG) has no clocks of its own, so those of the whole GPU are read.
   Device part = nullptr;
   if (of_mig_ != nullptr && by_uuid_(UuidText(uuid, "MIG").c_str(), &part) == 0 && of_mig_(part, &device) == 0 &&
       device != nullptr)

@@ -1,6 +1,6 @@
 #pragma once
-// The few functions of NVML (libnvidia-ml.so.1, part of the driver) that read a GPU's
-// clocks, power and temperature. Own declarations; found at run time, in the agent only.
+// Reads a GPU's clocks, power and temperature through the few functions of NVML that are needed (libnvidia-ml.so.1,
+// part of the driver). The declarations are our own; the library is loaded at run time, in the agent only.
 
 #include <array>
 #include <cstdint>
@@ -24,9 +24,9 @@ class Nvml {
   // $LOCKSTEP_NVML, else the driver's. kUnsupported or kNotFound with the reason.
   static Result<Nvml> Open();
 
-  // Null and the reason if NVML does not know it, or does not let us.
+  // Null and the reason if NVML does not know the device or denies access.
   Result<Device> Find(const GpuUuid& uuid) const;
-  // Everything the device reports; false if it reports nothing any more.
+  // Reads everything that the device reports. Returns false if it reports nothing any more.
   bool Read(Device device, GpuSample& sample) const;
 
  private:

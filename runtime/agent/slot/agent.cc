@@ -23,15 +23,16 @@ namespace {
 constexpr std::int64_t kShortestTickNs = kMillisecondNs, kDefaultTickNs = 50 * kMillisecondNs,
                        kLongestTickNs = 100 * kMillisecondNs;
 constexpr std::int64_t kCpuPeriodNs = 100 * kMillisecondNs;
-// Of the 200 ms between a SIGTERM and our end; CUPTI answers within some milliseconds unless the GPU hangs.
+// Part of the 200 ms between a SIGTERM and this process's end. CUPTI answers within some milliseconds unless the GPU
+// hangs.
 constexpr std::int64_t kFlushNs = 100 * kMillisecondNs;
 constexpr std::uint32_t kManyProcesses = 4, kManyRings = 4;
 constexpr double kTargetFill = 0.2;  // Of the fullest ring, at the next tick.
 
 int ShellCode(int error) { return error == ENOENT || error == ENOTDIR ? 127 : 126; }
 
-// The application has its own copies: when it closes its end, readers and writers
-// on the other side must see that, not us.
+// The application has its own copies of the standard streams. When it closes them, the processes at the other ends must
+// see that, so this process must not keep them open.
 void LeaveStandardStreams() {
   const int null = ::open("/dev/null", O_RDWR | O_CLOEXEC);
   if (null < 0) return;
@@ -40,14 +41,14 @@ void LeaveStandardStreams() {
   ::close(null);
 }
 
-// Signals whose default action ends a program, and that people send to end one.
+// Signals that end a program by default and that users send for that purpose.
 bool Ends(int signal) {
   return signal == SIGTERM || signal == SIGINT || signal == SIGHUP || signal == SIGQUIT || signal == SIGXCPU ||
          signal == SIGPWR;
 }
 
-// Was this signal delivered to the application as well? Open MPI 4.1 makes each
-// child a group leader and signals the whole group (tested); a terminal does the same.
+// Whether this signal was delivered to the application as well. Open MPI 4.1 makes each child a group leader and
+// signals the whole group (tested); a terminal does the same.
 bool GroupHasIt(const signalfd_siginfo& info, launch::LaunchSource source) {
   if (info.ssi_code == SI_KERNEL) return true;
   return source == launch::LaunchSource::kOpenMpi && ::getpgrp() == ::getpid() &&
@@ -69,7 +70,7 @@ void SlotRun::FlushGpu() {
   constexpr timespec kPause{0, 500'000};
   do {
     ::nanosleep(&kPause, nullptr);
-    drain_->Run();  // What comes may be more than the ring holds.
+    drain_->Run();  // More may follow than the ring holds.
   } while (!gpu_flush_->Answered() && RawNs() < until_ns);
   drain_->Run();
 }
@@ -84,7 +85,7 @@ void SlotRun::SampleGpu() {
 void SlotRun::Tick() {
   segment_->ExtendAhead(kRingHeaderBytes + std::uint64_t{segment_->view().header().other_ring_slots} * kSlotBytes);
   segment_->PopulateAhead();
-  // Short-lived processes: their rings and places are wanted before the next second.
+  // Many processes live only briefly: their rings and table entries are needed again before the next second.
   if (drain_->processes() > kManyProcesses) drain_->ReapDead(child_->pid());
   const Drain::Pass pass = drain_->Run();
   drain_->WriteProcesses(false);
@@ -103,12 +104,12 @@ void SlotRun::Tick() {
   if (options_.estimate) step_bytes_.Add(segment_->view().header().window.next_step.load(), drain_->records_bytes());
   if (window_->limit_reached() && !limited)
     drain_->CountLoss(Loss::kBytesLimit, 1, "--max-bytes " + std::to_string(options_.max_bytes));
-  // The fill of this tick at this length says how long the next may be.
+  // The fill after a tick of this length determines how long the next tick may be.
   std::int64_t next = pass.bytes == 0 ? kLongestTickNs : kDefaultTickNs;
   if (pass.fill > kTargetFill)
     next = static_cast<std::int64_t>(static_cast<double>(tick_ns_) * kTargetFill / pass.fill);
   if (pass.freed > kManyRings) next = std::min(next, kFirstTickNs);
-  // Longer by degrees: a burst often comes after a pause, most of all at the start.
+  // The tick grows by degrees, because a burst often follows a pause, especially at the start.
   next = std::min(next, tick_ns_ * 2);
   tick_ns_ = std::clamp(next, kShortestTickNs, kLongestTickNs);
 }
@@ -131,13 +132,13 @@ void SlotRun::HandleSignals() {
   signalfd_siginfo info;
   while (::read(gate_->fd(), &info, sizeof info) == static_cast<ssize_t>(sizeof info)) {
     const int signal = static_cast<int>(info.ssi_signo);
-    if (signal == SIGCHLD) continue;  // Polled below, whichever child it was.
+    if (signal == SIGCHLD) continue;  // Children are polled below, whichever of them it was.
     if (traced_ && signal == options_.window.signal) window_->Request();
     const bool group = GroupHasIt(info, launch_.source);
     if (signal == SIGTERM || signal == SIGINT || signal == SIGHUP || signal == SIGCONT) terminating_ = true;
     if (signal == SIGTERM && group && term_ns_ == 0) term_ns_ = RawNs();
     if (traced_ && Ends(signal)) {
-      // Where the application has the signal already there is nothing to wait for.
+      // If the application has received the signal already, there is nothing to wait for.
       if (group)
         gpu_flush_->Ask();
       else
@@ -154,9 +155,8 @@ bool SlotRun::TerminationAsked() {
   return terminating_;
 }
 
-// Until the application has ended. A termination signal does not end it: what the
-// application makes of the signal decides, and a SIGKILL that follows finds
-// everything but the last tick in the spool and that in the segment.
+// Runs until the application has ended. A termination signal does not end this loop: the application decides what to do
+// with the signal. If a SIGKILL follows, everything but the last tick is in the spool, and that tick is in the segment.
 void SlotRun::Loop() {
   next_second_ns_ = RawNs() + kSecondNs;
   std::int64_t wake_ns = RawNs() + tick_ns_;
@@ -184,7 +184,7 @@ void SlotRun::Loop() {
   }
 }
 
-// Becomes the application: not even an agent that records nothing could be started beside it.
+// Replaces this process by the application, when not even an agent that records nothing could be started.
 RunResult SlotRun::RunBare(const Error& trouble) {
   Say(RankText() + " runs without Lockstep: " + trouble.what + " (" + trouble.hint + ")");
   if (gate_) gate_->RestoreInChild();
@@ -209,7 +209,7 @@ void SlotRun::PrepareOrSay() {
   try {
     trouble = Prepare();
   } catch (const std::exception& error) {
-    trouble = error.what();  // No memory or no thread to be had (ulimit -v, -u): the libraries below throw.
+    trouble = error.what();  // No memory or no thread is available (ulimit -v, -u), and the libraries below throw.
   }
   traced_ = trouble.empty();
   if (traced_) return;
@@ -248,7 +248,8 @@ Result<RunResult> SlotRun::Run() {
     return result_;
   }
   LeaveStandardStreams();
-  // ns; wake-ups are shared with others'. Not before: the application would inherit it.
+  // Nanoseconds by which wake-ups may be delayed to share them with other timers. Set after the fork, because the
+  // application would inherit it.
   ::prctl(PR_SET_TIMERSLACK, 500'000UL);
   if (traced_) {
     spool_->Append({SpoolKind::kMeta}, "pid\t" + std::to_string(child_->pid()) + "\n");
@@ -262,10 +263,10 @@ Result<RunResult> SlotRun::Run() {
   result_.launch = launch_;
   result_.run_dir = dir_.path;
   if (traced_) Finish();
-  // From here on a signal means this process, and the spool is safe.
+  // From here on a signal ends this process, and the spool is complete.
   if (good_end()) {
     gate_.reset();
-    // These two would end this process with a code that is not the application's.
+    // These two signals would end this process with a code that is not the application's.
     ::signal(SIGPIPE, SIG_IGN);
     ::signal(SIGXFSZ, SIG_IGN);
   }
@@ -293,7 +294,7 @@ Result<RunResult> RunAgent(const RunOptions& options) {
 
 void FinishLike(const RunResult& result) {
   if (result.signal != 0) {
-    // The application's core, if it left one, is the one that matters.
+    // Only the application's core file is useful, if there is one.
     const rlimit none{0, 0};
     ::setrlimit(RLIMIT_CORE, &none);
     ::prctl(PR_SET_DUMPABLE, 0);

@@ -20,32 +20,32 @@ namespace lockstep::agent {
 
 struct RunOptions {
   std::vector<std::string> command;
-  std::string output;                                 // The run directory itself; "": lockstep.out/DATE-TIME-xxxx.
-  std::string spool_dir;                              // "": beside the rank file.
-  std::uint64_t max_bytes = std::uint64_t{2} << 30;   // Of spool, per slot; then recording stops.
+  std::string output;                                 // The run directory itself; "" for lockstep.out/DATE-TIME-xxxx.
+  std::string spool_dir;                              // "" for the directory of the rank file.
+  std::uint64_t max_bytes = std::uint64_t{2} << 30;   // Limit of the spool, per slot; recording stops there.
   std::uint64_t ring_bytes = std::uint64_t{8} << 20;  // A process's first ring; its other rings get a quarter.
-  std::uint64_t ring_total_bytes = std::uint64_t{64} << 20;  // Cap of the whole segment.
+  std::uint64_t ring_total_bytes = std::uint64_t{64} << 20;  // Upper limit of the whole segment.
   clock::ClockService clock = clock::ClockService::kAuto;
   WindowPlan window;
   std::uint32_t gpu_options = 0;    // SegmentHeader::gpu_options. kGpuOff: the GPU library is not even preloaded.
-  bool estimate = false;            // Record everything, write nothing, say what it would be.
+  bool estimate = false;            // Record everything, write nothing, and report what a run would write.
   std::int64_t live_period_ns = 0;  // Of the live figures; 0: none.
-  bool live_lines = false;          // Rank 0 says them.
-  std::string metrics;              // Rank 0 writes them here, for Prometheus; "": does not.
+  bool live_lines = false;          // Rank 0 prints them.
+  std::string metrics;              // Rank 0 writes them to this file, for Prometheus; "" for none.
   bool quiet = false;
   std::map<std::string, std::string> recorded;  // Options as given, for the manifest.
 };
 
 struct RunResult {
   int exit_code = 0;       // The application's, or the shell's 126/127 if it could not be started.
-  int signal = 0;          // It died of this one; exit_code does not count.
+  int signal = 0;          // The signal that ended it; exit_code is not valid then.
   bool traced = false;     // False: it ran without Lockstep (said on stderr).
   bool converted = false;  // The rank file is complete.
   launch::LaunchEnv launch;
   std::string run_dir;
   std::vector<RunFile> files;  // What this slot left in run_dir.
   SlotRanks ranks;             // Which ranks are in them; with `converted`.
-  RunDir dir;                  // With RunOptions::estimate: where the slots' estimates are.
+  RunDir dir;                  // With RunOptions::estimate: the directory of the slots' estimates.
 };
 
 // Runs the command to its end. Returns an error only if nothing was started

@@ -1,4 +1,4 @@
-// A slot after the application's end.
+// What a slot does after the application has ended.
 
 #include <sys/resource.h>
 #include <unistd.h>
@@ -15,16 +15,16 @@
 namespace lockstep::agent {
 namespace {
 
-// Open MPI 4.1 sends SIGCONT to all its children, a second later SIGTERM, and then
-// sleeps a second before SIGKILL - but the first child that dies interrupts that
-// sleep (tested: 5 ms). So nobody dies before the others of the node had this long.
+// Open MPI 4.1 sends SIGCONT to all its children, a second later SIGTERM, and then sleeps a second before SIGKILL. The
+// first child that ends interrupts that sleep (tested: 5 ms). So no agent ends before the others of the node had this
+// long.
 constexpr std::int64_t kTermGraceNs = 100 * kMillisecondNs;
 
 std::int64_t ToNs(const timeval& time) { return std::int64_t{time.tv_sec} * kSecondNs + time.tv_usec * 1000; }
 
 }  // namespace
 
-// A window that never opened: nothing was recorded, and the user should know why.
+// Reports that a window never opened, so that nothing was recorded, and why.
 void SlotRun::SayWhatWasMissed() {
   const bool says = launch_.rank <= 0 && speaks();
   if (window_->ranges_missing() && says)
@@ -53,8 +53,8 @@ bool SlotRun::WriteEnd() {
                      std::to_string(end.app_cpu_ns) + "\nagent_cpu_ns\t" + std::to_string(end.agent_cpu_ns) + "\n";
   if (const std::string why = clock_link_->TakeTrouble(); !why.empty()) {
     meta += "clock_trouble\t" + why + "\n";
-    // Where MPI was measured in the application itself nothing is missing that matters.
-    // What kept it from starting was said then.
+    // If MPI was measured in the application itself, nothing important is missing. The reason why the clock service did
+    // not start was printed then.
     const bool measured = segment_->view().header().burst_rows.load(std::memory_order_acquire) != 0;
     if (!measured && clock_link_->trouble().empty() && speaks())
       Say(RankText() + " could not compare its clock: " + why);
@@ -85,7 +85,7 @@ void SlotRun::Finish() {
   clock_link_->Drain(*spool_, SpoolRoom::kEnd);
   Snapshot(SpoolRoom::kEnd);
   bool good = WriteEnd();
-  // What is in the spool is no longer needed here; what is not stays readable.
+  // If everything is in the spool, the segment is not needed any more. Otherwise it stays readable.
   if (good && !good_end()) segment_->Remove();
   good = spool_->Close() && good;
   if (drain_->lost_records() > 0 && !options_.quiet)
@@ -97,10 +97,10 @@ void SlotRun::Finish() {
   if (!good_end()) clock_link_->Finish(false);
 }
 
-// What the launcher told is written at the start; the ranks themselves may have known better.
+// The manifest was written at the start, from what the launcher reported. The ranks may have learned more since.
 void SlotRun::CorrectManifest() {
   const SlotRanks& found = result_.ranks;
-  // Among several agents the launcher knows how many there are, unless all its ranks are of this one.
+  // With several agents the launcher knows how many ranks there are, unless all its ranks belong to this one.
   const bool alone =
       launch_.slots() == 1 || (found.AllHere() && ReadClaim(ClaimPath(dir_.path, 0)).state == ClaimState::kAbsent);
   if (!found.by_themselves || !alone || found.world_size == launch_.slots()) return;
@@ -132,7 +132,7 @@ void SlotRun::Convert() {
   result_.files = std::move(converted.value().files);
   result_.ranks = std::move(converted.value().ranks);
   CorrectManifest();
-  // In a job of several agents merge sees all of them, and may find that the launcher is right.
+  // In a job of several agents, merge sees all of them, and may find that the launcher was right.
   if (!options_.quiet && (launch_.slots() == 1 || result_.ranks.AllHere()))
     for (const std::string& note : result_.ranks.notes) Say(note);
   result_.converted = true;

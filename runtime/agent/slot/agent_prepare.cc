@@ -1,4 +1,4 @@
-// A slot up to the application's start.
+// What a slot does before the application starts.
 
 #include <unistd.h>
 
@@ -17,8 +17,8 @@
 namespace lockstep::agent {
 namespace {
 
-// How long the probe waits for another rank's in MPI_Init, and for a partner in an exchange. Those that wait sleep, so
-// ranks that share a core do not hold each other up (96 on two cores agree within it).
+// How long the probe waits for another rank's probe in MPI_Init, and for its partner in an exchange. Waiting threads
+// sleep, so ranks that share a core do not delay each other (96 on two cores agree within this time).
 constexpr std::uint32_t kAnchorTimeoutMs = 2000;
 
 }  // namespace
@@ -122,7 +122,7 @@ std::string SlotRun::OpenSpool() {
   auto spool = SpoolWriter::Create(spool_path_);
   if (!spool.ok()) return spool.error().what + " (" + spool.error().where + ")";
   spool_.emplace(std::move(spool).value());
-  // Readers look for the spool in the run directory, wherever it lies.
+  // Readers look for the spool in the run directory, wherever the file is.
   if (spool_path_ != usual && ::symlink(spool_path_.c_str(), usual.c_str()) != 0) {
     const int error = errno;
     RemoveOwn(spool_path_);
@@ -155,8 +155,9 @@ void SlotRun::ExamineMpi() {
   mpi_ = MpiOfProgram(options_.command[0]);
   clock_service_ = options_.clock;
   const std::string& program = options_.command[0];
-  const bool says = !options_.quiet && launch_.rank <= 0;  // The same on every node.
-  // lockstep-clock would take the place that the launcher keeps for the program: its MPI_Init fails (Open MPI 4.1.4).
+  const bool says = !options_.quiet && launch_.rank <= 0;  // The line is the same on every node, so one rank prints it.
+  // lockstep-clock would take the MPI rank that the launcher reserves for the program, whose MPI_Init would then fail
+  // (Open MPI 4.1.4).
   if (clock_service_ == clock::ClockService::kAgent && mpi_.kind != LinkedMpi::kNone) {
     clock_service_ = clock::ClockService::kAuto;
     if (says)

@@ -12,7 +12,7 @@
 namespace lockstep::agent {
 namespace {
 
-// Everything somebody may send to "the program" and means the application by.
+// Signals that are sent to this process but are meant for the application.
 constexpr int kHandled[] = {SIGCHLD,  SIGTERM, SIGINT,  SIGHUP,  SIGQUIT,   SIGUSR1, SIGUSR2, SIGALRM,
                             SIGWINCH, SIGXCPU, SIGCONT, SIGPROF, SIGVTALRM, SIGPWR,  SIGIO};
 
@@ -26,11 +26,11 @@ Result<SignalGate> SignalGate::Open() {
   for (int signal = SIGRTMIN; signal <= SIGRTMAX; ++signal) sigaddset(&mask, signal);
   struct sigaction action {};
   action.sa_handler = SIG_DFL;
-  // An inherited SIG_IGN would make the child's status vanish.
+  // With an inherited SIG_IGN the child's exit status would be lost.
   ::sigaction(SIGCHLD, &action, &gate.old_child_);
   action.sa_handler = SIG_IGN;
   ::sigaction(SIGPIPE, &action, &gate.old_pipe_);
-  // ulimit -f: a write past the limit then fails with EFBIG, as on a full disk.
+  // With ulimit -f, a write past the limit then fails with EFBIG, as on a full disk.
   ::sigaction(SIGXFSZ, &action, &gate.old_file_size_);
   ::pthread_sigmask(SIG_BLOCK, &mask, &gate.old_mask_);
   gate.fd_ = ::signalfd(-1, &mask, SFD_CLOEXEC | SFD_NONBLOCK);
@@ -51,7 +51,7 @@ SignalGate::SignalGate(SignalGate&& other) noexcept
 
 SignalGate::~SignalGate() {
   if (fd_ < 0) return;
-  // What came for the application is over with it.
+  // Discard signals that were meant for the application, which has ended.
   signalfd_siginfo info;
   while (::read(fd_, &info, sizeof info) > 0) {
   }

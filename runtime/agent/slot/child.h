@@ -12,8 +12,8 @@
 
 namespace lockstep::agent {
 
-// Signals become readable (signalfd) instead of interrupting; the application gets
-// back the mask and dispositions that this process was started with.
+// Signals become readable (signalfd) instead of interrupting. The application gets back the mask and dispositions that
+// this process was started with.
 class SignalGate {
  public:
   // Blocks what the agent handles. Thread: before any other thread exists.
@@ -38,7 +38,7 @@ struct ChildExit {
   bool ended = false;
   int code = 0;  // Valid if signal == 0.
   int signal = 0;
-  struct rusage usage {};  // Of the child and the descendants it waited for.
+  struct rusage usage {};  // Usage of the child and of the descendants that it waited for.
 };
 
 class Child {
@@ -51,7 +51,7 @@ class Child {
                              const SignalGate& gate, int ignored_signal = 0);
   pid_t pid() const { return pid_; }
   int start_errno() const { return start_errno_; }
-  // Without waiting; `ended` once.
+  // Does not wait. `ended` is set by one call only.
   ChildExit Poll();
   void Signal(int signal) const;
 

@@ -19,14 +19,14 @@ ClockLink::ClockLink(clock::ClockService mode, const launch::LaunchEnv& launch, 
                      std::function<bool()> interrupted)
     : segment_(segment), meeting_dir_(meeting_dir), rank_(launch.slot()) {
   SegmentHeader& header = segment.header();
-  // One rank has nobody to compare with; nothing is opened and nothing is written for it.
+  // A job of one rank has no other clock to compare with: nothing is opened or written.
   if (mode == clock::ClockService::kOff || launch.world_size == 1 || launch.source == launch::LaunchSource::kNone)
     return;
   clock::RunKey key{};
   if (const Result<clock::RunKey> shared = clock::SharedRunKey(meeting_dir); shared.ok()) {
     key = shared.value();
   } else {
-    // Rank 0's own will do where the application's MPI brings it to the others.
+    // Rank 0's own key is enough if the application's MPI distributes it.
     no_shared_key_ = shared.error().what;
     if (launch.slot() != 0 || !clock::RandomBytes(key)) key = {};
   }
@@ -75,7 +75,7 @@ void ClockLink::Drain(SpoolWriter& spool, SpoolRoom room) {
     if (!spool.Append({SpoolKind::kBursts}, rows.data() + at, count * sizeof(BurstRow), room)) break;
   }
   if (at == rows.size()) return;
-  // There was no room: next time.
+  // The spool had no space. The rows are written at the next call.
   const std::lock_guard lock(mutex_);
   rows_.insert(rows_.begin(), rows.begin() + static_cast<std::ptrdiff_t>(at), rows.end());
 }

@@ -17,15 +17,15 @@
 
 namespace lockstep::agent {
 
-// Of the reference's clock minus this one's; error -1: not measured.
+// Offset of the reference's clock to this one's; error -1: not measured.
 struct ClockOffset {
   std::int64_t offset_ns = 0, error_ns = -1;
 };
 
 class ClockLink {
  public:
-  // Listens where other ranks may have to call, and writes address and key into the segment's header. A clock
-  // service that cannot start is no reason not to run: trouble() says why.
+  // Listens where other ranks may have to connect, and writes address and key into the segment's header. The run goes
+  // on if the clock service cannot start; trouble() says why.
   ClockLink(clock::ClockService mode, const launch::LaunchEnv& launch, const EventClock& clock,
             const SegmentView& segment, const std::string& meeting_dir, const std::string& clock_program,
             std::function<bool()> interrupted);
@@ -33,14 +33,14 @@ class ClockLink {
 
   // Rows measured since the last call become blocks. They are few, and alignment needs them.
   void Drain(SpoolWriter& spool, SpoolRoom room = SpoolRoom::kImportant);
-  // After a good end: one more burst; the server answers ranks that end later until
-  // this object goes. After a bad end: stop at once.
+  // After a good end one more burst is made, and the server answers ranks that end later until this object is
+  // destroyed. After a bad end everything stops at once.
   void Finish(bool good);
-  // From the quickest exchange of the last burst between agents.
+  // Measured by the quickest exchange of the last burst between agents.
   ClockOffset offset();
   const std::string& trouble() const { return trouble_; }
-  // Why this slot, whose task it was, has no exchange with the reference rank; "" if there is nothing to say. Of an
-  // exchange that failed it is said once.
+  // The reason why this slot, which had to measure, has no exchange with the reference rank; "" if there is nothing to
+  // report. A failed exchange is reported once.
   std::string TakeTrouble();
   // How this rank's clock was related to the others', or why it was not; one line.
   std::string Describe() const;

@@ -39,12 +39,12 @@ SlotRanks RanksOf(const trace::Decoded& decoded) {
 }  // namespace
 
 Result<Converted> ConvertSpool(const std::string& spool_path, const RunDir& dir, std::int32_t slot) {
-  // The other ranks of the node may still compute.
+  // Other ranks of the node may still compute.
   ::setpriority(PRIO_PROCESS, 0, 10);
   LS_TRY(const trace::Decoded decoded, trace::DecodeSpool({.spool_path = spool_path}));
   Converted converted{.files = {}, .ranks = RanksOf(decoded)};
   std::vector<RunFile>& files = converted.files;
-  // The main one last: whoever finds it finds all.
+  // The main file is written last, so a reader that finds it finds all the others.
   for (std::size_t i = decoded.processes.size(); i-- > 0;) {
     const std::string suffix = i == 0 ? ".h5" : ".p" + std::to_string(i + 1) + ".h5";
     const std::string path = dir.RankFile(slot, suffix.c_str());

@@ -1,5 +1,5 @@
 #pragma once
-// Spool -> rank file(s), after the application has ended in good order.
+// Converts the spool to rank files after the application has ended in good order.
 
 #include <cstdint>
 #include <string>
@@ -15,14 +15,14 @@ struct RunFile {
   std::uint64_t bytes = 0;
 };
 
-// The ranks that the slot's processes turned out to be (trace/decode/identity.h).
+// The ranks that the slot's processes had (trace/decode/identity.h).
 struct SlotRanks {
-  std::vector<std::int32_t> ranks;  // Ascending; what the launcher told the agent where no process said more.
+  std::vector<std::int32_t> ranks;  // Ascending. The launcher's number is used for processes that recorded none.
   std::int32_t world_size = -1;     // -1 unknown.
-  bool by_themselves = false;       // A process said so itself; the launcher need not know.
-  std::vector<std::string> notes;   // Sentences about what contradicts, each worth a line.
+  bool by_themselves = false;       // A process determined its rank itself; the launcher need not know it.
+  std::vector<std::string> notes;   // Sentences about contradictions, each worth a line.
 
-  // Every rank of their world is of this slot.
+  // Every rank of their world belongs to this slot.
   bool AllHere() const {
     return by_themselves && world_size > 0 && ranks.size() == static_cast<std::size_t>(world_size);
   }

@@ -12,7 +12,9 @@
 #include <sstream>
 #include <thread>
 
+#include "core/byte_text.h"
 #include "core/own_file.h"
+#include "core/rank_name.h"
 
 namespace lockstep::agent {
 namespace {
@@ -21,27 +23,10 @@ namespace fs = std::filesystem;
 constexpr std::size_t kMaxRows = 8;
 
 std::string PathOf(const RunDir& dir, std::int32_t slot) {
-  char name[40];
-  std::snprintf(name, sizeof name, "/ranks/.estimate-%05d", slot);
-  return dir.absolute + name;
+  return dir.absolute + "/ranks/.estimate-" + FiveDigits(slot);
 }
 
-std::string Bytes(double bytes) {
-  char text[32];
-  if (bytes < 1e3)
-    std::snprintf(text, sizeof text, "%.0f B", bytes);
-  else
-    std::snprintf(text, sizeof text, "%.1f %s",
-                  bytes / (bytes < 1e6   ? 1e3
-                           : bytes < 1e9 ? 1e6
-                                         : 1e9),
-                  bytes < 1e6   ? "kB"
-                  : bytes < 1e9 ? "MB"
-                                : "GB");
-  return text;
-}
-
-// What the asked window needs on this rank, bytes; -1 unknown.
+// Bytes that the requested window needs on this rank; -1 if unknown.
 double Needed(const RankEstimate& rank, const WindowPlan& plan) {
   WindowSpec spec{};
   FillSpec(plan, spec);
@@ -55,7 +40,7 @@ double Needed(const RankEstimate& rank, const WindowPlan& plan) {
   return plan.kind == WindowKind::kAll ? static_cast<double>(rank.bytes) : -1;
 }
 
-// Only what agents make, so that a directory with anything else in it stays.
+// Removes only files that agents make, so that a directory with other files stays.
 void Remove(const RunDir& dir) {
   std::error_code ignored;
   for (const std::string& sub : {dir.absolute + "/ranks", dir.absolute}) {
@@ -72,13 +57,13 @@ void Remove(const RunDir& dir) {
     if (fs::read_symlink(entry.path(), ignored) == fs::path(dir.absolute).filename())
       RemoveOwnLink(entry.path().string());
   }
-  ::rmdir(base.c_str());  // Was it made for this alone, it goes too.
+  ::rmdir(base.c_str());  // Removed as well if it was made for this purpose only.
 }
 
 }  // namespace
 
 void StepBytes::Add(std::int64_t next_step, std::uint64_t bytes) {
-  if (next_step == 0) {  // What comes before the first step is of none.
+  if (next_step == 0) {  // What comes before the first step belongs to no step.
     last_step_ = 0;
     last_bytes_ = bytes;
     return;
@@ -109,7 +94,7 @@ void WriteEstimate(const RunDir& dir, const RankEstimate& estimate) {
   std::ostringstream text;
   text << estimate.records << ' ' << estimate.bytes << ' ' << estimate.wall_ns << ' ' << estimate.steps << ' '
        << estimate.step_bytes_p50 << '\n';
-  ReplaceFile(PathOf(dir, estimate.rank), text.str(), 0666);  // If not, rank 0 says which are missing.
+  ReplaceFile(PathOf(dir, estimate.rank), text.str(), 0666);  // If this fails, rank 0 reports which ranks are missing.
 }
 
 std::vector<RankEstimate> CollectEstimates(const RunDir& dir, std::int32_t slots, std::int64_t wait_ms) {
@@ -160,22 +145,22 @@ std::vector<std::string> DescribeEstimates(const std::vector<RankEstimate>& rank
     if (i >= kMaxRows) continue;
     std::snprintf(line, sizeof line, "%6d %14.0f %14s %10" PRId64 " %14s", rank.rank, rate,
                   rank.steps > 0 ? std::to_string(rank.step_bytes_p50).c_str() : "-", rank.steps,
-                  needed >= 0 ? Bytes(needed).c_str() : "unknown");
+                  needed >= 0 ? ByteText(needed).c_str() : "unknown");
     lines.emplace_back(line);
   }
   if (sorted.size() > kMaxRows) lines.push_back("   ... " + std::to_string(sorted.size() - kMaxRows) + " smaller ones");
   std::snprintf(line, sizeof line, "%6s %14.0f %14s %10" PRId64 " %14s", "all", per_second,
-                steps > 0 ? std::to_string(per_step).c_str() : "-", steps, known ? Bytes(all).c_str() : "unknown");
+                steps > 0 ? std::to_string(per_step).c_str() : "-", steps, known ? ByteText(all).c_str() : "unknown");
   lines.emplace_back(line);
   if (!known) {
     lines.emplace_back("what the window needs is not known: no steps were live, or it has no fixed length");
     return lines;
   }
-  std::string verdict = plan.text + ": at most " + Bytes(largest) + " per rank, --max-bytes is " +
-                        Bytes(static_cast<double>(max_bytes)) +
+  std::string verdict = plan.text + ": at most " + ByteText(largest) + " per rank, --max-bytes is " +
+                        ByteText(static_cast<double>(max_bytes)) +
                         (largest > static_cast<double>(max_bytes) ? ": it would be cut short" : ": enough");
   if (free_bytes > 0)
-    verdict += "; " + Bytes(static_cast<double>(free_bytes)) + " free on disk here" +
+    verdict += "; " + ByteText(static_cast<double>(free_bytes)) + " free on disk here" +
                (all > static_cast<double>(free_bytes) ? ": not enough if all ranks write here" : "");
   lines.push_back(verdict);
   return lines;

@@ -1,6 +1,6 @@
 #pragma once
-// `lockstep run --estimate`: everything is recorded, drained and counted, nothing is
-// written; then each rank says what recording costs in bytes and rank 0 adds up.
+// `lockstep run --estimate`: everything is recorded, drained and counted, but not written. Then each rank reports what
+// recording costs in bytes, and rank 0 adds the numbers up.
 
 #include <cstdint>
 #include <string>
@@ -16,11 +16,11 @@ struct RankEstimate {
   std::int32_t rank = 0;
   std::uint64_t records = 0, bytes = 0;
   std::int64_t wall_ns = 0;
-  std::int64_t steps = 0;           // Seen; 0 none live.
+  std::int64_t steps = 0;           // Steps that were seen; 0: none was marked.
   std::int64_t step_bytes_p50 = 0;  // Lower median.
 };
 
-// Bytes per step, from what each look of the agent found. Steps between two looks share evenly.
+// Computes bytes per step from the bytes that each tick of the agent found. Steps between two ticks get equal shares.
 class StepBytes {
  public:
   void Add(std::int64_t next_step, std::uint64_t bytes);
@@ -38,7 +38,8 @@ class StepBytes {
 
 // Into the run directory's ranks/, for rank 0.
 void WriteEstimate(const RunDir& dir, const RankEstimate& estimate);
-// Those of all slots that came within the time, by rank; then the directory is removed, as far as it is ours.
+// The estimates of all slots that were written within the time, by rank. Then the directory is removed as far as
+// Lockstep made it.
 std::vector<RankEstimate> CollectEstimates(const RunDir& dir, std::int32_t slots, std::int64_t wait_ms);
 
 // The report's lines. `free_bytes` 0: unknown.

@@ -118,7 +118,8 @@ std::string StartMeta(const RunOptions& options, const launch::LaunchEnv& launch
   if (launch.world_size >= 0 || launch.source == launch::LaunchSource::kNone)
     add("world_size", std::to_string(launch.slots()));
   add("rank_source", launch.rank >= 0 ? "env" : "slot");
-  // What processes of the slot inherit; one that has another was given its rank by something below the agent.
+  // The processes of the slot inherit this variable. A process with another value was given its rank by a launcher
+  // below the agent.
   const char* variable = std::getenv("RANK");
   add("rank_variable", variable == nullptr ? "" : variable);
   add("launcher", std::string(launch::Name(launch.source)));
@@ -149,7 +150,7 @@ std::string StartMeta(const RunOptions& options, const launch::LaunchEnv& launch
   add("options", settings);
   add("segment", facts.segment_path);
   add("segment_device", std::to_string(facts.segment_device));
-  // What recovery asks before it touches anything (docs/recover.md).
+  // Recovery examines these before it changes anything (docs/recover.md).
   add("nonce", Hex(facts.nonce, 16));
   add("lock", facts.locked ? "ofd" : "none");
   add("pid_namespace", PidNamespace());

@@ -1,6 +1,6 @@
 #pragma once
-// What a run was: manifest.json for the run directory and the meta block of a
-// rank's spool.
+// Describes a run: manifest.json in the run directory, and the meta block of a rank's
+// spool.
 
 #include <cstdint>
 #include <string>
@@ -11,11 +11,11 @@
 
 namespace lockstep::agent {
 
-// Words as one line that a POSIX shell reads back.
+// Quotes words so that a POSIX shell reads the same words back.
 std::string ShellQuote(const std::vector<std::string>& words);
 
-// RUN/manifest.json ("lockstep.manifest/1") of a run that began `age_ns` ago, written whole. False: no space or no
-// right.
+// Writes RUN/manifest.json ("lockstep.manifest/1") of a run that began `age_ns` ago, whole or not at all. Returns false
+// if there is no space or no permission.
 bool WriteManifest(const RunDir& dir, const RunOptions& options, const launch::LaunchEnv& launch,
                    std::int64_t age_ns = 0);
 
@@ -26,8 +26,8 @@ struct RankFacts {
   std::int64_t app_pid = -1;
   std::string segment_path, run_dir;
   std::uint64_t segment_device = 0, nonce = 0;
-  bool locked = false;            // The spool: that it is not locked any more proves that the agent has ended.
-  std::string recording = "all";  // Which windows.
+  bool locked = false;  // Whether the spool is locked: if so, a lock that is released proves that the agent has ended.
+  std::string recording = "all";  // The windows that are recorded, in words.
 };
 // "key\tvalue\n" lines of the start; see docs/trace-format.md for the keys.
 std::string StartMeta(const RunOptions& options, const launch::LaunchEnv& launch, const RankFacts& facts);

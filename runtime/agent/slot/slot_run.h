@@ -1,7 +1,7 @@
 #pragma once
 // One slot's run, in the files of its parts: agent_prepare.cc up to the
 // application's start, agent.cc while it runs, agent_finish.cc after its end.
-// Only they include this; everybody else agent.h.
+// Only these files include this header; all others include agent.h.
 
 #include <cstdint>
 #include <optional>
@@ -32,36 +32,36 @@ inline constexpr std::int64_t kSecondNs = 1'000'000'000;
 inline constexpr std::int64_t kMillisecondNs = 1'000'000;
 inline constexpr std::int64_t kFirstTickNs = 5 * kMillisecondNs;
 
-// Members in the order they come into being.
+// Members are in the order of their construction.
 class SlotRun {
  public:
   explicit SlotRun(const RunOptions& options) : options_(options), launch_(launch::ReadLaunchEnv()) {}
   Result<RunResult> Run();
 
  private:
-  // "" or why this slot cannot be traced.
+  // Returns "" or the reason why this slot cannot be traced.
   std::string Prepare();
-  // Sets traced_; where it is false, has said why.
+  // Sets traced_. If it is false, the reason was printed.
   void PrepareOrSay();
-  // The spool's first blocks; capture begins if the window says so.
+  // Writes the spool's first blocks. Recording begins if the window says so.
   void WriteBegin();
   std::string OpenSpool();
   std::string PrepareInjection();
   void FillHeader();
-  // What the program's own file says of its MPI, and what follows for the clock service.
+  // Examines which MPI the program's file is linked with, and what follows for the clock service.
   void ExamineMpi();
-  // Nothing was recorded and nothing will be: as if this slot had not been here.
+  // Removes this slot's files when nothing was recorded and nothing will be.
   void RemoveTraces();
   Status StartChild();
   RunResult RunBare(const Error& trouble);
   void Loop();
   void HandleSignals();
-  // After the application's end: whether somebody wants this slot to go.
+  // After the application's end: whether this process was asked to terminate.
   bool TerminationAsked();
   void Tick();
   void Periodic(std::int64_t now_ns);
   void Snapshot(SpoolRoom room = SpoolRoom::kUsual);
-  // Brings what CUPTI holds into the rings and the spool; waits for it kFlushNs at the most.
+  // Moves what CUPTI holds into the rings and the spool; waits kFlushNs at the most.
   void FlushGpu();
   void SampleCpu();
   void SampleGpu();
@@ -72,13 +72,13 @@ class SlotRun {
   void StartLive();
   void Finish();
   void SayWhatWasMissed();
-  // The spool's last two blocks. False: it has no room for them.
+  // Writes the spool's last two blocks. Returns false if there is no space for them.
   bool WriteEnd();
   void Convert();
   void CorrectManifest();
   std::string RankText() const { return "rank " + std::to_string(launch_.slot()); }
   bool good_end() const { return exit_.signal == 0 && exit_.code == 0; }
-  // One agent per node prints what concerns the node, rank 0's what concerns the run.
+  // One agent per node prints what concerns the node; the agent of rank 0 prints what concerns the run.
   bool speaks() const { return !options_.quiet && (launch_.rank <= 0 || launch_.local_rank == 0); }
 
   const RunOptions& options_;
@@ -106,7 +106,7 @@ class SlotRun {
   std::optional<Child> child_;
   ChildExit exit_;
   std::int64_t tick_ns_ = kFirstTickNs, next_second_ns_ = 0, next_cpu_ns_ = 0;
-  std::int64_t term_ns_ = 0;  // When the launcher began to end the job, 0 never.
+  std::int64_t term_ns_ = 0;  // When the launcher began to end the job; 0 if it did not.
   bool terminating_ = false, traced_ = false;
   int start_errno_ = 0;
   RunResult result_;

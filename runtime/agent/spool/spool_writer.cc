@@ -36,7 +36,7 @@ Result<SpoolWriter> SpoolWriter::Create(const std::string& path) {
     return Error{ErrorCode::kIo, "cannot create the spool file: " + std::string(std::strerror(error)), path,
                  "set --output or --spool-dir to a writable directory"};
   SpoolWriter writer(file.Release(), path);
-  // CreateBeside took it, if there is one to be had: having it already, one gets it again.
+  // CreateBeside took the lock if the file system has locks. Taking it again through the same open file succeeds.
   writer.locked_ = TryLockExclusive(lock.get()) == Locked::kYes;
   writer.lock_ = std::move(lock);
   writer.inode_ = static_cast<std::uint64_t>(info.st_ino);
@@ -78,9 +78,9 @@ SpoolWriter::~SpoolWriter() {
   if (fd_ >= 0) Close();
 }
 
-// Space up to `end`; in strides where there is room, else exactly that.
+// Allocates space up to `end`: in large steps while there is enough, else exactly that.
 bool SpoolWriter::Allocate(std::uint64_t end) {
-  // fallocate without a change of the size does not ask for ulimit -f (Linux 6.18), which writes meet.
+  // fallocate without a change of the size ignores ulimit -f (Linux 6.18), but writes do not.
   if (end > size_limit_) {
     last_error_ = EFBIG;
     return false;
@@ -97,7 +97,7 @@ bool SpoolWriter::Allocate(std::uint64_t end) {
       return true;
     }
     if (errno == EOPNOTSUPP || errno == ENOSYS || errno == EINVAL) {
-      can_allocate_ = false;  // NFS and some FUSE file systems; write(2) will fail.
+      can_allocate_ = false;  // NFS and some FUSE file systems have no fallocate. There, write(2) reports a full disk.
       return true;
     }
     last_error_ = errno;
@@ -142,7 +142,7 @@ bool SpoolWriter::Append(const Key& key, std::span<const iovec> payload, SpoolRo
     if (n <= 0) {
       if (n < 0 && errno == EINTR) continue;
       last_error_ = n < 0 ? errno : ENOSPC;
-      // What was written of the block is cut off. Truncation needs no space.
+      // The part of the block that was written is cut off. Truncation needs no space.
       if (at != bytes_ && ::ftruncate(fd_, static_cast<off_t>(bytes_)) == 0) allocated_ = bytes_;
       return false;
     }

@@ -33,7 +33,7 @@ class SpoolWriter {
  public:
   // kIo if the file cannot be made, or something has its name already. The descriptor is close-on-exec.
   static Result<SpoolWriter> Create(const std::string& path);
-  // Writes nothing and counts what it would be.
+  // A writer that writes nothing and counts the bytes.
   static SpoolWriter Counting();
   SpoolWriter(SpoolWriter&& other) noexcept;
   SpoolWriter& operator=(SpoolWriter&& other) noexcept;
@@ -44,24 +44,25 @@ class SpoolWriter {
     std::uint32_t ring = 0, generation = 0;
     std::uint64_t first_slot = 0;
   };
-  // Writes one block whole or not at all. False: no space or an I/O error; the
-  // file still ends at a block.
+  // Writes one block whole or not at all. Returns false if there is no space or on an I/O error; the file still ends
+  // with a whole block.
   bool Append(const Key& key, std::span<const iovec> payload, SpoolRoom room = SpoolRoom::kUsual);
   bool Append(const Key& key, const void* payload, std::size_t bytes, SpoolRoom room = SpoolRoom::kUsual);
   bool Append(const Key& key, std::string_view text, SpoolRoom room = SpoolRoom::kUsual) {
     return Append(key, text.data(), text.size(), room);
   }
-  // Of plain rows.
+  // Writes a block of plain rows.
   template <typename Row>
   bool Append(const Key& key, const std::vector<Row>& rows, SpoolRoom room = SpoolRoom::kUsual) {
     return Append(key, rows.data(), rows.size() * sizeof(Row), room);
   }
 
-  // Gives unused allocated space back and closes. False if the system reported a write error. The lock stays.
+  // Gives unused allocated space back and closes the file. Returns false if the system reported a write error. The lock
+  // stays.
   bool Close();
-  // Whoever wants to finish what is left may do so.
+  // Another process may finish the spool from now on.
   void Unlock() { lock_.Reset(); }
-  // Whether there is a lock that proves something; where the file system has none there is not.
+  // Whether the lock proves that this process runs; false on file systems without locks.
   bool locked() const { return locked_; }
   std::uint64_t inode() const { return inode_; }
 
@@ -74,7 +75,7 @@ class SpoolWriter {
   bool Allocate(std::uint64_t end);
 
   int fd_ = -1;
-  OwnedFd lock_;  // The same open file, and so the same lock, for longer.
+  OwnedFd lock_;  // A duplicate of the descriptor: it keeps the same lock after fd_ was closed.
   std::string path_;
   std::uint64_t bytes_ = 0, allocated_ = 0, inode_ = 0, size_limit_ = UINT64_MAX;
   bool can_allocate_ = true, counting_ = false, locked_ = false;

@@ -16,9 +16,9 @@ class GpuFlush {
  public:
   explicit GpuFlush(const SegmentView& segment) : segment_(segment) {}
 
-  // Asks every process that records GPU activity; true if there is one.
+  // Asks every process that records GPU activity. Returns whether there is one.
   bool Ask();
-  // Whether all that were asked have answered, ended, or no longer record.
+  // Whether every process that was asked has answered, has ended, or does not record any more.
   bool Answered() const;
 
  private:

@@ -10,17 +10,18 @@
 #include <cmath>
 #include <cstdio>
 
+#include "core/byte_text.h"
 #include "core/own_file.h"
 
 namespace lockstep::agent {
 namespace {
 
 constexpr std::int64_t kSecondNs = 1'000'000'000;
-// A boundary is waited for no longer than this: the application may be past its last step.
+// The longest wait for a step boundary: the application may be past its last step.
 constexpr std::int64_t kBoundaryWaitNs = 10 * kSecondNs;
-constexpr std::int64_t kPollNs = kSecondNs / 5;  // Of files that ask for a window.
-// Requests reach other ranks through the file system, whose caches (NFS: seconds) and whose
-// agents' ticks take time, and ranks may be a second apart.
+constexpr std::int64_t kPollNs = kSecondNs / 5;  // Interval at which files that request a window are looked for.
+// Requests reach other ranks through the file system. Its caches (NFS: seconds) and the agents' ticks take time, and
+// ranks may be a second apart.
 constexpr std::int64_t kLeadNs = 2 * kSecondNs;
 constexpr std::int64_t kRateSpanNs = 4 * kSecondNs;
 constexpr std::size_t kMostRequestBytes = 256;
@@ -28,13 +29,6 @@ constexpr std::size_t kMostRequestBytes = 256;
 bool Exists(const std::string& path) {
   struct stat info {};
   return ::stat(path.c_str(), &info) == 0;
-}
-
-std::string Bytes(double bytes) {
-  char text[32];
-  const double unit = bytes >= 1e9 ? 1e9 : bytes >= 1e6 ? 1e6 : 1e3;
-  std::snprintf(text, sizeof text, "%.1f %s", bytes / unit, bytes >= 1e9 ? "GB" : bytes >= 1e6 ? "MB" : "kB");
-  return text;
 }
 
 }  // namespace
@@ -54,7 +48,7 @@ void WindowControl::Begin() {
   FillSpec(plan_, window_);
   begin_ns_ = RawNs();
   if (!setup_.included) {
-    // Identities are counted, clocks are measured; nothing switches recording on.
+    // Identities are counted and clocks are measured, but nothing switches recording on.
     window_.kind = WindowKind::kManual;
     window_.range_name[0] = 0;
     window_.stop_requested.store(static_cast<std::uint32_t>(WindowCause::kRunBegin) + 1);
@@ -67,7 +61,7 @@ void WindowControl::Begin() {
     SwitchNow(true, WindowCause::kTimer, false);
 }
 
-// As RecordSwitch of runtime/probe/steps.cc, for the agent's side.
+// The agent's counterpart of RecordSwitch in runtime/probe/steps.cc.
 void WindowControl::SwitchNow(bool on, WindowCause cause, bool cut) {
   std::uint64_t state = window_.state.load();
   do {
@@ -80,7 +74,7 @@ void WindowControl::SwitchNow(bool on, WindowCause cause, bool cut) {
   row.on = on ? 1 : 0;
   row.cause = static_cast<std::uint8_t>(cause);
   row.cut = cut ? 1 : 0;
-  // The time is taken while recording is off: what is recorded lies within.
+  // The time is taken while recording is off, so that every recorded event lies within the window.
   if (on) row.ticks = clock_.Ticks();
   do {
     state = window_.state.load();
@@ -161,7 +155,7 @@ bool WindowControl::Adopt(const std::string& text, std::int64_t now_ns) {
   return false;
 }
 
-// The same steps on all ranks, or the same moment.
+// Chooses the same steps for all ranks, or the same moment.
 void WindowControl::AnswerRequest(std::int64_t now_ns) {
   std::string text;
   if (seen_live_ > 0) {
@@ -174,7 +168,7 @@ void WindowControl::AnswerRequest(std::int64_t now_ns) {
     text = "time " + std::to_string(plan_.duration_ns) + "\n";
   }
   const std::string path = setup_.run_dir + "/.window-" + std::to_string(request_ + 1);
-  // Whole, and only if nobody was first.
+  // The file appears whole, and only if no other agent was first.
   if (CreateFile(path, text, 0644) != 0)
     if (const std::string theirs = ReadPlain(path, kMostRequestBytes); !theirs.empty()) text = theirs;
   ++request_;
@@ -192,7 +186,7 @@ void WindowControl::FollowRequests(std::int64_t now_ns) {
   }
   if (now_ns < next_poll_ns_ && !requested_) return;
   next_poll_ns_ = now_ns + kPollNs;
-  // What another agent has decided comes first.
+  // A decision that another agent has published comes first.
   if (const std::string text =
           ReadPlain(setup_.run_dir + "/.window-" + std::to_string(request_ + 1), kMostRequestBytes);
       !text.empty()) {
@@ -210,7 +204,7 @@ void WindowControl::FollowRequests(std::int64_t now_ns) {
 }
 
 void WindowControl::FollowSize(std::int64_t now_ns, std::uint64_t bytes) {
-  // The next look may find as much again as this one: stop where the limit still has room for it.
+  // The next tick may find as much again as this one, so recording stops while the limit still covers that.
   const std::uint64_t growth = bytes - std::min(bytes, last_bytes_);
   last_bytes_ = bytes;
   if (limit_since_ns_ == 0 && (!Recording() || bytes + growth < setup_.max_bytes)) return;
@@ -224,7 +218,7 @@ void WindowControl::FollowSize(std::int64_t now_ns, std::uint64_t bytes) {
   if (!wait) SwitchNow(false, WindowCause::kSizeLimit, true);
 }
 
-// Once, after the first recorded steps: what all of them will need.
+// Estimates once, after the first recorded steps, how much all of them will need.
 void WindowControl::Project(std::uint64_t bytes) {
   constexpr std::int64_t kEnoughSteps = 5;
   const std::int64_t wanted = StepsWanted(window_);
@@ -240,15 +234,16 @@ void WindowControl::Project(std::uint64_t bytes) {
   projected_ = true;
   const double needed =
       static_cast<double>(bytes - bytes_at_on_) / static_cast<double>(steps) * static_cast<double>(wanted);
-  const std::string start = plan_.text + " will need about " + Bytes(needed) + " per rank, ";
+  const std::string start = plan_.text + " will need about " + ByteText(needed) + " per rank, ";
   struct statvfs room {};
   const double free = ::statvfs(spool_.path().c_str(), &room) == 0
                           ? static_cast<double>(room.f_bavail) * static_cast<double>(room.f_frsize)
                           : INFINITY;
   if (needed > static_cast<double>(setup_.max_bytes))
-    Say(start + "--max-bytes allows " + Bytes(static_cast<double>(setup_.max_bytes)) + ": recording will stop there");
+    Say(start + "--max-bytes allows " + ByteText(static_cast<double>(setup_.max_bytes)) +
+        ": recording will stop there");
   else if (needed > free + static_cast<double>(bytes))
-    Say(start + "and " + Bytes(free) + " are free: name another place with --spool-dir");
+    Say(start + "and " + ByteText(free) + " are free: name another directory with --spool-dir");
 }
 
 void WindowControl::Tick(std::int64_t now_ns, std::uint64_t bytes) {
@@ -272,7 +267,7 @@ std::int64_t WindowControl::due_ns(std::int64_t now_ns) const {
       due = timer_on_ns_ + plan_.duration_ns;
   }
   if (off_at_ns_ != 0) due = off_at_ns_;
-  // Due, and waiting for a boundary.
+  // The switch is due and waits for a step boundary.
   return due <= now_ns ? now_ns + kSoonNs : due;
 }
 

@@ -28,7 +28,7 @@ class WindowControl {
   struct Setup {
     std::string run_dir;   // Absolute.
     bool included = true;  // --ranks.
-    bool speaks = false;   // Lines that concern the run are this agent's to say.
+    bool speaks = false;   // This agent prints the lines that concern the run.
     std::uint64_t max_bytes = 0;
     std::function<void(const std::string&)> say;
   };
@@ -47,8 +47,8 @@ class WindowControl {
   void Finish();
 
   bool limit_reached() const { return limit_since_ns_ != 0; }
-  bool ranges_missing() const;  // No range of the window's name was opened.
-  bool steps_missing() const;   // Windows by step were asked for, and no step was seen.
+  bool ranges_missing() const;  // No range with the window's name was opened.
+  bool steps_missing() const;   // Windows by step were requested, and no step was seen.
   std::uint64_t hard_limit_bytes() const;
 
  private:
@@ -80,13 +80,13 @@ class WindowControl {
   std::uint32_t seen_live_ = 0;
   std::int64_t last_step_ns_ = 0;
 
-  std::int64_t asked_ns_ = 0;     // kTimer: since when the switch is due, 0 not yet.
-  std::int64_t timer_on_ns_ = 0;  // When recording was seen on.
+  std::int64_t asked_ns_ = 0;     // kTimer: since when the switch is due; 0 if it is not yet.
+  std::int64_t timer_on_ns_ = 0;  // When recording was found to be on.
   std::int64_t off_at_ns_ = 0;    // kTrigger without steps.
   bool timer_over_ = false;
 
   bool requested_ = false;
-  std::uint32_t request_ = 0;  // Of RUN/.window-N: the last one adopted.
+  std::uint32_t request_ = 0;  // Number N of the last RUN/.window-N that was adopted.
   std::int64_t next_poll_ns_ = 0;
 
   std::int64_t limit_since_ns_ = 0;

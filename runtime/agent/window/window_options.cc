@@ -20,7 +20,7 @@ Error Wrong(const std::string& what, const char* option, const char* example) {
   return {ErrorCode::kUsage, what, option, example};
 }
 
-// Digits only: no sign, no space, nothing behind.
+// Accepts digits only: no sign, no space, nothing after them.
 std::optional<std::int64_t> Number(std::string_view text) {
   std::int64_t value = 0;
   const auto [end, error] = std::from_chars(text.data(), text.data() + text.size(), value);
@@ -172,7 +172,7 @@ Status ParseRanks(const std::string& text, WindowPlan& plan) {
   return Ok();
 }
 
-// Options that say when to record, by name; at most one.
+// Only one of the options that say when to record may be given.
 Status OnlyOne(const WindowFlags& flags) {
   const char* first = nullptr;
   const std::pair<const char*, bool> kWays[] = {

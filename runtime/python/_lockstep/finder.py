@@ -6,7 +6,7 @@ _AFTER = {"torch": "install", "torch._dynamo": "leave_frames_alone"}
 
 
 class _Loader:
-    """Stands in front of a module's loader until the module has run."""
+    """Wraps a module's loader until the module has run."""
 
     def __init__(self, loader, after):
         self._loader = loader

@@ -8,7 +8,7 @@ import ctypes
 
 from . import identity, probe, state
 
-UNKNOWN = 0xFFFFFFFF  # A group that was not told.
+UNKNOWN = 0xFFFFFFFF  # A group that the library was not given.
 OBSERVED = "gloo"
 
 _numbers = {}     # By name: a group itself is not kept alive.
@@ -72,7 +72,7 @@ def gone(dist, group):
 
 @state.aside
 def number_of(dist, group):
-    """(number, world rank of its first member); UNKNOWN and -1 if it was not told."""
+    """(number, world rank of its first member); UNKNOWN and -1 if it was not passed on."""
     try:
         return _numbers[_name(dist, group if group is not None else dist.group.WORLD)]
     except Exception:

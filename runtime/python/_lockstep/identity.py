@@ -44,7 +44,7 @@ def everywhere(original, wrapped):
 
 
 def _where(given):
-    """What all ranks call the place at which they meet, "" unknown: a port, as a host has several names; or a path."""
+    """What all ranks call their meeting point, "" unknown: a port, as a host has several names; or a path."""
     try:
         if given.get("store") is not None:
             return ""

@@ -16,7 +16,7 @@ def wrap(torch):
 
 
 def _collection(phase, info):
-    """Called by the collector, at any place of the program: nothing but the range, and only while training is on."""
+    """Called by the garbage collector, at any point of the program: only records the range, and only in training."""
     global _begun
     if info.get("generation") != _FULL:
         return

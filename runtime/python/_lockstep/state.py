@@ -1,4 +1,4 @@
-"""What the hooks of one process share: whether they record, and where training stands."""
+"""State that the hooks of one process share: whether they record, and how far training is."""
 
 import functools
 import threading
@@ -16,7 +16,7 @@ at_begin = []     # Called once, when training begins.
 
 _opened = False
 _first = None       # Weak reference to the optimizer whose steps count.
-_optimizers = False  # Whether one was ever made: before that nobody trains.
+_optimizers = False  # Whether one was ever made: before that there is no training.
 _told = False       # Whether the facts that waited were written.
 _pending = []       # Facts that wait for the first record: a process that makes none leaves no file.
 _missed = set()     # What was said to be missing: each part once.

@@ -77,7 +77,7 @@ def _wrap_fsdp(torch):
 
 def _backward(torch):
     # Tensor.backward calls this one through the module; it is left alone, because tensor
-    # subclasses tell functions apart by identity (__torch_function__).
+    # subclasses distinguish functions by identity (__torch_function__).
     function = torch.autograd.backward
 
     @state.stands_for(function)

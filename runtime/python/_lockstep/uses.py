@@ -1,4 +1,4 @@
-"""How much a backend that nothing records carried: it numbers its operations, whoever asks for them."""
+"""How much an unrecorded backend carried: it numbers its operations, whichever code requests them."""
 
 import atexit
 import weakref
@@ -39,7 +39,7 @@ class _Use:
         self.uncounted = 0   # Groups that do not say.
         self.steps = self.used = self.operations = 0
         self.covered = self.covered_in_steps = 0
-        self.said = None     # The figures that were told last.
+        self.said = None     # The figures that were reported last.
 
     def add(self, group):
         if group.last is None:
@@ -52,7 +52,7 @@ class _Use:
         done = 0
         for group in self.groups[:]:
             some = group.since()
-            if some is None:  # Gone: what it did last nobody knows.
+            if some is None:  # It was destroyed, so its last operations are not known.
                 self.groups.remove(group)
                 self.uncounted += 1
             else:
@@ -103,7 +103,7 @@ def _step_ended(steps):
         use.used += done > 0
         use.operations += done
         use.covered_in_steps = use.covered
-        if steps & (steps - 1) == 0:  # Told now and then: who is killed has no end.
+        if steps & (steps - 1) == 0:  # From time to time, because a process that is killed cannot report at its end.
             _tell_use(name, use)
 
 

@@ -9,10 +9,13 @@
 #include <utility>
 #include <vector>
 
+#include "export/common/json_writer.h"
 #include "export/common/rank_events.h"
 #include "export/common/table_stream.h"
 #include "export/common/text.h"
 #include "export/common/tracks.h"
+#include "export/kineto/kineto_comm.h"
+#include "trace/file/strings.h"
 
 namespace lockstep::exporters {
 namespace {
@@ -169,6 +172,57 @@ TEST(Text, Escapes) {
     out += ' ';
   }
   EXPECT_EQ(out, "0.000 0.001 0.999 1.000 1234.567 -0.001 -1.500 ");
+}
+
+TEST(JsonWriter, SetsCommasAndLineBreaks) {
+  std::string out;
+  JsonWriter json(out);
+  json.BeginObject("\n  ");
+  json.Int("a", -1);
+  json.Key("none");
+  json.BeginArray("\n    ");
+  json.EndArray("\n  ");
+  json.Key("list");
+  json.BeginArray("\n    ");
+  for (const std::string_view text : {"x", "\"y"}) {
+    json.BeginObject();
+    json.Text("text", text);
+    json.Microseconds("ts", 1500);
+    json.EndObject();
+  }
+  json.EndArray();
+  json.TextKey("\"k");
+  json.BeginArray();
+  json.Unsigned(1);
+  json.Word("w");
+  json.EndArray();
+  json.EndObject("\n");
+  EXPECT_EQ(out,
+            "{\n  \"a\": -1,\n  \"none\": [\n  ],\n  \"list\": [\n    {\"text\": \"x\", \"ts\": 1.500},"
+            "\n    {\"text\": \"\\\"y\", \"ts\": 1.500}],\n  \"\\\"k\": [1, \"w\"]\n}");
+}
+
+TEST(JsonWriter, TextMayBeEmptiedBetweenCalls) {
+  std::string out, all;
+  JsonWriter json(out);
+  json.BeginArray();
+  for (int i = 0; i < 3; ++i) {
+    json.Int(i);
+    all += std::exchange(out, {});
+  }
+  json.EndArray();
+  EXPECT_EQ(all + out, "[0, 1, 2]");
+}
+
+TEST(Kineto, NamesOfBackendsAreEscaped) {
+  schema::RankTables head;
+  trace::StringInterner strings(head.strings, head.string_bytes);
+  head.meta.Append({.key = strings.Intern("fact.torch_backend"), .value = strings.Intern("name=a\"b")});
+  head.comms.Append({.global_id = 1, .size = 1, .name = strings.Intern("g")});
+  std::string out;
+  JsonWriter json(out);
+  WriteGroupList(json, "\n", head, {});
+  EXPECT_NE(out.find("\"backend_config\": \"cpu:a\\\"b\""), std::string::npos) << out;
 }
 
 }  // namespace
