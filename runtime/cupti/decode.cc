@@ -4,7 +4,31 @@
 
 #include <string.h>
 
+#include <array>
+
 namespace lockstep::cupti {
+namespace {
+
+// By kind: the least length of the records that are read; 0: of this kind nothing is read.
+constexpr std::array<std::uint16_t, kKindLimit> kLeastOfKind = [] {
+  std::array<std::uint16_t, kKindLimit> least{};
+  least[kKindConcurrentKernel] = least[kKindSerialKernel] = kKernelBytes;
+  least[kKindMemcpy] = kCopyBytes;
+  least[kKindMemcpyPeer] = kPeerCopyBytes;
+  least[kKindMemset] = kMemsetBytes;
+  least[kKindSynchronization] = kSyncBytes;
+  least[kKindCudaEvent] = kEventBytes;
+  least[kKindRuntime] = least[kKindDriver] = kApiBytes;
+  least[kKindOverhead] = kOverheadBytes;
+  least[kKindDevice] = kDeviceBytes;
+  least[kKindContext] = kContextBytes;
+  least[kKindGraphTrace] = kGraphBytes;
+  least[kKindDeviceGraphTrace] = kDeviceGraphBytes;
+  least[kKindMemory2] = kMemoryBytes;
+  return least;
+}();
+
+}  // namespace
 
 std::uint64_t Decoder::Buffer(const std::uint8_t* buffer, std::size_t valid_bytes) {
   const std::uint64_t records = Walk(buffer, valid_bytes);
@@ -161,48 +185,36 @@ void Decoder::WriteAfterWindow(std::uint32_t correlation, std::uint64_t begin, s
 
 void Decoder::Record(const void* record, std::uint32_t bytes) {
   const std::uint32_t kind = static_cast<const AnyRecord*>(record)->kind;
+  if (!Long(bytes, kind < kKindLimit ? kLeastOfKind[kind] : 0)) return;
   switch (kind) {
     case kKindConcurrentKernel:
     case kKindSerialKernel:
-      if (Long(bytes, kKernelBytes)) Kernel(*static_cast<const KernelRecord*>(record), bytes);
-      return;
+      return Kernel(*static_cast<const KernelRecord*>(record), bytes);
     case kKindMemcpy:
-      if (Long(bytes, kCopyBytes)) Copy(*static_cast<const CopyRecord*>(record), bytes);
-      return;
+      return Copy(*static_cast<const CopyRecord*>(record), bytes);
     case kKindMemcpyPeer:
-      if (Long(bytes, kPeerCopyBytes)) PeerCopy(*static_cast<const PeerCopyRecord*>(record), bytes);
-      return;
+      return PeerCopy(*static_cast<const PeerCopyRecord*>(record), bytes);
     case kKindMemset:
-      if (Long(bytes, kMemsetBytes)) Memset(*static_cast<const MemsetRecord*>(record), bytes);
-      return;
+      return Memset(*static_cast<const MemsetRecord*>(record), bytes);
     case kKindSynchronization:
-      if (Long(bytes, kSyncBytes)) Sync(*static_cast<const SyncRecord*>(record), bytes);
-      return;
+      return Sync(*static_cast<const SyncRecord*>(record), bytes);
     case kKindCudaEvent:
-      if (Long(bytes, kEventBytes)) Event(*static_cast<const EventRecord*>(record), bytes);
-      return;
+      return Event(*static_cast<const EventRecord*>(record), bytes);
     case kKindRuntime:
     case kKindDriver:
-      if (Long(bytes, kApiBytes)) Call(*static_cast<const ApiRecord*>(record));
-      return;
+      return Call(*static_cast<const ApiRecord*>(record));
     case kKindOverhead:
-      if (Long(bytes, kOverheadBytes)) Overhead(*static_cast<const OverheadRecord*>(record));
-      return;
+      return Overhead(*static_cast<const OverheadRecord*>(record));
     case kKindDevice:
-      if (Long(bytes, kDeviceBytes)) Device(*static_cast<const DeviceRecord*>(record));
-      return;
+      return Device(*static_cast<const DeviceRecord*>(record));
     case kKindContext:
-      if (Long(bytes, kContextBytes)) UseDevice(static_cast<const ContextRecord*>(record)->device);
-      return;
+      return UseDevice(static_cast<const ContextRecord*>(record)->device);
     case kKindGraphTrace:
-      if (Long(bytes, kGraphBytes)) Graph(*static_cast<const GraphRecord*>(record));
-      return;
+      return Graph(*static_cast<const GraphRecord*>(record));
     case kKindDeviceGraphTrace:
-      if (Long(bytes, kDeviceGraphBytes)) DeviceGraph(*static_cast<const DeviceGraphRecord*>(record));
-      return;
+      return DeviceGraph(*static_cast<const DeviceGraphRecord*>(record));
     case kKindMemory2:
-      if (Long(bytes, kMemoryBytes)) Memory(*static_cast<const MemoryRecord2*>(record), bytes);
-      return;
+      return Memory(*static_cast<const MemoryRecord2*>(record), bytes);
     case kKindStream:      // Streams are known from what runs on them.
     case kKindMemoryPool:  // Comes together with kKindMemory2.
       return;

@@ -61,8 +61,8 @@ Drain::Pass Drain::Run() {
   for (std::uint32_t i = 0; i < UsedRings(segment_).size(); ++i) DrainRing(i, pass);
   WriteBursts();
   // Once the size limit was reached, what was kept is written at the end only.
-  if (!over_limit_ && RawNs() >= retry_after_ns_) WriteKept(SpoolRoom::kUsual);
-  WriteLosses(SpoolRoom::kUsual);
+  if (!over_limit_ && RawNs() >= retry_after_ns_) WriteKept(SpoolReserve::kNone);
+  WriteLosses(SpoolReserve::kNone);
   return pass;
 }
 
@@ -194,15 +194,15 @@ std::uint64_t Drain::KeepDefinitions(std::uint32_t index, const RingEntry& entry
   return kept;
 }
 
-void Drain::WriteKept(SpoolRoom room) {
+void Drain::WriteKept(SpoolReserve reserve) {
   for (; !kept_.empty(); kept_.pop_front()) {
     Kept& run = kept_.front();
     if (run.thread &&
-        !spool_.Append({SpoolKind::kThread, run.ring, run.generation}, &*run.thread, sizeof *run.thread, room))
+        !spool_.Append({SpoolKind::kThread, run.ring, run.generation}, &*run.thread, sizeof *run.thread, reserve))
       return;
     run.thread.reset();
     const SpoolWriter::Key key{SpoolKind::kRecords, run.ring, run.generation, run.first_slot};
-    if (!spool_.Append(key, run.bytes, room)) return;
+    if (!spool_.Append(key, run.bytes, reserve)) return;
     records_bytes_ += run.bytes.size();
     records_ += run.records;
     kept_bytes_ -= run.bytes.size();
@@ -230,7 +230,7 @@ Drain::LossCount& Drain::AddLoss(const LossKey& key, std::uint64_t count, std::u
 void Drain::LeftOpen(std::uint32_t index, const RingEntry& entry, const RingHeader& ring) {
   if (ring.range_depth != 0 || ring.watched_depth != 0 || ring.nvtx_depth != 0 || ring.poll_calls != 0 ||
       ring.call_op.load(std::memory_order_relaxed) != 0)
-    if (!spool_.Append({SpoolKind::kRing, index, entry.generation}, &ring, kRingHeaderBytes, SpoolRoom::kImportant))
+    if (!spool_.Append({SpoolKind::kRing, index, entry.generation}, &ring, kRingHeaderBytes, SpoolReserve::kHalf))
       CountUnwritten(1);
   if (ring.dropped_records != 0)
     AddLoss({Loss::kRingFull, "ring " + std::to_string(index) + ", thread " + std::to_string(entry.tid)},
@@ -243,13 +243,13 @@ void Drain::WriteBursts() {
   while (bursts_written_ < rows) {
     const std::uint32_t count = std::min(rows - bursts_written_, kRowsPerBlock);
     if (!spool_.Append({SpoolKind::kBursts}, segment_.bursts() + bursts_written_, count * sizeof(BurstRow),
-                       SpoolRoom::kImportant))
+                       SpoolReserve::kHalf))
       return;
     bursts_written_ += count;
   }
 }
 
-void Drain::WriteProcesses(bool all_changes, SpoolRoom room) {
+void Drain::WriteProcesses(bool all_changes, SpoolReserve reserve) {
   const std::span<ProcessEntry> used = UsedProcesses(segment_);
   for (std::uint32_t i = 0; i < used.size(); ++i) {
     ProcessEntry& entry = used[i];
@@ -267,7 +267,7 @@ void Drain::WriteProcesses(bool all_changes, SpoolRoom room) {
                                         same_at(offsetof(ProcessEntry, joined_size), sizeof entry.joined_size);
     // The entry also holds the process's counters, so the entry of a process that has ended is kept until it is
     // written.
-    const SpoolRoom needed = state == SlotState::kClosed ? std::max(room, SpoolRoom::kImportant) : room;
+    const SpoolReserve needed = state == SlotState::kClosed ? std::max(reserve, SpoolReserve::kHalf) : reserve;
     const bool written = same || spool_.Append({SpoolKind::kProcess, i, entry.generation}, bytes, needed);
     if (written && !same) last = std::move(bytes);
     if (state == SlotState::kClosed && written) {
@@ -276,7 +276,7 @@ void Drain::WriteProcesses(bool all_changes, SpoolRoom room) {
       const bool rings_left = std::any_of(rings.begin(), rings.end(), [&](const RingEntry& ring) {
         return ring.process == i && ring.state.load(std::memory_order_acquire) != SlotState::kFree;
       });
-      if (!rings_left && room != SpoolRoom::kEnd) entry.state.store(SlotState::kFree, std::memory_order_release);
+      if (!rings_left && reserve != SpoolReserve::kAll) entry.state.store(SlotState::kFree, std::memory_order_release);
     }
   }
 }
@@ -322,30 +322,31 @@ std::uint32_t Drain::processes() const {
   return count;
 }
 
-bool Drain::WriteLosses(SpoolRoom room) {
+bool Drain::WriteLosses(SpoolReserve reserve) {
   if (losses_.empty()) return true;
   // A disk that is full now will be full at the next tick, too, so one line covers the whole time.
-  if (room == SpoolRoom::kUsual && losses_.contains({Loss::kSpoolWrite, ""}) && RawNs() < retry_after_ns_) return false;
+  if (reserve == SpoolReserve::kNone && losses_.contains({Loss::kSpoolWrite, ""}) && RawNs() < retry_after_ns_)
+    return false;
   std::string text;
   for (const auto& [key, entry] : losses_)
     text += std::string(Info(key.first).name) + "\t" + std::to_string(entry.count) + "\t" +
             std::to_string(entry.first_ticks) + "\t" + std::to_string(entry.last_ticks) + "\t" +
             (key.second.empty() ? entry.detail : key.second) + "\n";
-  if (!spool_.Append({SpoolKind::kLoss}, text, room)) return false;
+  if (!spool_.Append({SpoolKind::kLoss}, text, reserve)) return false;
   losses_.clear();
   return true;
 }
 
 std::string Drain::RunLast() {
   Run();
-  WriteProcesses(true, SpoolRoom::kEnd);
+  WriteProcesses(true, SpoolReserve::kAll);
   const std::span<RingEntry> used = UsedRings(segment_);
   for (std::uint32_t i = 0; i < used.size(); ++i) {
     const RingEntry& entry = used[i];
     if (entry.state.load(std::memory_order_acquire) == SlotState::kActive && entry.offset != 0 && Valid(entry))
       LeftOpen(i, entry, segment_.ring(entry.offset));
   }
-  WriteKept(SpoolRoom::kImportant);
+  WriteKept(SpoolReserve::kHalf);
   std::uint64_t unwritten = 0;
   for (const Kept& run : kept_) unwritten += run.records;
   CountUnwritten(unwritten);
@@ -356,7 +357,7 @@ std::string Drain::RunLast() {
   if (let_go_ > 0 && !limit_counted_)
     CountLoss(Loss::kBytesLimit, 1, "at the end: " + std::to_string(let_go_) + " records not kept");
   std::string failed;
-  if (!WriteLosses(SpoolRoom::kEnd))
+  if (!WriteLosses(SpoolReserve::kAll))
     for (const auto& [key, entry] : losses_)
       failed += (failed.empty() ? "" : ", ") + std::string(Info(key.first).name) + " " + std::to_string(entry.count);
   return failed;

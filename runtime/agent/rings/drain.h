@@ -50,7 +50,7 @@ class Drain {
   // Counts records or samples that did not fit into the spool.
   void CountUnwritten(std::uint64_t records);
   // Process table entries that changed since they were last written.
-  void WriteProcesses(bool all_changes, SpoolRoom room = SpoolRoom::kUsual);
+  void WriteProcesses(bool all_changes, SpoolReserve reserve = SpoolReserve::kNone);
   // Frees the rings and process entries of processes that ended without closing them.
   void ReapDead(std::int64_t direct_child);
 
@@ -84,10 +84,10 @@ class Drain {
   // the records that they represent; texts, communicators, losses and similar records are kept in order, to be written
   // once the disk has space again (WriteKept). Returns how many are kept.
   std::uint64_t KeepDefinitions(std::uint32_t index, const RingEntry& entry, std::uint64_t first, std::uint64_t last);
-  void WriteKept(SpoolRoom room);
+  void WriteKept(SpoolReserve reserve);
   void LeftOpen(std::uint32_t index, const RingEntry& entry, const RingHeader& ring);
   void WriteBursts();
-  bool WriteLosses(SpoolRoom room);  // Returns true if no losses are left to write.
+  bool WriteLosses(SpoolReserve reserve);  // Returns true if no losses are left to write.
 
   // Consecutive records of one ring.
   struct Kept {

@@ -57,9 +57,9 @@ bool GroupHasIt(const signalfd_siginfo& info, launch::LaunchSource source) {
 
 }  // namespace
 
-void SlotRun::Snapshot(SpoolRoom room) {
+void SlotRun::Snapshot(SpoolReserve reserve) {
   const ClockSnapshot row = TakeSnapshot(clock_);
-  spool_->Append({SpoolKind::kSnapshots}, &row, sizeof row, room);
+  spool_->Append({SpoolKind::kSnapshots}, &row, sizeof row, reserve);
 }
 
 void SlotRun::SampleCpu() { AppendSamples(SpoolKind::kCpu, sampler_->Sample(*drain_)); }

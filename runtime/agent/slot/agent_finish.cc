@@ -62,8 +62,8 @@ bool SlotRun::WriteEnd() {
   meta += "clock_service\t" + clock_link_->Describe() + "\n";
   if (window_->limit_reached())
     meta += "recording\tuntil " + std::to_string(options_.max_bytes) + " bytes were written\n";
-  const bool meta_written = spool_->Append({SpoolKind::kMeta}, meta, SpoolRoom::kEnd);
-  return spool_->Append({SpoolKind::kEnd}, &end, sizeof end, SpoolRoom::kEnd) && meta_written;
+  const bool meta_written = spool_->Append({SpoolKind::kMeta}, meta, SpoolReserve::kAll);
+  return spool_->Append({SpoolKind::kEnd}, &end, sizeof end, SpoolReserve::kAll) && meta_written;
 }
 
 void SlotRun::Finish() {
@@ -82,8 +82,8 @@ void SlotRun::Finish() {
   if (live_) live_->Finish();
   const std::string unwritten = drain_->RunLast();
   if (options_.estimate) step_bytes_.Add(header.window.next_step.load(), drain_->records_bytes());
-  clock_link_->Drain(*spool_, SpoolRoom::kEnd);
-  Snapshot(SpoolRoom::kEnd);
+  clock_link_->Drain(*spool_, SpoolReserve::kAll);
+  Snapshot(SpoolReserve::kAll);
   bool good = WriteEnd();
   // If everything is in the spool, the segment is not needed any more. Otherwise it stays readable.
   if (good && !good_end()) segment_->Remove();

@@ -63,7 +63,7 @@ ClockLink::ClockLink(clock::ClockService mode, const launch::LaunchEnv& launch, 
 
 ClockLink::~ClockLink() = default;
 
-void ClockLink::Drain(SpoolWriter& spool, SpoolRoom room) {
+void ClockLink::Drain(SpoolWriter& spool, SpoolReserve reserve) {
   std::vector<BurstRow> rows;
   {
     const std::lock_guard lock(mutex_);
@@ -72,7 +72,7 @@ void ClockLink::Drain(SpoolWriter& spool, SpoolRoom room) {
   std::size_t at = 0;
   for (std::size_t count; at < rows.size(); at += count) {
     count = std::min(rows.size() - at, kRowsPerBlock);
-    if (!spool.Append({SpoolKind::kBursts}, rows.data() + at, count * sizeof(BurstRow), room)) break;
+    if (!spool.Append({SpoolKind::kBursts}, rows.data() + at, count * sizeof(BurstRow), reserve)) break;
   }
   if (at == rows.size()) return;
   // The spool had no space. The rows are written at the next call.

@@ -32,7 +32,7 @@ class ClockLink {
   ~ClockLink();
 
   // Rows measured since the last call become blocks. They are few, and alignment needs them.
-  void Drain(SpoolWriter& spool, SpoolRoom room = SpoolRoom::kImportant);
+  void Drain(SpoolWriter& spool, SpoolReserve reserve = SpoolReserve::kHalf);
   // After a good end one more burst is made, and the server answers ranks that end later until this object is
   // destroyed. After a bad end everything stops at once.
   void Finish(bool good);

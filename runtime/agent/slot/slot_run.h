@@ -60,7 +60,7 @@ class SlotRun {
   bool TerminationAsked();
   void Tick();
   void Periodic(std::int64_t now_ns);
-  void Snapshot(SpoolRoom room = SpoolRoom::kUsual);
+  void Snapshot(SpoolReserve reserve = SpoolReserve::kNone);
   // Moves what CUPTI holds into the rings and the spool; waits kFlushNs at the most.
   void FlushGpu();
   void SampleCpu();

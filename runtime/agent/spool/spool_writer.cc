@@ -105,7 +105,7 @@ bool SpoolWriter::Allocate(std::uint64_t end) {
   return false;
 }
 
-bool SpoolWriter::Append(const Key& key, std::span<const iovec> payload, SpoolRoom room) {
+bool SpoolWriter::Append(const Key& key, std::span<const iovec> payload, SpoolReserve reserve) {
   if ((fd_ < 0 && !counting_) || payload.size() > kMaxParts) return false;
   std::size_t total = 0;
   for (const iovec& part : payload) total += part.iov_len;
@@ -127,8 +127,8 @@ bool SpoolWriter::Append(const Key& key, std::span<const iovec> payload, SpoolRo
   header.crc = crc;
 
   const std::uint64_t end = bytes_ + sizeof header + total;
-  const std::uint64_t spared = room == SpoolRoom::kUsual ? kReserveBytes : kReserveBytes / 2;
-  if (room != SpoolRoom::kEnd && !Allocate(end + spared)) return false;
+  const std::uint64_t spared = reserve == SpoolReserve::kNone ? kReserveBytes : kReserveBytes / 2;
+  if (reserve != SpoolReserve::kAll && !Allocate(end + spared)) return false;
 
   iovec parts[kMaxParts + 1];
   parts[0] = {&header, sizeof header};
@@ -162,9 +162,9 @@ bool SpoolWriter::Append(const Key& key, std::span<const iovec> payload, SpoolRo
   return true;
 }
 
-bool SpoolWriter::Append(const Key& key, const void* payload, std::size_t bytes, SpoolRoom room) {
+bool SpoolWriter::Append(const Key& key, const void* payload, std::size_t bytes, SpoolReserve reserve) {
   const iovec part{const_cast<void*>(payload), bytes};
-  return Append(key, std::span<const iovec>(&part, 1), room);
+  return Append(key, std::span<const iovec>(&part, 1), reserve);
 }
 
 bool SpoolWriter::Close() {

@@ -3,7 +3,7 @@
 //
 // A full disk must not tear a block or silence its own report: space is allocated
 // ahead (fallocate keeps the size), and the last of it is kept for the blocks that
-// say what was lost and that the application ended (SpoolRoom).
+// say what was lost and that the application ended (SpoolReserve).
 //
 // The writer holds the file's exclusive lock (core/file_lock.h) from before it has its name until Unlock() or its
 // own end: as long as that is so, no other process may touch the spool or what it points to.
@@ -22,11 +22,12 @@
 
 namespace lockstep::agent {
 
-// How much of a disk that is full a block may still use. The spool keeps 128 KiB allocated beyond what is written.
-enum class SpoolRoom : std::uint8_t {
-  kUsual,      // None of it.
-  kImportant,  // Half of it: few and small, and others cannot be understood without them.
-  kEnd,        // All of it: written once, after the application's end.
+// The spool keeps 128 KiB allocated beyond what is written, so that the most important blocks fit on a full disk: how
+// much of this reserve a block may use.
+enum class SpoolReserve : std::uint8_t {
+  kNone,
+  kHalf,  // Few and small blocks, without which others cannot be understood.
+  kAll,   // Blocks that are written once, after the application's end.
 };
 
 class SpoolWriter {
@@ -46,15 +47,15 @@ class SpoolWriter {
   };
   // Writes one block whole or not at all. Returns false if there is no space or on an I/O error; the file still ends
   // with a whole block.
-  bool Append(const Key& key, std::span<const iovec> payload, SpoolRoom room = SpoolRoom::kUsual);
-  bool Append(const Key& key, const void* payload, std::size_t bytes, SpoolRoom room = SpoolRoom::kUsual);
-  bool Append(const Key& key, std::string_view text, SpoolRoom room = SpoolRoom::kUsual) {
-    return Append(key, text.data(), text.size(), room);
+  bool Append(const Key& key, std::span<const iovec> payload, SpoolReserve reserve = SpoolReserve::kNone);
+  bool Append(const Key& key, const void* payload, std::size_t bytes, SpoolReserve reserve = SpoolReserve::kNone);
+  bool Append(const Key& key, std::string_view text, SpoolReserve reserve = SpoolReserve::kNone) {
+    return Append(key, text.data(), text.size(), reserve);
   }
   // Writes a block of plain rows.
   template <typename Row>
-  bool Append(const Key& key, const std::vector<Row>& rows, SpoolRoom room = SpoolRoom::kUsual) {
-    return Append(key, rows.data(), rows.size() * sizeof(Row), room);
+  bool Append(const Key& key, const std::vector<Row>& rows, SpoolReserve reserve = SpoolReserve::kNone) {
+    return Append(key, rows.data(), rows.size() * sizeof(Row), reserve);
   }
 
   // Gives unused allocated space back and closes the file. Returns false if the system reported a write error. The lock

@@ -83,7 +83,7 @@ void WindowControl::SwitchNow(bool on, WindowCause cause, bool cut) {
   if (!on) row.ticks = clock_.Ticks();
   header_.switches.Note(on, row.ticks);
   if (on) window_.windows_begun.fetch_add(1, std::memory_order_relaxed);
-  spool_.Append({SpoolKind::kWindows}, &row, sizeof row, SpoolRoom::kImportant);
+  spool_.Append({SpoolKind::kWindows}, &row, sizeof row, SpoolReserve::kHalf);
 }
 
 void WindowControl::FollowSteps(std::int64_t now_ns) {
@@ -235,9 +235,9 @@ void WindowControl::Project(std::uint64_t bytes) {
   const double needed =
       static_cast<double>(bytes - bytes_at_on_) / static_cast<double>(steps) * static_cast<double>(wanted);
   const std::string start = plan_.text + " will need about " + ByteText(needed) + " per rank, ";
-  struct statvfs room {};
-  const double free = ::statvfs(spool_.path().c_str(), &room) == 0
-                          ? static_cast<double>(room.f_bavail) * static_cast<double>(room.f_frsize)
+  struct statvfs disk {};
+  const double free = ::statvfs(spool_.path().c_str(), &disk) == 0
+                          ? static_cast<double>(disk.f_bavail) * static_cast<double>(disk.f_frsize)
                           : INFINITY;
   if (needed > static_cast<double>(setup_.max_bytes))
     Say(start + "--max-bytes allows " + ByteText(static_cast<double>(setup_.max_bytes)) +

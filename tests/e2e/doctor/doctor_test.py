@@ -91,7 +91,7 @@ class Doctor(unittest.TestCase):
                 pass
         code, findings = self.ask("--output", str(disk / "run"))
         self.assertEqual(code, 5)
-        self.status(findings, "scratch", "blocker", "no room")
+        self.status(findings, "scratch", "blocker", "no space")
         subprocess.run(["mount", "-o", "remount,ro", str(disk)], check=True)
         _, findings = self.ask("--output", str(disk / "run"))
         self.status(findings, "scratch", "blocker", "cannot be written")

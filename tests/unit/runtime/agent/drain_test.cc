@@ -292,7 +292,7 @@ TEST_F(DrainTest, AFullDiskIsCountedAndReportedAndTheRingsGoOn) {
     }
     EXPECT_EQ(drain_.RunLast(), "");
     const SpoolEnd end{};
-    EXPECT_TRUE(spool_.Append({SpoolKind::kEnd}, &end, sizeof end, SpoolRoom::kEnd));
+    EXPECT_TRUE(spool_.Append({SpoolKind::kEnd}, &end, sizeof end, SpoolReserve::kAll));
   }
   EXPECT_EQ(written, 163840u);
   const auto blocks = Blocks();
@@ -411,15 +411,15 @@ TEST(Spool, WhatMattersMoreThanRecordsLeavesRoomForTheEnd) {
   auto spool = SpoolWriter::Create(dir.path() + "/spool");
   ASSERT_TRUE(spool.ok());
   const std::string bytes(8 << 10, 'x');
-  const auto blocks = [&](SpoolRoom room) {
+  const auto blocks = [&](SpoolReserve reserve) {
     int count = 0;
-    while (count < 100 && spool.value().Append({SpoolKind::kMeta}, bytes, room)) ++count;
+    while (count < 100 && spool.value().Append({SpoolKind::kMeta}, bytes, reserve)) ++count;
     return count;
   };
-  EXPECT_EQ(blocks(SpoolRoom::kUsual), 15) << "128 of 256 KiB";
-  EXPECT_EQ(blocks(SpoolRoom::kImportant), 8) << "64 KiB more";
-  EXPECT_EQ(blocks(SpoolRoom::kUsual), 0);
-  EXPECT_EQ(blocks(SpoolRoom::kEnd), 8) << "the rest";
+  EXPECT_EQ(blocks(SpoolReserve::kNone), 15) << "128 of 256 KiB";
+  EXPECT_EQ(blocks(SpoolReserve::kHalf), 8) << "64 KiB more";
+  EXPECT_EQ(blocks(SpoolReserve::kNone), 0);
+  EXPECT_EQ(blocks(SpoolReserve::kAll), 8) << "the rest";
 }
 
 TEST(Segment, NoRoomAnywhereSaysWhy) {
