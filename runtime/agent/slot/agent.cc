@@ -61,7 +61,11 @@ void SlotRun::Snapshot(SpoolRoom room) {
   spool_->Append({SpoolKind::kSnapshots}, &row, sizeof row, room);
 }
 
-void SlotRun::SampleCpu() { AppendSamples(SpoolKind::kCpu, sampler_->Sample(*drain_)); }
+void SlotRun::SampleCpu() {
+  const std::vector<SpoolCpu> threads = sampler_->Sample(*drain_);
+  if (live_) live_->Sampled(threads);
+  AppendSamples(SpoolKind::kCpu, threads);
+}
 
 void SlotRun::FlushGpu() {
   if (!gpu_flush_->Ask()) return;
