@@ -28,7 +28,6 @@ class Drain {
  public:
   struct Pass {
     double fill = 0;          // Fullest ring found, 0..1.
-    std::uint64_t bytes = 0;  // Of records moved.
     std::uint32_t freed = 0;  // Rings whose owners are gone.
   };
   Drain(const SegmentView& segment, SpoolWriter& spool, const EventClock& clock);

@@ -27,6 +27,8 @@ constexpr std::int64_t kCpuPeriodNs = 100 * kMillisecondNs;
 constexpr std::int64_t kFlushNs = 100 * kMillisecondNs;
 constexpr std::uint32_t kManyProcesses = 4, kManyRings = 4;
 constexpr double kTargetFill = 0.2;  // Of the fullest ring, at the next tick.
+// With so little in the rings nothing speaks for looking more often than when there is nothing in them.
+constexpr double kSmallFill = kTargetFill / 8;
 
 int ShellCode(int error) { return error == ENOENT || error == ENOTDIR ? 127 : 126; }
 
@@ -108,7 +110,8 @@ void SlotRun::Tick() {
   if (window_->limit_reached() && !limited)
     drain_->CountLoss(Loss::kBytesLimit, 1, "--max-bytes " + std::to_string(options_.max_bytes));
   // The fill of this tick at this length says how long the next may be.
-  std::int64_t next = pass.bytes == 0 ? kLongestTickNs : kDefaultTickNs;
+  const double longest_fill = pass.fill * static_cast<double>(kLongestTickNs) / static_cast<double>(tick_ns_);
+  std::int64_t next = longest_fill <= kSmallFill ? kLongestTickNs : kDefaultTickNs;
   if (pass.fill > kTargetFill)
     next = static_cast<std::int64_t>(static_cast<double>(tick_ns_) * kTargetFill / pass.fill);
   if (pass.freed > kManyRings) next = std::min(next, kFirstTickNs);
