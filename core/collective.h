@@ -44,6 +44,12 @@ constexpr bool RootReceives(CollectiveKind kind) {
   return kind == CollectiveKind::kReduce || kind == CollectiveKind::kGather;
 }
 
+// The same of PyTorch's gloo, whose senders wait for their receivers too (merge/match/awaited.h): of rooted kinds, its
+// reduce passes all data around a ring, and between two members there is no third.
+constexpr bool SplitsOnGloo(CollectiveKind kind, std::uint32_t members) {
+  return Splits(kind) || kind == CollectiveKind::kReduce || ((RootSends(kind) || RootReceives(kind)) && members == 2);
+}
+
 // busbw = algbw * BusFactor(kind, n); nccl-tests doc/PERFORMANCE.md.
 constexpr double BusFactor(CollectiveKind kind, std::uint32_t members) {
   const double n = members;

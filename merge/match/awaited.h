@@ -42,7 +42,7 @@ enum class WaitRule : std::uint8_t { kByKind, kAllForAll, kGlooPeers };
 
 constexpr WaitRule RuleOf(CollectiveKind kind, bool gloo, std::uint32_t members) {
   if (!gloo || !(RootSends(kind) || RootReceives(kind))) return WaitRule::kByKind;
-  return kind == CollectiveKind::kReduce || members == 2 ? WaitRule::kAllForAll : WaitRule::kGlooPeers;
+  return SplitsOnGloo(kind, members) ? WaitRule::kAllForAll : WaitRule::kGlooPeers;
 }
 
 // Of WaitRule::kGlooPeers: calls f(member's number) for each that member `rank` waits for.

@@ -5,7 +5,6 @@
 #include <array>
 #include <cstddef>
 #include <cstdint>
-#include <utility>
 #include <vector>
 
 #include "core/interval.h"
@@ -111,26 +110,6 @@ class Breakdown {
   unsigned state_ = 0;
   std::int64_t now_ = INT64_MIN;
   StateTimes by_state_;
-};
-
-// Growth within windows of a cumulative counter read at some times (thread CPU time, run-queue delay), linear in
-// between. Only the values at the windows' edges are kept.
-class CounterCurve {
- public:
-  explicit CounterCurve(const std::vector<Interval>& windows);
-  // Times must not decrease; a reading below its predecessor is dropped.
-  void Add(std::int64_t time_ns, std::int64_t value);
-  // Growth within a window; -1 if fewer than two readings or none near it: the window
-  // must overlap the readings' span.
-  std::int64_t Within(std::size_t window) const;
-
- private:
-  double At(std::int64_t time_ns) const;
-  std::vector<Interval> windows_;
-  std::vector<std::int64_t> edges_;
-  std::vector<double> values_;  // Since the first reading; of the edges before `known_`.
-  std::size_t known_ = 0, readings_ = 0;
-  std::pair<std::int64_t, std::int64_t> first_{0, 0}, last_{0, 0};
 };
 
 // |set and window| for many windows of one set: O(log n) each, however they overlap.

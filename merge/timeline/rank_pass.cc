@@ -8,6 +8,7 @@
 
 #include "core/censored.h"
 #include "core/collective.h"
+#include "core/counter_curve.h"
 #include "core/mpi_ops.h"
 #include "ingest/rank_files/event_reader.h"
 #include "merge/match/instance_key.h"

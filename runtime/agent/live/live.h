@@ -8,9 +8,11 @@
 #include <cstdint>
 #include <functional>
 #include <optional>
+#include <span>
 #include <string>
 
 #include "core/event_clock.h"
+#include "core/spool_layout.h"
 #include "runtime/agent/live/live_figures.h"
 #include "runtime/agent/live/live_file.h"
 #include "runtime/agent/live/live_steps.h"
@@ -38,6 +40,8 @@ class Live {
   explicit Live(const Setup& setup);
   // Records on their way to the spool. Without memory for them there are no figures any more, and nothing else changes.
   void Take(std::uint32_t ring, const RingEntry& entry, std::span<const iovec> parts) noexcept;
+  // How long threads had no core. Thread: as Take.
+  void Sampled(std::span<const SpoolCpu> threads) noexcept;
   // After each look at the rings. `state` is asked for once a period. Thread: the agent's main loop.
   void Tick(const std::function<State()>& state) noexcept;
   // The application has ended: its file goes.

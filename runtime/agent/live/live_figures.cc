@@ -60,10 +60,10 @@ struct Terms {
 
 // As merge has it, of the calls of the thread that marks steps: time that another thread spent in MPI, or that lies
 // outside the step, counts as outside.
-bool Censored(const LiveOperation& one, std::int64_t all_there_ns, const IntervalSet& in_mpi) {
+bool Censored(const LiveOperation& one, std::int64_t all_there_ns, const IntervalSet& in_comm) {
   if (one.end_low_ns >= one.end_ns) return false;  // Blocking.
   const std::int64_t transfer_ns = one.end_ns - all_there_ns;
-  const std::int64_t inside_ns = Total(Clip(in_mpi, {all_there_ns, one.end_ns}));
+  const std::int64_t inside_ns = Total(Clip(in_comm, {all_there_ns, one.end_ns}));
   return transfer_ns > 0 &&
          IsCensored(transfer_ns, one.end_ns - std::max(one.end_low_ns, all_there_ns), transfer_ns - inside_ns);
 }
@@ -82,15 +82,15 @@ Terms TermsOf(const LiveStep& step, const Clock& clock, const std::unordered_map
     const std::int64_t all_there = std::clamp(found->second.last_ns - clock.offset_ns, one.begin_ns, one.end_ns);
     waits.push_back({one.begin_ns, all_there});
     terms.knows_wait = true;
-    if (Censored(one, all_there, step.in_mpi)) continue;
+    if (Censored(one, all_there, step.in_comm)) continue;
     transfers.push_back({all_there, one.end_ns});
     terms.knows_transfer = true;
   }
-  const IntervalSet moving = Intersect(step.in_mpi, Normalize(std::move(transfers)));
-  const IntervalSet waiting = Subtract(Intersect(step.in_mpi, Normalize(std::move(waits))), moving);
+  const IntervalSet moving = Intersect(step.in_comm, Normalize(std::move(transfers)));
+  const IntervalSet waiting = Subtract(Intersect(step.in_comm, Normalize(std::move(waits))), moving);
   terms.transfer_ns = Total(moving);
   terms.wait_ns = Total(waiting);
-  terms.unsplit_ns = Total(step.in_mpi) - terms.transfer_ns - terms.wait_ns;
+  terms.unsplit_ns = Total(step.in_comm) - terms.transfer_ns - terms.wait_ns;
   return terms;
 }
 

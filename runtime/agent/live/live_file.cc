@@ -80,7 +80,7 @@ bool WriteLiveFile(const std::string& directory, const LiveRank& rank) {
     out.Add(step.index);
     out.Add(step.window);
     out.Add(step.gpu_exposed_ns);
-    out.AddAll(step.in_mpi);
+    out.AddAll(step.in_comm);
     out.AddAll(step.operations);
   }
   out.Add(Checksum(out.bytes()));
@@ -103,7 +103,7 @@ std::optional<LiveRank> ReadLiveFile(const std::string& directory, std::int32_t 
     return std::nullopt;
   for (; steps > 0; --steps) {
     LiveStep step;
-    if (!in.Take(step.index) || !in.Take(step.window) || !in.Take(step.gpu_exposed_ns) || !in.TakeAll(step.in_mpi) ||
+    if (!in.Take(step.index) || !in.Take(step.window) || !in.Take(step.gpu_exposed_ns) || !in.TakeAll(step.in_comm) ||
         !in.TakeAll(step.operations))
       return std::nullopt;
     rank.steps.push_back(std::move(step));

@@ -6,10 +6,13 @@
 #include <string>
 #include <utility>
 
+#include "core/collective.h"
+#include "core/comm_calls.h"
 #include "core/comm_kernels.h"
 #include "core/gpu_records.h"
 #include "core/hash.h"
 #include "core/mpi_ops.h"
+#include "core/schema_enums.h"
 #include "core/uneven.h"
 
 namespace lockstep::agent {
@@ -108,7 +111,7 @@ void LiveSteps::OnRecord(std::uint32_t index, Ring& ring, const RecordHead& head
       }
       break;
     case RecordKind::kCompletion:
-      if (CompletionRecord record; load(record)) OnCompletion(ring, record);
+      if (CompletionRecord record; load(record)) OnCompletion(index, ring, record);
       break;
     case RecordKind::kComm:
       if (CommRecord record; load(record)) OnComm(record);
@@ -117,10 +120,22 @@ void LiveSteps::OnRecord(std::uint32_t index, Ring& ring, const RecordHead& head
       StringRecord record;
       if (!load(record)) break;
       std::string text(std::min<std::size_t>(record.bytes, kMaxStringBytes), '\0');
-      if (reader.Copy(at + sizeof record, text.data(), text.size()) && IsCommKernelName(text))
-        ring.comm_kernels.insert(record.id);
+      if (!reader.Copy(at + sizeof record, text.data(), text.size())) break;
+      if (IsCommKernelName(text)) ring.comm_kernels.insert(record.id);
+      if (IsDistributedCall(text)) ring.calls.insert(record.id);
+      if (text.starts_with(kGivesBucketAway)) ring.gives.insert(record.id);
       break;
     }
+    case RecordKind::kRange:
+    case RecordKind::kMark:
+      if (RangeRecord record; index == step_ring_ && load(record)) OnRange(ring, record);
+      break;
+    case RecordKind::kTorchBegin:
+      if (TorchBeginRecord record; load(record)) OnTorchBegin(index, record);
+      break;
+    case RecordKind::kTorchEnd:
+      if (TorchEndRecord record; load(record)) OnTorchEnd(record);
+      break;
     case RecordKind::kGpuKernel:
       if (GpuKernelRecord record; load(record)) {
         gpu_ = true;
@@ -139,6 +154,7 @@ void LiveSteps::OnStep(std::uint32_t ring, const StepRecord& record) {
       (!boundaries_.empty() && record.index <= boundaries_.back().index && (record.head.flags & kStepEnds) == 0)) {
     boundaries_.clear();
     calls_.clear();
+    helpers_ = LiveHelpers();
     step_ring_ = ring;
   }
   if (!boundaries_.empty() && (boundaries_.back().head.flags & kStepEnds) == 0) ++steps_;
@@ -151,7 +167,67 @@ void LiveSteps::OnComm(const CommRecord& record) {
   comms_[record.comm] = {known ? record.global_id : 0, record.size};
 }
 
-std::int64_t LiveSteps::Add(const MpiRecord& record, std::uint32_t start, Ticks ticks) {
+// Of the thread that marks steps.
+void LiveSteps::OnRange(const Ring& ring, const RangeRecord& record) {
+  const Ticks ticks{record.begin_ticks, record.end_ticks};
+  if (ring.calls.contains(record.name)) calls_.push_back(ticks);
+  if (helped_)
+    helpers_.Did(ticks, record.head.flags >> 4 == schema::Category::kInput, ring.gives.contains(record.name));
+}
+
+void LiveSteps::OnTorchBegin(std::uint32_t index, const TorchBeginRecord& record) {
+  if (record.message != kTorchCollective) {
+    if (works_.size() < kMostHandles) works_[record.work] = -1;
+    return;
+  }
+  helped_ = true;
+  const auto comm = comms_.find(record.comm);
+  const bool named = comm != comms_.end() && comm->second.global_id != 0;
+  const auto kind = static_cast<CollectiveKind>(record.head.flags);
+  const std::uint32_t members = named ? comm->second.size : 1;
+  Hash64 key;
+  key.Add(named ? comm->second.global_id : record.ticks);
+  key.Add(record.seq);
+  // Only the root says to gloo how much it will scatter.
+  const bool moves = record.count > 0 || kind == CollectiveKind::kBarrier || kind == CollectiveKind::kScatter;
+  const std::int64_t number = first_operation_ + static_cast<std::int64_t>(operations_.size());
+  operations_.push_back({.key = key.value(),
+                         .ticks = {record.ticks, 0},
+                         .end_low = 0,
+                         .members = members,
+                         .splits = named && moves && SplitsOnGloo(kind, members) ? 1u : 0u,
+                         .ring = index,
+                         .blocking = true,
+                         .queued = record.queued_ticks});
+  if (const auto early = ended_early_.find(record.work); early != ended_early_.end()) {
+    operations_.back().ticks.end = operations_.back().end_low = early->second;
+    ended_early_.erase(early);
+  } else if (works_.size() < kMostHandles) {
+    works_[record.work] = number;
+  }
+}
+
+void LiveSteps::OnTorchEnd(const TorchEndRecord& record) {
+  const auto found = works_.find(record.work);
+  if (found == works_.end()) {
+    if (ended_early_.size() < kMostHandles) ended_early_[record.work] = record.ticks;
+    return;
+  }
+  const std::int64_t number = found->second - first_operation_;
+  works_.erase(found);
+  if (number < 0) return;
+  Operation& operation = operations_[static_cast<std::size_t>(number)];
+  operation.ticks.end = operation.end_low = record.ticks;
+}
+
+void LiveSteps::Sampled(std::span<const SpoolCpu> threads) {
+  if (!helped_ || step_ring_ < 0) return;
+  for (const SpoolCpu& one : threads)
+    if (one.ring == step_ring_ && rings_[one.ring].generation == one.generation)
+      helpers_.Sampled(one.ticks, one.run_delay_ns);
+}
+
+std::int64_t LiveSteps::Add(std::uint32_t ring, const MpiRecord& record, std::uint32_t start, Ticks ticks) {
   const MpiOpInfo* info = InfoOf(record.op);
   const auto comm = comms_.find(record.comm);
   if (info == nullptr || info->kind == CollectiveKind::kNone) return -1;
@@ -163,7 +239,14 @@ std::int64_t LiveSteps::Add(const MpiRecord& record, std::uint32_t start, Ticks 
   // Whom a member that gives or takes nothing holds up is for the merge to say.
   constexpr std::uint8_t kNotAllWait = kMpiInterComm | kMpiGivesNothing | kMpiTakesNothing;
   const bool splits = named && moves && Splits(info->kind) && (record.head.flags & kNotAllWait) == 0;
-  operations_.push_back({key.value(), ticks, ticks.end, named ? comm->second.size : 1, splits ? 1u : 0u});
+  operations_.push_back({.key = key.value(),
+                         .ticks = ticks,
+                         .end_low = ticks.end,
+                         .members = named ? comm->second.size : 1,
+                         .splits = splits ? 1u : 0u,
+                         .ring = ring,
+                         .blocking = ticks.end != 0});
+  helped_ |= step_ring_ >= 0 && OfHelper(operations_.back());
   return first_operation_ + static_cast<std::int64_t>(operations_.size()) - 1;
 }
 
@@ -176,9 +259,10 @@ void LiveSteps::OnMpi(std::uint32_t index, Ring& ring, const MpiRecord& record, 
     ring.mpi_ticks += record.end_ticks - record.begin_ticks;
     if (index == step_ring_) calls_.push_back({record.begin_ticks, record.end_ticks});
   }
+  if (helped_ && recorded && index == step_ring_) helpers_.Did({record.begin_ticks, record.end_ticks}, false, false);
   switch (info->cls) {
     case MpiClass::kCollective:
-      if (recorded) Add(record, 0, {record.begin_ticks, record.end_ticks});
+      if (recorded) Add(index, record, 0, {record.begin_ticks, record.end_ticks});
       break;
     case MpiClass::kCollectiveInit:
     case MpiClass::kSendInit:
@@ -187,7 +271,7 @@ void LiveSteps::OnMpi(std::uint32_t index, Ring& ring, const MpiRecord& record, 
         persistent_[HandleKey(record.request)] = {record, 0};
       break;
     case MpiClass::kStart:
-      if (!completions_follow && record.request != 0) Start(record, record.request, 0);
+      if (!completions_follow && record.request != 0) Start(index, record, record.request, 0);
       break;
     case MpiClass::kWait:
     case MpiClass::kTest:
@@ -200,25 +284,25 @@ void LiveSteps::OnMpi(std::uint32_t index, Ring& ring, const MpiRecord& record, 
       break;
     default:
       if (recorded && record.request != 0 && (record.head.flags & kMpiError) == 0)
-        Post(record.request, Add(record, 0, {record.begin_ticks, 0}), record.begin_ticks);
+        Post(record.request, Add(index, record, 0, {record.begin_ticks, 0}), record.begin_ticks);
       break;
   }
 }
 
-void LiveSteps::OnCompletion(Ring& ring, const CompletionRecord& record) {
+void LiveSteps::OnCompletion(std::uint32_t index, Ring& ring, const CompletionRecord& record) {
   if ((record.head.flags & kCompletionStarted) != 0)
-    Start(ring.call, record.request, record.bytes);
+    Start(index, ring.call, record.request, record.bytes);
   else if (record.request != 0 && (record.head.flags & kCompletionPending) == 0)
     Complete(record.request, ring.call);
 }
 
-void LiveSteps::Start(const MpiRecord& call, std::uint64_t handle, std::uint64_t nth) {
+void LiveSteps::Start(std::uint32_t ring, const MpiRecord& call, std::uint64_t handle, std::uint64_t nth) {
   const auto made = persistent_.find(HandleKey(handle));
   if (made == persistent_.end()) return;
   Persistent& persistent = made->second;
   persistent.starts = nth != 0 ? static_cast<std::uint32_t>(nth) : persistent.starts + 1;
   if ((call.head.flags & kMpiUnrecorded) != 0) return;
-  Post(handle, Add(persistent.init, persistent.starts, {call.begin_ticks, 0}), call.begin_ticks);
+  Post(handle, Add(ring, persistent.init, persistent.starts, {call.begin_ticks, 0}), call.begin_ticks);
 }
 
 void LiveSteps::Post(std::uint64_t handle, std::int64_t operation, std::uint64_t at_ticks) {
@@ -253,11 +337,12 @@ void LiveSteps::Complete(std::uint64_t handle, const MpiRecord& call) {
 
 // Too much came since the last sample: the older half goes, and the steps it was in with it.
 void LiveSteps::KeepWithin() {
-  if (std::max({calls_.size(), operations_.size(), kernels_.size()}) <= kMostKept) return;
+  if (std::max({calls_.size(), operations_.size(), kernels_.size(), helpers_.size()}) <= kMostKept) return;
   std::uint64_t before = 0;
   if (calls_.size() > kMostKept) before = std::max(before, calls_[kMostKept / 2].begin);
   if (operations_.size() > kMostKept) before = std::max(before, operations_[kMostKept / 2].ticks.begin);
   if (kernels_.size() > kMostKept) before = std::max(before, kernels_[kMostKept / 2].ticks.begin);
+  if (helpers_.size() > kMostKept) before = std::max(before, helpers_.end_ticks(kMostKept / 2));
   Forget(before);
   // Many that never end, or kernels far out of order.
   while (operations_.size() > kMostKept) operations_.pop_front(), ++first_operation_;
@@ -269,6 +354,7 @@ void LiveSteps::KeepWithin() {
 void LiveSteps::Forget(std::uint64_t before_ticks) {
   while (!calls_.empty() && calls_.front().end < before_ticks) calls_.pop_front();
   while (!kernels_.empty() && kernels_.front().ticks.end < before_ticks) kernels_.pop_front();
+  helpers_.Forget(before_ticks);
   // One that is never completed must not keep all that follow it.
   while (!operations_.empty() && (operations_.front().ticks.end == 0 ? operations_.size() > kMostKept / 2
                                                                      : operations_.front().ticks.end < before_ticks)) {
@@ -287,7 +373,7 @@ std::size_t LiveSteps::Entries(Ticks window) const {
          count(operations_, [](const Operation& one) { return one.ticks.begin; });
 }
 
-LiveStep LiveSteps::Make(std::int64_t index, Ticks window,
+LiveStep LiveSteps::Make(std::int64_t index, Ticks window, const IntervalSet& helped,
                          const std::function<std::int64_t(std::uint64_t)>& ns_of_ticks) const {
   LiveStep step{index, {ns_of_ticks(window.begin), ns_of_ticks(window.end)}, {}, {}, -1};
   const auto inside = [&](const Ticks& one) { return one.begin < window.end && one.end > window.begin; };
@@ -304,7 +390,7 @@ LiveStep LiveSteps::Make(std::int64_t index, Ticks window,
   std::vector<Interval> calls;
   for (const Ticks& call : calls_)
     if (inside(call)) calls.push_back({ns_of_ticks(call.begin), ns_of_ticks(call.end)});
-  step.in_mpi = Clip(Normalize(std::move(calls)), step.window);
+  step.in_comm = Clip(Unite(Normalize(std::move(calls)), helped), step.window);
   for (const Operation& one : operations_)
     if (one.ticks.end != 0 && inside(one.ticks))
       step.operations.push_back({one.key, ns_of_ticks(one.ticks.begin),
@@ -317,21 +403,33 @@ std::vector<LiveStep> LiveSteps::Sample(std::uint64_t until_ticks, std::size_t m
                                         const std::function<std::int64_t(std::uint64_t)>& ns_of_ticks) {
   // A GPU's records come in batches, seconds after their time.
   if (gpu_) until_ticks = std::min(until_ticks, last_kernel_ticks_);
+  if (helped_) until_ticks = std::min(until_ticks, helpers_.known_until_ticks());
   struct Candidate {
     std::int64_t index;
     Ticks window;
   };
   std::vector<Candidate> whole;
+  std::vector<LiveHelpers::Step> steps_of_thread;
   std::uint64_t last_end = 0;
   for (std::size_t i = 1; i < boundaries_.size() && boundaries_[i].ticks <= until_ticks; ++i) {
     const StepRecord& begin = boundaries_[i - 1];
     last_end = boundaries_[i].ticks;
     const bool next = (boundaries_[i].head.flags & kStepEnds) != 0 || boundaries_[i].index == begin.index + 1;
-    if ((begin.head.flags & kStepEnds) == 0 && next && begin.ticks >= whole_from_ticks_)
-      whole.push_back({begin.index, {begin.ticks, boundaries_[i].ticks}});
+    if ((begin.head.flags & kStepEnds) != 0 || !next || begin.ticks < whole_from_ticks_) continue;
+    whole.push_back({begin.index, {begin.ticks, boundaries_[i].ticks}});
+    const bool cpu_known = begin.cpu_ns >= 0 && boundaries_[i].cpu_ns >= begin.cpu_ns;
+    steps_of_thread.push_back({whole.back().window, cpu_known ? boundaries_[i].cpu_ns - begin.cpu_ns : -1});
   }
   std::vector<LiveStep> steps;
   if (last_end == 0) return steps;
+  // Of all steps, shown or not: whether one was waited for is seen across their boundaries.
+  IntervalSet helped;
+  if (helped_ && !gpu_) {
+    std::vector<LiveHelpers::Collective> others;
+    for (const Operation& one : operations_)
+      if (OfHelper(one) && one.ticks.end > one.ticks.begin) others.push_back({one.ticks, one.queued});
+    helped = helpers_.Exposed(steps_of_thread, others, ns_of_ticks);
+  }
   for (std::int64_t stride = 1;; stride *= 2) {
     std::size_t count = 0, entries = 0;
     for (const Candidate& one : whole)
@@ -342,12 +440,13 @@ std::vector<LiveStep> LiveSteps::Sample(std::uint64_t until_ticks, std::size_t m
     if (count > 1 && (count > most_steps || entries > most_entries)) continue;
     if (entries > most_entries) break;  // A single step of that many: nothing to be sent every few seconds.
     for (const Candidate& one : whole)
-      if (one.index % stride == 0) steps.push_back(Make(one.index, one.window, ns_of_ticks));
+      if (one.index % stride == 0) steps.push_back(Make(one.index, one.window, helped, ns_of_ticks));
     break;
   }
   while (boundaries_.front().ticks < last_end) boundaries_.pop_front();
   Forget(last_end);
   completed_early_.clear();
+  ended_early_.clear();
   return steps;
 }
 

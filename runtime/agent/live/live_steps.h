@@ -17,13 +17,16 @@
 #include "core/interval.h"
 #include "core/record.h"
 #include "core/ring_layout.h"
+#include "core/spool_layout.h"
+#include "core/torch_records.h"
+#include "runtime/agent/live/live_helpers.h"
 
 namespace lockstep::agent {
 
-// A collective of an MPI communicator, as one rank saw it.
+// A collective of an MPI communicator or of one of PyTorch's process groups (gloo), as one rank saw it.
 struct LiveOperation {
   std::uint64_t key;      // The same on all members, and for no other collective.
-  std::int64_t begin_ns;  // Arrival: the post.
+  std::int64_t begin_ns;  // Arrival: the post; of works of PyTorch's backends, where their thread begins them.
   // Earliest and latest possible end: entry and return of the call that completed it; of blocking calls both the
   // return.
   std::int64_t end_low_ns, end_ns;
@@ -35,7 +38,9 @@ struct LiveOperation {
 struct LiveStep {
   std::int64_t index;
   Interval window;
-  IntervalSet in_mpi;  // The training thread's calls that communicate. Empty on GPU ranks.
+  // The training thread's calls that communicate, and when it waited for other threads' (core/helper_waits.h). Empty on
+  // GPU ranks.
+  IntervalSet in_comm;
   std::vector<LiveOperation> operations;
   std::int64_t gpu_exposed_ns;  // Communication kernels while no other kernel ran; -1: no GPU was seen.
 };
@@ -45,6 +50,9 @@ class LiveSteps {
  public:
   // Whole records of one ring, its oldest first; `parts` may cut a record between two slots.
   void Take(std::uint32_t ring, const RingEntry& entry, std::span<const iovec> parts);
+
+  // How long threads had no core, as the agent samples it.
+  void Sampled(std::span<const SpoolCpu> threads);
 
   // Complete steps that ended before `until_ticks` and begin after those of the last call; if they are more than
   // `most_steps` or hold more than `most_entries` calls and operations, those whose index is a multiple of the
@@ -64,14 +72,15 @@ class LiveSteps {
   double MpiShare(std::uint64_t now_ticks);
 
  private:
-  struct Ticks {
-    std::uint64_t begin, end;  // end 0: not yet.
-  };
+  using Ticks = LiveTicks;
   struct Operation {
     std::uint64_t key;
     Ticks ticks;
     std::uint64_t end_low;  // Ticks.
     std::uint32_t members, splits;
+    std::uint32_t ring;        // Whose thread made it.
+    bool blocking;             // In a call that returns when it has ended.
+    std::uint64_t queued = 0;  // Ticks at which it was given to a backend's thread, 0 unknown or to none.
   };
   struct Kernel {
     Ticks ticks;
@@ -89,6 +98,7 @@ class LiveSteps {
     std::uint32_t generation = 0;
     MpiRecord call{};                                // Whose completions follow.
     std::unordered_set<std::uint32_t> comm_kernels;  // Ids of their names.
+    std::unordered_set<std::uint32_t> calls, gives;  // Of ranges: calls of torch.distributed, buckets given away.
     std::uint64_t mpi_ticks = 0;                     // Since the last MpiShare.
   };
   // A record's fixed part, wherever `parts` cut it.
@@ -97,16 +107,24 @@ class LiveSteps {
   void OnRecord(std::uint32_t index, Ring& ring, const RecordHead& head, const Reader& reader, std::size_t at);
   void OnStep(std::uint32_t ring, const StepRecord& record);
   void OnMpi(std::uint32_t index, Ring& ring, const MpiRecord& record, bool completions_follow);
-  void OnCompletion(Ring& ring, const CompletionRecord& record);
+  void OnCompletion(std::uint32_t index, Ring& ring, const CompletionRecord& record);
   void OnComm(const CommRecord& record);
+  void OnRange(const Ring& ring, const RangeRecord& record);
+  void OnTorchBegin(std::uint32_t index, const TorchBeginRecord& record);
+  void OnTorchEnd(const TorchEndRecord& record);
   void Post(std::uint64_t handle, std::int64_t operation, std::uint64_t at_ticks);
-  void Start(const MpiRecord& call, std::uint64_t handle, std::uint64_t nth);
+  void Start(std::uint32_t ring, const MpiRecord& call, std::uint64_t handle, std::uint64_t nth);
   void Complete(std::uint64_t handle, const MpiRecord& call);
   // Its number, -1: a communicator that nobody else can name.
-  std::int64_t Add(const MpiRecord& record, std::uint32_t start, Ticks ticks);
+  std::int64_t Add(std::uint32_t ring, const MpiRecord& record, std::uint32_t start, Ticks ticks);
+  // Made by a thread for the one that marks steps.
+  bool OfHelper(const Operation& one) const {
+    return one.blocking && static_cast<std::int64_t>(one.ring) != step_ring_;
+  }
   void KeepWithin();
   void Forget(std::uint64_t before_ticks);
-  LiveStep Make(std::int64_t index, Ticks window, const std::function<std::int64_t(std::uint64_t)>& ns_of_ticks) const;
+  LiveStep Make(std::int64_t index, Ticks window, const IntervalSet& helped,
+                const std::function<std::int64_t(std::uint64_t)>& ns_of_ticks) const;
   std::size_t Entries(Ticks window) const;
   void Reset(std::uint32_t process);
 
@@ -125,6 +143,11 @@ class LiveSteps {
   // another ring).
   std::unordered_map<std::uint64_t, std::vector<std::int64_t>> posted_;
   std::unordered_map<std::uint64_t, std::vector<Ticks>> completed_early_;  // The calls.
+  // Works of PyTorch's backends by number: under way, and ends whose begin is still to come (from another ring).
+  std::unordered_map<std::uint64_t, std::int64_t> works_;
+  std::unordered_map<std::uint64_t, std::uint64_t> ended_early_;
+  LiveHelpers helpers_;
+  bool helped_ = false;  // Other threads' collectives were seen: what the thread did is kept from then on.
   std::uint64_t whole_from_ticks_ = 0, share_from_ticks_ = 0;
   std::int64_t steps_ = 0;
 };

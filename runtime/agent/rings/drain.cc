@@ -88,7 +88,6 @@ void Drain::DrainRing(std::uint32_t index, Pass& pass) {
     at = head;
   }
   pass.fill = std::max(pass.fill, static_cast<double>(head - at) / static_cast<double>(capacity));
-  pass.bytes += (head - at) * kSlotBytes;
 
   const std::byte* slots = segment_.slots(entry.offset);
   const std::uint64_t mask = capacity - 1;

@@ -28,7 +28,6 @@ class Drain {
  public:
   struct Pass {
     double fill = 0;          // Fill of the fullest ring, 0..1.
-    std::uint64_t bytes = 0;  // Bytes of records that were moved.
     std::uint32_t freed = 0;  // Rings freed because their owners have ended.
   };
   Drain(const SegmentView& segment, SpoolWriter& spool, const EventClock& clock);

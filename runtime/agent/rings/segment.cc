@@ -221,8 +221,9 @@ void Segment::PopulateAhead() {
     const std::uint64_t all = kRingHeaderBytes + capacity * kSlotBytes;
     if (offset == 0 || populated_[i] >= all || offset > view_.bytes || all > view_.bytes - offset) continue;
     const std::uint64_t head = std::min(view_.ring(offset).head.load(std::memory_order_relaxed), capacity);
+    // Once half of what was ahead is used up: a page or two at every look would cost a system call for each ring.
+    if (kRingHeaderBytes + (head + capacity / kAheadPart / 2) * kSlotBytes <= populated_[i]) continue;
     const std::uint64_t wanted = std::min(all, kRingHeaderBytes + (head + capacity / kAheadPart) * kSlotBytes);
-    if (wanted <= populated_[i]) continue;
     Populate(offset + populated_[i], offset + wanted);
     populated_[i] = wanted;
   }

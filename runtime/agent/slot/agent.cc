@@ -28,6 +28,8 @@ constexpr std::int64_t kCpuPeriodNs = 100 * kMillisecondNs;
 constexpr std::int64_t kFlushNs = 100 * kMillisecondNs;
 constexpr std::uint32_t kManyProcesses = 4, kManyRings = 4;
 constexpr double kTargetFill = 0.2;  // Of the fullest ring, at the next tick.
+// With so little in the rings nothing speaks for looking more often than when there is nothing in them.
+constexpr double kSmallFill = kTargetFill / 8;
 
 int ShellCode(int error) { return error == ENOENT || error == ENOTDIR ? 127 : 126; }
 
@@ -62,7 +64,11 @@ void SlotRun::Snapshot(SpoolReserve reserve) {
   spool_->Append({SpoolKind::kSnapshots}, &row, sizeof row, reserve);
 }
 
-void SlotRun::SampleCpu() { AppendSamples(SpoolKind::kCpu, sampler_->Sample(*drain_)); }
+void SlotRun::SampleCpu() {
+  const std::vector<SpoolCpu> threads = sampler_->Sample(*drain_);
+  if (live_) live_->Sampled(threads);
+  AppendSamples(SpoolKind::kCpu, threads);
+}
 
 void SlotRun::FlushGpu() {
   if (!gpu_flush_->Ask()) return;
@@ -105,7 +111,8 @@ void SlotRun::Tick() {
   if (window_->limit_reached() && !limited)
     drain_->CountLoss(Loss::kBytesLimit, 1, "--max-bytes " + std::to_string(options_.max_bytes));
   // The fill after a tick of this length determines how long the next tick may be.
-  std::int64_t next = pass.bytes == 0 ? kLongestTickNs : kDefaultTickNs;
+  const double longest_fill = pass.fill * static_cast<double>(kLongestTickNs) / static_cast<double>(tick_ns_);
+  std::int64_t next = longest_fill <= kSmallFill ? kLongestTickNs : kDefaultTickNs;
   if (pass.fill > kTargetFill)
     next = static_cast<std::int64_t>(static_cast<double>(tick_ns_) * kTargetFill / pass.fill);
   if (pass.freed > kManyRings) next = std::min(next, kFirstTickNs);

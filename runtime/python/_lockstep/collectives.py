@@ -167,9 +167,11 @@ def wrap(torch):
         setattr(dist, name, _call(dist, function, name, builtin=True))
     uses.wrap()
     for name, noted in (("init_process_group", lambda _made: _note_default(dist)),
-                        ("new_group", lambda made: _note_made(dist, made))):
-        function = getattr(c10d, name)
-        identity.everywhere(function, _noting(function, noted))
+                        ("new_group", lambda made: _note_made(dist, made)),
+                        ("split_group", lambda made: _note_made(dist, made))):  # Not in 1.13; of gloo since 2.15.
+        function = getattr(c10d, name, None)
+        if function is not None:
+            identity.everywhere(function, _noting(function, noted))
     wrapped = _leaving(dist, c10d.destroy_process_group)
     if getattr(dist, "destroy_process_group", None) is c10d.destroy_process_group:
         dist.destroy_process_group = wrapped

@@ -82,6 +82,8 @@ def count_group(dist, group, name):
     use = _uses.get(name)
     if use is None:
         use = _uses[name] = _Use()
+        if len(_uses) == 1:
+            state.at_boundary.append(_step_ended)  # Most jobs have no such backend.
     try:
         group = group if group is not None else dist.distributed_c10d._get_default_group()
         use.add(_Group(group, _device_of(group, name)))
@@ -141,5 +143,4 @@ def covered(name, work, operations_, collective):
 
 def wrap():
     state.at_begin.append(_begin_steps)
-    state.at_boundary.append(_step_ended)
     atexit.register(_tell_uses)

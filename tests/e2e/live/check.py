@@ -213,6 +213,18 @@ class Stuck(Case):
 
 
 class Torch(Case):
+    def test_ddp_over_gloo(self):
+        """Works of another thread: rank 1's data come 40 ms late, and rank 0 waits for its gradients."""
+        if subprocess.run([PYTHON, "-c", "import torch"], capture_output=True).returncode != 0:
+            self.skipTest("no PyTorch")
+        done = self.job(["--live", "1", "--metrics", "live.prom"],
+                        [PYTHON, SOURCE / "tests/e2e/torch/faults_job.py", self.dir + "/meeting", "--fault", "loader", "--rank", "1",
+                         "--late-ms", "40", "--work-ms", "6", "--steps", "120", "--layers", "6"])
+        self.agrees(done, slow=1)
+        found = metrics(self.dir + "/live.prom")
+        self.assertGreater(found["lockstep_exposed_wait_seconds"][0], 0.010)
+        self.assertEqual(found["lockstep_last_share"][1], '{rank="1"}')
+
     def test_ddp_over_mpi(self):
         if subprocess.run([PYTHON, "-c", "import torch, mpi4py"], capture_output=True).returncode != 0:
             self.skipTest("no PyTorch or no mpi4py")

@@ -469,6 +469,24 @@ class Module(Case):
                          [(i, 0, 1) for i in range(4)])
 
 
+CALLS = """
+from _lockstep import probe
+print(type(probe.range_begin), probe.torch_enter(5, -1, 7), probe.torch_enter(0, -1, -1), probe.range_begin(b"a", 2) > 0)
+for arguments in ((), (1, 2), (b"a", "2"), (b"a", 1 << 70)):
+    try:
+        probe.range_begin(*arguments)
+    except (TypeError, OverflowError) as error: print(type(error))
+"""
+
+
+class Calls(Case):
+    def test_hooks_call_builtins(self):
+        """Not through ctypes; what is wrong is an exception, as with any other builtin."""
+        traced = self.lockstep(PYTHON, self.script(CALLS))
+        self.assertEqual(traced.stdout, "<class 'builtin_function_or_method'> 0 5 True\n" + "<class 'TypeError'>\n" * 3
+                         + "<class 'OverflowError'>\n", traced.stderr)
+
+
 def run_case(names):
     """The class of tests that the command line names."""
     result = unittest.TextTestRunner(verbosity=2).run(

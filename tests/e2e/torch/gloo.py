@@ -1,5 +1,7 @@
 """torch.distributed over gloo under `lockstep run`: gloo.py BUILD_DIR CASE [PYTHON]"""
+import collections
 import json
+import sys
 
 from check import Case, DDP_TRAIN, HERE, JOB, LOCKSTEP, MPIRUN, PYTHON, buckets_of_job, needs_mpi, run, run_case
 
@@ -80,6 +82,26 @@ class Works(Gloo):
             self.assertEqual(on_half[3 + rank % 2]["root"], 1)
             self.assertEqual(sum((r["kind"], r["bytes"]) == (ALL_REDUCE, 4 * 420) for r in on_half), 3)
             self.assertEqual([r["bytes"] for r in self.works(rank) if r["group"]["size"] == 4], [40])
+
+
+@needs_mpi
+class Apis(Gloo):
+    def test_what_is_built_upon_them(self):
+        """Meshes, groups split from others, batches of messages, DDP with uneven input, monitored_barrier."""
+        self.job("apis", *["--split"] * (len(sys.argv) > 3))  # Of gloo since 2.15.
+        analysis, text = self.analyze()
+        self.assertEqual(analysis["trust"]["unmatched_collectives"], 0, text)
+        self.assertEqual(analysis["trust"]["mismatched_collectives"], 0, text)
+        self.assertEqual(analysis["p2p"]["unmatched"], 0, text)
+        for rank in (0, 1):
+            works, file = self.works(rank), self.file("rank-%05d.h5" % rank)
+            count = collections.Counter((r["kind"], r["bytes"]) for r in works)
+            # A mesh's, a split group's; DDP's gradients, of which the rank with less data makes one without any.
+            self.assertEqual([count[ALL_REDUCE, size] for size in (44, 48, 1680)], [3, 4, 3], count)
+            messages = {(r["direction"], r["peer_world_rank"], r["tag"], r["bytes"]) for r in file.rows("p2p")}
+            self.assertLessEqual({(0, 1 - rank, 5, 200), (1, 1 - rank, 5, 200)}, messages)
+            self.assertEqual(file.count("c10d::monitored_barrier"), 1)
+            self.assertFalse({"TorchHook", "RequestUnknown", "CommUnidentified"} & set(file.losses()))
 
 
 @needs_mpi

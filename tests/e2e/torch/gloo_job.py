@@ -44,6 +44,33 @@ def groups():
     dist.all_reduce(torch.ones(10))
 
 
+def apis():
+    """What is built upon collectives and messages, each as often as gloo.py knows."""
+    from torch.distributed.algorithms.join import Join
+
+    if hasattr(dist, "device_mesh"):
+        mesh = dist.device_mesh.init_device_mesh("cpu", (1, SIZE), mesh_dim_names=("outer", "inner"))
+        inner = mesh.get_group("inner")
+    else:  # 1.13
+        inner = dist.new_group(range(SIZE))
+    for _ in range(3):
+        dist.all_reduce(torch.ones(11), group=inner)
+    split = dist.split_group(split_ranks=[list(range(SIZE))]) if "--split" in sys.argv else dist.new_group(range(SIZE))
+    for _ in range(4):
+        dist.all_reduce(torch.ones(12), group=split)
+    other = 1 - RANK
+    for work in dist.batch_isend_irecv([dist.P2POp(dist.isend, torch.ones(50), other, tag=5),
+                                        dist.P2POp(dist.irecv, torch.empty(50), other, tag=5)]):
+        work.wait()
+    torch.manual_seed(1)
+    model = torch.nn.parallel.DistributedDataParallel(torch.nn.Linear(20, 20))
+    with Join([model]):  # Rank 0 has two batches, rank 1 three.
+        for _ in range(2 + RANK):
+            model(torch.ones(4, 20)).sum().backward()
+    dist.barrier()
+    dist.monitored_barrier()
+
+
 def batch_norm():
     """DDP with BatchNorm, whose buffers are broadcast in each forward; rank 1's data is late."""
     late_ms = float(sys.argv[3])

@@ -9,6 +9,8 @@
 
 #include "core/gpu_records.h"
 #include "core/mpi_ops.h"
+#include "core/schema_enums.h"
+#include "core/torch_records.h"
 #include "runtime/agent/live/live_figures.h"
 #include "runtime/agent/live/live_file.h"
 #include "runtime/agent/live/live_steps.h"
@@ -41,11 +43,12 @@ class Records {
     comm.size = size;
     return Add(RecordKind::kComm, comm);
   }
-  Records& Step(std::int64_t index, std::uint64_t ticks, bool ends = false) {
+  Records& Step(std::int64_t index, std::uint64_t ticks, bool ends = false, std::int64_t cpu_ns = -1) {
     StepRecord step{};
     step.head.flags = ends ? 0x80 : 0;
     step.index = index;
     step.ticks = ticks;
+    step.cpu_ns = cpu_ns;
     return Add(RecordKind::kStep, step);
   }
   Records& Mpi(MpiOp op, std::uint64_t begin, std::uint64_t end, std::uint32_t seq = 0, std::uint64_t request = 0,
@@ -80,6 +83,33 @@ class Records {
     name.bytes = static_cast<std::uint32_t>(text.size());
     return Add(RecordKind::kString, name, text);
   }
+  Records& Range(std::uint32_t name, std::uint64_t begin, std::uint64_t end, std::uint8_t category = 0) {
+    RangeRecord range{};
+    range.head.flags = static_cast<std::uint8_t>(schema::RangeSource::kTorch | category << 4);
+    range.name = name;
+    range.begin_ticks = begin;
+    range.end_ticks = end;
+    return Add(RecordKind::kRange, range);
+  }
+  Records& Work(std::uint64_t work, CollectiveKind kind, std::uint64_t queued, std::uint64_t begin, std::uint64_t end,
+                std::uint64_t seq = 0) {
+    TorchBeginRecord record{};
+    record.head.flags = static_cast<std::uint8_t>(kind);
+    record.comm = kWorld;
+    record.ticks = begin;
+    record.work = work;
+    record.queued_ticks = queued;
+    record.seq = seq;
+    record.count = 10;
+    Add(RecordKind::kTorchBegin, record);
+    return end == 0 ? *this : WorkEnd(work, end);
+  }
+  Records& WorkEnd(std::uint64_t work, std::uint64_t end) {
+    TorchEndRecord record{};
+    record.ticks = end;
+    record.work = work;
+    return Add(RecordKind::kTorchEnd, record);
+  }
   // In two parts, cut behind the `cut`-th slot.
   void Into(LiveSteps& steps, std::uint32_t ring = 0, std::size_t cut = 0, std::uint32_t process = 0) {
     RingEntry entry{};
@@ -111,7 +141,7 @@ TEST(LiveSteps, BlockingCallsWhereverARecordIsCut) {
     const auto sampled = SampleAll(steps);
     ASSERT_EQ(sampled.size(), 1u);
     EXPECT_EQ(sampled[0].window, (Interval{100, 200}));
-    EXPECT_EQ(sampled[0].in_mpi, (IntervalSet{{150, 180}, {190, 195}}));
+    EXPECT_EQ(sampled[0].in_comm, (IntervalSet{{150, 180}, {190, 195}}));
     ASSERT_EQ(sampled[0].operations.size(), 2u);
     EXPECT_EQ(sampled[0].operations[0].begin_ns, 150);
     EXPECT_EQ(sampled[0].operations[0].end_ns, 180);
@@ -151,7 +181,7 @@ TEST(LiveSteps, AnotherThreadMayCompleteAndBeReadFirst) {
   ASSERT_EQ(sampled.size(), 1u);
   ASSERT_EQ(sampled[0].operations.size(), 1u);
   EXPECT_EQ(sampled[0].operations[0].end_ns, 170);
-  EXPECT_EQ(sampled[0].in_mpi, (IntervalSet{{110, 112}})) << "the other thread's calls are not the training thread's";
+  EXPECT_EQ(sampled[0].in_comm, (IntervalSet{{110, 112}})) << "the other thread's calls are not the training thread's";
 }
 
 TEST(LiveSteps, PersistentOperationsHaveAKeyPerStart) {
@@ -210,7 +240,65 @@ TEST(LiveSteps, GpuRanksShowWhatNoOtherKernelHides) {
   const auto sampled = SampleAll(steps);
   ASSERT_EQ(sampled.size(), 1u) << "the last step's kernels may still be on their way";
   EXPECT_EQ(sampled[0].gpu_exposed_ns, 30);
-  EXPECT_TRUE(sampled[0].in_mpi.empty());
+  EXPECT_TRUE(sampled[0].in_comm.empty());
+}
+
+// As in the trace (core/helper_waits.h): at most as long as the thread was blocked, up to when it went on.
+TEST(LiveSteps, WaitingForWorksOfAnotherThread) {
+  LiveSteps steps;
+  Records().World().Step(0, 0, false, 0).Into(steps);
+  Records()
+      .Work(1, CollectiveKind::kAllReduce, 250'000, 300'000, 400'000, 0)
+      .Work(2, CollectiveKind::kAllReduce, 450'000, 500'000, 980'000, 1)
+      .Into(steps, 1);
+  Records().Range(0, 100'000, 150'000).Step(1, 1'000'000, false, 600'000).Into(steps);
+  const auto sampled = SampleAll(steps);
+  ASSERT_EQ(sampled.size(), 1u);
+  EXPECT_EQ(sampled[0].in_comm, (IntervalSet{{580'000, 980'000}}));
+  ASSERT_EQ(sampled[0].operations.size(), 2u);
+  const LiveOperation& last = sampled[0].operations[1];
+  EXPECT_EQ(last.begin_ns, 500'000);
+  EXPECT_EQ(last.end_low_ns, 980'000);
+  EXPECT_EQ(last.end_ns, 980'000);
+  EXPECT_EQ(last.members, 2u);
+  EXPECT_EQ(last.splits, 1u);
+  EXPECT_NE(last.key, sampled[0].operations[0].key);
+}
+
+TEST(LiveSteps, NotWhileTheThreadHadNoCoreOrWaitedForData) {
+  LiveSteps steps;
+  Records().World().Step(0, 0, false, 0).Into(steps);
+  Records().Work(1, CollectiveKind::kAllReduce, 0, 300'000, 980'000).Into(steps, 1);
+  const SpoolCpu samples[] = {{0, 0, 0, 0, 1}, {1'000'000, 0, 150'000, 0, 1}, {1'000'000, 0, 900'000, 1, 1}};
+  steps.Sampled(samples);
+  Records()
+      .Range(0, 10'000, 110'000, schema::Category::kInput)
+      .Step(1, 1'000'000, false, 600'000)
+      .Step(2, 2'000'000, false, 600'000)
+      .Into(steps);
+  const auto sampled = SampleAll(steps);
+  ASSERT_EQ(sampled.size(), 1u);  // Of the second it is not known yet how long it had no core.
+  EXPECT_EQ(sampled[0].in_comm, (IntervalSet{{830'000, 980'000}}));
+}
+
+TEST(LiveSteps, CallsOfTorchDistributedAndWorksThatEndInAnotherRing) {
+  LiveSteps steps;
+  Records().World().Name(7, "c10d::broadcast").Step(0, 0, false, 0).Into(steps);
+  Records().WorkEnd(1, 190).WorkEnd(9, 195).Into(steps, 1);
+  Records()
+      .Work(1, CollectiveKind::kBroadcast, 110, 120, 0)
+      .Work(2, CollectiveKind::kScan, 200, 210, 0, 1)
+      .Into(steps, 2);
+  Records().WorkEnd(2, 290).Into(steps, 1);
+  Records().Range(7, 100, 200).Range(7, 201, 300).Step(1, 1'000, false, 1'000).Into(steps);
+  const auto sampled = SampleAll(steps);
+  ASSERT_EQ(sampled.size(), 1u);
+  EXPECT_EQ(sampled[0].in_comm, (IntervalSet{{100, 200}, {201, 300}}));
+  ASSERT_EQ(sampled[0].operations.size(), 2u);
+  EXPECT_EQ(sampled[0].operations[0].end_ns, 190);
+  EXPECT_EQ(sampled[0].operations[0].splits, 1u);  // Of two members, each waits for the other.
+  EXPECT_EQ(sampled[0].operations[1].end_ns, 290);
+  EXPECT_EQ(sampled[0].operations[1].splits, 0u);
 }
 
 TEST(LiveSteps, OfSeveralProcessesTheOneThatAnnouncesSteps) {
@@ -220,7 +308,7 @@ TEST(LiveSteps, OfSeveralProcessesTheOneThatAnnouncesSteps) {
   Records().Mpi(MpiOp::kBarrier, 150, 190, 1, 0, 0).Into(steps, 0, 0, 0);
   const auto sampled = SampleAll(steps);
   ASSERT_EQ(sampled.size(), 1u);
-  EXPECT_EQ(sampled[0].in_mpi, (IntervalSet{{110, 120}}));
+  EXPECT_EQ(sampled[0].in_comm, (IntervalSet{{110, 120}}));
 }
 
 TEST(LiveSteps, RubbishIsNoReasonToFall) {
@@ -399,7 +487,7 @@ TEST(LiveFile, ComesBackAndDamageIsSeen) {
   const auto read = ReadLiveFile(where, 3);
   ASSERT_TRUE(read.has_value());
   EXPECT_EQ(read->steps.size(), 2u);
-  EXPECT_EQ(read->steps[0].in_mpi, rank.steps[0].in_mpi);
+  EXPECT_EQ(read->steps[0].in_comm, rank.steps[0].in_comm);
   EXPECT_EQ(read->steps[1].gpu_exposed_ns, 7);
   EXPECT_EQ(read->mpi_share, 0.25);
   EXPECT_FALSE(ReadLiveFile(where, 2).has_value());

@@ -1,0 +1,93 @@
+#include "core/helper_waits.h"
+
+#include <algorithm>
+#include <cstdlib>
+#include <utility>
+
+namespace lockstep {
+namespace {
+
+// Between the end of what was waited for and the next thing recorded: waking up, and a share of the wait for what is
+// done with the result.
+constexpr std::int64_t kWakeUpNs = 100'000;
+constexpr double kAfterShare = 0.1;
+
+// The last one in [window.begin, before); window.begin - 1: none.
+std::int64_t LastWithin(const std::vector<std::int64_t>& times, Interval window, std::int64_t before) {
+  const auto after = std::lower_bound(times.begin(), times.end(), before);
+  return after == times.begin() || after[-1] < window.begin ? window.begin - 1 : after[-1];
+}
+
+// When the training thread had nothing to do but to wait for this collective. Empty: it had. The thread that carries a
+// collective wakes who waits and only then notes its end (gloo in PyTorch 1.13: AsyncWork::finishWorkGloo), so the
+// waiting may be over before the end that was recorded.
+Interval Waited(const HelperEvidence& evidence, const std::vector<Interval>& steps, Interval collective) {
+  const std::int64_t end_ns = collective.end;
+  const auto step_of = [&](std::int64_t ns) -> const Interval* {
+    const auto after = std::upper_bound(steps.begin(), steps.end(), ns,
+                                        [](std::int64_t at, const Interval& window) { return at < window.begin; });
+    return after == steps.begin() ? nullptr : &after[-1];
+  };
+  if (const Interval* step = step_of(end_ns - 1); step != nullptr && end_ns <= step->end)
+    if (const std::int64_t given = LastWithin(evidence.given, *step, step->end); given >= step->begin)
+      return {std::min(given, end_ns), end_ns};
+  // Of the times between two signs that ended about then, the longest.
+  const std::vector<std::int64_t>& signs = evidence.signs;
+  Interval longest{end_ns, end_ns};
+  auto sign = std::lower_bound(signs.begin(), signs.end(), end_ns);
+  if (sign == signs.end() && sign != signs.begin()) --sign;
+  for (; sign != signs.begin() && sign != signs.end(); --sign) {
+    const std::int64_t before = sign[-1], after = *sign;
+    if (after < end_ns - EndToleranceNs(end_ns - collective.begin)) break;
+    if (before >= end_ns || std::abs(after - end_ns) > EndToleranceNs(std::min(after, end_ns) - before)) continue;
+    const Interval* step = step_of(before);
+    const Interval waited{std::max(before, collective.begin), std::min(after, end_ns)};
+    if (step != nullptr && after <= step->end && waited.end - waited.begin > longest.end - longest.begin)
+      longest = waited;
+  }
+  return longest;
+}
+
+// Of `set`, what is nearest to its end and `ns` long together.
+void AppendLast(const IntervalSet& set, std::int64_t ns, std::vector<Interval>& out) {
+  for (auto at = set.rbegin(); at != set.rend() && ns > 0; ++at) {
+    const std::int64_t length = std::min(ns, at->end - at->begin);
+    out.push_back({at->end - length, at->end});
+    ns -= length;
+  }
+}
+
+}  // namespace
+
+std::int64_t EndToleranceNs(std::int64_t waited_ns) {
+  return kWakeUpNs + static_cast<std::int64_t>(kAfterShare * static_cast<double>(waited_ns));
+}
+
+IntervalSet HelperWaits(HelperEvidence evidence) {
+  if (evidence.steps.empty() || evidence.collectives.empty()) return {};
+  std::sort(
+      evidence.steps.begin(), evidence.steps.end(),
+      [](const HelperEvidence::Step& a, const HelperEvidence::Step& b) { return a.window.begin < b.window.begin; });
+  std::vector<Interval> windows;
+  for (const HelperEvidence::Step& step : evidence.steps) {
+    windows.push_back(step.window);
+    evidence.signs.insert(evidence.signs.end(), {step.window.begin, step.window.end});
+  }
+  std::sort(evidence.signs.begin(), evidence.signs.end());
+  std::sort(evidence.given.begin(), evidence.given.end());
+  const IntervalSet input = Normalize(std::move(evidence.input));
+
+  std::vector<Interval> until_ends;
+  for (const Interval& collective : evidence.collectives) until_ends.push_back(Waited(evidence, windows, collective));
+  const IntervalSet candidates =
+      Intersect(Normalize(std::move(until_ends)), Normalize(std::move(evidence.collectives)));
+  std::vector<Interval> waits;
+  for (const HelperEvidence::Step& step : evidence.steps) {
+    const std::int64_t blocked = step.window.end - step.window.begin - step.cpu_ns -
+                                 std::max<std::int64_t>(0, step.run_delay_ns) - TotalWithin(input, step.window);
+    AppendLast(Subtract(Clip(candidates, step.window), input), blocked, waits);
+  }
+  return Normalize(std::move(waits));
+}
+
+}  // namespace lockstep
