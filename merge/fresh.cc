@@ -15,8 +15,8 @@ namespace fs = std::filesystem;
 namespace {
 
 // Counts the changes of what a timeline's figures mean: one that another number made is made again. 1: a step's length
-// is the mean of the ranks' (docs/decisions/step-length.md).
-constexpr std::uint64_t kRules = 1;
+// is the mean of the ranks' (docs/decisions/step-length.md). 2: members say whom a collective exempts from waiting.
+constexpr std::uint64_t kRules = 2;
 
 }  // namespace
 
