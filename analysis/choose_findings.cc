@@ -92,6 +92,18 @@ double Weight(const Analysis& analysis, const Finding& finding) {
   return GainShare(analysis, finding) * (finding.upper_bound ? kOfABound : 1.0);
 }
 
+// Of findings that price the same time the one that says what is broken comes before those that say what it costs or
+// what would hide it: nobody should post communication earlier that a slow network delays.
+void PutCauseFirst(Analysis& analysis) {
+  auto& findings = analysis.findings;
+  const auto link =
+      std::find_if(findings.begin(), findings.end(), [](const Finding& f) { return f.id == FindingId::kLinkSlow; });
+  const auto before = std::find_if(findings.begin(), link, [](const Finding& f) {
+    return KindOf(f.id).same_time_as == KindOf(FindingId::kLinkSlow).same_time_as;
+  });
+  if (link != findings.end()) std::rotate(before, link, link + 1);
+}
+
 // Ranks that lack cores: what anything else takes in this run is no longer what it takes where each has its own.
 void PutContentionFirst(const Context& context, Analysis& analysis) {
   const auto at = std::find_if(analysis.findings.begin(), analysis.findings.end(),
@@ -171,6 +183,7 @@ void ChooseFindings(const Context& context, Analysis& analysis) {
   };
   std::stable_sort(analysis.findings.begin(), analysis.findings.end(),
                    [&](const Finding& a, const Finding& b) { return key(a) > key(b); });
+  PutCauseFirst(analysis);
   PutContentionFirst(context, analysis);
   if (analysis.findings.size() > kMaxFindings) analysis.findings.resize(kMaxFindings);
   AddUp(context, analysis);

@@ -3,11 +3,15 @@
 #include <fmt/format.h>
 
 #include <algorithm>
+#include <cmath>
+#include <numeric>
 #include <set>
+#include <vector>
 
 #include "analysis/choose_findings.h"
 #include "analysis/core/format.h"
 #include "analysis/core/idle_kinds.h"
+#include "analysis/core/statistics.h"
 #include "analysis/passes.h"
 
 namespace lockstep::analysis {
@@ -30,6 +34,35 @@ void FillFromSummary(bool messages, Analysis& analysis) {
   add(IdleKind::kOtherMpi, s.mpi_other_ns - s.mpi_io_ns - s.mpi_rma_ns);
   add(IdleKind::kMessages, messages ? left : 0);
   add(IdleKind::kUnexplained, left);
+  std::stable_sort(analysis.idle_causes.begin(), analysis.idle_causes.end(),
+                   [](const IdleCause& a, const IdleCause& b) { return a.ns > b.ns; });
+}
+
+// One rank's longer input is that rank's: its finding has the price of what it has beyond the rank in the middle. What
+// all have of it stays.
+void LeaveInputToStragglers(Analysis& analysis) {
+  const auto at = std::find_if(analysis.idle_causes.begin(), analysis.idle_causes.end(),
+                               [](const IdleCause& each) { return each.cause == RowOf(IdleKind::kInput).cause; });
+  if (at == analysis.idle_causes.end() || analysis.ranks.empty()) return;
+  std::vector<std::int64_t> of_ranks;
+  for (const RankRow& row : analysis.ranks) of_ranks.push_back(row.input_ns);
+  const double all = std::accumulate(of_ranks.begin(), of_ranks.end(), 0.0);
+  const std::int64_t middle = LowerMedian(std::move(of_ranks));
+  double beyond = 0;
+  for (const Straggler& straggler : analysis.stragglers)
+    for (const RankRow& row : analysis.ranks)
+      if (straggler.cause == CauseId::kInput && row.rank == straggler.rank)
+        beyond += static_cast<double>(std::max<std::int64_t>(0, row.input_ns - middle));
+  const std::int64_t theirs = all > 0 ? std::llround(static_cast<double>(at->ns) * beyond / all) : 0;
+  if (theirs <= 0) return;
+  IdleCause of_stragglers = *at;
+  of_stragglers.ns = theirs;
+  of_stragglers.finding = KindOf(FindingId::kStragglerArrival).name;
+  at->ns -= theirs;
+  if (at->ns == 0)
+    *at = std::move(of_stragglers);
+  else
+    analysis.idle_causes.insert(at, std::move(of_stragglers));
   std::stable_sort(analysis.idle_causes.begin(), analysis.idle_causes.end(),
                    [](const IdleCause& a, const IdleCause& b) { return a.ns > b.ns; });
 }
@@ -60,13 +93,9 @@ void TellOtherIdle(const Context& context, const std::set<FindingId>& told, Anal
   std::int64_t rest = 0;
   std::string parts;
   const IdleCause* largest = nullptr;
-  const bool named_for_input = told.contains(FindingId::kStragglerArrival) &&
-                               std::any_of(analysis.stragglers.begin(), analysis.stragglers.end(),
-                                           [](const Straggler& each) { return each.cause == CauseId::kInput; });
+  if (told.contains(FindingId::kStragglerArrival) && !told.contains(FindingId::kInputBound))
+    LeaveInputToStragglers(analysis);
   for (IdleCause& cause : analysis.idle_causes) {
-    // One rank's longer input is that rank's: its finding has the price of this time.
-    if (named_for_input && cause.cause == RowOf(IdleKind::kInput).cause && !told.contains(FindingId::kInputBound))
-      cause.finding = KindOf(FindingId::kStragglerArrival).name;
     cause.told = std::any_of(told.begin(), told.end(), [&](FindingId id) { return KindOf(id).name == cause.finding; });
     if (cause.told) continue;
     rest += cause.ns;
@@ -84,7 +113,10 @@ void TellOtherIdle(const Context& context, const std::set<FindingId>& told, Anal
   Finding finding;
   finding.id = FindingId::kIdleOther;
   finding.headline = fmt::format("{} idle for {}, and no other finding says why: {}.",
-                                 gpu ? "The GPU is" : "The ranks are", OfTheStep(s, rest), parts);
+                                 gpu                           ? "The GPU is"
+                                 : context.ranks().size() == 1 ? "The rank is"
+                                                               : "The ranks are",
+                                 OfTheStep(s, rest), parts);
   finding.brief = gpu ? "GPU idle for other causes" : "idle for other causes";
   finding.evidence = fmt::format("{}: {}", gpu && s.per_step ? "mean over steps" : "of all idle time", parts);
   finding.action = ActionForIdle(largest != nullptr ? *largest : IdleCause{}, gpu);

@@ -49,7 +49,8 @@
   X(i64, wait_ns, Duration, Unknown(-1, "unsplit"), "A' - a")                          \
   X(i64, transfer_ns, Duration, Unknown(-1, "unsplit or censored"), "e - A'")          \
   X(u8, censored, Flag, Always, "1: this rank's end is too uncertain for cost tables") \
-  X(i64, step, Number, Unknown(-1, "none"), "index of the step it arrived in")
+  X(i64, step, Number, Unknown(-1, "none"), "index of the step it arrived in")         \
+  X(u8, exempt, Number, Always, "1: it waits for nobody; 2: nobody waits for it; 0: also where neither is known")
 
 #define LS_TL_STEPS(X)                                                                        \
   X(i64, index, Number, Always, "step number")                                                \

@@ -17,4 +17,7 @@ constexpr std::uint8_t UnevenBits(bool uneven, bool gives_nothing, bool takes_no
                                    (takes_nothing ? kTakesNothing : 0));
 }
 
+// Bits of collective_ranks.exempt.
+inline constexpr std::uint8_t kWaitsForNobody = 1, kAwaitedByNobody = 2;
+
 }  // namespace lockstep

@@ -119,8 +119,9 @@ class HostSyncs : public CauseOf<Syncs> {
     SetPrice(cost, finding);
     // What limits the step once nothing waits is for the replay to say; never more than these gaps.
     if (const auto price = cost.per_step ? PriceWithoutSyncs(context) : std::nullopt) {
-      finding.evidence += fmt::format("; {} steps replayed without waiting for the GPU: {} shorter", price->steps,
-                                      Duration(std::max<std::int64_t>(0, price->gain_ns)));
+      finding.evidence +=
+          fmt::format("; {} replayed without waiting for the GPU: {} shorter", Plural(price->steps, "step"),
+                      Duration(std::max<std::int64_t>(0, price->gain_ns)));
       if (price->gain_ns < cost.ns) {
         finding.saves_ns_per_step = std::max<std::int64_t>(0, price->gain_ns);
         finding.saves_interval_ns = price->interval;

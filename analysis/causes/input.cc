@@ -43,7 +43,8 @@ void FindInputBound(const Context& context, Analysis& analysis) {
   }
   if (whole <= 0 || static_cast<double>(input) < kNameShare * static_cast<double>(whole)) return;
   finding.id = FindingId::kInputBound;
-  finding.headline = fmt::format("The ranks wait for input for {}.", OfTheStep(s, input));
+  const std::string who = context.ranks().size() == 1 ? "The rank waits" : "The ranks wait";
+  finding.headline = fmt::format("{} for input for {}.", who, OfTheStep(s, input));
   finding.brief = "input is loaded while nothing else runs";
   if (s.per_step)
     finding.saves_ns_per_step = input;
@@ -57,11 +58,11 @@ void FindInputBound(const Context& context, Analysis& analysis) {
     finding.saves_ns_per_step = std::max<std::int64_t>(0, price->gain_ns);
     finding.saves_interval_ns = price->interval;
     finding.took_ns = input;
-    finding.headline = fmt::format("The ranks wait for input for {}: without it a step would be {} shorter (replayed).",
+    finding.headline = fmt::format("{} for input for {}: without it a step would be {} shorter (replayed).", who,
                                    OfTheStep(s, input), Duration(std::max<std::int64_t>(0, price->gain_ns)));
     finding.replayed = true;
     finding.upper_bound = false;
-    finding.evidence += fmt::format("; {} steps replayed without it", price->steps);
+    finding.evidence += fmt::format("; {} replayed without it", Plural(price->steps, "step"));
   }
   finding.action = "load the next batch in the background while this one computes";
   if (!s.per_step) finding.evidence = fmt::format("{} of the window in ranges marked as input", Percent(input, whole));

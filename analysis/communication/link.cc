@@ -1,4 +1,4 @@
-// A host whose network is slower than the others'.
+// A host whose network is slower than the others', or the way between two of them.
 
 #include "analysis/communication/link.h"
 
@@ -23,28 +23,35 @@ std::string Listed(const std::vector<std::string>& names) {
   return text;
 }
 
-}  // namespace
+std::string HostName(const Context& context, std::uint32_t node) { return std::string(context.timeline().Text(node)); }
+std::string PText(double p) { return p < 0.001 ? "< 0.001" : fmt::format("{:.3f}", p); }
 
-void FindSlowLinks(const Context& context, Analysis& analysis) {
-  const Summary& s = analysis.summary;
-  const std::int64_t whole = s.terms.Sum();
-  if (whole <= 0) return;
-  const std::optional<SlowNetwork> found = FindSlowNetwork(context);
-  if (!found) return;
-  // Data reach a rank that comes late itself, and those it exchanges them with, last: that is no news of the network.
-  for (const Straggler& straggler : analysis.stragglers)
-    if (std::binary_search(found->ranks.begin(), found->ranks.end(), straggler.rank)) return;
-  const std::vector<double> behind(found->behind_ns.begin(), found->behind_ns.end());
-  const std::int64_t per_unit = LowerMedian(found->behind_ns);
-  if (static_cast<double>(per_unit) < kWorthShare * static_cast<double>(whole)) return;
+// "node2", or several of them.
+std::string SlowHosts(const Context& context, const SlowNetwork& found) {
+  std::vector<std::string> hosts;
+  for (const std::size_t host : found.hosts) hosts.push_back(HostName(context, found.all[host]));
+  std::sort(hosts.begin(), hosts.end());
+  return Listed(hosts);
+}
+
+std::string EvidenceOf(const Context& context, const SlowNetwork& found) {
+  const std::vector<double> behind(found.behind_ns.begin(), found.behind_ns.end());
   const auto [low, high] =
       BootstrapInterval(behind, BlockLength({behind}), Statistic::kMedian, context.options().seed + 211);
-  const auto name = [&](std::size_t host) { return std::string(context.timeline().Text(found->all[host])); };
-  std::vector<std::string> hosts;
-  for (const std::size_t host : found->hosts) hosts.push_back(name(host));
-  std::sort(hosts.begin(), hosts.end());
-  const std::string slow = Listed(hosts);
+  return fmt::format(
+      "{} of {}: {} ({}) {}, {} ({}) {}; later there in {} of {}, p {}; {} to {} per {} (95 %)",
+      Name(static_cast<CollectiveKind>(found.kind)), Bytes(found.bytes), Duration(found.late_ns),
+      Bandwidth(found.late_rate), found.hosts.size() > 1 ? "on the later of them" : "there", Duration(found.others_ns),
+      Bandwidth(found.others_rate),
+      found.from ? fmt::format("on {} before it", HostName(context, found.all[*found.from])) : "elsewhere",
+      Count(found.last), Count(found.instances), PText(found.p_value), Duration(static_cast<std::int64_t>(low)),
+      Duration(static_cast<std::int64_t>(high)), context.units_are_steps() ? "step" : "slice");
+}
 
+Finding OfCollectives(const Context& context, const Analysis& analysis, const SlowNetwork& found) {
+  const Summary& s = analysis.summary;
+  const std::int64_t per_unit = LowerMedian(found.behind_ns);
+  const std::string slow = SlowHosts(context, found);
   // Nothing says how fast the transfers would be without it, so that all of them are its bound, and the waiting for
   // ranks that are late because of it.
   std::int64_t waiting = s.terms.exposed_wait_ns;
@@ -53,29 +60,18 @@ void FindSlowLinks(const Context& context, Analysis& analysis) {
       waiting -= std::min(waiting, finding.saves_ns_per_step.value_or(waiting));
   const std::int64_t price = s.terms.exposed_transfer_ns + s.terms.exposed_unsplit_ns + std::min(waiting, per_unit);
   Finding finding;
-  finding.id = FindingId::kLinkSlow;
   finding.headline = fmt::format("Data reach {} ({}) {} later than other hosts: a slow network there costs at most {}.",
-                                 slow, RankNames(found->ranks), Duration(per_unit), OfTheStep(s, price));
+                                 slow, RankNames(found.ranks), Duration(per_unit), OfTheStep(s, price));
   finding.brief = fmt::format("data reach {} later than other hosts", slow);
   if (s.per_step) finding.saves_ns_per_step = price;
-  finding.upper_bound = true;
   finding.covers_transfer = true;
-  finding.confidence = 0.7;
-  finding.rank = found->ranks.size() == 1 ? found->ranks[0] : -1;
-  finding.evidence =
-      fmt::format("{} of {}: {} ({}) {}, {} ({}) {}; later there in {} of {}, p {}; {} to {} per {} (95 %)",
-                  Name(static_cast<CollectiveKind>(found->kind)), Bytes(found->bytes), Duration(found->late_ns),
-                  Bandwidth(found->late_rate), hosts.size() > 1 ? "on the later of them" : "there",
-                  Duration(found->others_ns), Bandwidth(found->others_rate),
-                  found->from ? fmt::format("on {} before it", name(*found->from)) : "elsewhere", Count(found->last),
-                  Count(found->instances), found->p_value < 0.001 ? "< 0.001" : fmt::format("{:.3f}", found->p_value),
-                  Duration(static_cast<std::int64_t>(low)), Duration(static_cast<std::int64_t>(high)),
-                  context.units_are_steps() ? "step" : "slice");
-  if (found->from)
+  finding.rank = found.ranks.size() == 1 ? found.ranks[0] : -1;
+  finding.evidence = EvidenceOf(context, found);
+  if (found.from)
     finding.action = fmt::format("measure the network from {} to {} (iperf3), their link speed and errors (ethtool)",
-                                 name(*found->from), slow);
+                                 HostName(context, found.all[*found.from]), slow);
   else
-    finding.action = hosts.size() > 1
+    finding.action = found.hosts.size() > 1
                          ? fmt::format(
                                "measure the network of {} and between them (iperf3, ethtool): one that is slow "
                                "delays the host that it exchanges data with",
@@ -85,17 +81,85 @@ void FindSlowLinks(const Context& context, Analysis& analysis) {
                                "errors (ethtool), and see what else uses it",
                                slow);
   finding.explain.columns = {context.units_are_steps() ? "step" : "slice", "later_ns"};
-  std::vector<std::size_t> order(found->behind_ns.size());
+  std::vector<std::size_t> order(found.behind_ns.size());
   for (std::size_t u = 0; u < order.size(); ++u) order[u] = u;
   std::stable_sort(order.begin(), order.end(),
-                   [&](std::size_t a, std::size_t b) { return found->behind_ns[a] > found->behind_ns[b]; });
+                   [&](std::size_t a, std::size_t b) { return found.behind_ns[a] > found.behind_ns[b]; });
   order.resize(std::min(order.size(), kRowsShown));
   for (const std::size_t u : order) {
     const Unit& unit = context.units()[u];
     finding.explain.rows.push_back(
         {unit.step != kNowhere ? context.tables().steps.index[unit.step] : static_cast<std::int64_t>(u),
-         found->behind_ns[u]});
+         found.behind_ns[u]});
   }
+  return finding;
+}
+
+Finding OfMessages(const Context& context, const Analysis& analysis, const SlowMessages& found) {
+  const Summary& s = analysis.summary;
+  const std::string a = HostName(context, found.hosts[0]),
+                    b = found.hosts.size() > 1 ? HostName(context, found.hosts[1]) : "";
+  const std::string way = b.empty()       ? fmt::format("to and from {}", a)
+                          : found.one_way ? fmt::format("from {} to {}", a, b)
+                                          : fmt::format("between {} and {}", a, b);
+  const std::string others = found.beside_the_way_back ? "those back" : "between other hosts";
+  Finding finding;
+  finding.headline = fmt::format("Messages {} take {} per {}, {} {}: a slow network there costs at most {}.", way,
+                                 Duration(found.slow_ns), Bytes(found.bytes), others, Duration(found.others_ns),
+                                 OfTheStep(s, found.behind_ns));
+  finding.brief = fmt::format("messages {} are slow", way);
+  if (s.per_step) finding.saves_ns_per_step = found.behind_ns;
+  finding.evidence =
+      fmt::format("{} against {}; slow are {} of {} messages, p {}", Bandwidth(found.slow_rate),
+                  Bandwidth(found.others_rate), Count(found.slow), Count(found.compared), PText(found.p_value));
+  finding.action = b.empty()
+                       ? fmt::format(
+                             "measure the network between {} and the other hosts (iperf3), its link speed and errors "
+                             "(ethtool), and see what else uses it",
+                             a)
+                       : fmt::format("measure the network {} (iperf3), its link speed and errors (ethtool)", way);
+  finding.explain = found.rates;
+  return finding;
+}
+
+}  // namespace
+
+SlowLink FindSlowLink(const Context& context, const Analysis& analysis) {
+  SlowLink link;
+  const double least = kWorthShare * static_cast<double>(analysis.summary.terms.Sum());
+  link.messages = FindSlowMessages(context, analysis.summary);
+  link.collectives = FindSlowNetwork(context);
+  if (!link.collectives) return link;
+  const SlowNetwork& found = *link.collectives;
+  // Data reach a rank that comes late itself, and those it exchanges them with, last: that is no news of the network.
+  bool news = static_cast<double>(LowerMedian(found.behind_ns)) >= least;
+  for (const Straggler& straggler : analysis.stragglers)
+    news &= !std::binary_search(found.ranks.begin(), found.ranks.end(), straggler.rank);
+  // Of two hosts that exchange data a collective does not tell which one is slow; messages say more.
+  if (link.messages)
+    news &= std::any_of(found.hosts.begin(), found.hosts.end(), [&](std::size_t host) {
+      const auto& theirs = link.messages->hosts;
+      return std::find(theirs.begin(), theirs.end(), found.all[host]) != theirs.end();
+    });
+  if (!news) link.collectives.reset();
+  return link;
+}
+
+void FindSlowLinks(const Context& context, Analysis& analysis) {
+  if (analysis.summary.terms.Sum() <= 0) return;
+  const SlowLink link = FindSlowLink(context, analysis);
+  if (!link.any()) return;
+  Finding finding = link.messages ? OfMessages(context, analysis, *link.messages)
+                                  : OfCollectives(context, analysis, *link.collectives);
+  if (link.messages && link.collectives) {
+    Finding of_collectives = OfCollectives(context, analysis, *link.collectives);
+    finding.evidence += fmt::format("; {}: {}", of_collectives.brief, of_collectives.evidence);
+    finding.saves_ns_per_step = std::max(finding.saves_ns_per_step, of_collectives.saves_ns_per_step);
+    finding.covers_transfer = true;
+  }
+  finding.id = FindingId::kLinkSlow;
+  finding.upper_bound = true;
+  finding.confidence = 0.7;
   analysis.findings.push_back(std::move(finding));
 }
 

@@ -7,6 +7,7 @@
 #include <vector>
 
 #include "analysis/context.h"
+#include "analysis/replayed/message_rates.h"
 
 namespace lockstep::analysis {
 
@@ -31,6 +32,13 @@ struct SlowNetwork {
 // them, in fewer than nine of ten, or by less than a fifth of what the transfer takes on the others.
 std::optional<SlowNetwork> FindSlowNetwork(const Context& context);
 
-inline constexpr std::int64_t kLeastInstances = 5;
+// Both kinds of evidence of one slow network, as far as each is worth 1 % of the step. Of collectives: unless a
+// straggler is on such a host, and, where messages show a way, if that way begins or ends there.
+struct SlowLink {
+  std::optional<SlowNetwork> collectives;
+  std::optional<SlowMessages> messages;
+  bool any() const { return collectives || messages; }
+};
+SlowLink FindSlowLink(const Context& context, const Analysis& analysis);
 
 }  // namespace lockstep::analysis

@@ -15,6 +15,23 @@ namespace {
 std::string PartOfStep(const Summary& summary, std::int64_t ns) {
   return summary.per_step ? Duration(ns) : Percent(ns, summary.terms.Sum());
 }
+
+// Two hosts have one way between them: whether it is slow no other way of the run says.
+std::string OnlyWay(const Context& context, const Analysis& analysis) {
+  std::vector<std::uint32_t> nodes;
+  for (std::size_t p = 0; p < context.ranks().size(); ++p)
+    if (const std::uint32_t node = context.tables().ranks.node[context.RankRow(p)];
+        std::find(nodes.begin(), nodes.end(), node) == nodes.end())
+      nodes.push_back(node);
+  const bool link_told = std::any_of(analysis.findings.begin(), analysis.findings.end(),
+                                     [](const Finding& f) { return f.id == FindingId::kLinkSlow; });
+  if (nodes.size() != 2 || link_told) return {};
+  return fmt::format(
+      "; whether the network between {} and {} is slow this run cannot tell, as it has no other hosts to compare: "
+      "measure it (iperf3)",
+      context.timeline().Text(nodes[0]), context.timeline().Text(nodes[1]));
+}
+
 }  // namespace
 
 void FindExposedTransfer(const Context& context, Analysis& analysis) {
@@ -86,6 +103,7 @@ void FindExposedTransfer(const Context& context, Analysis& analysis) {
                                     largest->bytes ? Bytes(*largest->bytes) : "a size that is not known");
     if (largest->busbw) finding.evidence += fmt::format(" at {} bus bandwidth", Bandwidth(*largest->busbw));
   }
+  finding.evidence += OnlyWay(context, analysis);
   if (others_missing) finding.evidence += "; part of it may be waiting for ranks without a file";
   // No hidden communication at all: the job does not even try.
   finding.action = others_missing ? "record all ranks: then waiting and transfer can be told apart"

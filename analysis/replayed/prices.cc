@@ -15,6 +15,7 @@
 #include "analysis/core/format.h"
 #include "analysis/core/statistics.h"
 #include "analysis/passes.h"
+#include "analysis/replayed/link_price.h"
 #include "analysis/replayed/replay_price.h"
 #include "analysis/replayed/replayed_run.h"
 
@@ -222,6 +223,23 @@ class Pricing {
         finding.then = std::move(then);
         return;
       }
+      case FindingId::kLinkSlow: {
+        const std::optional<Gains> gains = Between(LengthsOf({}), LengthsOf({*remedy}));
+        if (!gains) return;
+        Take(*gains, finding);
+        finding.upper_bound = remedy->kind == Question::kFreeCommunication;
+        finding.headline = Claim(finding);
+        if (finding.upper_bound) {
+          finding.headline += fmt::format(": a slow network there costs at most {} ({}).",
+                                          OfTheStep(analysis_.summary, *finding.saves_ns_per_step), ByReplay());
+          return;
+        }
+        finding.headline += fmt::format(": if it were as fast as the others, {}.", Shorter(finding));
+        if (*finding.took_ns > *finding.saves_ns_per_step)
+          finding.evidence +=
+              fmt::format("; what it takes is at most {}", OfTheStep(analysis_.summary, *finding.took_ns));
+        return;
+      }
       case FindingId::kWaitTurns:
       case FindingId::kP2pLateSender:
       case FindingId::kP2pLateReceiver: {
@@ -309,6 +327,9 @@ std::optional<Question> RemedyOf(const Context& context, const Analysis& analysi
       break;
     case FindingId::kTransferExposed:
       question = Question{.kind = Question::kFreeCommunication};
+      break;
+    case FindingId::kLinkSlow:
+      question = WithoutSlowLink(context, analysis);
       break;
     case FindingId::kProgressWaitOnly:
       // The replay saw nothing move in a wait only: it has nothing to change.

@@ -317,6 +317,15 @@ std::string EvidenceFor(const Context& context, const Analysis& analysis, std::s
          fmt::format("; p {}", straggler.p_value < 0.001 ? "< 0.001" : fmt::format("{:.3f}", straggler.p_value));
 }
 
+std::string BriefFor(const StragglerCause& cause) {
+  if (cause.id == CauseId::kInput) return fmt::format("loads input {} longer", Duration(*cause.more_input_ns));
+  // Where something else is the cause, a little more compute beside it is not what it is about.
+  const bool computes = cause.id != CauseId::kHost && cause.id != CauseId::kUnknown;
+  if (computes && cause.more_compute_ns.value_or(0) > 0)
+    return fmt::format("computes {} longer", Duration(*cause.more_compute_ns));
+  return "arrives last";
+}
+
 std::string BriefEvidenceFor(const Analysis& analysis, std::size_t r, const StragglerCause& cause,
                              const Straggler& straggler) {
   // What each costs alone is its price, which stands in its row (prices.cc).

@@ -33,7 +33,9 @@ std::string SlowClockText(const GpuEvidence& evidence);
 std::string ActionFor(const StragglerCause& cause, const std::string& name, const std::string& node);
 std::string EvidenceFor(const Context& context, const Analysis& analysis, std::size_t position,
                         const StragglerCause& cause, const Straggler& straggler);
-// The same in a few words, for one of several.
+// What it does: "computes 5.0 ms longer".
+std::string BriefFor(const StragglerCause& cause);
+// The evidence in a few words, for one of several.
 std::string BriefEvidenceFor(const Analysis& analysis, std::size_t position, const StragglerCause& cause,
                              const Straggler& straggler);
 // The rank's costliest units, for --explain.

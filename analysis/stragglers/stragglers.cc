@@ -295,9 +295,7 @@ class Search {
         Headline(fmt::format("Rank {} holds {} back{}", straggler.rank, pair ? "the other" : "everyone", when),
                  pair ? "the other rank waits" : "the other ranks wait", straggler.saves_ns, "it");
     SetPrice(straggler.saves_ns, finding);
-    finding.brief = named.cause.more_compute_ns && *named.cause.more_compute_ns > 0
-                        ? fmt::format("{} ({}) computes {} longer", name, node, Duration(*named.cause.more_compute_ns))
-                        : fmt::format("{} ({}) arrives last", name, node);
+    finding.brief = fmt::format("{} ({}) {}", name, node, BriefFor(named.cause));
     finding.evidence = EvidenceFor(context_, analysis_, named.position, named.cause, straggler);
     finding.action = ActionFor(named.cause, name, node);
     finding.upper_bound = !read_.exact;

@@ -96,7 +96,8 @@ void FindTurns(const Context& context, Analysis& analysis) {
     // Beyond the transfer it prices what is waited for because of it.
     if (finding.id == FindingId::kLinkSlow)
       left -= finding.saves_ns_per_step
-                  ? *finding.saves_ns_per_step - s.terms.exposed_transfer_ns - s.terms.exposed_unsplit_ns
+                  ? std::max<std::int64_t>(
+                        0, *finding.saves_ns_per_step - s.terms.exposed_transfer_ns - s.terms.exposed_unsplit_ns)
                   : s.terms.exposed_wait_ns;
   }
   if (whole <= 0 || static_cast<double>(left) < kNameShare * static_cast<double>(whole)) return;

@@ -278,6 +278,22 @@ class Matcher {
     }
   }
 
+  // Who waits for nobody and whom nobody waits for, for those who replay it. Where which of the others a member waits
+  // for is known by more than its kind, or nothing is known, all wait for all there.
+  void SetExempt(std::size_t base, std::size_t n, CollectiveKind kind, WaitRule rule, bool known, bool nothing_moves,
+                 const Waiting& who) {
+    const bool has_rule = Splits(kind) || RootSends(kind) || RootReceives(kind);
+    for (std::size_t i = 0; i < n; ++i) {
+      std::uint8_t exempt = 0;
+      if (has_rule && nothing_moves)
+        exempt = kWaitsForNobody | kAwaitedByNobody;
+      else if (has_rule && known && rule == WaitRule::kByKind)
+        exempt = static_cast<std::uint8_t>((out_.limit_ns[base + i] == kNoTime ? kWaitsForNobody : 0) |
+                                           (who.parts[i].awaited ? 0 : kAwaitedByNobody));
+      out_.members.exempt[base + i] = exempt;
+    }
+  }
+
   // The same where members wait for some of the others.
   void SetGlooLimits(std::size_t base, const Instance& instance, const CommGroup& group, CollectiveKind kind) {
     std::vector<std::int64_t> arrival(group.size, kNoTime);  // By number in the group.
@@ -340,6 +356,7 @@ class Matcher {
       SetGlooLimits(base, instance, group, kind);
     else
       SetLimits(base, instance, splits, uneven, who);
+    SetExempt(base, n, kind, rule, moves && !who.parts.empty(), !moves && !mismatch && !group.inter, who);
     const std::int64_t last_arrival =
         splits && who.last != Waiting::kNobody ? arrival_[instance.first + who.last] : all.last_arrival_ns;
 

@@ -118,6 +118,7 @@ std::string Parser::Directive(Line& line) {
     line.Read(line.Key("bandwidth"), ParseRate, &s.bandwidth);
     line.Read(line.Key("skew"), ParseDuration, &s.skew_ns);
     line.Read(line.Key("call"), ParseDuration, &s.call_ns);
+    line.Read(line.Key("noise"), ParsePpm, &s.noise_ppm);
   } else if (verb == "comm") {
     CommSpec comm{.name = line.Need(line.Plain(), "a name")};
     line.Int(line.Key("block"), &comm.block);

@@ -3,6 +3,7 @@
 #include <algorithm>
 
 #include "core/hash.h"
+#include "core/uneven.h"
 
 namespace lockstep::make_run {
 
@@ -98,6 +99,7 @@ std::uint32_t Emitter::Collective(const CollectiveStart& start) {
        .start = nth,
        .kind = static_cast<std::uint8_t>(op.collective),
        .mode = start.mode,
+       .uneven = UnevenBits(!op.empty.empty(), op.IsEmpty(rank_), false),
        .thread = 0,
        .begin_ns = clock_.Show(start.begin_ns),
        .post_end_ns = clock_.Show(start.post_end_ns),

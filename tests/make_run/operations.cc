@@ -47,6 +47,10 @@ bool Parser::CollectiveOperation(Line& line, std::vector<Op>* body) {
     line.Read(std::optional(line.Need(line.Plain(), "a size")), ParseBytes, &op.bytes);
   op.comm = Comm(line);
   line.Int(line.Key("root"), &op.root);
+  if (const auto empty = line.Key("empty"))
+    for (const std::string& rank : Split(*empty, ',')) line.Int(std::optional(rank), &op.empty.emplace_back());
+  if (!op.empty.empty() && (kind != OpKind::kBlocking || !Splits(collective) || op.bytes == 0))
+    line.Fail("empty= is of blocking collectives of which all members give and take");
   op.name = line.Key("as").value_or("");
   if (kind == OpKind::kInit && op.name.empty()) line.Fail("needs as=NAME");
   body->push_back(op);

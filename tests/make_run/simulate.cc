@@ -47,6 +47,16 @@ std::int64_t Simulation::Cost(const Op& op, std::int32_t from, std::int32_t to) 
   return cost;
 }
 
+std::int64_t Simulation::NoisyCost(const Place& place, std::int32_t from, std::int32_t to) const {
+  const std::int64_t cost = Cost(*place.op, from, to);
+  if (spec_.noise_ppm == 0) return cost;
+  const auto u = static_cast<std::int64_t>(
+      Random(spec_.seed ^ 3, static_cast<std::uint64_t>(to), static_cast<std::uint64_t>(place.step), place.index) %
+      kMillion);
+  return cost +
+         static_cast<std::int64_t>(static_cast<__int128>(cost) * spec_.noise_ppm * u / (__int128{kMillion} * kMillion));
+}
+
 std::int64_t Simulation::Excess(const LinkSpec& link, std::uint64_t bytes) const {
   if (link.bandwidth <= 0) return 0;
   const auto takes = [&](std::int64_t bandwidth) {

@@ -80,6 +80,8 @@ class Simulation {
   std::int64_t Duration(RankState& state, const Place& place, std::int64_t repeat) const;
   // Of a message from one rank to another.
   std::int64_t Cost(const Op& op, std::int32_t from, std::int32_t to) const;
+  // The same with the network's noise, which lengthens it.
+  std::int64_t NoisyCost(const Place& place, std::int32_t from, std::int32_t to) const;
   std::int64_t Cost(const Op& op) const;
   // How much longer these bytes take over a link that is slower than the network.
   std::int64_t Excess(const LinkSpec& link, std::uint64_t bytes) const;

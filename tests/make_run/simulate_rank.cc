@@ -181,7 +181,7 @@ void Simulation::Arrive(RankState& state, const Place& place, std::vector<Instan
   const std::int32_t group = GroupOf(spec_, op.comm, state.rank);
   if (group < 0) return;
   Instance& instance = (*instances)[place.instance + static_cast<std::size_t>(group) - FirstGroup(op)];
-  instance.arrival = std::max(instance.arrival, state.entry);
+  if (!op.IsEmpty(state.rank)) instance.arrival = std::max(instance.arrival, state.entry);
   ++instance.arrived;
   if (RootSends(op.collective) && IsRoot(op, group, state.rank)) instance.root_arrival = state.entry;
 }
@@ -242,7 +242,7 @@ void Simulation::Leave(RankState& state, const Place& place, Emitter* out) const
       return;
     }
     Sample(state, out);
-    state.t = std::max(state.entry + spec_.call_ns, sent + Cost(op, state.rank - op.peer, state.rank));
+    state.t = std::max(state.entry + spec_.call_ns, sent + NoisyCost(place, state.rank - op.peer, state.rank));
     if (out != nullptr) out->Message(op, false, state.entry, state.t);
     Sample(state, out);
     return;
@@ -283,6 +283,7 @@ void Simulation::Leave(RankState& state, const Place& place, Emitter* out) const
                                             static_cast<std::uint64_t>(place.step), place.index) %
                                      static_cast<std::uint64_t>(spec_.skew_ns));
   }
+  if (op.IsEmpty(state.rank)) end = std::max(end, state.entry + Cost(op));
   Sample(state, out);
   state.t = end;
   if (out != nullptr) {

@@ -3,6 +3,7 @@
 // everything is an integer, so that an independent reader of the same text gets
 // the same nanoseconds.
 
+#include <algorithm>
 #include <cstdint>
 #include <map>
 #include <memory>
@@ -56,6 +57,7 @@ struct Op {
   std::uint64_t bytes = 0;
   std::size_t comm = 0;  // Index into Spec::comms.
   std::int32_t root = 0;
+  std::vector<std::int32_t> empty;  // kBlocking: world ranks that give the others nothing; nobody waits for them.
   std::int32_t shift = 1;
   std::uint32_t count = 1;
   std::int64_t launch_ns = 0;  // Duration of the host's launch call.
@@ -69,6 +71,7 @@ struct Op {
   std::uint32_t stream = 20;                // NCCL operations.
   std::vector<std::uint64_t> grouped;       // kNccl: sizes of the operations that share its kernel; none: alone.
   bool after_compute = true;                // kNccl: waits for what the compute stream holds.
+  bool IsEmpty(std::int32_t rank) const { return std::find(empty.begin(), empty.end(), rank) != empty.end(); }
   bool Concerns(std::int32_t rank) const { return on_block == 0 || rank / on_block == on_index; }
   MpiOp mpi = MpiOp::kOther;  // Of kOther.
 };
@@ -152,7 +155,7 @@ struct Spec {
   std::int32_t nodes = 1;
   std::int64_t epoch_ns = 1'000'000'000'000;
   std::int64_t alpha_ns = 10'000, bandwidth = 5'000'000'000, skew_ns = 0, call_ns = 500;
-  std::int64_t jitter_ppm = 0, poll_ns = 100'000;
+  std::int64_t jitter_ppm = 0, poll_ns = 100'000, noise_ppm = 0;  // Of compute; tests; of messages.
   Progress progress = Progress::kNone;
   bool gpu = false, marks = true, clocks_separate = false, bursts_given = true;
   std::int64_t dispatch_ns = 0;  // Host time before each launch call.

@@ -36,6 +36,28 @@ BODIES = {"posted": POSTED, "blocking": BLOCKING}
 WORK_NS = 40_000_000
 
 
+# Messages of mixed sizes around the hosts in both directions, and within each host, where memory is ten times as fast. A
+# collective of next to no data ends the step.
+def exchange(hosts, each, sizes=("64KiB", "1MiB")):
+    lines = ["step", "  forward 10ms"]
+    ranks = hosts * each
+    ways = [(h * each, (h + 1) % hosts * each) for h in range(hosts)] if hosts > 2 else [(0, each)]
+    ways = [way for a, b in ways for way in ((a, b), (b, a))]
+    if each > 1:
+        ways += [(h * each, h * each + 1) for h in range(hosts)]
+    for size in sizes:
+        for a, b in ways:
+            lines += [f"  send {size} to={b - a} as=m{a}.{b} on=1:{a}", f"  recv m{a}.{b} on=1:{b}"]
+        lines.append("  compute 4ms")
+    return "\n".join(lines + ["  allreduce 1KiB", "end"]) + "\n"
+
+
+def messages(hosts, each, seed, extra="", steps=30, noise="30%"):
+    between = "".join(f"link node={h} bandwidth=1GB/s\n" for h in range(hosts))
+    return (f"ranks {hosts * each}\nnodes {hosts}\nsteps {steps + WARMUP}\nwarmup {WARMUP}\nseed {seed}\n"
+            f"network alpha=30us bandwidth=10GB/s noise={noise}\njitter 1%\n{between}{extra}" + exchange(hosts, each))
+
+
 class Case:
     def __init__(self, name, text, ranks=(), hosts=(), says=(), never=(), may_name=()):
         self.name, self.text = name, text
@@ -63,6 +85,31 @@ def slow_host(mode, node, rate, seed, hosts=4, each=2, steps=30, jitter="0.5%", 
 def one_link(mode, source, to, rate, seed, steps=30):
     return Case(f"{mode}, rank {source} to {to} at {rate}", head(4, 1, steps, seed, extra=f"link rank={source} to={to} bandwidth={rate}\n") + BODIES[mode],
                 (), [f"node{to}"], may_name=[f"node{source}"])
+
+
+def slow_way(hosts, each, a, b, seed, rate="50MB/s", one_way=False):
+    """Between two hosts: the ranks that exchange messages there."""
+    ways = [(a * each, b * each)] + ([] if one_way else [(b * each, a * each)])
+    extra = "".join(f"link rank={s} to={t} bandwidth={rate}\n" for s, t in ways)
+    name = f"from node{a} to node{b}" if one_way else f"between node{min(a, b)} and node{max(a, b)}"
+    return Case(f"messages {hosts}x{each}, {name} at {rate}", messages(hosts, each, seed, extra), (), [f"node{a}"],
+                may_name=[f"node{b}"], says=[name, "(replayed)"], never=["take turns"])
+
+
+def slow_in_messages(hosts, each, node, seed, rate="50MB/s"):
+    return Case(f"messages {hosts}x{each}, network of node{node} at {rate}",
+                messages(hosts, each, seed, f"link node={node} bandwidth={rate}\n"), (), [f"node{node}"],
+                says=[f"to and from node{node}", "(replayed)"], never=["take turns"])
+
+
+def healthy_messages(hosts, each, seed, noise="100%"):
+    return Case(f"messages {hosts}x{each}, healthy, seed {seed}", messages(hosts, each, seed, noise=noise))
+
+
+def two_slow_hosts(seed):
+    """A slow network between two hosts, both ways: nothing to compare it with, and this is what must be said."""
+    text = head(2, 2, 30, seed, extra="link node=1 bandwidth=25MB/s\n") + BLOCKING
+    return Case(f"blocking 2x2, slow both ways", text, says=["whether the network between node0 and node1 is slow this run cannot tell"])
 
 
 def in_a_stretch(mode, rank, first, last, seed, steps=100, factor=1.3):
@@ -110,6 +157,13 @@ def small(seed):
         for i in range(4):
             yield healthy(mode, 100 * seed + i)
             yield healthy(mode, 100 * seed + i, steps=3)
+    yield slow_way(4, 2, 1, 2, seed)
+    yield slow_way(4, 1, 2, 1, seed, one_way=True)
+    yield slow_in_messages(4, 2, 2, seed)
+    yield slow_way(2, 2, 0, 1, seed, one_way=True)
+    yield two_slow_hosts(seed)
+    for hosts, each in ((4, 2), (2, 2), (3, 1)):
+        yield healthy_messages(hosts, each, seed)
 
 
 def matrix(seeds):
@@ -132,6 +186,23 @@ def matrix(seeds):
             yield few_steps(mode, chosen.randrange(8), seed)
             for i in range(20):
                 yield healthy(mode, 1000 * seed + i)
+
+
+def message_matrix(seeds):
+    for seed in range(1, seeds + 1):
+        for hosts, each in ((4, 2), (4, 1), (3, 2), (6, 2)):
+            for node in range(hosts):
+                yield slow_way(hosts, each, node, (node + 1) % hosts, 1000 * seed + node)
+                yield slow_way(hosts, each, node, (node + 1) % hosts, 1000 * seed + node, one_way=True)
+                if hosts > 3:
+                    yield slow_in_messages(hosts, each, node, 1000 * seed + node)
+            for i in range(20):
+                yield healthy_messages(hosts, each, 1000 * seed + i)
+        for node in range(2):
+            yield slow_way(2, 2, node, 1 - node, 1000 * seed + node, one_way=True)
+        yield two_slow_hosts(seed)
+        for i in range(20):
+            yield healthy_messages(2, 2, 1000 * seed + i)
 
 
 def judge(case, answer):

@@ -246,7 +246,29 @@ def more_ranks(place):
     check("labelled", answer["extrapolated"] and answer["low_ns"] <= answer["step_ns"] <= answer["high_ns"], answer)
 
 
-CASES = [buckets, recommended, overlap, stragglers, ring, pipeline, fsdp, more_ranks]
+NOTHING = HEAD + """network alpha=100us bandwidth=1GB/s
+late rank=3 by={by} at=forward
+slow rank=3 factor=0.6 at=backward
+step
+  forward 10ms
+  allgather 4MiB empty=3
+  backward 24ms
+  allreduce 1MiB
+end
+"""
+
+
+def nothing(place):
+    # Rank 3 comes late to a collective to which it gives nothing, and has less to do then: nobody ever waits for it.
+    a = place.analyze(NOTHING.format(ranks=4, by="8ms"))
+    run = place.run
+    check("self error", a["replay"]["self_error"] < 0.002, a["replay"]["self_error"])
+    near("replayed step", a["replay"]["replayed_step_ns"], step(a), 0.005)
+    (answer,) = place.whatif(run, "--without-rank", "3")
+    check("without it nothing is gained", abs(answer["gain_ns"]) < 0.005 * step(a), answer["gain_ns"])
+
+
+CASES = [nothing, buckets, recommended, overlap, stragglers, ring, pipeline, fsdp, more_ranks]
 wanted = sys.argv[2:]
 for case in CASES:
     if not wanted or case.__name__ in wanted:

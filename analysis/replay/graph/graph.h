@@ -12,7 +12,9 @@
 //   stream, event or device synchronise   launches of markers on the streams, then an operation of the thread
 //                        that needs them: so it waits for whatever is on the stream at that time in the replay
 //   collective           a member per rank, which begins (arrives) like any operation; the transfer begins when
-//                        all members have arrived, and each member ends its own duration after that
+//                        all members that are awaited have arrived, and each member that waits ends its own
+//                        duration after that (after its own arrival, if it came later); others end theirs after
+//                        their own arrival
 //   non-blocking MPI     the post enqueues the member, the wait is an operation that needs it
 
 #include <cstdint>
@@ -37,6 +39,8 @@ struct Operation {
   std::int64_t enqueue_lag_ns = 0;   // ... and cannot begin sooner than this after it.
   std::int32_t rank = -1;
   Activity activity = Activity::kOther;  // What interference knows; members of collectives: kTransfer.
+  // Of a collective's member: for the others; by the others.
+  bool waits = true, awaited = true;
 };
 
 class Graph {

@@ -42,6 +42,9 @@ struct JobOperation {
   std::uint32_t collective = kNone;  // Of RecordedRun::collectives.
   // Of kernels: differs where their names and shapes do (stages of a pipeline do other work at the same position).
   std::uint32_t likeness = 0;
+  // Of calls that wait for messages: of RecordedRun::messages the one that was there last, whose transfer is what they
+  // still take then.
+  std::uint32_t message = kNone;
 };
 
 struct Job {

@@ -18,6 +18,7 @@ class Propagation {
         s_(structure),
         states_(operations_.size()),
         arrived_(graph.collectives(), 0),
+        waiting_(operations_.size(), false),
         lanes_(queued_.size()) {
     for (std::size_t i = 0; i < states_.size(); ++i) states_[i].pending = s_.needed[i];
     out_.last_arrival.assign(graph.collectives(), kNone);
@@ -93,7 +94,12 @@ class Propagation {
     const std::uint32_t collective = operation.collective;
     const std::uint32_t first = s_.first_member[collective], end = s_.first_member[collective + 1];
     std::uint32_t& last = out_.last_arrival[collective];
-    if (last == kNone || std::pair(begin_ns, last) > std::pair(states_[last].begin_ns, i)) last = i;
+    if (operation.awaited && (last == kNone || std::pair(begin_ns, last) > std::pair(states_[last].begin_ns, i)))
+      last = i;
+    if (s_.Selective(collective)) {
+      ArriveSelective(i, collective);
+      return;
+    }
     if (++arrived_[collective] != end - first) return;
     const std::int64_t all_ns = states_[last].begin_ns;
     for (std::uint32_t m = end; m-- > first;) {
@@ -104,6 +110,28 @@ class Propagation {
         __builtin_prefetch(&s_.first_dependent[s_.members[m - kAhead]]);
       }
       End(s_.members[m], all_ns + operations_[s_.members[m]].duration_ns);
+    }
+  }
+
+  // Where not all wait for all.
+  void ArriveSelective(std::uint32_t i, std::uint32_t collective) {
+    const Operation& operation = operations_[i];
+    arrived_[collective] += operation.awaited;
+    const bool all_there = arrived_[collective] == s_.awaited[collective];
+    const std::uint32_t last = out_.last_arrival[collective];
+    const std::int64_t all_ns = last == kNone ? states_[i].begin_ns : states_[last].begin_ns;
+    if (!operation.waits)
+      End(i, states_[i].begin_ns + operation.duration_ns);
+    else if (all_there)
+      End(i, std::max(states_[i].begin_ns, all_ns) + operation.duration_ns);
+    else
+      waiting_[i] = true;
+    if (!all_there || !operation.awaited) return;
+    for (std::uint32_t m = s_.first_member[collective]; m < s_.first_member[collective + 1]; ++m) {
+      const std::uint32_t member = s_.members[m];
+      if (!waiting_[member]) continue;
+      waiting_[member] = false;
+      End(member, std::max(states_[member].begin_ns, all_ns) + operations_[member].duration_ns);
     }
   }
 
@@ -149,6 +177,7 @@ class Propagation {
   Schedule out_;
   std::vector<State> states_;
   std::vector<std::uint32_t> arrived_;
+  std::vector<bool> waiting_;  // Members of collectives where not all wait for all.
   std::vector<PlayedLane> lanes_;
   std::vector<std::uint32_t> begun_;  // What they bring about is still to be done.
   std::size_t ended_ = 0;

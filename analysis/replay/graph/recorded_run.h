@@ -28,6 +28,15 @@ struct InterferenceEstimate {
   std::size_t samples = 0;  // 0: the run has nothing to estimate it from; then all of it is 0.
 };
 
+// A point-to-point message between two ranks that are replayed. Cluster time.
+struct RunMessage {
+  std::uint32_t from = kNone, to = kNone;  // Positions in RecordedRun::ranks.
+  std::uint64_t bytes = 0;                 // As the receiver got them.
+  // The sender's post, entry and return of the call that completes it; the same of the receiver's completing call.
+  std::int64_t send_begin_ns = 0, send_call_ns = 0, send_end_ns = 0;
+  std::int64_t receive_call_ns = 0, receive_end_ns = 0;
+};
+
 class RecordedRun {
  public:
   virtual ~RecordedRun() = default;
@@ -37,6 +46,7 @@ class RecordedRun {
   std::vector<std::int64_t> steps;             // Their numbers; consecutive.
   std::vector<std::int64_t> measured_step_ns;  // As the timeline has them.
   std::vector<RunCollective> collectives;      // Those that every member has, ended, within the steps.
+  std::vector<RunMessage> messages;            // Of CPU ranks, within the steps; JobOperation::message counts them.
   std::uint64_t left_out = 0;  // Collectives that other ranks lack or that never ended: of fixed length here.
   bool torch = false;          // The job uses PyTorch: its settings can be advised.
   std::vector<std::vector<Gradient>> gradients;  // Of each model, if the run says (gradients.h).

@@ -35,6 +35,7 @@ class Player {
     ready_.assign(n, 0);
     lanes_.resize(queued_.size());
     arrived_.assign(graph.collectives(), 0);
+    waiting_.assign(n, false);
     if (rated_) {
       rates_.resize(n);
       ranks_.resize(s_.ranks);
@@ -83,6 +84,7 @@ class Player {
     double left_ns = 0, speed = 1;
     std::int64_t since_ns = 0;
     std::uint32_t version = 0;
+    bool begun = false;
   };
   struct RankState {
     std::vector<std::uint32_t> computing, transferring;  // Operations.
@@ -132,9 +134,31 @@ class Player {
     const std::uint32_t first = s_.first_member[collective], end = s_.first_member[collective + 1];
     // At one time the lowest counts as last, whatever the order of events.
     std::uint32_t& last = out_.last_arrival[collective];
-    if (last == kNone || out_.begin_ns[last] < now_) last = i;
+    if (operation.awaited && (last == kNone || out_.begin_ns[last] < now_)) last = i;
+    if (s_.Selective(collective)) {
+      ArriveSelective(i, collective);
+      return;
+    }
     if (++arrived_[collective] != end - first) return;
     for (std::uint32_t m = first; m < end; ++m) StartWork(s_.members[m]);
+  }
+
+  // Where not all wait for all.
+  void ArriveSelective(std::uint32_t i, std::uint32_t collective) {
+    const Operation& operation = operations_[i];
+    arrived_[collective] += operation.awaited;
+    const bool all_there = arrived_[collective] == s_.awaited[collective];
+    if (!operation.waits || all_there)
+      StartWork(i);
+    else
+      waiting_[i] = true;
+    if (!all_there || !operation.awaited) return;
+    for (std::uint32_t m = s_.first_member[collective]; m < s_.first_member[collective + 1]; ++m) {
+      const std::uint32_t member = s_.members[m];
+      if (!waiting_[member]) continue;
+      waiting_[member] = false;
+      StartWork(member);
+    }
   }
 
   void StartWork(std::uint32_t i) {
@@ -144,6 +168,7 @@ class Player {
       Rate& rate = rates_[i];
       rate.left_ns = static_cast<double>(operation.duration_ns);
       rate.since_ns = now_;
+      rate.begun = true;
       RankState& rank = ranks_[static_cast<std::size_t>(operation.rank)];
       (operation.activity == Activity::kCompute ? rank.computing : rank.transferring).push_back(i);
       MarkDirty(static_cast<std::uint32_t>(operation.rank));
@@ -217,7 +242,7 @@ class Player {
     const double speed = 1 / (1 + interference_.transfer_slowdown * computing / (end - first));
     for (std::uint32_t m = first; m < end; ++m) {
       const std::uint32_t member = s_.members[m];
-      if (out_.end_ns[member] == kNever && Slowed(operations_[member])) SetSpeed(member, speed);
+      if (rates_[member].begun && out_.end_ns[member] == kNever && Slowed(operations_[member])) SetSpeed(member, speed);
     }
   }
 
@@ -251,6 +276,7 @@ class Player {
   Schedule out_;
   std::vector<std::uint32_t> pending_, arrived_;
   std::vector<std::int64_t> ready_;
+  std::vector<bool> waiting_;  // Members of collectives where not all wait for all.
   std::vector<PlayedLane> lanes_;
   std::vector<Rate> rates_;
   std::vector<RankState> ranks_;
@@ -271,14 +297,19 @@ Result<Schedule> Simulator::Run(const Interference& interference) const {
   return Player(graph_, *structure_, interference).Run();
 }
 
+std::uint32_t WaitedFor(const Graph& graph, const Schedule& schedule, std::uint32_t member) {
+  const Operation& operation = graph.operations()[member];
+  const std::uint32_t last = schedule.last_arrival[operation.collective];
+  return operation.waits && last != kNone && schedule.begin_ns[last] >= schedule.begin_ns[member] ? last : member;
+}
+
 std::vector<std::uint32_t> CriticalChain(const Graph& graph, const Schedule& schedule, std::uint32_t operation) {
   std::vector<std::uint32_t> chain;
   std::uint32_t at = operation;
   while (at != kNone && chain.size() <= graph.operations().size()) {
     chain.push_back(at);
-    const std::uint32_t collective = graph.operations()[at].collective;
-    if (collective != kNone && schedule.last_arrival[collective] != at) {
-      at = schedule.last_arrival[collective];  // This member only waited.
+    if (graph.operations()[at].collective != kNone) {
+      at = WaitedFor(graph, schedule, at);  // A member that only waited.
       chain.back() = at;
     }
     at = schedule.cause[at];

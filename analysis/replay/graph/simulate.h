@@ -7,7 +7,9 @@
 // analysis (OSDI'25, 3.2; its rule for collectives: end of a member = latest arrival +
 // the member's transfer):
 //   begin = max(end of what it needs + lag, end of what is before it on its lane) + its delay
-//   end   = begin + duration; of a collective's member: latest begin of all members + duration
+//   end   = begin + duration; of a collective's member: latest begin of all members + duration. Where members are not
+//           awaited or do not wait (merge/match/awaited.h): of a member that waits, the later of its own begin and the
+//           latest begin of those that are awaited, + duration
 // Interference slows what runs at the same time on one rank, at every moment anew:
 //   compute    runs at 1 / (1 + compute_slowdown) of its speed while a transfer is active on its rank
 //   transfers  run at 1 / (1 + transfer_slowdown * share of its members that compute)
@@ -33,8 +35,9 @@ struct Schedule {
   // What an operation began after: the last thing it needed, enqueued it, or was before it on its
   // lane; kNone: nothing, it could begin at 0.
   std::vector<std::uint32_t> cause;
-  std::vector<std::uint32_t> last_arrival;  // Per collective: the member that came last (of several, the lowest).
-  std::int64_t length_ns = 0;               // Latest end.
+  // Per collective: of the members that are awaited, the one that came last (of several, the lowest); kNone: nobody is.
+  std::vector<std::uint32_t> last_arrival;
+  std::int64_t length_ns = 0;  // Latest end.
 };
 
 // Keeps what does not change between runs of one graph; durations, delays and lags are read
@@ -51,6 +54,10 @@ class Simulator {
   const Graph& graph_;
   std::unique_ptr<const Structure> structure_;
 };
+
+// With whose arrival a collective's member begins to transfer: its own, if it waits for nobody or came after all others
+// that are awaited.
+std::uint32_t WaitedFor(const Graph& graph, const Schedule& schedule, std::uint32_t member);
 
 // The chain of causes that ends in `operation`, in order of time: for a member of a collective its
 // last arriver's. Every operation on it begins when the one before it ends, plus lags and delays.

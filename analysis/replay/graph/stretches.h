@@ -21,7 +21,8 @@ struct RankCollective {
   // Of another thread's: when the training thread gave it away, if it says so ("ddp bucket"), and how long after it
   // could have begun it did.
   std::int64_t ready_ns = kNotSaid, late_ns = 0;
-  bool by_test = false;  // Posted, and seen complete by a call that does not wait.
+  bool by_test = false;               // Posted, and seen complete by a call that does not wait.
+  bool waits = true, awaited = true;  // For the others; by the others (merge/match/awaited.h).
   static constexpr std::int64_t kNotSaid = INT64_MIN;
 };
 
@@ -43,6 +44,7 @@ struct Stretch {
   // which it cannot return, and how long it takes once all of those are there (-1: awaits none).
   std::vector<std::uint32_t> offers = {}, awaits = {};
   std::int64_t after_ns = -1;
+  std::uint32_t last_awaited = 0;  // Of `awaits`, the one that was there last.
 };
 
 struct OtherThread {

@@ -49,7 +49,12 @@ Structure::Structure(const Graph& graph) {
       graph.queued_lanes().size(), [](const Operation& o) { return o.lane; }, first_in_lane, in_lane);
   by(
       graph.collectives(), [](const Operation& o) { return o.collective; }, first_member, members);
+  awaited.assign(graph.collectives(), kEverybody);
+  for (const Operation& operation : operations)
+    if (operation.collective != kNone && !(operation.waits && operation.awaited)) awaited[operation.collective] = 0;
   for (const Operation& operation : operations) {
+    if (operation.collective != kNone && operation.awaited && Selective(operation.collective))
+      ++awaited[operation.collective];
     if (operation.enqueues != kNone) ++needed[operation.enqueues];
     if (operation.rank >= 0) ranks = std::max(ranks, static_cast<std::uint32_t>(operation.rank) + 1);
   }

@@ -20,6 +20,10 @@ struct Structure {
   std::vector<std::uint32_t> needed;  // Per operation: how many things it waits for, being enqueued included.
   std::vector<std::uint32_t> first_in_lane, in_lane;  // Lanes in program order.
   std::vector<std::uint32_t> first_member, members;   // Of collectives.
+  // Per collective, where some member waits for nobody or nobody for it: how many are awaited. Else all are.
+  std::vector<std::uint32_t> awaited;
+  bool Selective(std::uint32_t collective) const { return awaited[collective] != kEverybody; }
+  static constexpr std::uint32_t kEverybody = kNone;
   std::uint32_t ranks = 0;
   // Whatever the durations, operations are enqueued on each lane in the same order: by one lane in program order.
   bool fixed_order = true;

@@ -166,6 +166,8 @@ HostOverlap OverlapOf(const HostRun& run) {
     if (about.role != Role::kMember || about.collective == kNone) continue;
     const std::int64_t begin = schedule.end_ns[i] - operations[i].duration_ns + first, end = schedule.end_ns[i] + first;
     transfers[about.rank].push_back({begin, end});
+    // Who waits for nobody, or nobody for it, goes its own way.
+    if (!operations[i].waits || !operations[i].awaited) continue;
     Transfer& transfer = of[about.collective];
     transfer.begin_ns = begin;  // The same for all: when the last arrived.
     transfer.end_ns = std::min(transfer.end_ns, end);

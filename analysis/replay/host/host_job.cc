@@ -46,6 +46,7 @@ class Maker {
   struct Member {
     std::uint32_t operation, exit;
     std::int64_t arrival_ns, looked_ns, end_ns, end_low_ns;  // `looked`: began the call that saw it complete.
+    bool waits, awaited;
     bool seen_later =
         false;  // One of a later turn was seen complete by the same call: that may have been why it returned.
   };
@@ -83,6 +84,7 @@ class Maker {
       if (!linked) continue;
       Operation& call = job_.graph.operations()[operation];
       call.duration_ns = std::min(call.duration_ns, stretch->after_ns);
+      job_.operations[operation].message = stretch->last_awaited / 2;
       if (job_.operations[operation].role == Role::kCall) job_.operations[operation].role = Role::kMessage;
     }
   }
@@ -99,16 +101,19 @@ class Maker {
   std::uint32_t AddMember(std::uint32_t r, std::uint32_t i, std::uint32_t lane, std::uint32_t step) {
     const RankCollective& c = run_.stretches[r].collectives[i];
     if (groups_[c.collective] == kNone) groups_[c.collective] = job_.graph.AddCollective();
-    const std::uint32_t operation =
-        Add({.lane = lane, .collective = groups_[c.collective], .activity = Activity::kTransfer},
-            {Role::kMember, r, step, 0, c.collective});
+    const std::uint32_t operation = Add({.lane = lane,
+                                         .collective = groups_[c.collective],
+                                         .activity = Activity::kTransfer,
+                                         .waits = c.waits,
+                                         .awaited = c.awaited},
+                                        {Role::kMember, r, step, 0, c.collective});
     std::uint32_t exit = kNone;
     if (job_.graph.queued_lanes()[lane]) {
       exit = Add({}, {Role::kExit, r, step, 0, c.collective});
       job_.graph.Needs(exit, operation);
     }
-    members_[c.collective].push_back(
-        {operation, exit, c.in_wait ? c.wait_begin_ns : c.begin_ns, c.wait_begin_ns, c.end_ns, c.end_low_ns});
+    members_[c.collective].push_back({operation, exit, c.in_wait ? c.wait_begin_ns : c.begin_ns, c.wait_begin_ns,
+                                      c.end_ns, c.end_low_ns, c.waits, c.awaited});
     operation_of_[r][i] = exit == kNone ? operation : exit;
     return operation;
   }
@@ -254,7 +259,8 @@ class Maker {
       }
       const std::int64_t arrived_ns = Arrived(c);
       for (const Member& member : members_[c])
-        job_.graph.operations()[member.operation].duration_ns = Took(c, member.end_ns - arrived_ns);
+        job_.graph.operations()[member.operation].duration_ns =
+            Took(c, member.end_ns - (member.waits ? std::max(member.arrival_ns, arrived_ns) : member.arrival_ns));
     }
     for (auto& [key, list] : in_turns) {
       std::stable_sort(list.begin(), list.end(), [&](std::uint32_t a, std::uint32_t b) { return First(a) < First(b); });
@@ -271,15 +277,21 @@ class Maker {
     for (const Member& member : members_[c]) ns = std::min(ns, member.arrival_ns);
     return ns;
   }
+  // All that are awaited; the first one, where nobody is.
   std::int64_t Arrived(std::uint32_t c) const {
     std::int64_t ns = INT64_MIN;
-    for (const Member& member : members_[c]) ns = std::max(ns, member.arrival_ns);
-    return ns;
+    for (const Member& member : members_[c])
+      if (member.awaited) ns = std::max(ns, member.arrival_ns);
+    return ns == INT64_MIN ? First(c) : ns;
   }
+  // The first of those that wait; of all, where nobody does.
   std::int64_t Through(std::uint32_t c) const {
-    std::int64_t ns = INT64_MAX;
-    for (const Member& member : members_[c]) ns = std::min(ns, member.end_ns);
-    return ns;
+    std::int64_t ns = INT64_MAX, any = INT64_MAX;
+    for (const Member& member : members_[c]) {
+      any = std::min(any, member.end_ns);
+      if (member.waits) ns = std::min(ns, member.end_ns);
+    }
+    return ns == INT64_MAX ? any : ns;
   }
   std::int64_t Took(std::uint32_t c, std::int64_t measured_ns) const {
     const std::int64_t given = run_.collectives[c].transfer_ns;
@@ -314,6 +326,12 @@ class Maker {
         const std::int64_t starts = std::max(turn, Arrived(c));
         turn = std::max(starts, begin + static_cast<std::int64_t>(static_cast<double>(through - begin) * share));
         for (const Member& member : members_[c]) {
+          if (!member.waits || member.arrival_ns > turn) {
+            // It is through with its own part, whenever the others are.
+            job_.graph.operations()[member.exit].duration_ns =
+                std::max<std::int64_t>(0, member.end_ns - std::max(member.arrival_ns, member.looked_ns));
+            continue;
+          }
           job_.graph.operations()[member.operation].duration_ns = Took(c, turn - starts);
           job_.graph.operations()[member.exit].duration_ns =
               run_.collectives[c].transfer_ns >= 0

@@ -27,7 +27,9 @@ Stretch* CallAt(RankStretches& rank, std::int64_t begin_ns) {
 void Await(Stretch& stretch, std::uint32_t port, std::int64_t there_ns) {
   stretch.awaits.push_back(port);
   const std::int64_t after = std::max<std::int64_t>(0, stretch.end_ns - std::max(stretch.begin_ns, there_ns));
-  stretch.after_ns = stretch.after_ns < 0 ? after : std::min(stretch.after_ns, after);
+  if (stretch.after_ns >= 0 && stretch.after_ns <= after) return;
+  stretch.after_ns = after;
+  stretch.last_awaited = port;
 }
 
 }  // namespace
@@ -43,21 +45,23 @@ std::vector<MessageHalf> MessageHalves(const schema::RankTables& tables, const m
       continue;
     const bool send = p.direction[i] == schema::Direction::kSend;
     halves.push_back({tables.comms.global_id[p.comm[i]], p.seq[i], send ? world_rank : p.peer_world_rank[i],
-                      send ? p.peer_world_rank[i] : world_rank, p.tag[i], send, clock.ToCluster(p.begin_ns[i]),
-                      clock.ToCluster(p.wait_begin_ns[i]), clock.ToCluster(p.end_ns[i])});
+                      send ? p.peer_world_rank[i] : world_rank, p.tag[i], p.bytes[i], send,
+                      clock.ToCluster(p.begin_ns[i]), clock.ToCluster(p.wait_begin_ns[i]),
+                      clock.ToCluster(p.end_ns[i])});
   }
   return halves;
 }
 
-void JoinMessages(const std::vector<std::int32_t>& ranks, const std::vector<std::vector<MessageHalf>>& halves,
-                  std::vector<RankStretches>& stretches) {
+std::vector<RunMessage> JoinMessages(const std::vector<std::int32_t>& ranks,
+                                     const std::vector<std::vector<MessageHalf>>& halves,
+                                     std::vector<RankStretches>& stretches) {
+  std::vector<RunMessage> messages;
   std::vector<Found> sends, receives;
   for (std::size_t r = 0; r < halves.size() && r < ranks.size(); ++r)
     for (const MessageHalf& half : halves[r]) (half.send ? sends : receives).push_back({r, &half});
   const auto by_key = [](const Found& a, const Found& b) { return a.Key() < b.Key(); };
   std::stable_sort(sends.begin(), sends.end(), by_key);
   std::stable_sort(receives.begin(), receives.end(), by_key);
-  std::uint32_t message = 0;
   for (std::size_t s = 0, d = 0; s < sends.size() && d < receives.size();) {
     if (sends[s].Key() < receives[d].Key()) {
       ++s;
@@ -68,14 +72,16 @@ void JoinMessages(const std::vector<std::int32_t>& ranks, const std::vector<std:
       continue;
     }
     const MessageHalf &send = *sends[s].half, &receive = *receives[d].half;
-    RankStretches &sender = stretches[sends[s].rank], &receiver = stretches[receives[d].rank];
+    const std::size_t from = sends[s].rank, to = receives[d].rank;
+    RankStretches &sender = stretches[from], &receiver = stretches[to];
     ++s, ++d;
-    const std::uint32_t sent = 2 * message, posted = sent + 1;
-    ++message;
     Stretch* begins = CallAt(sender, send.begin_ns);
     Stretch* ends = CallAt(receiver, receive.completing_ns);
     // A receive that is over before its send began: clocks.
     if (begins == nullptr || ends == nullptr || send.begin_ns >= receive.end_ns) continue;
+    const auto sent = static_cast<std::uint32_t>(2 * messages.size()), posted = sent + 1;
+    messages.push_back({static_cast<std::uint32_t>(from), static_cast<std::uint32_t>(to), receive.bytes, send.begin_ns,
+                        send.completing_ns, send.end_ns, receive.completing_ns, receive.end_ns});
     begins->offers.push_back(sent);
     Await(*ends, sent, send.begin_ns);
     if (send.completing_ns >= receive.begin_ns || send.end_ns <= receive.begin_ns) continue;
@@ -85,6 +91,7 @@ void JoinMessages(const std::vector<std::int32_t>& ranks, const std::vector<std:
     posts->offers.push_back(posted);
     Await(*returns, posted, receive.begin_ns);
   }
+  return messages;
 }
 
 }  // namespace lockstep::replay

@@ -6,6 +6,7 @@
 #include <cstdint>
 #include <vector>
 
+#include "analysis/replay/graph/recorded_run.h"
 #include "analysis/replay/graph/stretches.h"
 #include "core/rank_tables.h"
 
@@ -15,6 +16,7 @@ namespace lockstep::replay {
 struct MessageHalf {
   std::uint64_t comm = 0, seq = 0;
   std::int32_t source = -1, destination = -1, tag = 0;  // World ranks.
+  std::uint64_t bytes = 0;
   bool send = false;
   std::int64_t begin_ns = 0, completing_ns = 0, end_ns = 0;  // Post; entry and return of the call that completes it.
 };
@@ -24,8 +26,10 @@ std::vector<MessageHalf> MessageHalves(const schema::RankTables& tables, const m
                                        std::int32_t world_rank, std::uint32_t thread);
 
 // Pairs halves and tells the calls of both ranks (`offers`, `awaits`, `after_ns`). A send that ended before its receive
-// was posted was buffered and waits for nobody. [rank] in both; `ranks` are their world ranks, ascending.
-void JoinMessages(const std::vector<std::int32_t>& ranks, const std::vector<std::vector<MessageHalf>>& halves,
-                  std::vector<RankStretches>& stretches);
+// was posted was buffered and waits for nobody. [rank] in both; `ranks` are their world ranks, ascending. The result is
+// the messages of which both calls are replayed; the ends of message i (Stretch::offers, awaits) are 2 i and 2 i + 1.
+std::vector<RunMessage> JoinMessages(const std::vector<std::int32_t>& ranks,
+                                     const std::vector<std::vector<MessageHalf>>& halves,
+                                     std::vector<RankStretches>& stretches);
 
 }  // namespace lockstep::replay

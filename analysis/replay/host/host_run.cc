@@ -8,6 +8,7 @@
 #include "analysis/replay/graph/graph.h"
 #include "analysis/replay/graph/read_run.h"
 #include "analysis/replay/host/host_messages.h"
+#include "core/uneven.h"
 #include "merge/timeline/activity_stream.h"
 #include "merge/timeline/rank_pass.h"
 
@@ -37,7 +38,7 @@ class Reader {
                              tables, clock, WindowOf(&rows[r * run_.steps.size()], clock), Complete(r, tables, clock));
                          halves[r] = MessageHalves(tables, clock, run_.ranks[r], merge::TrainingThread(tables));
                        }));
-    JoinMessages(run_.ranks, halves, run_.stretches);
+    run_.messages = JoinMessages(run_.ranks, halves, run_.stretches);
     KnowProgress();
     return std::move(run_);
   }
@@ -54,6 +55,8 @@ class Reader {
       chosen.row = m.row[k];
       chosen.collective = position;
       chosen.in_wait = in_wait;
+      chosen.waits = (m.exempt[k] & kWaitsForNobody) == 0;
+      chosen.awaited = (m.exempt[k] & kAwaitedByNobody) == 0;
       chosen.end_ns = m.end_high_ns[k];
       chosen.end_low_ns = m.end_low_ns[k];
       chosen_[run_.PositionOf(m.rank[k])].push_back(chosen);

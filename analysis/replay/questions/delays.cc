@@ -59,7 +59,7 @@ class Finder {
     return at != groups_.end() && std::binary_search(at->second.begin(), at->second.end(), rank);
   }
 
-  std::uint32_t LastOf(std::uint32_t member) const { return schedule_.last_arrival[operations_[member].collective]; }
+  std::uint32_t LastOf(std::uint32_t member) const { return WaitedFor(job_.graph, schedule_, member); }
   std::int64_t ArrivedNs(std::uint32_t member) const { return schedule_.begin_ns[LastOf(member)]; }
 
   // The collective's member of this rank that `i` waited for: its cause, through what has no lane and no length of its

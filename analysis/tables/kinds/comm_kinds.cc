@@ -30,6 +30,9 @@ const struct Columns : TableColumns {
   Column total = Add("total_ns", kNs, "sum of their durations", kSum);
   Column wait = Add("wait_ns", kNs, "part of it that waits for another rank", kSum);
   Column wait_mean = Add("wait_mean_ns", kNs, "wait_ns over count: what a rank waits in one of them");
+  Column longest_wait =
+      Add("longest_wait_mean_ns", kNs, "of the ranks together: wait_mean_ns of the rank that waits longest");
+  Column longest_wait_rank = Add("longest_wait_rank", kId, "that rank; the lowest of those that wait as long");
   Column transfer = Add("transfer_ns", kNs, "part of it that transfers", kSum);
   Column algbw =
       AddDetail("algbw_bytes_per_s", kNumber, "bytes over the instances' transfer, where that is known and even");
@@ -65,6 +68,13 @@ void Derive(TableRow& row, const TableTotals&) {
   row[col.algbw] = algbw;
   row[col.busbw] =
       algbw * BusFactor(KindNamed(TextOfCell(row[col.kind])), static_cast<std::uint32_t>(IntOf(row[col.size])));
+}
+
+void KeepLongestWait(const TableRow& of_rank, bool, TableRow& pooled) {
+  const std::int64_t wait = IntOf(of_rank[col.wait_mean]);
+  if (wait <= IntOf(pooled[col.longest_wait])) return;
+  pooled[col.longest_wait] = Int(wait);
+  pooled[col.longest_wait_rank] = of_rank[col.rank];
 }
 
 bool Longer(const TableRow& a, const TableRow& b) {
@@ -152,6 +162,7 @@ const TableKind kCollectivesTable = {.name = "collectives",
                                      .columns = &col,
                                      .rank_rows = RankRows,
                                      .before = Longer,
-                                     .derive = Derive};
+                                     .derive = Derive,
+                                     .pool_row = KeepLongestWait};
 
 }  // namespace lockstep::tables

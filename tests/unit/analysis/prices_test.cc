@@ -3,6 +3,8 @@
 #include <gtest/gtest.h>
 
 #include <cmath>
+#include <map>
+#include <string>
 
 #include "analysis/choose_findings.h"
 #include "analysis/core/format.h"
@@ -113,6 +115,7 @@ TEST(Prices, OneRanksInputIsThatRanks) {
   ASSERT_NE(late, nullptr);
   ASSERT_EQ(analysis.stragglers[0].cause, CauseId::kInput);
   EXPECT_NEAR(static_cast<double>(*late->saves_ns_per_step), 30 * kMs, 0.5 * kMs);
+  EXPECT_EQ(late->brief, "rank 1 (node0) loads input 30 ms longer");
   ASSERT_NE(input, nullptr);
   EXPECT_NEAR(static_cast<double>(*input->saves_ns_per_step), 1.5 * kMs, 0.1 * kMs);
   EXPECT_EQ(analysis.verdict, late->headline);
@@ -120,6 +123,34 @@ TEST(Prices, OneRanksInputIsThatRanks) {
   // Together they are all input that there is, and no more than that.
   EXPECT_NE(analysis.additivity.find("Replayed together"), std::string::npos) << analysis.additivity;
   EXPECT_NE(analysis.additivity.find("31."), std::string::npos) << analysis.additivity;
+}
+
+// What all have of input is nobody's lateness, also where it is too little for a finding.
+TEST(Prices, OfInputTheStragglerHasWhatIsBeyondTheOthers) {
+  JobSpec spec = Noisy();
+  spec.compute = [](int step, int rank) { return 20 * kMs + (step * 7919 + rank * 104729) % 100'000; };
+  spec.input_ns = kMs / 2;
+  spec.more_input_ns = [](int rank) { return rank == 1 ? 30 * kMs : 0; };
+  const Analysis analysis = Simulate(spec).Analyze();
+  ASSERT_NE(Find(analysis, FindingId::kStragglerArrival), nullptr);
+  ASSERT_EQ(Find(analysis, FindingId::kInputBound), nullptr);
+  std::map<std::string, std::int64_t> by_finding;
+  for (const IdleCause& cause : analysis.idle_causes)
+    if (cause.cause == "input") by_finding[cause.finding] += cause.ns;
+  EXPECT_NEAR(static_cast<double>(by_finding["straggler.arrival"]), 30.0 * kMs / spec.ranks, 0.2 * kMs);
+  EXPECT_NEAR(static_cast<double>(by_finding["input.bound"]), 0.5 * kMs, 0.1 * kMs);
+}
+
+TEST(Prices, OneRankAndOneStepAreOne) {
+  JobSpec spec = Noisy();
+  spec.ranks = 1;
+  spec.steps = spec.warmup + 1;
+  spec.input_ns = 10 * kMs;
+  const Analysis analysis = Simulate(spec).Analyze();
+  const Finding* input = Find(analysis, FindingId::kInputBound);
+  ASSERT_NE(input, nullptr);
+  EXPECT_TRUE(input->headline.starts_with("The rank waits for input")) << input->headline;
+  EXPECT_NE(input->evidence.find("; 1 step replayed"), std::string::npos) << input->evidence;
 }
 
 TEST(Prices, TurnsCostWhatEqualWorkGains) {

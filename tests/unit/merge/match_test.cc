@@ -115,6 +115,23 @@ TEST(Match, WhoGivesNothingIsNotWaitedFor) {
   EXPECT_EQ(m.collectives().last_rank[0], 1) << "the last one somebody waited for";
   EXPECT_EQ(m.collectives().charge_ns[0], 30);
   EXPECT_EQ(m.collectives().last_arrival_ns[0], 130);
+  EXPECT_EQ(m.members().exempt, (std::vector<std::uint8_t>{0, 0, kAwaitedByNobody}));
+}
+
+// What a replay must know: who waits for nobody and for whom nobody waits, whatever the kind.
+TEST(Match, ExemptFromWaiting) {
+  Merged m(2);
+  for (const std::int32_t r : {0, 1}) {
+    m[r].Collective(Kind::kAllReduce, 100 + r, 160);
+    m[r].Collective(Kind::kAllReduce, 200 + r, 260, 0);
+    m[r].Collective(Kind::kBroadcast, 300 + r, 360, 64, 0);
+    m[r].Collective(Kind::kReduce, 400 + r, 460, 64, 0);
+    m[r].Collective(Kind::kScan, 500 + r, 560);
+  }
+  m.Run();
+  constexpr std::uint8_t kNeither = kWaitsForNobody | kAwaitedByNobody;
+  EXPECT_EQ(m.members().exempt, (std::vector<std::uint8_t>{0, 0, kNeither, kNeither, kWaitsForNobody, kAwaitedByNobody,
+                                                           kAwaitedByNobody, kWaitsForNobody, 0, 0}));
 }
 
 // A library may pass data on through it all the same: what they did since is neither known.

@@ -63,6 +63,61 @@ TEST(Replay, SynchronisingWaitsForWhatIsEnqueuedByThen) {
   (void)launch_late;
 }
 
+// One that gives nothing comes last and holds nobody up; one that takes nothing waits for nobody. Played in any order
+// and in order of time.
+TEST(Replay, WhoIsNotAwaitedHoldsNobodyUp) {
+  for (const bool in_order_of_time : {false, true}) {
+    Graph graph;
+    const auto collective = graph.AddCollective();
+    std::uint32_t members[4], after[4];
+    for (int r = 0; r < 4; ++r) {
+      const auto lane = graph.AddLane();
+      graph.Add(Work(10 * (r + 1), lane, r));
+      members[r] = graph.Add({.duration_ns = 5,
+                              .lane = lane,
+                              .collective = collective,
+                              .rank = r,
+                              .activity = Activity::kTransfer,
+                              .waits = r != 0,
+                              .awaited = r != 3});
+      after[r] = graph.Add(Work(1, lane, r));
+    }
+    const Schedule s = Play(graph, in_order_of_time ? Interference{.transfer_slowdown = 1e-9} : Interference{});
+    EXPECT_EQ(s.end_ns[members[0]], 15) << "takes nothing";
+    EXPECT_EQ(s.end_ns[members[1]], 35);
+    EXPECT_EQ(s.end_ns[members[2]], 35);
+    EXPECT_EQ(s.end_ns[members[3]], 45) << "gives nothing, and comes after all others";
+    EXPECT_EQ(s.last_arrival[collective], members[2]);
+    EXPECT_EQ(WaitedFor(graph, s, members[0]), members[0]);
+    EXPECT_EQ(WaitedFor(graph, s, members[1]), members[2]);
+    EXPECT_EQ(WaitedFor(graph, s, members[3]), members[3]);
+    EXPECT_EQ(s.begin_ns[after[1]], 35);
+    EXPECT_EQ(CriticalChain(graph, s, after[1])[1], members[2]);
+  }
+}
+
+TEST(Replay, WhereNobodyIsAwaitedEachGoesOn) {
+  for (const bool in_order_of_time : {false, true}) {
+    Graph graph;
+    const auto collective = graph.AddCollective();
+    std::uint32_t members[2];
+    for (int r = 0; r < 2; ++r) {
+      const auto lane = graph.AddLane();
+      graph.Add(Work(10 * (r + 1), lane, r));
+      members[r] = graph.Add({.duration_ns = 5,
+                              .lane = lane,
+                              .collective = collective,
+                              .rank = r,
+                              .activity = Activity::kTransfer,
+                              .waits = true,
+                              .awaited = false});
+    }
+    const Schedule s = Play(graph, in_order_of_time ? Interference{.transfer_slowdown = 1e-9} : Interference{});
+    EXPECT_EQ(s.end_ns[members[0]], 15);
+    EXPECT_EQ(s.end_ns[members[1]], 25);
+  }
+}
+
 TEST(Replay, MembersOfACollectiveEndAfterTheLastArrival) {
   Graph graph;
   const auto collective = graph.AddCollective();

@@ -271,6 +271,34 @@ TEST(GroupsTable, BandwidthOfFiveInstances) {
   }
 }
 
+// Of the ranks together: what one of them waits on average, and the one that waits longest.
+TEST(CollectivesTable, WhoWaitsLongest) {
+  HandMade ranks[2];
+  for (HandMade& rank : ranks) {
+    const std::uint32_t world = rank.Comm("MPI_COMM_WORLD", 2, 1, 9);
+    for (std::int64_t i = 0; i < 2; ++i) rank.Collective(world, CollectiveKind::kAllReduce, 100 * i, 100 * i + 90, 64);
+  }
+  merge::Timeline timeline = TimelineOf({&ranks[0], &ranks[1]}, {{0, 1000}, {0, 1000}});
+  for (std::uint32_t i = 0; i < 2; ++i) {
+    timeline.tables.collectives.Append({.bytes = 64, .transfer_ns = 40});
+    for (std::int32_t r = 0; r < 2; ++r)
+      timeline.tables.collective_ranks.Append({.collective = i,
+                                               .rank = r,
+                                               .row = i,
+                                               .arrival_ns = 100 * i,
+                                               .end_low_ns = 100 * i + 90,
+                                               .end_high_ns = 100 * i + 90,
+                                               .wait_ns = 10 + 20 * r,
+                                               .transfer_ns = 80 - 20 * r});
+  }
+  timeline = merge::MakeTimeline("", std::move(timeline.tables));
+  const Table table = Make("collectives", timeline, {&ranks[0], &ranks[1]});
+  ASSERT_EQ(table.rows.size(), 1u);
+  EXPECT_EQ(At(table, 0, "wait_mean_ns"), I(20));
+  EXPECT_EQ(At(table, 0, "longest_wait_mean_ns"), I(30));
+  EXPECT_EQ(At(table, 0, "longest_wait_rank"), I(1));
+}
+
 TEST(GroupsTable, WithoutAGpuTheTrainingThreadInMpiIsExposed) {
   HandMade rank;
   const std::uint32_t world = rank.Comm("MPI_COMM_WORLD", 4, 1, 9);

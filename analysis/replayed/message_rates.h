@@ -1,0 +1,44 @@
+#pragma once
+// How fast point-to-point messages cross from host to host, pair of hosts beside pair of hosts: what a slow way between
+// two of them shows, where the network itself is not recorded. Messages within a host are another matter (shared
+// memory), and compared with nothing here.
+
+#include <cstdint>
+#include <string>
+#include <vector>
+
+#include "analysis/context.h"
+#include "analysis/core/model.h"
+
+namespace lockstep::analysis {
+
+// Of one kind and size, to say anything of a network.
+inline constexpr std::int64_t kLeastInstances = 5;
+
+struct SlowMessages {
+  // One: all ways to and from this host are slow; two: the way between them.
+  std::vector<std::uint32_t> hosts;         // Texts of ranks.node.
+  bool one_way = false;                     // Of two: from the first to the second only.
+  bool beside_the_way_back = false;         // There are no other hosts: compared with messages in the other direction.
+  std::uint64_t bytes = 0;                  // Of the class in which most is lost: the median message there, ...
+  std::int64_t slow_ns = 0, others_ns = 0;  // ... what it takes, and a message of the others.
+  double slow_rate = 0, others_rate = 0;    // Bytes per second.
+  std::int64_t slow = 0, compared = 0;      // Messages of this way that were compared; that are slow.
+  double p_value = 1;
+  std::int64_t behind_ns =
+      0;  // Per step, of the rank whose messages lose most: what they take beyond the others' rate.
+  // By message of the replayed run: what it would take at the others' rate, ns; -1: it is of another way.
+  std::vector<std::int64_t> ordinary_ns;
+  Evidence rates;  // Of every pair of hosts and class: how many, median, rate.
+};
+
+// What the messages of the replayed steps show, nothing if no way stands out or nothing can be compared. A message is
+// timed where its sender and its receiver were in the calls that move it, to a tenth of the transfer, and the
+// receiver's call waited for no other host. It is slow beside others if it takes twice as long as their median and has
+// half of their rate; others are those of the same size (to a factor of two) beside as many transfers at the same time.
+// A way is slow if nine of ten of its messages are, five at least, more than the share of slow ones among the others
+// explains (binomial, p < 0.01 over all ways that were asked).
+// Only what is worth 1 % of the step.
+std::optional<SlowMessages> FindSlowMessages(const Context& context, const Summary& summary);
+
+}  // namespace lockstep::analysis
