@@ -302,7 +302,7 @@ std::string SinceWhen(const Straggler& straggler) {
 
 }  // namespace
 
-std::string EvidenceFor(const Context& context, const Analysis& analysis, std::size_t r, const StragglerCause& cause,
+std::string EvidenceFor(const Analysis& analysis, std::size_t r, const StragglerCause& cause,
                         const Straggler& straggler) {
   std::string text;
   if (r < analysis.ranks.size() && r < analysis.arrivals.size()) {

@@ -31,8 +31,8 @@ std::string SlowClockText(const GpuEvidence& evidence);
 
 // `name` and `node`: "rank 3", "node0"; or of several.
 std::string ActionFor(const StragglerCause& cause, const std::string& name, const std::string& node);
-std::string EvidenceFor(const Context& context, const Analysis& analysis, std::size_t position,
-                        const StragglerCause& cause, const Straggler& straggler);
+std::string EvidenceFor(const Analysis& analysis, std::size_t position, const StragglerCause& cause,
+                        const Straggler& straggler);
 // What it does: "computes 5.0 ms longer".
 std::string BriefFor(const StragglerCause& cause);
 // The evidence in a few words, for one of several.

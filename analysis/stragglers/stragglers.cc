@@ -296,7 +296,7 @@ class Search {
                  pair ? "the other rank waits" : "the other ranks wait", straggler.saves_ns, "it");
     SetPrice(straggler.saves_ns, finding);
     finding.brief = fmt::format("{} ({}) {}", name, node, BriefFor(named.cause));
-    finding.evidence = EvidenceFor(context_, analysis_, named.position, named.cause, straggler);
+    finding.evidence = EvidenceFor(analysis_, named.position, named.cause, straggler);
     finding.action = ActionFor(named.cause, name, node);
     finding.upper_bound = !read_.exact;
     finding.confidence = ConfidenceIn(straggler.p_value);

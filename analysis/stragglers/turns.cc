@@ -112,19 +112,19 @@ void FindTurns(const Context& context, Analysis& analysis) {
   constexpr double kProbable = 0.05, kPossible = 0.1;
   const std::optional<ProbablyLate> latest =
       also ? std::nullopt : LatestThroughout(context, kNameShare * static_cast<double>(whole));
-  const std::optional<ProbablyLate> probably = latest && latest->p_value <= kPossible ? latest : std::nullopt;
+  const bool probably = latest && latest->p_value <= kPossible;
   if (!also && arrived.ties * 2 > arrived.compared) {
     finding.headline =
         fmt::format("Waiting for whichever rank comes last {}; which one is below clock resolution.", costs);
     finding.brief = "waiting for whichever rank comes last";
   } else if (probably) {
-    const std::int32_t rank = context.ranks()[probably->position];
+    const std::int32_t rank = context.ranks()[latest->position];
     finding.headline = fmt::format(
         "Waiting for whichever rank comes last {}, {} for rank {}: it is the latest in each of the {} (by chance: {}).",
-        costs, probably->p_value <= kProbable ? "probably" : "perhaps", rank,
-        Plural(units, s.per_step ? "step" : "slice"), Percent(probably->p_value));
-    finding.brief = fmt::format("waiting for late ranks, {} rank {}",
-                                probably->p_value <= kProbable ? "probably" : "perhaps", rank);
+        costs, latest->p_value <= kProbable ? "probably" : "perhaps", rank,
+        Plural(units, s.per_step ? "step" : "slice"), Percent(latest->p_value));
+    finding.brief =
+        fmt::format("waiting for late ranks, {} rank {}", latest->p_value <= kProbable ? "probably" : "perhaps", rank);
     finding.rank = rank;
   } else if (!also && context.units().size() < kMinUnits) {
     // Nothing says whether it is always the same one.
@@ -160,7 +160,7 @@ void FindTurns(const Context& context, Analysis& analysis) {
   finding.evidence = WhoCameLast(context, arrived, also);
   if (probably)
     finding.action = fmt::format("record 20 steps or more to be sure; see what rank {} does before its collectives",
-                                 context.ranks()[probably->position]);
+                                 context.ranks()[latest->position]);
   else
     finding.action =
         analysis.run.ranks_sharing_cores > 0
