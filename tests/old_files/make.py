@@ -39,6 +39,7 @@ ADDED = {
         4: {"rank_totals": ["span_ns"], "ranks": ["allowed_cpus"]},
         5: {"ranks": ["profiling_ns"], "collectives": ["operations"], "rank_gpus": None},
         6: {"step_ranks": ["helper_wait_ns"], "rank_totals": ["helper_wait_ns"]},
+        7: {"collective_ranks": ["exempt"]},
     },
 }
 NEWEST = {kind: max(added) for kind, added in ADDED.items()}
