@@ -75,7 +75,8 @@ def foreign(place):
         sys.exit(77)
     bad = []
     for run in sorted(pathlib.Path(where).iterdir()):
-        if run.is_dir() and not run.name.startswith("."):
+        # Logs and dumps of other tools may lie beside them.
+        if (run / "ranks").is_dir() or any(file.name.endswith((".json", ".json.gz", ".sqlite")) for file in run.glob("*")):
             copy = place / run.name
             shutil.copytree(run, copy)
             bad += check(copy, run.name)
