@@ -80,7 +80,8 @@ void AddUp(const Context& context, Analysis& analysis) {
     analysis.additivity =
         fmt::format("Replayed together, {} gain {}{}.", Numbers(priced), at_most ? "at most " : "", total);
   else if (overlapping.empty())
-    analysis.additivity = fmt::format("These are separate parts of the step: together at most {}.", total);
+    analysis.additivity = fmt::format("These are separate parts of the {}: together at most {}.",
+                                      analysis.summary.per_step ? "step" : "time", total);
   else
     analysis.additivity =
         fmt::format("The prices of {} overlap: all findings together save at most {}.", Numbers(overlapping), total);
@@ -109,9 +110,12 @@ void PutContentionFirst(const Context& context, Analysis& analysis) {
   const auto at = std::find_if(analysis.findings.begin(), analysis.findings.end(),
                                [](const Finding& f) { return f.id == FindingId::kStarved; });
   if (at == analysis.findings.end()) return;
-  const double share = WithoutCore(context).share();
+  const CoreTime time = WithoutCore(context);
+  // Where they share cores, whoever spins takes one from somebody who computes.
+  const double certain = analysis.run.ranks_sharing_cores > 0 ? time.share() : time.outside_calls_share();
+  const double weight = certain + kOfABound * (time.share() - certain);
   for (const Finding& finding : analysis.findings)
-    if (Weight(analysis, finding) > share) return;
+    if (Weight(analysis, finding) > weight) return;
   std::rotate(analysis.findings.begin(), at, at + 1);
   const bool cause_of_rank =
       std::any_of(analysis.stragglers.begin(), analysis.stragglers.end(), [](const Straggler& straggler) {

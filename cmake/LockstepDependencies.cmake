@@ -97,9 +97,40 @@ endif()
 
 find_package(MPI COMPONENTS C CXX)
 if(MPI_CXX_FOUND)
-  lockstep_note("Open MPI" "${MPI_CXX_VERSION}" "MPI wrappers, lockstep-clock, examples")
+  lockstep_note("Open MPI" "${MPI_CXX_VERSION}" "wrappers for Open MPI, lockstep-clock, examples")
 else()
-  lockstep_note("Open MPI" "not found" "MPI wrappers, lockstep-clock and examples are left out")
+  lockstep_note("Open MPI" "not found" "wrappers for Open MPI, lockstep-clock and examples are left out")
+endif()
+
+# The wrappers are compiled once for each ABI of MPI whose mpi.h is here: handles and constants differ.
+# lockstep_mpi_abi(name header condition title hint place...): the mpi.h at one of the places is of this ABI.
+set(LOCKSTEP_MPI_ABIS "")
+function(lockstep_mpi_abi abi header condition title hint)
+  if(DEFINED LOCKSTEP_MPI_${abi}_INCLUDE AND NOT EXISTS "${LOCKSTEP_MPI_${abi}_INCLUDE}/${header}")
+    unset(LOCKSTEP_MPI_${abi}_INCLUDE CACHE)  # It was found once and has gone since.
+  endif()
+  find_path(LOCKSTEP_MPI_${abi}_INCLUDE ${header} PATHS ${ARGN} NO_DEFAULT_PATH)
+  set(found FALSE)
+  if(LOCKSTEP_MPI_${abi}_INCLUDE)
+    file(STRINGS ${LOCKSTEP_MPI_${abi}_INCLUDE}/${header} found REGEX "${condition}" LIMIT_COUNT 1)
+  endif()
+  if(found)
+    list(APPEND LOCKSTEP_MPI_ABIS ${abi})
+    lockstep_note("${title}" "${LOCKSTEP_MPI_${abi}_INCLUDE}" "wrappers for it")
+  else()
+    unset(LOCKSTEP_MPI_${abi}_INCLUDE CACHE)  # It may be installed later, elsewhere.
+    lockstep_note("${title}" "no ${header}" "its calls will not be recorded (${hint})")
+  endif()
+  set(LOCKSTEP_MPI_ABIS ${LOCKSTEP_MPI_ABIS} PARENT_SCOPE)
+endfunction()
+set(LOCKSTEP_MPI_PLACES "" CACHE STRING "Further directories with an mpi.h or mpi_abi.h, before those of the system")
+set(mpich_places ${LOCKSTEP_MPI_PLACES} /usr/include/${CMAKE_LIBRARY_ARCHITECTURE}/mpich
+                 /usr/lib/${CMAKE_LIBRARY_ARCHITECTURE}/mpich/include /usr/include/mpich-${CMAKE_SYSTEM_PROCESSOR}
+                 ${MPI_CXX_INCLUDE_DIRS})
+if(CMAKE_SYSTEM_PROCESSOR MATCHES "^(x86_64|AMD64|aarch64|arm64)$")  # comms/pmpi/entry_points.cc
+  lockstep_mpi_abi(ompi40 mpi.h "define OPEN_MPI 1" "ABI of Open MPI" "Debian: libopenmpi-dev" ${MPI_CXX_INCLUDE_DIRS})
+  lockstep_mpi_abi(mpich12 mpi.h "define MPICH_VERSION" "ABI of MPICH" "Debian: libmpich-dev" ${mpich_places})
+  lockstep_mpi_abi(abi1 mpi_abi.h "define MPI_ABI_VERSION" "ABI of MPI 5.0" "MPICH 4.3 and later have it" ${mpich_places})
 endif()
 
 # NVIDIA's parts, for tests and for examples/ddp_nccl alone: a toolkit under /usr/local, what `./bootstrap` fetched, or

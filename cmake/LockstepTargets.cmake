@@ -11,7 +11,8 @@ endif()
 target_compile_definitions(lockstep_options INTERFACE OMPI_SKIP_MPICXX)
 if(LOCKSTEP_CHECK_ODR)
   # Objects with both: machine code for the unit tests' links, and what the linker compares types by.
-  target_compile_options(lockstep_options INTERFACE -flto -ffat-lto-objects)
+  target_compile_options(lockstep_options INTERFACE
+    "$<$<NOT:$<BOOL:$<TARGET_PROPERTY:LOCKSTEP_UNIT_TEST>>>:-flto;-ffat-lto-objects>")
   add_link_options($<$<NOT:$<BOOL:$<TARGET_PROPERTY:LOCKSTEP_COMPARES_TYPES>>>:-fno-lto>)
 endif()
 if(LOCKSTEP_SANITIZE)
@@ -78,6 +79,7 @@ function(lockstep_unit_test name)
     LOCKSTEP_BUILD_DIR="${CMAKE_BINARY_DIR}" LOCKSTEP_SHARED_DIR="${LOCKSTEP_SHARED_DIR}")
   # What is tested is in libraries, compiled as ever.
   target_compile_options(${name} PRIVATE $<$<CONFIG:RelWithDebInfo>:-O1>)
+  set_target_properties(${name} PROPERTIES LOCKSTEP_UNIT_TEST ON)  # Only the links of the programs compare types.
   set_property(GLOBAL APPEND PROPERTY LOCKSTEP_UNIT_TESTS ${name})
   gtest_discover_tests(${name} PROPERTIES TIMEOUT 300 LABELS unit DISCOVERY_TIMEOUT 60)
 endfunction()

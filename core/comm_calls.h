@@ -9,6 +9,8 @@ namespace lockstep {
 constexpr bool IsDistributedCall(std::string_view name) {
   return name.starts_with("c10d::") || name == "record_param_comms";
 }
+// Of these, waiting for operations that other calls began.
+constexpr bool IsDistributedWait(std::string_view name) { return name == "c10d::wait"; }
 // The operation itself, from its hand-over to its end, whatever its caller does meanwhile. Backends that work on the
 // host use such names.
 constexpr bool IsHostOperation(std::string_view name) { return name.starts_with("gloo:") || name.starts_with("ucc:"); }

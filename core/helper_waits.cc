@@ -7,20 +7,20 @@
 namespace lockstep {
 namespace {
 
-// Between the end of what was waited for and the next thing recorded: waking up, and a share of the wait for what is
-// done with the result.
+// Bounds the time between the end of the awaited operation and the next recorded event: the wake-up and, as a share of
+// the wait, the processing of the result.
 constexpr std::int64_t kWakeUpNs = 100'000;
 constexpr double kAfterShare = 0.1;
 
-// The last one in [window.begin, before); window.begin - 1: none.
+// The last time in [window.begin, before); window.begin - 1 if there is none.
 std::int64_t LastWithin(const std::vector<std::int64_t>& times, Interval window, std::int64_t before) {
   const auto after = std::lower_bound(times.begin(), times.end(), before);
   return after == times.begin() || after[-1] < window.begin ? window.begin - 1 : after[-1];
 }
 
-// When the training thread had nothing to do but to wait for this collective. Empty: it had. The thread that carries a
-// collective wakes who waits and only then notes its end (gloo in PyTorch 1.13: AsyncWork::finishWorkGloo), so the
-// waiting may be over before the end that was recorded.
+// The time in which the training thread only waited for this collective; empty if it had other work. The thread that
+// carries out a collective wakes the waiting thread and records the end only afterwards (gloo in PyTorch 1.13:
+// AsyncWork::finishWorkGloo), so the wait may be over before the recorded end.
 Interval Waited(const HelperEvidence& evidence, const std::vector<Interval>& steps, Interval collective) {
   const std::int64_t end_ns = collective.end;
   const auto step_of = [&](std::int64_t ns) -> const Interval* {
@@ -31,7 +31,7 @@ Interval Waited(const HelperEvidence& evidence, const std::vector<Interval>& ste
   if (const Interval* step = step_of(end_ns - 1); step != nullptr && end_ns <= step->end)
     if (const std::int64_t given = LastWithin(evidence.given, *step, step->end); given >= step->begin)
       return {std::min(given, end_ns), end_ns};
-  // Of the times between two signs that ended about then, the longest.
+  // The longest of the intervals between two signs that ended about then.
   const std::vector<std::int64_t>& signs = evidence.signs;
   Interval longest{end_ns, end_ns};
   auto sign = std::lower_bound(signs.begin(), signs.end(), end_ns);
@@ -48,7 +48,7 @@ Interval Waited(const HelperEvidence& evidence, const std::vector<Interval>& ste
   return longest;
 }
 
-// Of `set`, what is nearest to its end and `ns` long together.
+// The last part of `set` whose total length is `ns`.
 void AppendLast(const IntervalSet& set, std::int64_t ns, std::vector<Interval>& out) {
   for (auto at = set.rbegin(); at != set.rend() && ns > 0; ++at) {
     const std::int64_t length = std::min(ns, at->end - at->begin);

@@ -1,6 +1,6 @@
 #pragma once
 // Producing into a ring: the hot path, inline, for liblockstep.so and for the source libraries
-// loaded beside it (liblockstep-ompi40.so). All slower code is in liblockstep.so (runtime/probe)
+// loaded beside it (liblockstep-mpi.so). All slower code is in liblockstep.so (runtime/probe)
 // behind the extern "C" functions below; both libraries come from one build, so this is no stable
 // interface.
 //

@@ -12,6 +12,7 @@
 #include "core/result.h"
 #include "core/schema.h"
 #include "ingest/map/groups.h"
+#include "ingest/told_group.h"
 
 namespace lockstep::ingest {
 
@@ -62,8 +63,9 @@ struct TraceSummary {
   std::int32_t told_rank = -1;
   std::int32_t operations_rank = -1;  // From the arguments of its collectives; -1 if they do not contain it.
   std::int64_t told_world_size = 0;
-  std::string backend;
-  std::vector<RankGroup> groups;  // Of comms, row by row.
+  std::string backend, nccl_version, host;  // "": it does not contain it.
+  std::vector<ToldGroup> told_groups;       // That the trace names with their members.
+  std::vector<RankGroup> groups;            // Of comms, row by row.
   std::int64_t begin_ns = 0, end_ns = 0;
   std::uint64_t events = 0, read_bytes = 0, rows = 0;
   std::uint64_t kernels = 0, collectives = 0, steps = 0, data_losses = 0;

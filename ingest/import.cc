@@ -311,7 +311,10 @@ class Importer {
     std::vector<RunClue> clues;
     for (const std::size_t i : readable) {
       const TraceSummary& s = *imported_[i].summary;
-      clues.push_back({s.told_world_size, s.told_rank, s.begin_ns, s.end_ns});
+      const RankInName named = RankOfName(works_[i].NameOfRank());
+      const std::int32_t rank = s.told_rank < 0 && named.certain ? named.rank : s.told_rank;
+      clues.push_back({s.told_world_size, rank, s.begin_ns, s.end_ns, s.backend, s.nccl_version, s.told_groups,
+                       std::string(works_[i].file->format->name), s.host, works_[i].file->name});
     }
     std::vector<RunOfFiles> runs = TellRunsApart(clues);
     for (RunOfFiles& run : runs)

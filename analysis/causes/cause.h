@@ -1,5 +1,5 @@
 #pragma once
-// A cause that a rank's own events show. Each is one file; the list is in causes.cc.
+// A cause that a rank's own events show. Each has one file; the list is in causes.cc.
 
 #include <memory>
 #include <optional>
@@ -16,9 +16,9 @@ class Cause {
  public:
   virtual ~Cause() = default;
   virtual void Prepare(std::size_t ranks) = 0;
-  // Keeps what it needs of a rank, whose events go away afterwards. At the same time for different i.
+  // Keeps what it needs of a rank, whose events are freed afterwards. Called concurrently for different i.
   virtual void Examine(std::size_t i, const RankEvents& events) = 0;
-  // After all have been looked at, in the order of the list.
+  // Called after all ranks have been examined, in the order of the list.
   virtual void Report(const Context& context, Analysis& analysis) = 0;
 };
 
@@ -29,7 +29,8 @@ class CauseOf : public Cause {
   void Examine(std::size_t i, const RankEvents& events) override { found_[i] = EvidenceOf(events); }
 
  protected:
-  virtual std::optional<Evidence> EvidenceOf(const RankEvents& events) const = 0;  // Nothing: the rank cannot tell.
+  // Returns nothing if the rank contains no evidence either way.
+  virtual std::optional<Evidence> EvidenceOf(const RankEvents& events) const = 0;
   std::vector<const Evidence*> found() const {
     std::vector<const Evidence*> all;
     for (const auto& one : found_)

@@ -1,5 +1,5 @@
-// Causes that ranks' own events show. A few ranks are read, the same program runs on all of
-// them; what only one of them does is a straggler's cause and searched for there.
+// Finds causes that the ranks' own events show. Only a few ranks are read, because all of them run the same program;
+// what only one of them does is a straggler's cause and is found there.
 
 #include <algorithm>
 #include <optional>
@@ -19,7 +19,7 @@ constexpr std::unique_ptr<Cause> (*kCauses[])() = {
     MakePageableCopies,    MakeMemoryLimit,     MakeMemoryGrowth, MakeHostBoundComm,
 };
 
-// GPU ranks if there are any: evenly chosen.
+// Evenly chosen ranks: GPU ranks if there are any.
 std::vector<std::int32_t> ChooseRanks(const Context& context) {
   std::vector<std::int32_t> gpu;
   for (std::size_t p = 0; p < context.ranks().size(); ++p)
@@ -41,7 +41,7 @@ void FindCauses(const Context& context, Analysis& analysis) {
   const tables::ViewIndex index(context.timeline());
   merge::ParallelFor(context.options().jobs, ranks.size(), [&](std::size_t i) {
     Result<schema::RankTables> tables = context.ReadRank(ranks[i]);
-    if (!tables.ok()) return;  // Counted and told where files are.
+    if (!tables.ok()) return;  // The loss is counted and reported where files are read.
     const RankEvents events(context, index, ranks[i], std::move(tables).value());
     for (const auto& cause : causes) cause->Examine(i, events);
   });

@@ -14,7 +14,6 @@
 namespace lockstep::analysis {
 namespace {
 constexpr std::size_t kStepsForInterval = 8;
-constexpr std::size_t kLeastOfSteps = 5;  // One step in so many has an intermittent cause.
 }  // namespace
 
 RankCost::RankCost(const RankEvents& events) : rank(events.view().rank), per_step(events.per_step()) {
@@ -59,11 +58,7 @@ Cost CostOf(const std::vector<RankCost>& ranks, std::int64_t whole_ns, std::uint
   std::vector<std::int64_t> series;
   for (auto& [step, values] : by_step) series.push_back(LowerMedian(std::move(values)));
   cost.ns = LowerMedian(series);
-  const auto with = static_cast<std::size_t>(std::count_if(series.begin(), series.end(), [&](std::int64_t ns) {
-    return static_cast<double>(ns) >= kWorthShare * static_cast<double>(whole_ns);
-  }));
-  cost.intermittent =
-      2 * with < series.size() + (series.size() % 2) && kLeastOfSteps * with >= series.size() && with >= 2;
+  cost.intermittent = IsIntermittent(series, kWorthShare * static_cast<double>(whole_ns));
   if (cost.intermittent) {
     double sum = 0;
     for (const std::int64_t ns : series) sum += static_cast<double>(ns);

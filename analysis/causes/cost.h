@@ -1,5 +1,5 @@
 #pragma once
-// What a cause costs: per step and rank, and what that comes to for the job.
+// Computes what a cause costs: per step and rank, and from these for the job.
 
 #include <cstdint>
 #include <optional>
@@ -12,12 +12,12 @@
 
 namespace lockstep::analysis {
 
-// Of one rank, beside its stretches (all, or those it looked at).
+// The cost on one rank, beside its stretches (all, or those examined).
 struct RankCost {
   RankCost() = default;
-  // Of all stretches: 0 until something is added.
+  // Covers all stretches: 0 until something is added.
   explicit RankCost(const RankEvents& events);
-  // Of the stretches with a critical path.
+  // Covers the stretches with a critical path.
   static RankCost OfPaths(const RankEvents& events);
   std::int32_t rank = -1;
   bool per_step = false;
@@ -27,17 +27,17 @@ struct RankCost {
 };
 
 struct Cost {
-  std::int64_t ns = 0;  // Per step; of runs without steps of the window's mean length.
+  std::int64_t ns = 0;  // Per step; in runs without steps for a window of mean length.
   double share = 0;     // Of the step or the window.
   bool per_step = false;
   bool intermittent = false;                                         // `ns` is the mean over steps.
   std::optional<std::pair<std::int64_t, std::int64_t>> interval_ns;  // 95 %, bootstrap over steps.
 };
 
-// Per step the lower median over ranks: what one rank alone suffers is a straggler's business. Of that the
-// lower median over steps; the mean, at most the step, where the cause is intermittent: in fewer than half of the steps
-// and in a fifth of them and two at least (what is rarer is a burst: stragglers/bursts.cc). A step has it that spends 1
-// % of the step on it. `whole_ns`: length of the step or window that shares are taken of.
+// Per step the cost is the lower median over ranks, because what a single rank suffers is reported as a straggler. Over
+// steps it is the lower median; it is the mean, at most the step, if the cause is intermittent: in fewer than half of
+// the steps, and in at least a fifth of them and two (rarer ones are bursts: stragglers/bursts.cc). A step has the
+// cause if it spends 1 % of its time on it. `whole_ns`: length of the step or window to which shares refer.
 Cost CostOf(const std::vector<RankCost>& ranks, std::int64_t whole_ns, std::uint64_t seed);
 
 void SetPrice(const Cost& cost, Finding& finding);

@@ -14,9 +14,9 @@
 namespace lockstep::analysis {
 namespace {
 
-constexpr std::size_t kMostEvidenceRows = 50;  // As many as analysis.json has.
+constexpr std::size_t kMostEvidenceRows = 50;  // The number of rows in analysis.json.
 
-// What the trace does not tell is one column.
+// Parts that the trace does not explain are one column.
 constexpr auto kGroups = std::to_array<std::string_view>(
     {"input_ns", "before_forward_ns", "sync_ns", "memory_ns", "copy_ns", "load_ns", "communication_ns", "launch_ns",
      "call_ns", "operator_ns", "between_ns", "stream_wait_ns", "start_ns", "unexplained_ns"});

@@ -1,5 +1,5 @@
 #pragma once
-// The gaps of the GPU behind a finding, for --explain: when, how long, of which parts, what ended them.
+// The gaps of the GPU that a finding is about, for --explain: when, how long, of which parts, and what ended them.
 
 #include <cstdint>
 #include <functional>
@@ -14,17 +14,19 @@ namespace lockstep::analysis {
 
 class GapEvidence {
  public:
-  // Looks at all gaps of the rank's busiest device: f(gap, stretch, part, ns) for each part within a stretch says
-  // whether it is the finding's. Keeps the gaps that have most of that.
+  // Examines all gaps of the rank's busiest device: f(gap, stretch, part, ns) returns for each part within a stretch
+  // whether it belongs to the finding. Keeps the gaps with the longest such parts.
   void Look(const RankEvents& events, const std::function<bool(const gpu::Gap& gap, std::size_t stretch,
                                                                const gpu::GapPart& part, std::int64_t ns)>& f);
-  std::int64_t gaps() const { return gaps_; }  // That have a part of the finding.
-  std::int64_t ns() const { return ns_; }      // All those parts.
+  std::int64_t gaps() const { return gaps_; }  // The number of gaps with such a part.
+  std::int64_t ns() const { return ns_; }      // The length of all such parts.
 
-  // "; 62 % after the host had waited for the GPU in aten::item ...", where that is a tenth of the finding's time or
-  // more: without the wait the host would run ahead, and that time beside the GPU's work. "" otherwise.
+  // Returns "; 62 % after the host had waited for the GPU in aten::item ..." if that is at least a tenth of the
+  // finding's time: without the wait the host would be ahead, and this time would overlap with the GPU's work.
+  // Otherwise "".
   static std::string AfterWaits(const std::vector<const GapEvidence*>& ranks);
-  // Of several ranks: the gaps with most of the finding's time first. The parts of a row sum to its length.
+  // Combines several ranks, with the gaps that contain most of the finding's time first. The parts of a row sum to its
+  // length.
   static Evidence Rows(const std::vector<const GapEvidence*>& ranks);
 
  private:
@@ -35,17 +37,17 @@ class GapEvidence {
     std::string name;
   };
   std::vector<Row> rows_;
-  std::map<std::string, std::int64_t> after_wait_;  // By where the host had waited when the gap began.
+  std::map<std::string, std::int64_t> after_wait_;  // By the call in which the host had waited when the gap began.
   std::int64_t gaps_ = 0, ns_ = 0;
 };
 
-// What ranks found in gaps, together. Refers to what it was made of.
+// The sums over the gaps of several ranks. Keeps references to its arguments.
 struct GapSums {
   std::vector<RankCost> costs;
   std::vector<const GapEvidence*> rows;
   std::int64_t ns = 0, gaps = 0;
 };
-// Each with a `cost` and its `rows`.
+// Each element has a `cost` and its `rows`.
 template <typename Found>
 GapSums SumGaps(const std::vector<const Found*>& found) {
   GapSums sums;

@@ -1,5 +1,5 @@
-// Exposed is not yet cost: a job whose GPU waits for its host gains nothing from hiding communication. How much of
-// it lies on the ranks' critical paths bounds what it can gain.
+// Exposed communication is not always a cost: a job whose GPU waits for its host gains nothing from hiding it. The part
+// of it on the ranks' critical paths is an upper bound of the gain.
 
 #include "analysis/causes/cause.h"
 

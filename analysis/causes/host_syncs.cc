@@ -1,5 +1,6 @@
-// The GPU runs dry because the host waited for it: .item(), synchronise, blocking copies. What follows from the wait is
-// its return and the launch that came late for it; what the host did in between is work of its own (host_work.cc).
+// The GPU becomes idle because the host waited for it: .item(), synchronise, blocking copies. The wait causes the time
+// until its return and until the launch that it delayed; what the host did in between is work of its own
+// (host_work.cc).
 
 #include <fmt/format.h>
 
@@ -25,7 +26,7 @@ struct Syncs {
 };
 
 struct Remedy {
-  std::string_view text;  // Within the operator's or the call's name.
+  std::string_view text;  // Part of the operator's or the call's name.
   std::string_view action;
 };
 // By operator, then by call.
@@ -117,7 +118,7 @@ class HostSyncs : public CauseOf<Syncs> {
     finding.upper_bound = true;
     finding.confidence = 0.7;
     SetPrice(cost, finding);
-    // What limits the step once nothing waits is for the replay to say; never more than these gaps.
+    // The replay computes what limits the step without these waits; the gain is never more than these gaps.
     if (const auto price = cost.per_step ? PriceWithoutSyncs(context) : std::nullopt) {
       finding.evidence +=
           fmt::format("; {} replayed without waiting for the GPU: {} shorter", Plural(price->steps, "step"),

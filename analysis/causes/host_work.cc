@@ -1,5 +1,5 @@
-// The GPU has nothing to do while the host does something else for longer than launches take: the host's own time, by
-// what it was in.
+// The GPU is idle while the host does something else for longer than launches take: the host's own time, by the range,
+// function, operator or call it was in.
 
 #include <fmt/format.h>
 
@@ -17,11 +17,11 @@
 namespace lockstep::analysis {
 namespace {
 
-// What the host was in. Only ranges and functions of the program's own can be taken out of the step.
+// What the host was in. Only the program's own ranges and functions can be removed from the step.
 enum class Place : std::uint8_t { kNothing, kModel, kRange, kOperator, kCall };
 struct Work {
   Place place = Place::kNothing;
-  std::string name;  // "" of kNothing.
+  std::string name;  // "" for kNothing.
   friend auto operator<=>(const Work&, const Work&) = default;
 };
 struct Found {
@@ -36,7 +36,7 @@ Work WorkOf(const RankEvents& events, const gpu::GapPart& part) {
     return {Place::kCall, name.empty() ? "loading GPU code" : name};
   }
   if (part.range == schema::kNone) return {};
-  // Annotations of torch.distributed's calls, "nccl:all_reduce", are the framework's as operators are.
+  // Ranges that torch.distributed makes around its calls, "nccl:all_reduce", belong to the framework like operators.
   const bool framework = part.kind == gpu::PartKind::kOperator || events.RangeName(part.range).starts_with("nccl:");
   const Place place = framework ? Place::kOperator : events.Encloses(part.range) ? Place::kModel : Place::kRange;
   return {place, events.NameOf(part)};
@@ -154,7 +154,7 @@ class HostWork : public CauseOf<Found> {
       if (one.first.place == Place::kOperator || one.first.place == Place::kCall) return &one;
     return nullptr;
   }
-  // Named as the main one only if it is: half of the time.
+  // It is named as the main one only if it takes at least half of the time.
   static std::string Mainly(const OfWork* one, std::int64_t total) {
     if (one == nullptr) return {};
     return fmt::format(", {} \"{}\"{}", 2 * one->second > total ? "mainly in" : "most in", one->first.name,

@@ -1,4 +1,4 @@
-// All idle time of the GPUs by its cause: what the findings tell of it and what they do not must sum to it.
+// Splits all idle time of the GPUs by cause: the parts that findings explain and the unexplained rest must sum to it.
 
 #include <algorithm>
 #include <array>
@@ -40,7 +40,8 @@ class IdleTime : public CauseOf<IdleSums> {
       for (std::size_t i = 0; i < kIdleKinds; ++i) ns[i] += sums->ns[i], total += sums->ns[i];
     }
     if (n == 0) return;
-    // Means, floored; the nanoseconds left over are given to those that lost most by it, so that they sum to the mean.
+    // The means are rounded down; the remaining nanoseconds go to the parts that lost most by rounding, so that the
+    // parts sum to the mean.
     std::vector<std::size_t> by_loss(kIdleKinds);
     std::int64_t left = total / n;
     for (std::size_t i = 0; i < kIdleKinds; ++i) by_loss[i] = i, left -= ns[i] / n;

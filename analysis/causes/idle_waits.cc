@@ -1,4 +1,5 @@
-// The GPU is idle for what happens elsewhere: its host communicates on the CPU, or its stream waits for another GPU.
+// The GPU is idle because of something elsewhere: its host communicates on the CPU, or its stream waits for another
+// GPU.
 
 #include <fmt/format.h>
 

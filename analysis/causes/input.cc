@@ -11,7 +11,8 @@
 #include "analysis/replayed/replay_price.h"
 
 namespace lockstep::analysis {
-// Of CPU ranks. What input costs a rank with a GPU is the GPU's idle time that it causes: input_source.cc.
+// Reports CPU ranks only. What input costs a rank with a GPU is the idle time of the GPU that it causes:
+// input_source.cc.
 void FindInputBound(const Context& context, Analysis& analysis) {
   const Summary& s = analysis.summary;
   const std::int64_t whole = s.terms.Sum();
@@ -26,7 +27,7 @@ void FindInputBound(const Context& context, Analysis& analysis) {
       shares_ppb.push_back(
           static_cast<std::int64_t>(1e9 * static_cast<double>(row.input_ns) / static_cast<double>(row.span_ns)));
   }
-  // The median rank's: one rank with slow input is a straggler, not an input-bound job.
+  // The median rank decides: a single rank with slow input is a straggler, not an input-bound job.
   std::int64_t input = 0;
   if (s.per_step) {
     std::vector<std::int64_t> medians;

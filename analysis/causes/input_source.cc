@@ -1,5 +1,5 @@
-// What loads the input that ranks wait for, and so what to change. Of CPU ranks input.cc has found that they do; of a
-// GPU it is the idle time in which the host loads it.
+// Finds what loads the input for which ranks wait, and so what to change. For CPU ranks input.cc has found that they
+// wait; for a GPU it is the idle time in which the host loads input.
 
 #include <fmt/format.h>
 
@@ -17,7 +17,7 @@ namespace lockstep::analysis {
 namespace {
 
 struct Loading {
-  RankCost cost;  // Of a GPU rank: its idle time.
+  RankCost cost;  // For a GPU rank: its idle time.
   GapEvidence rows;
   std::map<std::string, std::int64_t> unmarked;  // Idle time before the forward pass where nothing is marked as input.
   std::map<std::string, std::pair<std::int64_t, std::int64_t>> by_name;  // Count, ns.
@@ -46,7 +46,7 @@ class InputSource : public CauseOf<Loading> {
     }
     for (std::uint32_t row = 0; row < ranges.rows(); ++row) {
       if (ranges.category[row] != kInput || events.HostStretchAt(ranges.begin_ns[row]) == kNowhere) continue;
-      // The outermost says who loads.
+      // The outermost range names the loader.
       if (const std::uint32_t parent = events.nest().Parent(row);
           parent != schema::kNone && events.PhaseOf(parent) == kInput)
         continue;
@@ -87,7 +87,7 @@ class InputSource : public CauseOf<Loading> {
         all.per_step && all.steps > 0
             ? fmt::format("{:.2g} per step, {} each", static_cast<double>(sum.first) / static_cast<double>(all.steps),
                           Duration(sum.second / std::max<std::int64_t>(1, sum.first)))
-            : fmt::format("{}, {} each", Count(sum.first), Duration(sum.second / sum.first));
+            : fmt::format("{}, {} each", Plural(sum.first, "time"), Duration(sum.second / sum.first));
     // torch names its iterators: torch/utils/data/dataloader.py, record_function in __next__ (1.13, 2.x).
     if (name.find("_SingleProcessDataLoaderIter") != std::string::npos)
       at->action =

@@ -1,5 +1,5 @@
-// Kernels that decide the step's length and have a known remedy. Only time on the critical path counts: where
-// the GPU waits for its host anyway, faster kernels gain nothing.
+// Finds kernels that determine the step's length and have a known remedy. Only time on the critical path counts: if the
+// GPU waits for its host anyway, faster kernels gain nothing.
 
 #include <fmt/format.h>
 

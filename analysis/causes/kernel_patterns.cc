@@ -10,13 +10,13 @@ namespace {
 
 constexpr std::uint32_t kNone = schema::kNone;
 
-// Names as PyTorch 1.13 to 2.5, cuBLAS, cuDNN 8 and 9 and MIOpen have them in traces.
+// Kernel names as they appear in traces of PyTorch 1.13 to 2.5, cuBLAS, cuDNN 8 and 9 and MIOpen.
 constexpr KernelPattern kPatterns[] = {
     {FindingId::kKernelAttention, "attention as separate matrix products and softmax", "softmax", "logsoftmax|nll",
      KernelPattern::kBetweenGemms, 1.0, 0.02,
      "one fused attention kernel (FlashAttention) in place of product, softmax, product",
      "torch.nn.functional.scaled_dot_product_attention (FlashAttention) in place of bmm, softmax, bmm"},
-    // TF32 runs as ..._tf32_..., s1688 or s16816; 16-bit as h or bf16: none of these is single precision.
+    // TF32 kernels are named ..._tf32_..., s1688 or s16816, 16-bit ones h or bf16: none of these is single precision.
     {FindingId::kKernelFp32Gemm, "matrix products in single precision, which leave the tensor cores unused",
      "sgemm|_simt_|scudnn|_ffma_|gemmsn_", "tf32|s1688|s16816|bf16|fp16|h884|h1688|h16816|tensorop",
      KernelPattern::kTensorCores, 0.875, 0.02,
@@ -58,7 +58,7 @@ bool IsGemm(std::string_view lower_name) {
   return AnyOf("gemm|cijk_|_mma_|cutlass", lower_name) && !AnyOf("splitk_reduce|splitkreduce", lower_name);
 }
 
-// What of a name matters, found once per name.
+// The relevant properties of a name, found once per name.
 struct Name {
   std::vector<bool> fits;  // Per pattern.
   bool gemm = false;
@@ -104,7 +104,7 @@ class Matcher {
     return at->second;
   }
 
-  // softmax_warp_forward<input, output, accumulator, log2 elements, is_log_softmax, ...>: the loss's.
+  // softmax_warp_forward<input, output, accumulator, log2 elements, is_log_softmax, ...>, which the loss uses.
   static bool IsLogSoftmax(std::string_view lower) {
     const std::size_t warp = lower.find("softmax_warp_");
     if (warp == std::string_view::npos) return false;
@@ -138,7 +138,7 @@ class Matcher {
     return false;
   }
 
-  // The matrix product a few kernels away on the same stream.
+  // Finds the matrix product within a few kernels on the same stream.
   std::uint32_t FindGemm(std::uint32_t i, bool forward) {
     constexpr int kMostBetween = 4, kMostLooked = 64;
     int between = 0;
@@ -154,7 +154,7 @@ class Matcher {
     return kNone;
   }
 
-  // What a fused kernel would contain: from one product to the next.
+  // Marks what a fused kernel would contain: the kernels from one product to the next.
   void Surround(std::uint8_t p, std::vector<std::uint8_t>& of) {
     std::vector<std::uint32_t> cores;
     for (std::uint32_t i = 0; i < ops_.size(); ++i)

@@ -1,5 +1,5 @@
 #pragma once
-// Kernels that have a known remedy: by name, and by what else must be so before it is claimed.
+// Kernels that have a known remedy: their names, and the further conditions for reporting them.
 
 #include <cstdint>
 #include <span>
@@ -11,25 +11,25 @@
 namespace lockstep::analysis {
 
 struct KernelPattern {
-  FindingId id;           // Of the finding that it becomes.
+  FindingId id;           // The finding that reports it.
   std::string_view what;  // "attention in single steps".
   // Any of these in the kernel's name, lower case; separated by '|'.
   std::string_view any, none;
   enum Needs : std::uint8_t {
     kNothing,
-    kBetweenGemms,  // A few kernels behind one matrix product and before the next, on one stream.
-    kTensorCores,   // Of compute capability 8 and above, which multiply fp32 as TF32.
+    kBetweenGemms,  // Within a few kernels after one matrix product and before the next, on one stream.
+    kTensorCores,   // On GPUs of compute capability 8 and above, which multiply fp32 as TF32.
     kInOptimizer,   // Launched within the optimizer, many per step.
   } needs;
-  double removable;                   // Of its time at most.
-  double least_share;                 // Of the step: what each job has some of is told only where it is much.
-  std::string_view action, in_torch;  // The same, as PyTorch has it.
+  double removable;    // The largest share of its time that can be saved.
+  double least_share;  // The least share of the step: kernels that every job has are reported only above it.
+  std::string_view action, in_torch;  // The second is the action in terms of PyTorch.
 };
 
-// The table. A kernel is of the first that fits.
+// The table. A kernel belongs to the first pattern that fits.
 std::span<const KernelPattern> KernelPatterns();
 
-// Per operation of events.activity().timeline.ops: position in KernelPatterns(), 255 for none.
+// For each operation of events.activity().timeline.ops its index in KernelPatterns(), 255 for none.
 std::vector<std::uint8_t> MatchPatterns(const RankEvents& events);
 inline constexpr std::uint8_t kNoPattern = 255;
 

@@ -1,4 +1,4 @@
-// The GPU waits for launches: the host cannot launch kernels as fast as the GPU runs them.
+// The GPU is idle because the host cannot launch kernels as fast as the GPU runs them.
 
 #include <fmt/format.h>
 

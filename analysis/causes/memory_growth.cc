@@ -1,4 +1,4 @@
-// Memory that grows from step to step: a leak.
+// Reports memory that grows from step to step: a leak.
 
 #include <fmt/format.h>
 
@@ -14,7 +14,7 @@
 namespace lockstep::analysis {
 namespace {
 
-// Over what was recorded, of the peak and in bytes; below that it may be anything.
+// Growth over the recorded time, as a share of the peak and in bytes; less than that may have other reasons.
 constexpr double kLeastGrowth = 0.01;
 constexpr double kLeastBytes = 4e6;
 constexpr std::size_t kLeastSteps = 12;
@@ -32,7 +32,7 @@ class MemoryGrowth : public CauseOf<std::vector<Growth>> {
     if (!events.per_step() || events.stretches().size() < kLeastSteps || events.view().tables.gpu_memory.rows() == 0)
       return std::nullopt;
     std::vector<Growth> all = Slopes(events, 0);
-    // What fills up once grows in the first half and not in the second.
+    // Memory that is filled only once grows in the first half and not in the second.
     const std::vector<Growth> late = Slopes(events, events.stretches().size() / 2);
     std::erase_if(all, [&](const Growth& g) {
       const auto same = std::find_if(late.begin(), late.end(),
@@ -85,7 +85,7 @@ class MemoryGrowth : public CauseOf<std::vector<Growth>> {
 
  private:
   static std::vector<Growth> Slopes(const RankEvents& events, std::size_t from) {
-    // The table's own arithmetic over the steps from there on.
+    // The same computation as the table's, over the steps from there on.
     gpu::RankView view;
     const gpu::RankView& all = events.view();
     view.rank = all.rank;

@@ -1,4 +1,4 @@
-// GPU memory is full: the allocator asks the driver within steps, and each time the GPU stands still.
+// GPU memory is full: the allocator calls the driver within steps, and the GPU is idle each time.
 
 #include <fmt/format.h>
 
@@ -15,7 +15,7 @@
 namespace lockstep::analysis {
 namespace {
 
-// A caching allocator holds what it once had: only what is allocated tells how full a GPU is.
+// A caching allocator keeps memory that it has freed, so only the allocated memory shows how full a GPU is.
 constexpr double kNearlyFull = 0.9;
 
 struct Memory {
@@ -53,7 +53,7 @@ class MemoryLimit : public CauseOf<Memory> {
         memory.reserved = tables::IntOf(row[reserved], -1);
         memory.capacity = tables::IntOf(row[capacity], -1);
       }
-    // Only a balance is known, not what was there before: no share of the whole.
+    // Only the change is known, not what was allocated before, so there is no share of the whole.
     if (memory.reserved < 0) memory.allocated = -1;
     return memory;
   }

@@ -1,4 +1,4 @@
-// Copies from pageable host memory: staged through a pinned buffer, and the host waits for the staging.
+// Copies from pageable host memory go through a pinned staging buffer, and the host waits for the staging.
 
 #include <fmt/format.h>
 
@@ -45,7 +45,7 @@ class PageableCopies : public CauseOf<Copies> {
         if (op.copy && table.kind[op.row] == kHostToDevice && table.host_memory[op.row] == kPageable)
           copies.cost.ns[p] += piece.end_ns - piece.begin_ns;
       }
-    // While it is staged, before and after the GPU copies.
+    // The time of staging, before and after the GPU copies.
     std::map<std::size_t, std::size_t> path_of;
     for (std::size_t p = 0; p < events.paths().size(); ++p) path_of[events.paths()[p].stretch] = p;
     GapEvidence().Look(events,

@@ -10,7 +10,7 @@ namespace lockstep::analysis {
 namespace {
 
 constexpr std::uint32_t kNone = schema::kNone;
-// Python's way from one launch to the next is tens of microseconds; what takes longer does something.
+// Python needs tens of microseconds from one launch to the next; a longer gap contains other work.
 constexpr std::int64_t kLaunchGapNs = 100'000;
 constexpr std::size_t kMostPaths = 16;
 
@@ -43,7 +43,7 @@ RankEvents::RankEvents(const Context& context, const tables::ViewIndex& index, s
   for (std::size_t i = 0; i < marked.rows(); ++i)
     if (marked.complete[i] && counts(marked.index[i]))
       host_stretches_.push_back({marked.index[i], {marked.begin_ns[i], marked.end_ns[i]}});
-  // Steps that nobody marked were found by their collectives.
+  // Steps that were not marked are found by their collectives.
   if (host_stretches_.empty()) host_stretches_ = stretches_;
   std::sort(host_stretches_.begin(), host_stretches_.end(),
             [](const auto& a, const auto& b) { return a.window.begin < b.window.begin; });
@@ -94,7 +94,7 @@ IdleKind RankEvents::KindOf(const gpu::Gap& gap, const gpu::GapPart& part) {
     case gpu::PartKind::kInput:
       return IdleKind::kInput;
     case gpu::PartKind::kBeforeForward:
-      // Every step has a little of that.
+      // Every step contains a short gap of this kind.
       return short_gap ? IdleKind::kLaunch : IdleKind::kInput;
     case gpu::PartKind::kSync:
       return IdleKind::kSync;
@@ -131,7 +131,7 @@ std::string RankEvents::NameOf(const gpu::GapPart& part) const {
   if (part.blocking != kNone) return ShortName(gpu::BlockingName(view_, gaps_.blocking[part.blocking]));
   std::uint32_t range = part.range;
   if (part.kind == gpu::PartKind::kInput) {
-    // The outermost says who loads.
+    // The outermost range names the loader.
     for (std::uint32_t outer = range; outer != kNone; outer = nest_->Parent(outer))
       if (view_.tables.ranges.category[outer] == schema::Category::kInput) range = outer;
   } else if (part.call != kNone) {
@@ -155,7 +155,7 @@ std::string ShortName(std::string_view name, std::size_t most) {
   // PyTorch's iterators: "enumerate(DataLoader)#_SingleProcessDataLoaderIter.__next__".
   if (const std::size_t who = name.find(")#"); who != std::string_view::npos && who + 2 < name.size())
     name.remove_prefix(who + 2);
-  // Of C++ what comes before the arguments and template arguments.
+  // In C++ names the part before the arguments and template arguments is kept.
   if (name.starts_with("void ")) name.remove_prefix(5);
   std::size_t end = name.find_first_of("<(");
   if (end == 0 || end == std::string_view::npos) end = name.size();

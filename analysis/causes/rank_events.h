@@ -1,6 +1,5 @@
 #pragma once
-// One rank's own events as the causes look at them: its windows, and of a GPU what it did
-// and when it had nothing to do.
+// One rank's own events as the causes use them: its windows, and for a GPU its operations and its idle gaps.
 
 #include <algorithm>
 #include <cstdint>
@@ -22,7 +21,7 @@ namespace lockstep::analysis {
 
 class RankEvents {
  public:
-  // Tables of a CPU rank or a GPU rank. Context and index must outlive this.
+  // Takes the tables of a CPU rank or a GPU rank. Context and index must outlive this object.
   RankEvents(const Context& context, const tables::ViewIndex& index, std::int32_t rank, schema::RankTables tables);
   RankEvents(const RankEvents&) = delete;
   RankEvents& operator=(const RankEvents&) = delete;
@@ -31,20 +30,20 @@ class RankEvents {
   bool gpu() const { return activity_ != nullptr; }
   const gpu::RangeNest& nest() const { return *nest_; }
 
-  // Steps that count (warm-up out); of runs without steps the windows, their index -1. In order.
+  // The steps that count (without the warm-up); in runs without steps the windows, with index -1. In order.
   const std::vector<gpu::RankView::Step>& stretches() const { return stretches_; }
   bool per_step() const { return per_step_; }
-  std::size_t StretchAt(std::int64_t time_ns) const;  // kNowhere: in none.
-  // The same for what the host did, and GPU work by the call that launched it.
+  std::size_t StretchAt(std::int64_t time_ns) const;  // kNowhere if it is in none.
+  // The same for what the host did, and for GPU work by the time of the call that launched it.
   std::size_t HostStretchAt(std::int64_t time_ns) const;
 
-  // GPU ranks. The device is the busiest.
+  // For GPU ranks. The device is the busiest one.
   const gpu::DeviceActivity& activity() const { return *activity_; }
   const gpu::DeviceGaps& gaps() const { return gaps_; }
   std::uint16_t device() const { return device_; }
   static IdleKind KindOf(const gpu::Gap& gap, const gpu::GapPart& part);
-  // The parts of a gap by stretch: f(stretch, part, ns). What of them lies in communication of the rank's host that was
-  // recorded as such is exposed communication and no idle time (docs/definitions.md), and left out.
+  // Splits the parts of a gap by stretch: f(stretch, part, ns). The time within recorded communication of the rank's
+  // host is exposed communication and not idle time (docs/definitions.md), and is left out.
   template <typename F>
   void ForEachPart(const gpu::Gap& gap, F&& f) const {
     for (std::size_t i = FirstEndingAfter(gap.at.begin); i < stretches_.size(); ++i) {
@@ -56,9 +55,9 @@ class RankEvents {
           if (const std::int64_t ns = at.end - at.begin - TotalWithin(host_communication_, at); ns > 0) f(i, part, ns);
     }
   }
-  // What the host was in meanwhile: the call, the operator, the function, the range; "" nothing.
+  // What the host was in at that time: the call, the operator, the function or the range; "" if nothing.
   std::string NameOf(const gpu::GapPart& part) const;
-  // The range holds the model's run (analysis/gpu/model_ranges.h).
+  // Whether the range contains the model's run (analysis/gpu/model_ranges.h).
   bool Encloses(std::uint32_t range) const { return range != schema::kNone && model_->Encloses(range); }
   // The critical path of some stretches, evenly chosen.
   struct Path {
@@ -82,13 +81,13 @@ class RankEvents {
   std::unique_ptr<gpu::DeviceActivity> activity_;
   gpu::DeviceGaps gaps_;
   std::uint16_t device_ = 0;
-  IntervalSet host_communication_;  // Collectives and messages that no kernel carried.
+  IntervalSet host_communication_;  // Collectives and messages without a kernel.
   std::unique_ptr<gpu::ModelRanges> model_;
   std::unique_ptr<gpu::CriticalPathFinder> finder_;
   std::vector<Path> paths_;
 };
 
-// "Optimizer.step#SGD.step" and the like: names of ranges as people know them, short enough for a line.
+// Shortens names of ranges to a familiar form that fits on a line: "Optimizer.step#SGD.step".
 std::string ShortName(std::string_view name, std::size_t most = 48);
 
 }  // namespace lockstep::analysis

@@ -9,7 +9,7 @@ namespace {
 
 enum class Recorder { kLockstep, kTorchProfiler, kNsys };
 
-// Imports have their program for a command line (ingest/imported_run.cc).
+// For imported runs the command line is that of the program (ingest/imported_run.cc).
 Recorder RecorderOf(const Context& context) {
   if (!context.timeline().Meta("run_id").starts_with("import-")) return Recorder::kLockstep;
   return context.timeline().Meta("command").starts_with("Nsight Systems") ? Recorder::kNsys : Recorder::kTorchProfiler;

@@ -1,5 +1,5 @@
 #pragma once
-// What to record so that the next run tells more: options of whatever recorded this one.
+// Advises what to record in the next run: options of the tool that recorded this one.
 
 #include <string>
 
@@ -7,13 +7,13 @@
 
 namespace lockstep::analysis {
 
-// So that what the host does between launches has a name.
+// Makes the work of the host between launches have a name.
 std::string ToNameHostWork(const Context& context);
-// So that first calls, which load code and tune, are not in it.
+// Excludes first calls, which load code and tune.
 std::string ToRecordLater(const Context& context);
-// So that GPU work has the call that launched it.
+// Connects GPU work with the call that launched it.
 std::string ToSeeLaunches(const Context& context);
-// So that what keeps launched work from starting is seen.
+// Shows what delays the start of launched work.
 std::string ToSeeStarts(const Context& context);
 
 }  // namespace lockstep::analysis

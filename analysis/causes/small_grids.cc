@@ -1,4 +1,5 @@
-// Kernels with fewer blocks than the GPU has multiprocessors: the rest of it stands idle while they run.
+// Reports kernels with fewer blocks than the GPU has multiprocessors: the other multiprocessors are idle while they
+// run.
 
 #include <fmt/format.h>
 
@@ -13,10 +14,11 @@
 namespace lockstep::analysis {
 namespace {
 
-// What is shorter lasts as long as it takes to start: more blocks would not make it shorter.
+// A shorter kernel is dominated by its start: more blocks would not make it shorter.
 constexpr std::int64_t kLongEnoughNs = 20'000;
 constexpr double kWorthTelling = 0.03;
-// Half of the multiprocessors and fewer: a little below their number is what many libraries choose on purpose.
+// Only half of the multiprocessors or fewer count: many libraries choose slightly fewer blocks than multiprocessors on
+// purpose.
 constexpr std::int64_t kFewBlocks = 2;
 
 struct NameSum {
@@ -45,7 +47,7 @@ class SmallGrids : public CauseOf<Grids> {
       for (const gpu::PathPiece& piece : events.paths()[p].path.pieces) {
         if (piece.edge != gpu::PathEdge::kOp) continue;
         const gpu::GpuOp& op = timeline.ops[piece.op];
-        // Communication is meant to be small; what has a remedy of its own is told there.
+        // Communication uses few blocks by design; kernels with a remedy of their own are reported by their finding.
         if (op.copy || op.cls != merge::KernelClass::kCompute || pattern[piece.op] != kNoPattern) continue;
         const auto sms = multiprocessors.find(timeline.DeviceOf(op));
         const std::uint32_t shape = t.kernels.shape[op.row];
@@ -126,7 +128,7 @@ class SmallGrids : public CauseOf<Grids> {
   }
 
  private:
-  // No other kernel runs beside it: what it leaves unused is idle. Operations are by begin.
+  // No other kernel runs at the same time, so what it leaves unused is idle. Operations are sorted by begin.
   static std::vector<bool> Alone(const std::vector<gpu::GpuOp>& ops) {
     std::vector<bool> alone(ops.size(), true);
     std::size_t longest = kNowhere;  // Of those so far the one that ends last.

@@ -16,7 +16,7 @@ SyncSite SiteOf(const RankEvents& events, const gpu::BlockingCall& call) {
        range = events.nest().Parent(range)) {
     const std::uint8_t source = ranges.source[range];
     if (source == kCpuOp) {
-      // aten::item calls aten::_local_scalar_dense: what the program wrote is the outer one.
+      // aten::item calls aten::_local_scalar_dense: the program called the outer one.
       const std::string_view name = events.RangeName(range);
       if (site.op.empty() || (name.starts_with("aten::") && site.op.starts_with("aten::") && site.range.empty()))
         site.op = name;

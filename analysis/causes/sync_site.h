@@ -1,5 +1,5 @@
 #pragma once
-// Where the host waits for the GPU: the call, and what is around it.
+// Finds where the host waits for the GPU: the call, and the operator and range around it.
 
 #include <compare>
 #include <string>
@@ -9,11 +9,12 @@
 namespace lockstep::analysis {
 
 struct SyncSite {
-  std::string call, op, range;  // "" none.
+  std::string call, op, range;  // "" if there is none.
   friend auto operator<=>(const SyncSite&, const SyncSite&) = default;
 };
 
-// The operator that the program wrote (aten::item, not what that calls), and the innermost range of the application.
+// Finds the operator that the program called (aten::item, not the ones that it calls), and the innermost range of the
+// application.
 SyncSite SiteOf(const RankEvents& events, const gpu::BlockingCall& call);
 // "aten::item (cudaStreamSynchronize) in "log_loss"".
 std::string Where(const SyncSite& site);

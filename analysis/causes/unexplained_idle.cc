@@ -1,4 +1,4 @@
-// The GPU is idle, and the recording does not tell why: how much that is, and what to record.
+// Reports how long the GPU is idle for reasons that the recording does not contain, and what to record.
 
 #include <fmt/format.h>
 
@@ -14,7 +14,7 @@
 namespace lockstep::analysis {
 namespace {
 
-// Of what the trace says nothing.
+// What the trace lacks.
 enum Missing : std::size_t { kHost, kLaunches, kStarts, kMissing };
 Missing MissingFor(gpu::PartKind kind) {
   return kind == gpu::PartKind::kNotStarted ? kStarts : kind == gpu::PartKind::kLaunchUnknown ? kLaunches : kHost;

@@ -1,5 +1,5 @@
-// What a step would take with gradients in other buckets: from replay, for every bucketing
-// worth telling apart, and which of them to try.
+// Computes by replay how long a step would take with gradients in other buckets, for every bucketing that differs from
+// the others, and chooses which of them to recommend.
 
 #include "analysis/communication/bucket_curve.h"
 
@@ -24,12 +24,12 @@ using replay::BucketSequence;
 using replay::Question;
 
 constexpr std::size_t kMaxPoints = 30, kLeastPoints = 6, kMostBuckets = 128;
-// Replays of a point: the costs as the table has them, dearer, cheaper; and making the graphs is dearer than playing
-// them.
+// The replays of one point: with the costs of the table, with higher and with lower ones. Making the graphs costs more
+// than replaying them.
 constexpr std::size_t kPlaysPerPoint = 9;
 constexpr double kMiB = 1 << 20;
 
-// Buckets that the framework told are the ones that were reduced.
+// If the framework reported the buckets, they are the ones that were reduced.
 bool MadeByHooks(const Buckets& buckets, const BucketSequence& sequence) {
   std::vector<std::uint64_t> told;
   for (const BucketRow& row : buckets.rows)
@@ -37,7 +37,7 @@ bool MadeByHooks(const Buckets& buckets, const BucketSequence& sequence) {
   return !told.empty() && told == sequence.bytes;
 }
 
-// The limit of the first bucket: DDP has a constant; another job that makes its first one smaller means it.
+// The limit of the first bucket: DDP has a constant; a job without that constant has a smaller first bucket on purpose.
 std::uint64_t FirstLimit(const Buckets& buckets, const BucketSequence& sequence, std::uint64_t cap) {
   if (buckets.recognised_by == "hooks") return std::min(cap, replay::kDdpFirstBucketBytes);
   if (sequence.bytes.size() > 1 && sequence.bytes[0] < sequence.bytes[1]) return std::min(cap, sequence.bytes[0]);
@@ -50,8 +50,8 @@ struct Candidate {
   bool one_bucket;
 };
 
-// One cap for each bucketing where the gradients are known, else caps in half octaves; and the present one. Of those
-// that give the same buckets the largest.
+// Returns one cap for each bucketing if the gradients are known, otherwise caps in half octaves; and the present one.
+// Of caps that give the same buckets it returns the largest.
 std::vector<Candidate> Candidates(const Buckets& buckets, const BucketSequence& sequence, std::size_t most) {
   const auto total = static_cast<double>(sequence.total_bytes()) / kMiB;
   std::vector<double> caps;
@@ -78,7 +78,7 @@ std::vector<Candidate> Candidates(const Buckets& buckets, const BucketSequence& 
     else
       found.push_back({cap, std::move(sizes), false});
   }
-  // Evenly spread over what there is, the present cap among them.
+  // The caps are evenly spread over those found and include the present one.
   const std::size_t room = std::max<std::size_t>(2, most - 1);
   if (found.size() > room) {
     std::vector<Candidate> spread;
@@ -123,8 +123,9 @@ class Recommendation {
   void Make(Analysis& analysis) const {
     const std::int64_t step = replayed_.what_if().replayed_step_ns();
     const auto worth = static_cast<std::int64_t>(kWorthShare * static_cast<double>(step));
-    // What the job does already is no change. As good as the best: within what is worth a line. Of these one whose
-    // costs were measured, if there is one, and the smallest change.
+    // The present bucketing is not recommended. Candidates that differ from the best by less than is worth reporting
+    // count as equally good. Of these the one whose costs were measured is chosen, if there is one, then the smallest
+    // change.
     std::size_t best = 0;
     for (std::size_t i = 1; i < answers_.size(); ++i)
       if (answers_[i].step_ns < answers_[best].step_ns) best = i;
@@ -134,7 +135,7 @@ class Recommendation {
       if (as_good(i) && Rank(i) < Rank(chosen)) chosen = i;
     if (candidates_[chosen].bytes == replayed_.what_if().buckets()->bytes) return;
     if (replayed_.what_if().self_error() > kMostSelfError) return;
-    // Without an interval nothing shows that the gain is more than chance.
+    // Without an interval it is not shown that the gain is more than chance.
     if (answers_[chosen].gain_ns <= worth || !answers_[chosen].gain_interval_ns ||
         answers_[chosen].gain_interval_ns->first <= 0)
       return;
@@ -155,7 +156,7 @@ class Recommendation {
   }
 
  private:
-  // Smaller is better.
+  // The smaller value is the better one.
   std::pair<bool, double> Rank(std::size_t i) const {
     const auto largest = [](const std::vector<std::uint64_t>& bytes) {
       return std::log(static_cast<double>(*std::max_element(bytes.begin(), bytes.end())));

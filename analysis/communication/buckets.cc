@@ -1,6 +1,6 @@
-// Gradient buckets as the framework says they are, joined with the collectives that
-// reduced them: within a step DDP launches them strictly in order, so the first
-// all-reduce of the first bucket's size is the first bucket's, and so on.
+// Joins the gradient buckets that the framework reported with the collectives that reduced them: within a step DDP
+// launches them strictly in order, so the first all-reduce with the first bucket's size belongs to the first bucket,
+// and so on.
 
 #include <algorithm>
 #include <map>
@@ -23,7 +23,7 @@ void JoinBuckets(const Context& context, Analysis& analysis) {
   const auto& table = context.tables().gradient_buckets;
   const auto& c = context.tables().collectives;
   Buckets& buckets = analysis.buckets;
-  std::map<std::uint32_t, std::vector<std::size_t>> models;  // Rows, in launch order.
+  std::map<std::uint32_t, std::vector<std::size_t>> models;  // The rows, in launch order.
   for (std::size_t i = 0; i < table.rows(); ++i) {
     BucketRow row;
     row.model = table.model[i];
@@ -42,7 +42,7 @@ void JoinBuckets(const Context& context, Analysis& analysis) {
   buckets.recognised_by = "hooks";
   if (table.cap_bytes[0] != 0) buckets.current_cap_mb = static_cast<double>(table.cap_bytes[0]) / (1 << 20);
 
-  std::map<std::int64_t, std::vector<std::size_t>> of_step;  // All-reduces of all ranks, in order of arrival.
+  std::map<std::int64_t, std::vector<std::size_t>> of_step;  // The all-reduces of all ranks, in order of arrival.
   for (const std::size_t step : context.usable_steps()) of_step[context.tables().steps.index[step]];
   for (std::size_t i = 0; i < c.rows(); ++i) {
     const auto at = of_step.find(c.step[i]);

@@ -1,4 +1,4 @@
-// One line per kind, communicator and size: how often, how long, how fast.
+// Makes one row per kind, communicator and size: how often, how long, how fast.
 
 #include <algorithm>
 #include <map>
@@ -15,14 +15,15 @@ namespace {
 struct Samples {
   std::int64_t count = 0, censored = 0, partial = 0, grouped = 0;
   std::uint32_t members = 0;
-  // Nothing was moved. An operation of a GPU has a kernel because it moves something: there 0 is an unknown size.
+  // The size is known and no data moved. An operation of a GPU has a kernel because it moves data, so there 0 is an
+  // unknown size.
   bool known_empty = false;
   std::vector<std::int64_t> transfer_ns, wait_ns;
   std::map<std::int32_t, std::vector<std::int64_t>> waits_of_rank;
 };
 
-// The rank that waits longest, and how long, median; the lowest of those that wait as long. None if the ranks take
-// turns: if no rank as a rule waits as long as all of them do on average.
+// Finds the rank with the longest median wait, and that median; of ranks that wait equally long, the lowest. There is
+// none if the ranks take turns, that is, if no rank's median is as long as the mean over all of them.
 void FindLongestWait(std::map<std::int32_t, std::vector<std::int64_t>>& waits_of_rank, CollectiveRow& row) {
   for (auto& [rank, waits] : waits_of_rank) {
     const std::int64_t wait_ns = LowerMedian(std::move(waits));
@@ -45,7 +46,7 @@ void TabulateCollectives(const Context& context, Analysis& analysis) {
     if (!context.Counts(c)) continue;
     Samples& samples = kinds[{t.kind[c], t.comm_id[c], t.bytes[c]}];
     ++samples.count;
-    // Without all members no end is known either; that is the reason then.
+    // Without all members the end is unknown as well, so the missing members are the reason.
     if (t.seen[c] < t.expected[c])
       ++samples.partial;
     else
@@ -53,16 +54,13 @@ void TabulateCollectives(const Context& context, Analysis& analysis) {
     samples.known_empty |= t.bytes[c] == 0 && (t.mode[c] != schema::Code(CollectiveMode::kGpu) ||
                                                t.kind[c] == schema::Code(CollectiveKind::kBarrier));
     samples.members = std::max(samples.members, t.expected[c]);
-    const bool sound = !t.mismatch[c] && !t.violation[c] && t.seen[c] == t.expected[c];
     samples.grouped += t.operations[c] > 1;
-    if (t.wait_ns[c] >= 0 && sound && !context.OfSameKernel(c)) {
+    if (t.wait_ns[c] >= 0 && IsSound(t, c) && !context.OfSameKernel(c)) {
       samples.wait_ns.push_back(t.wait_ns[c]);
       for (std::size_t m = context.timeline().FirstMember(c); m < context.timeline().FirstMember(c + 1); ++m)
         if (members.wait_ns[m] >= 0) samples.waits_of_rank[members.rank[m]].push_back(members.wait_ns[m]);
     }
-    // A kernel that carries several operations says of none how long it took.
-    if (t.transfer_ns[c] >= 0 && sound && !t.censored[c] && !t.uneven[c] && t.operations[c] <= 1)
-      samples.transfer_ns.push_back(t.transfer_ns[c]);
+    if (HasCertainTransfer(t, c)) samples.transfer_ns.push_back(t.transfer_ns[c]);
 
     std::vector<std::int32_t>& group = groups[t.comm_id[c]];
     if (group.size() < t.seen[c]) {

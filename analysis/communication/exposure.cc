@@ -13,7 +13,7 @@ namespace {
 
 constexpr std::uint8_t kInput = schema::Category::kInput;
 
-// Shares of CPU and run-queue delay in the stretches outside `busy`, local time.
+// Adds the CPU time and run-queue delay of the stretches outside `busy`, in local time.
 void CpuShares(const schema::RankTables& t, std::uint32_t thread, const IntervalSet& busy,
                const merge::RankClockMap& clock, ExposedActivity& activity) {
   const auto& samples = t.cpu_samples;
@@ -67,7 +67,7 @@ std::pair<double, double> ExposedActivity::CpuShares(const IntervalSet& windows)
     if (at == windows.size()) break;
     if (stretch.window.end <= windows[at].begin) continue;
     const std::int64_t length = stretch.window.end - stretch.window.begin;
-    // Across a boundary: to where most of it lies.
+    // A stretch across a boundary counts for the window in which most of it lies.
     const std::int64_t inside =
         std::min(stretch.window.end, windows[at].end) - std::max(stretch.window.begin, windows[at].begin);
     if (inside * 2 < length) continue;
@@ -114,7 +114,7 @@ ExposedActivity ActivityOf(const schema::RankTables& t, const merge::RankClockMa
 ProgressCounts CountProgress(const schema::RankTables& t) {
   ProgressCounts counts;
   const auto& c = t.collectives;
-  // Posts of other operations enter MPI too; what counts is for how long.
+  // Posting other operations enters MPI too, so the length of the time in MPI decides.
   const IntervalSet inside = InMpi(t, true, 0);
   for (std::size_t i = 0; i < c.rows(); ++i) {
     const auto mode = static_cast<CollectiveMode>(c.mode[i]);

@@ -1,5 +1,5 @@
-// Sharded parameters (FSDP and its kind): which units are gathered before they are used,
-// how much of that compute waits for, and what gathering them earlier would gain.
+// Sharded parameters (FSDP and similar): which units are gathered before they are used, how long compute waits for
+// them, and what gathering them earlier would gain.
 
 #include <fmt/format.h>
 
@@ -18,7 +18,7 @@ using replay::Answer;
 using replay::Gather;
 using replay::Question;
 
-// Less is bookkeeping, not parameters.
+// Smaller collectives carry bookkeeping, not parameters.
 constexpr std::uint64_t kLeastBytes = 64 << 10;
 
 using Uses = std::vector<std::vector<std::vector<Gather>>>;  // [rank][step]
@@ -41,7 +41,7 @@ class Sharded {
  private:
   std::uint64_t BytesOf(const Gather& gather) const { return replayed_.run().collectives[gather.collective].bytes; }
 
-  // What its user waits for it: from the end of what came before it there.
+  // How long the operation that uses it waits for it after the operation before it has ended.
   std::int64_t ExposedNs(const Gather& gather) const {
     const replay::Schedule& schedule = replayed_.schedule();
     const std::int64_t before = gather.before == replay::kNone ? 0 : schedule.end_ns[gather.before];
@@ -55,8 +55,8 @@ class Sharded {
     return LowerMedian(std::move(values));
   }
 
-  // Units are gathered for the forward pass and, if they were given up, again for the backward pass, in the same or in
-  // the opposite order.
+  // Units are gathered for the forward pass and, if they were freed after it, again for the backward pass, in the same
+  // or in the opposite order.
   void Describe() {
     const std::size_t gathers = gathers_[0][0].size(), scatters = scatters_[0][0].size();
     const bool twice = gathers == 2 * scatters;
@@ -76,7 +76,7 @@ class Sharded {
       if (scatters == units) unit.scatter_exposed_ns = MedianExposed(scatters_, turned ? units - 1 - u : u);
       analysis_.fsdp.units.push_back(unit);
     }
-    // Behind the last compute of the step that has one left to wait for.
+    // The time after the last compute operation of the step that a reduce-scatter follows.
     std::vector<std::int64_t> tails;
     const replay::Schedule& schedule = replayed_.schedule();
     for (const auto& rank : scatters_)
@@ -104,12 +104,12 @@ class Sharded {
       question.depth = each;
       const Result<Answer> answer = what_if.Ask(question);
       if (!answer.ok()) return;
-      // The shallowest that is worth it: each level keeps one more unit in memory.
+      // A deeper prefetch must gain noticeably more, because each level keeps one more unit in memory.
       if (best && answer.value().gain_ns <= best->gain_ns + worth) continue;
       best = answer.value();
       depth = each;
     }
-    // Where data moves for certain only inside MPI calls, the gain may be anything up to that.
+    // If it is certain only inside MPI calls that data moves, the gain may be anything up to that.
     const bool at_most = replayed_.run().moves_in_calls();
     if (!best || best->gain_ns <= worth ||
         (!at_most && best->gain_interval_ns.value_or(std::pair<std::int64_t, std::int64_t>{}).first <= 0))

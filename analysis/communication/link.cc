@@ -1,4 +1,4 @@
-// A host whose network is slower than the others', or the way between two of them.
+// Reports a host whose network is slower than the others', or a slow link between two hosts.
 
 #include "analysis/communication/link.h"
 
@@ -52,8 +52,8 @@ Finding OfCollectives(const Context& context, const Analysis& analysis, const Sl
   const Summary& s = analysis.summary;
   const std::int64_t per_unit = LowerMedian(found.behind_ns);
   const std::string slow = SlowHosts(context, found);
-  // Nothing says how fast the transfers would be without it, so that all of them are its bound, and the waiting for
-  // ranks that are late because of it.
+  // It is unknown how fast the transfers would be without it. Therefore its upper bound is all of the transfers and the
+  // waiting for ranks that are late because of it.
   std::int64_t waiting = s.terms.exposed_wait_ns;
   for (const Finding& finding : analysis.findings)
     if (finding.id == FindingId::kStragglerArrival)
@@ -104,9 +104,11 @@ Finding OfMessages(const Context& context, const Analysis& analysis, const SlowM
                                           : fmt::format("between {} and {}", a, b);
   const std::string others = found.beside_the_way_back ? "those back" : "between other hosts";
   Finding finding;
-  finding.headline = fmt::format("Messages {} take {} per {}, {} {}: a slow network there costs at most {}.", way,
-                                 Duration(found.slow_ns), Bytes(found.bytes), others, Duration(found.others_ns),
-                                 OfTheStep(s, found.behind_ns));
+  // One call's end says of none of its messages when it had come.
+  finding.headline =
+      fmt::format("{} {} take {} per {}, {} {}: a slow network there costs at most {}.",
+                  found.several_ways ? "Calls that wait for messages" : "Messages", way, Duration(found.slow_ns),
+                  Bytes(found.bytes), others, Duration(found.others_ns), OfTheStep(s, found.behind_ns));
   finding.brief = fmt::format("messages {} are slow", way);
   if (s.per_step) finding.saves_ns_per_step = found.behind_ns;
   finding.evidence =
@@ -131,11 +133,15 @@ SlowLink FindSlowLink(const Context& context, const Analysis& analysis) {
   link.collectives = FindSlowNetwork(context);
   if (!link.collectives) return link;
   const SlowNetwork& found = *link.collectives;
-  // Data reach a rank that comes late itself, and those it exchanges them with, last: that is no news of the network.
-  bool news = static_cast<double>(LowerMedian(found.behind_ns)) >= least;
+  // Data reach a rank that is itself late, and the ranks with which it exchanges them, later by as much: that is not
+  // evidence about the network.
+  const std::int64_t behind_ns = LowerMedian(found.behind_ns);
+  std::int64_t own_ns = 0;
   for (const Straggler& straggler : analysis.stragglers)
-    news &= !std::binary_search(found.ranks.begin(), found.ranks.end(), straggler.rank);
-  // Of two hosts that exchange data a collective does not tell which one is slow; messages say more.
+    if (std::binary_search(found.ranks.begin(), found.ranks.end(), straggler.rank))
+      own_ns = std::max(own_ns, straggler.own_late_ns.value_or(behind_ns));
+  bool news = static_cast<double>(behind_ns - own_ns) >= least;
+  // If two hosts exchange data, a collective does not show which of them is slow; messages show more.
   if (link.messages)
     news &= std::any_of(found.hosts.begin(), found.hosts.end(), [&](std::size_t host) {
       const auto& theirs = link.messages->hosts;

@@ -11,24 +11,25 @@
 namespace lockstep::analysis {
 namespace {
 
-// Of what one transfer takes on the hosts that have it first. On a healthy network some hosts have it later every time
-// by up to a sixth of that, for the order in which an algorithm serves its members: between the late hosts and the
-// others there must be more.
+// A share of the time that one transfer takes on the hosts that have the data first. On a healthy network some hosts
+// have them later every time by up to a sixth of that, because of the order in which an algorithm serves its members.
+// The gap between the late hosts and the others must be larger.
 constexpr double kLeastGap = 0.2;
-// Of the spread: by so much the next one in a ring may be later, and from there on one is no longer among the first.
+// Shares of the spread: the next host in a ring may be later by the first; a host beyond the second is not among the
+// first.
 constexpr double kRingTolerance = 0.1, kFollowing = 0.2;
 constexpr double kMostly = 0.9, kSurelyLast = 0.01;
 constexpr std::size_t kLeastHosts = 3, kMostNamed = 2;
 
-// One instance: how long the data took to each host, from when all members were there.
+// One instance: how long the data took to reach each host after the last arrival.
 struct Passage {
   std::size_t collective = 0, unit = kNowhere;
   std::vector<std::int64_t> ns;  // By host.
   std::int64_t resolution_ns = 0;
-  std::int64_t operations = 1;  // That the members waited for together.
+  std::int64_t operations = 1;  // The number of operations that the members waited for together.
 };
 struct Passages {
-  std::vector<std::uint32_t> hosts;  // In the order in which the ranks of the communicator come to them.
+  std::vector<std::uint32_t> hosts;  // In the order in which the communicator's ranks first appear on them.
   std::vector<Passage> passages;
 };
 using SizeClass = std::tuple<std::vector<std::uint32_t>, std::uint8_t, std::uint64_t>;
@@ -36,12 +37,12 @@ using SizeClass = std::tuple<std::vector<std::uint32_t>, std::uint8_t, std::uint
 std::int64_t Least(const std::vector<std::int64_t>& of) { return *std::min_element(of.begin(), of.end()); }
 std::int64_t Most(const std::vector<std::int64_t>& of) { return *std::max_element(of.begin(), of.end()); }
 
-// The passage of an instance; empty without any member's end.
+// Returns the passage of an instance; empty if the end of a member is unknown.
 std::optional<Passage> PassageOf(const Context& context, std::size_t c, const std::vector<std::uint32_t>& hosts) {
   const auto& t = context.tables().collectives;
   const auto& members = context.tables().collective_ranks;
   const std::size_t first = context.timeline().FirstMember(c), last = context.timeline().FirstMember(c + 1);
-  // A posted operation may move from when the last one waits for it.
+  // A posted operation may make progress only from the time at which the last member waits for it.
   std::int64_t all_there = t.last_arrival_ns[c];
   for (std::size_t m = first; m < last; ++m)
     if (members.end_low_ns[m] < members.end_high_ns[m]) all_there = std::max(all_there, members.end_low_ns[m]);
@@ -69,7 +70,7 @@ std::vector<std::uint32_t> HostsOf(const Context& context, std::size_t c) {
   return hosts;
 }
 
-// Members that leave one wait together have one end: one passage, not as many as there are operations.
+// Operations that the members leave together after one wait have the same ends: they are one passage.
 bool SameEnds(const Context& context, std::size_t a, std::size_t b) {
   const auto& members = context.tables().collective_ranks;
   const std::size_t m = context.timeline().FirstMember(a), k = context.timeline().FirstMember(b);
@@ -81,14 +82,15 @@ bool SameEnds(const Context& context, std::size_t a, std::size_t b) {
   return true;
 }
 
-// At most this chance that one set of so many hosts is last so often, if it were each set's turn alike.
+// An upper bound of the probability that one set of so many hosts is last so often if every set were equally likely to
+// be last.
 double ChanceOf(std::int64_t last, std::int64_t instances, std::size_t hosts, std::size_t named) {
   double sets = 1;
   for (std::size_t i = 0; i < named; ++i) sets = sets * static_cast<double>(hosts - i) / static_cast<double>(i + 1);
   return std::min(1.0, sets * BinomialTail(static_cast<double>(last), static_cast<double>(instances), 1 / sets));
 }
 
-// Lower median of how late each host is between the first (0) and the last (1).
+// The lower median of how late each host is between the first (0) and the last (1).
 std::vector<double> TypicalPlaces(const Passages& group) {
   const std::size_t n = group.hosts.size();
   std::vector<double> typical(n);
@@ -104,7 +106,7 @@ std::vector<double> TypicalPlaces(const Passages& group) {
   return typical;
 }
 
-// Those in the upper half of the spread, the latest first.
+// The hosts in the upper half of the spread, the latest first.
 std::vector<std::size_t> LateHosts(const Passages& group) {
   const std::vector<double> typical = TypicalPlaces(group);
   std::vector<std::size_t> late;
@@ -118,8 +120,8 @@ bool Contains(const std::vector<std::size_t>& of, std::size_t value) {
   return std::find(of.begin(), of.end(), value) != of.end();
 }
 
-// Around a ring everyone has its data a little later than the one behind it, and the one behind a slow link has them
-// latest: where the step from one host to the next is largest, if from there on nobody is later than the one before.
+// Around a ring each host has its data a little later than the previous one, and the host behind a slow link has them
+// last: it is where the step from one host to the next is largest, if no later host is later than its predecessor.
 std::optional<std::size_t> BehindSlowLink(const Passages& group) {
   const std::size_t n = group.hosts.size();
   std::vector<std::int64_t> largest(n, 0);
@@ -149,15 +151,15 @@ std::optional<SlowNetwork> Judge(const Context& context, const Passages& group) 
   if (found.instances < kLeastInstances) return std::nullopt;
   std::vector<std::int64_t> spread, first;
   for (const Passage& passage : group.passages) {
-    // Operations that are waited for together move one after the other, and only the last one's data spread.
+    // Operations that are waited for together move one after the other, and only the last one's data show the spread.
     first.push_back(Least(passage.ns) / passage.operations);
     spread.push_back(Most(passage.ns) - Least(passage.ns));
   }
   if (static_cast<double>(LowerMedian(spread)) < kLeastGap * static_cast<double>(LowerMedian(first)))
     return std::nullopt;
   found.hosts = LateHosts(group);
-  // Around a ring the others follow one after the other, and next to nobody is first; where pairs exchange data, all
-  // but one pair are on time.
+  // Around a ring the hosts follow one after the other, so few of them are first; where pairs exchange data, all pairs
+  // but one are on time.
   const std::vector<double> typical = TypicalPlaces(group);
   const auto first_ones =
       std::count_if(typical.begin(), typical.end(), [](double place) { return place < kFollowing; });
@@ -219,7 +221,7 @@ std::optional<SlowNetwork> FindSlowNetwork(const Context& context) {
   std::map<SizeClass, Passages> groups;
   struct Before {
     std::size_t collective = 0;
-    Passages* passages = nullptr;  // That its passage is the last of.
+    Passages* passages = nullptr;  // The group whose last passage is this collective's.
   };
   std::map<std::uint64_t, Before> before;  // By communicator.
   for (std::size_t c = 0; c < t.rows(); ++c) {
@@ -239,7 +241,7 @@ std::optional<SlowNetwork> FindSlowNetwork(const Context& context) {
     group.passages.push_back(std::move(*passage));
     at->second.passages = &group;
   }
-  // The kind and size whose data spread most.
+  // The kind and size whose data are spread most in time.
   const Passages* worst = nullptr;
   std::int64_t most = 0;
   for (const auto& [size, group] : groups) {

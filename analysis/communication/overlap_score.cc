@@ -1,4 +1,4 @@
-// Does communication hide as well as it could, and what does it cost? From replay.
+// Computes by replay how much communication could overlap with compute, and what the present overlap costs.
 
 #include "analysis/passes.h"
 #include "analysis/replayed/replayed_run.h"
@@ -45,7 +45,8 @@ void ScoreOverlap(const Context& context, Analysis& analysis) {
   if (!free.ok() || !best.ok()) return;
   OverlapScore score;
   score.t_actual_ns = replayed->what_if().replayed_step_ns();
-  // By the gains, which are paired by step: so what is said here of a change is what findings and whatif say of it.
+  // The lengths follow from the gains, which are paired by step, so that a change has the same value here as in
+  // findings and in whatif.
   const auto step_of = [&](const Answer& answer) { return score.t_actual_ns - answer.gain_ns; };
   score.t_free_comm_ns = step_of(free.value());
   score.t_best_ns = step_of(best.value());

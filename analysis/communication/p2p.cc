@@ -1,4 +1,4 @@
-// Who sends how much to whom, and who waits for whom: point-to-point messages.
+// Point-to-point messages: how much each rank sends to each other rank, and which ranks wait for which.
 
 #include <fmt/format.h>
 
@@ -14,7 +14,7 @@
 namespace lockstep::analysis {
 namespace {
 
-// As many pairs as one looks at, by bytes and by waits each; the rest is in p2p_pairs.
+// The number of pairs that a reader can look at, by bytes and by waits each; all pairs are in p2p_pairs.
 constexpr std::size_t kMaxPairs = 100;
 
 std::int64_t Waits(const P2pPair& pair) { return pair.late_sender_ns + pair.late_receiver_ns; }
@@ -80,7 +80,7 @@ std::vector<std::int64_t> PerRank(const Context& context, const Analysis& analys
     const bool gpu = context.tables().ranks.gpu[context.RankRow(p)] != 0;
     for (const std::size_t step : context.usable_steps())
       if (const std::size_t cell = context.Cell(step, p); cell != kNowhere)
-        // A GPU computes on while a stream of it waits: only what shows as idle or exposed costs.
+        // A GPU continues to compute while one of its streams waits: only what appears as idle or exposed time costs.
         values.push_back(gpu ? std::min(of_steps[cell], cells.idle_ns[cell] + cells.exposed_unsplit_ns[cell])
                              : of_steps[cell]);
     costs.push_back(values.empty() ? 0 : LowerMedian(std::move(values)));
@@ -88,7 +88,7 @@ std::vector<std::int64_t> PerRank(const Context& context, const Analysis& analys
   return costs;
 }
 
-// The partner that a rank's waits of one kind are mostly about; null without waits.
+// The partner that causes most of a rank's waits of one kind; null without waits.
 const P2pPair* Heaviest(const std::vector<P2pPair>& pairs, std::int32_t rank, std::int32_t P2pPair::*waits,
                         std::int64_t P2pPair::*cost) {
   const P2pPair* most = nullptr;
@@ -99,7 +99,7 @@ const P2pPair* Heaviest(const std::vector<P2pPair>& pairs, std::int32_t rank, st
 
 struct Kind {
   FindingId id;
-  bool sender;  // Late senders; else late receivers.
+  bool sender;  // True: late senders; false: late receivers.
 };
 
 void Find(const Context& context, Analysis& analysis, const std::vector<P2pPair>& pairs, const Kind& kind) {
@@ -135,7 +135,7 @@ void Find(const Context& context, Analysis& analysis, const std::vector<P2pPair>
                               : fmt::format("rank {} waits for rank {} to receive", waiting, late);
   const bool gpu = analysis.run.gpu_ranks > 0;
   const Source source = SourceOf(context.timeline());
-  const bool mpi = source.imported.empty() && !source.torch;  // Its calls are the program's own.
+  const bool mpi = source.imported.empty() && !source.torch;  // The MPI calls are the program's own.
   const std::int64_t waited = kind.sender ? s.late_sender_ns : s.late_receiver_ns;
   if (s.per_step)
     finding.saves_ns_per_step = gpu ? std::min(waited, s.terms.idle_ns + s.terms.exposed_unsplit_ns) : waited;
@@ -147,7 +147,7 @@ void Find(const Context& context, Analysis& analysis, const std::vector<P2pPair>
   const std::int64_t ns = kind.sender ? pair->late_sender_ns : pair->late_receiver_ns;
   const std::int64_t count = kind.sender ? pair->late_sender_count : pair->late_receiver_count;
   finding.evidence =
-      fmt::format("{} of {} from rank {} to rank {}: {} {}, {} on average", Plural(pair->messages, "message"),
+      fmt::format("{} ({} in all) from rank {} to rank {}: {} {}, {} on average", Plural(pair->messages, "message"),
                   Bytes(pair->bytes), pair->source, pair->destination, Count(count),
                   kind.sender ? "began after their receiver waited" : "found no receive posted",
                   Duration(ns / std::max<std::int64_t>(1, count)));

@@ -1,4 +1,4 @@
-// Non-blocking collectives that were posted early and moved only in Wait.
+// Finds non-blocking collectives that were posted early and made progress only in Wait.
 
 #include <fmt/format.h>
 
@@ -13,10 +13,10 @@
 namespace lockstep::analysis {
 namespace {
 
-// Ranks run the same program: a few tell.
+// All ranks run the same program, so a few of them suffice.
 constexpr std::size_t kMaxRanksRead = 4;
 
-// Where ends are certain, it is known when things moved.
+// If ends are certain, it is known when data moved.
 bool EndsUncertain(const schema::TlCollectives& t) {
   std::size_t posted = 0, censored = 0;
   for (std::size_t c = 0; c < t.rows(); ++c) {
@@ -29,7 +29,7 @@ bool EndsUncertain(const schema::TlCollectives& t) {
   return censored > 0 && censored * 4 >= posted;
 }
 
-// Whether next to all collective bytes were posted: then the transfer that ends in Wait is theirs as well.
+// Whether nearly all bytes of collectives were posted: then the transfer that ends in Wait is theirs as well.
 bool MostlyPosted(const schema::TlCollectives& t) {
   double posted = 0, all = 0;
   for (std::size_t c = 0; c < t.rows(); ++c) {
@@ -41,8 +41,8 @@ bool MostlyPosted(const schema::TlCollectives& t) {
   return posted >= 0.9 * all;
 }
 
-// Time that non-blocking collectives were exposed in their Wait after every member had
-// come, mean over ranks, per step (per window in runs without steps).
+// Time that non-blocking collectives were exposed in their Wait after the last member had arrived, mean over ranks, per
+// step (per window in runs without steps).
 std::int64_t MovedInWait(const Context& context, const Analysis& analysis) {
   const auto& t = context.tables().collectives;
   const auto& members = context.tables().collective_ranks;
@@ -59,7 +59,8 @@ std::int64_t MovedInWait(const Context& context, const Analysis& analysis) {
   return sum / std::max<std::int64_t>(1, steps * static_cast<std::int64_t>(context.ranks().size()));
 }
 
-// Less than this share of the step exposed: something moved it in the meantime, or there is nothing to tell.
+// If less than this share of the step is exposed, the operations made progress in the meantime, or there is nothing to
+// report.
 constexpr std::int64_t kLeastPart = 500;
 
 }  // namespace
@@ -86,7 +87,7 @@ void FindWaitOnlyProgress(const Context& context, Analysis& analysis) {
   const std::int64_t whole = s.terms.Sum();
   finding.covers_transfer = MostlyPosted(context.tables().collectives);
   analysis.mostly_posted = finding.covers_transfer;
-  // Beside blocking communication only its own part of what is not split is this finding's.
+  // If there is blocking communication too, only the part in Wait of the unsplit time belongs to this finding.
   const std::int64_t exposed = finding.covers_transfer
                                    ? s.terms.exposed_unsplit_ns + s.terms.exposed_transfer_ns
                                    : std::min(s.terms.exposed_unsplit_ns, MovedInWait(context, analysis));

@@ -1,10 +1,11 @@
-// Communication that compute does not hide.
+// Reports communication that compute does not hide.
 
 #include <fmt/format.h>
 
 #include <algorithm>
 
 #include "analysis/choose_findings.h"
+#include "analysis/communication/two_hosts.h"
 #include "analysis/core/format.h"
 #include "analysis/passes.h"
 #include "analysis/replayed/replayed_run.h"
@@ -16,34 +17,19 @@ std::string PartOfStep(const Summary& summary, std::int64_t ns) {
   return summary.per_step ? Duration(ns) : Percent(ns, summary.terms.Sum());
 }
 
-// Two hosts have one way between them: whether it is slow no other way of the run says.
-std::string OnlyWay(const Context& context, const Analysis& analysis) {
-  std::vector<std::uint32_t> nodes;
-  for (std::size_t p = 0; p < context.ranks().size(); ++p)
-    if (const std::uint32_t node = context.tables().ranks.node[context.RankRow(p)];
-        std::find(nodes.begin(), nodes.end(), node) == nodes.end())
-      nodes.push_back(node);
-  const bool link_told = std::any_of(analysis.findings.begin(), analysis.findings.end(),
-                                     [](const Finding& f) { return f.id == FindingId::kLinkSlow; });
-  if (nodes.size() != 2 || link_told) return {};
-  return fmt::format(
-      "; whether the network between {} and {} is slow this run cannot tell, as it has no other hosts to compare: "
-      "measure it (iperf3)",
-      context.timeline().Text(nodes[0]), context.timeline().Text(nodes[1]));
-}
-
 }  // namespace
 
 void FindExposedTransfer(const Context& context, Analysis& analysis) {
   const Summary& s = analysis.summary;
   const std::int64_t whole = s.terms.Sum();
-  // What moved only in Wait is priced there; a part of the step is never priced twice.
+  // What moved only in Wait is priced by that finding; a part of the step is never priced twice.
   std::int64_t exposed = s.terms.exposed_transfer_ns + s.terms.exposed_unsplit_ns;
   for (const Finding& finding : analysis.findings) {
     if (finding.covers_transfer) return;
     if (finding.id == FindingId::kProgressWaitOnly)
       exposed -= std::min(exposed, finding.saves_ns_per_step.value_or(exposed));
-    // Waiting for a partner is exposed, too, as far as it is not idle: idle in MPI is that or other calls.
+    // Waiting for a partner is exposed as well, except for the part that is idle: idle time in MPI is that or other
+    // calls.
     if (finding.id == FindingId::kP2pLateSender) {
       const std::int64_t room = std::max<std::int64_t>(0, s.terms.idle_ns - s.mpi_other_ns - s.input_ns);
       exposed -= std::clamp<std::int64_t>(s.late_sender_ns - room, 0, exposed);
@@ -51,9 +37,10 @@ void FindExposedTransfer(const Context& context, Analysis& analysis) {
     if (finding.id == FindingId::kP2pLateReceiver) exposed -= std::min(s.late_receiver_ns, exposed);
   }
   exposed = std::max(exposed, s.terms.exposed_transfer_ns);
-  // Exposed is not yet cost: where the host decides when the step ends, hiding communication gains nothing.
+  // Exposed time is an upper bound of the cost: if the host decides when the step ends, hiding communication gains
+  // nothing.
   const std::int64_t all_exposed = exposed;
-  // What the replay knows of that it says better (prices.cc).
+  // If the replay knows how much is gained, it replaces this bound (prices.cc).
   const ReplayedRun* replayed = context.Replayed();
   const bool by_replay = replayed != nullptr && replayed->Holds() &&
                          replayed->what_if().Answerable({.kind = replay::Question::kFreeCommunication}).ok();
@@ -70,7 +57,8 @@ void FindExposedTransfer(const Context& context, Analysis& analysis) {
 
   Finding finding;
   finding.id = FindingId::kTransferExposed;
-  // Without the others' files what looks like transfer may be waiting for them: no network is blamed for that.
+  // Without the other ranks' files, what looks like transfer may be waiting for them, so the network is not reported as
+  // slow.
   const bool others_missing = analysis.run.ranks < analysis.run.ranks_expected && exposed > s.terms.exposed_transfer_ns;
   finding.headline = fmt::format(
       "Communication is exposed for {}{}: {}.", OfTheStep(s, all_exposed),
@@ -103,9 +91,9 @@ void FindExposedTransfer(const Context& context, Analysis& analysis) {
                                     largest->bytes ? Bytes(*largest->bytes) : "a size that is not known");
     if (largest->busbw) finding.evidence += fmt::format(" at {} bus bandwidth", Bandwidth(*largest->busbw));
   }
-  finding.evidence += OnlyWay(context, analysis);
+  finding.evidence += ReasonToMeasureBetweenTwoHosts(context, analysis);
   if (others_missing) finding.evidence += "; part of it may be waiting for ranks without a file";
-  // No hidden communication at all: the job does not even try.
+  // Hiding no communication at all means that the job does not overlap it.
   finding.action = others_missing ? "record all ranks: then waiting and transfer can be told apart"
                    : s.hidden_comm_high_ns * 20 < s.comm_high_ns
                        ? "post it earlier (non-blocking, while compute still runs), or send less"

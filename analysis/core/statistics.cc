@@ -247,4 +247,11 @@ std::vector<double> RareExcessTest(const std::vector<std::vector<double>>& value
   return FamilywiseP(std::move(cells), 0, seed, rounds, interesting);
 }
 
+bool IsIntermittent(const std::vector<std::int64_t>& by_step, double worth) {
+  constexpr std::size_t kLeastOfSteps = 5;
+  const auto with = static_cast<std::size_t>(std::count_if(
+      by_step.begin(), by_step.end(), [&](std::int64_t value) { return static_cast<double>(value) >= worth; }));
+  return 2 * with <= by_step.size() && kLeastOfSteps * with >= by_step.size() && with >= 2;
+}
+
 }  // namespace lockstep::analysis

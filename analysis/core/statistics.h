@@ -33,6 +33,10 @@ std::size_t BlockLengthApartFromShift(const std::vector<std::vector<double>>& se
 
 enum class Statistic : std::uint8_t { kMedian, kMean };
 
+// Is this in too few of the steps for its lower median to show it, and in enough of them (a fifth, and at least two) to
+// be no accident? Then its mean is what it costs. A step has it if its value is at least `worth`.
+bool IsIntermittent(const std::vector<std::int64_t>& by_step, double worth);
+
 // 95 % interval by moving-block bootstrap with `rounds` resamples.
 std::pair<double, double> BootstrapInterval(const std::vector<double>& values, std::size_t block, Statistic statistic,
                                             std::uint64_t seed, std::size_t rounds = 1000);

@@ -226,7 +226,7 @@ void AddRemarks(Comparison& c) {
                     analysis::Plural(static_cast<std::int64_t>(c.now.rank_samples.size()), "rank")));
   if (c.base.job != c.now.job && !c.base.job.empty() && !c.now.job.empty())
     add(fmt::format("the programs are called differently: {} and {}", c.base.job, c.now.job));
-  if (c.base.nodes != c.now.nodes)
+  if (c.base.nodes != c.now.nodes && c.base.nodes > 0 && c.now.nodes > 0)
     add(fmt::format("{} against {}", analysis::Plural(c.base.nodes, "node"), analysis::Plural(c.now.nodes, "node")));
   if (c.base.lockstep_version != c.now.lockstep_version)
     add(fmt::format("made by Lockstep {} and {}", c.base.lockstep_version, c.now.lockstep_version));

@@ -190,7 +190,7 @@ Result<RunSample> SampleOf(const merge::Timeline& timeline, const analysis::Anal
   sample.job = analysis.run.job;
   sample.lockstep_version = LOCKSTEP_VERSION;
   sample.ranks = analysis.run.ranks_expected;
-  sample.nodes = analysis.run.nodes;
+  sample.nodes = analysis.run.nodes.value_or(0);
   sample.gpu_ranks = analysis.run.gpu_ranks;
   sample.gpu_names = analysis.run.gpus;
   sample.steps_kind = timeline.Meta("step_source");

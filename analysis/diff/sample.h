@@ -49,7 +49,7 @@ struct PhaseSample {
 struct RunSample {
   std::string label;  // Where it is.
   std::string job, lockstep_version;
-  std::int64_t ranks = 0, nodes = 0, gpu_ranks = 0;  // ranks: the world's size.
+  std::int64_t ranks = 0, nodes = 0, gpu_ranks = 0;  // ranks: the world's size; nodes 0: not known.
   std::vector<std::string> gpu_names;
   std::string steps_kind;  // "marks", "hooks" .., "" without steps.
   std::string classes;

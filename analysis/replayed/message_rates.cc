@@ -1,6 +1,7 @@
 #include "analysis/replayed/message_rates.h"
 
 #include <algorithm>
+#include <array>
 #include <bit>
 #include <cmath>
 #include <functional>
@@ -21,25 +22,34 @@ namespace {
 // Two messages that go through one cable at the same time have half of it each, so a healthy way may be slower by that
 // where not all that was in flight was recorded.
 constexpr double kTimes = 2;
+// Two directions of one way are alike but for what else is sent; data that come later by less say nothing of
+// collectives either (link_ends.cc).
+constexpr double kUnlike = 1.2;
 constexpr double kMostMessages = 0.9, kSurelySlow = 0.01;
 // As the definitions have it of collectives: a transfer is known if its begin is to a tenth of it.
 constexpr std::int64_t kCertainParts = 10;
 
 using replay::RunMessage;
 using Way = std::pair<std::uint32_t, std::uint32_t>;  // From host to host.
-using MessageClass = std::pair<int, int>;             // Bits of the size, and of the transfers beside it.
+// Bits of the size and of the transfers beside it; or, of a call's messages together, how many these are.
+using MessageClass = std::array<int, 3>;
 using MedianRates = std::pair<std::int64_t, double>;  // Median time, median bytes per ns.
 
 Way Both(const Way& way) { return std::minmax(way.first, way.second); }
 bool Touches(const Way& way, std::uint32_t host) { return way.first == host || way.second == host; }
 
-struct TimedMessage {
-  std::size_t message;
-  Way way;
+// What is compared: a message, or the messages that one call receives where it waits for several ways.
+struct Transfer {
+  std::vector<std::size_t> messages;
+  std::vector<std::size_t> received;  // By the same call within the host.
+  std::vector<Way> ways;              // That the call may have waited for.
   MessageClass of;
   std::uint64_t bytes;
-  std::int64_t ns;
-  double rate() const { return static_cast<double>(bytes) / static_cast<double>(ns); }
+  // How long data moved, as far as it is known; the slowest of several ways took `least_ns` at least, and each of them
+  // `most_ns` at most. Both 0: not known.
+  std::int64_t least_ns = 0, most_ns = 0;
+  bool timed() const { return most_ns > 0; }
+  double rate() const { return static_cast<double>(bytes) / static_cast<double>(most_ns); }
 };
 
 // From when data can have moved at the earliest.
@@ -47,7 +57,9 @@ std::int64_t Earliest(const RunMessage& m) { return std::max(m.send_begin_ns, m.
 
 class MessageFinder {
  public:
-  MessageFinder(const Context& context, const ReplayedRun& replayed) : context_(context), run_(replayed.run()) {
+  // `times`: by how much a slow message is slower.
+  MessageFinder(const Context& context, const ReplayedRun& replayed, double times)
+      : context_(context), run_(replayed.run()), times_(times) {
     for (const std::int32_t rank : run_.ranks)
       node_of_.push_back(context.tables().ranks.node[context.RankRow(context.Position(rank))]);
     for (std::size_t i = 0; i < run_.messages.size(); ++i)
@@ -58,15 +70,17 @@ class MessageFinder {
     if (crossing_.empty()) return std::nullopt;
     FindCalls();
     CountBeside();
-    for (const std::size_t i : crossing_)
-      if (const std::optional<TimedMessage> timed = TimedOf(i)) timed_.push_back(*timed);
+    MakeTransfers();
     std::set<std::uint32_t> hosts;
     std::set<Way> pairs;
-    for (const TimedMessage& each : timed_) {
-      hosts.insert({each.way.first, each.way.second});
-      pairs.insert(Both(each.way));
-    }
+    for (const Transfer& each : transfers_)
+      if (each.timed())
+        for (const Way& way : each.ways) {
+          hosts.insert({way.first, way.second});
+          pairs.insert(Both(way));
+        }
     asked_ = static_cast<double>(hosts.size() + pairs.size() + 2);
+    if (hosts.size() < 2) return std::nullopt;
     std::optional<SlowMessages> found = hosts.size() == 2 ? OneDirection(*pairs.begin()) : AmongMany(hosts, pairs);
     if (found) found->rates = AllRates();
     return found;
@@ -74,17 +88,24 @@ class MessageFinder {
 
  private:
   using Of = std::function<bool(const Way&)>;
+  struct Call {
+    std::vector<std::size_t> all, messages;  // Within hosts, too; between hosts.
+    std::set<Way> ways;                      // Both directions are one.
+  };
 
   Way WayOf(const RunMessage& m) const { return {node_of_[m.from], node_of_[m.to]}; }
 
-  // Which ways a call waits for: its end says of none of several which one it was.
+  // Which messages and ways a call waits for: its end says of none of several ways which one it was.
   void FindCalls() {
-    for (const std::size_t i : crossing_) {
+    for (std::size_t i = 0; i < run_.messages.size(); ++i) {
       const RunMessage& m = run_.messages[i];
+      const Way way = WayOf(m);
       for (const auto& [rank, call] : {std::pair(m.from, m.send_call_ns), std::pair(m.to, m.receive_call_ns)}) {
-        auto& [messages, ways] = calls_[{rank, call}];
-        ++messages;
-        ways.insert(Both(WayOf(m)));
+        Call& one = calls_[{rank, call}];
+        one.all.push_back(i);
+        if (way.first == way.second) continue;
+        one.messages.push_back(i);
+        one.ways.insert(Both(way));
       }
     }
   }
@@ -118,33 +139,92 @@ class MessageFinder {
     }
   }
 
-  std::optional<TimedMessage> TimedOf(std::size_t i) const {
+  void MakeTransfers() {
+    for (const auto& [key, call] : calls_) {
+      std::vector<Transfer> each;
+      for (const std::size_t i : call.messages)
+        if (run_.messages[i].to == key.first && run_.messages[i].receive_call_ns == key.second)
+          each.push_back(TransferOf(i));
+      if (each.empty()) continue;
+      const auto timed = [](const Transfer& transfer) { return transfer.timed(); };
+      // Messages within the host that it waits for, too, may be what it waits for.
+      const bool alone = call.ways.size() == 1 && call.all.size() == call.messages.size();
+      if (alone && std::any_of(each.begin(), each.end(), timed))
+        transfers_.insert(transfers_.end(), each.begin(), each.end());
+      else
+        transfers_.push_back(TransferOf(key.first, key.second, call));
+    }
+  }
+
+  Transfer TransferOf(std::size_t i) const {
     const RunMessage& m = run_.messages[i];
-    if (calls_.at({m.to, m.receive_call_ns}).ways.size() > 1) return std::nullopt;
+    Transfer transfer{{i},
+                      {},
+                      {WayOf(m)},
+                      {static_cast<int>(std::bit_width(m.bytes)), static_cast<int>(std::bit_width(beside_[i])), 0},
+                      m.bytes};
     // Data that were sent before the receiver came may have come before it, unless the one call that sends them, and
     // does nothing else, is still waiting for it.
     const bool hands_over = m.send_call_ns == m.send_begin_ns && m.send_end_ns > m.receive_call_ns &&
-                            calls_.at({m.from, m.send_call_ns}).messages == 1;
-    if (m.receive_call_ns > m.send_begin_ns && !hands_over) return std::nullopt;
+                            calls_.at({m.from, m.send_call_ns}).messages.size() == 1;
+    if (m.receive_call_ns > m.send_begin_ns && !hands_over) return transfer;
     const std::int64_t begin = Earliest(m), ns = m.receive_end_ns - begin;
     // A posted message may move from when its sender waits for it.
     const std::int64_t latest = m.send_call_ns < m.receive_end_ns ? std::max(begin, m.send_call_ns) : begin;
-    if (ns <= 0 || m.bytes == 0 || (latest - begin) * kCertainParts > ns) return std::nullopt;
-    return TimedMessage{i, WayOf(m), {std::bit_width(m.bytes), std::bit_width(beside_[i])}, m.bytes, ns};
+    if (ns <= 0 || m.bytes == 0 || (latest - begin) * kCertainParts > ns) return transfer;
+    transfer.least_ns = transfer.most_ns = ns;
+    return transfer;
   }
 
-  static MedianRates RatesOf(const std::vector<const TimedMessage*>& messages) {
+  // Of all that a call receives, where it waits for several ways, as an exchange with all neighbours of a grid does, or
+  // posts were made before: one of its messages decides when it returns. All can have moved from the first post on, and
+  // did when all of their callers were there.
+  Transfer TransferOf(std::uint32_t rank, std::int64_t call_ns, const Call& call) const {
+    Transfer transfer{{}, {}, {}, {}, 0};
+    std::int64_t first = INT64_MAX, last = INT64_MIN, end = INT64_MIN;
+    for (const std::size_t i : call.all) {
+      const RunMessage& m = run_.messages[i];
+      const Way way = WayOf(m);
+      first = std::min(first, m.send_begin_ns);
+      last = std::max({last, Earliest(m), m.send_call_ns});
+      const bool received = m.to == rank && m.receive_call_ns == call_ns;
+      if (way.first == way.second && received) transfer.received.push_back(i);
+      if (way.first == way.second) continue;
+      if (std::find(transfer.ways.begin(), transfer.ways.end(), way) == transfer.ways.end())
+        transfer.ways.push_back(way);
+      if (!received) continue;
+      transfer.messages.push_back(i);
+      transfer.bytes += m.bytes;
+      end = m.receive_end_ns;
+    }
+    transfer.of = {static_cast<int>(std::bit_width(transfer.bytes)), 0, static_cast<int>(call.messages.size())};
+    if (transfer.bytes == 0 || end <= std::max(first, call_ns)) return transfer;
+    transfer.least_ns = std::max<std::int64_t>(0, end - last);
+    transfer.most_ns = end - first;
+    return transfer;
+  }
+
+  static MedianRates RatesOf(const std::vector<const Transfer*>& transfers) {
     std::vector<std::int64_t> ns;
     std::vector<double> rates;
-    for (const TimedMessage* each : messages) {
-      ns.push_back(each->ns);
+    for (const Transfer* each : transfers) {
+      ns.push_back(each->most_ns);
       rates.push_back(each->rate());
     }
     return {LowerMedian(std::move(ns)), LowerMedian(std::move(rates))};
   }
-  static bool IsSlow(const TimedMessage& message, const MedianRates& beside) {
-    return static_cast<double>(message.ns) >= kTimes * static_cast<double>(beside.first) &&
-           message.rate() * kTimes <= beside.second;
+  bool IsSlow(const Transfer& transfer, std::int64_t ns, const MedianRates& beside) const {
+    return static_cast<double>(ns) >= times_ * static_cast<double>(beside.first) &&
+           static_cast<double>(transfer.bytes) * times_ <= beside.second * static_cast<double>(ns);
+  }
+  // One that is slow at most and not at least says nothing, and is not counted.
+  void Count(const std::vector<const Transfer*>& transfers, const MedianRates& beside, std::int64_t& slow,
+             std::int64_t& all) const {
+    for (const Transfer* each : transfers) {
+      const bool surely = IsSlow(*each, each->least_ns, beside);
+      slow += surely;
+      all += surely || !IsSlow(*each, each->most_ns, beside);
+    }
   }
 
   struct Compared {
@@ -154,19 +234,31 @@ class MessageFinder {
       return slow >= kLeastInstances && static_cast<double>(slow) >= kMostMessages * static_cast<double>(all);
     }
   };
-  Compared Compare(const Of& own, const Of& others) const {
-    std::map<MessageClass, std::pair<std::vector<const TimedMessage*>, std::vector<const TimedMessage*>>> classes;
-    for (const TimedMessage& each : timed_) {
-      if (own(each.way)) classes[each.of].first.push_back(&each);
-      if (others(each.way)) classes[each.of].second.push_back(&each);
+  // A call that waits for several ways is as slow as the slowest: it is of `own` if one of its ways is, of the others
+  // if all of its ways are.
+  static bool AnyOf(const Transfer& transfer, const Of& of) {
+    return std::any_of(transfer.ways.begin(), transfer.ways.end(), of);
+  }
+  // `one_way`: a call that receives and sends says nothing of a direction.
+  Compared Compare(const Of& own, const Of& others, bool one_way = false) const {
+    std::map<MessageClass, std::pair<std::vector<const Transfer*>, std::vector<const Transfer*>>> classes;
+    for (const Transfer& each : transfers_) {
+      if (!each.timed() || (one_way && each.of[2] > 0)) continue;
+      if (AnyOf(each, own)) classes[each.of].first.push_back(&each);
+      if (std::all_of(each.ways.begin(), each.ways.end(), others)) classes[each.of].second.push_back(&each);
     }
     Compared result;
     for (const auto& [of, both] : classes) {
-      if (both.second.size() < static_cast<std::size_t>(kLeastInstances)) continue;
-      const MedianRates rates = RatesOf(both.second);
+      // What the others take is told by those of which it is known better than what is asked.
+      std::vector<const Transfer*> known = both.second;
+      std::erase_if(known, [&](const Transfer* each) {
+        return static_cast<double>(each->most_ns) >= times_ * static_cast<double>(each->least_ns);
+      });
+      if (known.size() < static_cast<std::size_t>(kLeastInstances)) continue;
+      const MedianRates rates = RatesOf(known);
       result.others_rates[of] = rates;
-      for (const TimedMessage* each : both.first) ++result.all, result.slow += IsSlow(*each, rates);
-      for (const TimedMessage* each : both.second) ++result.others, result.others_slow += IsSlow(*each, rates);
+      Count(both.first, rates, result.slow, result.all);
+      Count(both.second, rates, result.others_slow, result.others);
     }
     return result;
   }
@@ -202,7 +294,7 @@ class MessageFinder {
       if (found) found->hosts = {pair.first, pair.second};
       for (const Way& way : {pair, back}) {
         if (found) break;
-        found = Judge([&](const Way& each) { return each == way; }, without);
+        found = Judge([&](const Way& each) { return each == way; }, without, true);
         if (!found) continue;
         found->hosts = {way.first, way.second};
         found->one_way = true;
@@ -216,7 +308,8 @@ class MessageFinder {
   std::optional<SlowMessages> OneDirection(const Way& pair) const {
     for (const Way& way : {pair, Way{pair.second, pair.first}}) {
       const Way back{way.second, way.first};
-      auto found = Judge([&](const Way& each) { return each == way; }, [&](const Way& each) { return each == back; });
+      auto found =
+          Judge([&](const Way& each) { return each == way; }, [&](const Way& each) { return each == back; }, true);
       if (!found) continue;
       found->hosts = {way.first, way.second};
       found->one_way = found->beside_the_way_back = true;
@@ -225,27 +318,27 @@ class MessageFinder {
     return std::nullopt;
   }
 
-  std::optional<SlowMessages> Judge(const Of& own, const Of& others) const {
-    const Compared compared = Compare(own, others);
+  std::optional<SlowMessages> Judge(const Of& own, const Of& others, bool one_way = false) const {
+    const Compared compared = Compare(own, others, one_way);
     SlowMessages found;
     found.slow = compared.slow;
     found.compared = compared.all;
     if (!compared.Mostly() || (found.p_value = ChanceOf(compared)) >= kSurelySlow) return std::nullopt;
     found.ordinary_ns.assign(run_.messages.size(), -1);
-    std::map<MessageClass, std::pair<std::int64_t, std::vector<const TimedMessage*>>> lost;  // Beyond the others' rate.
+    std::map<MessageClass, std::pair<std::int64_t, std::vector<const Transfer*>>> lost;  // Beyond the others' rate.
     std::map<std::uint32_t, std::int64_t> of_rank;
-    for (const std::size_t i : crossing_) {
-      const RunMessage& m = run_.messages[i];
-      const auto rates = compared.others_rates.find({std::bit_width(m.bytes), std::bit_width(beside_[i])});
-      if (!own(WayOf(m)) || rates == compared.others_rates.end()) continue;
-      found.ordinary_ns[i] = std::llround(static_cast<double>(m.bytes) / rates->second.second);
-    }
-    for (const TimedMessage& each : timed_) {
-      if (found.ordinary_ns[each.message] < 0) continue;
-      const std::int64_t beyond = std::max<std::int64_t>(0, each.ns - found.ordinary_ns[each.message]);
+    for (const Transfer& each : transfers_) {
+      const auto rates = compared.others_rates.find(each.of);
+      if (!AnyOf(each, own) || rates == compared.others_rates.end()) continue;
+      const std::int64_t ordinary_ns = std::llround(static_cast<double>(each.bytes) / rates->second.second);
+      for (const std::size_t i : each.messages) found.ordinary_ns[i] = ordinary_ns;
+      // The replay has one duration of the call, by whichever message was there last.
+      for (const std::size_t i : each.received) found.ordinary_ns[i] = ordinary_ns;
+      if (!each.timed()) continue;
+      const std::int64_t beyond = std::max<std::int64_t>(0, each.least_ns - ordinary_ns);
       lost[each.of].first += beyond;
       lost[each.of].second.push_back(&each);
-      of_rank[run_.messages[each.message].to] += beyond;
+      of_rank[run_.messages[each.messages.front()].to] += beyond;
     }
     for (const auto& [rank, ns] : of_rank)
       found.behind_ns =
@@ -254,42 +347,46 @@ class MessageFinder {
                                         [](const auto& a, const auto& b) { return a.second.first < b.second.first; });
     const MedianRates slow = RatesOf(worst->second.second), ordinary = compared.others_rates.at(worst->first);
     std::vector<std::uint64_t> bytes;
-    for (const TimedMessage* each : worst->second.second) bytes.push_back(each->bytes);
+    for (const Transfer* each : worst->second.second) bytes.push_back(each->bytes);
     found.bytes = LowerMedian(std::move(bytes));
     found.slow_ns = slow.first;
     found.slow_rate = 1e9 * slow.second;
     found.others_ns = ordinary.first;
     found.others_rate = 1e9 * ordinary.second;
+    found.several_ways = worst->first[2] > 0;
     return found;
   }
 
   Evidence AllRates() const {
-    std::map<std::tuple<Way, int>, std::vector<const TimedMessage*>> classes;
-    for (const TimedMessage& each : timed_) classes[{each.way, each.of.first}].push_back(&each);
+    std::map<std::tuple<std::set<std::uint32_t>, std::uint32_t, int>, std::vector<const Transfer*>> classes;
+    for (const Transfer& each : transfers_) {
+      if (!each.timed()) continue;
+      std::set<std::uint32_t> from;
+      for (const std::size_t i : each.messages) from.insert(WayOf(run_.messages[i]).first);
+      classes[{from, WayOf(run_.messages[each.messages.front()]).second, each.of[0]}].push_back(&each);
+    }
     Evidence rows{{"bytes_from", "messages", "transfer_ns_median", "bytes_per_s_median"}, {}};
-    for (const auto& [key, messages] : classes) {
-      const auto& [way, bits] = key;
-      const MedianRates rates = RatesOf(messages);
-      rows.rows.push_back({std::int64_t{1} << (bits - 1), static_cast<std::int64_t>(messages.size()), rates.first,
+    for (const auto& [key, transfers] : classes) {
+      const auto& [from, to, bits] = key;
+      const MedianRates rates = RatesOf(transfers);
+      rows.rows.push_back({std::int64_t{1} << (bits - 1), static_cast<std::int64_t>(transfers.size()), rates.first,
                            std::llround(1e9 * rates.second)});
-      rows.names.push_back(std::string(context_.timeline().Text(way.first)) + " to " +
-                           std::string(context_.timeline().Text(way.second)));
+      std::string name;
+      for (const std::uint32_t host : from)
+        name += (name.empty() ? "" : ", ") + std::string(context_.timeline().Text(host));
+      rows.names.push_back(name + " to " + std::string(context_.timeline().Text(to)));
     }
     return rows;
   }
 
-  struct Call {
-    std::size_t messages = 0;
-    std::set<Way> ways;  // Both directions are one.
-  };
-
   const Context& context_;
   const replay::RecordedRun& run_;
+  const double times_;
   std::vector<std::uint32_t> node_of_;  // By position in the replayed run.
   std::vector<std::size_t> crossing_;   // Messages between hosts.
   std::vector<unsigned> beside_;
   std::map<std::pair<std::uint32_t, std::int64_t>, Call> calls_;  // By rank and entry.
-  std::vector<TimedMessage> timed_;
+  std::vector<Transfer> transfers_;
   double asked_ = 1;
 };
 
@@ -298,9 +395,17 @@ class MessageFinder {
 std::optional<SlowMessages> FindSlowMessages(const Context& context, const Summary& summary) {
   const ReplayedRun* replayed = context.Replayed();
   if (replayed == nullptr || replayed->run().messages.empty()) return std::nullopt;
-  std::optional<SlowMessages> found = MessageFinder(context, *replayed).Find();
+  std::optional<SlowMessages> found = MessageFinder(context, *replayed, kTimes).Find();
   const double least = kWorthShare * static_cast<double>(summary.terms.Sum());
   if (found && static_cast<double>(found->behind_ns) < least) found.reset();
+  return found;
+}
+
+std::optional<SlowMessages> FindUnlikeDirections(const Context& context) {
+  const ReplayedRun* replayed = context.Replayed();
+  if (replayed == nullptr || replayed->run().messages.empty()) return std::nullopt;
+  std::optional<SlowMessages> found = MessageFinder(context, *replayed, kUnlike).Find();
+  if (found && !found->beside_the_way_back) found.reset();
   return found;
 }
 

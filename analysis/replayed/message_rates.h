@@ -24,6 +24,7 @@ struct SlowMessages {
   std::int64_t slow_ns = 0, others_ns = 0;  // ... what it takes, and a message of the others.
   double slow_rate = 0, others_rate = 0;    // Bytes per second.
   std::int64_t slow = 0, compared = 0;      // Messages of this way that were compared; that are slow.
+  bool several_ways = false;                // All that one call received counts as one message.
   double p_value = 1;
   std::int64_t behind_ns =
       0;  // Per step, of the rank whose messages lose most: what they take beyond the others' rate.
@@ -33,12 +34,17 @@ struct SlowMessages {
 };
 
 // What the messages of the replayed steps show, nothing if no way stands out or nothing can be compared. A message is
-// timed where its sender and its receiver were in the calls that move it, to a tenth of the transfer, and the
-// receiver's call waited for no other host. It is slow beside others if it takes twice as long as their median and has
-// half of their rate; others are those of the same size (to a factor of two) beside as many transfers at the same time.
-// A way is slow if nine of ten of its messages are, five at least, more than the share of slow ones among the others
-// explains (binomial, p < 0.01 over all ways that were asked).
-// Only what is worth 1 % of the step.
+// timed where its sender and its receiver were in the calls that move it, to a tenth of the transfer. Where that is
+// not known, or the call waits for several ways, all that it receives counts as one message: it took at least what
+// passed since all callers were there, and at most what passed since the first post; it is of a way if one of them is.
+// One is slow beside others if it takes at least twice what their median takes at most, and has half of their rate;
+// others are those of the same size (to a factor of two) beside as many transfers at the same time, in calls with as
+// many messages. A way is slow if nine of ten of its messages are, five at least, more than the share of slow ones
+// among the others explains (binomial, p < 0.01 over all ways that were asked). Only what is worth 1 % of the step.
 std::optional<SlowMessages> FindSlowMessages(const Context& context, const Summary& summary);
+
+// Of a run on two hosts: whose messages in one direction take 1.2 times as long as those back, found in the same way,
+// whatever that is worth. `slow` are the messages of the first direction.
+std::optional<SlowMessages> FindUnlikeDirections(const Context& context);
 
 }  // namespace lockstep::analysis

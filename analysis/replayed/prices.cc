@@ -116,7 +116,7 @@ class Pricing {
       }
       if (straggler->onset_step) onset = std::min(onset.value_or(INT64_MAX), *straggler->onset_step);
     }
-    if (!onset) return gains;
+    if (!onset) return SeenBy(std::move(*gains));
     const std::vector<std::int64_t>& steps = replayed_.run().steps;
     const std::size_t first = steps.size() - gains->by_step.size();
     std::vector<std::int64_t> since;
@@ -124,6 +124,12 @@ class Pricing {
       if (steps[first + i] >= *onset) since.push_back(gains->by_step[i]);
     if (since.empty()) return std::nullopt;
     gains->by_step = std::move(since);
+    return SeenBy(std::move(*gains));
+  }
+  // Where others are as late in half of the steps the median step gains nothing, however much the other half does.
+  Gains SeenBy(Gains gains) const {
+    const auto whole = static_cast<double>(analysis_.summary.terms.Sum());
+    gains.mean |= IsIntermittent(gains.by_step, kWorthShare * whole);
     return gains;
   }
 
@@ -166,6 +172,7 @@ class Pricing {
     for (Finding& finding : analysis_.findings)
       if (finding.id == FindingId::kStragglerArrival) {
         Take(*together, finding);
+        finding.intermittent |= together->mean;
         finding.upper_bound = false;
         finding.headline = fmt::format("{}: without what slows {}, {}.", Claim(finding),
                                        all.size() == 1 ? "it" : "them", Shorter(finding));
@@ -184,9 +191,10 @@ class Pricing {
     if (static_cast<double>(gain) < kWorthShare * static_cast<double>(whole))
       return fmt::format("a step would be next to no shorter ({})", ByReplay());
     // A claim that has named the step need not name it again.
+    const std::string_view average = finding.intermittent ? " on average" : "";
     if (finding.headline.find(" step") != std::string::npos && finding.id != FindingId::kStragglerArrival)
-      return fmt::format("it would be {} shorter ({})", Duration(gain), ByReplay());
-    return fmt::format("each {} step would be {} shorter ({})", Duration(whole), Duration(gain), ByReplay());
+      return fmt::format("it would be {} shorter{} ({})", Duration(gain), average, ByReplay());
+    return fmt::format("each {} step would be {} shorter{} ({})", Duration(whole), Duration(gain), average, ByReplay());
   }
 
   void Take(const Gains& gains, Finding& finding) const {

@@ -121,7 +121,7 @@ Json RunJson(const diff::RunSample& run) {
           {"job", run.job},
           {"lockstep_version", run.lockstep_version},
           {"ranks", run.ranks},
-          {"nodes", run.nodes},
+          {"nodes", run.nodes > 0 ? Json(run.nodes) : Json(nullptr)},
           {"gpu_ranks", run.gpu_ranks},
           {"gpu_names", run.gpu_names},
           {"steps", run.steps},
@@ -173,7 +173,11 @@ std::string RenderDiffText(const Comparison& c, const TextOptions& options) {
     for (const diff::Cause& cause : c.causes) Wrap(out, "  ", cause.sentence, options.width);
   }
   out += '\n';
-  Wrap(out, "  ", c.regression ? "regression: " + Regressions(c) : std::string("no regression"), options.width);
+  Wrap(out, "  ",
+       c.regression                        ? "regression: " + Regressions(c)
+       : c.verdict == Verdict::kCannotTell ? "undecided: these runs cannot show whether there is a regression"
+                                           : std::string("no regression"),
+       options.width);
   return out;
 }
 

@@ -47,8 +47,10 @@ class Writer : private TextLines {
     std::string ranks = analysis::Plural(run.ranks, "rank");
     if (run.ranks_expected > run.ranks)
       ranks = fmt::format("{} of {}", analysis::Count(run.ranks), analysis::Plural(run.ranks_expected, "rank"));
-    parts.push_back(fmt::format("{} on {}", ranks, analysis::Plural(run.nodes, "node")));
-    if (run.window.first_step)
+    parts.push_back(run.nodes ? fmt::format("{} on {}", ranks, analysis::Plural(*run.nodes, "node")) : ranks);
+    if (run.window.first_step && run.window.first_step == run.window.last_step)
+      parts.push_back(fmt::format("step {}", *run.window.first_step));
+    else if (run.window.first_step)
       parts.push_back(
           fmt::format("steps {}{}{} ({})", *run.window.first_step, glyphs().minus, *run.window.last_step, run.steps));
     else if (run.window.span_ns)
@@ -212,7 +214,8 @@ class Writer : private TextLines {
     if (a_.findings.empty()) return;
     const std::int64_t whole = a_.summary.terms.Sum();
     const std::size_t price_at = 76;
-    Line("  " + Bold("WHAT TO FIX") + std::string(price_at - 13, ' ') + Bold("saves per step"));
+    Line("  " + Bold("WHAT TO FIX") + std::string(price_at - 13, ' ') +
+         Bold(a_.summary.per_step ? "saves per step" : "saves of the time"));
     for (std::size_t i = 0; i < a_.findings.size(); ++i) {
       const analysis::Finding& f = a_.findings[i];
       const std::string kind(analysis::KindOf(f.id).label);

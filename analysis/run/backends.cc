@@ -42,10 +42,11 @@ void FindUnrecordedBackend(const Context& context, Analysis& analysis) {
   if (const std::string& library = found.mpi_library; !library.empty()) {
     analysis.unrecorded = fmt::format(
         "This program uses {}, whose calls Lockstep does not record: MPI waits and transfers are missing below and are "
-        "counted as compute. To record them, build the program with Open MPI 4.",
-        library.find("mpich") != std::string::npos || library.ends_with(".so.12") ? "MPICH (" + library + ")"
-                                                                                  : library);
-    AddUnrecorded(analysis, library + ": MPI of another library than Open MPI 4; build the program with that");
+        "counted as compute. To record them, build the program with Open MPI or MPICH, and Lockstep where its mpi.h "
+        "is.",
+        library);
+    AddUnrecorded(analysis,
+                  library + ": this Lockstep has no wrappers for it; build the program with Open MPI or MPICH");
   }
   for (const std::string& name : found.beside)
     analysis.remarks.push_back(

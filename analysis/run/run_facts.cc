@@ -149,7 +149,7 @@ void DescribeRun(const Context& context, Analysis& analysis) {
     else if (ranks.exit_code[row] > 0)
       run.endings.push_back(fmt::format("rank {} exited with code {}", ranks.rank[row], ranks.exit_code[row]));
   }
-  run.nodes = static_cast<std::int64_t>(nodes.size());
+  if (!nodes.contains("")) run.nodes = static_cast<std::int64_t>(nodes.size());
 
   std::vector<std::int32_t> missing;
   for (std::size_t row = 0; row < ranks.rows(); ++row)

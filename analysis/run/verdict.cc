@@ -91,10 +91,15 @@ std::string Sentence(const Context& context, Analysis& analysis) {
 
 // Input that is in no figure: mentioned before all others.
 std::string LeftOut(const Analysis& analysis) {
+  constexpr std::size_t kMostNamed = 4;
+  std::string others;
+  std::size_t runs = 0;
   for (const LossRow& loss : analysis.losses)
-    if (loss.name == Info(Loss::kRunMixed).name)
-      return fmt::format("Files of other runs were left out ({}). ", loss.detail);
-  return "";
+    if (loss.name == Info(Loss::kRunMixed).name && ++runs <= kMostNamed)
+      others += (others.empty() ? "" : "; ") + loss.detail;
+  if (runs == 0) return "";
+  if (runs > kMostNamed) others += fmt::format("; and of {} more runs", runs - kMostNamed);
+  return fmt::format("Files of other runs were left out ({}). ", others);
 }
 
 // Mentioned before everything that was found in the ranks that are there.

@@ -1,4 +1,5 @@
-// Who arrives last, how often, and by how much: the one count that all shares and sentences of it are made from.
+// Counts which rank arrives last, how often, and by how much: all shares and sentences about it derive from this one
+// count.
 
 #include "analysis/passes.h"
 

@@ -1,5 +1,5 @@
-// Steps that recur every so many steps, or every so many seconds, and are slow on the host: logging, checkpoints,
-// garbage collection. What they cost on average, and the range that they are spent in, if there is one.
+// Finds steps that recur every so many steps, or every so many seconds, and are slow on the host (logging, checkpoints,
+// garbage collection), what they cost on average, and the range in which the time is spent, if there is one.
 
 #include <fmt/format.h>
 
@@ -19,24 +19,24 @@ namespace lockstep::analysis {
 namespace {
 
 constexpr std::size_t kLeastSteps = 12, kLeastBursts = 4, kLeastBurstsInTime = 5;
-// A burst stands out of the other steps' scatter and is worth something.
+// A burst must exceed the other steps' length by this many deviations, and by this share of it to be worth reporting.
 constexpr double kDeviations = 6, kLeastExcess = 0.05;
-// Bursts of one cause are alike: what is far smaller than the least number of them is the scatter of other steps, which
-// would fall between them and hide their period.
+// Bursts with one cause are similar: steps with far less than this share of their excess are scatter of the other
+// steps, which would fall between the bursts and hide their period.
 constexpr double kAlike = 0.5;
-// Of the distances between bursts.
+// Shares of the distances between bursts.
 constexpr double kRegular = 0.8, kTimeTolerance = 0.15;
 
 struct Period {
-  std::int64_t steps = 0, ns = 0;  // One of them.
+  std::int64_t steps = 0, ns = 0;  // The length of one period.
   std::size_t fitting = 0, distances = 0;
 };
 
 struct Series {
-  std::vector<std::size_t> rows;    // Of tables.steps.
+  std::vector<std::size_t> rows;    // Rows of tables.steps.
   std::vector<std::int64_t> ns;     // Each step's length.
-  std::int64_t ordinary_ns = 0;     // Median of the others.
-  std::vector<std::size_t> bursts;  // Positions.
+  std::int64_t ordinary_ns = 0;     // The median of the others.
+  std::vector<std::size_t> bursts;  // Indices of `rows`.
   std::vector<bool> burst;
 };
 
@@ -88,7 +88,7 @@ std::optional<Period> FindPeriod(const Context& context, const Series& series) {
   if (series.bursts.size() < kLeastBurstsInTime) return std::nullopt;
   period.steps = 0;
   period.ns = LowerMedian(in_time);
-  // A burst is seen in the step that it falls into.
+  // The time of a burst is only known to the step that contains it.
   const double tolerance =
       std::max(kTimeTolerance * static_cast<double>(period.ns), 1.0 * static_cast<double>(series.ordinary_ns));
   if (static_cast<double>(period.ns) < 4 * static_cast<double>(series.ordinary_ns)) return std::nullopt;
@@ -99,7 +99,8 @@ std::optional<Period> FindPeriod(const Context& context, const Series& series) {
   return period;
 }
 
-// How much longer a rank's own part of the burst steps is than of others, per burst; and on the host alone.
+// How much longer a rank's own part of the burst steps is than that of other steps, per burst; and the same on the host
+// alone.
 struct Share {
   std::size_t position = kNowhere;
   std::int64_t own_ns = 0, host_ns = 0;
@@ -129,7 +130,7 @@ struct Named {
   std::int64_t extra_ns = 0;  // Per burst.
 };
 
-// The range that the time is spent in: the innermost that takes at least half of it.
+// Finds the range in which the time is spent: the innermost that contains at least half of it.
 std::optional<Named> NameIt(const Context& context, const Series& series, std::size_t position, std::int64_t excess) {
   const std::int32_t rank = context.ranks()[position];
   const auto read = context.ReadRank(rank);
@@ -174,7 +175,7 @@ std::optional<Named> NameIt(const Context& context, const Series& series, std::s
     if (extra < 0.5 * static_cast<double>(excess)) continue;
     const std::string name(trace::TextOf(t, id));
     if (name.empty() || name.starts_with("ProfilerStep#")) continue;
-    // What encloses it takes as long and more.
+    // A range that encloses it takes at least as long.
     const double length = sum.in[1] / bursts;
     if (!best || length < best_length) {
       best = Named{name, sum.category, std::llround(extra)};
@@ -222,7 +223,7 @@ void FindBursts(const Context& context, Analysis& analysis) {
     sum += excess.back();
   }
   const std::int64_t each = LowerMedian(excess);
-  // Longer for transferring only: no burst of the host.
+  // If the steps are longer only because of transfers, it is not a burst of the host.
   if (shares.empty() || 2 * shares[0].own_ns < each || 2 * shares[0].host_ns < shares[0].own_ns) return;
   const std::int64_t per_step = sum / static_cast<std::int64_t>(series->ns.size());
   std::vector<std::int32_t> ranks;

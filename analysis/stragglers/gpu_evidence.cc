@@ -1,4 +1,4 @@
-// Clock and throttling of a rank's GPU beside the others'.
+// Compares the clock and the throttling of a rank's GPU with those of the others.
 
 #include <fmt/format.h>
 
@@ -12,9 +12,9 @@
 namespace lockstep::analysis {
 namespace {
 
-// A median over samples moves by a step of the clock (15 MHz of 2 GHz) in healthy runs.
+// In healthy runs the median over samples varies by one step of the clock (15 MHz of 2 GHz).
 constexpr double kLowerClock = 0.97;
-// Throttled in at least so many of its samples, and in twice as many as the others.
+// A GPU counts as throttled if at least this share of its samples is, and twice the others' share.
 constexpr double kThrottled = 0.2;
 
 double ThrottledShare(const GpuRow& gpu) {
@@ -42,7 +42,7 @@ std::optional<GpuEvidence> SlowClockOf(const Analysis& analysis, std::int32_t ra
     const bool known = own.sm_clock_mhz && evidence.others_sm_clock_mhz;
     const bool lower = known && static_cast<double>(*own.sm_clock_mhz) <=
                                     kLowerClock * static_cast<double>(*evidence.others_sm_clock_mhz);
-    // Clocks as high as the others': whatever the reasons say, they cost nothing.
+    // If its clock is as high as the others', the throttle reasons cost nothing.
     const bool as_high = known && *own.sm_clock_mhz >= *evidence.others_sm_clock_mhz;
     if (!lower && (as_high || share < kThrottled || share < 2 * others)) continue;
     if (!worst || own.sm_clock_mhz.value_or(0) < worst->gpu.sm_clock_mhz.value_or(0)) worst = std::move(evidence);

@@ -14,11 +14,12 @@
 namespace lockstep::analysis {
 namespace {
 
-// A kind of kernel takes part from this share of all kernels' time on.
+// A kind of kernel is compared if it takes at least this share of all kernels' time.
 constexpr double kLeastShare = 0.02;
-// Of the largest slowdown (its logarithm): slow from here on, as fast as elsewhere up to there.
+// Shares of the largest slowdown (its logarithm): a kind is slow from the first on, and as fast as elsewhere up to the
+// second.
 constexpr double kSlow = 0.6, kFast = 0.25;
-// What is called fast must be this much of the time at least: without it all are slow alike.
+// The fast kinds must take at least this share of the time; otherwise all count as slow.
 constexpr double kFastShare = 0.05;
 constexpr std::size_t kOthersRead = 3, kNamesTold = 2;
 
@@ -75,7 +76,7 @@ std::optional<KernelEvidence> SlowKernelsOf(const Context& context, std::size_t 
 
   struct Kind {
     std::string_view name;
-    double share, slowdown;  // Of the own kernels' time; logarithm.
+    double share, slowdown;  // The share of the rank's own kernel time; the logarithm of the slowdown.
     std::int64_t excess_ns;
   };
   std::int64_t all_ns = 0;

@@ -10,12 +10,13 @@ namespace lockstep::analysis {
 namespace {
 
 constexpr double kDense = 0.8, kLateOutside = 0.1;
-// Of how late it is in the stretch, outside; times what the others are within; times what noise makes of anyone.
+// Shares of the lateness within the stretch: at most the first outside of it; at least this multiple of the others'
+// within; at least this multiple of what noise gives any rank.
 constexpr double kShareOutside = 0.35, kTimesOthers = 2, kTimesNoise = 1.5;
-// A stretch must not end for a single step on time.
+// A single step on time must not end a stretch.
 constexpr int kWorthOfOnTime = -3;
 
-// Of the others' lateness: how many neighbouring units count as one.
+// The number of neighbouring units of the others' lateness that are correlated and count as one.
 std::size_t UnitsAlike(const LatenessTable& late, std::size_t position) {
   std::vector<std::vector<double>> others;
   for (std::size_t r = 0; r < late.mean_ns[0].size(); ++r) {
@@ -45,7 +46,7 @@ std::optional<LateStretch> LateStretchOf(const LatenessTable& late, std::size_t 
     const auto& unit = late.behind_ns[u];
     latest[u] = static_cast<double>(unit[r]) >= least && *std::max_element(unit.begin(), unit.end()) == unit[r];
   }
-  // The densest stretch: largest sum of 1 per late unit, less per unit on time.
+  // The densest stretch has the largest sum of 1 per late unit, less a fixed amount per unit on time.
   LateStretch stretch;
   int sum = 0, best = 0;
   std::size_t begin = 0;
@@ -82,7 +83,7 @@ std::optional<LateStretch> LateStretchOf(const LatenessTable& late, std::size_t 
     for (std::size_t u = stretch.first_unit; u <= stretch.last_unit; ++u) theirs.push_back(late.behind_ns[u][o]);
     if (level < kTimesOthers * static_cast<double>(LowerMedian(theirs))) return std::nullopt;
   }
-  // Any rank, any begin, any end.
+  // The probability covers any rank, any begin and any end.
   const auto alike = static_cast<double>(UnitsAlike(late, r));
   const double draws = std::floor(static_cast<double>(length) / alike),
                hits = std::floor(static_cast<double>(stretch.late) / alike), all = static_cast<double>(units) / alike;

@@ -46,6 +46,30 @@ LatenessTable Lateness(const Context& context) {
   return late;
 }
 
+LatenessTable WorkBeyond(const Context& context) {
+  const auto& cells = context.tables().step_ranks;
+  const std::size_t n = context.ranks().size(), units = context.units().size();
+  LatenessTable beyond{std::vector(units, std::vector<double>(n, 0.0)),
+                       std::vector(units, std::vector<std::int64_t>(n, 0)),
+                       std::vector(units, std::vector<std::int64_t>(n, 0))};
+  for (std::size_t u = 0; u < units; ++u) {
+    std::vector<std::int64_t> work(n, 0);
+    bool all = context.units()[u].step != kNowhere;
+    for (std::size_t p = 0; p < n && all; ++p) {
+      const std::size_t cell = context.Cell(context.units()[u].step, p);
+      all = cell != kNowhere;
+      if (all) work[p] = cells.compute_ns[cell] + cells.input_ns[cell];
+    }
+    if (!all) continue;
+    const std::int64_t median = LowerMedian(work);
+    for (std::size_t p = 0; p < n; ++p) {
+      beyond.mean_ns[u][p] = static_cast<double>(work[p] - median);
+      beyond.behind_ns[u][p] = std::max<std::int64_t>(0, work[p] - median);
+    }
+  }
+  return beyond;
+}
+
 Suspects::Suspects(const Context& context, const std::vector<std::size_t>& positions)
     : contains_(context.ranks().size(), false) {
   const auto& t = context.tables().collectives;
@@ -64,7 +88,8 @@ Suspects::Suspects(const Context& context, const std::vector<std::size_t>& posit
       };
       for (std::size_t m = first; m < last; ++m)
         if (!suspect(m)) others = std::max(others, members.arrival_ns[m]);
-      // Only suspects take part: it is unknown when the others would have come, and the last one is charged as usual.
+      // Only suspects are members: it is unknown when the others would have arrived, so the last one is charged as
+      // usual.
       const bool among_themselves = others == INT64_MIN;
       if (among_themselves) others = t.last_arrival_ns[c] - t.charge_ns[c];
       for (std::size_t m = first; m < last; ++m) {

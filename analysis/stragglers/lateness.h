@@ -1,5 +1,5 @@
 #pragma once
-// What each rank's late arrivals cost the others, unit by unit.
+// Computes what each rank's late arrivals cost the others, unit by unit.
 
 #include <cstdint>
 #include <span>
@@ -11,23 +11,25 @@
 
 namespace lockstep::analysis {
 
-// Fewer cannot name a rank.
+// With fewer units no rank can be named.
 inline constexpr std::size_t kMinUnits = 5;
 
-// Per unit and rank (position), over the unit's collectives. Within the clocks' resolution of an instance a rank is on
-// time.
+// Per unit and rank (position), over the unit's collectives. A rank counts as on time if it is within the clocks'
+// resolution for that instance.
 struct LatenessTable {
   // Mean of arrival minus the lower median arrival, ns.
   std::vector<std::vector<double>> mean_ns;
   // The sum of its positive values: no rank waits longer for this rank, as long as most ranks are on time.
   std::vector<std::vector<std::int64_t>> behind_ns;
-  // The same sum over what lies within the resolution: what better clocks might show.
+  // The same sum over lateness within the resolution, which better clocks might show.
   std::vector<std::vector<std::int64_t>> blurred_ns;
 };
 LatenessTable Lateness(const Context& context);
+// The same of a rank's own work in each step, computing and loading input, against the lower median of all ranks.
+LatenessTable WorkBeyond(const Context& context);
 
-// Ranks suspected together. Each is compared with the last of the others, so that
-// two that are equally late do not hide each other.
+// Ranks suspected together. Each is compared with the last of the others, so that two that are equally late do not hide
+// each other.
 class Suspects {
  public:
   Suspects(const Context& context, const std::vector<std::size_t>& positions);
@@ -37,11 +39,11 @@ class Suspects {
     std::size_t position;
     std::int64_t arrival_ns;
   };
-  // Of a collective: the suspects that came after everyone else, by more than the clocks' resolution.
+  // The suspects that arrived at a collective after all others, by more than the clocks' resolution.
   std::span<const Arrival> Late(std::size_t collective) const {
     return std::span(late_).subspan(first_[collective], first_[collective + 1] - first_[collective]);
   }
-  // When the last of the others came.
+  // When the last of the others arrived.
   std::int64_t OthersArrival(std::size_t collective) const { return others_ns_[collective]; }
 
  private:
@@ -51,17 +53,16 @@ class Suspects {
   std::vector<std::int64_t> others_ns_;  // Per collective.
 };
 
-// The ranks whose waiting prices a late one: all, or an even selection of them
-// in large jobs. Positions, ascending.
+// The ranks whose waiting determines the price of a late rank: all, or an even selection of them in large jobs.
+// Positions, ascending.
 std::vector<std::size_t> WaitingRanks(const Context& context);
 
-// What one waiting_rank waits for whom, per unit, ns. Several collectives in flight
-// count once; time in which another of the waiting_rank' collectives transfers does
-// not count. With its activity exactly the exposed part, without (null) at most
-// the step's exposed wait and waiting for other threads' collectives.
+// How long one waiting rank waits for which other rank, per unit, ns. Several collectives in flight count once; time in
+// which another of the waiting rank's collectives transfers does not count. With its activity it is exactly the exposed
+// part; without (null) it is at most the step's exposed wait and waiting for other threads' collectives.
 struct Waits {
-  // [culprit][unit]; empty for ranks it never waits for. For a suspect: until it arrives, from when all that are no
-  // suspects have; for others: from the second to last arrival to theirs, where they are last.
+  // [culprit][unit]; empty for ranks for which it never waits. For a suspect: from the arrival of the last rank that is
+  // not a suspect to the suspect's; for others: from the second to last arrival to theirs, if they are last.
   std::vector<std::vector<std::int64_t>> by;
   std::vector<std::int64_t> suspects;  // [unit]: for any of the suspects.
 };

@@ -17,7 +17,7 @@
 namespace lockstep::analysis {
 namespace {
 
-// An odd number has a middle; more of them tell no more.
+// The number is odd so that there is a middle one; more peers do not change the median noticeably.
 constexpr std::size_t kMaxPeers = 9;
 
 IntervalSet Communicating(const schema::RankTables& t) {
@@ -49,7 +49,7 @@ std::optional<OwnTime> Read(const Context& context, std::size_t position) {
   return OwnTime(Normalize(std::move(set)));
 }
 
-// Row of collective_ranks of a rank in an instance; kNowhere if it is no member.
+// The row of collective_ranks of a rank in an instance; kNowhere if it is not a member.
 std::size_t MemberRow(const Context& context, std::size_t collective, std::int32_t rank) {
   const auto& ranks = context.tables().collective_ranks.rank;
   const auto first = ranks.begin() + static_cast<std::ptrdiff_t>(context.timeline().FirstMember(collective));
@@ -58,7 +58,7 @@ std::size_t MemberRow(const Context& context, std::size_t collective, std::int32
   return at == last || *at != rank ? kNowhere : static_cast<std::size_t>(at - ranks.begin());
 }
 
-// Who else is in the collective that the rank is latest to: no suspects, as long as there are others.
+// The other members of the collective to which the rank is latest: no suspects, if there are others.
 std::vector<std::size_t> PeersOf(const Context& context, std::size_t position,
                                  const std::vector<std::size_t>& suspects) {
   const auto& members = context.tables().collective_ranks;
@@ -87,20 +87,21 @@ std::vector<std::size_t> PeersOf(const Context& context, std::size_t position,
   return chosen;
 }
 
-// When the rank, and each of its peers, came to an operation or had left it.
+// When the rank, and each of its peers, arrived at an operation or had left it.
 struct Event {
   std::int64_t at_ns = 0;
   std::vector<std::optional<std::int64_t>> peers_ns;
-  std::int64_t median_ns = 0;  // Of all members.
+  std::int64_t median_ns = 0;  // The median over all members.
   std::size_t unit = kNowhere;
   bool counts = false;  // An arrival beyond the clocks' resolution.
-  // Of ends: when all members were there. Nobody leaves before that, so whoever was late until then was waited for.
+  // Only of ends: the last arrival. No member leaves before it, so the others have waited for every rank that was late
+  // until then.
   std::optional<std::int64_t> all_there_ns = std::nullopt;
-  std::int64_t own_late_ns = 0;  // Of the rank's lateness to it.
+  std::int64_t own_late_ns = 0;  // The part of its lateness at this event that the rank added itself.
 };
 
-// What an arrival is measured from: the last arrival, or end that the others had left before they came. An operation
-// that was only posted ends while they go on, and whoever is late then stays late by what was its own.
+// The event from which an arrival is measured: the last arrival, or the last end that the others had passed before they
+// arrived. If an operation was only posted, the others continue before it ends, and a late rank keeps its own lateness.
 const Event* BaseOf(const std::vector<Event>& events, std::size_t arrival) {
   for (std::size_t i = arrival; i-- > 0;)
     if (!events[i].all_there_ns || events[i].median_ns <= events[arrival].median_ns) return &events[i];
@@ -126,7 +127,8 @@ OwnLateness OwnLatenessOf(const Context& context, std::size_t position, const st
   const auto& t = context.tables().collectives;
   const auto& members = context.tables().collective_ranks;
   const std::size_t units = context.units().size();
-  OwnLateness result{std::vector<std::int64_t>(units, 0), std::vector<std::int64_t>(units, 0)};
+  const std::vector<std::int64_t> none(units, 0);
+  OwnLateness result{none, none, none};
   const std::vector<std::size_t> peers = PeersOf(context, position, suspects);
   std::vector<std::optional<OwnTime>> times(peers.size() + 1);
   merge::ParallelFor(context.options().jobs, times.size(),
@@ -170,7 +172,7 @@ OwnLateness OwnLatenessOf(const Context& context, std::size_t position, const st
         const std::int64_t since = event.all_there_ns ? *event.all_there_ns : *base->peers_ns[p];
         longer.push_back(times[p]->Before(*event.peers_ns[p]) - times[p]->Before(since));
       }
-      // The first of all says nothing about what came before it.
+      // The first arrival contains no information about earlier lateness.
       if (longer.empty()) {
         event.own_late_ns = late;
         continue;
@@ -181,6 +183,7 @@ OwnLateness OwnLatenessOf(const Context& context, std::size_t position, const st
       if (!event.counts) continue;
       result.late_ns[event.unit] += late;
       result.own_ns[event.unit] += event.own_late_ns;
+      result.own_most_ns[event.unit] = std::max(result.own_most_ns[event.unit], event.own_late_ns);
       ++result.compared;
     }
   }

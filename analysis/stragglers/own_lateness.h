@@ -1,6 +1,6 @@
 #pragma once
-// How much of a rank's lateness it added itself, and how much it brought along: a rank that left an operation late,
-// because its data came later, arrives late at the next one without having done more than the others.
+// Computes how much of a rank's lateness it added itself, and how much came from before: a rank that left an operation
+// late, because its data arrived later, arrives late at the next one without having worked longer than the others.
 
 #include <cstdint>
 #include <vector>
@@ -9,11 +9,11 @@
 
 namespace lockstep::analysis {
 
-// A rank of whose lateness less than this share is its own passes on what it brought along.
+// A rank passes on earlier lateness if less than this share of its lateness is its own.
 inline constexpr double kOwnShare = 0.5;
 
-// Time that a rank spends as it likes, since the beginning of all times: not in collectives and messages, nor asleep
-// until collectives of another thread have ended.
+// The time that a rank has for its own work, since the beginning of the time axis: not in collectives and messages, nor
+// asleep until collectives of another thread have ended.
 class OwnTime {
  public:
   // Cluster time.
@@ -23,24 +23,25 @@ class OwnTime {
 
  private:
   IntervalSet communicating_;
-  std::vector<std::int64_t> total_;  // Length of the members before each, and of all.
+  std::vector<std::int64_t> total_;  // The length of the intervals before each, and of all.
 };
 
-// Per unit, ns, over the collectives that the rank came late to. Both are sums over the same collectives, so that each
-// lateness counts as often on one side as on the other.
+// Per unit, ns, over the collectives at which the rank arrived late. Both are sums over the same collectives, so that
+// each lateness counts equally often on both sides.
 struct OwnLateness {
-  std::vector<std::int64_t> late_ns;  // Arrival minus the lower median arrival.
-  std::vector<std::int64_t> own_ns;   // Of that, what the rank did longer than its peers.
-  std::int64_t compared = 0;          // Arrivals that could be told apart like this.
+  std::vector<std::int64_t> late_ns;      // Arrival minus the lower median arrival.
+  std::vector<std::int64_t> own_ns;       // The part of it for which the rank worked longer than its peers.
+  std::vector<std::int64_t> own_most_ns;  // The largest such part in any one of the unit's collectives.
+  std::int64_t compared = 0;              // The number of arrivals for which the two could be separated.
 };
 
-// Of the rank at `position`, against up to nine ranks that are in a collective with it. From one event of a
-// communicator (arrival at a collective, end of it) to the next arrival, the rank's own time beyond the lower median of
-// its peers' adds to the lateness that is its own; from when all were at a collective to its end it begins anew,
-// because whoever was late until then was waited for. An end that the others do not wait for (they arrive at the next
-// collective before it) is none to them. What is its own is never more than how late it is. So what was
-// brought along, by transfers that end later here or by messages, never counts. Reads the files of these ranks; of
-// ranks whose files cannot be read nothing is `compared`.
+// Compares the rank at `position` with up to nine ranks that are in a collective with it. Between an event of a
+// communicator (an arrival at a collective, or its end) and the next arrival, the rank's own time beyond the lower
+// median of its peers' adds to its own lateness. Between the last arrival at a collective and its end this begins at
+// zero again, because the others have waited for every rank that was late until then. An end for which the others do
+// not wait (they arrive at the next collective before it) is not such an event. The own part never exceeds the
+// lateness. So lateness caused by transfers that end later on this rank, or by messages, never counts. Reads the files
+// of these ranks; for ranks whose files cannot be read nothing is `compared`.
 OwnLateness OwnLatenessOf(const Context& context, std::size_t position, const std::vector<std::size_t>& suspects);
 
 }  // namespace lockstep::analysis

@@ -17,9 +17,9 @@ namespace {
 constexpr std::size_t kMaxEvidenceRows = 20;
 
 constexpr std::uint8_t kForward = schema::Phase::kForward, kBackward = schema::Phase::kBackward;
-// Forward and backward passes that vary together, by this much at least, do so with what they are given to do.
+// Forward and backward passes that vary together by at least this much do so because of the amount of work.
 constexpr double kImbalanceCorrelation = 0.9, kImbalanceVariation = 0.02, kImbalanceTimes = 3;
-// Occasions that tell a period.
+// The number of occasions from which a period can be found.
 constexpr std::size_t kPeriodic = 4;
 
 using Steps = std::vector<std::size_t>;
@@ -34,7 +34,7 @@ std::optional<std::int64_t> MedianOf(const Context& context, const Steps& steps,
   return LowerMedian(std::move(values));
 }
 
-// How much more of something the rank has per step than the median of the others.
+// How much more the rank has of a quantity per step than the median of the others.
 std::optional<std::int64_t> Excess(const Context& context, const Steps& steps, std::size_t position,
                                    const std::vector<std::int64_t>& column) {
   const auto own = MedianOf(context, steps, position, column);
@@ -46,8 +46,8 @@ std::optional<std::int64_t> Excess(const Context& context, const Steps& steps, s
   return *own - LowerMedian(std::move(others));
 }
 
-// Do the rank's forward and backward passes vary together from step to step? Differences between neighbours, so that
-// a rank that is slow for a while does not count as one whose work varies.
+// Measures whether the rank's forward and backward passes vary together from step to step. It uses differences between
+// neighbouring steps, so that a rank that is slow for a while does not count as one whose work varies.
 struct Variation {
   double deviation = 0, correlation = 0;
 };
@@ -77,11 +77,11 @@ Variation VariationOf(const Context& context, std::size_t position) {
     bb += backward[i] * backward[i];
     fb += forward[i] * backward[i];
   }
-  // Of a difference of two the deviation is that of one by the root of two.
+  // The deviation of one value is that of the difference of two divided by the square root of two.
   return {std::sqrt(ff / static_cast<double>(forward.size()) / 2), ff > 0 && bb > 0 ? fb / std::sqrt(ff * bb) : 0};
 }
 
-// More than other ranks' do: what disturbs all alike says nothing about this one's work.
+// Whether they vary more than other ranks' do: a disturbance of all ranks is no evidence about this rank's work.
 bool WorkVaries(const Context& context, std::size_t position, const std::vector<std::size_t>& others) {
   const Variation own = VariationOf(context, position);
   if (own.deviation < kImbalanceVariation || own.correlation < kImbalanceCorrelation) return false;
@@ -98,7 +98,7 @@ Steps OneBefore(const Context& context, const Steps& steps) {
   return result;
 }
 
-// Steps between occasions if these come regularly, else 0.
+// The number of steps between occasions if these are regular, otherwise 0.
 std::int64_t PeriodOf(const Context& context, const Steps& steps) {
   if (steps.size() < kPeriodic) return 0;
   std::vector<std::int64_t> gaps;
@@ -112,14 +112,15 @@ std::int64_t PeriodOf(const Context& context, const Steps& steps) {
 
 // The units in which a rank is late.
 struct LateUnits {
-  Steps steps;  // Of those that are steps.
+  Steps steps;  // Those units that are steps.
   IntervalSet windows;
   std::int64_t price_ns = 0;  // Lower median.
 };
 LateUnits LateUnitsOf(const Context& context, const std::vector<std::int64_t>& price_by_unit,
                       const Assessment& assessment, double limit_ns) {
   const bool some = assessment.straggler.kind == StragglerKind::kTransient;
-  // What it leaves undone makes it a little late in the next one too: the costlier half of the scale counts.
+  // Work that is left over makes the rank slightly late in the next unit too, so only the costlier half of the range
+  // counts.
   double least = limit_ns;
   if (some) {
     std::vector<std::int64_t> worth;
@@ -141,7 +142,8 @@ LateUnits LateUnitsOf(const Context& context, const std::vector<std::int64_t>& p
   return late;
 }
 
-// How much more of its compute the rank is on a core, and ready to run without one, than the median of the others.
+// Compares how much longer the rank's computing runs on a core, and is ready to run without one, with the median of the
+// others.
 void CompareCpuTime(const Context& context, const RankActivities& read, std::size_t r, const LateUnits& late,
                     StragglerCause& cause) {
   const ExposedActivity* own = read.Of(r);
@@ -164,7 +166,7 @@ void CompareCpuTime(const Context& context, const RankActivities& read, std::siz
   if (const auto ns = part(r, off); ns && !delay.empty()) cause.more_delay_ns = *ns - LowerMedian(std::move(delay));
 }
 
-// What most of its longer compute is: by CPU time, where that is known.
+// What most of the additional compute time is, by CPU time if that is known.
 CauseId CauseOfCompute(const StragglerCause& cause) {
   if (!cause.more_cpu_ns) return CauseId::kCompute;
   const std::int64_t compute = cause.more_compute_ns.value_or(0);
@@ -181,7 +183,7 @@ StragglerCause Explain(const Context& context, const Analysis& analysis, std::si
   const LateUnits late = LateUnitsOf(context, price_by_unit, assessment, limit_ns);
   const bool some = assessment.straggler.kind == StragglerKind::kTransient;
   const bool gpu = context.tables().ranks.gpu[context.RankRow(r)] != 0;
-  // A GPU's window ends with the next step's first kernel, so what delays that one is in the window before.
+  // A GPU's window ends with the next step's first kernel, so a delay of that kernel is in the window before.
   const Steps before = gpu && some ? OneBefore(context, late.steps) : Steps();
   const auto more = [&](const std::vector<std::int64_t>& column) {
     const auto here = Excess(context, late.steps, r, column), there = Excess(context, before, r, column);
@@ -192,7 +194,7 @@ StragglerCause Explain(const Context& context, const Analysis& analysis, std::si
   cause.more_input_ns = more(cells.input_ns);
   CompareCpuTime(context, read, r, late, cause);
 
-  // A cause explains a price from half of it on.
+  // A cause explains a price if it covers at least half of it.
   const auto explains = [&](std::optional<std::int64_t> ns) { return ns.value_or(0) * 2 >= late.price_ns; };
   if (explains(cause.more_input_ns))
     cause.id = CauseId::kInput;
@@ -308,18 +310,21 @@ std::string EvidenceFor(const Analysis& analysis, std::size_t r, const Straggler
   if (r < analysis.ranks.size() && r < analysis.arrivals.size()) {
     const RankRow& row = analysis.ranks[r];
     const ArrivalRow& arrival = analysis.arrivals[r];
-    text = fmt::format("last in {} of {} collectives", Percent(arrival.last, arrival.collectives),
-                       Count(arrival.collectives));
-    if (row.late_ns_median) text += fmt::format(", {} late (median)", Duration(*row.late_ns_median));
+    if (arrival.collectives > 0)
+      text = fmt::format("last in {} of {} collectives", Percent(arrival.last, arrival.collectives),
+                         Count(arrival.collectives));
+    if (row.late_ns_median && arrival.collectives > 0)
+      text += fmt::format(", {} late (median)", Duration(*row.late_ns_median));
   }
   if (const std::string why = ByCause(cause); !why.empty()) text += "; " + why;
-  return text + SinceWhen(straggler) +
-         fmt::format("; p {}", straggler.p_value < 0.001 ? "< 0.001" : fmt::format("{:.3f}", straggler.p_value));
+  text += SinceWhen(straggler) +
+          fmt::format("; p {}", straggler.p_value < 0.001 ? "< 0.001" : fmt::format("{:.3f}", straggler.p_value));
+  return text.starts_with("; ") ? text.substr(2) : text;
 }
 
 std::string BriefFor(const StragglerCause& cause) {
   if (cause.id == CauseId::kInput) return fmt::format("loads input {} longer", Duration(*cause.more_input_ns));
-  // Where something else is the cause, a little more compute beside it is not what it is about.
+  // If the cause is another one, slightly longer computing beside it does not describe it.
   const bool computes = cause.id != CauseId::kHost && cause.id != CauseId::kUnknown;
   if (computes && cause.more_compute_ns.value_or(0) > 0)
     return fmt::format("computes {} longer", Duration(*cause.more_compute_ns));
@@ -328,7 +333,7 @@ std::string BriefFor(const StragglerCause& cause) {
 
 std::string BriefEvidenceFor(const Analysis& analysis, std::size_t r, const StragglerCause& cause,
                              const Straggler& straggler) {
-  // What each costs alone is its price, which stands in its row (prices.cc).
+  // What each of them costs alone is its price, which is in its row (prices.cc).
   std::string text = "arrives last";
   if (r < analysis.ranks.size() && analysis.ranks[r].late_ns_median)
     text = fmt::format("is {} late", Duration(*analysis.ranks[r].late_ns_median));

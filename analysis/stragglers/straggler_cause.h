@@ -1,5 +1,5 @@
 #pragma once
-// Why a rank is late, what shows it, and what to do about it.
+// Finds why a rank is late, the evidence for it, and what to do about it.
 
 #include <cstdint>
 #include <optional>
@@ -12,30 +12,31 @@ namespace lockstep::analysis {
 
 struct StragglerCause {
   CauseId id = CauseId::kUnknown;
-  std::optional<std::int64_t> more_compute_ns, more_cpu_ns, more_delay_ns, more_input_ns;  // Than the median rank.
-  std::optional<GpuEvidence> gpu;                                                          // Of kClock, by its sensors.
-  std::optional<KernelEvidence> kernels;  // Of kKernel, and of kClock by its kernels.
-  std::int64_t period = 0;                // Of kPeriodic, in steps.
+  // Compared with the median rank.
+  std::optional<std::int64_t> more_compute_ns, more_cpu_ns, more_delay_ns, more_input_ns;
+  std::optional<GpuEvidence> gpu;         // For kClock, from its sensors.
+  std::optional<KernelEvidence> kernels;  // For kKernel, and for kClock by its kernels.
+  std::int64_t period = 0;                // For kPeriodic, in steps.
 };
 
-// Of the rank at this position, whose lateness costs `price` by unit; from `from` on if it drifts, and where it is late
-// in some units only, over those in which it costs `limit_ns`.
+// Explains the rank at this position, whose lateness costs `price` by unit: the units after `from` if it drifts, and,
+// if it is late in some units only, those in which it costs at least `limit_ns`.
 StragglerCause Explain(const Context& context, const Analysis& analysis, std::size_t position,
                        const RankActivities& read, const std::vector<std::int64_t>& price, const Assessment& assessment,
                        double limit_ns);
 
-// The rank's GPU runs at a clock that is lower than the others', or is throttled where the others are not;
-// nothing else is worth telling. gpu_evidence.cc
+// The evidence that the rank's GPU runs at a lower clock than the others', or is throttled while the others are not;
+// nothing otherwise. gpu_evidence.cc
 std::optional<GpuEvidence> SlowClockOf(const Analysis& analysis, std::int32_t rank);
 std::string SlowClockText(const GpuEvidence& evidence);
 
-// `name` and `node`: "rank 3", "node0"; or of several.
+// `name` and `node`: "rank 3", "node0"; or those of several ranks.
 std::string ActionFor(const StragglerCause& cause, const std::string& name, const std::string& node);
 std::string EvidenceFor(const Analysis& analysis, std::size_t position, const StragglerCause& cause,
                         const Straggler& straggler);
-// What it does: "computes 5.0 ms longer".
+// What the rank does: "computes 5.0 ms longer".
 std::string BriefFor(const StragglerCause& cause);
-// The evidence in a few words, for one of several.
+// The evidence in a few words, for a finding about several ranks.
 std::string BriefEvidenceFor(const Analysis& analysis, std::size_t position, const StragglerCause& cause,
                              const Straggler& straggler);
 // The rank's costliest units, for --explain.

@@ -10,9 +10,10 @@ namespace lockstep::analysis {
 namespace {
 
 constexpr double kPersistentShare = 0.8;
-// A drifting rank was late by no more than this share of what it is late now: noise alone makes a rank late at times.
+// Before its onset a drifting rank was late by at most this share of its lateness since: noise alone makes every rank
+// late at times.
 constexpr double kOnTimeShare = 0.35;
-// An occasional straggler must cost so many times what any other rank does, often enough to be no accident.
+// An occasional straggler must cost this multiple of what any other rank costs, and often enough not to be an accident.
 constexpr double kOccasionalTimes = 2, kMinOccasions = 4, kMinOccasionalShare = 0.05;
 
 using Matrix = std::vector<std::vector<std::int64_t>>;  // [position][unit]
@@ -22,7 +23,7 @@ double ShareAbove(const std::vector<std::int64_t>& values, std::int64_t limit) {
   return static_cast<double>(above) / static_cast<double>(values.size());
 }
 
-// Values above their 95th percentile count as that: one hiccup is no straggler.
+// Limits values to their 95th percentile, so that a single outlier does not make a straggler.
 std::vector<double> Winsorized(const std::vector<std::int64_t>& values) {
   const std::int64_t limit = LowerQuantile(values, 0.95);
   std::vector<double> result;
@@ -34,14 +35,14 @@ double Mean(const std::vector<double>& values) {
   return values.empty() ? 0 : std::accumulate(values.begin(), values.end(), 0.0) / static_cast<double>(values.size());
 }
 
-// The rank's cost by one statistic over the units from `from` on, if it is above the limit and above what any rank
-// costs that is no suspect.
+// The rank's cost by one statistic over the units from `from` on, if it exceeds the limit and the cost of every rank
+// that is not a suspect.
 std::optional<StragglerCost> CostBy(Statistic statistic, const Context& context, const Matrix& price,
                                     const Suspects& suspects, std::size_t r, std::size_t from, double limit) {
   const std::vector<std::int64_t> raw(price[r].begin() + static_cast<std::ptrdiff_t>(from), price[r].end());
   const bool median = statistic == Statistic::kMedian;
   const std::vector<double> own = median ? std::vector<double>(raw.begin(), raw.end()) : Winsorized(raw);
-  // The costliest of the others.
+  // Find the costliest of the others.
   std::vector<double> net = own;
   double most = 0;
   std::size_t costliest = r;
@@ -60,9 +61,10 @@ std::optional<StragglerCost> CostBy(Statistic statistic, const Context& context,
   const std::size_t block = BlockLength({own});
   cost.interval = BootstrapInterval(own, block, statistic, context.options().seed + 101);
   if (!median && cost.ns < kOccasionalTimes * most) return std::nullopt;
-  // Sure to cost the limit, and more than the costliest of the others: autocorrelated noise makes some rank the
-  // costliest of any short run, and p alone names one of ten such runs. What happens in a tenth of the steps has a mean
-  // that is known to a third only, however sure it is that it happens: there less is enough.
+  // The interval must show that it costs more than the limit, and more than the costliest of the others: autocorrelated
+  // noise makes some rank the costliest of any short run, and p alone would name one in ten such runs. The mean of what
+  // happens in a tenth of the steps is known only to a third, even if it certainly happens, so a lower bound suffices
+  // for it.
   const double sure = median ? limit : 0.75 * limit;
   if (cost.ns < limit || cost.interval.first <= sure) return std::nullopt;
   const auto net_interval = BootstrapInterval(net, block, statistic, context.options().seed + 102);
@@ -90,7 +92,7 @@ std::optional<std::size_t> OnsetOf(const std::vector<std::int64_t>& behind, std:
   }
   if (at == 0) return std::nullopt;
   const auto middle = behind.begin() + static_cast<std::ptrdiff_t>(at);
-  // Halfway between the two levels, whatever the noise.
+  // The cut is halfway between the two levels, independent of the noise.
   const std::vector<std::int64_t> early(behind.begin(), middle), late(middle, behind.end());
   const double level_before = Mean(Winsorized(early)), level_after = Mean(Winsorized(late));
   const auto cut = static_cast<std::int64_t>(0.5 * (level_before + level_after));
@@ -150,7 +152,7 @@ std::optional<Assessment> Assess(const Context& context, const Prices& prices, c
   const Matrix& price = prices.of;
   const double limit = kNameShare * static_cast<double>(length);
   const auto limit_ns = static_cast<std::int64_t>(limit);
-  // A drifting rank is priced at what it costs since it began.
+  // A drifting rank is priced at its cost since the onset.
   const std::optional<std::size_t> onset = OnsetOf(behind, limit_ns);
   const std::size_t from = onset.value_or(0);
   const std::vector<std::int64_t> own(behind.begin() + static_cast<std::ptrdiff_t>(from), behind.end());
@@ -158,7 +160,7 @@ std::optional<Assessment> Assess(const Context& context, const Prices& prices, c
 
   std::optional<StragglerCost> cost;
   if (share >= kPersistentShare) cost = CostBy(Statistic::kMedian, context, price, suspects, r, from, limit);
-  // Late, or alone in it, in some steps only: the median would say nothing or everything.
+  // If it is late, or the only late rank, in some steps only, the median would be either nothing or all of it.
   if (!cost && !sharing && share >= kMinOccasionalShare && share * static_cast<double>(own.size()) >= kMinOccasions)
     cost = CostBy(Statistic::kMean, context, price, suspects, r, from, limit);
   if (!cost) return std::nullopt;
@@ -176,6 +178,26 @@ std::optional<Assessment> Assess(const Context& context, const Prices& prices, c
   straggler.saves_ns = std::llround(cost->ns);
   if (context.units_are_steps()) straggler.saves_ns_per_step = straggler.saves_ns;
   straggler.saves_interval_ns = {std::llround(cost->interval.first), std::llround(cost->interval.second)};
+  return assessment;
+}
+
+bool IsPersistent(const std::vector<std::int64_t>& behind, double limit_ns) {
+  return !behind.empty() && ShareAbove(behind, static_cast<std::int64_t>(limit_ns)) >= kPersistentShare;
+}
+
+Assessment AssessHidden(const Context& context, const std::vector<std::int64_t>& price, std::size_t position,
+                        double p_value) {
+  const std::vector<double> values(price.begin(), price.end());
+  const auto [low, high] =
+      BootstrapInterval(values, BlockLength({values}), Statistic::kMedian, context.options().seed + 106);
+  Assessment assessment;
+  Straggler& straggler = assessment.straggler;
+  straggler.rank = context.ranks()[position];
+  straggler.p_value = p_value;
+  straggler.kind = StragglerKind::kPersistent;
+  straggler.saves_ns = LowerMedian(price);
+  if (context.units_are_steps()) straggler.saves_ns_per_step = straggler.saves_ns;
+  straggler.saves_interval_ns = {std::llround(low), std::llround(high)};
   return assessment;
 }
 

@@ -1,7 +1,6 @@
 #pragma once
-// What late ranks cost: per step, the lower median over the other ranks of the
-// exposed waiting that ends with a suspect's arrival and began once all that are
-// no suspects had arrived; over steps the median.
+// Computes what late ranks cost: per step, the lower median over the other ranks of the exposed waiting that ends with
+// a suspect's arrival and began after the last rank that is not a suspect had arrived; over steps the median.
 
 #include <cstdint>
 #include <optional>
@@ -14,45 +13,54 @@
 
 namespace lockstep::analysis {
 
-// What the priced ranks' files say about their exposed time.
+// The exposed time of the priced ranks, from their files.
 struct RankActivities {
   std::vector<ExposedActivity> activities;  // Of the ranks below.
   std::vector<std::size_t> positions;       // Positions, ascending.
-  bool exact = false;                       // Every rank asked for could be read.
+  bool exact = false;                       // Whether every requested rank could be read.
   const ExposedActivity* Of(std::size_t position) const;
 };
 
 struct Prices {
-  std::vector<std::vector<std::int64_t>> of;  // [position][unit]: of this rank alone, were the other suspects on time.
-  std::vector<std::int64_t> together;         // [unit]: of all suspects.
+  // [position][unit]: the cost of this rank alone if the other suspects were on time.
+  std::vector<std::vector<std::int64_t>> of;
+  std::vector<std::int64_t> together;  // [unit]: the cost of all suspects.
 };
 // Without activities prices are upper bounds.
 Prices PriceOf(const Context& context, const std::vector<std::size_t>& waiting, const Suspects& suspects,
                const RankActivities& read);
 
-// Is this worth at least `limit_ns` per unit by its median, or by its mean without outliers?
+// Whether the price is at least `limit_ns` per unit by its median, or by its mean without outliers.
 bool WorthAtLeast(const std::vector<std::int64_t>& price, double limit_ns);
 
 struct StragglerCost {
   double ns = 0;
   std::pair<double, double> interval{0, 0};  // 95 %.
 };
-// Of all suspects together from a unit on: median, or mean where they are late in some units only.
+// The cost of all suspects together from a unit on: the median, or the mean if they are late in some units only.
 StragglerCost CostTogether(const Context& context, const std::vector<std::int64_t>& price, std::size_t from_unit,
                            double limit_ns);
 
-// The unit from which on a rank is late to stay, having been on time before; `behind`: by how much, by unit.
+// The unit from which on a rank that was on time before is permanently late; `behind`: its lateness by unit.
 std::optional<std::size_t> OnsetOf(const std::vector<std::int64_t>& behind, std::int64_t limit_ns);
 
-// A suspect's kind and price if it deserves to be named: it costs `length_ns` x kNameShare, and surely more than any
-// rank that is no suspect. `sharing`: ranks share cores, where being late now and then is nobody's doing.
+// A suspect's kind and price if it is to be named: it costs at least `length_ns` x kNameShare, and certainly more than
+// any rank that is not a suspect. `sharing`: ranks share cores, in which case no rank is responsible for being late now
+// and then.
 struct Assessment {
   Straggler straggler;
-  std::size_t from_unit = 0;  // Drifting: priced from here on.
+  std::size_t from_unit = 0;  // A drifting rank is priced from here on.
 };
-// `behind`: how late it is by unit, which tells its kind; what that costs depends on the others too.
+// `behind`: its lateness by unit, from which its kind follows; its cost depends on the others too.
 std::optional<Assessment> Assess(const Context& context, const Prices& prices, const Suspects& suspects,
                                  std::size_t position, const std::vector<std::int64_t>& behind, double p_value,
                                  std::int64_t length_ns, bool sharing);
+
+// Late in four of five units.
+bool IsPersistent(const std::vector<std::int64_t>& behind, double limit_ns);
+
+// Of a rank that costs more than its waiting shows (hidden_waiting.h): what is seen of it.
+Assessment AssessHidden(const Context& context, const std::vector<std::int64_t>& price, std::size_t position,
+                        double p_value);
 
 }  // namespace lockstep::analysis

@@ -1,18 +1,19 @@
-// Which ranks make the others wait, and what that costs per step.
+// Finds the ranks that make the others wait, and what that costs per step.
 //
-// Named only if that is worth naming (straggler_price.h) and the rank is later
-// than the others more consistently than chance. Ranks that pass this test are
-// suspected together: each is compared with those that do not, so that of two
-// equally slow ranks both are found.
+// A rank is named only if its cost is high enough (straggler_price.h) and it is later than the others more consistently
+// than by chance. Ranks that pass this test are suspected together: each is compared with those that do not, so that
+// both of two equally slow ranks are found.
 
 #include <fmt/format.h>
 
 #include <algorithm>
 #include <cmath>
+#include <map>
 #include <numeric>
 
 #include "analysis/core/format.h"
 #include "analysis/passes.h"
+#include "analysis/stragglers/hidden_waiting.h"
 #include "analysis/stragglers/late_stretch.h"
 #include "analysis/stragglers/own_lateness.h"
 #include "analysis/stragglers/straggler_cause.h"
@@ -24,11 +25,11 @@ namespace {
 
 constexpr double kSignificant = 0.01;
 constexpr std::size_t kRounds = 3999;
-// Of what is worth naming: latenesses that differ by less are equal.
+// A share of the least cost that is worth naming: latenesses that differ by less count as equal.
 constexpr double kTieShare = 0.25;
-// Ranks whose latenesses sum up to less than this share of the latest one's do not count as late by size.
+// Ranks whose summed lateness is less than this share of the latest rank's do not count as late by size.
 constexpr double kSmallShare = 0.25;
-// Suspects whose own files are read for their cause; of further ones the timeline must do.
+// The number of suspects whose own files are read for their cause; for further ones the timeline must suffice.
 constexpr std::size_t kMaxSuspectsRead = 32, kMaxExplained = 3;
 
 std::int64_t UnitLength(const Context& context) {
@@ -48,7 +49,7 @@ Series ByRank(const Series& values) {
   return series;
 }
 
-// By size, what is small does not decide: its correlation with itself is that of the noise.
+// Drops the small series of a test by size: their autocorrelation is that of the noise.
 Series LargeOf(Series series) {
   const auto sum = [](const std::vector<double>& of) { return std::accumulate(of.begin(), of.end(), 0.0); };
   double most = 0;
@@ -70,19 +71,46 @@ class Search {
 
   void Run() {
     late_ = Lateness(context_);
-    if (!Suspect()) return ReportResolution();
-    waiting_ = WaitingRanks(context_);
-    Narrow([&](const Prices& prices, const Suspects&, std::size_t r) { return WorthAtLeast(prices.of[r], limit_); });
-    PassedOn();
-    if (positions_.empty()) return ReportResolution();
-    ReadActivities();
-    Name();
+    if (Suspect()) NameLate();
+    if (named_.empty()) NameByWork();
+    if (named_.empty()) return ReportResolution();
     if (named_.size() == 1) Report(named_[0]);
     if (named_.size() > 1) ReportTogether();
   }
 
  private:
-  // Cheap first: most healthy runs end here.
+  void NameLate() {
+    waiting_ = WaitingRanks(context_);
+    const std::vector<std::size_t> late = positions_;
+    Narrow([&](const Prices& prices, const Suspects&, std::size_t r) { return WorthAtLeast(prices.of[r], limit_); });
+    PassedOn();
+    if (!positions_.empty()) {
+      ReadActivities();
+      Name();
+    }
+    if (!named_.empty()) return;
+    positions_ = late;
+    messengers_.clear();
+    PassedOn();
+    NameWorth("; the others have work to do meanwhile, and lose the time later");
+  }
+
+  // Where ranks wait for messages lateness goes from one to the next, and collectives need not show whose it is:
+  // whoever has more work than the others in every step.
+  void NameByWork() {
+    if (context_.tables().p2p_pairs.rows() == 0 || !context_.units_are_steps()) return;
+    LatenessTable arrivals = std::exchange(late_, WorkBeyond(context_));
+    positions_.clear();
+    by_work_ = Suspect();
+    if (by_work_) {
+      waiting_ = WaitingRanks(context_);
+      NameWorth("; the others wait for its messages, and for ranks that do");
+    }
+    by_work_ = !named_.empty();
+    if (!by_work_) late_ = std::move(arrivals);
+  }
+
+  // The cheapest test is the first: most healthy runs end here.
   bool Suspect() {
     const std::size_t n = context_.ranks().size(), units = context_.units().size();
     std::vector<std::int64_t> behind(units);
@@ -91,16 +119,16 @@ class Search {
       if (WorthAtLeast(behind, limit_)) positions_.push_back(r);
     }
     if (positions_.empty()) return false;
-    // Late as a rule or from some unit on; or late by much, more often than others. Two questions, so each has half
-    // of the false alarms.
+    // A rank can be late as a rule or from some unit on, or late by much and more often than others. These are two
+    // tests, so each gets half of the false alarm rate.
     std::vector<std::vector<double>> much(units, std::vector<double>(n));
     for (std::size_t u = 0; u < units; ++u)
       for (std::size_t r = 0; r < n; ++r) {
         const auto by = static_cast<double>(late_.behind_ns[u][r]);
         much[u][r] = by >= limit_ ? by : 0;
       }
-    // Differences far below what is worth naming are none: healthy ranks tie, and the correlation of their noise with
-    // itself is of no consequence.
+    // Differences far below the least that is worth naming count as none: healthy ranks tie, and the autocorrelation of
+    // their noise must not matter.
     std::vector<std::vector<double>> rounded = late_.mean_ns;
     for (std::vector<double>& unit : rounded)
       for (double& value : unit) value = std::round(value / (kTieShare * limit_));
@@ -127,29 +155,33 @@ class Search {
     return !positions_.empty();
   }
 
-  // Suspects that did not more than others themselves, since they last left a collective: not to be named, but nobody
-  // to be compared with either, for they are late as long as what made them late is there: another rank's lateness that
-  // came to them in messages, or data that come to them later.
+  // Drops suspects that, since they last left a collective, did not work longer than others. They are not named, but
+  // other ranks are not compared with them either: they stay late as long as the cause exists, which is another rank's
+  // lateness that reached them in messages, or data that reach them later.
   void PassedOn() {
     const std::vector<std::size_t> suspects = positions_;
     std::erase_if(positions_, [&](std::size_t r) {
       const auto at = std::find(suspects.begin(), suspects.end(), r);
       if (static_cast<std::size_t>(at - suspects.begin()) >= kMaxSuspectsRead) return false;
       const OwnLateness lateness = OwnLatenessOf(context_, r, suspects);
-      // Sums: of what is late now and then the noise of the other steps says nothing.
+      // It compares sums: if a rank is late now and then, the noise of the other steps contains no information.
       double late = 0, own = 0;
       for (std::size_t u = 0; u < lateness.late_ns.size(); ++u) {
         if (static_cast<double>(late_.behind_ns[u][r]) < limit_) continue;
         late += static_cast<double>(lateness.late_ns[u]);
         own += static_cast<double>(lateness.own_ns[u]);
       }
-      const bool passed = late > 0 && own < kOwnShare * late;
+      // However late others make it, what it adds itself in most units is worth naming by itself.
+      const std::int64_t added_ns = LowerMedian(lateness.own_most_ns);
+      if (lateness.compared > 0) own_late_ns_[r] = added_ns;
+      const bool adds = static_cast<double>(added_ns) >= limit_;
+      const bool passed = late > 0 && own < kOwnShare * late && !adds;
       if (passed) messengers_.push_back(r);
       return passed;
     });
   }
 
-  // Nobody is named, but the clocks could not have shown a rank that costs as much as would be worth it.
+  // If no rank is named, reports when the clocks could not have shown a rank that is worth naming.
   void ReportResolution() {
     std::int64_t worst = 0;
     std::int32_t ranks = 0;
@@ -169,7 +201,8 @@ class Search {
         Duration(analysis_.trust.clock_error_ns_max.value_or(0))));
   }
 
-  // Of two ranks one is slower by as much as the other is faster: labels say little, sizes do.
+  // If there are two ranks, one is slower by as much as the other is faster: a permutation of the labels has little
+  // power, the sizes have more.
   template <typename Also>
   void Pair(Also&& also) const {
     for (const std::size_t r : positions_) {
@@ -189,7 +222,7 @@ class Search {
     return behind;
   }
 
-  // Drops suspects until all that are left are worth it beside those dropped.
+  // Drops suspects until all that remain are worth naming beside those dropped.
   template <typename Worth>
   void Narrow(Worth&& worth) {
     for (bool dropped = true; dropped && !positions_.empty();) {
@@ -238,6 +271,20 @@ class Search {
     return assessment;
   }
 
+  Named WithCause(std::size_t r, Assessment assessment) const {
+    Named named{r, std::move(assessment), {}};
+    Straggler& straggler = named.assessment.straggler;
+    named.cause = Explain(context_, analysis_, r, read_, prices_.of[r], named.assessment, limit_);
+    straggler.cause = named.cause.id;
+    straggler.gpu = named.cause.gpu;
+    if (const auto own = own_late_ns_.find(r); own != own_late_ns_.end()) straggler.own_late_ns = own->second;
+    if (r < analysis_.ranks.size()) {
+      straggler.score = analysis_.ranks[r].straggler_score.value_or(0);
+      straggler.interval = analysis_.ranks[r].straggler_interval.value_or(std::pair{0.0, 0.0});
+    }
+    return named;
+  }
+
   void Name() {
     const bool sharing = analysis_.run.ranks_sharing_cores > 0;
     for (bool again = true; again;) {
@@ -246,21 +293,11 @@ class Search {
       Narrow([&](const Prices& prices, const Suspects& suspects, std::size_t r) {
         return AssessmentOf(prices, suspects, r, sharing).has_value();
       });
-      for (const std::size_t r : positions_) {
-        Named named{r, *AssessmentOf(prices_, *suspects_, r, sharing), {}};
-        Straggler& straggler = named.assessment.straggler;
-        named.cause = Explain(context_, analysis_, r, read_, prices_.of[r], named.assessment, limit_);
-        straggler.cause = named.cause.id;
-        straggler.gpu = named.cause.gpu;
-        if (r < analysis_.ranks.size()) {
-          straggler.score = analysis_.ranks[r].straggler_score.value_or(0);
-          straggler.interval = analysis_.ranks[r].straggler_interval.value_or(std::pair{0.0, 0.0});
-        }
-        named_.push_back(std::move(named));
-      }
+      for (const std::size_t r : positions_)
+        named_.push_back(WithCause(r, *AssessmentOf(prices_, *suspects_, r, sharing)));
       if (!sharing) break;
-      // Ranks that share cores take them from each other, now here, now there: late for want of a core is not this
-      // rank's doing. There its own compute or input must be what is longer.
+      // Ranks that share cores take turns at lacking one, so a lack of a core is not this rank's property. In this case
+      // its own compute or input must be longer.
       again = std::erase_if(positions_, [&](std::size_t r) {
                 const auto named =
                     std::find_if(named_.begin(), named_.end(), [&](const Named& each) { return each.position == r; });
@@ -275,6 +312,10 @@ class Search {
 
   std::string NodeOf(std::size_t position) const {
     return std::string(context_.timeline().Text(context_.tables().ranks.node[context_.RankRow(position)]));
+  }
+  // "rank 3 (node0)"; imported traces need not say where they were recorded.
+  static std::string OnNode(const std::string& rank, const std::string& node) {
+    return node.empty() ? rank : fmt::format("{} ({})", rank, node);
   }
   double ConfidenceIn(double p_value) const {
     return std::clamp(1 - 10 * p_value, 0.0, 1.0) * std::min(1.0, static_cast<double>(context_.units().size()) / 20) *
@@ -295,16 +336,35 @@ class Search {
         Headline(fmt::format("Rank {} holds {} back{}", straggler.rank, pair ? "the other" : "everyone", when),
                  pair ? "the other rank waits" : "the other ranks wait", straggler.saves_ns, "it");
     SetPrice(straggler.saves_ns, finding);
-    finding.brief = fmt::format("{} ({}) {}", name, node, BriefFor(named.cause));
+    finding.brief = fmt::format("{} {}", OnNode(name, node), BriefFor(named.cause));
     finding.evidence = EvidenceFor(analysis_, named.position, named.cause, straggler);
-    finding.action = ActionFor(named.cause, name, node);
+    finding.evidence += why_;
+    finding.action = ActionFor(named.cause, name, node.empty() ? "its host" : node);
     finding.upper_bound = !read_.exact;
     finding.confidence = ConfidenceIn(straggler.p_value);
     finding.explain = RowsFor(context_, prices_.of[named.position], late_, named.position);
+    if (by_work_) finding.explain.columns.back() = "works_longer_ns";
     analysis_.findings.push_back(std::move(finding));
   }
 
-  // One finding: what they cost overlaps, so that mending one of two equally slow ranks gains nothing.
+  // Nobody is seen to wait for these as long as would be worth naming, but for their work the step is longer by that.
+  void NameWorth(std::string_view why) {
+    if (!context_.units_are_steps() || analysis_.run.ranks_sharing_cores > 0) return;
+    // What happens in some steps only is another matter: the replay's median says nothing about it.
+    std::erase_if(positions_, [&](std::size_t r) { return !IsPersistent(Behind(r), limit_); });
+    positions_ = WorthByReplay(context_, positions_, limit_);
+    if (positions_.empty()) return;
+    why_ = why;
+    suspects_.emplace(context_, positions_);
+    read_ = {};
+    prices_ = PriceOf(context_, waiting_, *suspects_, read_);
+    ReadActivities();
+    for (const std::size_t r : positions_)
+      named_.push_back(WithCause(r, AssessHidden(context_, prices_.of[r], r, p_[r])));
+    for (const Named& named : named_) analysis_.stragglers.push_back(named.assessment.straggler);
+  }
+
+  // Reports them in one finding: their costs overlap, so repairing one of two equally slow ranks gains nothing.
   void ReportTogether() {
     std::vector<std::int32_t> ranks;
     std::vector<std::string> nodes;
@@ -332,9 +392,11 @@ class Search {
     SetPrice(saves, finding);
     finding.brief = fmt::format("{} arrive last", nodes.size() == 1 && analysis_.run.nodes > 1 ? who : name);
     for (std::size_t i = 0; i < std::min(named_.size(), kMaxExplained); ++i)
-      finding.evidence += fmt::format(
-          "{}rank {} ({}) {}", i == 0 ? "" : ". ", named_[i].assessment.straggler.rank, NodeOf(named_[i].position),
-          BriefEvidenceFor(analysis_, named_[i].position, named_[i].cause, named_[i].assessment.straggler));
+      finding.evidence +=
+          fmt::format("{}{} {}", i == 0 ? "" : ". ",
+                      OnNode(fmt::format("rank {}", named_[i].assessment.straggler.rank), NodeOf(named_[i].position)),
+                      BriefEvidenceFor(analysis_, named_[i].position, named_[i].cause, named_[i].assessment.straggler));
+    finding.evidence += why_;
     finding.evidence += fmt::format(". p {}", worst_p < 0.001 ? "< 0.001" : fmt::format("<= {:.3f}", worst_p));
     if (named_.size() > kMaxExplained)
       finding.evidence +=
@@ -353,8 +415,8 @@ class Search {
     analysis_.findings.push_back(std::move(finding));
   }
 
-  // "Ranks 2 and 5", "node3's ranks 6 and 7", "All ranks of node3 (6 and 7)": of one host of several, the host is what
-  // they have in common.
+  // "Ranks 2 and 5", "node3's ranks 6 and 7", "All ranks of node3 (6 and 7)": if they are all on one of several hosts,
+  // the host is named.
   std::string WhoTogether(const std::vector<std::int32_t>& ranks, const std::vector<std::string>& nodes) const {
     const std::string name = RankNames(ranks);
     if (nodes.size() != 1 || analysis_.run.nodes < 2) return "R" + name.substr(1);
@@ -384,6 +446,7 @@ class Search {
         ranks.push_back(named.assessment.straggler.rank);
         if (NodeOf(named.position) != node) node = "their nodes";
       }
+      if (node.empty()) node = ranks.size() > 1 ? "their hosts" : "its host";
       std::sort(ranks.begin(), ranks.end());
       text += (text.empty() ? "" : "; ") + ActionFor(first.cause, RankNames(ranks), node);
     }
@@ -403,13 +466,16 @@ class Search {
   const double limit_;
   LatenessTable late_;
   std::vector<double> p_;
-  std::vector<std::optional<LateStretch>> stretches_;  // By rank: that chance does not explain.
-  std::vector<std::size_t> positions_, waiting_;       // Of suspects; of those that wait.
-  std::vector<std::size_t> messengers_;                // Late on another's account.
+  std::vector<std::optional<LateStretch>> stretches_;  // By rank; only those that chance does not explain.
+  std::vector<std::size_t> positions_, waiting_;       // The positions of the suspects, and of the ranks that wait.
+  std::vector<std::size_t> messengers_;                // Ranks that are late because of another rank.
+  std::map<std::size_t, std::int64_t> own_late_ns_;    // By position: what a suspect adds itself, median over units.
   std::optional<Suspects> suspects_;
   RankActivities read_;
   Prices prices_;
   std::vector<Named> named_;
+  std::string_view why_;  // The waiting for them is not exposed: for what reason.
+  bool by_work_ = false;  // late_ is of work, not of arrivals.
 };
 
 }  // namespace

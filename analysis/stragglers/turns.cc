@@ -1,4 +1,4 @@
-// Waiting that no single rank is to blame for.
+// Reports waiting that no single rank causes.
 
 #include <fmt/format.h>
 
@@ -17,8 +17,8 @@
 namespace lockstep::analysis {
 namespace {
 
-// Of the collectives whose arrivals can be compared, without those that `named` ranks came last in: these have been
-// told already.
+// The collectives whose arrivals can be compared, without those at which `named` ranks arrived last: findings report
+// these already.
 struct Arrived {
   std::int64_t compared = 0, ties = 0;
   std::vector<std::int64_t> last;  // By position of the rank.
@@ -56,8 +56,8 @@ std::string WhoCameLast(const Context& context, const Arrived& arrived, bool oth
                       : text + fmt::format("; in {} nobody did by more than the clocks can tell", Count(arrived.ties));
 }
 
-// In a run with too few steps to name a rank: the one that is the latest in each of them, by twice what any other is,
-// and mostly by its own work; with the probability that chance makes one and the same rank the latest in all.
+// In a run with too few steps to name a rank: the rank that is the latest in each of them, by twice the lateness of any
+// other, and mostly by its own work; with the probability that by chance the same rank is the latest in all.
 struct ProbablyLate {
   std::size_t position = 0;
   double p_value = 1;
@@ -93,7 +93,7 @@ void FindTurns(const Context& context, Analysis& analysis) {
   std::int64_t left = s.terms.exposed_wait_ns;
   for (const Finding& finding : analysis.findings) {
     if (finding.id == FindingId::kStragglerArrival) left -= finding.saves_ns_per_step.value_or(s.terms.exposed_wait_ns);
-    // Beyond the transfer it prices what is waited for because of it.
+    // Beyond the transfer that finding's price contains the waiting caused by it.
     if (finding.id == FindingId::kLinkSlow)
       left -= finding.saves_ns_per_step
                   ? std::max<std::int64_t>(
@@ -127,7 +127,7 @@ void FindTurns(const Context& context, Analysis& analysis) {
         fmt::format("waiting for late ranks, {} rank {}", latest->p_value <= kProbable ? "probably" : "perhaps", rank);
     finding.rank = rank;
   } else if (!also && context.units().size() < kMinUnits) {
-    // Nothing says whether it is always the same one.
+    // It is unknown whether it is always the same rank.
     finding.headline = fmt::format(
         "Waiting for whichever rank comes last {}; {}.", costs,
         latest       ? fmt::format("rank {} is the latest in each of the {}, as chance alone has it in {} of such runs",
@@ -137,7 +137,7 @@ void FindTurns(const Context& context, Analysis& analysis) {
                      : "the recording is too short to tell which");
     finding.brief = "waiting for whichever rank comes last";
   } else if (mostly < arrived.last.size() && 2 * arrived.last[mostly] > arrived.compared) {
-    // Not its turn now and then: it is the last one as a rule, and still nothing shows that it does more.
+    // It is the last one as a rule, not in turn with others, and still nothing shows that it works longer.
     finding.headline = fmt::format("Waiting for late ranks {}, mostly for rank {}; nothing shows that it does more.",
                                    costs, context.ranks()[mostly]);
     finding.brief = fmt::format("waiting for late ranks, mostly rank {}", context.ranks()[mostly]);
@@ -166,7 +166,9 @@ void FindTurns(const Context& context, Analysis& analysis) {
         analysis.run.ranks_sharing_cores > 0
             ? fmt::format("give each rank a core of its own: {} ranks share {} {}", analysis.run.ranks_sharing_cores,
                           analysis.run.shared_cores, analysis.run.shared_cores == 1 ? "core" : "cores")
-            : "even out the work per rank and step (input sizes, garbage collection, other processes on the nodes)";
+            : fmt::format(
+                  "even out the work per rank{} (input sizes, garbage collection, other processes on the nodes)",
+                  s.per_step ? " and step" : "");
   analysis.findings.push_back(std::move(finding));
 }
 

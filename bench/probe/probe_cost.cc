@@ -169,7 +169,7 @@ std::string RunChild(const std::string& what, const std::string& argument, probe
     close(out[1]);
     if (segment != nullptr) {
       setenv("LOCKSTEP_SEGMENT", segment->path().c_str(), 1);
-      setenv("LD_PRELOAD", (Directory() + "/liblockstep.so " + Directory() + "/liblockstep-ompi40.so").c_str(), 1);
+      setenv("LD_PRELOAD", (Directory() + "/liblockstep.so " + Directory() + "/liblockstep-mpi.so").c_str(), 1);
       setenv("NVTX_INJECTION64_PATH", (Directory() + "/liblockstep.so").c_str(), 1);
     }
     const std::string self = Directory() + "/probe_cost";
@@ -276,8 +276,7 @@ double StartUp(const std::string& preload, const std::string& segment) {
 // variants take turns; medians, and medians of the differences to the process without any.
 void StartUpRows(double seconds) {
   probe::TestSegment segment(Options());
-  const std::string probe = Directory() + "/liblockstep.so",
-                    both = probe + ":" + Directory() + "/liblockstep-ompi40.so",
+  const std::string probe = Directory() + "/liblockstep.so", both = probe + ":" + Directory() + "/liblockstep-mpi.so",
                     all = both + ":" + Directory() + "/liblockstep-gpu.so";
   struct Variant {
     const char* name;

@@ -224,6 +224,12 @@ bool Suspicious(const FileFacts& facts) {
   });
 }
 
+void ShowLoss(const FileFacts::LossFacts& loss) {
+  const LossInfo* info = FindLoss(loss.name);
+  Show("  {:>14} {}{}{}\n", WithCommas(loss.count), info != nullptr ? info->sentence : std::string_view(loss.name),
+       loss.detail.empty() ? "" : ": ", loss.detail);
+}
+
 void Print(const FileFacts& facts, bool digest) {
   Show("{}\n  {}, {}\n", facts.path, facts.format,
        !facts.complete   ? "not complete: its writer did not finish"
@@ -241,11 +247,7 @@ void Print(const FileFacts& facts, bool digest) {
   }
   if (facts.digest) Show("  {:<18} {:>14}  {}\n", "content", "", Hex(*facts.digest));
   if (!facts.losses.empty()) Show("\n  not in this file\n");
-  for (const FileFacts::LossFacts& loss : facts.losses) {
-    const LossInfo* info = FindLoss(loss.name);
-    Show("  {:>14} {}{}{}\n", WithCommas(loss.count), info != nullptr ? info->sentence : std::string_view(loss.name),
-         loss.detail.empty() ? "" : ": ", loss.detail);
-  }
+  for (const FileFacts::LossFacts& loss : facts.losses) ShowLoss(loss);
   for (const std::string& damage : facts.damaged) Show("  damaged: {}\n", damage);
   if (!facts.missing_columns.empty())
     Show("  {} columns that this version knows are missing in the file and read as unknown: {}\n",
@@ -283,6 +285,7 @@ struct RanksThere {
   std::int64_t expected = 0;
   std::vector<std::pair<std::int32_t, std::string>> files;
   std::vector<std::int32_t> missing;
+  std::vector<FileFacts::LossFacts> losses;  // Of the run: files that are in none of these.
 };
 
 std::optional<RanksThere> LookAtRanks(const std::string& run) {
@@ -290,12 +293,18 @@ std::optional<RanksThere> LookAtRanks(const std::string& run) {
   if (!files.ok()) return std::nullopt;  // Its files are shown one by one, each with its error.
   RanksThere there{files.value().world_size, {}, files.value().missing};
   for (const merge::RunRank& rank : files.value().ranks) there.files.emplace_back(rank.rank, rank.file);
+  // Missing ranks have a line of their own.
+  for (const merge::RunLoss& loss : files.value().losses)
+    if (const LossInfo* info = FindLoss(loss.name);
+        info != nullptr && info->severity == Severity::kDataLoss && loss.name != Info(Loss::kRankMissing).name)
+      there.losses.push_back({loss.name, loss.detail, loss.count});
   return there;
 }
 
 void PrintRanks(const RanksThere& there) {
   Show("{}\n", analysis::RanksRecorded(static_cast<std::int64_t>(there.files.size()), there.expected, there.missing));
   for (const auto& [rank, file] : there.files) Show("  rank {:<6} {}\n", rank, file);
+  for (const FileFacts::LossFacts& loss : there.losses) ShowLoss(loss);
   Show("\n");
 }
 
@@ -317,7 +326,7 @@ Result<int> Info(const InfoFlags& flags) {
                    "lockstep info DIR, where DIR holds manifest.json and ranks/"};
     there = LookAtRanks(run);
   }
-  int code = there && !there->missing.empty() ? kIncomplete : kOk;
+  int code = there && !(there->missing.empty() && there->losses.empty()) ? kIncomplete : kOk;
   if (there && flags.json != "-") PrintRanks(*there);
   std::size_t readable = 0;
   Json all = Json::array();
@@ -344,6 +353,9 @@ Result<int> Info(const InfoFlags& flags) {
     whole["ranks"] = Json::array();
     for (const auto& [rank, file] : there->files) whole["ranks"].push_back({{"rank", rank}, {"file", file}});
     whole["ranks_missing"] = there->missing;
+    whole["losses"] = Json::array();
+    for (const FileFacts::LossFacts& loss : there->losses)
+      whole["losses"].push_back({{"name", loss.name}, {"count", loss.count}, {"detail", loss.detail}});
   }
   if (flags.digest) {
     // The result does not depend on the files' names.

@@ -53,11 +53,12 @@ nlohmann::json Json(const merge::Timeline& timeline) {
 }
 
 void PrintLosses(const merge::Timeline& timeline) {
-  // One line per kind of loss; its ranks and the first detail that is known.
+  // One line per kind of loss; its ranks and the first details that are known, more of those that lose something.
+  constexpr std::size_t kMostDetails = 3;
   struct Group {
     std::uint64_t count = 0;
     std::vector<std::int32_t> ranks;
-    std::string_view detail;
+    std::vector<std::string_view> details;
   };
   std::map<std::string, Group> groups;
   const schema::TlLosses& losses = timeline.tables.losses;
@@ -66,7 +67,9 @@ void PrintLosses(const merge::Timeline& timeline) {
     group.count += losses.count[i];
     if (losses.rank[i] >= 0 && (group.ranks.empty() || group.ranks.back() != losses.rank[i]))
       group.ranks.push_back(losses.rank[i]);
-    if (group.detail.empty()) group.detail = timeline.Text(losses.detail[i]);
+    if (const std::string_view detail = timeline.Text(losses.detail[i]);
+        !detail.empty() && std::find(group.details.begin(), group.details.end(), detail) == group.details.end())
+      group.details.push_back(detail);
   }
   for (const auto& [name, group] : groups) {
     const LossInfo* info = FindLoss(name);
@@ -74,7 +77,9 @@ void PrintLosses(const merge::Timeline& timeline) {
     const std::string line =
         CountOnRanks(group.count, info == nullptr ? std::string_view(name) : info->sentence, group.ranks);
     Show("  {} {}\n", serious ? "lost:" : "note:", line);
-    if (!group.detail.empty()) Show("        {}\n", group.detail);
+    const std::size_t shown = std::min(group.details.size(), serious ? kMostDetails : 1);
+    for (std::size_t i = 0; i < shown; ++i) Show("        {}\n", group.details[i]);
+    if (serious && group.details.size() > shown) Show("        and {} more\n", group.details.size() - shown);
     if (serious && info != nullptr) Show("        try: {}\n", info->remedy);
   }
 }

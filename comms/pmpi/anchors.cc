@@ -38,7 +38,7 @@ struct Anchor {
   // kReady: `comm` can be used. kGone: given up, but messages of the others can still be read.
   enum class State { kNone, kReady, kGone } state = State::kNone;
   bool tried = false, finished = false;
-  MPI_Comm comm = nullptr;
+  MPI_Comm comm{};
   int rank = 0, size = 0;
   int leader = 0, place = 0;  // Of this rank's domain; position among its ranks.
   int domains = 1;
@@ -222,7 +222,7 @@ bool MakeComm(std::int64_t deadline_ns) {
   const PmpiTable& mpi = Pmpi();
   MPI_Request request;
   if (mpi.Comm_idup(mpi.comm_world, &anchor.comm, &request) != MPI_SUCCESS || !Finish(&request, deadline_ns)) {
-    anchor.comm = nullptr;  // It must not be used before it is made.
+    anchor.comm = {};  // It must not be used before it is made.
     return false;
   }
   mpi.Comm_set_errhandler(anchor.comm, mpi.errors_return);
@@ -319,7 +319,7 @@ void ClockAnchorAtInit(const SegmentView& segment, bool able) {
   if (segment.base == nullptr || anchor.tried) return;
   anchor.tried = true;
   const PmpiTable& mpi = Pmpi();
-  if (!mpi.found || !mpi.open_mpi) return;
+  if (!mpi.complete) return;
   SegmentHeader& header = segment.header();
   mpi.Comm_rank(mpi.comm_world, &anchor.rank);
   mpi.Comm_size(mpi.comm_world, &anchor.size);
@@ -350,7 +350,7 @@ void ClockAnchorAtInit(const SegmentView& segment, bool able) {
 }
 
 void ClockAnchorAtFinalize(const SegmentView& segment) {
-  if (segment.base == nullptr || anchor.comm == nullptr || anchor.finished) return;
+  if (segment.base == nullptr || anchor.comm == MPI_Comm{} || anchor.finished) return;
   anchor.finished = true;
   const bool able = anchor.state == Anchor::State::kReady;
   MessageBoard board;

@@ -10,10 +10,11 @@
 namespace lockstep::pmpi {
 namespace {
 
-// MPI_IN_PLACE is a constant in Open MPI, no address of data.
+// MPI_IN_PLACE is a constant in all ABIs, no address of data.
 bool InPlace(const void* buffer) { return buffer == MPI_IN_PLACE; }
 
-std::uint64_t Sum(const int counts[], std::uint32_t n) {
+template <typename Count>
+std::uint64_t Sum(const Count counts[], std::uint32_t n) {
   std::uint64_t sum = 0;
   for (std::uint32_t i = 0; counts != nullptr && i < n; ++i) sum += static_cast<std::uint64_t>(counts[i]);
   return sum;
@@ -31,13 +32,15 @@ Shape Uneven(Shape shape, bool gives = true, bool takes = true) {
   return shape;
 }
 // Whether the count of any member other than the caller is not 0.
-bool AnyOther(const Comm* comm, const int counts[]) {
+template <typename Count>
+bool AnyOther(const Comm* comm, const Count counts[]) {
   if (comm == nullptr || counts == nullptr || comm->inter()) return true;
   for (int i = 0; i < comm->size; ++i)
     if (counts[i] != 0 && i != comm->rank) return true;
   return false;
 }
-bool Own(const Comm* comm, const int counts[]) {
+template <typename Count>
+bool Own(const Comm* comm, const Count counts[]) {
   return comm == nullptr || counts == nullptr || comm->inter() || counts[comm->rank] != 0;
 }
 
@@ -47,7 +50,8 @@ bool IsRoot(const Comm* comm, int root) {
   return comm->inter() ? root == MPI_ROOT : root == comm->rank;
 }
 
-Shape Gather(const Comm* comm, int sendcount, MPI_Datatype sendtype, int recvcount, MPI_Datatype recvtype, int root) {
+Shape Gather(const Comm* comm, MPI_Count sendcount, MPI_Datatype sendtype, MPI_Count recvcount, MPI_Datatype recvtype,
+             int root) {
   const bool receives = IsRoot(comm, root);
   return Rooted(
       receives ? Elements(static_cast<std::uint64_t>(recvcount) * N(comm), recvtype)
@@ -57,30 +61,36 @@ Shape Gather(const Comm* comm, int sendcount, MPI_Datatype sendtype, int recvcou
 }
 
 // Only the root knows all counts; the others know their own part.
-Shape Varying(const Comm* comm, int own_count, MPI_Datatype own_type, const int counts[], MPI_Datatype type, int root) {
+template <typename Count>
+Shape Varying(const Comm* comm, Count own_count, MPI_Datatype own_type, const Count counts[], MPI_Datatype type,
+              int root) {
   return Rooted(IsRoot(comm, root) ? Elements(Sum(counts, static_cast<std::uint32_t>(N(comm))), type)
                                    : Elements(static_cast<std::uint64_t>(own_count), own_type),
                 root);
 }
 
-Shape Gatherv(const Comm* comm, int sendcount, MPI_Datatype sendtype, const int recvcounts[], MPI_Datatype recvtype,
+template <typename Count>
+Shape Gatherv(const Comm* comm, Count sendcount, MPI_Datatype sendtype, const Count recvcounts[], MPI_Datatype recvtype,
               int root) {
   return Uneven(Varying(comm, sendcount, sendtype, recvcounts, recvtype, root), IsRoot(comm, root) || sendcount != 0);
 }
 
-Shape Scatter(const Comm* comm, int sendcount, MPI_Datatype sendtype, int recvcount, MPI_Datatype recvtype, int root) {
+Shape Scatter(const Comm* comm, MPI_Count sendcount, MPI_Datatype sendtype, MPI_Count recvcount, MPI_Datatype recvtype,
+              int root) {
   return Gather(comm, recvcount, recvtype, sendcount, sendtype, root);
 }
 
-Shape Scatterv(const Comm* comm, const int sendcounts[], MPI_Datatype sendtype, int recvcount, MPI_Datatype recvtype,
-               int root) {
+template <typename Count>
+Shape Scatterv(const Comm* comm, const Count sendcounts[], MPI_Datatype sendtype, Count recvcount,
+               MPI_Datatype recvtype, int root) {
   return Uneven(Varying(comm, recvcount, recvtype, sendcounts, sendtype, root), true,
                 IsRoot(comm, root) || recvcount != 0);
 }
 
-Shape Alltoallw(const Comm* comm, const void* sendbuf, const int sendcounts[], const MPI_Datatype sendtypes[],
-                const int recvcounts[], const MPI_Datatype recvtypes[]) {
-  const int* counts = InPlace(sendbuf) ? recvcounts : sendcounts;
+template <typename Count>
+Shape Alltoallw(const Comm* comm, const void* sendbuf, const Count sendcounts[], const MPI_Datatype sendtypes[],
+                const Count recvcounts[], const MPI_Datatype recvtypes[]) {
+  const Count* counts = InPlace(sendbuf) ? recvcounts : sendcounts;
   const MPI_Datatype* types = InPlace(sendbuf) ? recvtypes : sendtypes;
   Shape shape;
   for (std::uint64_t i = 0; i < N(comm); ++i) {
@@ -92,7 +102,8 @@ Shape Alltoallw(const Comm* comm, const void* sendbuf, const int sendcounts[], c
   return Uneven(shape, AnyOther(comm, counts), AnyOther(comm, recvcounts));
 }
 
-Shape NeighborAlltoallw(std::uint32_t degree, const int counts[], const MPI_Datatype types[]) {
+template <typename Count>
+Shape NeighborAlltoallw(std::uint32_t degree, const Count counts[], const MPI_Datatype types[]) {
   Shape shape;
   for (std::uint32_t i = 0; i < degree; ++i)
     shape.bytes += Elements(static_cast<std::uint64_t>(counts[i]), types[i]).bytes;
@@ -100,13 +111,15 @@ Shape NeighborAlltoallw(std::uint32_t degree, const int counts[], const MPI_Data
   return Uneven(shape);
 }
 
-std::uint64_t U(int count) { return static_cast<std::uint64_t>(count); }
+std::uint64_t U(MPI_Count count) { return static_cast<std::uint64_t>(count); }
 std::uint32_t N32(const Comm* comm) { return static_cast<std::uint32_t>(N(comm)); }
 
 }  // namespace
 
 #define LS_ARGS(...) __VA_ARGS__
 #define LS_SHAPE(...) [&]([[maybe_unused]] Comm* c) -> Shape { return __VA_ARGS__; }
+
+#include "comms/pmpi/count_forms.h"
 
 // Blocking, non-blocking, and both names of the persistent form.
 #define LS_COLLECTIVE(name, iname, parameters, arguments, ...)                                               \
@@ -127,97 +140,26 @@ std::uint32_t N32(const Comm* comm) { return static_cast<std::uint32_t>(N(comm))
                           [&] { return LS_PMPI(name##_init, LS_ARGS arguments, comm, info, request); });     \
   }
 
-LS_COLLECTIVE(Bcast, Ibcast, (void* buffer, int count, MPI_Datatype type, int root), (buffer, count, type, root),
-              Rooted(Elements(U(count), type), root))
-LS_COLLECTIVE(Reduce, Ireduce, (const void* send, void* recv, int count, MPI_Datatype type, MPI_Op op, int root),
-              (send, recv, count, type, op, root), Rooted(Elements(U(count), type), root))
-LS_COLLECTIVE(Allreduce, Iallreduce, (const void* send, void* recv, int count, MPI_Datatype type, MPI_Op op),
-              (send, recv, count, type, op), Elements(U(count), type))
-LS_COLLECTIVE(Scan, Iscan, (const void* send, void* recv, int count, MPI_Datatype type, MPI_Op op),
-              (send, recv, count, type, op), Elements(U(count), type))
-LS_COLLECTIVE(Exscan, Iexscan, (const void* send, void* recv, int count, MPI_Datatype type, MPI_Op op),
-              (send, recv, count, type, op), Elements(U(count), type))
-LS_COLLECTIVE(Gather, Igather,
-              (const void* send, int sendcount, MPI_Datatype sendtype, void* recv, int recvcount, MPI_Datatype recvtype,
-               int root),
-              (send, sendcount, sendtype, recv, recvcount, recvtype, root),
-              Gather(c, sendcount, sendtype, recvcount, recvtype, root))
-LS_COLLECTIVE(Gatherv, Igatherv,
-              (const void* send, int sendcount, MPI_Datatype sendtype, void* recv, const int recvcounts[],
-               const int displs[], MPI_Datatype recvtype, int root),
-              (send, sendcount, sendtype, recv, recvcounts, displs, recvtype, root),
-              Gatherv(c, sendcount, sendtype, recvcounts, recvtype, root))
-LS_COLLECTIVE(Scatter, Iscatter,
-              (const void* send, int sendcount, MPI_Datatype sendtype, void* recv, int recvcount, MPI_Datatype recvtype,
-               int root),
-              (send, sendcount, sendtype, recv, recvcount, recvtype, root),
-              Scatter(c, sendcount, sendtype, recvcount, recvtype, root))
-LS_COLLECTIVE(Scatterv, Iscatterv,
-              (const void* send, const int sendcounts[], const int displs[], MPI_Datatype sendtype, void* recv,
-               int recvcount, MPI_Datatype recvtype, int root),
-              (send, sendcounts, displs, sendtype, recv, recvcount, recvtype, root),
-              Scatterv(c, sendcounts, sendtype, recvcount, recvtype, root))
-LS_COLLECTIVE(Allgather, Iallgather,
-              (const void* send, int sendcount, MPI_Datatype sendtype, void* recv, int recvcount,
-               MPI_Datatype recvtype),
-              (send, sendcount, sendtype, recv, recvcount, recvtype), Elements(U(recvcount) * N(c), recvtype))
-LS_COLLECTIVE(Allgatherv, Iallgatherv,
-              (const void* send, int sendcount, MPI_Datatype sendtype, void* recv, const int recvcounts[],
-               const int displs[], MPI_Datatype recvtype),
-              (send, sendcount, sendtype, recv, recvcounts, displs, recvtype),
-              Uneven(Elements(Sum(recvcounts, N32(c)), recvtype), InPlace(send) ? Own(c, recvcounts) : sendcount != 0,
-                     AnyOther(c, recvcounts)))
-LS_COLLECTIVE(Alltoall, Ialltoall,
-              (const void* send, int sendcount, MPI_Datatype sendtype, void* recv, int recvcount,
-               MPI_Datatype recvtype),
-              (send, sendcount, sendtype, recv, recvcount, recvtype),
-              InPlace(send) ? Elements(U(recvcount) * N(c), recvtype) : Elements(U(sendcount) * N(c), sendtype))
-LS_COLLECTIVE(Alltoallv, Ialltoallv,
-              (const void* send, const int sendcounts[], const int sdispls[], MPI_Datatype sendtype, void* recv,
-               const int recvcounts[], const int rdispls[], MPI_Datatype recvtype),
-              (send, sendcounts, sdispls, sendtype, recv, recvcounts, rdispls, recvtype),
-              Uneven(InPlace(send) ? Elements(Sum(recvcounts, N32(c)), recvtype)
-                                   : Elements(Sum(sendcounts, N32(c)), sendtype),
-                     AnyOther(c, InPlace(send) ? recvcounts : sendcounts), AnyOther(c, recvcounts)))
-LS_COLLECTIVE(Alltoallw, Ialltoallw,
-              (const void* send, const int sendcounts[], const int sdispls[], const MPI_Datatype sendtypes[],
-               void* recv, const int recvcounts[], const int rdispls[], const MPI_Datatype recvtypes[]),
-              (send, sendcounts, sdispls, sendtypes, recv, recvcounts, rdispls, recvtypes),
-              Alltoallw(c, send, sendcounts, sendtypes, recvcounts, recvtypes))
-LS_COLLECTIVE(Reduce_scatter, Ireduce_scatter,
-              (const void* send, void* recv, const int recvcounts[], MPI_Datatype type, MPI_Op op),
-              (send, recv, recvcounts, type, op),
-              Uneven(Elements(Sum(recvcounts, c != nullptr ? static_cast<std::uint32_t>(c->size) : 0), type),
-                     AnyOther(c, recvcounts), Own(c, recvcounts)))
-LS_COLLECTIVE(Reduce_scatter_block, Ireduce_scatter_block,
-              (const void* send, void* recv, int recvcount, MPI_Datatype type, MPI_Op op),
-              (send, recv, recvcount, type, op),
-              Elements(U(recvcount) * (c != nullptr ? static_cast<std::uint64_t>(c->size) : 0), type))
-LS_COLLECTIVE(Neighbor_allgather, Ineighbor_allgather,
-              (const void* send, int sendcount, MPI_Datatype sendtype, void* recv, int recvcount,
-               MPI_Datatype recvtype),
-              (send, sendcount, sendtype, recv, recvcount, recvtype),
-              Elements(U(recvcount) * InDegree(comm, c), recvtype))
-LS_COLLECTIVE(Neighbor_allgatherv, Ineighbor_allgatherv,
-              (const void* send, int sendcount, MPI_Datatype sendtype, void* recv, const int recvcounts[],
-               const int displs[], MPI_Datatype recvtype),
-              (send, sendcount, sendtype, recv, recvcounts, displs, recvtype),
-              Uneven(Elements(Sum(recvcounts, InDegree(comm, c)), recvtype)))
-LS_COLLECTIVE(Neighbor_alltoall, Ineighbor_alltoall,
-              (const void* send, int sendcount, MPI_Datatype sendtype, void* recv, int recvcount,
-               MPI_Datatype recvtype),
-              (send, sendcount, sendtype, recv, recvcount, recvtype),
-              Elements(U(sendcount) * OutDegree(comm, c), sendtype))
-LS_COLLECTIVE(Neighbor_alltoallv, Ineighbor_alltoallv,
-              (const void* send, const int sendcounts[], const int sdispls[], MPI_Datatype sendtype, void* recv,
-               const int recvcounts[], const int rdispls[], MPI_Datatype recvtype),
-              (send, sendcounts, sdispls, sendtype, recv, recvcounts, rdispls, recvtype),
-              Uneven(Elements(Sum(sendcounts, OutDegree(comm, c)), sendtype)))
-LS_COLLECTIVE(Neighbor_alltoallw, Ineighbor_alltoallw,
-              (const void* send, const int sendcounts[], const MPI_Aint sdispls[], const MPI_Datatype sendtypes[],
-               void* recv, const int recvcounts[], const MPI_Aint rdispls[], const MPI_Datatype recvtypes[]),
-              (send, sendcounts, sdispls, sendtypes, recv, recvcounts, rdispls, recvtypes),
-              NeighborAlltoallw(OutDegree(comm, c), sendcounts, sendtypes))
+#include "comms/pmpi/collective_forms.h"
+#if LS_LARGE_COUNTS
+#define LS_LARGE 1
+#include "comms/pmpi/count_forms.h"
+#undef LS_COLLECTIVE
+#define LS_COLLECTIVE(name, iname, parameters, arguments, ...)                                                \
+  LS_EXPORT int MPI_##name##_c(LS_ARGS parameters, MPI_Comm comm) {                                           \
+    return Collective(MpiOp::k##name, comm, LS_SHAPE(__VA_ARGS__),                                            \
+                      [&] { return LS_PMPI(name##_c, LS_ARGS arguments, comm); });                            \
+  }                                                                                                           \
+  LS_EXPORT int MPI_##iname##_c(LS_ARGS parameters, MPI_Comm comm, MPI_Request* request) {                    \
+    return CollectivePost(MpiOp::k##iname, comm, request, false, LS_SHAPE(__VA_ARGS__),                       \
+                          [&] { return LS_PMPI(iname##_c, LS_ARGS arguments, comm, request); });              \
+  }                                                                                                           \
+  LS_EXPORT int MPI_##name##_init_c(LS_ARGS parameters, MPI_Comm comm, MPI_Info info, MPI_Request* request) { \
+    return CollectivePost(MpiOp::k##name##_init, comm, request, true, LS_SHAPE(__VA_ARGS__),                  \
+                          [&] { return LS_PMPI(name##_init_c, LS_ARGS arguments, comm, info, request); });    \
+  }
+#include "comms/pmpi/collective_forms.h"
+#endif
 
 // No leading arguments.
 LS_EXPORT int MPI_Barrier(MPI_Comm comm) {

@@ -1,5 +1,5 @@
-// Communicators by handle, with their identity. Handles are pointers that Open MPI reuses after a free, so an entry is
-// removed before the handle is freed.
+// Communicators by handle, with their identity. MPI libraries reuse handles after a free, so an entry is removed before
+// the handle is freed.
 
 #include <pthread.h>
 #include <stdlib.h>
@@ -15,7 +15,7 @@
 namespace lockstep::pmpi {
 namespace {
 
-// More communicators than Open MPI has context ids; untouched pages cost nothing.
+// More communicators than MPI libraries have context ids; untouched pages cost nothing.
 constexpr std::uint32_t kTableSlots = 1 << 16;
 constexpr std::uint64_t kDead = 1;  // A freed entry; searches continue after it.
 
@@ -26,7 +26,7 @@ struct Slot {
 std::atomic<Slot*> g_slots{nullptr};
 pthread_mutex_t g_lock = PTHREAD_MUTEX_INITIALIZER;  // For changes; look-ups take no lock.
 std::atomic<std::uint32_t> g_next_number{0};
-MPI_Group g_world_group = nullptr;
+MPI_Group g_world_group{};
 bool g_spawned = false;  // This process's MPI_COMM_WORLD is not the job's.
 
 struct Lock {
@@ -36,15 +36,15 @@ struct Lock {
 
 std::uint32_t SlotOf(std::uint64_t handle) { return static_cast<std::uint32_t>((handle * 0x9e3779b97f4a7c15u) >> 48); }
 
-// Files and windows are in the same table, because all handles are addresses of live objects.
-void Insert(const void* handle, Comm* comm) {
+// Files and windows are in the same table: handles are addresses of live objects, or name their kind.
+void Insert(std::uint64_t handle, Comm* comm) {
   Slot* slots = g_slots.load(std::memory_order_acquire);
   if (slots == nullptr) return;
   const Lock lock;
-  std::uint32_t at = SlotOf(HandleOf(handle)), place = kTableSlots;
+  std::uint32_t at = SlotOf(handle), place = kTableSlots;
   for (std::uint32_t i = 0; i < kTableSlots - 1; ++i, at = (at + 1) % kTableSlots) {
     const std::uint64_t there = slots[at].handle.load(std::memory_order_relaxed);
-    if (there == HandleOf(handle)) {
+    if (there == handle) {
       place = at;
       break;
     }
@@ -55,7 +55,7 @@ void Insert(const void* handle, Comm* comm) {
   }
   if (place == kTableSlots) return;  // The table is full: that communicator stays unknown.
   slots[place].comm.store(comm, std::memory_order_relaxed);
-  slots[place].handle.store(HandleOf(handle), std::memory_order_release);
+  slots[place].handle.store(handle, std::memory_order_release);
 }
 
 Comm* NewComm() {
@@ -111,7 +111,7 @@ void ReadGroups(MPI_Comm handle, Comm* comm) {
   int inter = 0, size = 0;
   mpi.Comm_test_inter(handle, &inter);
   mpi.Comm_rank(handle, &comm->rank);
-  MPI_Group group = nullptr;
+  MPI_Group group{};
   if (mpi.Comm_group(handle, &group) == MPI_SUCCESS) {
     if (std::int32_t* ranks = WorldRanks(group, &size); ranks != nullptr) {
       comm->lowest_world_rank = Lowest(ranks, size);
@@ -161,13 +161,13 @@ CommRecord RecordOf(const Comm& comm, std::uint8_t flags) {
 }
 
 // Where the handle is in the table; null if it is not.
-Slot* Find(const void* handle) {
+Slot* Find(std::uint64_t handle) {
   Slot* slots = g_slots.load(std::memory_order_acquire);
-  if (slots == nullptr || handle == nullptr) return nullptr;
-  std::uint32_t at = SlotOf(HandleOf(handle));
+  if (slots == nullptr || handle == 0) return nullptr;
+  std::uint32_t at = SlotOf(handle);
   for (std::uint32_t i = 0; i < kTableSlots; ++i, at = (at + 1) % kTableSlots) {
     const std::uint64_t there = slots[at].handle.load(std::memory_order_acquire);
-    if (there == HandleOf(handle)) return &slots[at];
+    if (there == handle) return &slots[at];
     if (there == 0) return nullptr;
   }
   return nullptr;
@@ -193,7 +193,7 @@ void TakeIn(MPI_Comm handle, std::string_view identity, std::int32_t own_rank, s
     if (own_rank >= 0) hash.Add(static_cast<std::uint64_t>(own_rank));
     comm->global_id = hash.value();
   }
-  Insert(handle, comm);
+  Insert(HandleOf(handle), comm);
   Announce(*comm);
 }
 
@@ -215,26 +215,26 @@ void StartComms() {
 }
 
 void StopComms() {
-  if (g_world_group != nullptr) Pmpi().Group_free(&g_world_group);
-  g_world_group = nullptr;
+  if (g_world_group != MPI_Group{}) Pmpi().Group_free(&g_world_group);
+  g_world_group = {};
 }
 
 bool Spawned() { return g_spawned; }
 
-Comm* OwnerOf(const void* handle) {
+Comm* OwnerOf(std::uint64_t handle) {
   const Slot* slot = Find(handle);
   return slot != nullptr ? slot->comm.load(std::memory_order_relaxed) : nullptr;
 }
 
-Comm* FindComm(MPI_Comm handle) { return OwnerOf(handle); }
+Comm* FindComm(MPI_Comm handle) { return OwnerOf(HandleOf(handle)); }
 
-void RememberOwner(const void* handle, Comm* comm) {
-  if (handle != nullptr && comm != nullptr) Insert(handle, comm);
+void RememberOwner(std::uint64_t handle, Comm* comm) {
+  if (handle != 0 && comm != nullptr) Insert(handle, comm);
 }
 
 Comm* KnownComm(MPI_Comm handle) {
   Comm* comm = FindComm(handle);
-  if (comm != nullptr || handle == nullptr || handle == Pmpi().comm_null) return comm;
+  if (comm != nullptr || handle == MPI_Comm{} || handle == Pmpi().comm_null) return comm;
   Origin origin;
   origin.unidentified = true;
   CommCreated(handle, origin);
@@ -283,17 +283,17 @@ std::uint32_t NextOfKey(std::uint64_t key) {
 }
 
 void CommCreated(MPI_Comm created, const Origin& origin) {
-  if (created == nullptr || created == Pmpi().comm_null) return;
+  if (created == MPI_Comm{} || created == Pmpi().comm_null) return;
   Comm* comm = NewComm();
   if (comm == nullptr) return;
   ReadGroups(created, comm);
   Identify(comm, origin);
-  Insert(created, comm);
+  Insert(HandleOf(created), comm);
   Announce(*comm);
 }
 
 void CommDuplicating(MPI_Comm created, const Origin& origin) {
-  if (created == nullptr || created == Pmpi().comm_null || origin.parent == nullptr) return;
+  if (created == MPI_Comm{} || created == Pmpi().comm_null || origin.parent == nullptr) return;
   const Comm& parent = *origin.parent;
   Comm* comm = NewComm();
   if (comm == nullptr) return;
@@ -310,13 +310,13 @@ void CommDuplicating(MPI_Comm created, const Origin& origin) {
     if (comm->members != nullptr) memcpy(comm->members, parent.members, bytes);
   }
   Identify(comm, origin);
-  Insert(created, comm);
+  Insert(HandleOf(created), comm);
   Announce(*comm);
 }
 
 namespace {
 
-Comm* Forget(const void* handle) {
+Comm* Forget(std::uint64_t handle) {
   const Lock lock;
   Slot* slot = Find(handle);
   if (slot == nullptr) return nullptr;
@@ -327,8 +327,8 @@ Comm* Forget(const void* handle) {
 
 }  // namespace
 
-Comm* ForgetComm(MPI_Comm handle) { return Forget(handle); }
-void ForgetOwner(const void* handle) { Forget(handle); }
+Comm* ForgetComm(MPI_Comm handle) { return Forget(HandleOf(handle)); }
+void ForgetOwner(std::uint64_t handle) { Forget(handle); }
 
 void CommFreed(Comm* comm) {
   if (comm == nullptr) return;

@@ -112,7 +112,7 @@ LS_EXPORT int MPI_Intercomm_create(MPI_Comm local, int local_leader, MPI_Comm br
     // sides.
     const PmpiTable& mpi = Pmpi();
     std::int64_t lowest[2] = {-1, -1};
-    MPI_Group group = nullptr;
+    MPI_Group group{};
     if (mpi.Comm_group(*created, &group) == MPI_SUCCESS) {
       lowest[0] = LowestWorldRank(group);
       mpi.Group_free(&group);
@@ -142,7 +142,8 @@ LS_EXPORT int MPI_Comm_idup(MPI_Comm comm, MPI_Comm* created, MPI_Request* reque
   const std::uint64_t begin = ring::Ticks();
   const int result = LS_PMPI(Comm_idup, comm, created, request);
   const std::uint64_t end = ring::Ticks();
-  // Open MPI (4.1.4) returns the handle with the post; the communicator must not be used before completion.
+  // Open MPI (4.1.4) and MPICH (4.0.2) return the handle with the post; the communicator must not be used before
+  // completion.
   if (result == MPI_SUCCESS) CommDuplicating(*created, origin);
   return WriteCall(MpiOp::kComm_idup, result, begin, end, origin.parent, HandleOf(*request));
 }
@@ -186,7 +187,7 @@ LS_EXPORT int MPI_Comm_connect(const char* port, MPI_Info info, int root, MPI_Co
                             [&] { return LS_PMPI(Comm_connect, port, info, root, comm, created); });
 }
 LS_EXPORT int MPI_Comm_join(int fd, MPI_Comm* created) {
-  return CreateUnidentified(MpiOp::kComm_join, nullptr, created, [&] { return LS_PMPI(Comm_join, fd, created); });
+  return CreateUnidentified(MpiOp::kComm_join, MPI_Comm{}, created, [&] { return LS_PMPI(Comm_join, fd, created); });
 }
 LS_EXPORT int MPI_Comm_get_parent(MPI_Comm* parent) {
   if (!Active()) return LS_PMPI(Comm_get_parent, parent);

@@ -74,14 +74,12 @@ class Batch {
     record.index = static_cast<std::uint32_t>(index);
     record.source = record.tag = -1;
     if (status != nullptr) {
-      // Open MPI's empty status: the request was inactive, nothing completed. (A
-      // cancelled receive's differs in being cancelled only.)
-      if (status->MPI_SOURCE == MPI_ANY_SOURCE && status->MPI_TAG == MPI_ANY_TAG && status->_cancelled == 0) return;
+      if (SaysInactive(*status)) return;
       record.head.flags |= kCompletionStatus;
-      if (status->_cancelled != 0) record.head.flags |= kCompletionCancelled;
+      if (IsCancelled(*status)) record.head.flags |= kCompletionCancelled;
       record.source = status->MPI_SOURCE >= 0 ? status->MPI_SOURCE : -1;
       record.tag = status->MPI_TAG;
-      record.bytes = status->_ucount;
+      record.bytes = BytesOf(*status);
     }
     auto* completions = reinterpret_cast<CompletionRecord*>(records_ + 1);
     completions[added_++] = record;
@@ -275,7 +273,7 @@ LS_EXPORT int MPI_Test(MPI_Request* request, int* flag, MPI_Status* status) {
     ring::Poll(PollKey(MpiOp::kTest, handle), begin, end);
     return result;
   }
-  const MPI_Request copy = reinterpret_cast<MPI_Request>(handle);
+  const MPI_Request copy = RequestOf(handle);
   Batch batch(&copy, 1, false);
   batch.Call(CompletionCall(MpiOp::kTest, begin, end, 1));
   if (handle != 0) batch.Add(result != MPI_SUCCESS ? kCompletionError : 0, 0, used);

@@ -7,13 +7,15 @@
 namespace lockstep::pmpi {
 namespace {
 
-Shape Moved(int count, MPI_Datatype type) { return Elements(static_cast<std::uint64_t>(count > 0 ? count : 0), type); }
+Shape Moved(MPI_Count count, MPI_Datatype type) {
+  return Elements(static_cast<std::uint64_t>(count > 0 ? count : 0), type);
+}
 
 // `shape` is called after the operation.
 template <typename ShapeOf, typename Call>
 int FileCall(MpiOp op, MPI_File file, ShapeOf&& shape, Call&& call) {
   if (!Active() || !ring::Recording()) return call();
-  Comm* comm = OwnerOf(file);
+  Comm* comm = OwnerOf(HandleOf(file));
   Blocking blocking(op);
   const int result = call();
   const std::uint64_t end = blocking.End();
@@ -24,7 +26,7 @@ int FileCall(MpiOp op, MPI_File file, ShapeOf&& shape, Call&& call) {
 template <typename ShapeOf, typename Call>
 int FilePost(MpiOp op, MPI_File file, MPI_Request* request, ShapeOf&& shape, Call&& call) {
   if (!Active() || !ring::Recording()) return call();
-  Comm* comm = OwnerOf(file);
+  Comm* comm = OwnerOf(HandleOf(file));
   Blocking blocking(op);  // Some libraries move all data in this call.
   const int result = call();
   const std::uint64_t end = blocking.End();
@@ -35,83 +37,55 @@ int FilePost(MpiOp op, MPI_File file, MPI_Request* request, ShapeOf&& shape, Cal
 template <typename Call>
 int OtherCall(MpiOp op, Call&& call) {
   return FileCall(
-      op, nullptr, [] { return Shape{}; }, call);
+      op, MPI_File{}, [] { return Shape{}; }, call);
 }
 
 }  // namespace
 
 #define LS_ARGS(...) __VA_ARGS__
-#define LS_FILE(name, parameters, arguments, ...)                      \
-  LS_EXPORT int MPI_File_##name(MPI_File file LS_ARGS parameters) {    \
-    return FileCall(                                                   \
-        MpiOp::kFile_##name, file, [&] { return __VA_ARGS__; },        \
-        [&] { return LS_PMPI(File_##name, file LS_ARGS arguments); }); \
+#define LS_FILE(name, parameters, arguments, ...)                           \
+  LS_EXPORT int LS_WRAPPER(File_##name)(MPI_File file LS_ARGS parameters) { \
+    return FileCall(                                                        \
+        MpiOp::kFile_##name, file, [&] { return __VA_ARGS__; },             \
+        [&] { return LS_REAL(File_##name, file LS_ARGS arguments); });      \
   }
-#define LS_FILE_POST(name, parameters, arguments)                                         \
-  LS_EXPORT int MPI_File_##name(MPI_File file LS_ARGS parameters, MPI_Request* request) { \
-    return FilePost(                                                                      \
-        MpiOp::kFile_##name, file, request, [&] { return Moved(count, type); },           \
-        [&] { return LS_PMPI(File_##name, file LS_ARGS arguments, request); });           \
+#define LS_FILE_POST(name, parameters, arguments)                                                  \
+  LS_EXPORT int LS_WRAPPER(File_##name)(MPI_File file LS_ARGS parameters, MPI_Request * request) { \
+    return FilePost(                                                                               \
+        MpiOp::kFile_##name, file, request, [&] { return Moved(count, type); },                    \
+        [&] { return LS_REAL(File_##name, file LS_ARGS arguments, request); });                    \
   }
 
 // The forms of a read and a write: at an explicit offset, at the file pointer.
-#define LS_READ_AT(name)                                                                               \
-  LS_FILE(name, (, MPI_Offset offset, void* buffer, int count, MPI_Datatype type, MPI_Status* status), \
+#define LS_READ_AT(name)                                                                                    \
+  LS_FILE(name, (, MPI_Offset offset, void* buffer, LS_COUNT count, MPI_Datatype type, MPI_Status* status), \
           (, offset, buffer, count, type, status), Moved(count, type))
-#define LS_WRITE_AT(name)                                                                                    \
-  LS_FILE(name, (, MPI_Offset offset, const void* buffer, int count, MPI_Datatype type, MPI_Status* status), \
+#define LS_WRITE_AT(name)                                                                                         \
+  LS_FILE(name, (, MPI_Offset offset, const void* buffer, LS_COUNT count, MPI_Datatype type, MPI_Status* status), \
           (, offset, buffer, count, type, status), Moved(count, type))
-#define LS_READ(name)                                                                                                \
-  LS_FILE(name, (, void* buffer, int count, MPI_Datatype type, MPI_Status* status), (, buffer, count, type, status), \
-          Moved(count, type))
-#define LS_WRITE(name)                                                                    \
-  LS_FILE(name, (, const void* buffer, int count, MPI_Datatype type, MPI_Status* status), \
+#define LS_READ(name)                                                                    \
+  LS_FILE(name, (, void* buffer, LS_COUNT count, MPI_Datatype type, MPI_Status* status), \
+          (, buffer, count, type, status), Moved(count, type))
+#define LS_WRITE(name)                                                                         \
+  LS_FILE(name, (, const void* buffer, LS_COUNT count, MPI_Datatype type, MPI_Status* status), \
           (, buffer, count, type, status), Moved(count, type))
 
-LS_READ_AT(read_at)
-LS_READ_AT(read_at_all)
-LS_WRITE_AT(write_at)
-LS_WRITE_AT(write_at_all)
-LS_READ(read)
-LS_READ(read_all)
-LS_READ(read_shared)
-LS_READ(read_ordered)
-LS_WRITE(write)
-LS_WRITE(write_all)
-LS_WRITE(write_shared)
-LS_WRITE(write_ordered)
+#include "comms/pmpi/count_forms.h"
+#include "comms/pmpi/file_forms.h"
+#if LS_LARGE_COUNTS
+#define LS_LARGE 1
+#include "comms/pmpi/count_forms.h"
+#include "comms/pmpi/file_forms.h"
+#undef LS_LARGE
+#include "comms/pmpi/count_forms.h"
+#endif
 
-LS_FILE(read_at_all_begin, (, MPI_Offset offset, void* buffer, int count, MPI_Datatype type),
-        (, offset, buffer, count, type), Moved(count, type))
-LS_FILE(write_at_all_begin, (, MPI_Offset offset, const void* buffer, int count, MPI_Datatype type),
-        (, offset, buffer, count, type), Moved(count, type))
-LS_FILE(read_all_begin, (, void* buffer, int count, MPI_Datatype type), (, buffer, count, type), Moved(count, type))
-LS_FILE(write_all_begin, (, const void* buffer, int count, MPI_Datatype type), (, buffer, count, type),
-        Moved(count, type))
-LS_FILE(read_ordered_begin, (, void* buffer, int count, MPI_Datatype type), (, buffer, count, type), Moved(count, type))
-LS_FILE(write_ordered_begin, (, const void* buffer, int count, MPI_Datatype type), (, buffer, count, type),
-        Moved(count, type))
 LS_FILE(read_at_all_end, (, void* buffer, MPI_Status* status), (, buffer, status), Shape{})
 LS_FILE(write_at_all_end, (, const void* buffer, MPI_Status* status), (, buffer, status), Shape{})
 LS_FILE(read_all_end, (, void* buffer, MPI_Status* status), (, buffer, status), Shape{})
 LS_FILE(write_all_end, (, const void* buffer, MPI_Status* status), (, buffer, status), Shape{})
 LS_FILE(read_ordered_end, (, void* buffer, MPI_Status* status), (, buffer, status), Shape{})
 LS_FILE(write_ordered_end, (, const void* buffer, MPI_Status* status), (, buffer, status), Shape{})
-
-LS_FILE_POST(iread_at, (, MPI_Offset offset, void* buffer, int count, MPI_Datatype type),
-             (, offset, buffer, count, type))
-LS_FILE_POST(iread_at_all, (, MPI_Offset offset, void* buffer, int count, MPI_Datatype type),
-             (, offset, buffer, count, type))
-LS_FILE_POST(iwrite_at, (, MPI_Offset offset, const void* buffer, int count, MPI_Datatype type),
-             (, offset, buffer, count, type))
-LS_FILE_POST(iwrite_at_all, (, MPI_Offset offset, const void* buffer, int count, MPI_Datatype type),
-             (, offset, buffer, count, type))
-LS_FILE_POST(iread, (, void* buffer, int count, MPI_Datatype type), (, buffer, count, type))
-LS_FILE_POST(iread_all, (, void* buffer, int count, MPI_Datatype type), (, buffer, count, type))
-LS_FILE_POST(iread_shared, (, void* buffer, int count, MPI_Datatype type), (, buffer, count, type))
-LS_FILE_POST(iwrite, (, const void* buffer, int count, MPI_Datatype type), (, buffer, count, type))
-LS_FILE_POST(iwrite_all, (, const void* buffer, int count, MPI_Datatype type), (, buffer, count, type))
-LS_FILE_POST(iwrite_shared, (, const void* buffer, int count, MPI_Datatype type), (, buffer, count, type))
 
 LS_FILE(set_size, (, MPI_Offset size), (, size), Shape{})
 LS_FILE(preallocate, (, MPI_Offset size), (, size), Shape{})
@@ -131,14 +105,14 @@ LS_EXPORT int MPI_File_open(MPI_Comm comm, const char* name, int mode, MPI_Info 
   Blocking blocking(MpiOp::kFile_open);
   const int result = LS_PMPI(File_open, comm, name, mode, info, file);
   const std::uint64_t end = blocking.End();
-  if (result == MPI_SUCCESS) RememberOwner(*file, known);
+  if (result == MPI_SUCCESS) RememberOwner(HandleOf(*file), known);
   return WriteCall(MpiOp::kFile_open, result, blocking.begin(), end, known);
 }
 
 LS_EXPORT int MPI_File_close(MPI_File* file) {
   if (!Active()) return LS_PMPI(File_close, file);
-  Comm* known = OwnerOf(*file);
-  ForgetOwner(*file);
+  Comm* known = OwnerOf(HandleOf(*file));
+  ForgetOwner(HandleOf(*file));
   Blocking blocking(MpiOp::kFile_close);
   const int result = LS_PMPI(File_close, file);
   const std::uint64_t end = blocking.End();
@@ -155,6 +129,14 @@ LS_OTHER(File_delete, (const char* name, MPI_Info info), (name, info))
 // are requested from another process.
 LS_OTHER(Buffer_attach, (void* buffer, int size), (buffer, size))
 LS_OTHER(Buffer_detach, (void* buffer, int* size), (buffer, size))
+#if LS_LARGE_COUNTS
+LS_EXPORT int MPI_Buffer_attach_c(void* buffer, MPI_Count size) {
+  return OtherCall(MpiOp::kBuffer_attach, [&] { return LS_PMPI(Buffer_attach_c, buffer, size); });
+}
+LS_EXPORT int MPI_Buffer_detach_c(void* buffer, MPI_Count* size) {
+  return OtherCall(MpiOp::kBuffer_detach, [&] { return LS_PMPI(Buffer_detach_c, buffer, size); });
+}
+#endif
 LS_OTHER(Alloc_mem, (MPI_Aint size, MPI_Info info, void* base), (size, info, base))
 LS_OTHER(Free_mem, (void* base), (base))
 LS_OTHER(Publish_name, (const char* service, MPI_Info info, const char* port), (service, info, port))

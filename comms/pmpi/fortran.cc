@@ -3,14 +3,7 @@
 #include <link.h>
 #include <string.h>
 
-#include <type_traits>
-
 #include "comms/pmpi/traced.h"
-
-// This library defines the PMPI_ function of everything it wraps. A call that comes from the code of a Fortran binding
-// goes to the wrapper, with handles that the binding has converted already. Any other call (other tools, the library's
-// own modules, programs that avoid profiling) goes straight to the library. Our own calls are found by dlsym in libmpi
-// itself and never come here.
 
 namespace lockstep::pmpi {
 namespace {
@@ -21,10 +14,17 @@ struct Text {
 Text g_text[4];  // Empty entries match no address. There are two such libraries.
 std::atomic<std::uint32_t> g_strangers{0};
 
+// Open MPI's; MPICH's, as its build, Debian, Intel and Cray name it.
+bool IsBinding(const char* name) {
+  for (const char* known : {"libmpi_mpifh", "libmpi_usempi", "libmpifort", "libmpichfort", "libmpichf90"})
+    if (strncmp(name, known, strlen(known)) == 0) return true;
+  return false;
+}
+
 int Look(dl_phdr_info* info, std::size_t, void*) {
   const char* name = info->dlpi_name != nullptr ? strrchr(info->dlpi_name, '/') : nullptr;
   name = name != nullptr ? name + 1 : info->dlpi_name;
-  if (name == nullptr || (strncmp(name, "libmpi_mpifh", 12) != 0 && strncmp(name, "libmpi_usempi", 13) != 0)) return 0;
+  if (name == nullptr || !IsBinding(name)) return 0;
   std::uintptr_t begin = 0, end = 0;
   for (int i = 0; i < info->dlpi_phnum; ++i) {
     const auto& part = info->dlpi_phdr[i];
@@ -50,6 +50,8 @@ bool Inside(std::uintptr_t address) {
   return false;
 }
 
+}  // namespace
+
 bool FromFortran(const void* caller) {
   const auto address = reinterpret_cast<std::uintptr_t>(caller);
   if (Inside(address)) [[likely]]
@@ -61,41 +63,6 @@ bool FromFortran(const void* caller) {
   return Inside(address);
 }
 
-template <auto kWrapper, auto kMember>
-struct Entry;
-template <typename... Args, int (*kWrapper)(Args...), int (*PmpiTable::*kMember)(Args...)>
-struct Entry<kWrapper, kMember> {
-  static int Call(Args... args) {
-    if (FromFortran(__builtin_return_address(0))) return kWrapper(args...);
-    // Another tool's MPI_Finalize is called instead of ours, but the other ranks wait for this rank's vote.
-    if constexpr (std::is_same_v<decltype(kWrapper), decltype(&MPI_Finalize)>)
-      if (kWrapper == &MPI_Finalize) FinalizeBegins();
-    auto* function = g_table.*kMember;
-    if (function == nullptr) [[unlikely]]
-      function = Pmpi().*kMember;
-    return function != nullptr ? function(args...) : static_cast<int>(MPI_ERR_OTHER);
-  }
-};
-
-}  // namespace
-
 void FindFortranBindings() { dl_iterate_phdr(Look, nullptr); }
 
 }  // namespace lockstep::pmpi
-
-// The symbol takes the template's address: all of them have C linkage and the types that mpi.h gives them.
-#define LS_ENTRY(symbol, wrapper, member)                                                                \
-  extern "C" __attribute__((used, visibility("hidden"))) decltype(&symbol) lockstep_resolve_##symbol() { \
-    return &lockstep::pmpi::Entry<&wrapper, &lockstep::pmpi::PmpiTable::member>::Call;                   \
-  }                                                                                                      \
-  extern "C" decltype(symbol) symbol __attribute__((ifunc("lockstep_resolve_" #symbol), visibility("default")));
-#define LS_PMPI_ENTRY(name) LS_ENTRY(PMPI_##name, MPI_##name, name)
-LS_PMPI_WRAPPED(LS_PMPI_ENTRY)
-LS_PMPI_OPTIONAL(LS_PMPI_ENTRY)
-#define LS_PMPIX_ENTRY(name) LS_ENTRY(PMPIX_##name, MPIX_##name, X_##name)
-LS_PMPI_PERSISTENT(LS_PMPIX_ENTRY)
-
-extern "C" __attribute__((visibility("default"))) int PMPI_Pcontrol(const int level, ...) {
-  if (lockstep::pmpi::FromFortran(__builtin_return_address(0))) return MPI_Pcontrol(level);
-  return LS_PMPI(Pcontrol, level);
-}

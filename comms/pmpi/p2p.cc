@@ -11,13 +11,13 @@ Shape Between(Shape shape, int peer, int tag) {
   shape.tag = TagOf(tag);
   return shape;
 }
-Shape Message(int count, MPI_Datatype type, int peer, int tag) {
+Shape Message(MPI_Count count, MPI_Datatype type, int peer, int tag) {
   return Between(Elements(static_cast<std::uint64_t>(count), type), peer, tag);
 }
 
 // The call that receives a message which a probe has matched before. core/record.h: messages are numbered in the order
 // in which they were matched.
-MpiRecord MatchedRecord(MpiOp op, std::uint64_t begin, std::uint64_t end, int count, MPI_Datatype type,
+MpiRecord MatchedRecord(MpiOp op, std::uint64_t begin, std::uint64_t end, MPI_Count count, MPI_Datatype type,
                         const MatchedMessage& matched) {
   Shape shape = Elements(static_cast<std::uint64_t>(count), type);
   shape.peer = matched.source;
@@ -31,15 +31,15 @@ MpiRecord MatchedRecord(MpiOp op, std::uint64_t begin, std::uint64_t end, int co
 CompletionRecord Received(const MPI_Status& status) {
   CompletionRecord record{};
   record.head = {RecordKind::kCompletion, kCompletionStatus, 1};
-  if (status._cancelled != 0) record.head.flags |= kCompletionCancelled;
+  if (IsCancelled(status)) record.head.flags |= kCompletionCancelled;
   record.source = status.MPI_SOURCE >= 0 ? status.MPI_SOURCE : -1;
   record.tag = status.MPI_TAG;
-  record.bytes = status._ucount;  // Open MPI: bytes, also of derived types.
+  record.bytes = BytesOf(status);
   return record;
 }
 
 template <typename Call>
-int Send(MpiOp op, int count, MPI_Datatype type, int dest, int tag, MPI_Comm handle, Call&& call) {
+int Send(MpiOp op, MPI_Count count, MPI_Datatype type, int dest, int tag, MPI_Comm handle, Call&& call) {
   if (!Active() || !ring::Recording()) return call();
   Comm* comm = KnownComm(handle);
   Blocking blocking(op);
@@ -51,8 +51,8 @@ int Send(MpiOp op, int count, MPI_Datatype type, int dest, int tag, MPI_Comm han
 
 // Posts and persistent initialisations of both directions.
 template <typename Call>
-int Post(MpiOp op, int count, MPI_Datatype type, int peer, int tag, MPI_Comm handle, MPI_Request* request, bool always,
-         Call&& call) {
+int Post(MpiOp op, MPI_Count count, MPI_Datatype type, int peer, int tag, MPI_Comm handle, MPI_Request* request,
+         bool always, Call&& call) {
   const bool recording = Active() && ring::Recording();
   if (!recording && !(always && Active())) return call();
   Comm* comm = KnownComm(handle);
@@ -137,84 +137,26 @@ int QueryProbe(MpiOp op, int source, int tag, MPI_Comm handle, int* flag, MPI_Me
 
 }  // namespace
 
-#define LS_SEND(name)                                                                                            \
-  LS_EXPORT int MPI_##name(const void* buffer, int count, MPI_Datatype type, int dest, int tag, MPI_Comm comm) { \
-    return Send(MpiOp::k##name, count, type, dest, tag, comm,                                                    \
-                [&] { return LS_PMPI(name, buffer, count, type, dest, tag, comm); });                            \
+#define LS_SEND(name)                                                                                      \
+  LS_EXPORT int LS_WRAPPER(name)(const void* buffer, LS_COUNT count, MPI_Datatype type, int dest, int tag, \
+                                 MPI_Comm comm) {                                                          \
+    return Send(MpiOp::k##name, count, type, dest, tag, comm,                                              \
+                [&] { return LS_REAL(name, buffer, count, type, dest, tag, comm); });                      \
   }
-#define LS_POST(name, buffer_type, always)                                                                     \
-  LS_EXPORT int MPI_##name(buffer_type buffer, int count, MPI_Datatype type, int peer, int tag, MPI_Comm comm, \
-                           MPI_Request* request) {                                                             \
-    return Post(MpiOp::k##name, count, type, peer, tag, comm, request, always,                                 \
-                [&] { return LS_PMPI(name, buffer, count, type, peer, tag, comm, request); });                 \
+#define LS_POST(name, buffer_type, always)                                                                 \
+  LS_EXPORT int LS_WRAPPER(name)(buffer_type buffer, LS_COUNT count, MPI_Datatype type, int peer, int tag, \
+                                 MPI_Comm comm, MPI_Request* request) {                                    \
+    return Post(MpiOp::k##name, count, type, peer, tag, comm, request, always,                             \
+                [&] { return LS_REAL(name, buffer, count, type, peer, tag, comm, request); });             \
   }
 
-LS_SEND(Send)
-LS_SEND(Bsend)
-LS_SEND(Ssend)
-LS_SEND(Rsend)
-LS_POST(Isend, const void*, false)
-LS_POST(Ibsend, const void*, false)
-LS_POST(Issend, const void*, false)
-LS_POST(Irsend, const void*, false)
-LS_POST(Irecv, void*, false)
-LS_POST(Send_init, const void*, true)
-LS_POST(Bsend_init, const void*, true)
-LS_POST(Ssend_init, const void*, true)
-LS_POST(Rsend_init, const void*, true)
-LS_POST(Recv_init, void*, true)
-
-LS_EXPORT int MPI_Recv(void* buffer, int count, MPI_Datatype type, int source, int tag, MPI_Comm comm,
-                       MPI_Status* status) {
-  return Receive(MpiOp::kRecv, comm, Active() ? Message(count, type, source, tag) : Shape{}, status,
-                 [&](MPI_Status* used) { return LS_PMPI(Recv, buffer, count, type, source, tag, comm, used); });
-}
-
-LS_EXPORT int MPI_Mrecv(void* buffer, int count, MPI_Datatype type, MPI_Message* message, MPI_Status* status) {
-  if (!Active()) return LS_PMPI(Mrecv, buffer, count, type, message, status);
-  const MatchedMessage matched = TakeMessage(*message);
-  if (!ring::Recording()) return LS_PMPI(Mrecv, buffer, count, type, message, status);
-  MPI_Status own;
-  MPI_Status* used = status != MPI_STATUS_IGNORE ? status : &own;
-  Blocking blocking(MpiOp::kMrecv);
-  const int result = LS_PMPI(Mrecv, buffer, count, type, message, used);
-  const std::uint64_t end = blocking.End();
-  WithCompletion records;
-  records.call = MatchedRecord(MpiOp::kMrecv, blocking.begin(), end, count, type, matched);
-  WriteReceive(records, result, *used);
-  return result;
-}
-
-LS_EXPORT int MPI_Imrecv(void* buffer, int count, MPI_Datatype type, MPI_Message* message, MPI_Request* request) {
-  if (!Active()) return LS_PMPI(Imrecv, buffer, count, type, message, request);
-  const MatchedMessage matched = TakeMessage(*message);
-  if (!ring::Recording()) return LS_PMPI(Imrecv, buffer, count, type, message, request);
-  const std::uint64_t begin = ring::Ticks();
-  const int result = LS_PMPI(Imrecv, buffer, count, type, message, request);
-  const std::uint64_t end = ring::Ticks();
-  MpiRecord record = MatchedRecord(MpiOp::kImrecv, begin, end, count, type, matched);
-  record.request = HandleOf(*request);
-  Write(record, result);
-  return result;
-}
-
-LS_EXPORT int MPI_Sendrecv(const void* send, int sendcount, MPI_Datatype sendtype, int dest, int sendtag, void* recv,
-                           int recvcount, MPI_Datatype recvtype, int source, int recvtag, MPI_Comm comm,
-                           MPI_Status* status) {
-  return Receive(MpiOp::kSendrecv, comm, Active() ? Message(sendcount, sendtype, dest, sendtag) : Shape{}, status,
-                 [&](MPI_Status* used) {
-                   return LS_PMPI(Sendrecv, send, sendcount, sendtype, dest, sendtag, recv, recvcount, recvtype, source,
-                                  recvtag, comm, used);
-                 });
-}
-
-LS_EXPORT int MPI_Sendrecv_replace(void* buffer, int count, MPI_Datatype type, int dest, int sendtag, int source,
-                                   int recvtag, MPI_Comm comm, MPI_Status* status) {
-  return Receive(MpiOp::kSendrecv_replace, comm, Active() ? Message(count, type, dest, sendtag) : Shape{}, status,
-                 [&](MPI_Status* used) {
-                   return LS_PMPI(Sendrecv_replace, buffer, count, type, dest, sendtag, source, recvtag, comm, used);
-                 });
-}
+#include "comms/pmpi/count_forms.h"
+#include "comms/pmpi/p2p_forms.h"
+#if LS_LARGE_COUNTS
+#define LS_LARGE 1
+#include "comms/pmpi/count_forms.h"
+#include "comms/pmpi/p2p_forms.h"
+#endif
 
 LS_EXPORT int MPI_Probe(int source, int tag, MPI_Comm comm, MPI_Status* status) {
   return BlockingProbe(MpiOp::kProbe, source, tag, comm, nullptr, status,

@@ -26,12 +26,14 @@ std::uint32_t SlotOf(std::uint64_t message) {
 
 }  // namespace
 
-// The application's calls reach the wrappers only if their definition is the first in its scope.
-bool CallsReachUs() { return dlsym(RTLD_DEFAULT, "MPI_Allreduce") == reinterpret_cast<void*>(&MPI_Allreduce); }
+const void* g_entry = nullptr;
+
+// The application's calls reach the wrappers only if their entry point is the first definition in its scope.
+bool CallsReachUs() { return dlsym(RTLD_DEFAULT, "MPI_Allreduce") == g_entry; }
 
 void Activate(int thread_level) {
   const PmpiTable& mpi = Pmpi();
-  ProcessEntry* process = mpi.open_mpi && lockstep_probe.segment != nullptr ? lockstep_process() : nullptr;
+  ProcessEntry* process = mpi.complete && lockstep_probe.segment != nullptr ? lockstep_process() : nullptr;
   if (process == nullptr) {
     g_mode.store(Mode::kPass, std::memory_order_relaxed);
     return;

@@ -13,20 +13,16 @@
 namespace lockstep::pmpi {
 
 enum class Mode : int {
-  kUnknown = 0,  // libmpi has not been seen yet.
-  kPass = 1,     // Not Open MPI, not profiled, or finalised: calls are passed on unchanged.
+  kUnknown = 0,  // MPI has not started yet.
+  kPass = 1,     // Functions are missing, not profiled, or finalised: calls are passed on unchanged.
   kActive = 2,
 };
 extern std::atomic<Mode> g_mode;
 
-// True between MPI_Init and MPI_Finalize of a profiled Open MPI process.
+// True between MPI_Init and MPI_Finalize of a profiled process.
 inline bool Active() { return g_mode.load(std::memory_order_relaxed) == Mode::kActive; }
 
-// The table that Pmpi() returns, without the test whether it is filled in.
-extern PmpiTable g_table;
-// Finds libmpi. Returns false if this process has none.
-bool Resolve();
-// The data behind a predefined handle, as libmpi sees it.
+// The data behind a predefined handle of Open MPI, as libmpi sees it.
 void* FindHandle(void* library, const char* symbol);
 
 // MPI has started: fills in everything below. `thread_level` as MPI reported it.
@@ -35,7 +31,8 @@ void Deactivate();
 // The application is about to finalise MPI, by whatever name it calls it: makes the last exchanges. Later calls do
 // nothing.
 void FinalizeBegins();
-// The self-test: whether the application's calls reach these wrappers.
+// The self-test: whether the application's calls reach these wrappers. `g_entry`: the entry point of MPI_Allreduce.
+extern const void* g_entry;
 bool CallsReachUs();
 // This process was started by MPI_Comm_spawn. After Activate.
 bool Spawned();
@@ -113,9 +110,9 @@ std::uint32_t OutDegree(MPI_Comm handle, Comm* comm);
 
 // Files and windows: the communicator on which they were made. A handle is forgotten before the call that frees
 // it.
-void RememberOwner(const void* handle, Comm* comm);
-Comm* OwnerOf(const void* handle);
-void ForgetOwner(const void* handle);
+void RememberOwner(std::uint64_t handle, Comm* comm);
+Comm* OwnerOf(std::uint64_t handle);
+void ForgetOwner(std::uint64_t handle);
 
 struct TypeInfo {
   std::uint32_t size_bytes;
@@ -131,7 +128,5 @@ struct MatchedMessage {
 };
 void RememberMessage(MPI_Message message, const MatchedMessage& matched);
 MatchedMessage TakeMessage(MPI_Message message);
-
-inline std::uint64_t HandleOf(const void* handle) { return reinterpret_cast<std::uintptr_t>(handle); }
 
 }  // namespace lockstep::pmpi

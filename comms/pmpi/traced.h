@@ -6,16 +6,13 @@
 #include "core/mpi_ops.h"
 #include "core/uneven.h"
 
-// Definitions that the application must call.
-#define LS_EXPORT extern "C" __attribute__((visibility("default")))
+// The wrappers: what the slots of the entry points lead to (attach.cc).
+#define LS_EXPORT extern "C"
 
-// Calls the library's own function. Returns an error where there is no MPI library, which should not happen, because
-// MPI_Initialized returns 0 there.
+// Calls the library's own function. Returns an error where the library lacks it: nobody could have called it.
 #define LS_PMPI(name, ...)                                                                \
   [&]() -> int {                                                                          \
     auto* function = ::lockstep::pmpi::g_table.name;                                      \
-    if (function == nullptr) [[unlikely]]                                                 \
-      function = ::lockstep::pmpi::Pmpi().name;                                           \
     return function != nullptr ? function(__VA_ARGS__) : static_cast<int>(MPI_ERR_OTHER); \
   }()
 

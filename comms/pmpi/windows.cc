@@ -10,7 +10,7 @@ namespace {
 template <typename Call>
 int Synchronise(MpiOp op, MPI_Win window, int target, Call&& call) {
   if (!Active() || !ring::Recording()) return call();
-  Comm* comm = OwnerOf(window);
+  Comm* comm = OwnerOf(HandleOf(window));
   Blocking blocking(op);
   const int result = call();
   const std::uint64_t end = blocking.End();
@@ -22,9 +22,10 @@ int Synchronise(MpiOp op, MPI_Win window, int target, Call&& call) {
 
 // A call that starts a transfer; `request` null: the window's synchronisation ends it.
 template <typename Call>
-int Transfer(MpiOp op, MPI_Win window, int target, int count, MPI_Datatype type, MPI_Request* request, Call&& call) {
+int Transfer(MpiOp op, MPI_Win window, int target, MPI_Count count, MPI_Datatype type, MPI_Request* request,
+             Call&& call) {
   if (!Active() || !ring::Recording()) return call();
-  Comm* comm = OwnerOf(window);
+  Comm* comm = OwnerOf(HandleOf(window));
   const std::uint64_t begin = ring::Ticks();
   const int result = call();
   const std::uint64_t end = ring::Ticks();
@@ -41,33 +42,20 @@ int Make(MpiOp op, MPI_Comm comm, MPI_Win* window, Call&& call) {
   Blocking blocking(op);
   const int result = call();
   const std::uint64_t end = blocking.End();
-  if (result == MPI_SUCCESS) RememberOwner(*window, known);
+  if (result == MPI_SUCCESS) RememberOwner(HandleOf(*window), known);
   return WriteCall(op, result, blocking.begin(), end, known);
 }
 
 }  // namespace
 
-LS_EXPORT int MPI_Win_create(void* base, MPI_Aint size, int unit, MPI_Info info, MPI_Comm comm, MPI_Win* window) {
-  return Make(MpiOp::kWin_create, comm, window,
-              [&] { return LS_PMPI(Win_create, base, size, unit, info, comm, window); });
-}
-LS_EXPORT int MPI_Win_allocate(MPI_Aint size, int unit, MPI_Info info, MPI_Comm comm, void* base, MPI_Win* window) {
-  return Make(MpiOp::kWin_allocate, comm, window,
-              [&] { return LS_PMPI(Win_allocate, size, unit, info, comm, base, window); });
-}
-LS_EXPORT int MPI_Win_allocate_shared(MPI_Aint size, int unit, MPI_Info info, MPI_Comm comm, void* base,
-                                      MPI_Win* window) {
-  return Make(MpiOp::kWin_allocate_shared, comm, window,
-              [&] { return LS_PMPI(Win_allocate_shared, size, unit, info, comm, base, window); });
-}
 LS_EXPORT int MPI_Win_create_dynamic(MPI_Info info, MPI_Comm comm, MPI_Win* window) {
   return Make(MpiOp::kWin_create_dynamic, comm, window,
               [&] { return LS_PMPI(Win_create_dynamic, info, comm, window); });
 }
 LS_EXPORT int MPI_Win_free(MPI_Win* window) {
   if (!Active()) return LS_PMPI(Win_free, window);
-  Comm* known = OwnerOf(*window);
-  ForgetOwner(*window);
+  Comm* known = OwnerOf(HandleOf(*window));
+  ForgetOwner(HandleOf(*window));
   Blocking blocking(MpiOp::kWin_free);
   const int result = LS_PMPI(Win_free, window);
   const std::uint64_t end = blocking.End();
@@ -108,7 +96,7 @@ LS_EXPORT int MPI_Win_detach(MPI_Win window, const void* base) {
 // A query: one that found nothing is counted, not written.
 LS_EXPORT int MPI_Win_test(MPI_Win window, int* flag) {
   if (!Active() || !ring::Recording()) return LS_PMPI(Win_test, window, flag);
-  Comm* comm = OwnerOf(window);
+  Comm* comm = OwnerOf(HandleOf(window));
   const std::uint64_t begin = ring::Ticks();
   const int result = LS_PMPI(Win_test, window, flag);
   const std::uint64_t end = ring::Ticks();
@@ -120,37 +108,30 @@ LS_EXPORT int MPI_Win_test(MPI_Win window, int* flag) {
 }
 
 #define LS_TRANSFER(name, count, type, parameters, arguments)                  \
-  LS_EXPORT int MPI_##name(LS_ARGS parameters, MPI_Win window) {               \
+  LS_EXPORT int LS_WRAPPER(name)(LS_ARGS parameters, MPI_Win window) {         \
     return Transfer(MpiOp::k##name, window, target, count, type, nullptr,      \
-                    [&] { return LS_PMPI(name, LS_ARGS arguments, window); }); \
+                    [&] { return LS_REAL(name, LS_ARGS arguments, window); }); \
   }
-#define LS_TRANSFER_POST(name, count, type, parameters, arguments)                      \
-  LS_EXPORT int MPI_##name(LS_ARGS parameters, MPI_Win window, MPI_Request* request) {  \
-    return Transfer(MpiOp::k##name, window, target, count, type, request,               \
-                    [&] { return LS_PMPI(name, LS_ARGS arguments, window, request); }); \
+#define LS_TRANSFER_POST(name, count, type, parameters, arguments)                            \
+  LS_EXPORT int LS_WRAPPER(name)(LS_ARGS parameters, MPI_Win window, MPI_Request * request) { \
+    return Transfer(MpiOp::k##name, window, target, count, type, request,                     \
+                    [&] { return LS_REAL(name, LS_ARGS arguments, window, request); });       \
   }
 // Both forms of one.
 #define LS_TRANSFERS(name, rname, count, type, parameters, arguments) \
   LS_TRANSFER(name, count, type, parameters, arguments)               \
   LS_TRANSFER_POST(rname, count, type, parameters, arguments)
 
-LS_TRANSFERS(Put, Rput, count, type,
-             (const void* origin, int count, MPI_Datatype type, int target, MPI_Aint offset, int target_count,
-              MPI_Datatype target_type),
-             (origin, count, type, target, offset, target_count, target_type))
-LS_TRANSFERS(Get, Rget, count, type,
-             (void* origin, int count, MPI_Datatype type, int target, MPI_Aint offset, int target_count,
-              MPI_Datatype target_type),
-             (origin, count, type, target, offset, target_count, target_type))
-LS_TRANSFERS(Accumulate, Raccumulate, count, type,
-             (const void* origin, int count, MPI_Datatype type, int target, MPI_Aint offset, int target_count,
-              MPI_Datatype target_type, MPI_Op op),
-             (origin, count, type, target, offset, target_count, target_type, op))
-LS_TRANSFERS(Get_accumulate, Rget_accumulate, result_count, result_type,
-             (const void* origin, int count, MPI_Datatype type, void* result, int result_count,
-              MPI_Datatype result_type, int target, MPI_Aint offset, int target_count, MPI_Datatype target_type,
-              MPI_Op op),
-             (origin, count, type, result, result_count, result_type, target, offset, target_count, target_type, op))
+#include "comms/pmpi/count_forms.h"
+#include "comms/pmpi/window_forms.h"
+#if LS_LARGE_COUNTS
+#define LS_LARGE 1
+#include "comms/pmpi/count_forms.h"
+#include "comms/pmpi/window_forms.h"
+#undef LS_LARGE
+#include "comms/pmpi/count_forms.h"
+#endif
+
 LS_TRANSFER(Fetch_and_op, 1, type,
             (const void* origin, void* result, MPI_Datatype type, int target, MPI_Aint offset, MPI_Op op),
             (origin, result, type, target, offset, op))

@@ -98,7 +98,10 @@ std::int32_t PeerWorldRank(const schema::RankTables& tables, const Members& memb
   return ingest::ToldRank(comms.first_world_rank[comm] + static_cast<std::int64_t>(peer) * comms.stride[comm]);
 }
 
-Channels Collect(const MatchRank& rank, const Members& members, std::uint64_t& unplaced) {
+// Receives from any source of which nothing tells who sent, by communicator and tag. gloo does not; MPI's status does.
+using OpenReceives = std::map<std::pair<std::uint64_t, std::int32_t>, std::uint64_t>;
+
+Channels Collect(const MatchRank& rank, const Members& members, std::uint64_t& unplaced, OpenReceives& open) {
   const schema::P2p& p2p = rank.tables->p2p;
   const schema::Comms& comms = rank.tables->comms;
   std::unordered_map<Channel, std::vector<std::uint32_t>, ChannelHash> found;
@@ -111,6 +114,8 @@ Channels Collect(const MatchRank& rank, const Members& members, std::uint64_t& u
     const std::int32_t peer = Identified(comms, p2p.comm[row]) ? PeerWorldRank(*rank.tables, members, row) : -1;
     if (peer < 0) {
       ++unplaced;
+      if (p2p.direction[row] == kReceive && p2p.peer[row] < 0 && Identified(comms, p2p.comm[row]))
+        ++open[{comms.global_id[p2p.comm[row]], p2p.tag[row]}];
       continue;
     }
     const Channel channel{comms.global_id[p2p.comm[row]], peer, p2p.tag[row], p2p.direction[row]};
@@ -176,11 +181,12 @@ MatchedP2p MatchP2p(const std::vector<MatchRank>& ranks, unsigned jobs) {
   std::vector<Channels> channels(ranks.size());
   std::vector<Sides> sides(ranks.size());
   std::vector<std::uint64_t> unplaced(ranks.size(), 0);
+  std::vector<OpenReceives> open(ranks.size());
   std::map<std::int32_t, std::uint32_t> index;
   for (std::size_t r = 0; r < ranks.size(); ++r) index[ranks[r].rank] = static_cast<std::uint32_t>(r);
   const Members members{FindInterMembers(ranks), FindNcclMembers(ranks)};
   ParallelFor(jobs, ranks.size(), [&](std::size_t r) {
-    channels[r] = Collect(ranks[r], members, unplaced[r]);
+    channels[r] = Collect(ranks[r], members, unplaced[r], open[r]);
     out.partner_begin_ns[r].assign(ranks[r].tables->p2p.rows(), kNoTime);
     out.partner[r].assign(ranks[r].tables->p2p.rows(), schema::kNone);
   });
@@ -204,6 +210,8 @@ MatchedP2p MatchP2p(const std::vector<MatchRank>& ranks, unsigned jobs) {
       const auto other = channels[partner].find(mirror);
       const std::vector<std::uint32_t> none;
       const std::vector<std::uint32_t>& others = other == channels[partner].end() ? none : other->second;
+      // One of these may have taken it.
+      const bool taken = channel.direction != kReceive && open[partner].contains({channel.comm, channel.tag});
       std::size_t at = 0;
       for (const std::uint32_t row : rows) {
         while (at < others.size() && theirs.seq[others[at]] < mine.seq[row]) ++at;
@@ -217,7 +225,7 @@ MatchedP2p MatchP2p(const std::vector<MatchRank>& ranks, unsigned jobs) {
         }
         const std::int64_t begin = ranks[r].clock->ToCluster(mine.begin_ns[row]);
         const std::int64_t end = mine.end_ns[row] == kNoTime ? begin : ranks[r].clock->ToCluster(mine.end_ns[row]);
-        side.unmatched += expected(partner, begin, end);
+        side.unmatched += !taken && expected(partner, begin, end);
       }
     }
   });
@@ -230,6 +238,9 @@ MatchedP2p MatchP2p(const std::vector<MatchRank>& ranks, unsigned jobs) {
     out.unmatched += unmatched;
     out.unplaced += unplaced[r];
     if (unmatched > 0) out.losses.push_back(MakeLoss(ranks[r].rank, Loss::kUnmatchedP2p, unmatched, ""));
+    std::uint64_t from_any = 0;
+    for (const auto& [key, count] : open[r]) from_any += count;
+    if (from_any > 0) out.losses.push_back(MakeLoss(ranks[r].rank, Loss::kP2pAnySource, from_any, ""));
   }
   out.pairs = MakePairs(ranks, sides);
   return out;

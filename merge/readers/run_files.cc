@@ -306,17 +306,24 @@ std::map<std::int32_t, Found> ChooseRanks(std::vector<SlotFiles>& slots, RunFile
     Found* found;
   };
   std::vector<Seen> all;
+  std::map<std::string, std::vector<std::string>, std::less<>> others;  // Run -> files.
   for (std::size_t i = 0; i < slots.size(); ++i) {
     run.losses.insert(run.losses.end(), slots[i].losses.begin(), slots[i].losses.end());
     for (Found& found : slots[i].found) {
       const auto id = ingest::MetaValue(found.head.tables, "run_id");
       if (!id.empty() && !run.run_id.empty() && id != run.run_id)
-        run.losses.push_back(
-            MakeLoss(-1, Loss::kRunMixed, 1,
-                     found.candidate->file + ": recorded in run " + std::string(id) + ", this is run " + run.run_id));
+        others[std::string(id)].push_back(found.candidate->file);
       else
         all.push_back({i, &found});
     }
+  }
+  constexpr std::size_t kNamed = 3;
+  for (const auto& [id, files] : others) {
+    std::string names;
+    for (std::size_t k = 0; k < std::min(files.size(), kNamed); ++k) names += (k == 0 ? "" : ", ") + files[k];
+    if (files.size() > kNamed) names += " and " + std::to_string(files.size() - kNamed) + " more";
+    run.losses.push_back(
+        MakeLoss(-1, Loss::kRunMixed, files.size(), names + ": recorded in run " + id + ", this is run " + run.run_id));
   }
   std::ranges::stable_sort(all, std::greater<>(), [](const Seen& seen) { return seen.found->certainty; });
   std::map<std::int32_t, Found> chosen;

@@ -57,7 +57,7 @@ void AddSigns(const schema::RankTables& head, ingest::EventReader& events, std::
     if (rows.category[i] == schema::Category::kInput) evidence.input.push_back(range);
     if (rows.name[i] < gives.size() && gives[rows.name[i]]) evidence.given.push_back(range.end);
   });
-  // Collectives that a library's thread carries were given to it by the training thread.
+  // The training thread handed over the collectives that a library's thread carries out.
   for (std::size_t i = 0; i < head.collectives.rows(); ++i)
     if (OfHelper(head.collectives, i, training) && head.collectives.enqueue_begin_ns[i] != schema::kNoTime)
       evidence.signs.push_back(head.collectives.enqueue_begin_ns[i]);

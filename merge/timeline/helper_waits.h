@@ -1,6 +1,6 @@
 #pragma once
-// core/helper_waits.h on a rank's tables: when its training thread waited for collectives that other threads of its
-// process made.
+// Applies core/helper_waits.h to a rank's tables: when its training thread waited for collectives of other threads of
+// its process.
 
 #include <cstdint>
 
@@ -14,10 +14,10 @@ namespace lockstep::merge {
 using lockstep::EndToleranceNs;
 using lockstep::kGivesBucketAway;
 
-// Rank clock; empty unless other threads make blocking collectives and steps carry the CPU time of the training
-// thread.
+// On the rank's clock; empty unless other threads make blocking collectives and steps contain the CPU time of the
+// training thread.
 IntervalSet HelperWaits(const schema::RankTables& head, ingest::EventReader& events, std::uint32_t training);
-// The same of tables in memory.
+// The same for tables in memory.
 IntervalSet HelperWaits(const schema::RankTables& tables, std::uint32_t training);
 
 }  // namespace lockstep::merge

@@ -48,13 +48,15 @@ Finding LookAtProgram(const Machine& machine) {
             path + " is linked statically: there is no ld.so to load Lockstep's library, nothing is recorded",
             "link it dynamically (without -static)"};
   const agent::ProgramMpi mpi = agent::MpiOfLibraries(elf.needed);
-  if (mpi.kind == agent::LinkedMpi::kOpenMpi4) return {Status::kOk, path + " uses Open MPI's " + mpi.library, ""};
-  if (mpi.kind != agent::LinkedMpi::kNone)
+  if (mpi.kind != agent::LinkedMpi::kNone) {
+    const auto libraries = machine.libraries();
+    if (libraries.ok() && libraries.value().Wraps(mpi.kind))
+      return {Status::kOk, path + " uses " + mpi.library + ", whose calls are recorded", ""};
     return {Status::kBlocker,
-            fmt::format("{} uses {}, which is MPICH's (or Intel's) interface or an older Open MPI's: its MPI calls "
-                        "are not recorded",
-                        path, mpi.library),
-            "build it with Open MPI 4"};
+            fmt::format("{} uses {}, for which this Lockstep has no wrappers: its MPI calls are not recorded", path,
+                        mpi.library),
+            "build the program with Open MPI or MPICH, and Lockstep where its mpi.h is"};
+  }
   return {Status::kOk, path + " can be recorded", ""};
 }
 

@@ -97,10 +97,12 @@ Recorded RunSelfTest(const Machine& machine, bool mpi, int ranks) {
   return recorded;
 }
 
-// The launcher's family and version, from the beginning of `mpirun --version`.
+// The launcher's family and version, from what `mpirun --version` prints.
 struct Launcher {
   std::string path, text;
-  bool open_mpi = false;
+  agent::LinkedMpi family = agent::LinkedMpi::kOther;
+
+  bool open_mpi() const { return !path.empty() && family == agent::LinkedMpi::kOpenMpi4; }
 };
 Launcher FindLauncher(const Machine& machine) {
   Launcher launcher;
@@ -109,8 +111,16 @@ Launcher FindLauncher(const Machine& machine) {
   if (launcher.path.empty()) return launcher;
   const CommandOutput output = machine.run({launcher.path, "--version"}, 10);
   launcher.text = output.text.substr(0, output.text.find('\n'));
-  launcher.open_mpi =
-      output.text.find("Open MPI") != std::string::npos || output.text.find("OpenRTE") != std::string::npos;
+  const auto says = [&](const char* word) { return output.text.find(word) != std::string::npos; };
+  if (says("Open MPI") || says("OpenRTE")) {
+    launcher.family = agent::LinkedMpi::kOpenMpi4;
+  } else if (says("HYDRA") || says("Intel(R) MPI")) {
+    launcher.family = agent::LinkedMpi::kMpich;
+    if (const std::size_t at = output.text.find("Version:"); says("HYDRA") && at != std::string::npos) {
+      const std::size_t number = output.text.find_first_not_of(" \t", at + 8);
+      launcher.text = "MPICH's HYDRA " + output.text.substr(number, output.text.find_first_of(" \n", number) - number);
+    }
+  }
   return launcher;
 }
 
@@ -134,7 +144,10 @@ Finding LookAtLibraries(const Machine& machine) {
     return {Status::kBlocker, libraries.error().what + " (" + libraries.error().where + ")", libraries.error().hint};
   const agent::Libraries& found = libraries.value();
   std::string missing;
-  if (found.ompi.empty()) missing += " no MPI wrappers (built without MPI);";
+  if (found.mpi.empty()) missing += " no MPI wrappers (built without MPI);";
+  for (const auto& [kind, name] :
+       {std::pair(agent::LinkedMpi::kOpenMpi4, "Open MPI"), std::pair(agent::LinkedMpi::kMpich, "MPICH")})
+    if (!found.mpi.empty() && !found.Wraps(kind)) missing += fmt::format(" no MPI wrappers for {};", name);
   if (found.gpu.empty()) missing += " no GPU library;";
   if (found.clock_program.empty()) missing += " no lockstep-clock;";
   if (!missing.empty()) missing.back() = ' ';
@@ -171,40 +184,39 @@ Finding LookAtMpi(const Machine& machine) {
   const Launcher launcher = FindLauncher(machine);
   const std::string open_mpi = machine.find_library("libmpi.so.40"), mpich = machine.find_library("libmpi.so.12");
   if (launcher.path.empty() && open_mpi.empty() && mpich.empty()) return {Status::kNotHere, "no MPI was found", ""};
-  if (libraries.ok() && libraries.value().ompi.empty())
+  if (libraries.ok() && libraries.value().mpi.empty())
     return {Status::kBlocker,
             "MPI is here (" + (launcher.text.empty() ? open_mpi + mpich : launcher.text) +
                 ") but this Lockstep was built without it: MPI calls are not recorded",
             "build Lockstep where mpi.h is (Debian: libopenmpi-dev)"};
-  if (!launcher.path.empty() && !launcher.open_mpi)
-    return {
-        Status::kBlocker,
-        fmt::format("{} is {}: only programs of Open MPI 4 are recorded", launcher.path,
-                    launcher.text.empty() ? "not Open MPI" : launcher.text),
-        "build and start the program with Open MPI 4 (module load openmpi); all but MPI is recorded with this one too"};
+  if (!launcher.path.empty() && launcher.family == agent::LinkedMpi::kOther)
+    return {Status::kWarning,
+            fmt::format("{} is {}: programs of Open MPI and MPICH are recorded, others run unrecorded", launcher.path,
+                        launcher.text.empty() ? "not known" : launcher.text),
+            "build and start the program with Open MPI or MPICH (module load openmpi)"};
+  const agent::LinkedMpi family = !launcher.path.empty() ? launcher.family
+                                  : !open_mpi.empty()    ? agent::LinkedMpi::kOpenMpi4
+                                                         : agent::LinkedMpi::kMpich;
+  const std::string what = !launcher.text.empty() ? launcher.text : !open_mpi.empty() ? open_mpi : mpich;
+  const bool is_open_mpi = family == agent::LinkedMpi::kOpenMpi4;
+  if (libraries.ok() && !libraries.value().Wraps(family))
+    return {Status::kBlocker,
+            fmt::format("{}: this Lockstep was built without {}: MPI calls are not recorded", what,
+                        is_open_mpi ? "Open MPI" : "MPICH"),
+            is_open_mpi ? "build Lockstep where its mpi.h is (Debian: libopenmpi-dev)"
+                        : "build Lockstep where its mpi.h is (Debian: libmpich-dev)"};
   // Open MPI 5 kept the library's number (libmpi.so.40), and with it the interface.
-  std::string version = launcher.text;
-  const std::size_t number = version.find_last_of(' ');
-  const int major = number == std::string::npos ? 0 : std::atoi(version.c_str() + number + 1);
-  if (!launcher.path.empty() && major != 4 && major != 5 && major != 0)
-    return {Status::kWarning, version + ": tested is Open MPI 4.1", "use Open MPI 4.1"};
-  if (major == 5)
-    return {Status::kWarning, version + ": its calls are recorded, but tested is Open MPI 4.1",
-            "use Open MPI 4.1 if in doubt"};
-  if (!open_mpi.empty() && !mpich.empty())
-    return {Status::kOk,
-            (version.empty() ? open_mpi : version) + "; MPICH's library is here as well: its programs are not recorded",
-            ""};
-  if (open_mpi.empty() && !mpich.empty())
-    return {Status::kBlocker, mpich + " is MPICH's (or Intel's) interface: only programs of Open MPI 4 are recorded",
-            "build and start the program with Open MPI 4"};
-  return {Status::kOk, version.empty() ? open_mpi : version, ""};
+  const std::size_t number = launcher.text.find_last_of(' ');
+  const int major = number == std::string::npos ? 0 : std::atoi(launcher.text.c_str() + number + 1);
+  if (is_open_mpi && major != 4 && major != 5 && major != 0)
+    return {Status::kWarning, what + ": tested are Open MPI 4.1 and 5.0", "use Open MPI 4.1 or 5.0"};
+  return {Status::kOk, what, ""};
 }
 
 Finding TestMpi(const Machine& machine) {
   const auto libraries = machine.libraries();
   const Launcher launcher = FindLauncher(machine);
-  if (!libraries.ok() || libraries.value().ompi.empty() || launcher.path.empty() || !launcher.open_mpi)
+  if (!libraries.ok() || libraries.value().mpi.empty() || !launcher.open_mpi())
     return {Status::kNotHere, "no Open MPI to be tested", ""};
   constexpr int kRanks = 2;
   const Recorded recorded = RunSelfTest(machine, true, kRanks);
@@ -221,7 +233,7 @@ Finding TestMpi(const Machine& machine) {
 
 Finding LookAtMpiTools(const Machine& machine) {
   const auto libraries = machine.libraries();
-  if (!libraries.ok() || libraries.value().ompi.empty()) return {Status::kNotHere, "MPI is not recorded here", ""};
+  if (!libraries.ok() || libraries.value().mpi.empty()) return {Status::kNotHere, "MPI is not recorded here", ""};
   return Refused(machine, "MPI", "no other tool's MPI wrappers (Score-P, TAU and others) are in the way");
 }
 

@@ -1,5 +1,5 @@
 // What hooks inside an interpreter call (runtime/python): ranges, facts, samples of
-// memory. Not a hot path: a few calls per training step, through ctypes.
+// memory. A few calls per training step.
 //
 // A range is begun and ended by two calls that share nothing but the ticks and the
 // thread, because Python's context managers need not nest (generators, coroutines).
@@ -97,6 +97,8 @@ void NoteUnhookedPython() {
   WriteFact(isolated ? "python_isolated" : "torch_unhooked\twhat=PYTHONPATH did not lead to Lockstep's sitecustomize");
   if (ProcessEntry* entry = ClaimedProcess(); entry != nullptr) entry->python_hook.store(3, std::memory_order_relaxed);
 }
+
+bool HostMemoryIsDue() { return ring::Recording() && RawNs() >= g_next_host_ns.load(std::memory_order_relaxed); }
 
 extern "C" {
 
@@ -237,10 +239,8 @@ __attribute__((visibility("default"))) void lockstep_hook_memory(int kind, int d
 
 // The process's resident memory, at most 50 times a second.
 __attribute__((visibility("default"))) void lockstep_hook_host_memory(void) {
-  if (!ring::Recording()) return;
-  const std::int64_t now = RawNs();
-  if (now < g_next_host_ns.load(std::memory_order_relaxed) || lockstep_ring() == nullptr) return;
-  g_next_host_ns.store(now + kHostPeriodNs, std::memory_order_relaxed);
+  if (!HostMemoryIsDue() || lockstep_ring() == nullptr) return;
+  g_next_host_ns.store(RawNs() + kHostPeriodNs, std::memory_order_relaxed);
   const ErrnoKeeper errno_keeper;
   if (const std::uint64_t bytes = ResidentBytes(); bytes != 0)
     WriteMemory(schema::MemoryKind::kSample, kHost, bytes, 0);

@@ -6,4 +6,7 @@ namespace lockstep::probe {
 // At the process's end: leaves a fact if it used PyTorch without Lockstep's hooks.
 void NoteUnhookedPython();
 
+// Whether lockstep_hook_host_memory would take a sample now.
+bool HostMemoryIsDue();
+
 }  // namespace lockstep::probe

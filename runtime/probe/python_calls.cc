@@ -12,6 +12,8 @@
 #include <type_traits>
 #include <utility>
 
+#include "runtime/probe/phases.h"
+
 extern "C" {
 unsigned long long lockstep_hook_range_begin(const char* name, int source);
 void lockstep_hook_range_end(const char* name, int source, int category, unsigned long long begin_ticks,
@@ -20,6 +22,12 @@ unsigned long long lockstep_hook_now(void);
 void lockstep_hook_step(void);
 void lockstep_hook_host_memory(void);
 unsigned lockstep_hook_torch_enter(unsigned number, int peer, int tag);
+int lockstep_hook_phase_begin(int phase, const char* name);
+int lockstep_hook_phase_enter(int phase, const char* name);
+void lockstep_hook_phase_end(int phase);
+void lockstep_hook_phase_since(void);
+int lockstep_hook_boundary(const void* optimizer);
+void lockstep_hook_first_optimizer(const void* optimizer);
 }
 
 namespace lockstep::probe {
@@ -42,6 +50,10 @@ struct {
   Object* (*make)(unsigned long long);                // PyLong_FromUnsignedLongLong
   Object* (*error)();                                 // PyErr_Occurred
   void (*set_error)(Object* kind, const char* text);  // PyErr_SetString
+  void (*clear_error)();                              // PyErr_Clear
+  const char* (*utf8)(Object*, std::ptrdiff_t*);      // PyUnicode_AsUTF8AndSize
+  void (*keep)(Object*);                              // Py_IncRef
+  void (*release)(Object*);                           // Py_DecRef
   Object** type_error;                                // PyExc_TypeError
 } g_python;
 
@@ -49,10 +61,17 @@ template <typename T>
 T Get(Object* object) {
   if constexpr (std::is_same_v<T, const char*>)
     return g_python.text(object);
+  else if constexpr (std::is_same_v<T, const void*>)
+    return object;
   else if constexpr (std::is_same_v<T, unsigned long long>)
     return g_python.ticks(object);
   else
     return static_cast<T>(g_python.integer(object));
+}
+
+Object* WrongNumber() {
+  g_python.set_error(*g_python.type_error, "wrong number of arguments");
+  return nullptr;
 }
 
 template <auto kFunction>
@@ -60,10 +79,7 @@ struct Builtin;
 template <typename Result, typename... Arguments, Result (*kFunction)(Arguments...)>
 struct Builtin<kFunction> {
   static Object* Run(Object*, Object* const* given, std::ptrdiff_t count) {
-    if (count != sizeof...(Arguments)) {
-      g_python.set_error(*g_python.type_error, "wrong number of arguments");
-      return nullptr;
-    }
+    if (count != sizeof...(Arguments)) return WrongNumber();
     return Run(given, std::index_sequence_for<Arguments...>());
   }
   template <std::size_t... i>
@@ -79,12 +95,49 @@ struct Builtin<kFunction> {
   }
 };
 
+// What was kept. It is the object that Python lent, which is not constant.
+void Release(const void* object) {
+  if (object != nullptr) g_python.release(static_cast<Object*>(const_cast<void*>(object)));
+}
+
+// (label, its name) -> 1 if nothing was done, because facts have to be written before.
+Object* RunLabelBegin(Object*, Object* const* given, std::ptrdiff_t count) {
+  if (count != 2) return WrongNumber();
+  const char* text = g_python.utf8(given[1], nullptr);
+  if (text == nullptr) {  // PyTorch, which was given it before, has no use for it either.
+    g_python.clear_error();
+    return g_python.make(0);
+  }
+  const void* dropped = nullptr;
+  const LabelBegun begun = BeginLabel(given[0], given[1], text, &dropped);
+  if (begun == LabelBegun::kKept) g_python.keep(given[1]);
+  Release(dropped);
+  return g_python.make(begun == LabelBegun::kTellFirst ? 1 : 0);
+}
+
+Object* RunLabelEnd(Object*, Object* const* given, std::ptrdiff_t count) {
+  if (count != 1) return WrongNumber();
+  Release(EndLabel(given[0]));
+  return g_python.make(0);
+}
+
 #define LS_BUILTIN(function) \
   Method { #function, Builtin < &function> ::Run, kFastCall, nullptr }
 // Python keeps pointers to them.
-Method g_methods[] = {LS_BUILTIN(lockstep_hook_range_begin), LS_BUILTIN(lockstep_hook_range_end),
-                      LS_BUILTIN(lockstep_hook_now),         LS_BUILTIN(lockstep_hook_step),
-                      LS_BUILTIN(lockstep_hook_host_memory), LS_BUILTIN(lockstep_hook_torch_enter)};
+Method g_methods[] = {LS_BUILTIN(lockstep_hook_range_begin),
+                      LS_BUILTIN(lockstep_hook_range_end),
+                      LS_BUILTIN(lockstep_hook_now),
+                      LS_BUILTIN(lockstep_hook_step),
+                      LS_BUILTIN(lockstep_hook_host_memory),
+                      LS_BUILTIN(lockstep_hook_torch_enter),
+                      LS_BUILTIN(lockstep_hook_phase_begin),
+                      LS_BUILTIN(lockstep_hook_phase_enter),
+                      LS_BUILTIN(lockstep_hook_phase_end),
+                      LS_BUILTIN(lockstep_hook_phase_since),
+                      LS_BUILTIN(lockstep_hook_boundary),
+                      LS_BUILTIN(lockstep_hook_first_optimizer),
+                      {"label_begin", RunLabelBegin, kFastCall, nullptr},
+                      {"label_end", RunLabelEnd, kFastCall, nullptr}};
 #undef LS_BUILTIN
 
 template <typename T>
@@ -97,15 +150,17 @@ bool FindPython() {
   return Find("PyBytes_AsString", g_python.text) && Find("PyLong_AsLongLong", g_python.integer) &&
          Find("PyLong_AsUnsignedLongLong", g_python.ticks) && Find("PyLong_FromUnsignedLongLong", g_python.make) &&
          Find("PyErr_Occurred", g_python.error) && Find("PyErr_SetString", g_python.set_error) &&
-         Find("PyExc_TypeError", g_python.type_error);
+         Find("PyExc_TypeError", g_python.type_error) && Find("PyErr_Clear", g_python.clear_error) &&
+         Find("PyUnicode_AsUTF8AndSize", g_python.utf8) && Find("Py_IncRef", g_python.keep) &&
+         Find("Py_DecRef", g_python.release);
 }
 
 }  // namespace
 
 extern "C" {
 
-// The PyMethodDef of a function above; null for others, and where this Python lacks something. Text is bytes, what is
-// returned an integer. Thread: one at a time, with the interpreter's lock.
+// The PyMethodDef of a function above; null for others, and where this Python lacks something. Text is bytes (a label's
+// name is text), what is returned an integer. Thread: one at a time, with the interpreter's lock.
 __attribute__((visibility("default"))) const void* lockstep_hook_python_call(const char* symbol) {
   static const bool found = FindPython();
   if (!found) return nullptr;

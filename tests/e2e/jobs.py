@@ -24,7 +24,13 @@ PYTHON = "/usr/bin/python3"
 # The launcher's own variables must not reach the jobs of a test that itself runs in one.
 ENVIRONMENT = {k: v for k, v in os.environ.items()
                if not k.startswith(("LOCKSTEP_", "OMPI_", "PMIX_", "SLURM_")) and k not in ("RANK", "WORLD_SIZE")}
-MPIRUN = ["mpirun", *(["--allow-run-as-root"] if os.geteuid() == 0 else []), "--oversubscribe"]
+# torchrun looks for workers that have ended every 5 s in PyTorch 1.13, so that each launch takes that long, and every
+# 0.1 s since 2.3. It reads its options' defaults from PET_ variables.
+ENVIRONMENT["PET_MONITOR_INTERVAL"] = "0.1"
+ROOT = ["--allow-run-as-root"] if os.geteuid() == 0 else []
+# Another MPI's launcher and programs (tests/e2e/mpis).
+MPIRUN = os.environ.get("LOCKSTEP_TEST_MPIEXEC", " ".join(["mpirun", *ROOT, "--oversubscribe"])).split()
+PROGRAMS = pathlib.Path(os.environ.get("LOCKSTEP_TEST_PROGRAMS", BUILD))
 
 
 def mpi_ops():

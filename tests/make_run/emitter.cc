@@ -157,11 +157,49 @@ void Emitter::Ring(const Op& op, std::int64_t begin, std::int64_t end) {
   }
 }
 
-void Emitter::Message(const Op& op, bool send, std::int64_t begin, std::int64_t end) {
+void Emitter::Halo(const Op& op, std::int64_t begin, std::int64_t wait, std::int64_t end) {
+  const auto n = static_cast<std::int64_t>(spec_.ranks);
+  const std::uint64_t seq = rings_++;
+  std::int64_t at = begin;
+  for (const std::uint8_t direction : {std::uint8_t{1}, std::uint8_t{0}})
+    for (const std::int32_t way : {op.shift, -op.shift}) {
+      // What goes to the right comes from the left.
+      const std::int64_t shift = direction == 0 ? way : -way;
+      const auto partner = static_cast<std::int32_t>(((rank_ + shift) % n + n) % n);
+      const std::int32_t tag = way > 0 ? way : 1000 - way;
+      const std::int64_t posted = at + spec_.call_ns;
+      const std::uint32_t call = Mpi(0, direction == 0 ? MpiOp::kIsend : MpiOp::kIrecv, at, posted,
+                                     {.comm = 0, .bytes = op.bytes, .peer = partner, .tag = tag, .count = 1});
+      tables_.p2p.Append({.comm = local_comm_[0],
+                          .direction = direction,
+                          .mode = schema::Code(CollectiveMode::kNonBlocking),
+                          .peer = partner,
+                          .peer_world_rank = partner,
+                          .tag = tag,
+                          .seq = seq,
+                          .thread = 0,
+                          .begin_ns = clock_.Show(at),
+                          .post_end_ns = clock_.Show(posted),
+                          .last_incomplete_ns = schema::kNoTime,
+                          .wait_begin_ns = clock_.Show(wait),
+                          .end_ns = clock_.Show(end),
+                          .bytes = op.bytes,
+                          .call = call,
+                          .kernel = schema::kNone});
+      at = posted;
+    }
+  Mpi(0, MpiOp::kWaitall, wait, end, {.comm = schema::kNone, .bytes = 4, .peer = -1, .tag = -1, .count = 1});
+}
+
+void Emitter::Message(const Op& op, bool send, std::int64_t begin, std::int64_t end, std::int64_t looked) {
   const std::int32_t peer = send ? rank_ + op.peer : rank_ - op.peer;
   constexpr std::int32_t kTag = 77;  // No ring's.
-  const std::uint32_t call = Mpi(0, send ? MpiOp::kSend : MpiOp::kRecv, begin, end,
-                                 {.comm = 0, .bytes = op.bytes, .peer = peer, .tag = kTag, .count = 1});
+  const std::int64_t returned = op.posted && !send ? looked : end;
+  const MpiOp function = send ? MpiOp::kSend : op.posted ? MpiOp::kIrecv : MpiOp::kRecv;
+  const std::uint32_t call =
+      Mpi(0, function, begin, returned, {.comm = 0, .bytes = op.bytes, .peer = peer, .tag = kTag, .count = 1});
+  if (returned < end)
+    Mpi(0, MpiOp::kWait, returned, end, {.comm = schema::kNone, .bytes = 1, .peer = -1, .tag = -1, .count = 1});
   tables_.p2p.Append({.comm = local_comm_[0],
                       .direction = static_cast<std::uint8_t>(send ? 0 : 1),
                       .peer = peer,
@@ -170,9 +208,9 @@ void Emitter::Message(const Op& op, bool send, std::int64_t begin, std::int64_t 
                       .seq = message_seq_[{send, peer}]++,
                       .thread = 0,
                       .begin_ns = clock_.Show(begin),
-                      .post_end_ns = clock_.Show(end),
+                      .post_end_ns = clock_.Show(returned),
                       .last_incomplete_ns = schema::kNoTime,
-                      .wait_begin_ns = clock_.Show(begin),
+                      .wait_begin_ns = clock_.Show(looked),
                       .end_ns = clock_.Show(end),
                       .bytes = op.bytes,
                       .call = call,

@@ -47,8 +47,11 @@ class Emitter {
   void Complete(std::uint32_t row, std::int64_t last_incomplete, std::int64_t wait_begin, std::int64_t end);
   void Init(const Op& op, std::int64_t begin, std::int64_t end);  // Persistent: takes a number, makes no row.
   void Ring(const Op& op, std::int64_t begin, std::int64_t end);
+  // Two receives and two sends that are posted from `begin` on, and the call that waits for all.
+  void Halo(const Op& op, std::int64_t begin, std::int64_t wait, std::int64_t end);
   // One end of a message; `op.peer` is the receiver's rank minus the sender's.
-  void Message(const Op& op, bool send, std::int64_t begin, std::int64_t end);
+  // `looked`: began the call that completes it.
+  void Message(const Op& op, bool send, std::int64_t begin, std::int64_t end, std::int64_t looked);
   // The same by a kernel of NCCL.
   void GpuSendRecv(const Op& op, bool send, std::uint64_t correlation, std::int64_t begin, std::int64_t end);
   void Push(std::string_view name, std::uint8_t category, std::int64_t at);

@@ -57,7 +57,7 @@ bool Parser::CollectiveOperation(Line& line, std::vector<Op>* body) {
   return true;
 }
 
-// send B to=K as=NAME, recv NAME; with nccl before it on a stream of the GPU.
+// send B to=K as=NAME, recv NAME [posted]; with nccl before it on a stream of the GPU.
 bool Parser::MessageOperation(Line& line, std::vector<Op>* body) {
   const bool gpu = line.verb() == "ncclsend" || line.verb() == "ncclrecv";
   Op op{.launch_ns = 5'000};
@@ -69,6 +69,7 @@ bool Parser::MessageOperation(Line& line, std::vector<Op>* body) {
   } else if (line.verb() == "recv" || line.verb() == "ncclrecv") {
     op.kind = gpu ? OpKind::kNcclRecv : OpKind::kRecv;
     op.name = line.Need(line.Plain(), "a name");
+    op.posted = !gpu && line.Plain() == "posted";
     std::size_t at = body->size();
     while (at > 0 &&
            !((*body)[at - 1].kind == (gpu ? OpKind::kNcclSend : OpKind::kSend) && (*body)[at - 1].name == op.name))
@@ -223,8 +224,9 @@ std::string Parser::OneOperation(Line& line, std::vector<Op>* body) {
     if (verb == "wait") op.name = line.Need(line.Plain(), "a name");
   } else if (verb == "test") {
     op.kind = OpKind::kTest;
-  } else if (verb == "ring") {
+  } else if (verb == "ring" || verb == "halo") {
     op.kind = OpKind::kRing;
+    op.both_ways = verb == "halo";
     line.Read(std::optional(line.Need(line.Plain(), "a size")), ParseBytes, &op.bytes);
     line.Int(line.Key("shift"), &op.shift);
   } else if (verb == "start") {

@@ -149,7 +149,7 @@ void Simulation::Arrive(RankState& state, const Place& place, std::vector<Instan
     case OpKind::kSend:
       if (rings != nullptr) (*rings)[Slot(place.instance, op, state.rank)] = state.t;
       Sample(state, out);
-      if (out != nullptr) out->Message(op, true, state.t, state.t + spec_.call_ns);
+      if (out != nullptr) out->Message(op, true, state.t, state.t + spec_.call_ns, state.t);
       state.t += spec_.call_ns;
       Sample(state, out);
       return;
@@ -217,14 +217,21 @@ void Simulation::Leave(RankState& state, const Place& place, Emitter* out) const
   if (op.kind == OpKind::kRing) {
     const auto n = static_cast<std::int64_t>(spec_.ranks);
     const std::int64_t left = ((state.rank - op.shift) % n + n) % n;
+    const std::int64_t right = ((state.rank + op.shift) % n + n) % n;
     const std::int64_t sent = rings_[place.instance + static_cast<std::size_t>(left)];
-    if (sent == kNever) {
+    const std::int64_t back = op.both_ways ? rings_[place.instance + static_cast<std::size_t>(right)] : state.entry;
+    if (sent == kNever || back == kNever) {
       state.stopped = true;
       return;
     }
     Sample(state, out);
-    state.t = std::max(state.entry + spec_.call_ns, sent + Cost(op, left, state.rank));
-    if (out != nullptr) out->Ring(op, state.entry, state.t);
+    const std::int64_t posts = op.both_ways ? 4 * spec_.call_ns : 0;
+    state.t = std::max(state.entry + posts + spec_.call_ns,
+                       sent + posts + Cost(op, static_cast<std::int32_t>(left), state.rank));
+    if (op.both_ways)
+      state.t = std::max(state.t, back + posts + Cost(op, static_cast<std::int32_t>(right), state.rank));
+    if (out != nullptr && op.both_ways) out->Halo(op, state.entry, state.entry + posts, state.t);
+    if (out != nullptr && !op.both_ways) out->Ring(op, state.entry, state.t);
     Sample(state, out);
     return;
   }
@@ -242,8 +249,9 @@ void Simulation::Leave(RankState& state, const Place& place, Emitter* out) const
       return;
     }
     Sample(state, out);
-    state.t = std::max(state.entry + spec_.call_ns, sent + NoisyCost(place, state.rank - op.peer, state.rank));
-    if (out != nullptr) out->Message(op, false, state.entry, state.t);
+    const std::int64_t looked = op.posted ? state.entry + spec_.call_ns : state.entry;
+    state.t = std::max(looked + spec_.call_ns, sent + NoisyCost(place, state.rank - op.peer, state.rank));
+    if (out != nullptr) out->Message(op, false, state.entry, state.t, looked);
     Sample(state, out);
     return;
   }

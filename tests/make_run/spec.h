@@ -59,6 +59,7 @@ struct Op {
   std::int32_t root = 0;
   std::vector<std::int32_t> empty;  // kBlocking: world ranks that give the others nothing; nobody waits for them.
   std::int32_t shift = 1;
+  bool both_ways = false;  // kRing: posted, with the left and the right neighbour, and one wait for all.
   std::uint32_t count = 1;
   std::int64_t launch_ns = 0;  // Duration of the host's launch call.
   std::uint8_t copy_kind = 0;
@@ -67,6 +68,7 @@ struct Op {
   std::string at;                           // What `late` and `slow` call it.
   std::int32_t on_block = 0, on_index = 0;  // Only ranks r with r / on_block == on_index; 0: all.
   std::int32_t peer = 0;                    // Messages: the receiver's rank minus the sender's.
+  bool posted = false;                      // kRecv: MPI_Irecv, and at once MPI_Wait.
   std::uint32_t send_back = 0;              // kRecv, kNcclRecv: its send stands so many operations before.
   std::uint32_t stream = 20;                // NCCL operations.
   std::vector<std::uint64_t> grouped;       // kNccl: sizes of the operations that share its kernel; none: alone.

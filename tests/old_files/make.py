@@ -7,8 +7,8 @@ The number of the format never changed; tables and columns were added. ADDED say
 table of that time with ROWS rows, every column of that time, and nothing that came later. What the values are is of no
 weight but that they make sense: numbers count up, rows point at rows that there are, codes are 1.
 
-The files are committed; they are made again only when a schema is added: put what the newest schema lacked so far into
-ADDED, run this, and look at `git diff --stat`: the older ones must stay as they are.
+The files are committed, and a file that is there stays. When a schema is added, put what the newest one lacked so far
+into ADDED and run this: it makes the file of that one.
 """
 
 import pathlib
@@ -124,4 +124,6 @@ if __name__ == "__main__":
     out = pathlib.Path(sys.argv[1])
     for kind, newest in NEWEST.items():
         for number in range(1, newest):
-            make(out / f"{kind}-schema-{number}.h5", kind, number)
+            # Those that are there stay: made again they contain the same values in other bytes.
+            if not (out / f"{kind}-schema-{number}.h5").exists():
+                make(out / f"{kind}-schema-{number}.h5", kind, number)

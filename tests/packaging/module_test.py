@@ -22,6 +22,38 @@ sys.path.insert(0, MODULE)
 import lockstep  # noqa: E402
 
 
+# After https://pytorch.org/tutorials/recipes/recipes/profiler_recipe.html
+RECIPE = """
+from lockstep import (profile, record_function, schedule, ProfilerActivity, supported_activities,
+                      tensorboard_trace_handler)
+model = lambda inputs: sum(inputs)
+activities = [ProfilerActivity.CPU] + [a for a in (ProfilerActivity.CUDA, ProfilerActivity.XPU) if a in supported_activities()]
+with profile(activities=activities, record_shapes=True, profile_memory=True, with_stack=True, with_flops=True,
+             with_modules=True, acc_events=True, experimental_config=None, post_processing_timeout_s=3.0) as prof:
+    with record_function("model_inference"):
+        model(range(5))
+    prof.add_metadata("a", "1")
+print(prof.key_averages(group_by_input_shape=True).table(sort_by="cpu_time_total", row_limit=10))
+print(prof.key_averages(group_by_stack_n=5).table(sort_by="self_cpu_time_total", row_limit=2))
+assert list(prof.events()) == [] and prof.key_averages().total_average() == []
+prof.export_chrome_trace("trace.json")
+prof.export_stacks("stacks.txt", "self_cuda_time_total")
+prof.export_memory_timeline("memory.html", device="cuda:0")
+
+def trace_handler(p):
+    p.key_averages().table(sort_by="self_cpu_time_total", row_limit=10)
+    print("ready", p.step_num)
+    p.export_chrome_trace("trace_" + str(p.step_num) + ".json")
+    tensorboard_trace_handler("log", use_gzip=True)(p)
+
+with profile(activities=[ProfilerActivity.CPU], schedule=schedule(skip_first=1, wait=1, warmup=1, active=2, repeat=2),
+             on_trace_ready=trace_handler) as p:
+    for idx in range(12):
+        model(range(5))
+        p.step()
+"""
+
+
 def run(words, cwd, expected=0, **variables):
     done = subprocess.run([str(word) for word in words], cwd=cwd, env=dict(CLEAN, **variables), stdout=subprocess.PIPE,
                           stderr=subprocess.PIPE, text=True, timeout=100)
@@ -85,6 +117,23 @@ class Recorded(unittest.TestCase):
         self.assertIn("the window that `lockstep run` was given counts", done.stderr)
         steps = run.rank(0)["steps"]
         self.assertEqual(steps[steps.complete]["index"].tolist(), [6, 7])
+
+    def test_the_profilers_own_recipe(self):
+        """What PyTorch's recipe does with its profiler, with the import changed: the same with and without Lockstep."""
+        script = os.path.join(self.dir.name, "recipe.py")
+        with open(script, "w") as file:
+            file.write(RECIPE)
+        out = os.path.join(self.dir.name, "recipe")
+        traced = run([LOCKSTEP, "run", "--quiet", "--after", "none", "-o", out, "--", PYTHON, script], self.dir.name)
+        plain = run([PYTHON, script], self.dir.name, PYTHONPATH=MODULE)
+        self.assertEqual(plain.stdout.count("--table ops"), 2)
+        self.assertEqual([line for line in traced.stdout.splitlines() if line.startswith("ready")], ["ready 5", "ready 9"])
+        self.assertEqual(sorted(os.listdir(self.dir.name)), ["recipe", "recipe.py"])
+        tables = lockstep.load(out).rank(0)
+        steps = tables["steps"]
+        self.assertEqual(steps[steps.complete]["index"].tolist(), [3, 4, 7, 8])
+        names = tables["ranges"].name.value_counts()
+        self.assertEqual((names["model_inference"], names["a: 1"]), (1, 1))
 
     def test_isolated_python(self):
         """-I looks at no PYTHONPATH: a module that is installed reaches the probe all the same."""

@@ -49,7 +49,7 @@ ROOMS = {
     },
     "analysis": {
         "core": [], "gpu": ["core/"], "replay": ["core/", "gpu/"], "tables": ["core/", "gpu/"],
-        "replayed": [*FRAME, "replay/"], "run": [*FRAME, "replayed/"], "stragglers": [*FRAME, "communication/"],
+        "replayed": [*FRAME, "replay/"], "run": [*FRAME, "replayed/"], "stragglers": [*FRAME, "communication/", "replayed/"],
         "communication": [*FRAME, "replay/", "replayed/"], "causes": [*FRAME, "gpu/", "tables/engine/", "replayed/"],
         "diff": [*FRAME, "tables/engine/"], "report": [*FRAME, "communication/", "diff/", "replayed/", "tables/"],
     },

@@ -17,7 +17,8 @@ LIBC = r"lib(c|m|dl|rt|pthread)\.so\.\d+|ld-linux.*\.so\.\d+"
 ONLY = {  # file -> all it may need
     "liblockstep.so": LIBC,
     "liblockstep-cudart.so": LIBC + r"|liblockstep\.so",
-    "liblockstep-ompi40.so": LIBC + r"|liblockstep\.so",
+    "liblockstep-mpi.so": LIBC + r"|liblockstep\.so",
+    "liblockstep-mpi-ompi40.so": LIBC + r"|liblockstep\.so",
     "liblockstep-gpu.so": LIBC + r"|liblockstep\.so",
 }
 NEVER = {  # file -> what it may not need
@@ -39,6 +40,8 @@ def initialised_by_code(file):
 
 def main(build):
     bad = 0
+    others = {file.name: ONLY["liblockstep-mpi.so"] for file in pathlib.Path(build).glob("liblockstep-mpi-*.so")}
+    ONLY.update(others)  # Wrappers for an MPI whose mpi.h is not everywhere.
     for name in [*ONLY, *NEVER]:
         file = pathlib.Path(build) / name
         if not file.exists():

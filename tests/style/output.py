@@ -19,7 +19,7 @@ MAY = {
     "comms/clock_mpi/lockstep_clock.cc": "rows for its agent on standard output",
 }
 # In the application's process: nothing may be allocated, so they clean in place. They must call it.
-IN_PROCESS = ["runtime/probe/process.cc", "runtime/cupti/inject.cc", "comms/nccl/chain.cc"]
+IN_PROCESS = ["runtime/probe/process.cc", "runtime/cupti/inject.cc", "comms/nccl/chain.cc", "comms/pmpi/choose.cc"]
 CLEANS = "MakePlainLine("
 WAYS = re.compile(r"\b(?:std::)?(?:printf|puts|putchar|vprintf|perror|psignal)\s*\(|\bfmt::print\b|\bstd::(?:cout|cerr|clog)\b|"
                   r"\b(?:stdout|stderr)\b|\bSTD(?:OUT|ERR)_FILENO\b|\bdprintf\s*\(")

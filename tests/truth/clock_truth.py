@@ -31,6 +31,9 @@ except ImportError:
 build, case = os.path.abspath(sys.argv[1]), sys.argv[2]
 seconds = sys.argv[3] if len(sys.argv) > 3 else "6"
 lockstep = os.path.join(build, "lockstep")
+# Another MPI's launcher and programs (tests/e2e/mpis). Without PMIx there is no exchange in MPI_Init.
+programs = os.environ.get("LOCKSTEP_TEST_PROGRAMS", os.path.join(build, "tests"))
+OF_MPI = {2} if "LOCKSTEP_TEST_NO_PMIX" in os.environ else {1, 2}
 WANDER = "wander_us=50,period_s=300,wander2_us=2,period2_s=12"
 TWO_CLOCKS = f"1:offset_s=1000,ppm=50,{WANDER};2:offset_s=-1000,ppm=-50,{WANDER}"
 
@@ -40,9 +43,10 @@ def job(run, spec, options, program, ranks=3, prefix=(), extra_env=None):
     if spec:
         env["LOCKSTEP_TEST_CLOCK"] = spec
     env.update(extra_env or {})
-    mpirun = ["mpirun", "--oversubscribe"] + (["--allow-run-as-root"] if os.geteuid() == 0 else [])
+    root = ["--allow-run-as-root"] if os.geteuid() == 0 else []
+    mpirun = os.environ.get("LOCKSTEP_TEST_MPIEXEC", " ".join(["mpirun", "--oversubscribe", *root])).split()
     command = mpirun + ["-np", str(ranks)] + list(prefix) + [lockstep, "run", "-o", run, "--after", "none"] + options + \
-        ["--", os.path.join(build, "tests", program), seconds]
+        ["--", os.path.join(programs, program), seconds]
     done = subprocess.run(command, capture_output=True, text=True, env=env, timeout=float(seconds) + 120)
     assert done.returncode == 0, f"exit {done.returncode}\n{done.stderr}"
     assert done.stdout.startswith("done"), done.stdout
@@ -211,14 +215,14 @@ def truth(run, options, program, transport, spec=TWO_CLOCKS, jump=False, ranks=3
 
 
 if case == "app":
-    three_goes(lambda run: truth(run, [], "clock_app", {1, 2}))
+    three_goes(lambda run: truth(run, [], "clock_app", OF_MPI))
 elif case == "agent":
     three_goes(lambda run: truth(run, ["--clock", "agent"], "clock_app_plain", {3}))
 elif case == "tcp":
     three_goes(lambda run: truth(run, ["--clock", "tcp"], "clock_app_plain", {2}))
 elif case == "step":
     at = float(seconds) / 2 + 0.3
-    three_goes(lambda run: truth(run, [], "clock_app", {1, 2}, TWO_CLOCKS.replace(";", f",step_ms=1,step_at_s={at};"), True))
+    three_goes(lambda run: truth(run, [], "clock_app", OF_MPI, TWO_CLOCKS.replace(";", f",step_ms=1,step_at_s={at};"), True))
 elif case == "namespace":
     unshare = ["unshare", "--time", "--monotonic", "1000", "--fork"]
     if subprocess.run(unshare + ["true"], capture_output=True).returncode != 0:

@@ -106,6 +106,34 @@ def healthy_messages(hosts, each, seed, noise="100%"):
     return Case(f"messages {hosts}x{each}, healthy, seed {seed}", messages(hosts, each, seed, noise=noise))
 
 
+def halo(hosts, each, seed, extra="", steps=30):
+    """All neighbours' messages in one Waitall: its end says of none of them when it had come."""
+    return (f"ranks {hosts * each}\nnodes {hosts}\nsteps {steps + WARMUP}\nwarmup {WARMUP}\nseed {seed}\n"
+            f"network alpha=30us bandwidth=1GB/s\njitter 1%\n{extra}step\n  forward 10ms\n  halo 1MiB\n  compute 4ms\n"
+            f"  halo 1MiB\n  allreduce 1KiB\nend\n")
+
+
+def slow_in_halo(hosts, each, node, seed, rate="50MB/s"):
+    return Case(f"halo {hosts}x{each}, network of node{node} at {rate}", halo(hosts, each, seed, f"link node={node} bandwidth={rate}\n"),
+                (), [f"node{node}"], says=[f"to and from node{node}", "(replayed)"])
+
+
+def slow_way_in_halo(hosts, each, a, b, seed, rate="50MB/s"):
+    ranks = [(a * each + each - 1, b * each), (b * each, a * each + each - 1)]
+    extra = "".join(f"link rank={s} to={t} bandwidth={rate}\n" for s, t in ranks)
+    return Case(f"halo {hosts}x{each}, between node{a} and node{b} at {rate}", halo(hosts, each, seed, extra), (), [f"node{a}"],
+                may_name=[f"node{b}"], says=[f"between node{a} and node{b}", "(replayed)"])
+
+
+def healthy_halo(hosts, each, seed):
+    return Case(f"halo {hosts}x{each}, healthy, seed {seed}", halo(hosts, each, seed))
+
+
+def healthy_two_hosts(seed):
+    """Nothing says that the network between them is slow, so nothing is said of it."""
+    return Case(f"blocking 2x2, healthy, seed {seed}", head(2, 2, 30, seed) + BLOCKING, never=["this run cannot tell"])
+
+
 def two_slow_hosts(seed):
     """A slow network between two hosts, both ways: nothing to compare it with, and this is what must be said."""
     text = head(2, 2, 30, seed, extra="link node=1 bandwidth=25MB/s\n") + BLOCKING
@@ -154,6 +182,8 @@ def small(seed):
         yield alternating(mode, 1, 6, seed)
         yield few_steps(mode, 5, seed)
         yield slow_host(mode, 2, "25MB/s", seed, extra="slow rank=1 factor=1.4\n", ranks=[1])
+        if mode == "blocking":  # A slow network, and a rank behind it that is slow itself.
+            yield slow_host(mode, 1, "25MB/s", seed, extra="slow rank=3 factor=1.1\n", ranks=[3])
         for i in range(4):
             yield healthy(mode, 100 * seed + i)
             yield healthy(mode, 100 * seed + i, steps=3)
@@ -161,9 +191,15 @@ def small(seed):
     yield slow_way(4, 1, 2, 1, seed, one_way=True)
     yield slow_in_messages(4, 2, 2, seed)
     yield slow_way(2, 2, 0, 1, seed, one_way=True)
+    yield slow_in_halo(4, 1, 2, seed)
+    yield slow_in_halo(6, 2, 3, seed)
+    yield slow_way_in_halo(4, 1, 1, 2, seed)
+    yield slow_way_in_halo(6, 2, 2, 3, seed)
     yield two_slow_hosts(seed)
+    yield healthy_two_hosts(seed)
     for hosts, each in ((4, 2), (2, 2), (3, 1)):
         yield healthy_messages(hosts, each, seed)
+        yield healthy_halo(hosts, each, seed)
 
 
 def matrix(seeds):
@@ -200,9 +236,17 @@ def message_matrix(seeds):
                 yield healthy_messages(hosts, each, 1000 * seed + i)
         for node in range(2):
             yield slow_way(2, 2, node, 1 - node, 1000 * seed + node, one_way=True)
+        for hosts, each in ((4, 1), (4, 2), (6, 1), (6, 2)):
+            for node in range(hosts):
+                yield slow_in_halo(hosts, each, node, 1000 * seed + node)
+                if node + 1 < hosts:
+                    yield slow_way_in_halo(hosts, each, node, node + 1, 1000 * seed + node)
+            for i in range(10):
+                yield healthy_halo(hosts, each, 1000 * seed + i)
         yield two_slow_hosts(seed)
         for i in range(20):
             yield healthy_messages(2, 2, 1000 * seed + i)
+            yield healthy_two_hosts(1000 * seed + i)
 
 
 def judge(case, answer):

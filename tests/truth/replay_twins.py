@@ -240,6 +240,30 @@ def fsdp(place):
     check("where all is hidden nothing is said", not [f for f in deep["findings"] if f["id"] == "fsdp.prefetch"])
 
 
+MESSAGES = HEAD + """network alpha={alpha} bandwidth={bandwidth}
+step
+  compute 10ms
+  send 4MiB to=1 as=a on=1:0
+  send 4MiB to=-1 as=b on=1:1
+  recv a {posted} on=1:1
+  recv b {posted} on=1:0
+  compute 4ms
+  allreduce 8
+end
+"""
+
+
+def messages(place):
+    # In a receive, and in the wait that completes a posted one, a transfer is the same time.
+    twin = step(place.analyze(MESSAGES.format(ranks=2, alpha="0", bandwidth="1000000GB/s", posted="")))
+    for posted in ("", "posted"):
+        a = place.analyze(MESSAGES.format(ranks=2, alpha="100us", bandwidth="1GB/s", posted=posted))
+        near(f"replayed, {posted or 'blocking'}", a["replay"]["replayed_step_ns"], step(a), 0.005)
+        near("communication free", a["overlap"]["t_free_comm_ns"], twin, 0.01)
+        (answer,) = place.whatif(place.run, "--free-communication")
+        check("what is left is work", "work of rank" in answer["limit"], answer["limit"])
+
+
 def more_ranks(place):
     place.analyze(ddp(ranks=4))
     (answer,) = place.whatif(place.run, "--ranks", "16")
@@ -268,7 +292,93 @@ def nothing(place):
     check("without it nothing is gained", abs(answer["gain_ns"]) < 0.005 * step(a), answer["gain_ns"])
 
 
-CASES = [nothing, buckets, recommended, overlap, stragglers, ring, pipeline, fsdp, more_ranks]
+def named_at_its_price(place, text, slowed, rank):
+    healthy = place.analyze(text)
+    check("nobody is named without it", healthy["stragglers"] == [], healthy["stragglers"])
+    a = place.analyze(slowed + text)
+    check("self error", a["replay"]["self_error"] < 0.002, a["replay"]["self_error"])
+    check("the rank is named", [s["rank"] for s in a["stragglers"]] == [rank], a["verdict"])
+    for straggler in a["stragglers"]:
+        near("its price", straggler["price_ns_per_step"], step(a) - step(healthy), 0.03)
+    check("and the finding says it", any(f["headline"].startswith(f"Rank {rank} holds") for f in a["findings"]))
+
+
+# What moves only in waits begins when the last rank waits; until then the other has work to do.
+MOVES_IN_WAIT = """progress none
+network alpha=30us bandwidth=2GB/s
+step
+  forward 20ms
+  bcast 64KiB root=0
+  compute 4ms
+  iallreduce 1MiB
+  compute 10ms
+  waitall
+end
+"""
+# The all-gather is late, what computes beside it is not, and the communication behind it on the same stream is.
+QUEUED = """gpu
+network alpha=30us bandwidth=2GB/s
+step
+  kernel 3ms name=first
+  nccl allreduce 64KiB
+  kernel 10ms name=second
+  nccl allgather 16MiB
+  kernel 5ms name=third
+  nccl allreduce 16MiB
+  join
+  sync device
+end
+"""
+# The host waits for a stream of which only a wait for the collective's is left.
+JOINED = """gpu
+network alpha=20us bandwidth=5GB/s
+step
+  input 1ms
+  forward 2ms
+  kernel 8ms name=gemm
+  nccl allreduce 4MiB
+  kernel 2ms name=gemm2
+  join
+  optimizer 1ms
+  sync
+end
+"""
+
+
+def hidden(place):
+    named_at_its_price(place, HEAD.format(ranks=2) + MOVES_IN_WAIT, "late rank=1 by=6ms\n", 1)
+    named_at_its_price(place, HEAD.format(ranks=8) + QUEUED, "slow rank=2 factor=1.3\n", 2)
+
+
+def joined(place):
+    named_at_its_price(place, HEAD.format(ranks=4) + JOINED, "slow rank=1 factor=1.3\n", 1)
+
+
+# Posted to both neighbours and waited for with one call: transfers as those of blocking messages are.
+NEIGHBOURS = HEAD + """network alpha={alpha} bandwidth={bandwidth}
+step
+  forward 10ms
+  halo 1MiB
+  compute 4ms
+  halo 1MiB
+  allreduce 1KiB
+end
+"""
+
+
+def neighbours(place):
+    a = place.analyze(NEIGHBOURS.format(ranks=4, alpha="30us", bandwidth="200MB/s"))
+    run = place.run
+    (answer,) = place.whatif(run, "--free-communication")
+    fast = place.analyze(NEIGHBOURS.format(ranks=4, alpha="0us", bandwidth="100000GB/s"))
+    near("without transfers", answer["step_ns"], step(fast), 0.01)
+    finding = [f for f in a["findings"] if f["id"] == "transfer.exposed"]
+    check("they are a finding", len(finding) == 1, a["verdict"])
+    for each in finding:
+        near("its price", each["saves_ns_per_step"], step(a) - step(fast), 0.03)
+
+
+CASES = [hidden, joined, neighbours, nothing, buckets, recommended, overlap, stragglers, ring, pipeline, fsdp, messages, more_ranks]
 wanted = sys.argv[2:]
 for case in CASES:
     if not wanted or case.__name__ in wanted:

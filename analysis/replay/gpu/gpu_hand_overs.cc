@@ -5,7 +5,7 @@
 namespace lockstep::replay {
 namespace {
 
-// Shorter pauses are Python's, between two calls.
+// Shorter pauses are the time that Python needs between two calls.
 constexpr std::int64_t kPauseNs = 20'000;
 
 }  // namespace
@@ -13,7 +13,7 @@ constexpr std::int64_t kPauseNs = 20'000;
 std::vector<HandOver> FindHandOvers(const std::vector<IntervalSet>& activity) {
   std::vector<HandOver> found;
   for (std::uint32_t to = 0; to < activity.size(); ++to) {
-    // Before its first sign of life a thread waited as well.
+    // A thread also waited before its first activity.
     for (std::size_t k = 0; k < activity[to].size(); ++k) {
       const std::int64_t stopped = k == 0 ? INT64_MIN : activity[to][k - 1].end, resumed = activity[to][k].begin;
       if (k > 0 && resumed - stopped < kPauseNs) continue;
@@ -34,7 +34,7 @@ std::vector<HandOver> FindHandOvers(const std::vector<IntervalSet>& activity) {
         best.from = from;
         best.give_ns = last->end;
       }
-      // It waited for the other thread only if that one was at work for most of the time.
+      // It waited for the other thread only if that one was active for most of the time.
       if (longest == 0 || (k > 0 && 2 * longest < resumed - stopped)) continue;
       found.push_back(best);
     }

@@ -13,7 +13,7 @@ namespace {
 
 constexpr std::uint64_t kSeed = 20'261;
 constexpr std::size_t kRounds = 200;
-// What cannot be told from this or less is none.
+// A slowdown that cannot be distinguished from this or less counts as none.
 constexpr double kLeast = 0.01;
 
 }  // namespace
@@ -74,7 +74,7 @@ std::int64_t GpuAlone::Transfer(std::uint32_t collective, Interval transfer) con
 
 namespace {
 
-// Slopes of computing and of transferring, from samples that a bootstrap draws rank by rank and step by step.
+// Estimates the slowdowns of computing and of transferring, from samples that a bootstrap draws by rank and step.
 class Estimator {
  public:
   explicit Estimator(const GpuRun& run) : run_(run), occupancy_(run) {
@@ -107,17 +107,17 @@ class Estimator {
   static constexpr double kMostSlowdown = 8;
   static constexpr std::size_t kMostOfGroup = 100;
 
-  // Sums for a line through 0: how much longer, against how long beside a transfer; both in units of the kernel's time
-  // alone.
+  // Sums for a line through 0: how much longer a kernel takes, against how long it runs beside a transfer, both in
+  // units of the kernel's time alone.
   struct Cell {
     double beside_longer = 0, beside_beside = 0;
   };
   struct Moved {
     std::size_t group;
-    std::vector<std::pair<double, double>> by_share;  // Share of members that compute, ns.
+    std::vector<std::pair<double, double>> by_share;  // The share of members that compute, and the duration in ns.
   };
 
-  // Kernels of one name and shape beside a transfer, against the same on that rank without one.
+  // Compares kernels of one name and shape beside a transfer with the same on that rank without one.
   void Kernels() {
     for (std::size_t r = 0; r < run_.gpu_ranks.size(); ++r) {
       const GpuRank& rank = run_.gpu_ranks[r];
@@ -150,7 +150,7 @@ class Estimator {
     }
   }
 
-  // In a time t beside a transfer a kernel does what takes it t / (1 + slowdown) alone.
+  // In a time t beside a transfer a kernel does the work that takes t / (1 + slowdown) alone.
   double Compute(const std::vector<std::size_t>& drawn) const {
     Cell sum;
     for (const std::size_t i : drawn) {
@@ -161,7 +161,7 @@ class Estimator {
     return slope <= 0 ? 0 : std::min(kMostSlowdown, slope < 1 ? slope / (1 - slope) : kMostSlowdown);
   }
 
-  // Transfers of one kind, size and communicator, some of which met more computing members than others.
+  // Compares transfers of one kind, size and communicator that overlap with computing on different numbers of members.
   void Transfers() {
     std::map<std::tuple<std::uint64_t, CollectiveKind, std::uint64_t>, std::vector<Moved>> groups;
     for (std::uint32_t c = 0; c < run_.collectives.size(); ++c) {
@@ -169,7 +169,7 @@ class Estimator {
       if (transfer.begin >= transfer.end) continue;
       const std::vector<std::int64_t> by_computing = occupancy_.ByComputing(c, transfer);
       if (by_computing.size() < 2) continue;
-      // Of many members the share is kept to a sixteenth.
+      // If there are many members, the share is rounded to a sixteenth.
       const std::size_t members = by_computing.size() - 1, parts = std::min<std::size_t>(members, 16);
       std::vector<double> ns(parts + 1, 0);
       for (std::size_t k = 0; k <= members; ++k)
@@ -181,7 +181,7 @@ class Estimator {
       groups[{about.comm, about.kind, about.bytes}].push_back(std::move(moved));
     }
     for (auto& [key, list] : groups) {
-      // Nothing to compare where all met the same.
+      // There is nothing to compare if the share is the same for all of them.
       double least = 1, most = 0;
       for (const Moved& moved : list) {
         double share = 0, whole = 0;
@@ -190,7 +190,7 @@ class Estimator {
         most = std::max(most, share / whole);
       }
       if (list.size() < 3 || most - least < 0.1) continue;
-      // Enough to tell it from, spread over the run.
+      // A sample that is large enough, spread over the run.
       for (std::size_t i = 0; i < list.size(); i += list.size() / kMostOfGroup + 1) {
         list[i].group = groups_;
         transfers_.push_back(std::move(list[i]));
@@ -199,7 +199,8 @@ class Estimator {
     }
   }
 
-  // How unequal transfers of a group would be alone, were this the slowdown: in logarithms, so that all groups count.
+  // The scatter of the transfers of a group without interference if this were the slowdown: in logarithms, so that all
+  // groups have equal weight.
   double Spread(const std::vector<std::size_t>& drawn, double slowdown) const {
     std::vector<double> sum(groups_, 0), squares(groups_, 0), count(groups_, 0);
     for (const std::size_t i : drawn) {
@@ -217,7 +218,8 @@ class Estimator {
     return spread;
   }
 
-  // The slowdown that makes them most equal: golden section, the spread has one minimum where shares differ.
+  // Finds the slowdown with the least scatter by golden section search: the scatter has one minimum if the shares
+  // differ.
   double Transfer(const std::vector<std::size_t>& drawn) const {
     constexpr double kGolden = 0.6180339887498949;
     double low = 0, high = kMostSlowdown;
@@ -245,7 +247,7 @@ class Estimator {
 
   const GpuRun& run_;
   const GpuOccupancy occupancy_;
-  std::vector<Cell> cells_;  // Per rank and step.
+  std::vector<Cell> cells_;  // By rank and step.
   std::vector<Moved> transfers_;
   std::size_t groups_ = 0, kernels_ = 0;
 };

@@ -1,6 +1,6 @@
 #pragma once
-// What computing and communicating at the same time cost each other on GPUs: what recorded
-// durations would be alone.
+// Estimates how much computing and communicating at the same time slow each other on GPUs, and from this the durations
+// without interference.
 
 #include <vector>
 
@@ -9,12 +9,12 @@
 
 namespace lockstep::replay {
 
-// Where ranks computed and where transfers moved, in the recorded run.
+// When ranks computed and when transfers moved data, in the recorded run.
 class GpuOccupancy {
  public:
   explicit GpuOccupancy(const GpuRun& run);
   const IntervalSet& transferring(std::size_t rank) const { return transferring_[rank]; }
-  // Of a collective's transfer: how long it moved while k of its n members computed, [k].
+  // For a collective's transfer: how long it moved data while k of its n members computed, at index k.
   std::vector<std::int64_t> ByComputing(std::uint32_t collective, Interval transfer) const;
   // From the latest arrival to the latest end; empty if it is not in the replay.
   const std::vector<Interval>& transfers() const { return transfers_; }
@@ -22,10 +22,10 @@ class GpuOccupancy {
  private:
   std::vector<IntervalSet> computing_, transferring_;
   std::vector<Interval> transfers_;
-  std::vector<std::vector<std::uint32_t>> members_;  // [collective]: ranks.
+  std::vector<std::vector<std::uint32_t>> members_;  // [collective]: its ranks.
 };
 
-// The rules of simulate.h backwards.
+// Applies the rules of simulate.h in reverse.
 class GpuAlone {
  public:
   GpuAlone(const GpuRun& run, const Interference& interference) : occupancy_(run), interference_(interference) {}

@@ -1,4 +1,5 @@
-// The graph (graph.h) of a GPU run: each rank's part (gpu_rank_graph.h), and what their collectives and messages take.
+// Makes the graph (graph.h) of a GPU run: each rank's part (gpu_rank_graph.h), and the durations of collectives and
+// messages.
 
 #include <algorithm>
 #include <map>
@@ -11,12 +12,12 @@
 namespace lockstep::replay {
 namespace {
 
-// Of two ranks: what their clocks agree to.
+// The error of the difference between two ranks' clocks.
 constexpr std::int64_t kSlackNs = 2'000;
-// Beyond so many items chains of kernels are slowed as a whole: an operation and its description take 150 bytes.
+// In a run with more items, chains of kernels are slowed as a whole: an operation and its description take 150 bytes.
 constexpr std::size_t kMostSingle = 1'000'000;
 
-// Latest arrival to each member's end.
+// Sets each member's transfer: from the latest arrival to its end.
 void SetTransfers(GraphInMaking& s) {
   for (std::uint32_t c = 0; c < s.members.size(); ++c) {
     std::int64_t all_ns = INT64_MIN;
@@ -33,7 +34,7 @@ void SetTransfers(GraphInMaking& s) {
   }
 }
 
-// A receive moves when its send has begun; a send waits for the receive unless the run shows that it need not.
+// A receive moves data when its send has begun; a send waits for the receive unless the run shows that it does not.
 void SetExchanges(GraphInMaking& s) {
   std::map<std::uint32_t, std::vector<std::size_t>> by_collective;
   for (std::size_t i = 0; i < s.exchanges.size(); ++i)

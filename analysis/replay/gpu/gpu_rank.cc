@@ -13,11 +13,11 @@ namespace {
 
 constexpr std::uint32_t kNone = schema::kNone;
 constexpr std::int64_t kNever = std::numeric_limits<std::int64_t>::min();
-// A device that has its next operation queued starts it within this time; longer means
-// that it waited for something (HTA's consecutive_kernel_delay).
+// A device with a queued operation starts it within this time; a longer gap means that the operation waited for
+// something (HTA's consecutive_kernel_delay).
 constexpr std::int64_t kStartsWithinNs = 30'000;
 
-// Applies the rules in the order of asking.
+// Applies the rules in the order in which the host requested the items.
 class Resolver {
  public:
   Resolver(GpuRaw raw, GpuRank& out) : raw_(std::move(raw)), out_(out) {}
@@ -46,8 +46,8 @@ class Resolver {
   };
   struct LaneState {
     std::int64_t end_ns = kNever;
-    std::vector<Past> past;            // By end and by asking, both.
-    std::vector<std::uint32_t> waits;  // Items since the last operation.
+    std::vector<Past> past;            // Sorted by end and by request, which is the same order.
+    std::vector<std::uint32_t> waits;  // The items since the last operation.
     bool unknown_wait = false;
     std::uint16_t thread = GpuRank::kNobody;
     std::int64_t call_ns = kNever;
@@ -56,7 +56,7 @@ class Resolver {
   GpuItem& At(std::uint32_t item) { return out_.items[item]; }
   static bool IsOperation(const GpuItem& item) { return item.kind <= GpuItem::kFixed; }
 
-  // Of each device the stream with most kernels.
+  // Finds the stream with the most kernels of each device.
   void FindMainLanes() {
     std::vector<std::uint64_t> kernels(lanes_.size(), 0), members(lanes_.size(), 0);
     for (const RawItem& raw : raw_.items) {
@@ -70,8 +70,9 @@ class Resolver {
     }
   }
 
-  // From the end of a launching call to the begin on the GPU, where nothing else held it back: its lower bound in
-  // practice, and what launching costs a queue that is empty. Per kind; copies and NCCL take other ways.
+  // The time from the end of a launching call to the begin on the GPU of operations that nothing else held back: in
+  // practice its lower bound, and the launch latency of an empty queue. By kind, because copies and NCCL take other
+  // paths.
   void FindLatencies() {
     std::vector<std::int64_t> samples[3], ends(lanes_.size(), kNever);
     std::vector<bool> waits(lanes_.size(), false);
@@ -125,7 +126,7 @@ class Resolver {
     }
   }
 
-  // What was last asked of a lane before a record.
+  // The last item requested of a lane before a record.
   std::uint32_t LastBefore(std::uint16_t lane, std::uint64_t correlation) const {
     const auto& past = lanes_[lane].past;
     const auto after =
@@ -139,11 +140,11 @@ class Resolver {
     if (raw.record_lane == GpuItem::kNoLane && raw.record_unknown) lane.unknown_wait = true;
     std::uint32_t of =
         raw.record_lane == GpuItem::kNoLane ? kNone : LastBefore(raw.record_lane, raw.record_correlation);
-    if (of != kNone && raw.record_lane == raw.item.lane) of = kNone;  // Order says it already.
+    if (of != kNone && raw.record_lane == raw.item.lane) of = kNone;  // The order of the lane already implies it.
     At(i).ref = of;
     if (of == kNone) return;
     lane.waits.push_back(i);
-    // A later record on this lane stands for what it waited for as well.
+    // A later record on this lane also covers what the lane waited for.
     At(i).begin_ns = At(i).end_ns = std::max(lane.end_ns, At(of).end_ns);
     lane.past.push_back(
         {raw.correlation, std::max(At(i).end_ns, lane.past.empty() ? kNever : lane.past.back().end_ns), i});
@@ -155,7 +156,7 @@ class Resolver {
     const std::int64_t begin = item.begin_ns, end = item.end_ns;
     ++out_.residuals.operations;
     std::int64_t held = kNever;
-    // What is known not to have held it cannot have been waited for.
+    // A wait whose target ended after the operation began cannot have held it.
     for (const std::uint32_t wait : lane.waits) {
       const std::int64_t ends = At(At(wait).ref).end_ns;
       if (ends > begin + gpu::kClockSlackNs) {
@@ -208,15 +209,15 @@ class Resolver {
         {raw.correlation != 0 || lane.past.empty() ? raw.correlation : lane.past.back().correlation, item.end_ns, i});
   }
 
-  // No host call is known: it was asked for with what is before it on its stream.
+  // If no host call is known, the item counts as requested together with the previous one of its stream.
   void Adopt(const LaneState& lane, GpuItem& item) {
     ++out_.residuals.unlaunched;
     item.thread = lane.thread;
     item.call_ns = lane.thread == GpuRank::kNobody ? out_.origin_ns : lane.call_ns;
   }
 
-  // Of what was asked for before on other streams of the device, what ended last, if that is later than
-  // everything known and just before `item` began: it may have waited for it.
+  // Of the items requested before on other streams of the device, returns the one that ended last before `item` began,
+  // if it ended later than everything known and just before: the item may have waited for it.
   std::uint32_t Guess(const RawItem& raw, const GpuItem& item, std::int64_t ready_ns, bool unknown_wait) {
     const bool told = raw_.told && !unknown_wait;
     std::uint32_t best = kNone;
@@ -228,13 +229,13 @@ class Resolver {
                                           [](std::int64_t ns, const Past& each) { return ns < each.end_ns; });
       if (after == past.begin()) continue;
       const Past& last = after[-1];
-      // The inner edges of a CUDA graph nothing tells.
+      // The trace contains no inner edges of a CUDA graph.
       if (told && (raw.correlation == 0 || last.correlation != raw.correlation)) continue;
       if (last.end_ns <= ready_ns || item.begin_ns - last.end_ns > kStartsWithinNs) continue;
       if (best == kNone || At(best).end_ns < last.end_ns) best = last.item;
     }
     if (best != kNone || told || item.kind != GpuItem::kMember) return best;
-    // A collective waits for what its stream's caller has computed so far: PyTorch records an event for it.
+    // A collective waits for what the caller of its stream has computed so far: PyTorch records an event for it.
     const auto main = main_lane_.find(device);
     if (main == main_lane_.end() || main->second == item.lane) return kNone;
     const auto& past = lanes_[main->second].past;
@@ -252,10 +253,22 @@ class Resolver {
       released = std::max(released, At(of).end_ns);
     };
     const auto add_lane = [&](std::uint16_t lane) {
-      // What ended later was not waited for, whatever the call is named.
+      // The call did not wait for work that ended later, whatever its name says.
       if (lanes_[lane].past.empty() || lanes_[lane].end_ns > call_end + gpu::kClockSlackNs) return;
       sync.lanes.push_back(lane);
       released = std::max(released, lanes_[lane].end_ns);
+      // The stream may only have a wait for another one left, as after the last collective of a step.
+      for (const std::uint32_t wait : lanes_[lane].waits) {
+        if (At(wait).ref == kNone) continue;
+        GpuItem& of = At(At(wait).ref);
+        if (of.end_ns > call_end + gpu::kClockSlackNs) {
+          At(wait).ref = kNone;
+          ++out_.residuals.dropped_waits;
+          continue;
+        }
+        of.watched = true;
+        released = std::max(released, of.end_ns);
+      }
     };
     switch (raw.sync) {
       case RawItem::kCopyDone:
@@ -272,7 +285,7 @@ class Resolver {
           if (raw.device == 0xffff || out_.lanes[lane].device == raw.device) add_lane(lane);
         break;
       case RawItem::kUnknown: {
-        // The stream that was done last while the call waited.
+        // The stream that finished last while the call waited.
         std::uint16_t best = GpuItem::kNoLane;
         for (std::uint16_t lane = 0; lane < lanes_.size(); ++lane)
           if (lanes_[lane].end_ns > call && lanes_[lane].end_ns <= call_end + gpu::kClockSlackNs &&

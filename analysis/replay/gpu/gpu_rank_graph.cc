@@ -8,13 +8,13 @@
 namespace lockstep::replay {
 namespace {
 
-// The kernels of one stream that one stretch of a thread launches, as one operation: see above.
+// The kernels of one stream that one stretch of a thread launches, as one operation: see gpu_rank_graph.h.
 struct Chain {
-  std::uint32_t operation = kNone;  // kNone: none is open.
+  std::uint32_t operation = kNone;  // kNone: no chain is open.
   std::uint16_t thread = 0;
   Role role = Role::kKernel;
   std::int64_t length_ns = 0;  // sum d_j
-  std::int64_t lead_ns = 0;    // Never negative: nothing begins before the stretch does.
+  std::int64_t lead_ns = 0;    // Never negative: nothing begins before the stretch.
   std::uint32_t likeness = 0;
 
   void Append(std::int64_t released_ns, std::int64_t takes_ns, std::uint32_t group) {
@@ -56,10 +56,10 @@ class RankMaker {
  private:
   struct Thread {
     std::uint32_t lane = kNone;
-    std::uint32_t h_op = kNone;                                    // What ends when its present stretch begins...
-    std::int64_t h_ns = 0;                                         // ... in the recorded run.
-    std::vector<std::pair<std::uint32_t, std::int64_t>> enqueues;  // Operation and lag, at the stretch's begin.
-    std::vector<std::uint16_t> open;                               // Lanes with a chain of this stretch.
+    std::uint32_t h_op = kNone;  // The operation that ends when its present stretch begins...
+    std::int64_t h_ns = 0;       // ... in the recorded run.
+    std::vector<std::pair<std::uint32_t, std::int64_t>> enqueues;  // Operation and lag, from the stretch's begin.
+    std::vector<std::uint16_t> open;                               // The lanes with a chain of this stretch.
   };
   static constexpr std::uint16_t kNoThread = 0xffff;
   struct Deferred {
@@ -69,12 +69,12 @@ class RankMaker {
   struct LaneState {
     std::uint32_t lane = kNone;
     Chain chain;
-    std::uint16_t issuer = kNoThread;     // Who asked for something on it last.
-    std::uint16_t synced_by = kNoThread;  // Who waited for all of it, if nothing was asked for since.
-    std::vector<std::uint32_t> waits;     // What the next operation needs.
+    std::uint16_t issuer = kNoThread;     // The thread that last requested something of it.
+    std::uint16_t synced_by = kNoThread;  // The thread that waited for all of it, if nothing was requested since.
+    std::vector<std::uint32_t> waits;     // The operations that the next operation needs.
     std::uint32_t last = kNone;
     std::int64_t end_ns = INT64_MIN;
-    std::vector<Deferred> deferred;  // Collectives that move when they are waited for.
+    std::vector<Deferred> deferred;  // Collectives that move data when they are waited for.
   };
 
   std::uint32_t Add(Operation operation, Role role, std::uint32_t collective = kNone) {
@@ -87,9 +87,7 @@ class RankMaker {
     if (earlier != kNone) s_.job.graph.Needs(operation, earlier);
   }
 
-  // ---- Host threads ----
-
-  // All but the last `keep`.
+  // Emits all but the last `keep`.
   void EmitEnqueues(Thread& thread, std::size_t keep) {
     const std::size_t n = thread.enqueues.size() < keep ? 0 : thread.enqueues.size() - keep;
     for (std::size_t k = 0; k < n; ++k)
@@ -99,7 +97,7 @@ class RankMaker {
     thread.enqueues.erase(thread.enqueues.begin(), thread.enqueues.begin() + static_cast<std::ptrdiff_t>(n));
   }
 
-  // Ends the thread's stretch: what it enqueues comes at its begin, with its work.
+  // Ends the thread's stretch: the operations that it enqueues are added at its begin, with its work.
   void Flush(std::uint16_t number, std::int64_t until_ns) {
     Thread& thread = threads_[number];
     while (!thread.open.empty()) CloseChain(lanes_[thread.open.back()]);
@@ -115,8 +113,6 @@ class RankMaker {
     thread.h_ns = std::max(thread.h_ns, until_ns);
   }
 
-  // ---- Streams ----
-
   void CloseChain(LaneState& lane) {
     const Chain chain = std::exchange(lane.chain, Chain{});
     if (chain.operation == kNone) return;
@@ -131,14 +127,14 @@ class RankMaker {
     std::erase(thread.open, static_cast<std::uint16_t>(&lane - lanes_.data()));
   }
 
-  // What goes onto a lane needs what the lane waits for.
+  // An item that is added to a lane needs what the lane waits for.
   void TakeWaits(LaneState& lane, std::uint32_t operation, std::uint32_t after) {
     for (const std::uint32_t wait : lane.waits) Needs(operation, wait);
     lane.waits.clear();
     if (after != kNone) Needs(operation, operation_of_[after]);
   }
 
-  // Two threads take turns on a stream: then it counts when exactly each asks.
+  // If two threads take turns on a stream, the exact times of their requests matter.
   void Issue(LaneState& lane, std::uint16_t thread, std::int64_t call_ns) {
     if (lane.issuer != kNoThread && lane.issuer != thread) {
       CloseChain(lane);
@@ -148,7 +144,7 @@ class RankMaker {
     lane.synced_by = kNoThread;
   }
 
-  // An operation of its own, launched at exactly the recorded point of the thread's work.
+  // Adds a separate operation, launched at exactly the recorded point of the thread's work.
   std::uint32_t Single(std::uint16_t lane_number, std::uint16_t thread_number, std::int64_t call_ns,
                        std::int64_t lag_ns, std::uint32_t after, Operation operation, Role role,
                        std::uint32_t collective = kNone) {
@@ -182,7 +178,7 @@ class RankMaker {
     positions_.fill(0);
   }
 
-  // The last step ends with all that was asked for.
+  // The last step ends with all that was requested.
   void End() {
     std::int64_t last_ns = INT64_MIN;
     for (const LaneState& lane : lanes_) last_ns = std::max(last_ns, lane.end_ns);
@@ -308,8 +304,8 @@ class RankMaker {
     last_lane = lane;
   }
 
-  // NCCL runs a communicator's operations one after the other, whatever their streams; if the trace shows two at
-  // once, it is something else.
+  // NCCL runs a communicator's operations one after the other, whatever their streams; if the trace shows two at the
+  // same time, the communicator is not NCCL's.
   void FindSerial() {
     std::map<std::uint64_t, std::int64_t> end;
     for (const GpuItem& item : rank_.items) {
@@ -359,10 +355,11 @@ class RankMaker {
     const std::uint32_t waited = operation_of_[item.ref];
     if (waited == kNone) return;
     lane.waits.push_back(waited);
+    lane.synced_by = kNoThread;
     if (item.watched) operation_of_[i] = Marker(item.lane, item.thread, item.call_ns, true);
   }
 
-  // Ends when everything so far on the lane has.
+  // Adds an operation that ends when everything so far on the lane has ended.
   std::uint32_t Marker(std::uint16_t lane_number, std::uint16_t thread, std::int64_t call_ns, bool takes_waits) {
     LaneState& lane = lanes_[lane_number];
     Issue(lane, thread, call_ns);
@@ -382,7 +379,7 @@ class RankMaker {
       LaneState& lane = lanes_[number];
       Release(number, kNone, {number, item.thread, item.call_ns});
       if (lane.chain.operation != kNone) Flush(lane.chain.thread, item.call_ns);
-      if (lane.synced_by == item.thread) continue;  // Nothing new on it.
+      if (lane.synced_by == item.thread) continue;  // It contains nothing new.
       waited.push_back(Marker(number, item.thread, item.call_ns, false));
       lane.synced_by = item.thread;
     }
@@ -405,23 +402,21 @@ class RankMaker {
     thread.h_ns = item.call_ns;
   }
 
-  // ---- No overlap ----
-
   void ReleaseFor(const GpuItem& item) {
     if (item.after != kNone && rank_.items[item.after].lane != GpuItem::kNoLane)
       Release(rank_.items[item.after].lane, item.after, WaiterOf(item));
   }
 
-  // Who waits for collectives that were put off: a thread asks at `call_ns` for something on `lane` that needs them.
+  // What waits for deferred collectives: a thread requests something at `call_ns` on `lane` that needs them.
   struct Waiter {
     std::uint16_t lane;
-    std::uint16_t thread = kNoThread;  // kNoThread: nobody waits, but the run is over.
+    std::uint16_t thread = kNoThread;  // kNoThread: nothing waits, but the run is over.
     std::int64_t call_ns = 0;
   };
   static Waiter WaiterOf(const GpuItem& item) { return {item.lane, item.thread, item.call_ns}; }
 
-  // What was put off on the lane `from` up to the item `upto` (kNone: all of it) moves now, on the lane that waits.
-  // Lanes that only communicate pass it on.
+  // The collectives deferred on the lane `from` up to the item `upto` (kNone: all of them) move data now, on the lane
+  // that waits. Lanes that only communicate pass them on.
   void Release(std::uint16_t from, std::uint32_t upto, const Waiter& waiter) {
     auto& deferred = lanes_[from].deferred;
     if (deferred.empty()) return;
@@ -451,12 +446,12 @@ class RankMaker {
   const GpuRank& rank_;
   const std::uint32_t r_;
   const std::int64_t job_origin_ns_;
-  bool gated_ = false;  // The present item's begin is an operation already.
+  bool gated_ = false;  // The present item's begin already is an operation.
   std::uint32_t step_ = 0;
   std::array<std::uint32_t, kRoles> positions_ = {};
   std::vector<Thread> threads_;
   std::vector<LaneState> lanes_;
-  std::vector<std::uint32_t> operation_of_;  // Per item that others wait for.
+  std::vector<std::uint32_t> operation_of_;  // By item; only for items that others wait for.
   std::map<std::uint64_t, std::pair<std::uint32_t, std::uint16_t>> last_of_comm_;
   std::map<std::uint64_t, bool> parallel_;
 };

@@ -49,8 +49,6 @@ class Collector {
   }
 
  private:
-  // ---- Numbers ----
-
   std::uint16_t LaneOf(std::uint16_t device, std::uint32_t context, std::uint32_t stream) {
     if (last_lane_ < out_.lanes.size()) {
       const GpuRank::Lane& last = out_.lanes[last_lane_];
@@ -66,7 +64,7 @@ class Collector {
     }
     return last_lane_ = at->second;
   }
-  // A stream that does something; the host's rows may lack the context. kNoLane: none.
+  // Returns the lane of a stream with work; the host's rows may lack the context. kNoLane if there is none.
   std::uint16_t FindLane(std::uint16_t device, std::uint32_t context, std::uint32_t stream) const {
     if (const auto at = lanes_.find({device, context, stream}); at != lanes_.end()) return at->second;
     for (const bool same_device : {true, false})
@@ -85,7 +83,7 @@ class Collector {
     if (fresh) out_.groups.push_back(HashOf(name, shape));
     return at->second;
   }
-  // Ids are the file's own.
+  // It hashes the texts, because their ids differ between files.
   std::uint32_t HashOf(std::uint32_t name, std::uint32_t shape) const {
     std::uint32_t hash = 2'166'136'261u;  // FNV-1a.
     const auto add = [&](std::uint32_t value) { hash = (hash ^ value) * 16'777'619u; };
@@ -102,8 +100,8 @@ class Collector {
   }
   std::int64_t C(std::int64_t local_ns) const { return clock_.ToCluster(local_ns); }
 
-  // Correlations count up as calls are made: what has no call in the trace was asked for after what has the
-  // next lower one.
+  // Correlations increase with each call: an operation without a call in the trace was requested after the one with the
+  // next lower correlation.
   void FindCalls() {
     const auto add = [&](const std::vector<std::uint64_t>& correlations, const std::vector<std::uint32_t>& calls) {
       for (std::size_t row = 0; row < calls.size(); ++row)
@@ -124,7 +122,7 @@ class Collector {
     return std::min(begin, after == calls_.begin() ? after->second : after[-1].second);
   }
 
-  // The kernels that begin a step on the GPU (merge/timeline/gpu_windows.h), and when they were launched.
+  // The kernels with which a step begins on the GPU (merge/timeline/gpu_windows.h), and when they were launched.
   void FindMarks() {
     if (request_.bounds_ns.empty()) return;
     std::map<std::int64_t, std::pair<std::int64_t, std::uint32_t>> first;  // Begin -> launch, row.
@@ -139,8 +137,6 @@ class Collector {
     for (const std::int64_t bound : request_.bounds_ns) gate_rows_.push_back(first.at(bound).second);
     begin_ns_ = gate_rows_.front() == kNone ? request_.bounds_ns.front() : first.begin()->second.first;
   }
-
-  // ---- Operations ----
 
   void CarriedCollectives() {
     carried_.assign(t_.kernels.rows(), kNone);
@@ -183,7 +179,7 @@ class Collector {
                                                            : kNone;
   }
 
-  // Launch, lane and times of a kernel or copy; nothing if it belongs to what was before.
+  // Launch, lane and times of a kernel or copy; false if it belongs to the time before the first step.
   bool Operation(RawItem& raw, std::uint32_t api, std::int64_t begin, std::int64_t duration, std::uint16_t device,
                  std::uint32_t context, std::uint32_t stream) {
     const std::uint16_t lane = LaneOf(device, context, stream);
@@ -245,9 +241,7 @@ class Collector {
     }
   }
 
-  // ---- What waits ----
-
-  // Host call of a row of sync.
+  // Takes the host call of a row of sync.
   void Call(RawItem& raw, std::uint32_t api, std::int64_t begin, std::int64_t end, std::uint32_t thread) {
     raw.item.thread = ThreadOf(api != kNone ? t_.api.thread[api] : thread);
     raw.item.call_ns = raw.key_ns = C(begin);
@@ -290,7 +284,7 @@ class Collector {
     }
   }
 
-  // The thread that asks for most, so far: of calls that do not say whose they are.
+  // The thread with the most requests so far, for calls without a known thread.
   std::uint16_t MainThread() {
     if (main_thread_ != GpuRank::kNobody) return main_thread_;
     std::map<std::uint16_t, std::size_t> count;
@@ -385,12 +379,10 @@ class Collector {
     }
   }
 
-  // ---- Order ----
-
   static int OrderOf(GpuItem::Kind kind) { return kind == GpuItem::kGive ? 0 : kind == GpuItem::kTake ? 1 : 2; }
 
   void Sort() {
-    // At one time and correlation: a copy before the call that waits for it.
+    // If time and correlation are equal, a copy precedes the call that waits for it.
     std::sort(raw_.items.begin(), raw_.items.end(), [](const RawItem& a, const RawItem& b) {
       return std::tuple(a.key_ns, OrderOf(a.item.kind), a.correlation, a.item.kind == GpuItem::kSync, a.item.begin_ns,
                         a.row) < std::tuple(b.key_ns, OrderOf(b.item.kind), b.correlation,
@@ -407,7 +399,7 @@ class Collector {
            item.kind == GpuItem::kFixed;
   }
 
-  // Without steps: whatever the GPU did first.
+  // In a run without steps: the first item of the GPU.
   void FindGates() {
     auto& items = raw_.items;
     if (gate_rows_.empty()) {
@@ -436,19 +428,20 @@ class Collector {
   GpuRank& out_;
   const gpu::LaunchIndex launches_;
   GpuRaw raw_;
-  std::vector<std::pair<std::uint64_t, std::int64_t>> calls_;  // Correlation, call; where some have none.
+  // Correlation and call; used if some operations have no call.
+  std::vector<std::pair<std::uint64_t, std::int64_t>> calls_;
   bool some_unlaunched_ = false;
-  std::vector<std::uint32_t> gate_rows_;  // Of kernels.
+  std::vector<std::uint32_t> gate_rows_;  // Rows of kernels.
   std::int64_t begin_ns_ = INT64_MIN;
   std::vector<gpu::BlockingCall> blocking_;
   std::map<std::uint32_t, bool> blocking_copy_;
-  std::vector<std::uint32_t> carried_;  // Per kernel: collective, kNone.
+  std::vector<std::uint32_t> carried_;  // Per kernel: its collective, or kNone.
   std::map<std::tuple<std::uint16_t, std::uint32_t, std::uint32_t>, std::uint16_t> lanes_;
   std::uint16_t last_lane_ = 0;
   std::map<std::uint32_t, std::uint16_t> threads_;
   std::uint16_t main_thread_ = GpuRank::kNobody;
   std::map<std::pair<std::uint32_t, std::uint32_t>, std::uint32_t> groups_;
-  std::map<std::uint64_t, std::uint32_t> records_;  // Correlation -> row of sync.
+  std::map<std::uint64_t, std::uint32_t> records_;  // Correlation to row of sync.
 };
 
 }  // namespace

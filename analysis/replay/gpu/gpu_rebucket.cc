@@ -1,4 +1,4 @@
-// Another bucketing of a GPU run: its ranks' items without the old reductions and with others.
+// Makes another bucketing of a GPU run: its ranks' items with the old reductions replaced by new ones.
 
 #include <algorithm>
 #include <cmath>
@@ -12,10 +12,10 @@
 namespace lockstep::replay {
 namespace {
 
-// A reduction of the recorded run with what belongs to it on one rank.
+// A reduction of the recorded run with the items that belong to it on one rank.
 struct Old {
-  std::uint32_t item, first;    // From `first` on: the waits of its stream before it.
-  std::uint32_t ready = kNone;  // The last kernel that its gradients come from.
+  std::uint32_t item, first;    // The waits of its stream before it begin at `first`.
+  std::uint32_t ready = kNone;  // The last kernel that computes its gradients.
 };
 
 class RankChange {
@@ -36,7 +36,7 @@ class RankChange {
 
  private:
   struct New {
-    std::uint32_t collective, like;  // Of the run; the old item that it takes after.
+    std::uint32_t collective, like;  // The collective of the run; the old item whose properties it copies.
     std::uint32_t ready;
   };
 
@@ -46,7 +46,7 @@ class RankChange {
     std::map<std::uint32_t, std::uint32_t> place;
     for (std::uint32_t i = 0; i < buckets_.collectives.size(); ++i) place[buckets_.collectives[i]] = i;
     at_.assign(buckets_.collectives.size(), kNone);
-    std::map<std::uint16_t, std::uint32_t> last_kernel;  // Per device, of any stream that computes.
+    std::map<std::uint16_t, std::uint32_t> last_kernel;  // Per device, on any stream that computes.
     for (std::uint32_t i = 0; i < rank_.items.size(); ++i) {
       const GpuItem& item = rank_.items[i];
       if (IsKernel(item)) last_kernel[rank_.lanes[item.lane].device] = i;
@@ -71,7 +71,8 @@ class RankChange {
     }
   }
 
-  // What a launch costs its thread: how much further two kernels' launches are from each other with it between them.
+  // The time that a launch takes its thread: how much longer the distance between the launches of two kernels is with
+  // it between them.
   void FindHostCost() {
     std::vector<std::int64_t> plain, with, offsets;
     std::set<std::uint32_t> starts;
@@ -97,7 +98,7 @@ class RankChange {
     return first_new_ + step * static_cast<std::uint32_t>(bytes_.size()) + static_cast<std::uint32_t>(j);
   }
 
-  // The position of the bucket that holds the last of so many bytes.
+  // The index of the bucket that contains the last of so many bytes.
   static std::size_t HolderOf(const std::vector<std::uint64_t>& ends, std::uint64_t bytes) {
     return static_cast<std::size_t>(std::lower_bound(ends.begin(), ends.end(), bytes) - ends.begin());
   }
@@ -106,8 +107,8 @@ class RankChange {
     return bytes;
   }
 
-  // Where each new reduction of a step goes: it takes the place of an old one that ends with the same gradient, or
-  // comes behind the kernel that makes its last gradient. Old ones whose place nobody takes go.
+  // Decides where each new reduction of a step goes: it replaces an old one that ends with the same gradient, or
+  // follows the kernel that computes its last gradient. Old ones that are not replaced are removed.
   void Plan(std::uint32_t step) {
     std::vector<const Old*> old;
     for (std::size_t k = 0; k < buckets_.bytes.size(); ++k) {
@@ -126,7 +127,7 @@ class RankChange {
         kept_as_[old[k]->item] = collective;
         continue;
       }
-      // Its gradients are some of an old one's: their kernels are taken for as long as they are many.
+      // Its gradients are part of an old reduction's: their share of the kernels' time is their share of the bytes.
       const std::uint64_t before = old_ends[k] - buckets_.bytes[k];
       const double share = static_cast<double>(new_ends[j] - before) / static_cast<double>(buckets_.bytes[k]);
       const std::uint32_t ready = Within(k == 0 ? StepBegin(step) : old[k - 1]->ready, old[k]->ready, share);
@@ -135,13 +136,13 @@ class RankChange {
       shift_[behind + 1] += cost_ns_;
     }
     for (std::size_t k = 0; k < old.size(); ++k) {
-      // Who waited for an old one waits for what carries its last byte.
+      // An item that waited for an old reduction waits for the new one that contains its last byte.
       instead_[old[k]->item] = NewCollective(step, HolderOf(new_ends, old_ends[k]));
       if (!kept[k]) Remove(*old[k]);
     }
   }
 
-  // With the waits before it, and with what its launch cost the thread.
+  // Removes it with the waits before it, and with the time that its launch took the thread.
   void Remove(const Old& old) {
     for (std::uint32_t i = old.first; i <= old.item; ++i) removed_.insert(i);
     if (old.item + 1 >= rank_.items.size() || old.first == 0) return;
@@ -149,15 +150,16 @@ class RankChange {
     shift_[old.item + 1] -= std::min(cost_ns_, std::max<std::int64_t>(0, apart_ns));
   }
 
-  // The last kernel before the backward pass of the step, for all that is known: what the thread last waited for, else
-  // the step's first item. Gradients before the first bucket's end come at the pace of what follows.
+  // The best estimate of the last kernel before the backward pass of the step: what the thread last waited for,
+  // otherwise the step's first item. Gradients before the first bucket's end are computed at the rate of the following
+  // ones.
   std::uint32_t StepBegin(std::uint32_t step) const {
     const std::uint32_t first = at_[buckets_.first[step]],
                         second = buckets_.bytes.size() > 1 ? at_[buckets_.first[step] + 1] : kNone;
     const std::uint32_t gate = rank_.gates[step];
     if (second == kNone || second >= old_.size() || old_[first].ready == kNone || old_[second].ready == kNone)
       return gate;
-    // As many ns of kernels per byte as in the second bucket.
+    // The kernel time per byte is that of the second bucket.
     const std::uint16_t lane = rank_.items[old_[first].ready].lane;
     std::int64_t pace = 0;
     for (std::uint32_t i = old_[first].ready + 1; i <= old_[second].ready; ++i)
@@ -188,13 +190,13 @@ class RankChange {
       if (!IsKernel(rank_.items[i]) || rank_.items[i].lane != lane) continue;
       const auto length = static_cast<double>(Length(i));
       so_far += length;
-      // Whose end is nearest.
+      // Choose the kernel whose end is nearest.
       if (so_far + length / 2 > share * whole) return i;
     }
     return last;
   }
 
-  // The rank's items in their order: shifted on the host, without what is removed, and with what is added.
+  // Writes the rank's items in their order: shifted on the host, without those removed, and with those added.
   GpuRank Rewrite() {
     out_ = rank_;
     out_.items.clear();
@@ -208,7 +210,7 @@ class RankChange {
       if (item.kind == GpuItem::kSync) out_.syncs[item.ref].item = NewItemOf(out_.syncs[item.ref].item);
       item.after = NewItemOf(item.after);
       if (removed_.contains(i)) {
-        // Waits for it wait for what is before it on its stream.
+        // Items that waited for it wait for the previous item of its stream.
         moved_[i] = last_of_lane_[item.lane];
       } else if (const auto kept = kept_as_.find(i); kept != kept_as_.end()) {
         item.ref = kept->second;
@@ -230,7 +232,7 @@ class RankChange {
 
   static GpuItem Shifted(GpuItem item, std::int64_t shift_ns) {
     item.call_ns += shift_ns;
-    // Times of the host.
+    // These are times of the host.
     if (item.kind == GpuItem::kSync || item.kind == GpuItem::kMpi) {
       item.begin_ns += shift_ns;
       item.end_ns += shift_ns;
@@ -246,17 +248,17 @@ class RankChange {
     return made;
   }
 
-  // What stands for an old item.
+  // The new item that replaces an old one.
   std::uint32_t NewItemOf(std::uint32_t old) const {
     if (old == kNone) return kNone;
     const auto at = instead_.find(old);
     if (at == instead_.end()) return moved_[old];
     const std::uint32_t made = made_.at(at->second);
-    // Not launched yet: whatever its stream does last.
+    // It is not launched yet, so this is the last item of its stream.
     return made != kNone ? made : last_of_lane_[rank_.items[old].lane];
   }
 
-  // Launched like the old one whose gradients it has, once its last gradient is ready.
+  // Launches a reduction like the old one that contains its gradients, once its last gradient is ready.
   void AddReduction(const New& reduction, std::uint16_t thread, std::int64_t call_ns) {
     GpuItem made = rank_.items[reduction.like];
     made.after = kNone;
@@ -278,7 +280,7 @@ class RankChange {
     made_[reduction.collective] = Append(made);
   }
 
-  // Nobody asks for something before what he asked for earlier.
+  // A thread requests nothing before what it requested earlier.
   static void Order(GpuRank& rank) {
     std::vector<std::int64_t> last(rank.threads, INT64_MIN);
     for (GpuItem& item : rank.items) {
@@ -293,16 +295,16 @@ class RankChange {
   const std::vector<std::uint64_t>& bytes_;
   const std::uint32_t first_new_;
   std::vector<Old> old_;
-  std::vector<std::uint32_t> at_;  // [place in buckets_.collectives]: of old_.
+  std::vector<std::uint32_t> at_;  // [index in buckets_.collectives]: index in old_.
   std::int64_t plain_ns_ = 0, cost_ns_ = 0, offset_ns_ = 0;
-  std::vector<std::vector<New>> added_;  // Behind each item.
-  std::vector<std::int64_t> shift_;      // Of the host's times from this item on.
+  std::vector<std::vector<New>> added_;  // After each item.
+  std::vector<std::int64_t> shift_;      // The shift of the host's times from this item on.
   std::set<std::uint32_t> removed_;
-  std::map<std::uint32_t, std::uint32_t> kept_as_, instead_;  // Old item -> new collective.
-  std::map<std::uint32_t, std::uint32_t> made_;               // New collective -> its item.
-  // While the items are rewritten.
+  std::map<std::uint32_t, std::uint32_t> kept_as_, instead_;  // Old item to new collective.
+  std::map<std::uint32_t, std::uint32_t> made_;               // New collective to its item.
+  // Valid while the items are rewritten.
   GpuRank out_;
-  std::vector<std::uint32_t> moved_, last_of_lane_;  // Old item -> its new position; the last new item of each lane.
+  std::vector<std::uint32_t> moved_, last_of_lane_;  // Old item to its new index; the last new item of each lane.
 };
 
 }  // namespace
@@ -311,7 +313,7 @@ std::vector<RecordedRun::Launch> GpuRun::LaunchesOfFirstRank() const {
   std::vector<Launch> launches;
   if (gpu_ranks.empty() || whole_window) return launches;
   const GpuRank& rank = gpu_ranks[0];
-  std::uint32_t gates = 0;  // That have been passed.
+  std::uint32_t gates = 0;  // The number that have been passed.
   for (std::size_t i = 0; i < rank.items.size(); ++i) {
     while (gates + 1 < rank.gates.size() && rank.gates[gates] == i) ++gates;
     if (rank.items[i].kind == GpuItem::kMember && !rank.EndsLastStep(i))

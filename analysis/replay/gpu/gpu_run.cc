@@ -27,7 +27,7 @@ class Reader {
       return Error{ErrorCode::kUnsupported, "nothing to replay: no GPU work was recorded", timeline_.run_dir,
                    "record with the GPU's source on: without lockstep run --gpu off"};
     chosen_.resize(run_.ranks.size());
-    // What is launched in a step may begin in the next one.
+    // Work that is launched in a step may begin in the next one.
     ChooseCollectives(timeline_, 1, run_, [&](std::size_t row, std::uint32_t position) {
       const auto& m = t_.collective_ranks;
       for (std::size_t k = timeline_.FirstMember(row); k < timeline_.FirstMember(row + 1); ++k)
@@ -75,7 +75,7 @@ class Reader {
     return collective;
   }
 
-  // Only collectives whose members are all among the items are replayed; those that share kernels are one.
+  // Only collectives whose members are all among the items are replayed; those that share kernels are combined.
   void Settle() {
     joint_.resize(run_.collectives.size());
     std::iota(joint_.begin(), joint_.end(), 0);
@@ -89,7 +89,7 @@ class Reader {
       for (GpuRank& rank : run_.gpu_ranks)
         for (std::size_t i = 0; i < rank.items.size(); ++i) {
           GpuItem& item = rank.items[i];
-          // Of the kernel behind the last step nothing but its begin is here.
+          // Only the begin of the kernel after the last step is used.
           const bool behind = rank.EndsLastStep(i);
           if (item.kind == GpuItem::kMember || item.kind == GpuItem::kMpi) f(item, behind);
         }
@@ -113,15 +113,16 @@ class Reader {
     }
     each_member([&](GpuItem& item, bool) {
       item.ref = number[Joint(item.ref)];
-      if (item.ref == kNone) item.kind = GpuItem::kFixed;  // Of the host: a call that takes what it took.
+      if (item.ref == kNone) item.kind = GpuItem::kFixed;  // On the host: a call with its recorded duration.
     });
     run_.collectives = std::move(kept);
   }
 
-  // Messages whose other end is in the replay get a collective of two.
+  // Messages whose other end is in the replay become a collective of two ranks.
   void MatchMessages() {
     using Key = std::tuple<std::uint64_t, std::int32_t, std::int32_t, std::int32_t, std::uint64_t>;
-    std::map<Key, std::pair<std::uint32_t, bool>> open;  // What has no other end yet: its collective, a send.
+    // Messages whose other end is not found yet: the collective, and whether it is the send.
+    std::map<Key, std::pair<std::uint32_t, bool>> open;
     run_.of_message.resize(run_.ranks.size());
     for (std::size_t r = 0; r < run_.gpu_ranks.size(); ++r) {
       GpuRank& rank = run_.gpu_ranks[r];
@@ -178,7 +179,7 @@ class Reader {
     const double steps = static_cast<double>(run_.steps.size() * std::max<std::size_t>(1, run_.ranks.size()));
     std::vector<std::int64_t> lengths = run_.measured_step_ns;
     std::sort(lengths.begin(), lengths.end());
-    // Less is launching's ordinary variation.
+    // Less is the ordinary variation of launches.
     if (static_cast<double>(gaps) / steps > 0.01 * static_cast<double>(lengths[lengths.size() / 2]))
       note(fmt::format(
           "unexplained before GPU operations, per rank and step: {:.1f} us after launches, {:.1f} us between "
@@ -194,7 +195,7 @@ class Reader {
   const schema::TimelineTables& t_;
   const ReadRunOptions& options_;
   GpuRun run_;
-  std::vector<std::vector<std::pair<std::uint32_t, std::uint32_t>>> chosen_;  // Per rank: row, collective.
+  std::vector<std::vector<std::pair<std::uint32_t, std::uint32_t>>> chosen_;  // Per rank: row and collective.
   std::vector<std::uint32_t> joint_;
 };
 

@@ -1,6 +1,6 @@
 #pragma once
-// What a GPU run did in some of its steps, read for replay. Questions change the items
-// (another bucketing) or the graph made from them (gpu_job.cc).
+// The work of a GPU run in some of its steps, read for replay. Questions change the items (another bucketing) or the
+// graph made from them (gpu_job.cc).
 
 #include <memory>
 #include <vector>
@@ -13,21 +13,23 @@ namespace lockstep::replay {
 class GpuRun : public RecordedRun {
  public:
   std::vector<GpuRank> gpu_ranks;  // Per rank.
-  // [rank][its message]: of `collectives`, where messages follow the collectives proper; kNone: not in the replay.
+  // [rank][its message]: index in `collectives`, where messages follow the collectives; kNone: not in the replay.
   std::vector<std::vector<std::uint32_t>> of_message;
 
   using RecordedRun::MakeJob;
   Job MakeJob(const JobOptions& options) const override;  // gpu_job.cc
-  // One direction of a GPU's links: NVLink 4 of an H100, 450 GB/s (its data sheet says 900 for both).
+  // The bandwidth of one direction of a GPU's links: NVLink 4 of an H100, 450 GB/s (its data sheet has 900 for both
+  // directions).
   double floor_bytes_per_ns() const override { return 450; }
-  // From this run alone. gpu_interference.cc
+  // Uses this run alone. gpu_interference.cc
   InterferenceEstimate EstimateInterference(const std::vector<const RecordedRun*>& others = {}) const override;
   std::vector<Launch> LaunchesOfFirstRank() const override;  // gpu_rebucket.cc
   std::unique_ptr<RecordedRun> WithReductions(const BucketSequence& buckets, const std::vector<std::uint64_t>& bytes,
                                               std::uint32_t first_new) const override;
 };
 
-// A run without steps is one step, from its first to its last GPU event. kUnsupported if some ranks have no GPU work.
+// A run without steps becomes one step, from its first to its last GPU event. kUnsupported if some ranks have no GPU
+// work.
 Result<GpuRun> ReadGpuRun(const merge::Timeline& timeline, const ReadRunOptions& options = {});
 
 }  // namespace lockstep::replay

@@ -12,7 +12,7 @@ void MoveOnlyWhenAwaited(Job& job) {
   for (const auto& ends : job.step_ends)
     for (const std::uint32_t end : ends)
       if (end != kNone && operations[end].lane != kNone) training[operations[end].lane] = true;
-  // What precedes an operation on its thread; who of a training thread needs it first.
+  // The previous operation on the thread; the operation of a training thread that needs it first.
   std::vector<std::uint32_t> before(operations.size(), kNone), last(queued.size(), kNone);
   for (std::uint32_t i = 0; i < operations.size(); ++i) {
     const std::uint32_t lane = operations[i].lane;
@@ -26,7 +26,7 @@ void MoveOnlyWhenAwaited(Job& job) {
     if (lane != kNone && training[lane] && job.operations[need.operation].rank == job.operations[need.earlier].rank)
       awaits[need.earlier] = std::min(awaits[need.earlier], need.operation);
   }
-  // Backwards along each thread: whoever waits for something later waits for what is before it, too.
+  // Backwards along each thread: an operation that waits for a later one also waits for those before it.
   std::vector<std::uint32_t> first(queued.size(), kNone);
   std::vector<std::pair<std::uint32_t, std::uint32_t>> added;
   for (std::uint32_t i = static_cast<std::uint32_t>(operations.size()); i-- > 0;) {

@@ -1,13 +1,12 @@
 #pragma once
-// No overlap where another thread communicates: PyTorch over MPI has one that reduces
-// while the backward pass goes on.
+// Removes overlap if another thread communicates: PyTorch over MPI has a thread that reduces during the backward pass.
 
 #include "analysis/replay/graph/job.h"
 
 namespace lockstep::replay {
 
-// Collectives of threads other than the one that marks steps begin no sooner than that one waits for them, or for
-// something that the other thread does later. What nobody waits for stays as it is.
+// Collectives of threads other than the one that marks steps begin only when that one waits for them, or for something
+// that the other thread does later. Those for which nothing waits are unchanged.
 void MoveOnlyWhenAwaited(Job& job);
 
 }  // namespace lockstep::replay

@@ -53,13 +53,13 @@ std::vector<std::uint64_t> DistinctCaps(std::span<const Gradient> gradients, std
   std::vector<GradientBucket> last;
   for (std::uint64_t cap = 1; caps.size() <= 64 * limit;) {
     Assignment assignment = Assign(gradients, first_bytes, cap);
-    // Nothing changes until the cap is more than the smallest bucket that it closed.
+    // Nothing changes until the cap exceeds the smallest bucket that it closed.
     const std::uint64_t end = std::max(assignment.least_closed_by_cap, cap);
     const bool same =
         !caps.empty() && std::equal(last.begin(), last.end(), assignment.buckets.begin(), assignment.buckets.end(),
                                     [](const auto& a, const auto& b) { return a.gradients == b.gradients; });
     if (same)
-      caps.back() = end;  // The last bucket was closed by the cap, or by the end.
+      caps.back() = end;  // The last bucket was closed by the cap, or because there were no more gradients.
     else
       caps.push_back(end);
     if (assignment.least_closed_by_cap == 0) break;
@@ -74,7 +74,7 @@ std::vector<std::uint64_t> DistinctCaps(std::span<const Gradient> gradients, std
 
 std::string DdpSettings(std::uint64_t first_bytes, std::uint64_t cap_bytes, std::uint64_t total_bytes) {
   constexpr std::uint64_t kMiB = 1 << 20;
-  // A limit beyond all there is, in whole MiB.
+  // A limit larger than all gradients, in whole MiB.
   const std::uint64_t all = (total_bytes + kMiB - 1) / kMiB * kMiB;
   const std::uint64_t first = std::min(first_bytes, all), cap = std::min(cap_bytes, all);
   const std::string ddp = fmt::format("DistributedDataParallel(..., bucket_cap_mb={:.4g})",

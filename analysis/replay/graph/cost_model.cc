@@ -8,19 +8,21 @@
 namespace lockstep::replay {
 namespace {
 
-// Ten times the memory bandwidth of the fastest accelerator there is (8 TB/s): bytes per ns.
+// Ten times the memory bandwidth of the fastest accelerator available (8 TB/s): bytes per ns.
 constexpr double kImpossibleBytesPerNs = 80'000;
-// An outlier is this much slower than the sizes on both sides of it say. A change of protocol
-// makes one side faster by as much (LL to LL128: 1.6 to 2.1 in public logs), never both.
+// An outlier is slower by this factor than the sizes on both sides of it imply. A change of protocol makes one side
+// faster by as much (LL to LL128: 1.6 to 2.1 in public logs), never both.
 constexpr double kOutlierFactor = 1.5;
 constexpr double kSigmas = 1.645;  // 90 % of a normal distribution.
 constexpr double kMadToSigma = 1.4826;
-// Where nothing was measured the true cost may be off the last slope by this much per doubling.
+// If nothing was measured there, the true cost may differ from the last slope's by this much per doubling.
 constexpr double kExtrapolationPerDoubling = 0.1;
+// The most by which a straight line through latency and one size misses (cost_model.h).
+constexpr double kLineFactor = 1.5;
 
 double LogBytes(std::uint64_t bytes) { return std::log(static_cast<double>(std::max<std::uint64_t>(bytes, 1))); }
 
-// On the line through two knots, both axes logarithmic.
+// The value on the line through two knots, both axes logarithmic.
 double Between(const CostModel::Knot& a, const CostModel::Knot& b, std::uint64_t bytes) {
   const double along = (LogBytes(bytes) - LogBytes(a.bytes)) / (LogBytes(b.bytes) - LogBytes(a.bytes));
   return std::exp(std::log(a.transfer_ns) + along * (std::log(b.transfer_ns) - std::log(a.transfer_ns)));
@@ -32,19 +34,50 @@ void CostModel::Add(std::uint64_t bytes, std::int64_t transfer_ns) {
   if (transfer_ns > 0) samples_.push_back({bytes, transfer_ns});
 }
 
-void CostModel::Fit() {
-  std::stable_sort(samples_.begin(), samples_.end(),
-                   [](const Sample& a, const Sample& b) { return a.bytes < b.bytes; });
-  for (std::size_t i = 0; i < samples_.size();) {
+void CostModel::AddBeside(std::uint64_t bytes, std::int64_t transfer_ns) {
+  if (transfer_ns > 0) beside_.push_back({bytes, transfer_ns});
+}
+
+std::vector<CostModel::Knot> CostModel::KnotsOf(std::vector<Sample> samples) {
+  std::stable_sort(samples.begin(), samples.end(), [](const Sample& a, const Sample& b) { return a.bytes < b.bytes; });
+  std::vector<Knot> knots;
+  for (std::size_t i = 0; i < samples.size();) {
     std::vector<double> values, away;
-    const std::uint64_t bytes = samples_[i].bytes;
-    for (; i < samples_.size() && samples_[i].bytes == bytes; ++i)
-      values.push_back(static_cast<double>(samples_[i].transfer_ns));
+    const std::uint64_t bytes = samples[i].bytes;
+    for (; i < samples.size() && samples[i].bytes == bytes; ++i)
+      values.push_back(static_cast<double>(samples[i].transfer_ns));
     const double middle = MiddleMedian(values);
     for (const double value : values) away.push_back(std::abs(std::log(value / middle)));
-    knots_.push_back({bytes, middle, kMadToSigma * MiddleMedian(std::move(away)), values.size(), Doubt::kNothing});
+    knots.push_back({bytes, middle, kMadToSigma * MiddleMedian(std::move(away)), values.size()});
   }
+  return knots;
+}
+
+// One size says nothing of others. Of each size beside it the fastest, because first times are slow; few samples do not
+// show how far they spread: not less than those of the steps.
+void CostModel::UseThoseBeside() {
+  const Knot own = knots_.front();
+  std::sort(beside_.begin(), beside_.end(), [](const Sample& a, const Sample& b) {
+    return a.bytes != b.bytes ? a.bytes < b.bytes : a.transfer_ns < b.transfer_ns;
+  });
+  beside_.erase(
+      std::unique(beside_.begin(), beside_.end(), [](const Sample& a, const Sample& b) { return a.bytes == b.bytes; }),
+      beside_.end());
+  for (Knot& knot : KnotsOf(std::move(beside_))) {
+    if (knot.bytes == own.bytes || static_cast<double>(knot.bytes) > kImpossibleBytesPerNs * knot.transfer_ns) continue;
+    // More bytes that took no longer, or fewer that took longer: not the same operation as in the steps.
+    if ((knot.bytes > own.bytes) != (knot.transfer_ns > own.transfer_ns)) continue;
+    knot.spread = std::max(knot.spread, own.spread);
+    knot.beside = true;
+    knots_.push_back(knot);
+  }
+  std::sort(knots_.begin(), knots_.end(), [](const Knot& a, const Knot& b) { return a.bytes < b.bytes; });
+}
+
+void CostModel::Fit() {
+  knots_ = KnotsOf(std::move(samples_));
   FindDoubtful();
+  if (knots_.size() == 1 && knots_.front().doubt == Doubt::kNothing) UseThoseBeside();
   for (const Knot& knot : knots_)
     if (knot.doubt == Doubt::kNothing) usable_.push_back(knot);
   std::vector<double> errors;
@@ -55,8 +88,8 @@ void CostModel::Fit() {
 void CostModel::FindDoubtful() {
   for (Knot& knot : knots_)
     if (static_cast<double>(knot.bytes) > kImpossibleBytesPerNs * knot.transfer_ns) knot.doubt = Doubt::kImpossible;
-  // An operation that takes no longer for a thousand times the bytes moves none of them: what is in the same
-  // table and as fast at smaller sizes is the same operation.
+  // An operation that takes no longer for a thousand times the bytes does not move them: operations in the same table
+  // that are as fast at smaller sizes are the same operation.
   double nothing_ns = 0;
   for (const Knot& knot : knots_)
     if (knot.doubt == Doubt::kImpossible) nothing_ns = std::max(nothing_ns, knot.transfer_ns);
@@ -66,12 +99,12 @@ void CostModel::FindDoubtful() {
   for (Knot& knot : knots_)
     if (knot.doubt == Doubt::kNothing) real.push_back(&knot);
   for (std::size_t i = 0; i < real.size(); ++i) {
-    // At the ends one neighbour and the one behind it must do: less for more bytes, both times.
+    // At the ends, one neighbour and the one after it must suffice: the time decreases for more bytes in both steps.
     const bool first = i == 0, last = i + 1 == real.size();
     if (real.size() < 3 || last) continue;
     const double after = real[i + 1]->transfer_ns;
     const double before = first ? real[i + 2]->transfer_ns : real[i - 1]->transfer_ns;
-    // Without the point, what lies on its two sides must agree with each other.
+    // Without the point, the points on its two sides must agree with each other.
     const double around = std::max(after, before);
     if (real[i]->transfer_ns > kOutlierFactor * around) real[i]->doubt = Doubt::kOutlier;
   }
@@ -82,7 +115,7 @@ std::optional<CostModel::Estimate> CostModel::Interpolate(const std::vector<Knot
   const auto after = std::lower_bound(knots.begin(), knots.end(), bytes,
                                       [](const Knot& knot, std::uint64_t wanted) { return knot.bytes < wanted; });
   Estimate estimate{0, 0, 0, false, 1};
-  double sigma = 0;  // Of single transfers.
+  double sigma = 0;  // The deviation of single transfers.
   const auto of_median = [](const Knot& knot) { return knot.spread / std::sqrt(static_cast<double>(knot.samples)); };
   if (after != knots.end() && after->bytes == bytes) {
     estimate.ns = after->transfer_ns;
@@ -101,9 +134,16 @@ std::optional<CostModel::Estimate> CostModel::Interpolate(const std::vector<Knot
     estimate.factor =
         std::exp(kSigmas * (std::hypot(of_median(end), between_) + kExtrapolationPerDoubling * doublings));
     if (knots.size() == 1) {
-      // Proportional if it is all bandwidth, the same if it is all latency.
+      // The time is proportional if it is all bandwidth, and constant if it is all latency.
       const double proportional = end.transfer_ns * static_cast<double>(std::max<std::uint64_t>(bytes, 1)) /
                                   static_cast<double>(std::max<std::uint64_t>(end.bytes, 1));
+      if (below && latency_ns_ > 0 && latency_ns_ < end.transfer_ns) {
+        estimate.ns = latency_ns_ + proportional * (1 - latency_ns_ / end.transfer_ns);
+        estimate.factor = kLineFactor * std::exp(kSigmas * of_median(end));
+        estimate.low_ns = estimate.ns / kLineFactor * std::exp(-kSigmas * end.spread);
+        estimate.high_ns = estimate.ns * kLineFactor * std::exp(kSigmas * end.spread);
+        return estimate;
+      }
       estimate.ns = below ? std::sqrt(proportional * end.transfer_ns) : proportional;
       estimate.low_ns = std::min(proportional, end.transfer_ns) * std::exp(-kSigmas * sigma);
       estimate.high_ns = std::max(proportional, end.transfer_ns) * std::exp(kSigmas * sigma);
@@ -111,7 +151,8 @@ std::optional<CostModel::Estimate> CostModel::Interpolate(const std::vector<Knot
                                   std::max(proportional, end.transfer_ns) / estimate.ns);
       return estimate;
     }
-    // On the straight line through the two last knots, but never dearer a byte than there nor cheaper a call.
+    // The straight line through the two last knots, but with neither a higher cost per byte nor a lower cost per call
+    // than there.
     const Knot& other = below ? knots[1] : knots[knots.size() - 2];
     const double beta = std::max(0.0, (end.transfer_ns - other.transfer_ns) /
                                           (static_cast<double>(end.bytes) - static_cast<double>(other.bytes)));
@@ -136,8 +177,9 @@ std::vector<double> CostModel::LeaveOneOut() const {
 }
 
 std::optional<CostModel::Line> CostModel::AlphaBeta() const {
-  if (usable_.size() < 2) return std::nullopt;
-  // Minimise sum((alpha + beta s - t) / t)^2.
+  if (usable_.size() < 2 || std::any_of(usable_.begin(), usable_.end(), [](const Knot& k) { return k.beside; }))
+    return std::nullopt;
+  // Minimises sum((alpha + beta s - t) / t)^2.
   double w = 0, ws = 0, wss = 0, wt = 0, wst = 0;
   for (const Knot& knot : usable_) {
     const double weight = 1 / (knot.transfer_ns * knot.transfer_ns), s = static_cast<double>(knot.bytes);
@@ -153,7 +195,7 @@ std::optional<CostModel::Line> CostModel::AlphaBeta() const {
     line.alpha_ns = (wss * wt - ws * wst) / determinant;
     line.beta_ns_per_byte = (w * wst - ws * wt) / determinant;
   }
-  // With no latency at all, the line through 0; but not where the slope itself is what is wrong.
+  // Without latency it is the line through 0, except if the slope is what makes the solution invalid.
   if (determinant <= 1e-12 * w * wss || (line.alpha_ns < 0 && line.beta_ns_per_byte > 0))
     line = {0, wss > 0 ? wst / wss : 0, std::nullopt};
   if (!(line.beta_ns_per_byte > 0)) return std::nullopt;

@@ -1,10 +1,11 @@
 #pragma once
-// What a collective of some size costs: a table of measured transfers, interpolated.
-// One table per kind, data type, communicator and algorithm: what differs in these is
-// not comparable. A straight line alpha + beta * size misses by 2 to 50 % over all sizes
-// (public nccl-tests logs); between two measured sizes, log-log interpolation misses by a
-// few, so the line serves to explain, and to extrapolate where nothing was measured.
+// Estimates the cost of a collective of some size: a table of measured transfers, interpolated. There is one table per
+// kind, data type, communicator and algorithm, because costs that differ in these are not comparable. A straight line
+// alpha + beta * size has errors of 2 to 50 % over all sizes (public nccl-tests logs); log-log interpolation between
+// two measured sizes has errors of a few percent. So the line serves to explain the costs, and to extrapolate if
+// nothing was measured.
 
+#include <algorithm>
 #include <cstdint>
 #include <optional>
 #include <vector>
@@ -13,16 +14,24 @@ namespace lockstep::replay {
 
 class CostModel {
  public:
-  // One measured transfer (definitions: from the last arrival to the end). Not positive ones are not used.
+  // Adds one measured transfer (definitions: from the last arrival to the end). Values that are not positive are
+  // ignored.
   void Add(std::uint64_t bytes, std::int64_t transfer_ns);
+  // The same of one outside of the replayed steps (DDP's first step reduces all gradients at once). Used where the
+  // steps know one size only, and for no line: it is as slow as a first time is.
+  void AddBeside(std::uint64_t bytes, std::int64_t transfer_ns);
+  // What next to no bytes take there and back, by collectives of any kind among the same ranks. Not positive: not
+  // known.
+  void SetLatency(std::int64_t ns) { latency_ns_ = static_cast<double>(ns); }
   // Call once, after the last Add and before anything below.
   void Fit();
   bool empty() const { return knots_.empty(); }
 
   enum class Doubt : std::uint8_t {
     kNothing,
-    kOutlier,     // Far slower than the sizes around it, both of them: kept out of interpolation.
-    kImpossible,  // More bytes a second than any memory moves: nothing was transferred. Kept out of everything.
+    kOutlier,  // Far slower than the sizes on both sides of it: excluded from interpolation.
+    // More bytes per second than any memory moves, so nothing was transferred. Excluded from everything.
+    kImpossible,
   };
   struct Knot {
     std::uint64_t bytes;
@@ -30,28 +39,32 @@ class CostModel {
     double spread;       // Robust standard deviation of the logarithm, within this size.
     std::size_t samples;
     Doubt doubt = Doubt::kNothing;
+    bool beside = false;  // Of AddBeside only.
   };
   const std::vector<Knot>& knots() const { return knots_; }  // By size.
 
   struct Estimate {
-    double ns, low_ns, high_ns;  // About 90 % of single transfers.
+    double ns, low_ns, high_ns;  // The range contains about 90 % of single transfers.
     bool extrapolated;
-    double factor;  // What `ns` itself may be off by, up or down; above 1. 90 %.
+    double factor;  // The factor of the error of `ns` itself, up or down; above 1. 90 %.
   };
-  // Nothing if there is no usable size.
+  // Returns nothing if there is no usable size.
   std::optional<Estimate> At(std::uint64_t bytes) const;
 
   struct Line {
     double alpha_ns, beta_ns_per_byte;   // At least 0; above 0.
-    std::optional<double> median_error;  // Relative, over the knots; a line through two of them has none to show.
+    std::optional<double> median_error;  // Relative, over the knots; a line through two of them has no error.
   };
-  // Least squares of the relative error (weights 1 / t^2). Nothing where fewer than two sizes are known, or where more
-  // bytes take no longer: then there is no bandwidth to be had from them.
+  // Least squares of the relative error (weights 1 / t^2). Returns nothing if fewer than two sizes are known, or if
+  // more bytes take no longer: then they contain no bandwidth.
   std::optional<Line> AlphaBeta() const;
-  // Sizes that count for it.
-  std::size_t usable_sizes() const { return usable_.size(); }
+  // The number of sizes used for it.
+  std::size_t usable_sizes() const {
+    return static_cast<std::size_t>(
+        std::count_if(usable_.begin(), usable_.end(), [](const Knot& knot) { return !knot.beside; }));
+  }
 
-  // Relative error of each usable inner size if it had not been measured; what interpolation is worth here.
+  // The relative error of each usable inner size if it had not been measured: the quality of the interpolation.
   std::vector<double> LeaveOneOut() const;
 
  private:
@@ -62,8 +75,12 @@ class CostModel {
     std::uint64_t bytes;
     std::int64_t transfer_ns;
   };
-  std::vector<Sample> samples_;
+  static std::vector<Knot> KnotsOf(std::vector<Sample> samples);
+  void UseThoseBeside();
+
+  std::vector<Sample> samples_, beside_;
   std::vector<Knot> knots_, usable_;
+  double latency_ns_ = 0;
   double between_ = 0;  // Typical error of an interpolation, as a logarithm.
 };
 

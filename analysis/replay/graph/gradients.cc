@@ -34,7 +34,7 @@ std::vector<std::vector<Gradient>> GradientsOf(const merge::Timeline& timeline) 
     const std::vector<std::uint64_t> from = Numbers(FactValue(line, "from"));
     if (from.empty() || from[0] == 0) models.emplace_back();
     if (models.empty()) continue;
-    // Only what differs matters: types apart.
+    // Only whether the types differ matters.
     DataType dtype = DataType::kFloat32;
     if (const std::string_view name = FactValue(line, "dtype"); !name.empty() && name != "float32")
       dtype = name == "float16"    ? DataType::kFloat16
@@ -49,7 +49,7 @@ bool MakeUp(const std::vector<Gradient>& gradients, const std::vector<std::uint6
   std::uint64_t total = 0;
   std::vector<std::uint64_t> ends;
   for (const Gradient& gradient : gradients) ends.push_back(total += gradient.bytes);
-  // Buckets of several types are not one stretch of gradients each: then their sum must do.
+  // Buckets of several types are not contiguous in the gradients, so only their sum is compared.
   const bool one_type = std::all_of(gradients.begin(), gradients.end(),
                                     [&](const Gradient& gradient) { return gradient.dtype == gradients[0].dtype; });
   std::uint64_t at = 0;

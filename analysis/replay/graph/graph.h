@@ -1,9 +1,9 @@
 #pragma once
-// A job as operations, what each of them needs before it can begin, and what runs one
-// after the other. Made from a timeline (or by hand), changed by what-if questions,
-// played by simulate.h. Times are ns; there is no clock in it but the simulator's.
+// A job as operations, what each of them needs before it can begin, and which run one after the other. It is made from
+// a timeline (or by hand), changed by what-if questions, and played by simulate.h. Times are ns; the only clock is the
+// simulator's.
 //
-// How what jobs do is written:
+// How the parts of a job are represented:
 //   host thread          a lane in program order: its operations in the order they were added
 //   GPU stream, a communicator's turn on one rank   a queued lane: in the order in which they are enqueued
 //   kernel launch        an operation of the thread that enqueues the kernel when it begins
@@ -29,24 +29,24 @@ inline constexpr std::uint32_t kNone = 0xffffffffu;
 enum class Activity : std::uint8_t { kOther, kCompute, kTransfer };
 
 struct Operation {
-  // Of a collective's member: of its transfer, from the last arrival on.
+  // For a collective's member: of its transfer, from the last arrival on.
   std::int64_t duration_ns = 0;
-  // From when everything it needs is there to its begin: what the graph does not explain.
+  // From the time at which everything it needs is complete to its begin: the part that the graph does not explain.
   std::int64_t delay_ns = 0;
-  std::uint32_t lane = kNone;        // kNone: waits for nothing but what it needs.
-  std::uint32_t collective = kNone;  // Member of it.
-  std::uint32_t enqueues = kNone;    // The operation that goes onto its queued lane when this one begins...
-  std::int64_t enqueue_lag_ns = 0;   // ... and cannot begin sooner than this after it.
+  std::uint32_t lane = kNone;        // kNone: it waits only for what it needs.
+  std::uint32_t collective = kNone;  // The collective of which it is a member.
+  std::uint32_t enqueues = kNone;    // The operation that is added to its queued lane when this one begins...
+  std::int64_t enqueue_lag_ns = 0;   // ... and cannot begin earlier than this after it.
   std::int32_t rank = -1;
-  Activity activity = Activity::kOther;  // What interference knows; members of collectives: kTransfer.
-  // Of a collective's member: for the others; by the others.
+  Activity activity = Activity::kOther;  // Used by interference; members of collectives: kTransfer.
+  // For a collective's member: whether it waits for the others; whether the others wait for it.
   bool waits = true, awaited = true;
 };
 
 class Graph {
  public:
-  // Operations of a queued lane begin in the order in which others enqueue them; each must be
-  // enqueued by exactly one.
+  // Operations of a queued lane begin in the order in which others enqueue them; exactly one operation must enqueue
+  // each.
   std::uint32_t AddLane(bool queued = false) {
     queued_.push_back(queued);
     return static_cast<std::uint32_t>(queued_.size() - 1);
@@ -56,7 +56,7 @@ class Graph {
     operations_.push_back(operation);
     return static_cast<std::uint32_t>(operations_.size() - 1);
   }
-  // `operation` cannot begin before `earlier` has ended and `lag_ns` more. Any order of adding.
+  // `operation` cannot begin before `earlier` has ended and `lag_ns` more have passed. They may be added in any order.
   void Needs(std::uint32_t operation, std::uint32_t earlier, std::int64_t lag_ns = 0) {
     needs_.push_back({earlier, operation, lag_ns});
   }

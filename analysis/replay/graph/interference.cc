@@ -7,7 +7,7 @@ namespace lockstep::replay {
 std::vector<std::int64_t> NsByCount(const std::vector<const IntervalSet*>& sets, Interval window) {
   std::vector<std::int64_t> by_count(sets.size() + 1, 0);
   if (window.end <= window.begin) return by_count;    // Damaged recordings have transfers that end before they begin.
-  std::vector<std::pair<std::int64_t, int>> changes;  // Of the count.
+  std::vector<std::pair<std::int64_t, int>> changes;  // Changes of the count.
   for (const IntervalSet* set : sets) {
     auto at = std::upper_bound(set->begin(), set->end(), window.begin,
                                [](std::int64_t ns, const Interval& each) { return ns < each.end; });

@@ -1,5 +1,5 @@
 #pragma once
-// What the estimates of interference on CPU and on GPU ranks have in common.
+// The common part of the estimates of interference on CPU and on GPU ranks.
 
 #include <cstdint>
 #include <utility>
@@ -9,10 +9,10 @@
 
 namespace lockstep::replay {
 
-// For how much of `window` exactly k of the sets cover the time: [k], sets.size() + 1 of them.
+// The time of `window` covered by exactly k of the sets: [k], sets.size() + 1 of them.
 std::vector<std::int64_t> NsByCount(const std::vector<const IntervalSet*>& sets, Interval window);
 
-// What the middle 95 % of the values lie between. Not for none.
+// The bounds of the middle 95 % of the values. Requires at least one value.
 std::pair<double, double> Middle95(std::vector<double> values);
 
 }  // namespace lockstep::replay

@@ -10,7 +10,7 @@
 namespace lockstep::replay {
 namespace {
 
-// Of steps in which ranks agree on how their work is cut, the share from which on it is compared piece by piece.
+// The share of steps in which ranks divide their work equally from which on it is compared piece by piece.
 constexpr double kMostAgree = 0.9;
 
 class Likener {
@@ -54,8 +54,8 @@ class Likener {
       cell.sum += job_.graph.operations()[i].duration_ns;
     }
     if (list.empty()) return;
-    // How each rank mostly cuts its steps, by the order of what it does; ranks that cut them alike are compared (stages
-    // of a pipeline do not).
+    // How each rank mostly divides its steps, by the order of its operations; only ranks that divide them equally are
+    // compared (stages of a pipeline do not).
     std::vector<std::uint64_t> usual(ranks);
     std::size_t agree = 0;
     for (std::size_t r = 0; r < ranks; ++r) {
@@ -121,7 +121,7 @@ class Likener {
   const RecordedRun& run_;
   const Job& job_;
   std::vector<std::int64_t> ordinary_;
-  std::vector<std::uint64_t> cuts_;  // [step][rank]: what a rank does in a step, in its order, as a number.
+  std::vector<std::uint64_t> cuts_;  // [step][rank]: a hash of a rank's operations in a step, in order.
 };
 
 }  // namespace
@@ -136,7 +136,7 @@ WorkKind KindOf(const Job& job, std::uint32_t i) {
     case Role::kCopy:
       return WorkKind::kCompute;
     case Role::kWork:
-      // A host thread's own time is compute only where no GPU does it.
+      // A host thread's own time is compute only if no GPU computes.
       return job.graph.operations()[i].activity == Activity::kCompute ? WorkKind::kCompute : WorkKind::kHost;
     case Role::kCall:
     case Role::kPost:

@@ -45,7 +45,7 @@ class Propagation {
   }
 
  private:
-  // Together, because all of it is wanted at one time and little else of the same cache lines.
+  // One struct, because all of it is used at the same time and little else of the same cache lines.
   struct State {
     std::int64_t ready_ns = 0, begin_ns = 0, end_ns = 0;
     std::uint32_t cause = kNone, pending = 0;
@@ -103,7 +103,7 @@ class Propagation {
     if (++arrived_[collective] != end - first) return;
     const std::int64_t all_ns = states_[last].begin_ns;
     for (std::uint32_t m = end; m-- > first;) {
-      // Each member is of another rank: far away.
+      // Each member is of another rank, so it is far away in memory.
       if (m >= first + kAhead) {
         __builtin_prefetch(&operations_[s_.members[m - kAhead]]);
         __builtin_prefetch(&states_[s_.members[m - kAhead]]);
@@ -113,7 +113,7 @@ class Propagation {
     }
   }
 
-  // Where not all wait for all.
+  // For collectives in which not every member waits for every other.
   void ArriveSelective(std::uint32_t i, std::uint32_t collective) {
     const Operation& operation = operations_[i];
     arrived_[collective] += operation.awaited;
@@ -163,7 +163,7 @@ class Propagation {
     if (--state.pending == 0 && operations_[i].lane == kNone) Begin(i, state.ready_ns + operations_[i].delay_ns);
   }
 
-  // Of several that `i` was last to wait for the first in time is its cause, ends before begins.
+  // Of several that `i` needed last, the first in time is its cause, ends before begins.
   std::tuple<std::int64_t, bool, std::uint32_t> When(std::uint32_t by, std::uint32_t i) const {
     const bool enqueued = operations_[by].enqueues == i;
     return {enqueued ? states_[by].begin_ns : states_[by].end_ns, enqueued, by};
@@ -177,9 +177,9 @@ class Propagation {
   Schedule out_;
   std::vector<State> states_;
   std::vector<std::uint32_t> arrived_;
-  std::vector<bool> waiting_;  // Members of collectives where not all wait for all.
+  std::vector<bool> waiting_;  // For members of collectives in which not every member waits for every other.
   std::vector<PlayedLane> lanes_;
-  std::vector<std::uint32_t> begun_;  // What they bring about is still to be done.
+  std::vector<std::uint32_t> begun_;  // Operations whose effects are not applied yet.
   std::size_t ended_ = 0;
 };
 

@@ -1,7 +1,7 @@
 #pragma once
-// Plays a graph without events: where nothing depends on the order of time, what each operation needs says when it
-// begins, in whatever order they are looked at. Rank by rank as far as each gets, which memory likes: some five times
-// as fast as events in order of time. Of simulate.h only.
+// Plays a graph without events: if nothing depends on the order of time, the begin of each operation follows from what
+// it needs, in any order of evaluation. It follows each rank as far as possible, which uses the caches well: about five
+// times as fast as events in order of time. Used by simulate.h only.
 
 #include <optional>
 
@@ -11,8 +11,8 @@
 
 namespace lockstep::replay {
 
-// By simulate.h's rules without interference; structure.fixed_order must be true. Nothing if operations wait for each
-// other for ever.
+// Follows simulate.h's rules without interference; structure.fixed_order must be true. Returns nothing if operations
+// wait for each other forever.
 std::optional<Schedule> Propagate(const Graph& graph, const Structure& structure);
 
 }  // namespace lockstep::replay

@@ -49,6 +49,8 @@ void ChooseCollectives(const merge::Timeline& timeline, std::int64_t steps_besid
       whole &= run.PositionOf(m.rank[k]) != kNone;
       inside |= m.step[k] >= first && m.step[k] <= last;
     }
+    if (whole && (!inside || c.bytes[i] <= kFewBytes) && c.transfer_ns[i] > 0 && !c.censored[i])
+      run.beside.push_back({c.comm_id[i], static_cast<CollectiveKind>(c.kind[i]), c.bytes[i], c.transfer_ns[i]});
     if (!inside) continue;
     if (!whole) {
       ++run.left_out;

@@ -1,5 +1,5 @@
 #pragma once
-// What reading a run for replay is on CPU and on GPU ranks alike (host_run.cc, gpu_run.cc).
+// The common part of reading a run of CPU and of GPU ranks for replay (host_run.cc, gpu_run.cc).
 
 #include <cstddef>
 #include <cstdint>
@@ -10,19 +10,19 @@
 
 namespace lockstep::replay {
 
-// Fills ranks, and steps with their measured lengths: usable steps consecutive in number, the longest stretch of them,
-// its last ones. No steps where none is usable.
+// Fills ranks, and steps with their measured lengths: usable steps with consecutive numbers, the last ones of the
+// longest such sequence. There are no steps if none is usable.
 void ChooseRanksAndSteps(const merge::Timeline& timeline, const ReadRunOptions& options, RecordedRun& run);
 
 // Fills collectives and left_out: those of the run's steps, and of `steps_beside` more on both sides, or all if it is a
-// whole window. `chosen` is called for each with its row in the timeline and its position in `collectives`.
+// whole window. `chosen` is called for each with its row in the timeline and its index in `collectives`.
 void ChooseCollectives(const merge::Timeline& timeline, std::int64_t steps_beside, RecordedRun& run,
                        const std::function<void(std::size_t row, std::uint32_t position)>& chosen);
 
 // Rows of step_ranks: [rank * steps + step]. kUnsupported if a rank lacks a step.
 Result<std::vector<std::size_t>> StepRows(const merge::Timeline& timeline, const RecordedRun& run);
 
-// Calls `read` for each rank, several at once. The first rank's error that could not be read.
+// Calls `read` for each rank, several at once. Returns the error of the first rank that could not be read.
 Status ReadRanks(
     const merge::Timeline& timeline, const ReadRunOptions& options, const RecordedRun& run,
     const std::function<void(std::size_t r, const schema::RankTables& tables, const merge::RankClockMap& clock)>& read);

@@ -1,6 +1,6 @@
 #pragma once
-// Some steps of a run, read for replay. What ranks did in them is the business of its kinds
-// (host_run.h: CPU ranks over MPI); questions (what_if.h) are asked through this.
+// Some steps of a run, read for replay. Its derived classes contain what the ranks did (host_run.h: CPU ranks over
+// MPI); questions (what_if.h) use this interface.
 
 #include <algorithm>
 #include <cstdint>
@@ -25,65 +25,77 @@ namespace lockstep::replay {
 struct InterferenceEstimate {
   Interference value;
   std::pair<double, double> compute_interval{0, 0}, transfer_interval{0, 0};  // 95 %.
-  std::size_t samples = 0;  // 0: the run has nothing to estimate it from; then all of it is 0.
+  std::size_t samples = 0;  // 0: the run contains nothing from which to estimate it, and all values are 0.
 };
 
 // A point-to-point message between two ranks that are replayed. Cluster time.
 struct RunMessage {
-  std::uint32_t from = kNone, to = kNone;  // Positions in RecordedRun::ranks.
-  std::uint64_t bytes = 0;                 // As the receiver got them.
+  std::uint32_t from = kNone, to = kNone;  // Indices in RecordedRun::ranks.
+  std::uint64_t bytes = 0;                 // The bytes that the receiver got.
   // The sender's post, entry and return of the call that completes it; the same of the receiver's completing call.
   std::int64_t send_begin_ns = 0, send_call_ns = 0, send_end_ns = 0;
   std::int64_t receive_call_ns = 0, receive_end_ns = 0;
 };
+
+// A collective of all ranks that says what others of its communicator would take: one outside of the replayed steps, or
+// of few bytes wherever it is.
+struct TransferBeside {
+  std::uint64_t comm = 0;  // comm_id
+  CollectiveKind kind{};
+  std::uint64_t bytes = 0;
+  std::int64_t transfer_ns = 0;
+};
+// Fit into one packet of any network.
+inline constexpr std::uint64_t kFewBytes = 1024;
 
 class RecordedRun {
  public:
   virtual ~RecordedRun() = default;
 
   std::vector<std::int32_t> ranks;             // Ascending.
-  std::size_t job_ranks = 0;                   // That the job had, recorded or not; 0: not known.
-  std::vector<std::int64_t> steps;             // Their numbers; consecutive.
-  std::vector<std::int64_t> measured_step_ns;  // As the timeline has them.
-  std::vector<RunCollective> collectives;      // Those that every member has, ended, within the steps.
-  std::vector<RunMessage> messages;            // Of CPU ranks, within the steps; JobOperation::message counts them.
-  std::uint64_t left_out = 0;  // Collectives that other ranks lack or that never ended: of fixed length here.
-  bool torch = false;          // The job uses PyTorch: its settings can be advised.
-  std::vector<std::vector<Gradient>> gradients;  // Of each model, if the run says (gradients.h).
-  bool whole_window = false;                     // The run has no steps: all that was recorded is replayed as one.
-  std::vector<std::string> notes;                // What the replay does not know or had to guess, in words.
+  std::size_t job_ranks = 0;                   // The size of the job, recorded or not; 0: unknown.
+  std::vector<std::int64_t> steps;             // Their numbers, which are consecutive.
+  std::vector<std::int64_t> measured_step_ns;  // From the timeline.
+  std::vector<RunCollective> collectives;      // Those with all members, ended, within the steps.
+  std::vector<TransferBeside> beside;
+  std::vector<RunMessage> messages;  // For CPU ranks, within the steps; JobOperation::message is an index here.
+  std::uint64_t left_out = 0;        // Collectives that other ranks lack or that never ended: they have a fixed length.
+  bool torch = false;                // The job uses PyTorch: its settings can be advised.
+  std::vector<std::vector<Gradient>> gradients;  // For each model, if the run contains them (gradients.h).
+  bool whole_window = false;                     // The run has no steps: everything recorded is replayed as one.
+  std::vector<std::string> notes;                // What the replay does not know or had to estimate, as text.
 
-  // Of a rank in `ranks`; kNone if it is not replayed.
+  // The index of a rank in `ranks`; kNone if it is not replayed.
   std::uint32_t PositionOf(std::int32_t rank) const {
     const auto at = std::lower_bound(ranks.begin(), ranks.end(), rank);
     return at != ranks.end() && *at == rank ? static_cast<std::uint32_t>(at - ranks.begin()) : kNone;
   }
 
-  // With nothing changed it replays to what was recorded.
+  // Without changes it replays to the recorded times.
   virtual Job MakeJob(const JobOptions& options) const = 0;
   Job MakeJob() const { return MakeJob(JobOptions{}); }
 
-  // No network moves bytes faster than this: hosts copy them (10 GB/s).
+  // No network is faster than this, because hosts copy the data (10 GB/s).
   virtual double floor_bytes_per_ns() const { return 10; }
 
-  // Data moves for certain only while some thread is inside MPI.
+  // Whether it is certain only inside MPI calls that data moves.
   virtual bool moves_in_calls() const { return false; }
 
-  // `others`: runs of the same job that count as well; two bucketings show more than one.
+  // `others`: runs of the same job to include; two bucketings contain more information than one.
   virtual InterferenceEstimate EstimateInterference(const std::vector<const RecordedRun*>& others = {}) const = 0;
 
-  // A collective that the first rank begins, and the step in which it does, a position in `steps`; kNone: outside.
+  // A collective that the first rank begins, and the index in `steps` of the step in which it does; kNone: outside.
   struct Launch {
     std::uint32_t collective, step;
   };
-  // Those of the first rank that are replayed, in their order. None if the run has no steps.
+  // The first rank's replayed collectives, in order. Empty if the run has no steps.
   virtual std::vector<Launch> LaunchesOfFirstRank() const = 0;
-  // The reductions of one communicator that carry most bytes, if every replayed step has the same
-  // sequence of at least one: what DDP and its kind do. Nothing otherwise.
+  // The reductions of one communicator with the most bytes, if every replayed step has the same sequence of at least
+  // one, as with DDP. Otherwise nothing.
   std::optional<BucketSequence> FindBuckets() const;
-  // Every step's reductions replaced by ones of `bytes` (together as many as before), each launched when its last
-  // gradient is ready and taking what the costs say, times what that step's own took beyond them. kUnsupported if
-  // these know no size at all.
+  // Replaces every step's reductions by ones of `bytes` (with the same sum), each launched when its last gradient is
+  // ready. Their durations are those of the costs, times the factor by which that step's own reductions exceeded the
+  // costs. kUnsupported if the costs contain no size.
   Result<std::unique_ptr<RecordedRun>> Rebucket(const BucketSequence& buckets, const std::vector<std::uint64_t>& bytes,
                                                 const CostModel& costs, const ReductionTimes& times) const;
 
@@ -99,11 +111,11 @@ class RecordedRun {
 };
 
 struct ReadRunOptions {
-  std::size_t most_steps = 40;  // Of the longest stretch of usable steps, its last ones.
-  // Only steps with these numbers.
+  std::size_t most_steps = 40;  // The last ones of the longest sequence of usable steps.
+  // Uses only steps with these numbers.
   std::int64_t first_step = INT64_MIN, last_step = INT64_MAX;
   unsigned jobs = 0;  // Threads that read ranks.
-  // Tables of a rank. Empty: Timeline::ReadRank.
+  // Reads the tables of a rank. Empty: Timeline::ReadRank.
   std::function<Result<schema::RankTables>(std::int32_t rank)> read_rank;
 };
 

@@ -50,7 +50,7 @@ class Player {
       const Event event = events_.top();
       if (event.time_ns > now_) {
         if (!dirty_.empty()) {
-          Rerate();  // May bring events before this one.
+          Rerate();  // It may add events before this one.
           continue;
         }
         now_ = event.time_ns;
@@ -74,12 +74,12 @@ class Player {
     std::uint32_t operation;
     std::uint32_t version;
     bool begins;
-    // Ends come first: what they free can begin at once.
+    // Ends come first, because operations that they release can begin at the same time.
     bool operator>(const Event& other) const {
       return std::tie(time_ns, begins, operation) > std::tie(other.time_ns, other.begins, other.operation);
     }
   };
-  // Of an operation that interference may slow.
+  // The rate of an operation that interference may slow.
   struct Rate {
     double left_ns = 0, speed = 1;
     std::int64_t since_ns = 0;
@@ -87,7 +87,7 @@ class Player {
     bool begun = false;
   };
   struct RankState {
-    std::vector<std::uint32_t> computing, transferring;  // Operations.
+    std::vector<std::uint32_t> computing, transferring;  // Indices of operations.
     bool dirty = false;
   };
 
@@ -132,7 +132,7 @@ class Player {
     }
     const std::uint32_t collective = operation.collective;
     const std::uint32_t first = s_.first_member[collective], end = s_.first_member[collective + 1];
-    // At one time the lowest counts as last, whatever the order of events.
+    // Of several that arrive at the same time the lowest counts as last, whatever the order of events.
     std::uint32_t& last = out_.last_arrival[collective];
     if (operation.awaited && (last == kNone || out_.begin_ns[last] < now_)) last = i;
     if (s_.Selective(collective)) {
@@ -143,7 +143,7 @@ class Player {
     for (std::uint32_t m = first; m < end; ++m) StartWork(s_.members[m]);
   }
 
-  // Where not all wait for all.
+  // For collectives in which not every member waits for every other.
   void ArriveSelective(std::uint32_t i, std::uint32_t collective) {
     const Operation& operation = operations_[i];
     arrived_[collective] += operation.awaited;
@@ -201,7 +201,7 @@ class Player {
     }
   }
 
-  // One of the things that `i` waits for has come true.
+  // One of the conditions for which `i` waits is satisfied.
   void Satisfy(std::uint32_t i, std::int64_t at_ns, std::uint32_t by) {
     if (out_.cause[i] == kNone || at_ns > ready_[i]) out_.cause[i] = by;
     ready_[i] = std::max(ready_[i], at_ns);
@@ -214,7 +214,7 @@ class Player {
     dirty_.push_back(rank);
   }
 
-  // Speeds after everything that happens at this time has happened.
+  // Computes speeds after all events of this time.
   void Rerate() {
     for (const std::uint32_t r : dirty_) {
       RankState& rank = ranks_[r];
@@ -276,7 +276,7 @@ class Player {
   Schedule out_;
   std::vector<std::uint32_t> pending_, arrived_;
   std::vector<std::int64_t> ready_;
-  std::vector<bool> waiting_;  // Members of collectives where not all wait for all.
+  std::vector<bool> waiting_;  // For members of collectives in which not every member waits for every other.
   std::vector<PlayedLane> lanes_;
   std::vector<Rate> rates_;
   std::vector<RankState> ranks_;

@@ -5,6 +5,7 @@
 #include <set>
 #include <tuple>
 
+#include "analysis/replay/graph/graph.h"
 #include "core/comm_calls.h"
 #include "core/interval.h"
 #include "core/mpi_ops.h"
@@ -16,7 +17,7 @@
 namespace lockstep::replay {
 namespace {
 
-// A thread that begins its next collective later than this after the last one had nothing to do in between.
+// A thread that begins its next collective later than this after the last one was idle in between.
 constexpr std::int64_t kBusyNs = 20'000;
 constexpr std::uint8_t kBackward = schema::Category::kBackward;
 
@@ -33,7 +34,7 @@ class Cutter {
       if (!c.posted && c.thread != training_) others_[c.thread].push_back(i);
       if (c.posted) open_.push_back(i);
     }
-    // What a test found complete has moved before, even if not seen when.
+    // A collective that a test found complete has moved its data before, even if the exact time is unknown.
     std::set<std::int64_t> waits;
     for (std::uint32_t row = 0; row < t_.mpi_calls.rows(); ++row)
       if (IsWait(t_.mpi_calls.op[row])) waits.insert(clock.ToCluster(t_.mpi_calls.begin_ns[row]));
@@ -41,7 +42,7 @@ class Cutter {
       c.by_test = c.posted && !waits.contains(c.wait_begin_ns);
       c.in_wait &= !c.by_test;
     }
-    // In order of their ends: whoever waits next after one has ended waits for it.
+    // In order of their ends: the next wait after one has ended waits for it.
     std::stable_sort(open_.begin(), open_.end(), [&](std::uint32_t a, std::uint32_t b) {
       return out_.collectives[a].end_ns < out_.collectives[b].end_ns;
     });
@@ -74,7 +75,7 @@ class Cutter {
                      [](const Interval& a, const Interval& b) { return a.begin < b.begin; });
   }
 
-  // Of steps that end when the window's do.
+  // For steps whose ends are those of the window.
   void AddCpuTime() {
     const auto& steps = t_.steps;
     std::map<std::int64_t, std::int64_t> cpu;
@@ -86,7 +87,7 @@ class Cutter {
     }
   }
 
-  // The n-th bucket given away in a step is the thread's n-th collective in it, if there are as many.
+  // The n-th bucket handed over in a step is the thread's n-th collective in it, if the numbers are equal.
   void MatchGifts(const std::vector<std::uint32_t>& list) {
     std::size_t gift = 0, next = 0;
     std::int64_t last_end = INT64_MIN;
@@ -133,35 +134,76 @@ class Cutter {
     out_.others.push_back(std::move(other));
   }
 
-  // PyTorch's backward ends by waiting for the reductions of another thread, which nothing records: from the last one's
-  // begin (its gradients were the last) to the last end. Calls of torch.distributed wait likewise, if they wait.
+  // What the training thread waits for in libraries. Calls of torch.distributed wait for what they begin, if they wait,
+  // and calls that only wait for what was begun before. PyTorch's backward ends by waiting for the reductions of
+  // another thread, which nothing records: from the last one's begin (its gradients were the last) to the last end.
   void AddLibraryWaits() {
-    const auto& ranges = t_.ranges;
-    for (std::size_t r = 0; r < ranges.rows(); ++r) {
-      if (ranges.thread[r] != training_ || ranges.kind[r] != schema::RangeKind::kPushPop) continue;
-      if (ranges.category[r] != kBackward &&
-          !IsDistributedCall(trace::TextOf(t_.strings, t_.string_bytes, ranges.name[r])))
-        continue;
-      const std::int64_t begin = clock_.ToCluster(ranges.begin_ns[r]),
-                         end = clock_.ToCluster(ranges.begin_ns[r] + ranges.duration_ns[r]);
-      if (!Inside(begin)) continue;
-      Stretch wait{Stretch::kWait, INT64_MIN, INT64_MIN, {}, 0};
-      for (const OtherThread& other : out_.others)
-        for (const std::uint32_t i : other.collectives) {
-          RankCollective& c = out_.collectives[i];
-          if (c.begin_ns < begin || c.begin_ns >= end) continue;
-          if (c.end_ns > end) {
-            if (c.end_ns - end > merge::EndToleranceNs(end - c.begin_ns)) continue;
-            c.end_ns = end;  // Noted after the training thread had been woken.
-            c.end_low_ns = std::min(c.end_low_ns, end);
-          }
-          const auto given = given_ends_.find(i);
-          wait.begin_ns = std::max(wait.begin_ns, given == given_ends_.end() ? c.begin_ns : given->second);
-          wait.end_ns = std::max(wait.end_ns, c.end_ns);
-          wait.collectives.push_back(i);
-        }
-      if (!wait.collectives.empty() && wait.end_ns > wait.begin_ns) points_.push_back(std::move(wait));
+    for (const bool calls : {true, false}) {
+      const auto& ranges = t_.ranges;
+      for (std::size_t r = 0; r < ranges.rows(); ++r) {
+        if (ranges.thread[r] != training_ || ranges.kind[r] != schema::RangeKind::kPushPop) continue;
+        const std::string_view name = trace::TextOf(t_.strings, t_.string_bytes, ranges.name[r]);
+        if (calls ? !IsDistributedCall(name) : ranges.category[r] != kBackward) continue;
+        const Interval range{clock_.ToCluster(ranges.begin_ns[r]),
+                             clock_.ToCluster(ranges.begin_ns[r] + ranges.duration_ns[r])};
+        if (!Inside(range.begin)) continue;
+        Stretch wait = IsDistributedWait(name) ? WaitForEarlier(range) : WaitForOwn(range);
+        if (wait.collectives.empty() || wait.end_ns <= wait.begin_ns) continue;
+        awaited_.insert(wait.collectives.begin(), wait.collectives.end());
+        points_.push_back(std::move(wait));
+      }
     }
+  }
+
+  // A thread's blocking collectives come one after the other.
+  std::vector<std::uint32_t>::const_iterator FirstEndingAfter(const OtherThread& other, std::int64_t ns) const {
+    return std::partition_point(other.collectives.begin(), other.collectives.end(),
+                                [&](std::uint32_t i) { return out_.collectives[i].end_ns <= ns; });
+  }
+
+  // Noted only after the training thread had been woken: it ended when the thread went on.
+  bool EndsWith(RankCollective& c, std::int64_t end) {
+    if (c.end_ns <= end) return true;
+    if (c.end_ns - end > merge::EndToleranceNs(end - c.begin_ns)) return false;
+    c.end_ns = end;
+    c.end_low_ns = std::min(c.end_low_ns, end);
+    return true;
+  }
+
+  // For what began within the range, if nothing else waited for it.
+  Stretch WaitForOwn(const Interval& range) {
+    Stretch wait{Stretch::kWait, INT64_MIN, INT64_MIN, {}, 0};
+    for (const OtherThread& other : out_.others)
+      for (auto at = FirstEndingAfter(other, range.begin); at != other.collectives.end(); ++at) {
+        const std::uint32_t i = *at;
+        RankCollective& c = out_.collectives[i];
+        if (c.begin_ns >= range.end) break;
+        if (c.begin_ns < range.begin || awaited_.contains(i) || !EndsWith(c, range.end)) continue;
+        const auto given = given_ends_.find(i);
+        wait.begin_ns = std::max(wait.begin_ns, given == given_ends_.end() ? c.begin_ns : given->second);
+        wait.end_ns = std::max(wait.end_ns, c.end_ns);
+        wait.collectives.push_back(i);
+      }
+    return wait;
+  }
+
+  // For what ended within the range; where nothing did, for what ended next.
+  Stretch WaitForEarlier(const Interval& range) {
+    Stretch wait{Stretch::kWait, range.begin, INT64_MIN, {}, 0};
+    std::uint32_t next = kNone;
+    for (const OtherThread& other : out_.others)
+      for (auto at = FirstEndingAfter(other, range.begin); at != other.collectives.end(); ++at) {
+        const RankCollective& c = out_.collectives[*at];
+        if (c.begin_ns >= range.end) break;
+        if (c.end_ns <= range.end)
+          wait.collectives.push_back(*at);
+        else if (next == kNone || c.end_ns < out_.collectives[next].end_ns)
+          next = *at;
+      }
+    if (wait.collectives.empty() && next != kNone && EndsWith(out_.collectives[next], range.end))
+      wait.collectives.push_back(next);
+    for (const std::uint32_t i : wait.collectives) wait.end_ns = std::max(wait.end_ns, out_.collectives[i].end_ns);
+    return wait;
   }
 
   void AddCalls() {
@@ -188,7 +230,7 @@ class Cutter {
     std::stable_sort(out.begin(), out.end(), [](const Stretch& a, const Stretch& b) {
       return std::tuple(a.begin_ns, a.end_ns) < std::tuple(b.begin_ns, b.end_ns);
     });
-    // Each wait of MPI's takes what ended since the last one, wherever it was tested.
+    // Each wait of MPI's completes what ended since the last one, even if a test found it complete.
     std::size_t next = 0;
     for (Stretch& stretch : out) {
       if (stretch.kind != Stretch::kWait || !stretch.collectives.empty()) continue;
@@ -197,7 +239,7 @@ class Cutter {
     }
   }
 
-  // Collectives that nobody waited for end within their step all the same.
+  // Collectives without a wait still end within their step.
   void WaitBeforeStepEnds() {
     std::vector<bool> waited(out_.collectives.size(), false);
     for (const Stretch& stretch : out_.training)
@@ -226,8 +268,9 @@ class Cutter {
   std::map<std::uint32_t, std::vector<std::uint32_t>> by_call_, others_;
   std::vector<std::uint32_t> open_;
   std::vector<Stretch> points_;
-  IntervalSet gifts_;  // By begin; they do not overlap.
+  IntervalSet gifts_;  // Sorted by begin; they do not overlap.
   std::map<std::uint32_t, std::int64_t> given_ends_;
+  std::set<std::uint32_t> awaited_;  // By a library's wait.
 };
 
 }  // namespace

@@ -1,5 +1,5 @@
 #pragma once
-// One rank's part of a run on CPU ranks: what its threads' time is cut into. Cluster time.
+// Divides the time of the threads of one rank of a run on CPU ranks. Cluster time.
 
 #include <cstdint>
 #include <vector>
@@ -11,54 +11,56 @@ namespace lockstep::replay {
 
 // One rank's part of a collective that can be replayed.
 struct RankCollective {
-  std::uint32_t row = 0;         // Of the rank's collectives; kNone if it never was (a question's own).
-  std::uint32_t collective = 0;  // Of HostRun::collectives.
+  std::uint32_t row = 0;         // In the rank's collectives; kNone if it was not recorded (a question added it).
+  std::uint32_t collective = 0;  // Index in HostRun::collectives.
   std::uint32_t thread = 0;
   bool posted = false;   // Non-blocking or persistent.
-  bool in_wait = false;  // Moved in its wait only.
-  // It ended between `end_low_ns` and `end_ns`, when the call returned that saw it complete.
+  bool in_wait = false;  // It made progress only in its wait.
+  // It ended between `end_low_ns` and `end_ns`, the return of the call that found it complete.
   std::int64_t begin_ns = 0, wait_begin_ns = 0, end_ns = 0, end_low_ns = 0;
-  // Of another thread's: when the training thread gave it away, if it says so ("ddp bucket"), and how long after it
-  // could have begun it did.
+  // For collectives of another thread: when the training thread handed it over, if that is recorded ("ddp bucket"), and
+  // the delay between the earliest possible begin and the begin.
   std::int64_t ready_ns = kNotSaid, late_ns = 0;
-  bool by_test = false;               // Posted, and seen complete by a call that does not wait.
-  bool waits = true, awaited = true;  // For the others; by the others (merge/match/awaited.h).
+  bool by_test = false;  // Posted, and found complete by a call that does not wait.
+  // Whether it waits for the others; whether the others wait for it (merge/match/awaited.h).
+  bool waits = true, awaited = true;
   static constexpr std::int64_t kNotSaid = INT64_MIN;
 };
 
-// What a thread's time is cut into.
+// A part of a thread's time.
 struct Stretch {
   enum Kind : std::uint8_t {
-    kCall,      // In MPI, nothing below.
+    kCall,      // In MPI, none of the following.
     kPost,      // Posts `collectives`.
-    kWait,      // Ends when `collectives` have.
+    kWait,      // Ends when `collectives` have ended.
     kBlocking,  // Is collectives[0].
     kStepEnd,   // A point: the step `step` ends.
     kFeed,      // A point: another thread's collectives[0] can begin.
   };
   Kind kind;
   std::int64_t begin_ns, end_ns;
-  std::vector<std::uint32_t> collectives;  // Of RankStretches::collectives.
+  std::vector<std::uint32_t> collectives;  // Indices in RankStretches::collectives.
   std::uint32_t step = 0;
   // Messages (host_messages.h): ends that this call's begin makes available to other ranks, ends of other ranks without
-  // which it cannot return, and how long it takes once all of those are there (-1: awaits none).
+  // which it cannot return, and its duration after all of those are there (-1: it awaits none).
   std::vector<std::uint32_t> offers = {}, awaits = {};
   std::int64_t after_ns = -1;
-  std::uint32_t last_awaited = 0;  // Of `awaits`, the one that was there last.
+  std::uint32_t last_awaited = 0;  // The one of `awaits` that arrived last.
 };
 
 struct OtherThread {
   std::uint32_t thread = 0;
-  std::vector<std::uint32_t> collectives;  // Blocking ones, by begin.
-  std::vector<bool> fed;                   // Each: the training thread's point at its begin lets it begin.
+  std::vector<std::uint32_t> collectives;  // Blocking ones, sorted by begin.
+  std::vector<bool> fed;  // For each: whether the training thread's point at its begin allows it to begin.
 };
 
 struct RankStretches {
   std::int64_t begin_ns = 0;  // Of the first step.
   std::vector<RankCollective> collectives;
-  std::vector<Stretch> training;  // By begin; points before what begins at the same time.
+  std::vector<Stretch> training;  // Sorted by begin; points before stretches that begin at the same time.
   std::vector<OtherThread> others;
-  std::vector<std::int64_t> step_cpu_ns;  // CPU time of the training thread by step of the window, -1 unknown; or none.
+  // CPU time of the training thread by step of the window, -1 unknown; or empty.
+  std::vector<std::int64_t> step_cpu_ns;
 };
 
 struct RankWindow {
@@ -66,7 +68,7 @@ struct RankWindow {
   std::vector<std::int64_t> step_ends_ns;  // Ascending.
 };
 
-// `collectives`: those of the rank that can be replayed. Window and collectives in cluster time.
+// `collectives`: the rank's collectives that can be replayed. Window and collectives in cluster time.
 RankStretches CutIntoStretches(const schema::RankTables& tables, const merge::RankClockMap& clock,
                                const RankWindow& window, std::vector<RankCollective> collectives);
 

@@ -1,5 +1,5 @@
 #pragma once
-// What depends on what in a graph, by index ranges: what does not change between plays of it.
+// The dependencies of a graph, by index ranges: everything that does not change between runs of it.
 
 #include <algorithm>
 #include <cstddef>
@@ -13,26 +13,28 @@ namespace lockstep::replay {
 struct Structure {
   struct Dependent {
     std::uint32_t operation;
-    std::uint32_t need;  // Of graph.needs().
+    std::uint32_t need;  // Index in graph.needs().
   };
   std::vector<std::uint32_t> first_dependent;  // Operations + 1.
   std::vector<Dependent> dependents;
-  std::vector<std::uint32_t> needed;  // Per operation: how many things it waits for, being enqueued included.
+  // Per operation: the number of conditions for which it waits, including being enqueued.
+  std::vector<std::uint32_t> needed;
   std::vector<std::uint32_t> first_in_lane, in_lane;  // Lanes in program order.
   std::vector<std::uint32_t> first_member, members;   // Of collectives.
-  // Per collective, where some member waits for nobody or nobody for it: how many are awaited. Else all are.
+  // Per collective: the number of members that are awaited, if some member does not wait or is not awaited. Otherwise
+  // all are.
   std::vector<std::uint32_t> awaited;
   bool Selective(std::uint32_t collective) const { return awaited[collective] != kEverybody; }
   static constexpr std::uint32_t kEverybody = kNone;
   std::uint32_t ranks = 0;
-  // Whatever the durations, operations are enqueued on each lane in the same order: by one lane in program order.
+  // Operations are enqueued on each lane in the same order whatever the durations: by one lane in program order.
   bool fixed_order = true;
 
   explicit Structure(const Graph& graph);
 };
 
-// What comes before each operation on its lane; kNone: nothing. On queued lanes the order is that of `before`, which
-// compares operations; others are in program order.
+// The previous operation on the lane of each operation; kNone if there is none. On queued lanes the order is that of
+// `before`, which compares operations; others are in program order.
 template <typename Before>
 std::vector<std::uint32_t> PrecedingOnLane(const Graph& graph, Before before) {
   const auto& operations = graph.operations();
@@ -47,15 +49,15 @@ std::vector<std::uint32_t> PrecedingOnLane(const Graph& graph, Before before) {
   return preceding;
 }
 
-// A lane while its graph is played.
+// The state of a lane while its graph is played.
 struct PlayedLane {
-  std::vector<std::uint32_t> queue;  // Of queued lanes, as far as enqueued.
-  std::size_t head = 0;              // How many have begun.
+  std::vector<std::uint32_t> queue;  // For queued lanes: the operations enqueued so far.
+  std::size_t head = 0;              // The number that have begun.
   bool busy = false;
   std::int64_t free_ns = 0;
   std::uint32_t last = kNone;
 
-  // What begins next; kNone: nothing, or nothing yet.
+  // The operation that begins next; kNone: there is none, or not yet.
   std::uint32_t Next(const Structure& structure, std::uint32_t lane, bool queued) const {
     if (queued) return head < queue.size() ? queue[head] : kNone;
     const std::size_t at = structure.first_in_lane[lane] + head;

@@ -13,13 +13,14 @@
 namespace lockstep::replay {
 namespace {
 
-// Of a core's time. Two threads that share a core get half each; one that lacks more than this sleeps in its own work.
+// The largest share of a core's time. Two threads that share a core get half each; a thread that lacks more than this
+// sleeps in its own work.
 constexpr double kMostStolen = 0.75;
-constexpr double kLeastOverlap = 0.02;  // Of a step: less tells nothing.
-constexpr double kMostSlowdown = 3;     // Of transfers.
-constexpr double kNeighbours = 2;       // Sizes within this factor of each other.
-constexpr double kStep = 0.05;          // In which it is searched.
-constexpr double kWorthIt = 0.05;       // By how much it must explain the costs better than none.
+constexpr double kLeastOverlap = 0.02;  // A share of a step: less overlap contains no information.
+constexpr double kMostSlowdown = 3;     // The largest slowdown of transfers.
+constexpr double kNeighbours = 2;       // Sizes within this factor of each other are neighbours.
+constexpr double kStep = 0.05;          // The step of the search.
+constexpr double kWorthIt = 0.05;       // The share by which it must explain the costs better than no slowdown.
 constexpr std::size_t kResamples = 200;
 constexpr std::uint64_t kSeed = 20'261;
 
@@ -36,7 +37,7 @@ std::vector<std::vector<double>> StolenShares(const HostRun& run) {
         overlap_ns += TotalWithin(run.overlap.transferring[r], {cursor, stretch.begin_ns});
         cursor = stretch.begin_ns;
       }
-      // A wait for another thread sleeps; MPI's own calls poll.
+      // A wait for another thread sleeps, while MPI's own calls poll.
       const bool sleeps = stretch.kind == Stretch::kWait && !stretch.collectives.empty() &&
                           !rank.collectives[stretch.collectives[0]].posted;
       if (!sleeps) in_mpi_ns += std::max<std::int64_t>(0, stretch.end_ns - cursor);
@@ -55,7 +56,7 @@ std::vector<std::vector<double>> StolenShares(const HostRun& run) {
   return shares;
 }
 
-// Reductions of one place in the steps of a run.
+// The reductions at one position of the steps of a run.
 struct Place {
   double bytes;
   struct Sample {
@@ -89,9 +90,9 @@ double Alone(const Place::Sample& sample, double slowdown) {
   return whole > 0 ? sample.ns * alone / whole : sample.ns;
 }
 
-// How far the places' medians are from what their neighbours in size cost, as a share of all of it: whatever the curve
-// of costs is (it bends where an algorithm changes or a cache ends), transfers of nearly the same size cost nearly the
-// same. The neighbours' mean rate (of its logarithm), by nearness.
+// The distance of the positions' medians from the cost of their neighbours in size, as a share of the sum: whatever the
+// cost curve is (it bends where an algorithm changes or a cache ends), transfers of nearly the same size cost nearly
+// the same. The neighbours' cost is the mean rate (of its logarithm), weighted by nearness.
 double Misfit(const std::vector<double>& bytes, const std::vector<double>& ns) {
   double misfit = 0, all = 0;
   for (std::size_t i = 0; i < ns.size(); ++i) {
@@ -110,7 +111,7 @@ double Misfit(const std::vector<double>& bytes, const std::vector<double>& ns) {
   return all > 0 ? misfit / all : 0;
 }
 
-// The slowdown of transfers that `pick(place)` lists of samples tell.
+// Estimates the slowdown of transfers from the lists of samples that `pick(place)` returns.
 template <typename Pick>
 double BestSlowdown(const std::vector<Place>& places, Pick pick) {
   double best = 0, least = 0;
@@ -166,10 +167,10 @@ HostOverlap OverlapOf(const HostRun& run) {
     if (about.role != Role::kMember || about.collective == kNone) continue;
     const std::int64_t begin = schedule.end_ns[i] - operations[i].duration_ns + first, end = schedule.end_ns[i] + first;
     transfers[about.rank].push_back({begin, end});
-    // Who waits for nobody, or nobody for it, goes its own way.
+    // Members that do not wait, or that are not awaited, have transfers of their own.
     if (!operations[i].waits || !operations[i].awaited) continue;
     Transfer& transfer = of[about.collective];
-    transfer.begin_ns = begin;  // The same for all: when the last arrived.
+    transfer.begin_ns = begin;  // The same for all: the last arrival.
     transfer.end_ns = std::min(transfer.end_ns, end);
     transfer.ranks.push_back(about.rank);
   }
@@ -222,7 +223,7 @@ InterferenceEstimate HostRun::EstimateInterference(const std::vector<const Recor
   }
   std::map<double, int> sizes;
   for (const Place& place : places) ++sizes[place.bytes];
-  // Three figures of a line and a slowdown from as many sizes explain anything.
+  // The three parameters of a line and a slowdown fit any costs of so few sizes.
   if (sizes.size() > 3) {
     std::vector<double> drawn;
     std::vector<std::size_t> list;
@@ -234,7 +235,7 @@ InterferenceEstimate HostRun::EstimateInterference(const std::vector<const Recor
     for (std::size_t k = 0; k < kResamples / 10; ++k) {
       const std::uint64_t seed = random();
       drawn.push_back(BestSlowdown(places, [&](const Place& place) -> const std::vector<std::size_t>& {
-        std::mt19937_64 steps(seed);  // All places of a run take the same steps.
+        std::mt19937_64 steps(seed);  // All positions of a run use the same steps.
         list.resize(place.samples.size());
         for (std::size_t& i : list) i = steps() % place.samples.size();
         return list;

@@ -1,7 +1,6 @@
 #pragma once
-// What a run on CPU ranks says of computing and communicating at the same time: where they
-// did, and how much each slowed the other. Where the thread that communicates has no core of
-// its own they share one, and overlap is little more than taking turns.
+// Finds when a run on CPU ranks computed and communicated at the same time, and how much each slowed the other. If the
+// thread that communicates has no core of its own, they share one, and overlap is little more than taking turns.
 
 #include <cstdint>
 #include <utility>
@@ -15,20 +14,21 @@ namespace lockstep::replay {
 class HostRun;
 
 struct HostOverlap {
-  std::vector<IntervalSet> transferring;  // [rank]: while a transfer of it was under way. Cluster time.
-  // [collective]: the transfer's time by how many of its members computed meanwhile: (share, ns), shares ascending.
+  std::vector<IntervalSet> transferring;  // [rank]: while one of its transfers was in progress. Cluster time.
+  // [collective]: the transfer's time by the share of its members that computed at the same time: (share, ns), shares
+  // ascending.
   std::vector<std::vector<std::pair<double, std::int64_t>>> computing;
 
-  // A transfer's length alone as a share of its length as recorded.
+  // A transfer's length without interference as a share of its recorded length.
   double AloneShare(std::uint32_t collective, double transfer_slowdown) const;
 };
 
-// From a replay of the run with nothing changed.
+// Uses a replay of the run without changes.
 HostOverlap OverlapOf(const HostRun& run);
 
-// HostRun::EstimateInterference is made of:
-// Compute: what the training thread lacked of its core's time in its own work, while transfers were under way.
+// HostRun::EstimateInterference consists of:
+// Compute: the time of its core that the training thread lacked in its own work while transfers were in progress.
 // Transfers: the slowdown with which reductions of nearly the same size cost nearly the same, whether or not ranks
-// computed meanwhile. 0 each where runs do not show it.
+// computed at the same time. Each is 0 if the runs do not show it.
 
 }  // namespace lockstep::replay

@@ -1,10 +1,10 @@
-// The graph (graph.h) of a run on CPU ranks. Each rank's training thread is a lane of its
-// own work between MPI calls, calls, and collectives; a non-blocking collective takes its
-// turn on a queued lane of its communicator; collectives of other threads (PyTorch over
-// MPI has a thread for them) are lanes that the training thread feeds.
+// The graph (graph.h) of a run on CPU ranks. Each rank's training thread is a lane of its own work between MPI calls,
+// of calls, and of collectives; a non-blocking collective takes its turn on a queued lane of its communicator;
+// collectives of other threads (PyTorch over MPI has a thread for them) are lanes whose operations the training thread
+// releases.
 //
-// With nothing changed the replay gives the recorded times back, but for what it cannot
-// know: work between two calls begins when the one before it ends, in any replay.
+// Without changes the replay gives the recorded times, except for what cannot be known: in any replay, work between two
+// calls begins when the previous one ends.
 
 #include <algorithm>
 #include <array>
@@ -29,7 +29,7 @@ class Maker {
     std::int64_t first = INT64_MAX;
     for (const RankStretches& rank : run_.stretches) first = std::min(first, rank.begin_ns);
     job_.step_ends.assign(run_.steps.size(), std::vector<std::uint32_t>(run_.ranks.size(), kNone));
-    std::size_t about = 0;  // A stretch and the work before it, a collective and its exit.
+    std::size_t about = 0;  // A stretch and the work before it, or a collective and its exit.
     for (const RankStretches& rank : run_.stretches)
       about += 1 + 2 * rank.training.size() + 2 * rank.collectives.size();
     job_.operations.reserve(about);
@@ -41,14 +41,16 @@ class Maker {
   }
 
  private:
-  // A collective's member while the graph is made. In turns the communicator goes on to the next collective when the
-  // first rank is through; what the others still need is an operation of its own, `exit`, else kNone.
+  // A collective's member while the graph is made. If collectives take turns, the communicator continues with the next
+  // one when the first rank has left; the remaining time of the others is a separate operation, `exit`, otherwise
+  // kNone.
   struct Member {
     std::uint32_t operation, exit;
-    std::int64_t arrival_ns, looked_ns, end_ns, end_low_ns;  // `looked`: began the call that saw it complete.
+    // `looked`: the begin of the call that found it complete.
+    std::int64_t arrival_ns, looked_ns, end_ns, end_low_ns;
     bool waits, awaited;
     bool seen_later =
-        false;  // One of a later turn was seen complete by the same call: that may have been why it returned.
+        false;  // The same call found one of a later turn complete, which may have been the reason for its return.
   };
   struct Later {
     std::uint32_t operation;
@@ -65,7 +67,7 @@ class Maker {
     return c.posted && ((c.in_wait && !options_.progress) || !options_.wait_for_overlap);
   }
 
-  // What this call awaits of other ranks is linked when all ranks are there.
+  // The ends that this call awaits from other ranks are linked when all ranks have been added.
   std::uint32_t AddAwaiting(const Operation& operation, const JobOperation& about, const Stretch& stretch) {
     const std::uint32_t made = Add(operation, about);
     if (!stretch.awaits.empty()) awaiting_.push_back({made, &stretch});
@@ -85,11 +87,13 @@ class Maker {
       Operation& call = job_.graph.operations()[operation];
       call.duration_ns = std::min(call.duration_ns, stretch->after_ns);
       job_.operations[operation].message = stretch->last_awaited / 2;
-      if (job_.operations[operation].role == Role::kCall) job_.operations[operation].role = Role::kMessage;
+      // A wait for messages and for nothing else is one of them, however they were posted.
+      Role& role = job_.operations[operation].role;
+      if (role == Role::kCall || (role == Role::kWait && stretch->collectives.empty())) role = Role::kMessage;
     }
   }
 
-  // Work in this time of a rank, without what transfers of the recorded run slowed it by.
+  // Work of a rank in this time, without the time by which transfers of the recorded run slowed it.
   std::int64_t AloneNs(std::uint32_t r, Interval work) const {
     const std::int64_t ns = work.end - work.begin;
     const double slowdown = options_.interference.compute_slowdown;
@@ -118,8 +122,9 @@ class Maker {
     return operation;
   }
 
-  // Where a communicator's non-blocking collectives of one kind take their turns. Kinds go side by side: MPI promises
-  // no order of completion, and a gather that is waited for does not wait for reductions that nobody waits for yet.
+  // The lane on which a communicator's non-blocking collectives of one kind take turns. Kinds run in parallel: MPI
+  // guarantees no order of completion, and a gather that is waited for does not wait for reductions for which nothing
+  // waits yet.
   std::pair<std::uint64_t, CollectiveKind> TurnKey(std::uint32_t collective) const {
     return {run_.collectives[collective].comm, run_.collectives[collective].kind};
   }
@@ -137,7 +142,7 @@ class Maker {
     std::int64_t cursor = rank.begin_ns;
     std::uint32_t step = 0;
     std::array<std::uint32_t, kRoles> positions = {};
-    std::map<std::uint32_t, std::uint32_t> feeds;  // Collective -> the operation that lets it begin.
+    std::map<std::uint32_t, std::uint32_t> feeds;  // From a collective to the operation that releases it.
     std::vector<Later> later;
     const auto about = [&](Role role) {
       return JobOperation{role, r, step, positions[static_cast<std::size_t>(role)]++, kNone};
@@ -205,7 +210,7 @@ class Maker {
     }
     std::int64_t last = stretch.begin_ns;
     std::vector<std::uint32_t> list = stretch.collectives;  // In the order in which they were posted.
-    // On all ranks the same, also of those posted at once.
+    // This order is the same on all ranks, also for those posted at the same time.
     std::sort(list.begin(), list.end(), [&](std::uint32_t a, std::uint32_t b) {
       const RankCollective &c = rank.collectives[a], &d = rank.collectives[b];
       return std::pair(c.begin_ns, c.collective) < std::pair(d.begin_ns, d.collective);
@@ -232,7 +237,7 @@ class Maker {
         const std::uint32_t i = other.collectives[k];
         const RankCollective& c = rank.collectives[i];
         const auto feed = feeds.find(i);
-        if (other.fed[k] ? feed == feeds.end() : step == kNone) continue;  // Outside the steps.
+        if (other.fed[k] ? feed == feeds.end() : step == kNone) continue;  // It is outside the steps.
         if (other.fed[k])
           step = job_.operations[feed->second].step;
         else if (c.begin_ns > cursor)
@@ -240,7 +245,7 @@ class Maker {
         const std::uint32_t member = AddMember(r, i, lane, step);
         job_.graph.operations()[member].delay_ns = c.late_ns;
         if (other.fed[k]) job_.graph.Needs(member, feed->second);
-        // Not before the training thread has nothing else to do than to wait for it.
+        // It begins when the training thread has nothing to do except wait for it.
         if (const auto wait = waits_.find({r, i}); !options_.wait_for_overlap && wait != waits_.end())
           job_.graph.Needs(member, wait->second);
         cursor = c.end_ns;
@@ -248,9 +253,10 @@ class Maker {
     }
   }
 
-  // What transfers took once everyone was there and their turn had come.
+  // Sets the durations of transfers after the last arrival and the begin of their turn.
   void SetTransfers() {
-    std::map<std::pair<std::uint64_t, CollectiveKind>, std::vector<std::uint32_t>> in_turns;  // By first arrival.
+    // Sorted by first arrival.
+    std::map<std::pair<std::uint64_t, CollectiveKind>, std::vector<std::uint32_t>> in_turns;
     for (std::uint32_t c = 0; c < members_.size(); ++c) {
       if (members_[c].empty()) continue;
       if (TakesTurns(c)) {
@@ -268,7 +274,8 @@ class Maker {
     }
   }
 
-  // Not where one rank posted it and another called the blocking form, as damaged or foreign recordings have it.
+  // They do not if one rank posted the collective and another called the blocking form, which occurs in damaged or
+  // imported recordings.
   bool TakesTurns(std::uint32_t c) const {
     return std::all_of(members_[c].begin(), members_[c].end(), [](const Member& m) { return m.exit != kNone; });
   }
@@ -277,14 +284,14 @@ class Maker {
     for (const Member& member : members_[c]) ns = std::min(ns, member.arrival_ns);
     return ns;
   }
-  // All that are awaited; the first one, where nobody is.
+  // The last arrival of those awaited; the first arrival if none is awaited.
   std::int64_t Arrived(std::uint32_t c) const {
     std::int64_t ns = INT64_MIN;
     for (const Member& member : members_[c])
       if (member.awaited) ns = std::max(ns, member.arrival_ns);
     return ns == INT64_MIN ? First(c) : ns;
   }
-  // The first of those that wait; of all, where nobody does.
+  // The first end of those that wait; of all if none waits.
   std::int64_t Through(std::uint32_t c) const {
     std::int64_t ns = INT64_MAX, any = INT64_MAX;
     for (const Member& member : members_[c]) {
@@ -312,7 +319,7 @@ class Maker {
       }
     std::int64_t turn = INT64_MIN;
     for (std::size_t i = 0; i < list.size();) {
-      // One call completed several: when each of them was through is not known; by their bytes.
+      // One call completed several collectives. Their separate ends are unknown, so the time is divided by their bytes.
       const std::int64_t through = Through(list[i]);
       std::size_t end = i + 1;
       while (end < list.size() && Through(list[end]) == through) ++end;
@@ -327,7 +334,7 @@ class Maker {
         turn = std::max(starts, begin + static_cast<std::int64_t>(static_cast<double>(through - begin) * share));
         for (const Member& member : members_[c]) {
           if (!member.waits || member.arrival_ns > turn) {
-            // It is through with its own part, whenever the others are.
+            // It leaves after its own part, whenever the others leave.
             job_.graph.operations()[member.exit].duration_ns =
                 std::max<std::int64_t>(0, member.end_ns - std::max(member.arrival_ns, member.looked_ns));
             continue;
@@ -347,11 +354,12 @@ class Maker {
   const JobOptions& options_;
   Job job_;
   std::vector<std::vector<Member>> members_;  // [collective]
-  std::vector<std::uint32_t> groups_;         // [collective]: the graph's, kNone.
+  std::vector<std::uint32_t> groups_;         // [collective]: the graph's collective, or kNone.
   std::map<std::pair<std::uint32_t, std::pair<std::uint64_t, CollectiveKind>>, std::uint32_t> turns_;  // -> lane
-  std::vector<std::vector<std::uint32_t>> operation_of_;                    // [rank][its collective]
-  std::map<std::pair<std::uint32_t, std::uint32_t>, std::uint32_t> waits_;  // (rank, its collective) -> wait's begin.
-  std::map<std::uint32_t, std::uint32_t> ports_;  // Ends of messages -> what makes them available.
+  std::vector<std::vector<std::uint32_t>> operation_of_;  // [rank][its collective]
+  // From (rank, its collective) to the begin of the wait.
+  std::map<std::pair<std::uint32_t, std::uint32_t>, std::uint32_t> waits_;
+  std::map<std::uint32_t, std::uint32_t> ports_;  // From ends of messages to the operations that make them available.
   std::vector<std::pair<std::uint32_t, const Stretch*>> awaiting_;
 };
 

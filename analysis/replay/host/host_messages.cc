@@ -15,7 +15,7 @@ struct Found {
   auto Key() const { return std::tie(half->comm, half->source, half->destination, half->tag, half->seq); }
 };
 
-// The call of a rank that began at this time.
+// Returns the call of a rank that began at this time.
 Stretch* CallAt(RankStretches& rank, std::int64_t begin_ns) {
   auto at = std::lower_bound(rank.training.begin(), rank.training.end(), begin_ns,
                              [](const Stretch& stretch, std::int64_t ns) { return stretch.begin_ns < ns; });
@@ -77,7 +77,7 @@ std::vector<RunMessage> JoinMessages(const std::vector<std::int32_t>& ranks,
     ++s, ++d;
     Stretch* begins = CallAt(sender, send.begin_ns);
     Stretch* ends = CallAt(receiver, receive.completing_ns);
-    // A receive that is over before its send began: clocks.
+    // A receive that ended before its send began is the result of clock errors.
     if (begins == nullptr || ends == nullptr || send.begin_ns >= receive.end_ns) continue;
     const auto sent = static_cast<std::uint32_t>(2 * messages.size()), posted = sent + 1;
     messages.push_back({static_cast<std::uint32_t>(from), static_cast<std::uint32_t>(to), receive.bytes, send.begin_ns,

@@ -1,7 +1,6 @@
 #pragma once
-// Point-to-point messages between ranks that are replayed: a call that receives cannot
-// return before the send has begun, and one that sends with a handshake not before the
-// receive was posted.
+// Point-to-point messages between ranks that are replayed: a call that receives cannot return before the send has
+// begun, and one that sends with a handshake cannot return before the receive was posted.
 
 #include <cstdint>
 #include <vector>
@@ -18,16 +17,18 @@ struct MessageHalf {
   std::int32_t source = -1, destination = -1, tag = 0;  // World ranks.
   std::uint64_t bytes = 0;
   bool send = false;
-  std::int64_t begin_ns = 0, completing_ns = 0, end_ns = 0;  // Post; entry and return of the call that completes it.
+  // The post; the entry and return of the call that completes it.
+  std::int64_t begin_ns = 0, completing_ns = 0, end_ns = 0;
 };
 
-// Those of the training thread that completed, with a partner that is known.
+// Returns the messages of the training thread that completed and whose partner is known.
 std::vector<MessageHalf> MessageHalves(const schema::RankTables& tables, const merge::RankClockMap& clock,
                                        std::int32_t world_rank, std::uint32_t thread);
 
-// Pairs halves and tells the calls of both ranks (`offers`, `awaits`, `after_ns`). A send that ended before its receive
-// was posted was buffered and waits for nobody. [rank] in both; `ranks` are their world ranks, ascending. The result is
-// the messages of which both calls are replayed; the ends of message i (Stretch::offers, awaits) are 2 i and 2 i + 1.
+// Pairs the halves and enters them in the calls of both ranks (`offers`, `awaits`, `after_ns`). A send that ended
+// before its receive was posted was buffered and does not wait. [rank] in both; `ranks` are their world ranks,
+// ascending. Returns the messages of which both calls are replayed; the ends of message i (Stretch::offers, awaits) are
+// 2 i and 2 i + 1.
 std::vector<RunMessage> JoinMessages(const std::vector<std::int32_t>& ranks,
                                      const std::vector<std::vector<MessageHalf>>& halves,
                                      std::vector<RankStretches>& stretches);

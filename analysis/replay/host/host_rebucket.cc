@@ -1,4 +1,4 @@
-// Another bucketing of a run on CPU ranks: its threads' time without the old reductions and with others.
+// Makes another bucketing of a run on CPU ranks: its threads' time with the old reductions replaced by new ones.
 
 #include <algorithm>
 #include <cmath>
@@ -11,11 +11,12 @@
 namespace lockstep::replay {
 namespace {
 
-// When the gradients of one rank and step are ready: cumulative bytes -> time.
+// When the gradients of one rank and step are ready: cumulative bytes to time.
 class Readiness {
  public:
   void Add(std::uint64_t bytes, std::int64_t ns) { points_.push_back({bytes, ns}); }
-  // Before the first known point gradients come at the pace of what follows, but not before `earliest_ns`.
+  // Before the first known point gradients become ready at the rate of the following ones, but not before
+  // `earliest_ns`.
   std::int64_t At(std::uint64_t bytes, std::int64_t earliest_ns) const {
     const auto after = std::lower_bound(points_.begin(), points_.end(), bytes,
                                         [](const Point& point, std::uint64_t wanted) { return point.bytes < wanted; });
@@ -43,7 +44,7 @@ class Readiness {
   std::vector<Point> points_;
 };
 
-// One rank's stretches with other reductions.
+// Replaces the reductions in one rank's stretches.
 class RankChange {
  public:
   RankChange(const RankStretches& rank, const BucketSequence& buckets, const std::vector<std::uint64_t>& bytes,
@@ -69,7 +70,7 @@ class RankChange {
  private:
   struct Launch {
     std::int64_t ready_ns;
-    std::uint32_t collective;  // Of out_.collectives.
+    std::uint32_t collective;  // Index in out_.collectives.
     std::uint32_t step;
   };
 
@@ -107,8 +108,8 @@ class RankChange {
       const RankCollective& c = rank_.collectives[old[k]];
       sum += buckets_.bytes[k];
       last_end = std::max(last_end, c.end_ns);
-      // A thread that was busy began later than the gradients were ready: not known, but for the last one, whose
-      // gradients are the last.
+      // If the thread was busy, it began later than the gradients were ready, so that time is unknown. The last
+      // reduction is an exception, because its gradients are the last.
       if (reducing_thread_ >= rank_.others.size() || k + 1 == n || Fed(old[k])) ready.Add(sum, Without(ReadyOf(c)));
       late_ns.push_back(c.late_ns);
     }
@@ -139,7 +140,7 @@ class RankChange {
     return c.ready_ns == RankCollective::kNotSaid ? c.begin_ns : c.ready_ns;
   }
   bool Reduces(const Stretch& stretch) const { return !stretch.collectives.empty() && IsOld(stretch.collectives[0]); }
-  // A time of the thread as it would be had the old reductions taken none of it.
+  // Converts a time of the thread to what it would be if the old reductions had taken no time.
   std::int64_t Without(std::int64_t ns) const {
     std::int64_t gone_ns = 0;
     for (const Interval& each : removed_) {
@@ -156,7 +157,7 @@ class RankChange {
     return false;
   }
 
-  // Gradients cannot come before the step began, nor before what the thread last waited for.
+  // Gradients cannot be ready before the step began, nor before the end of the thread's last wait.
   std::int64_t EarliestOf(std::uint32_t step, std::int64_t first_ns) const {
     std::int64_t ns = rank_.begin_ns;
     for (const Stretch& stretch : rank_.training) {
@@ -167,7 +168,8 @@ class RankChange {
     return ns;
   }
 
-  // The thread's time without the old reductions and with the new ones, everything behind them moved accordingly.
+  // Writes the thread's time without the old reductions and with the new ones, and shifts everything after them
+  // accordingly.
   void Rewrite() {
     std::vector<std::int64_t> posts;
     std::vector<Stretch> kept;
@@ -186,7 +188,7 @@ class RankChange {
     std::int64_t added_ns = 0;
     std::size_t next = 0;
     for (Stretch& stretch : kept) {
-      // What is ready when a wait begins is launched before it; a step's own not before the step.
+      // Reductions that are ready when a wait begins are launched before it, but those of a step not before the step.
       for (; next < launches_.size() && launches_[next].ready_ns <= stretch.begin_ns; ++next) {
         if (stretch.kind == Stretch::kStepEnd && stretch.step < launches_[next].step &&
             launches_[next].ready_ns == stretch.begin_ns)
@@ -216,7 +218,7 @@ class RankChange {
     out_.training.push_back({kind, c.begin_ns, launch.ready_ns + added_ns, {launch.collective}, 0});
   }
 
-  // Who waited for old ones waits for those made instead.
+  // A wait for old reductions waits for the new ones instead.
   void Replace(std::vector<std::uint32_t>& list) const {
     std::vector<std::uint32_t> replaced;
     for (const std::uint32_t i : list) {
@@ -232,9 +234,10 @@ class RankChange {
   const std::vector<std::uint64_t>& bytes_;
   const std::uint32_t first_new_;
   RankStretches out_;
-  std::map<std::uint32_t, std::uint32_t> of_;  // HostRun's collective -> the rank's.
+  std::map<std::uint32_t, std::uint32_t> of_;  // From HostRun's collective to the rank's.
   std::map<std::uint32_t, bool> old_;
-  std::map<std::uint32_t, std::vector<std::uint32_t>> made_for_;  // The step's last old one -> the new ones.
+  // From the step's last old reduction to the new ones.
+  std::map<std::uint32_t, std::vector<std::uint32_t>> made_for_;
   std::vector<Launch> launches_;
   IntervalSet removed_;
   std::size_t reducing_thread_ = static_cast<std::size_t>(-1);

@@ -44,7 +44,7 @@ class Reader {
   }
 
  private:
-  // Gives each member its part of a collective, as far as the timeline knows it.
+  // Gives each member its part of a collective, if the timeline contains it.
   void Choose(std::size_t row, std::uint32_t position) {
     const auto& m = t_.collective_ranks;
     const std::size_t first = timeline_.FirstMember(row), end = timeline_.FirstMember(row + 1);
@@ -63,8 +63,9 @@ class Reader {
     }
   }
 
-  // Where half of a communicator's non-blocking collectives are seen to end outside of waits, on some rank, something
-  // makes them move; then those that ended in a wait did not only move there: their ranks waited for others.
+  // If on some rank half of a communicator's non-blocking collectives are found to end outside of waits, they make
+  // progress outside of calls; then those that ended in a wait did not move data only there: their ranks waited for
+  // others.
   void KnowProgress() {
     std::vector<bool> posted(run_.collectives.size(), false), tested(run_.collectives.size(), false);
     for (const RankStretches& rank : run_.stretches)
@@ -72,7 +73,7 @@ class Reader {
         if (c.posted) posted[c.collective] = true;
         if (c.by_test) tested[c.collective] = true;
       }
-    std::map<std::uint64_t, std::pair<std::size_t, std::size_t>> counts;  // Communicator: tested, posted.
+    std::map<std::uint64_t, std::pair<std::size_t, std::size_t>> counts;  // By communicator: tested, posted.
     for (std::size_t c = 0; c < posted.size(); ++c) {
       counts[run_.collectives[c].comm].first += tested[c];
       counts[run_.collectives[c].comm].second += posted[c];
@@ -84,7 +85,7 @@ class Reader {
       }
   }
 
-  // `rows`: of step_ranks, one for each step.
+  // `rows`: rows of step_ranks, one for each step.
   RankWindow WindowOf(const std::size_t* rows, const merge::RankClockMap& clock) const {
     RankWindow window{clock.ToCluster(t_.step_ranks.begin_ns[rows[0]]), {}};
     for (std::size_t s = 0; s < run_.steps.size(); ++s)
@@ -112,11 +113,11 @@ class Reader {
   const schema::TimelineTables& t_;
   const ReadRunOptions& options_;
   HostRun run_;
-  std::vector<std::vector<RankCollective>> chosen_;  // Per rank.
+  std::vector<std::vector<RankCollective>> chosen_;  // By rank.
 };
 
-// What moved in its wait only did so on all ranks. Where a rank's wait is not seen, or not the same, collectives would
-// take their turns in another order than on the others: then none is taken to have moved in waits only.
+// A collective that moved only in its wait did so on all ranks. If a rank's wait is unknown or different, collectives
+// would take their turns in another order than on the other ranks: then none counts as moved in waits only.
 void AgreeOnWaits(HostRun& run) {
   std::vector<bool> in_wait(run.collectives.size(), true);
   for (const RankStretches& rank : run.stretches)

@@ -1,7 +1,6 @@
 #pragma once
-// What a run on CPU ranks did in some of its steps, read for replay: the ranks' threads
-// cut into work, calls and collectives. Questions change this (another bucketing) or the
-// graph made from it (host_job.h).
+// The steps of a run on CPU ranks, read for replay: the ranks' threads divided into work, calls and collectives.
+// Questions change this (another bucketing) or the graph made from it (host_job.cc).
 
 #include <memory>
 #include <vector>
@@ -14,9 +13,9 @@ namespace lockstep::replay {
 
 class HostRun : public RecordedRun {
  public:
-  std::vector<RankStretches> stretches;  // Per rank.
+  std::vector<RankStretches> stretches;  // By rank.
 
-  HostOverlap overlap;  // Of the run as recorded; empty in runs made in memory.
+  HostOverlap overlap;  // The overlap in the recorded run; empty in runs made in memory.
 
   using RecordedRun::MakeJob;
   Job MakeJob(const JobOptions& options) const override;  // host_job.cc
@@ -28,7 +27,7 @@ class HostRun : public RecordedRun {
                                               std::uint32_t first_new) const override;
 };
 
-// Of ranks without GPU work. kUnsupported if there is nothing to replay: no steps.
+// For ranks without GPU work. kUnsupported if there is nothing to replay: no steps.
 Result<HostRun> ReadHostRun(const merge::Timeline& timeline, const ReadRunOptions& options = {});
 
 }  // namespace lockstep::replay

@@ -10,13 +10,13 @@
 namespace lockstep::replay {
 namespace {
 
-// Operations that an interval between two synchronisations may have; what lies further back is not looked at.
+// The largest number of operations of an interval between two synchronisations; earlier ones are ignored.
 constexpr std::size_t kLongestInterval = 4096;
 constexpr std::uint32_t kNoWait = kNone;
 
-// A stretch of one rank's time, walked backwards from what it ended with.
+// A part of one rank's time, found backwards from its last operation.
 struct Part {
-  std::uint32_t operation;  // kNone: a wait's.
+  std::uint32_t operation;  // kNone for a wait.
   std::uint32_t wait;       // kNone: not waiting.
   std::int64_t ns;
 };
@@ -62,14 +62,14 @@ class Finder {
   std::uint32_t LastOf(std::uint32_t member) const { return WaitedFor(job_.graph, schedule_, member); }
   std::int64_t ArrivedNs(std::uint32_t member) const { return schedule_.begin_ns[LastOf(member)]; }
 
-  // The collective's member of this rank that `i` waited for: its cause, through what has no lane and no length of its
-  // own.
+  // The collective's member of this rank for which `i` waited: it is the cause, through operations without a lane or a
+  // duration of their own.
   std::uint32_t MemberBehind(std::uint32_t i) const {
     std::uint32_t at = schedule_.cause[i];
     for (int hops = 0; at != kNone && hops < 4; ++hops) {
       if (job_.operations[at].rank != job_.operations[i].rank) return kNone;
       if (operations_[at].collective != kNone) return at;
-      // Exits, and markers behind a member on its stream.
+      // Only exits, and markers after a member on its stream, are passed through.
       if (operations_[at].lane != kNone && operations_[at].duration_ns > 0) return kNone;
       at = schedule_.cause[at];
     }
@@ -83,8 +83,8 @@ class Finder {
       if (rank == kNone || operations_[i].lane == kNone) continue;
       WaitState wait{rank, kNone, i, kNone, 0, 0, 0};
       if (operations_[i].collective != kNone) {
-        // Its lane, and what comes after it there, wait for the last one. Members that take turns beside the thread
-        // that posted them hold nobody up themselves.
+        // Its lane, and the operations after it there, wait for the last one. Members that take turns in parallel to
+        // the thread that posted them do not delay any lane themselves.
         if (!HoldsItsLane(i)) continue;
         wait.arrival = LastOf(i);
         wait.begin_ns = schedule_.begin_ns[i];
@@ -119,14 +119,14 @@ class Finder {
     return !job_.graph.queued_lanes()[lane];
   }
 
-  // What the rank did before operation `i` of it began, back to its last synchronisation with `other`.
+  // What the rank did before its operation `i` began, back to its last synchronisation with `other`.
   std::vector<Part> Before(std::uint32_t i, std::uint32_t other) const {
     std::vector<Part> parts;
     std::uint32_t at = i;
     bool first = true;
     while (at != kNone && parts.size() < kLongestInterval) {
       if (!first) {
-        // A message to the other.
+        // A message to the other rank is a synchronisation.
         if (const auto to = offered_.find(at);
             to != offered_.end() && std::find(to->second.begin(), to->second.end(), other) != to->second.end())
           break;
@@ -139,7 +139,7 @@ class Finder {
           parts.push_back({at, kNone, schedule_.end_ns[at] - schedule_.begin_ns[at]});
         }
       }
-      // What it waited for before it began.
+      // The operation for which it waited before it began.
       const std::uint32_t cause = schedule_.cause[at], lane_before = before_[at];
       if (operations_[at].collective == kNone && cause != kNone) {
         if (job_.operations[cause].rank != job_.operations[at].rank) {
@@ -174,7 +174,7 @@ class Finder {
     double ns;
   };
 
-  // What the delayer did beyond what the waiting rank did, piece by piece where both did as many.
+  // The work of the delayer beyond that of the waiting rank, piece by piece if both have equally many.
   std::vector<Excess> Beyond(const WaitState& wait) const {
     const std::vector<Part> late = Before(wait.arrival, wait.rank), early = Before(wait.operation, wait.delayer);
     std::vector<Excess> beyond;
@@ -200,7 +200,7 @@ class Finder {
     return beyond;
   }
 
-  // A wait's causes are charged when all that hand their waiting on to it have done so.
+  // A wait's causes are charged after all waits that pass their time on to it.
   void Explain() {
     std::vector<WaitState>& waits = result_.waits;
     std::vector<std::vector<Excess>> causes(waits.size());
@@ -243,7 +243,7 @@ class Finder {
   std::vector<std::uint32_t> before_, wait_of_;
   std::vector<bool> everyone_;
   std::unordered_map<std::uint32_t, std::vector<std::uint32_t>> groups_;
-  std::unordered_map<std::uint32_t, std::vector<std::uint32_t>> offered_;  // To which ranks an operation sends.
+  std::unordered_map<std::uint32_t, std::vector<std::uint32_t>> offered_;  // The ranks to which an operation sends.
   Delays result_;
 };
 

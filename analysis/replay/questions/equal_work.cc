@@ -43,9 +43,19 @@ class Equaliser {
  private:
   void Do(Role role) {
     cells_.assign(run_.ranks.size() * run_.steps.size(), {});
-    for (std::uint32_t i = 0; i < about_.size(); ++i)
-      if (about_[i].role == role && about_[i].rank < run_.ranks.size() && about_[i].step < run_.steps.size())
-        Cell(about_[i].step, about_[i].rank).push_back(i);
+    std::vector<bool> cut_by_call(run_.ranks.size(), false);
+    for (std::uint32_t i = 0; i < about_.size(); ++i) {
+      const JobOperation& about = about_[i];
+      if (about.rank >= run_.ranks.size() || about.step >= run_.steps.size()) continue;
+      if (about.role != role) {
+        if (about.role != Role::kOther) cut_by_call[about.rank] = about.role == Role::kCall;
+        continue;
+      }
+      std::vector<Piece>& cell = Cell(about.step, about.rank);
+      if (cell.empty() || !cut_by_call[about.rank]) cell.emplace_back();
+      cell.back().push_back(i);
+      cut_by_call[about.rank] = false;
+    }
     for (std::uint32_t step = 0; step < run_.steps.size(); ++step) {
       typical_of_.clear();
       for (std::uint32_t rank = 0; rank < run_.ranks.size(); ++rank)
@@ -53,16 +63,32 @@ class Equaliser {
     }
   }
 
-  std::vector<std::uint32_t>& Cell(std::size_t step, std::size_t rank) {
-    return cells_[step * run_.ranks.size() + rank];
+  // Operations of one role that calls which communicate with nobody cut into parts: a rank that polls (MPI_Test) cuts
+  // longer work into more of them, so their number does not say what kind of work it is.
+  using Piece = std::vector<std::uint32_t>;
+
+  std::vector<Piece>& Cell(std::size_t step, std::size_t rank) { return cells_[step * run_.ranks.size() + rank]; }
+  std::int64_t Length(const Piece& piece) const {
+    std::int64_t length = 0;
+    for (const std::uint32_t i : piece) length += as_it_was_[i];
+    return length;
   }
   std::int64_t Total(std::size_t step, std::size_t rank) {
     std::int64_t total = 0;
-    for (const std::uint32_t i : Cell(step, rank)) total += as_it_was_[i];
+    for (const Piece& piece : Cell(step, rank)) total += Length(piece);
     return total;
   }
+  void Lengthen(const Piece& piece, std::int64_t own_ns, std::int64_t to_ns) {
+    if (piece.size() == 1) {
+      operations_[piece[0]].duration_ns = to_ns;
+      return;
+    }
+    const double factor = own_ns > 0 ? static_cast<double>(to_ns) / static_cast<double>(own_ns) : 1;
+    for (const std::uint32_t i : piece)
+      operations_[i].duration_ns = std::llround(static_cast<double>(as_it_was_[i]) * factor);
+  }
 
-  // Ranks that cut this step as `rank` does, itself not among them; those that run the same kernels as well, if any.
+  // The other ranks that divide this step as `rank` does; if some of these also run the same kernels, only those.
   std::vector<std::uint32_t> Alike(std::uint32_t step, std::uint32_t rank) {
     std::vector<std::uint32_t> peers, twins;
     for (std::uint32_t r = 0; r < run_.ranks.size(); ++r) {
@@ -74,19 +100,19 @@ class Equaliser {
   }
 
   void Change(std::uint32_t step, std::uint32_t rank) {
-    const std::vector<std::uint32_t>& own = Cell(step, rank);
+    const std::vector<Piece>& own = Cell(step, rank);
     std::vector<std::uint32_t> peers = Alike(step, rank);
     if (!peers.empty()) {
-      // Evened out, the rank itself is one of those that share the work, and all of these get the same.
+      // For the mean the rank itself is included, and all of these ranks get the same duration.
       if (compared_[rank]) peers.push_back(rank);
       std::sort(peers.begin(), peers.end());
       std::vector<std::int64_t>& typical = typical_of_[peers];
       for (std::size_t k = typical.size(); k < own.size(); ++k) {
         std::vector<std::int64_t> theirs;
-        for (const std::uint32_t r : peers) theirs.push_back(as_it_was_[Cell(step, r)[k]]);
+        for (const std::uint32_t r : peers) theirs.push_back(Length(Cell(step, r)[k]));
         typical.push_back(typical_(std::move(theirs)));
       }
-      for (std::size_t k = 0; k < own.size(); ++k) operations_[own[k]].duration_ns = typical[k];
+      for (std::size_t k = 0; k < own.size(); ++k) Lengthen(own[k], Length(own[k]), typical[k]);
       return;
     }
     std::vector<std::int64_t> totals;
@@ -95,8 +121,9 @@ class Equaliser {
     const std::int64_t total = Total(step, rank);
     if (total <= 0 || totals.empty()) return;
     const double factor = static_cast<double>(typical_(std::move(totals))) / static_cast<double>(total);
-    for (const std::uint32_t i : own)
-      operations_[i].duration_ns = std::llround(static_cast<double>(as_it_was_[i]) * factor);
+    for (const Piece& piece : own)
+      for (const std::uint32_t i : piece)
+        operations_[i].duration_ns = std::llround(static_cast<double>(as_it_was_[i]) * factor);
   }
 
   const RecordedRun& run_;
@@ -104,10 +131,11 @@ class Equaliser {
   const TypicalFunction typical_;
   std::vector<Operation>& operations_;
   std::vector<std::int64_t> as_it_was_;
-  std::map<std::vector<std::uint32_t>, std::vector<std::int64_t>> typical_of_;  // By the ranks compared; of one step.
+  // By the ranks compared; for one step.
+  std::map<std::vector<std::uint32_t>, std::vector<std::int64_t>> typical_of_;
   const std::vector<JobOperation>& about_;
-  std::vector<std::vector<std::uint32_t>> cells_;  // [step][rank]: its operations of the role, in order.
-  std::vector<std::uint64_t> kinds_;               // [step][rank]: which kernels, in order.
+  std::vector<std::vector<Piece>> cells_;  // [step][rank]: its work of the role, in order.
+  std::vector<std::uint64_t> kinds_;       // [step][rank]: a hash of its kernels, in order.
 };
 
 }  // namespace

@@ -1,6 +1,6 @@
 #pragma once
-// Slow ranks made as the others, and all made alike: what "without what slows rank R" and "equal work" mean for
-// durations.
+// Changes the durations for the questions "without what slows rank R", where slow ranks become equal to the others, and
+// "equal work", where all become equal.
 
 #include <cstdint>
 #include <vector>
@@ -10,13 +10,12 @@
 
 namespace lockstep::replay {
 
-// Each piece of work of `ranks` takes as long as the same piece on the other ranks that cut their step alike (lower
-// median); where none does, as long as theirs in all.
+// Each piece of work of `ranks` takes as long as the same piece on the other ranks that divide their step equally
+// (lower median); if there are none, as long as the sum of the others' work.
 void EqualiseWork(const RecordedRun& run, const std::vector<std::int32_t>& ranks, Job& job);
 
-// The same work evened out: each piece of work of every rank takes what it takes in this step on the mean of the ranks
-// that cut their step alike; of a rank that is alone in how it does, its work takes in all what the ranks' mean does.
-// Nothing is taken away, it is only spread.
+// Distributes the same work evenly: each piece of work of every rank takes the mean over the ranks that divide this
+// step equally; if no other rank does, the rank's work takes the mean of the ranks' sums. No work is removed.
 void EvenOutWork(const RecordedRun& run, Job& job);
 
 }  // namespace lockstep::replay

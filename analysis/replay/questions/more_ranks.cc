@@ -41,7 +41,7 @@ class Grower {
   }
 
  private:
-  // ln of a rank's work in a step against the median rank's.
+  // The logarithm of a rank's work in a step relative to the median rank's.
   void DrawDeviations(const Job& job) {
     std::vector<std::vector<double>> work(run_.steps.size(), std::vector<double>(from_, 0));
     for (std::size_t i = 0; i < job.operations.size(); ++i) {
@@ -124,7 +124,7 @@ class Grower {
     grown_.starts.push_back(made_[job.starts[model]]);
     for (std::size_t s = 0; s < job.step_ends.size(); ++s)
       if (job.step_ends[s][model] != kNone) grown_.step_ends[s][rank] = made_[job.step_ends[s][model]];
-    // Once the block is whole; without messages between ranks a part of one will do.
+    // After the block is complete; without messages between ranks a part of one suffices.
     if (model + 1 != from_ && rank + 1 != to_) return;
     for (const Graph::Need& need : job.graph.needs())
       if (made_[need.earlier] != kNone && made_[need.operation] != kNone)
@@ -139,7 +139,7 @@ class Grower {
   bool blocks_ = false;
   std::vector<std::vector<double>> own_, drawn_;  // [step][rank]
   Job grown_;
-  // Of the block that is being added: what the recorded ones became.
+  // For the block that is being added: the copies of the recorded operations.
   std::vector<std::uint32_t> made_;
   std::map<std::uint32_t, std::uint32_t> lanes_, groups_, everyones_;
 };

@@ -9,11 +9,12 @@
 namespace lockstep::replay {
 namespace {
 
-// Into how many pieces all gradients are cut: what is left behind the backward pass is then about 3 % of their
-// transfer; 13 % where the ranks and steps are so many that more pieces would be most of the job.
+// The number of pieces into which all gradients are divided: the transfer after the backward pass is then about 3 % of
+// the whole; it is 13 % if the ranks and steps are so many that more pieces would be most of the job.
 constexpr std::size_t kMostPieces = 32, kLeastPieces = 8, kMostPiecesInAll = 150'000;
 
-// Lanes on which steps end: the threads that compute. GPU runs end theirs there too, and have no members on them.
+// The lanes on which steps end: the threads that compute. Steps of GPU runs also end there, but these lanes have no
+// members.
 std::vector<std::uint32_t> TrainingLanes(const Job& job) {
   std::vector<std::uint32_t> lanes(job.starts.size(), kNone);
   for (const auto& ends : job.step_ends)
@@ -52,7 +53,7 @@ void PostReductions(const RecordedRun& run, const BucketSequence& buckets, Job& 
   const std::vector<Blocking> blocking = BlockingReductions(run, buckets, job);
   if (blocking.empty()) return;
   const std::vector<std::uint32_t> training = TrainingLanes(job);
-  // What follows an operation on its thread.
+  // The next operation on the thread of each.
   std::vector<std::uint32_t> next(job.operations.size(), kNone), last(job.graph.queued_lanes().size(), kNone);
   for (std::uint32_t i = 0; i < job.operations.size(); ++i) {
     const std::uint32_t lane = job.graph.operations()[i].lane;
@@ -62,7 +63,7 @@ void PostReductions(const RecordedRun& run, const BucketSequence& buckets, Job& 
   }
   std::vector<std::uint32_t> turns(training.size(), kNone);
   for (std::uint32_t& lane : turns) lane = job.graph.AddLane(true);
-  // Of each rank and step: what is posted, and the last post.
+  // For each rank and step: the operations posted, and the last post.
   std::vector<std::vector<std::uint32_t>> posted(training.size() * run.steps.size());
   std::vector<std::uint32_t> last_post(posted.size(), kNone);
   for (const Blocking& each : blocking) {
@@ -101,7 +102,7 @@ std::vector<Job> BetterSchedules(const RecordedRun& run, const std::optional<Buc
     Result<std::unique_ptr<RecordedRun>> cut = run.Rebucket(*buckets, bytes, costs, times);
     if (cut.ok() && cut.value()->collectives.size() >= run.collectives.size() + pieces * buckets->first.size()) {
       RecordedRun& changed = *cut.value();
-      // The network takes as long for all of them together as it did, and nothing for cutting them.
+      // The network takes as long for all of them together as before, and dividing them costs nothing.
       BucketSequence small{buckets->comm, bytes, {}, {}};
       for (std::size_t step = 0; step < buckets->first.size(); ++step) {
         double took = 0;

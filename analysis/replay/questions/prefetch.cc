@@ -10,11 +10,11 @@
 namespace lockstep::replay {
 namespace {
 
-// Exits and markers between a member and who waits for it: a handful. More are not looked through, so that a chain of
-// markers cannot make this quadratic.
+// The number of exits and markers between a member and the operation that waits for it is small. More are not followed,
+// so that a chain of markers cannot make this quadratic.
 constexpr std::size_t kMostPassedThrough = 64;
 
-// What follows what on lanes, and who needs whom.
+// The order of operations on lanes, and which operations need which.
 class Order {
  public:
   explicit Order(const Job& job) : job_(job), structure_(job.graph) {
@@ -22,7 +22,7 @@ class Order {
     enqueuer_.assign(operations.size(), kNone);
     for (std::uint32_t i = 0; i < operations.size(); ++i)
       if (operations[i].enqueues != kNone) enqueuer_[operations[i].enqueues] = i;
-    // One thread enqueues: in its order.
+    // One thread enqueues, in its order.
     before_ = PrecedingOnLane(job.graph, [&](std::uint32_t a, std::uint32_t b) { return enqueuer_[a] < enqueuer_[b]; });
     after_.assign(operations.size(), kNone);
     for (std::uint32_t i = 0; i < operations.size(); ++i)
@@ -36,7 +36,7 @@ class Order {
   }
   std::uint32_t Before(std::uint32_t i) const { return before_[i]; }
   std::uint32_t Enqueuer(std::uint32_t i) const { return enqueuer_[i]; }
-  // Where the program comes to it.
+  // The point of the program at which it occurs.
   std::uint32_t Place(std::uint32_t i) const { return enqueuer_[i] == kNone ? i : enqueuer_[i]; }
 
   std::uint32_t ConsumerOf(std::uint32_t member) const {
@@ -53,7 +53,7 @@ class Order {
         else if (operations[i].lane != lane && (found == kNone || Place(i) < Place(found)))
           found = i;
       }
-      // What is recorded behind it on its stream.
+      // Follow what is recorded after it on its stream.
       const std::uint32_t next = after_[open[k]];
       if (next != kNone && operations[next].lane == lane && operations[next].collective == kNone &&
           operations[next].duration_ns == 0)
@@ -104,11 +104,11 @@ std::optional<Job> WithPrefetch(const RecordedRun& run, std::size_t depth) {
   const Gathers gathers = Find(run, job, order, CollectiveKind::kAllGather);
   if (gathers.empty()) return std::nullopt;
 
-  // What takes its turn anew: all that shares a lane with an all-gather, in the order in which the program then comes
-  // to it.
+  // Operations that take their turn anew: all that share a lane with an all-gather, in the order in which the program
+  // then reaches them.
   struct Turn {
     std::uint32_t step, place;
-    bool later;  // Than what the program comes to at the same place.
+    bool later;  // Whether it comes after the operation that the program reaches at the same point.
     std::uint32_t member, trigger;
     bool operator<(const Turn& other) const {
       return std::tie(step, place, later) < std::tie(other.step, other.place, other.later);
@@ -145,7 +145,7 @@ std::optional<Job> WithPrefetch(const RecordedRun& run, std::size_t depth) {
       for (const Turn& turn : list) sequences[r].push_back(job.operations[turn.member].collective);
     }
   }
-  // Ranks that took their turns in different orders would wait for each other for ever.
+  // Ranks that took their turns in different orders would wait for each other forever.
   for (const auto& sequence : sequences)
     if (sequence != sequences[0]) return std::nullopt;
 
@@ -163,12 +163,12 @@ std::optional<Job> WithPrefetch(const RecordedRun& run, std::size_t depth) {
         const std::uint32_t made = job.graph.Add(member);
         job.operations.push_back(job.operations[turn.member]);
         job.graph.Needs(made, turn.trigger);
-        // In its place stands what waits for it.
+        // The operation that waits for it takes its place in the order.
         Operation& left = job.graph.operations()[turn.member];
         left.collective = kNone;
         left.duration_ns = left.delay_ns = 0;
         left.activity = Activity::kOther;
-        // Markers behind it on a stream go on waiting there; where there are none its old turn holds up nobody.
+        // Markers after it on a stream continue to wait there; if there are none, its old turn does not delay anything.
         if (alone) left.lane = kNone;
         job.operations[turn.member].role = Role::kOther;
         job.graph.Needs(turn.member, made);

@@ -1,6 +1,6 @@
 #pragma once
-// Parameters that are gathered before they are used (FSDP and its kind): as the run would
-// have been had it gathered them earlier, or later.
+// Parameters that are gathered before they are used (FSDP and similar): changes the run so that it gathers them
+// earlier, or later.
 
 #include <cstddef>
 #include <cstdint>
@@ -13,20 +13,21 @@ namespace lockstep::replay {
 
 inline constexpr std::size_t kWholeStep = static_cast<std::size_t>(-1);
 
-// One rank's all-gather of a step: who needs it first.
+// One rank's all-gather of a step, and the operation that needs it first.
 struct Gather {
   std::uint32_t member;    // Operation.
   std::uint32_t consumer;  // The first operation of the rank that cannot begin before it has ended.
-  std::uint32_t before;    // What precedes that one on its thread or stream; kNone: nothing.
+  std::uint32_t before;    // The operation before that one on its thread or stream; kNone: there is none.
   std::uint32_t collective;
 };
 
-// [rank][step], in order of their use. Empty if ranks or steps differ in how many there are, or there are none. `kind`:
-// all-gathers of parameters, or reduce-scatters of gradients.
+// [rank][step], in order of their use. Empty if ranks or steps have different numbers of them, or there are none.
+// `kind`: all-gathers of parameters, or reduce-scatters of gradients.
 std::vector<std::vector<std::vector<Gather>>> FindGathers(const RecordedRun& run, const Job& job, CollectiveKind kind);
 
 // Each all-gather may begin as soon as the one `depth` before it is about to be used; kWholeStep: when the step begins.
-// 0: only when it is needed. What is on its communicator keeps its order otherwise. Nothing if the run gathers nothing.
+// 0: only when it is needed. Other operations of its communicator keep their order. Returns nothing if the run gathers
+// nothing.
 std::optional<Job> WithPrefetch(const RecordedRun& run, std::size_t depth);
 
 }  // namespace lockstep::replay

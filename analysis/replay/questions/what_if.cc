@@ -18,18 +18,18 @@ namespace lockstep::replay {
 namespace {
 
 constexpr std::uint64_t kSeed = 20'260;
-// Median and mean gain that are further apart than this share of the mean, and of the step, are both told.
+// If median and mean gain differ by more than this share of the mean, and of the step, both are reported.
 constexpr double kApartShare = 0.2, kApartOfStep = 0.01;
-// By how much more interference may let a replay miss what was recorded.
+// The largest additional error of the replay that interference may cause.
 constexpr double kMostErrorOfInterference = 0.015;
 
-// Which part of the step's critical chain is the longest, in words.
+// Names the longest part of the step's critical chain.
 std::string LimitOf(const RecordedRun& run, const Job& job, const Schedule& schedule) {
   const std::uint32_t last = job.LastEnd(schedule);
   if (last == kNone) return {};
   const bool gpu = std::any_of(job.operations.begin(), job.operations.end(),
                                [](const JobOperation& about) { return about.role == Role::kKernel; });
-  // Ranks that a question adds have no number of their own: what holds the others up is the slowest of them.
+  // Ranks that a question adds have no number of their own: the slowest of them delays the others.
   const auto of_rank = [&](std::string_view what, std::uint32_t rank) {
     return rank < run.ranks.size() ? fmt::format("{} of rank {}", what, run.ranks[rank])
                                    : fmt::format("{} of the slowest rank", what);
@@ -67,8 +67,8 @@ std::string LimitOf(const RecordedRun& run, const Job& job, const Schedule& sche
   if (whole == 0) return {};
   const auto most =
       std::max_element(shares.begin(), shares.end(), [](const auto& a, const auto& b) { return a.second < b.second; });
-  return fmt::format("{} is {:.0f} % of what the step waits for", most->first,
-                     100 * static_cast<double>(most->second) / static_cast<double>(whole));
+  return fmt::format("{:.0f} % of what the step waits for is {}",
+                     100 * static_cast<double>(most->second) / static_cast<double>(whole), most->first);
 }
 
 void Note(Answer* answer, std::string text) {
@@ -78,12 +78,12 @@ void Note(Answer* answer, std::string text) {
 void FreeCommunication(Job& job) {
   for (std::size_t i = 0; i < job.operations.size(); ++i) {
     const Role role = job.operations[i].role;
-    if (role == Role::kMember || role == Role::kExit || role == Role::kMessage)
+    if (role == Role::kMember || role == Role::kExit || role == Role::kMessage || job.operations[i].message != kNone)
       job.graph.operations()[i].duration_ns = 0;
   }
 }
 
-// Messages have no cost table and stay as they are.
+// Messages have no cost table and are unchanged.
 void ScaleNetwork(const RecordedRun& run, const std::optional<CostModel::Line>& line, double bandwidth, double latency,
                   Job& job) {
   auto& operations = job.graph.operations();
@@ -94,13 +94,13 @@ void ScaleNetwork(const RecordedRun& run, const std::optional<CostModel::Line>& 
     const double alpha = line ? line->alpha_ns : 0, beta = line ? line->beta_ns_per_byte * bytes : 1;
     const double factor = alpha + beta > 0 ? (alpha * latency + beta / bandwidth) / (alpha + beta) : 1;
     const auto now = static_cast<double>(operations[i].duration_ns);
-    // What is faster than the ranks' memory or links already stays as it is.
+    // A transfer that is already faster than the ranks' memory or links is unchanged.
     const double floor = about.role == Role::kMember ? std::min(now, bytes / run.floor_bytes_per_ns()) : 0;
     operations[i].duration_ns = std::llround(std::max(floor, now * factor));
   }
 }
 
-// Graphs that are made otherwise than by MakeJob with options know nothing of it.
+// Whether a question's graph is made by MakeJob with options; other graphs do not support interference.
 bool UsesInterference(const Question& question) {
   const auto plain = [](const Question& each) {
     return each.kind == Question::kPrefetch || each.kind == Question::kMoreRanks ||
@@ -133,7 +133,7 @@ Result<WhatIf> WhatIf::Make(std::unique_ptr<RecordedRun> run, std::vector<std::u
   what_if.interference_ = what_if.run_->EstimateInterference(others);
   if (what_if.interference_.value.any()) {
     LS_CHECK(play());
-    // Whatever the estimate, a replay with nothing changed comes first.
+    // Whatever the estimate, the error of the replay without changes has priority.
     if (what_if.self_error() > plain_error + kMostErrorOfInterference) {
       what_if.interference_ = {};
       LS_CHECK(play());
@@ -163,7 +163,7 @@ Result<WhatIf::ChangedJob> WhatIf::Changed(const Question& question, const Assum
   }
   const std::vector<Question> all =
       question.kind == Question::kTogether ? question.together : std::vector<Question>{question};
-  // First what changes the run, then what changes the graph made from it.
+  // A question changes the run first, then the graph made from it.
   std::unique_ptr<RecordedRun> other;
   JobOptions options{.interference = assume.interference};
   for (const Question& each : all) {
@@ -175,7 +175,7 @@ Result<WhatIf::ChangedJob> WhatIf::Changed(const Question& question, const Assum
   const RecordedRun& run = other ? *other : *run_;
   Job job = run.MakeJob(options);
   if (!options.wait_for_overlap) MoveOnlyWhenAwaited(job);
-  bool another = other != nullptr;  // Another graph than the run's own.
+  bool another = other != nullptr;  // The graph is not the run's own.
   for (const Question& each : all) {
     if (each.kind != Question::kPrefetch) continue;
     std::optional<Job> earlier = WithPrefetch(run, each.depth);
@@ -234,7 +234,7 @@ Result<std::vector<std::int64_t>> WhatIf::Play(const Job& job, const Simulator& 
                                                Answer* answer) const {
   Result<Schedule> schedule = simulator.Run(assume.interference);
   if (!schedule.ok()) {
-    // The run itself replays (Make): it is the change that cannot be played.
+    // Make has replayed the run itself, so the change is the reason.
     return Error{ErrorCode::kUnsupported, "it is unknown what the ranks would wait for then", schedule.error().where,
                  "the trace does not show all of what threads wait for: wait in MPI calls (MPI_Wait), or without a "
                  "thread that completes collectives for others"};
@@ -249,7 +249,7 @@ Result<std::int64_t> WhatIf::StepUnder(const Question& question, const Assumptio
   return LowerMedian(Comparable(std::move(lengths)));
 }
 
-// The best of the better schedules; the recorded one where there is none.
+// The best of the better schedules; the recorded one if there is none.
 Result<std::vector<std::int64_t>> WhatIf::BestLengths(Answer* answer) const {
   std::vector<std::int64_t> best = replayed_ns_;
   for (const Job& job : BetterSchedules(*run_, buckets_, costs_, times_)) {
@@ -280,7 +280,7 @@ Result<WhatIf::Range> WhatIf::RangeOf(const Question& question, const Assumption
     LS_TRY(const std::int64_t tree_ns, StepUnder(question, other));
     add_less(tree_ns);
   }
-  // Costs may be off by what interpolation is worth, all one way.
+  // Costs may have the error of the interpolation, all in one direction.
   double factor = 1;
   for (const std::uint64_t bytes : answer.bucket_bytes)
     if (const auto cost = costs_.At(bytes)) factor = std::max(factor, cost->factor);
@@ -291,7 +291,7 @@ Result<WhatIf::Range> WhatIf::RangeOf(const Question& question, const Assumption
     add_less(cheap_ns);
   }
   if (assume.interference.any()) {
-    // How much computing and communicating slow each other is known to its interval only.
+    // The mutual slowdown of computing and communicating is only known within its interval.
     for (const double slowdown : {interference_.compute_interval.first, interference_.compute_interval.second}) {
       other = assume;
       other.interference.compute_slowdown = slowdown;
@@ -300,12 +300,12 @@ Result<WhatIf::Range> WhatIf::RangeOf(const Question& question, const Assumption
       add_more(step_ns);
     }
   }
-  // With one size all of a transfer is taken to be bandwidth, and may be latency.
+  // If there is one size only, all of a transfer counts as bandwidth, but may be latency.
   const auto of_network = [](const Question& each) { return each.kind == Question::kNetwork; };
   if ((of_network(question) || std::any_of(question.together.begin(), question.together.end(), of_network)) &&
       !costs_.AlphaBeta())
     range.more_ns = std::max(range.more_ns, answer.gain_ns);
-  // Where gathers are blocking now, nothing shows that data moves while no rank calls MPI.
+  // If gathers are blocking now, it is unknown whether data moves while no rank is in MPI.
   if (question.kind == Question::kPrefetch && question.depth > 0 && run_->moves_in_calls())
     range.more_ns = std::max(range.more_ns, answer.gain_ns);
   return range;
@@ -335,14 +335,14 @@ Result<Answer> WhatIf::Ask(const Question& question, bool intervals) const {
   for (std::size_t i = 0; i < after.size(); ++i) gains.push_back(before[i] - after[i]);
   answer.step_ns = LowerMedian(after);
   answer.gain_ns = LowerMedian(gains);
-  // Of what happens in some steps only the median says nothing or everything.
+  // If only some steps change, the median would be either nothing or everything.
   const auto mean = static_cast<double>(std::accumulate(gains.begin(), gains.end(), std::int64_t{0})) /
                     static_cast<double>(std::max<std::size_t>(1, gains.size()));
   if (std::abs(mean - static_cast<double>(answer.gain_ns)) >=
       std::max(kApartShare * std::abs(mean), kApartOfStep * static_cast<double>(replayed_step_ns())))
     answer.caveats.push_back(fmt::format("the steps differ: on average over the {} replayed ones the gain is {:.3g} ms",
                                          gains.size(), mean / 1e6));
-  // What makes nothing shorter is no advice.
+  // A change that shortens nothing is not recommended.
   if (answer.gain_ns <= 0) answer.try_it.clear();
   if (!intervals || after.size() < kLeastStepsOfInterval) return answer;
 

@@ -1,7 +1,7 @@
 #pragma once
-// Questions to a run: how long would a step be if ...? Each is answered by replaying the
-// recorded steps, every one with its own durations, with only that changed. docs/whatif.md explains the graph,
-// what it holds fixed, and which files make it.
+// Questions about a run: how long would a step be if ...? Each is answered by replaying the recorded steps, each with
+// its own durations, with only that changed. docs/whatif.md explains the graph, its assumptions, and which files make
+// it.
 
 #include <cstdint>
 #include <functional>
@@ -21,17 +21,17 @@ struct Question {
   enum Kind : std::uint8_t {
     kFreeCommunication,  // Transfers take no time; waiting for late ranks stays.
     kNetwork,            // Bandwidth times `bandwidth`, latency times `latency`.
-    kNoOverlap,          // What is posted moves only when it is waited for.
+    kNoOverlap,          // Posted operations move data only when they are waited for.
     kWithoutRanks,       // The work of `ranks` takes as long as the same work on the others.
     kBucketCap,          // Gradients in buckets of `first_bytes`, then `cap_bytes`.
-    kPerfectSchedule,    // The best legal order of what communicates, on the same network (perfect_schedule.h).
-    kOverlap,            // Blocking reductions of gradients are posted where they are, and waited for after the last.
-    kPrefetch,           // Parameters are gathered `depth` units before they are used (prefetch.h).
-    kMoreRanks,          // Weak scaling to `rank_count` ranks (more_ranks.h).
-    kEqualRanks,         // Each piece of work takes on every rank what it takes on the ranks' mean (equal_work.h).
-    kProgress,           // What is posted moves at once, also where it moved only in its wait.
-    kEdit,               // `edit` changes the graph of the run as it is: with no question that makes another graph.
-    kTogether,           // All of `together` at once; neither kPerfectSchedule nor kMoreRanks, one bucketing.
+    kPerfectSchedule,    // The best valid order of the communication, on the same network (perfect_schedule.h).
+    kOverlap,     // Blocking reductions of gradients are posted at their positions, and waited for after the last.
+    kPrefetch,    // Parameters are gathered `depth` units before they are used (prefetch.h).
+    kMoreRanks,   // Weak scaling to `rank_count` ranks (more_ranks.h).
+    kEqualRanks,  // Each piece of work takes on every rank the mean over the ranks (equal_work.h).
+    kProgress,    // Posted operations move data at once, even if they moved it only in their wait.
+    kEdit,      // `edit` changes the graph of the unchanged run; not together with a question that makes another graph.
+    kTogether,  // All of `together` at once; neither kPerfectSchedule nor kMoreRanks, and at most one bucketing.
   };
   Kind kind;
   double bandwidth = 1, latency = 1;
@@ -47,65 +47,65 @@ struct Answer {
   std::int64_t step_ns = 0;                   // Median over the replayed steps.
   std::int64_t gain_ns = 0;                   // Median over the steps of replayed minus changed: positive is faster.
   std::vector<std::int64_t> step_lengths_ns;  // By step, as Comparable() has them.
-  // 95 %: of the median over steps, and of the costs. None of fewer than kLeastStepsOfInterval steps.
+  // 95 %: from the median over steps, and from the costs. Nothing for fewer than kLeastStepsOfInterval steps.
   std::optional<std::pair<std::int64_t, std::int64_t>> step_interval_ns;
   std::optional<std::pair<std::int64_t, std::int64_t>> gain_interval_ns;  // The same of the gain, paired by step.
-  std::vector<std::uint64_t> bucket_bytes;                                // Of another bucketing, in launch order.
-  bool extrapolated = false;                                              // Beyond what was measured.
-  std::string limit;   // What the changed step then consists of most.
-  std::string try_it;  // What to do to have it; "" if it is a bound only, or gains nothing.
+  std::vector<std::uint64_t> bucket_bytes;                                // For another bucketing, in launch order.
+  bool extrapolated = false;                                              // Outside of what was measured.
+  std::string limit;                                                      // The longest part of the changed step.
+  std::string try_it;  // What to do to get it; "" if it is only a bound, or gains nothing.
   std::vector<std::string> caveats;
 };
 
-// The steps of fewer say nothing of how far the next ones may be from them.
+// With fewer steps there is no information about how much the next ones may differ.
 inline constexpr std::size_t kLeastStepsOfInterval = 5;
 
 class WhatIf {
  public:
-  // Replays the run as it was. `calibration`: other runs of the same job, with other bucket sizes.
+  // Replays the run without changes. `calibration`: other runs of the same job, with other bucket sizes.
   static Result<WhatIf> Make(std::unique_ptr<RecordedRun> run,
                              std::vector<std::unique_ptr<RecordedRun>> calibration = {});
 
   std::int64_t measured_step_ns() const;  // Median; without the first step, whose begin is not comparable.
-  std::int64_t replayed_step_ns() const;  // The same of the replay with nothing changed.
+  std::int64_t replayed_step_ns() const;  // The same of the replay without changes.
   double self_error() const;              // Median over steps of |replayed - measured| / measured.
-  std::vector<std::int64_t> replayed_lengths() const { return Comparable(replayed_ns_); }  // With nothing changed.
+  std::vector<std::int64_t> replayed_lengths() const { return Comparable(replayed_ns_); }  // Without changes.
   const RecordedRun& run() const { return *run_; }
   const std::optional<BucketSequence>& buckets() const { return buckets_; }
-  const CostModel& costs() const { return costs_; }  // Of transfers beside which nobody computes.
+  const CostModel& costs() const { return costs_; }  // Of transfers during which no rank computes.
   const InterferenceEstimate& interference() const { return interference_; }
 
-  // kUnsupported if this run cannot answer it, kUsage if it makes no sense.
-  // `intervals`: without them it is one replay, with them some more.
+  // kUnsupported if this run cannot answer it, kUsage if the question is not valid. `intervals`: without them it is one
+  // replay, with them some more.
   Result<Answer> Ask(const Question& question, bool intervals = true) const;
-  // Ok, or why the ranks that were recorded cannot answer it, whatever the answer would be.
+  // Ok, or why the recorded ranks cannot answer it, whatever the answer would be.
   Status Answerable(const Question& question) const;
   std::string Name(const Question& question) const;  // As Answer::question.
 
  private:
-  // A run with reductions that can be predicted with other buckets: the one that is asked, or a calibration run.
+  // A run with reductions that can be predicted with other buckets: the one in question, or a calibration run.
   struct Base {
     const RecordedRun* run = nullptr;
     BucketSequence buckets;
     ReductionTimes times;
-    double step_ns = 0;      // As measured, median.
-    double correction = 1;   // Of that over its replay with its own buckets predicted as if they were others.
-    double as_asked_ns = 0;  // Its replay with the buckets of the run that is asked, predicted; median.
+    double step_ns = 0;      // Measured, median.
+    double correction = 1;   // The ratio of that to its replay with its own buckets predicted as if they were others.
+    double as_asked_ns = 0;  // Its replay with predicted buckets of the run in question; median.
   };
-  // What one replay takes for granted. An answer's interval comes from replays with other assumptions.
+  // The assumptions of one replay. An answer's interval comes from replays with other assumptions.
   struct Assumptions {
     Interference interference;
-    double cost_factor = 1;  // Times what the cost table says of transfers that were not measured.
-    // Of kMoreRanks: how latency grows, and which deviations the new ranks get.
+    double cost_factor = 1;  // Multiplies the table's costs of transfers that were not measured.
+    // For kMoreRanks: how latency grows, and which deviations the new ranks get.
     LatencyGrowth growth = LatencyGrowth::kRing;
     std::uint64_t draw = 0;
   };
-  // The job that a question makes of the run.
+  // The job that results from a question.
   struct ChangedJob {
     Job job;
-    std::vector<std::uint32_t> predicted;  // Operations that take what the costs say.
+    std::vector<std::uint32_t> predicted;  // Operations whose durations are those of the cost table.
   };
-  // How much less and more a step may take than predicted, median, under the other assumptions.
+  // How much less and more than predicted a step may take, median, under the other assumptions.
   struct Range {
     std::int64_t less_ns = 0, more_ns = 0;
   };
@@ -118,22 +118,24 @@ class WhatIf {
   Result<std::vector<std::int64_t>> BestLengths(Answer* answer) const;
   // Median step under these assumptions.
   Result<std::int64_t> StepUnder(const Question& question, const Assumptions& assume) const;
-  // `changed` and its simulator are those of the prediction, to be played again; its durations are left as they were.
+  // `changed` and its simulator are those of the prediction and are run again; its durations are unchanged afterwards.
   Result<Range> RangeOf(const Question& question, const Assumptions& assume, const Answer& answer,
                         std::int64_t predicted_ns, ChangedJob& changed, const Simulator* simulator) const;
 
   // what_if_buckets.cc
   void AddBases(const std::vector<const RecordedRun*>& others);
-  // `base` has its run, buckets and times; the rest is added. An error: it cannot be played with other buckets.
+  void AddBeside();
+  // `base` has its run, buckets and times; the rest is added. Returns an error if it cannot be played with other
+  // buckets.
   Status FinishBase(Base& base) const;
   Result<std::vector<std::int64_t>> BucketLengths(const Base& base, const std::vector<std::uint64_t>& bytes) const;
   double CorrectionFor(std::size_t buckets) const;
-  // Corrects the steps predicted for a question of other buckets by what the bases say. The result is the relative
-  // uncertainty that remains: how far runs of one configuration, or the bases' answers, are apart.
+  // Corrects the steps predicted for a question of other buckets by the bases. Returns the relative uncertainty that
+  // remains: the difference of runs of one configuration, or of the bases' answers.
   Result<double> CorrectByBases(const Question& question, const std::vector<std::uint64_t>& bytes,
                                 std::vector<std::int64_t>& lengths) const;
   Result<std::unique_ptr<RecordedRun>> OtherBuckets(const Question& question, double cost_factor, Answer* answer) const;
-  // The step with the costs `factor` times what the table says.
+  // The step with `factor` times the costs of the table.
   Result<std::int64_t> StepAtCosts(const Question& question, Assumptions assume, double factor, ChangedJob& changed,
                                    const Simulator& simulator) const;
 
@@ -145,7 +147,7 @@ class WhatIf {
   CostModel costs_;
   ReductionTimes times_;
   std::vector<std::int64_t> replayed_ns_;
-  bool communicates_ = false;  // There is an operation of several ranks.
+  bool communicates_ = false;  // Whether there is an operation of several ranks.
 };
 
 }  // namespace lockstep::replay

@@ -1,4 +1,4 @@
-// Questions of other buckets: what the run that is asked makes of them, and those beside it.
+// Answers questions about other buckets from the run in question and the calibration runs.
 
 #include <fmt/format.h>
 
@@ -13,7 +13,7 @@
 namespace lockstep::replay {
 namespace {
 
-// Steps of two runs of one job with the same buckets are within this.
+// Steps of two runs of one job with the same buckets differ by at most this share.
 constexpr double kSameJob = 0.15;
 
 double Typical(const std::vector<std::int64_t>& lengths) {
@@ -35,6 +35,7 @@ void WhatIf::AddBases(const std::vector<const RecordedRun*>& others) {
       costs_.Add(base.buckets.bytes[k % base.buckets.bytes.size()], base.times.transfer_ns[k]);
   }
   times_ = bases.front().times;
+  AddBeside();
   costs_.Fit();
   FitSteps(*buckets_, costs_, times_);
   for (Base& base : bases) {
@@ -43,6 +44,21 @@ void WhatIf::AddBases(const std::vector<const RecordedRun*>& others) {
     if (FinishBase(base).ok()) bases_.push_back(std::move(base));
   }
   if (!bases_.empty() && bases_.front().run != run_.get()) bases_.clear();
+}
+
+void WhatIf::AddBeside() {
+  std::vector<std::int64_t> few_ns;
+  for (const TransferBeside& each : run_->beside) {
+    if (each.comm != buckets_->comm) continue;
+    if (each.bytes <= kFewBytes)
+      few_ns.push_back(each.transfer_ns);
+    else if (each.kind == CollectiveKind::kAllReduce)
+      costs_.AddBeside(each.bytes, each.transfer_ns);
+    else if (each.kind == CollectiveKind::kBroadcast)  // One way of two: DDP's of the parameters.
+      costs_.AddBeside(each.bytes, 2 * each.transfer_ns);
+  }
+  // A reduction goes there and back: twice what the others do.
+  if (!few_ns.empty()) costs_.SetLatency(2 * LowerMedian(std::move(few_ns)));
 }
 
 Status WhatIf::FinishBase(Base& base) const {
@@ -66,7 +82,7 @@ Result<std::vector<std::int64_t>> WhatIf::BucketLengths(const Base& base,
   return job.StepLengths(schedule);
 }
 
-// What a prediction of a run's own buckets is off by, for other numbers of buckets in between.
+// The error of a prediction of a run's own buckets, interpolated for other numbers of buckets.
 double WhatIf::CorrectionFor(std::size_t buckets) const {
   std::map<double, std::vector<double>> known;
   for (const Base& base : bases_)
@@ -91,7 +107,7 @@ Result<double> WhatIf::CorrectByBases(const Question& question, const std::vecto
                                       std::vector<std::int64_t>& lengths) const {
   if (bases_.empty()) return 0.0;
   const Base& asked = bases_.front();
-  double same_apart = 0;  // How far runs with the buckets of the one that is asked are apart.
+  double same_apart = 0;  // The difference of runs that have the buckets of the one in question.
   std::size_t finest = 0;
   for (const Base& base : bases_) {
     finest = std::max(finest, base.buckets.bytes.size());
@@ -100,12 +116,13 @@ Result<double> WhatIf::CorrectByBases(const Question& question, const std::vecto
   }
   if (question.kind != Question::kBucketCap) return same_apart;
   if (bytes == buckets_->bytes) {
-    lengths = replayed_ns_;  // What was recorded is known.
+    lengths = replayed_ns_;  // The recorded times are known.
     return same_apart;
   }
   const double correction = CorrectionFor(bytes.size()), correction_now = CorrectionFor(buckets_->bytes.size());
-  std::vector<double> ratios;  // Step with the new buckets over step with those of the run that is asked, by base.
-  double own = 1;              // The ratio of the run that is asked.
+  // Per base: the step with the new buckets over the step with those of the run in question.
+  std::vector<double> ratios;
+  double own = 1;  // The ratio of the run in question.
   for (const Base& base : bases_) {
     double predicted = Typical(lengths);
     if (&base != &asked) {
@@ -159,7 +176,7 @@ Result<std::int64_t> WhatIf::StepAtCosts(const Question& question, Assumptions a
     assume.cost_factor = factor;
     return StepUnder(question, assume);
   }
-  // The same job, its transfers dearer or cheaper: quicker than to make it anew.
+  // It is the same job with higher or lower transfer costs: changing it is faster than making it again.
   std::vector<Operation>& operations = changed.job.graph.operations();
   std::vector<std::int64_t> before;
   for (const std::uint32_t i : changed.predicted) {

@@ -1,4 +1,4 @@
-// What a question is called, what to do to have what it asks for, and whether this run can answer it.
+// Names a question, advises how to get its change, and decides whether this run can answer it.
 
 #include <fmt/format.h>
 
@@ -86,7 +86,7 @@ Status WhatIf::Describe(const Question& question, Answer& answer) const {
       else
         answer.try_it = one ? fmt::format("reduce all {} at once, after the backward pass", Mebibytes(total))
                             : fmt::format("reduce gradients in buckets of {}", Mebibytes(question.cap_bytes));
-      // What changes nothing is no advice.
+      // A change without effect is not recommended.
       if (buckets_ && SizesFor(*buckets_, question.first_bytes, question.cap_bytes).bytes == buckets_->bytes)
         answer.try_it.clear();
       break;
@@ -109,8 +109,8 @@ Status WhatIf::Describe(const Question& question, Answer& answer) const {
   return Ok();
 }
 
-// One rank's recording holds its own time. What it waited for, and what others would do with a change, is in the
-// others'.
+// One rank's recording contains its own time. What it waited for, and how the others would react to a change, is only
+// in the others' recordings.
 Status WhatIf::Answerable(const Question& question) const {
   const auto refused = [&](std::string_view alone, std::string_view of_several) {
     const bool all_there = run_->job_ranks <= 1;

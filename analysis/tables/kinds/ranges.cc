@@ -8,6 +8,7 @@
 #include "analysis/tables/engine/cells.h"
 #include "analysis/tables/engine/kinds.h"
 #include "analysis/tables/kinds/comm_ops.h"
+#include "core/order_statistics.h"
 #include "merge/timeline/rank_pass.h"
 
 namespace lockstep::tables {
@@ -26,6 +27,9 @@ const struct Columns : TableColumns {
   Column count = Add("count", kCount, "ranges that began in the window, marks too", kSum);
   Column total = Add("total_ns", kNs, "sum of their host time", kSum);
   Column mean = AddDetail("mean_ns", kNs, "mean host time");
+  Column p50 = AddDetail("p50_ns", kNs, "median host time, the lower of two; not over ranks");
+  Column p90 = AddDetail("p90_ns", kNs, "90 % take no longer; not over ranks");
+  Column p99 = AddDetail("p99_ns", kNs, "99 % take no longer; not over ranks");
   Column maximum = AddDetail("max_ns", kNs, "longest", kMax);
   Column gpu = Add("gpu_ns", kNs,
                    "durations of GPU work launched inside: by its thread, or by a thread without a range of its own "
@@ -41,6 +45,7 @@ const struct Columns : TableColumns {
 struct Sum {
   std::string_view name, source, domain;
   std::int64_t count = 0, total = 0, longest = 0, gpu = 0, gpu_self = 0, kernels = 0;
+  std::vector<std::int64_t> durations;
   std::vector<Interval> comm;
 };
 
@@ -84,6 +89,7 @@ class Rangelist {
       ++sum.count;
       sum.total += r_.duration_ns[row];
       sum.longest = std::max(sum.longest, r_.duration_ns[row]);
+      sum.durations.push_back(r_.duration_ns[row]);
       open += r_.open[row];
     }
   }
@@ -158,13 +164,16 @@ void RankRows(const gpu::RankView& rank, const TableOptions& options, Table& tab
   if (list.sums.empty()) return table.Note("no ranges were recorded");
   const bool gpu = rank.tables.kernels.rows() + rank.tables.copies.rows() > 0;
   for (std::size_t i = 0; i < list.sums.size(); ++i) {
-    const Sum& sum = list.sums[i];
+    Sum& sum = list.sums[i];
     if (!Passes(sum.name, options)) continue;
     TableRow& row = table.AddRow(rank.rank);
     row[col.range] = Text(sum.name), row[col.source] = Text(sum.source);
     if (!sum.domain.empty()) row[col.domain] = Text(sum.domain);
     row[col.count] = Int(sum.count), row[col.total] = Int(sum.total);
     row[col.maximum] = Int(sum.longest);
+    row[col.p50] = Int(LowerQuantile(sum.durations, 0.5));
+    row[col.p90] = Int(LowerQuantile(sum.durations, 0.9));
+    row[col.p99] = Int(LowerQuantile(std::move(sum.durations), 0.99));
     row[col.gpu] = IntOrUnknown(sum.gpu, gpu), row[col.gpu_self] = IntOrUnknown(sum.gpu_self, gpu);
     row[col.kernels] = IntOrUnknown(sum.kernels, gpu);
     row[col.exposed] = Int(list.exposed[i]);

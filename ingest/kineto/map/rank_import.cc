@@ -71,6 +71,24 @@ std::string Plain(std::string text) {
   return text;
 }
 
+// distributedInfo.pg_config: the groups that the rank is in. Of a group of all ranks some versions list none.
+std::vector<ToldGroup> ToldGroups(const nlohmann::json& info) {
+  std::vector<ToldGroup> groups;
+  const auto list = info.find("pg_config");
+  if (list == info.end() || !list->is_array()) return groups;
+  for (const auto& each : *list) {
+    if (!each.is_object()) continue;
+    ToldGroup group{Text(each, "pg_name"), {}};
+    const auto ranks = each.find("ranks");
+    if (group.name.empty() || ranks == each.end() || !ranks->is_array()) continue;
+    for (const auto& rank : *ranks)
+      if (rank.is_number_integer()) group.ranks.push_back(ToldRank(rank.get<std::int64_t>()));
+    std::sort(group.ranks.begin(), group.ranks.end());
+    if (!group.ranks.empty() && group.ranks.front() >= 0) groups.push_back(std::move(group));
+  }
+  return groups;
+}
+
 class RankBuilder {
  public:
   RankBuilder(std::unique_ptr<JoinedTrace> trace, const kineto::ReadResult& read, const TraceOptions& options)
@@ -88,6 +106,9 @@ class RankBuilder {
     s.told_rank = ToldRank(Number(info_, {"rank"}, -1));
     s.told_world_size = ToldSize(Number(info_, {"world_size"}, 0));
     s.backend = Text(info_, "backend");
+    s.nccl_version = Text(info_, "nccl_version");
+    s.host = Host();
+    s.told_groups = ToldGroups(info_);
     s.operations_rank = RankFromOperations(*trace_, s.told_world_size);
     rank_ = finish_.rank();
     world_ = finish_.world_size();
@@ -237,8 +258,8 @@ class RankBuilder {
     // For --window hta, the begin of the last step: the mark on a GPU's track is one more row of its name.
     if (trace_->gpu_step_ns != kNoTime) Add("last_profiler_step_ns", std::to_string(trace_->gpu_step_ns));
     Add("torch_backend", out_.summary.backend);
-    Add("nccl_version", Text(info_, "nccl_version"));
-    if (const std::string host = Host(); !host.empty()) Add("host", host), Add("node", host);
+    Add("nccl_version", out_.summary.nccl_version);
+    if (const std::string& host = out_.summary.host; !host.empty()) Add("host", host), Add("node", host);
     if (communication.in_several_kernels > 0)
       Add("operations_in_several_kernels", std::to_string(communication.in_several_kernels));
     if (communication.grouped > 0) Add("operations_grouped", std::to_string(communication.grouped));
@@ -247,8 +268,13 @@ class RankBuilder {
       if (key.size() <= 64 && value.size() <= 256 && kept++ < 32) Add("trace." + key, value);
   }
 
-  // "HOST_PID.TIME.pt.trace.json", as torch.profiler.tensorboard_trace_handler names files.
+  // As Kineto writes it since 2025; else "HOST_PID.TIME.pt.trace.json", as torch.profiler.tensorboard_trace_handler
+  // names files.
   std::string Host() const {
+    for (const auto& [key, value] : read_.facts.others)
+      if (key == "host_name")
+        if (const auto text = nlohmann::json::parse(value, nullptr, false); text.is_string() && text != "")
+          return Plain(text.get<std::string>());
     std::string name = options_.source.substr(options_.source.find_last_of('/') + 1);
     const std::size_t dot = name.find(".pt.trace.json");
     if (dot == std::string::npos) return "";

@@ -158,6 +158,8 @@ ProgramMpi MpiOfLibraries(const std::vector<std::string>& needed) {
     } else if (library == "libmpi.so.40" || is("libmpi_mpifh.so.40") || is("libmpi_usempi") ||
                library == "libmpi_cxx.so.40") {
       return {LinkedMpi::kOpenMpi4, library};
+    } else if (is("libmpi_abi.so")) {
+      mpi = {LinkedMpi::kStandard, library};
     } else if (is("libmpi.so") && mpi.kind == LinkedMpi::kNone) {
       mpi = {LinkedMpi::kOther, library};
     }

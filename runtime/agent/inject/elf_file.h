@@ -28,6 +28,7 @@ enum class LinkedMpi {
   kNone,      // No MPI library is named in the file: Python with mpi4py, a script, or MPI behind another library.
   kOpenMpi4,  // libmpi.so.40, which Open MPI 5 has as well.
   kMpich,     // MPICH's interface (libmpich.so.*, libmpi.so.12: Intel MPI, MVAPICH, Cray MPICH too).
+  kStandard,  // The ABI of MPI 5.0 (libmpi_abi.so.*).
   kOther,
 };
 struct ProgramMpi {

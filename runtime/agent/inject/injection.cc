@@ -94,16 +94,16 @@ Result<Injection> PlanInjection(const Libraries& libraries, const std::string& s
   }
   if (!injection.link.empty()) {
     directory = injection.link;
-    for (std::string* library : {&named.probe, &named.ompi, &named.gpu})
+    for (std::string* library : {&named.probe, &named.mpi, &named.gpu})
       if (!library->empty()) *library = directory + "/" + std::string(BaseName(*library));
   }
 
   const std::string preload = Environment("LD_PRELOAD");
-  if (!named.ompi.empty()) {
+  if (!named.mpi.empty()) {
     if (const std::string other = OtherMpiTool(preload); !other.empty()) {
       injection.refused.push_back({"MPI", "the program has the MPI wrappers of another tool: " + other,
                                    "run it without that tool (unset its variables) to record MPI"});
-      named.ompi.clear();
+      named.mpi.clear();
     }
   }
   injection.variables.emplace_back(env::kSegment, segment_path);

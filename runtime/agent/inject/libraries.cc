@@ -2,6 +2,7 @@
 
 #include <unistd.h>
 
+#include <algorithm>
 #include <climits>
 #include <cstdlib>
 #include <cstring>
@@ -16,10 +17,14 @@ namespace lockstep::agent {
 namespace {
 
 constexpr const char* kProbe = "/liblockstep.so";
-constexpr const char* kOmpi = "/liblockstep-ompi40.so";
+constexpr const char* kMpi = "/liblockstep-mpi.so";
 constexpr const char* kGpu = "/liblockstep-gpu.so";
 constexpr const char* kCudart = "/liblockstep-cudart.so";
 constexpr const char* kClock = "/lockstep-clock";
+
+// The names in comms/pmpi/choose.cc.
+constexpr std::pair<LinkedMpi, const char*> kAbis[] = {
+    {LinkedMpi::kOpenMpi4, "ompi40"}, {LinkedMpi::kMpich, "mpich12"}, {LinkedMpi::kStandard, "abi1"}};
 
 bool Readable(const std::string& path) { return ::access(path.c_str(), R_OK) == 0; }
 bool Executable(const std::string& path) { return ::access(path.c_str(), X_OK) == 0; }
@@ -30,6 +35,12 @@ std::string SelfPath() {
   char path[PATH_MAX];
   const ssize_t n = ::readlink("/proc/self/exe", path, sizeof path);
   return n > 0 ? std::string(path, static_cast<std::size_t>(n)) : std::string();
+}
+
+bool Libraries::Wraps(LinkedMpi mpi) const {
+  for (const auto& [kind, abi] : kAbis)
+    if (kind == mpi) return std::find(mpi_abis.begin(), mpi_abis.end(), abi) != mpi_abis.end();
+  return false;
 }
 
 Result<Libraries> FindLibraries() {
@@ -53,7 +64,10 @@ Result<Libraries> FindLibraries() {
     if (!Readable(place + kProbe)) continue;
     Libraries libraries;
     libraries.probe = place + kProbe;
-    if (Readable(place + kOmpi)) libraries.ompi = place + kOmpi;
+    if (Readable(place + kMpi)) libraries.mpi = place + kMpi;
+    for (const auto& [kind, abi] : kAbis)
+      if (!libraries.mpi.empty() && Readable(place + "/liblockstep-mpi-" + abi + ".so"))
+        libraries.mpi_abis.emplace_back(abi);
     if (Readable(place + kGpu)) libraries.gpu = place + kGpu;
     if (Readable(place + kCudart)) libraries.cudart = place + kCudart;
     for (const std::string& clock : {bin + kClock, place + kClock})
@@ -72,11 +86,11 @@ std::string PreloadValue(const std::string& existing, const Libraries& libraries
   bool added = false;
   const auto add_ours = [&] {
     if (!std::exchange(added, true))
-      for (const std::string& library : {libraries.probe, libraries.ompi, libraries.gpu}) add(library);
+      for (const std::string& library : {libraries.probe, libraries.mpi, libraries.gpu}) add(library);
   };
   for (const std::string& entry : ListEntries(existing, " :")) {
     const std::string base = entry.find('/') == std::string::npos ? "/" + entry : entry.substr(entry.rfind('/'));
-    if (base == kProbe || base == kOmpi || base == kGpu) continue;
+    if (base == kProbe || base == kMpi || base == kGpu) continue;
     for (const char* wrapped : {"/libmpi.so", "/libnccl.so", "/libcupti.so"})
       if (base.starts_with(wrapped)) add_ours();
     add(entry);

@@ -16,7 +16,7 @@ namespace lockstep::agent {
 namespace {
 
 constexpr std::size_t kMostSteps = 16, kMostEntries = 4096;
-// Of a processor's time, at most, for reading and comparing all ranks: with thousands of them the period grows.
+// The largest share of a processor's time for reading and comparing all ranks: with thousands of them the period grows.
 constexpr double kGatherShare = 0.001;
 
 std::int64_t ClockNs(clockid_t id) {
@@ -33,7 +33,7 @@ Live::Live(const Setup& setup) : setup_(setup), first_(TakeSnapshot(setup.clock)
 }
 
 std::int64_t Live::Ns(std::uint64_t ticks) const {
-  // One rate over all the run so far: RAW and the TSC are one oscillator.
+  // One rate for the whole run so far: RAW and the TSC are driven by one oscillator.
   const auto ahead = static_cast<double>(static_cast<std::int64_t>(ticks - now_.ticks));
   const auto span = static_cast<double>(now_.ticks - first_.ticks);
   const double rate = span > 0 ? static_cast<double>(now_.raw_ns - first_.raw_ns) / span : 1;
@@ -75,7 +75,7 @@ void Live::Look(const std::function<State()>& state) {
     published_epoch_ = epoch;
     Publish(epoch, state());
   }
-  // The others' wall clocks and ticks may be late by as much.
+  // The others' wall clocks and ticks may be late by up to a quarter of a period.
   if (setup_.rank == 0 && epoch != gathered_epoch_ && now_ns % setup_.period_ns >= setup_.period_ns / 4 &&
       RawNs() >= not_before_ns_) {
     gathered_epoch_ = epoch;
@@ -94,7 +94,7 @@ void Live::Publish(std::int64_t epoch, const State& state) {
   rank.recording = state.recording;
   rank.records = state.records;
   rank.dropped = state.dropped;
-  // Rings are taken one after the other: only up to the look before the last are all of them complete.
+  // Rings are read one after the other, so all of them are complete only up to the pass before the last.
   rank.steps =
       steps_.Sample(before_ticks_, kMostSteps, kMostEntries, [this](std::uint64_t ticks) { return Ns(ticks); });
   rank.steps_ended = steps_.steps();
@@ -103,7 +103,7 @@ void Live::Publish(std::int64_t epoch, const State& state) {
     rank.open_ns = now_.raw_ns - Ns(open.begin_ticks);
   }
   rank.mpi_share = steps_.MpiShare(now_.ticks);
-  WriteLiveFile(setup_.directory, rank);  // If not, rank 0 says that nothing came.
+  WriteLiveFile(setup_.directory, rank);  // If this fails, rank 0 reports that nothing arrived.
 }
 
 void Live::Gather(std::int64_t epoch) {

@@ -13,10 +13,10 @@ namespace lockstep::agent {
 namespace {
 
 struct Clock {
-  std::int64_t offset_ns = 0, error_ns = -1;  // -1: not known.
+  std::int64_t offset_ns = 0, error_ns = -1;  // -1: unknown.
 };
 
-// One rank of a domain measures, all of it use it. Rank 0's domain is the reference.
+// One rank of a domain measures, and all ranks of the domain use the result. Rank 0's domain is the reference.
 std::vector<Clock> ClocksOf(const std::vector<const LiveRank*>& ranks) {
   std::map<std::uint64_t, Clock> domains;
   for (const LiveRank* rank : ranks)
@@ -54,12 +54,12 @@ struct Arrivals {
 
 struct Terms {
   std::int64_t wait_ns = 0, transfer_ns = 0, unsplit_ns = 0;
-  // Some operation's were told apart; if there is no exposed communication at all, they are known to be 0.
+  // Whether the split is known for some operation; without any exposed communication both are known to be 0.
   bool knows_wait = false, knows_transfer = false;
 };
 
-// As merge has it, of the calls of the thread that marks steps: time that another thread spent in MPI, or that lies
-// outside the step, counts as outside.
+// Decides as the merge does, for the calls of the thread that marks steps: time that another thread spent in MPI, or
+// that is outside the step, counts as outside.
 bool Censored(const LiveOperation& one, std::int64_t all_there_ns, const IntervalSet& in_comm) {
   if (one.end_low_ns >= one.end_ns) return false;  // Blocking.
   const std::int64_t transfer_ns = one.end_ns - all_there_ns;
@@ -68,7 +68,7 @@ bool Censored(const LiveOperation& one, std::int64_t all_there_ns, const Interva
          IsCensored(transfer_ns, one.end_ns - std::max(one.end_low_ns, all_there_ns), transfer_ns - inside_ns);
 }
 
-// definitions.md: each exposed instant counts once, transfer before wait before unsplit.
+// By docs/definitions.md each exposed instant counts once, transfer before wait before unsplit.
 Terms TermsOf(const LiveStep& step, const Clock& clock, const std::unordered_map<std::uint64_t, Arrivals>& arrivals) {
   Terms terms;
   if (step.gpu_exposed_ns >= 0) {
@@ -100,7 +100,7 @@ const LiveStep* FindStep(const LiveRank& rank, std::int64_t index) {
   return nullptr;
 }
 
-// Steps that every rank that sampled any has sampled.
+// The steps that all ranks with any sample have sampled.
 std::vector<std::int64_t> CommonSteps(const std::vector<const LiveRank*>& ranks) {
   std::map<std::int64_t, std::size_t> seen;
   std::size_t sampling = 0;
@@ -114,7 +114,7 @@ std::vector<std::int64_t> CommonSteps(const std::vector<const LiveRank*>& ranks)
   return common;
 }
 
-// A step of all ranks; null where a rank did not sample it.
+// One step on all ranks; null for a rank that did not sample it.
 using Row = std::vector<const LiveStep*>;
 
 std::unordered_map<std::uint64_t, Arrivals> ArrivalsOf(const Row& row, const std::vector<Clock>& clocks) {
@@ -131,7 +131,7 @@ std::unordered_map<std::uint64_t, Arrivals> ArrivalsOf(const Row& row, const std
   return arrivals;
 }
 
-// The mean of the ranks' own windows (definitions.md): no clock of another rank enters it.
+// The mean of the ranks' own windows (docs/definitions.md), so no clock of another rank is involved.
 std::int64_t StepNs(const Row& row) {
   std::int64_t sum = 0, members = 0;
   for (const LiveStep* step : row) {
@@ -188,7 +188,7 @@ void AddWhatRanksSay(const std::vector<const LiveRank*>& ranks, const std::vecto
   if (sharing > 0) figures.mpi_share = share / static_cast<double>(sharing);
 }
 
-// Who came last, over all steps.
+// Counts which rank arrived last, over all steps.
 class LastArrivals {
  public:
   explicit LastArrivals(std::size_t ranks) : charges_ns_(ranks), counts_(ranks) {}
@@ -246,7 +246,7 @@ LiveFigures ComputeLiveFigures(std::span<const LiveRank> reports, std::int32_t e
   AddWhatRanksSay(ranks, clocks, figures);
 
   std::vector<std::int64_t> step_ns, wait_ns, transfer_ns, unsplit_ns;
-  std::int64_t knows_wait = 0, knows_transfer = 0;  // Steps.
+  std::int64_t knows_wait = 0, knows_transfer = 0;  // The number of steps.
   LastArrivals last(ranks.size());
   for (const std::int64_t index : CommonSteps(ranks)) {
     Row row;
@@ -264,7 +264,7 @@ LiveFigures ComputeLiveFigures(std::span<const LiveRank> reports, std::int32_t e
     if (figures.steps++ == 0) figures.first_step = index;
   }
   figures.step_ns = LowerMedian<std::int64_t>(std::move(step_ns), -1);
-  // As in the trace, the median is over all steps; it is worth telling if more than half of them know it.
+  // As in the trace, the median is over all steps; it is reported if it is known for more than half of them.
   if (2 * knows_wait > figures.steps) figures.exposed_wait_ns = LowerMedian<std::int64_t>(std::move(wait_ns), -1);
   if (2 * knows_transfer > figures.steps)
     figures.exposed_transfer_ns = LowerMedian<std::int64_t>(std::move(transfer_ns), -1);

@@ -13,7 +13,7 @@ namespace {
 
 constexpr std::uint64_t kMagic = 0x334556494c4b434c;  // "LCKLIVE3"
 
-// Plain values one after the other; both ends are of one build and one byte order.
+// The values follow each other without conversion; writer and reader are of one build and one byte order.
 class Writer {
  public:
   template <typename T>

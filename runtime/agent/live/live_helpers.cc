@@ -45,7 +45,7 @@ IntervalSet LiveHelpers::Exposed(const std::vector<Step>& steps, const std::vect
 
 void LiveHelpers::Forget(std::uint64_t before_ticks) {
   while (!did_.empty() && did_.front().ticks.end < before_ticks) did_.pop_front();
-  // What the counter was then is between the last before and the first after it.
+  // The counter's value at that time is interpolated between the last sample before and the first after it.
   while (delays_.size() > 1 && delays_[1].ticks <= before_ticks) delays_.pop_front();
 }
 

@@ -1,6 +1,6 @@
 #pragma once
-// What the thread that marks steps did and when it had no core: what core/helper_waits.h needs to tell when it slept
-// until collectives of other threads had ended (PyTorch over gloo), from records as the agent takes them.
+// Records what the thread that marks steps did and when it had no core, from records as the agent takes them: the input
+// of core/helper_waits.h for finding when it slept until collectives of other threads had ended (PyTorch over gloo).
 
 #include <cstddef>
 #include <cstdint>
@@ -14,7 +14,7 @@
 namespace lockstep::agent {
 
 struct LiveTicks {
-  std::uint64_t begin, end;  // end 0: not yet.
+  std::uint64_t begin, end;  // An end of 0: not ended yet.
 };
 
 // Thread: one.
@@ -24,27 +24,27 @@ class LiveHelpers {
 
   struct Step {
     LiveTicks window;
-    std::int64_t cpu_ns;  // Of the thread; negative: not known.
+    std::int64_t cpu_ns;  // CPU time of the thread; negative: unknown.
   };
   struct Collective {
     LiveTicks ticks;
-    std::uint64_t queued;  // When the thread handed it over; 0 unknown.
+    std::uint64_t queued;  // When the thread handed it over; 0: unknown.
   };
 
-  // A range, or a call, of the thread that marks steps.
+  // Adds a range, or a call, of the thread that marks steps.
   void Did(LiveTicks ticks, bool input, bool gives_bucket_away);
-  // How long it had been runnable without a core by then, as the agent samples it.
+  // How long it had been runnable without a core by then, from the agent's samples.
   void Sampled(std::uint64_t ticks, std::int64_t run_delay_ns);
 
-  // Rank clock: the waits, and input beside these collectives, which is exposed as well.
+  // On the rank's clock: the waits, and input at the time of these collectives, which is exposed as well.
   IntervalSet Exposed(const std::vector<Step>& steps, const std::vector<Collective>& collectives,
                       const NsOfTicks& ns_of_ticks) const;
-  // Up to when it is known how long the thread had no core; the largest number where nothing samples it.
+  // Until when it is known how long the thread had no core; the largest number if nothing samples it.
   std::uint64_t known_until_ticks() const;
 
   void Forget(std::uint64_t before_ticks);
   std::size_t size() const { return did_.size(); }
-  // Of the n-th that ended.
+  // Of the n-th event that ended.
   std::uint64_t end_ticks(std::size_t n) const { return did_[n].ticks.end; }
 
  private:

@@ -18,7 +18,7 @@
 namespace lockstep::agent {
 namespace {
 
-// A sample is taken every few seconds; what comes in between beyond this is not worth the memory (10 MB).
+// A sample is taken every few seconds; more records than this between two samples are not worth the memory (10 MB).
 constexpr std::size_t kMostKept = std::size_t{1} << 18;
 constexpr std::size_t kMostHandles = 4096;
 constexpr std::uint8_t kStepEnds = 0x80;
@@ -33,7 +33,7 @@ const MpiOpInfo* InfoOf(std::uint16_t op) {
   return op < table.size() ? table[op] : nullptr;
 }
 
-// PollRecord and OpenRequests of trace/ keep as many bits of a handle.
+// PollRecord and OpenRequests of trace/ keep the same number of bits of a handle.
 std::uint64_t HandleKey(std::uint64_t handle) { return handle & ((std::uint64_t{1} << 52) - 1); }
 
 }  // namespace
@@ -77,11 +77,11 @@ void LiveSteps::Reset(std::uint32_t process) {
 void LiveSteps::Take(std::uint32_t index, const RingEntry& entry, std::span<const iovec> parts) {
   if (process_ >= 0 && entry.process != process_ && step_ring_ >= 0) return;
   const Reader reader(parts);
-  Ring* known = nullptr;  // Of this index, once the process is ours.
+  Ring* known = nullptr;  // The ring of this index, once the process is known to be the job's.
   RecordHead head;
   for (std::size_t at = 0; reader.Copy(at, &head, sizeof head); at += std::size_t{head.slots} * kSlotBytes) {
     if (head.slots == 0) return;
-    // The process that announces steps is the one to watch; before, the first that communicates.
+    // The process that announces steps is followed; before that, the first that communicates.
     if (process_ != entry.process &&
         (head.kind == RecordKind::kStep || (process_ < 0 && head.kind == RecordKind::kComm)))
       Reset(entry.process);
@@ -149,7 +149,7 @@ void LiveSteps::OnRecord(std::uint32_t index, Ring& ring, const RecordHead& head
 }
 
 void LiveSteps::OnStep(std::uint32_t ring, const StepRecord& record) {
-  // Another source of steps, another thread, or numbers that begin anew.
+  // The steps come from another source or thread, or their numbers begin again.
   if (step_ring_ != ring ||
       (!boundaries_.empty() && record.index <= boundaries_.back().index && (record.head.flags & kStepEnds) == 0)) {
     boundaries_.clear();
@@ -167,7 +167,7 @@ void LiveSteps::OnComm(const CommRecord& record) {
   comms_[record.comm] = {known ? record.global_id : 0, record.size};
 }
 
-// Of the thread that marks steps.
+// Takes a range of the thread that marks steps.
 void LiveSteps::OnRange(const Ring& ring, const RangeRecord& record) {
   const Ticks ticks{record.begin_ticks, record.end_ticks};
   if (ring.calls.contains(record.name)) calls_.push_back(ticks);
@@ -188,7 +188,7 @@ void LiveSteps::OnTorchBegin(std::uint32_t index, const TorchBeginRecord& record
   Hash64 key;
   key.Add(named ? comm->second.global_id : record.ticks);
   key.Add(record.seq);
-  // Only the root says to gloo how much it will scatter.
+  // Only the root specifies for gloo how much it will scatter.
   const bool moves = record.count > 0 || kind == CollectiveKind::kBarrier || kind == CollectiveKind::kScatter;
   const std::int64_t number = first_operation_ + static_cast<std::int64_t>(operations_.size());
   operations_.push_back({.key = key.value(),
@@ -236,7 +236,7 @@ std::int64_t LiveSteps::Add(std::uint32_t ring, const MpiRecord& record, std::ui
   key.Add(named ? comm->second.global_id : ticks.begin);
   key.Add(std::uint64_t{record.seq} << 32 | start);
   const bool moves = record.bytes > 0 || info->kind == CollectiveKind::kBarrier;
-  // Whom a member that gives or takes nothing holds up is for the merge to say.
+  // Only the merge computes which members wait for one that contributes or receives nothing.
   constexpr std::uint8_t kNotAllWait = kMpiInterComm | kMpiGivesNothing | kMpiTakesNothing;
   const bool splits = named && moves && Splits(info->kind) && (record.head.flags & kNotAllWait) == 0;
   operations_.push_back({.key = key.value(),
@@ -321,7 +321,7 @@ void LiveSteps::Post(std::uint64_t handle, std::int64_t operation, std::uint64_t
 void LiveSteps::Complete(std::uint64_t handle, const MpiRecord& call) {
   const auto queue = posted_.find(HandleKey(handle));
   if (queue == posted_.end()) {
-    // Waiting for an inactive persistent request completes nothing.
+    // Waiting for an inactive persistent request completes no operation.
     if (completed_early_.size() < kMostHandles && !persistent_.contains(HandleKey(handle)))
       completed_early_[HandleKey(handle)].push_back({call.begin_ticks, call.end_ticks});
     return;
@@ -335,7 +335,7 @@ void LiveSteps::Complete(std::uint64_t handle, const MpiRecord& call) {
   operation.end_low = call.begin_ticks;
 }
 
-// Too much came since the last sample: the older half goes, and the steps it was in with it.
+// If too much arrived since the last sample, the older half is dropped together with its steps.
 void LiveSteps::KeepWithin() {
   if (std::max({calls_.size(), operations_.size(), kernels_.size(), helpers_.size()}) <= kMostKept) return;
   std::uint64_t before = 0;
@@ -344,7 +344,7 @@ void LiveSteps::KeepWithin() {
   if (kernels_.size() > kMostKept) before = std::max(before, kernels_[kMostKept / 2].ticks.begin);
   if (helpers_.size() > kMostKept) before = std::max(before, helpers_.end_ticks(kMostKept / 2));
   Forget(before);
-  // Many that never end, or kernels far out of order.
+  // This happens if many operations never end, or kernels are far out of order.
   while (operations_.size() > kMostKept) operations_.pop_front(), ++first_operation_;
   while (kernels_.size() > kMostKept) kernels_.pop_front();
   whole_from_ticks_ = std::max(whole_from_ticks_, before);
@@ -355,7 +355,7 @@ void LiveSteps::Forget(std::uint64_t before_ticks) {
   while (!calls_.empty() && calls_.front().end < before_ticks) calls_.pop_front();
   while (!kernels_.empty() && kernels_.front().ticks.end < before_ticks) kernels_.pop_front();
   helpers_.Forget(before_ticks);
-  // One that is never completed must not keep all that follow it.
+  // An operation that is never completed must not keep all later ones.
   while (!operations_.empty() && (operations_.front().ticks.end == 0 ? operations_.size() > kMostKept / 2
                                                                      : operations_.front().ticks.end < before_ticks)) {
     operations_.pop_front();
@@ -401,7 +401,7 @@ LiveStep LiveSteps::Make(std::int64_t index, Ticks window, const IntervalSet& he
 
 std::vector<LiveStep> LiveSteps::Sample(std::uint64_t until_ticks, std::size_t most_steps, std::size_t most_entries,
                                         const std::function<std::int64_t(std::uint64_t)>& ns_of_ticks) {
-  // A GPU's records come in batches, seconds after their time.
+  // A GPU's records arrive in batches, seconds after the events.
   if (gpu_) until_ticks = std::min(until_ticks, last_kernel_ticks_);
   if (helped_) until_ticks = std::min(until_ticks, helpers_.known_until_ticks());
   struct Candidate {
@@ -422,7 +422,7 @@ std::vector<LiveStep> LiveSteps::Sample(std::uint64_t until_ticks, std::size_t m
   }
   std::vector<LiveStep> steps;
   if (last_end == 0) return steps;
-  // Of all steps, shown or not: whether one was waited for is seen across their boundaries.
+  // Takes all steps, because waits are found across their boundaries, whichever steps are shown.
   IntervalSet helped;
   if (helped_ && !gpu_) {
     std::vector<LiveHelpers::Collective> others;
@@ -438,7 +438,8 @@ std::vector<LiveStep> LiveSteps::Sample(std::uint64_t until_ticks, std::size_t m
         entries += gpu_ ? 0 : Entries(one.window);
       }
     if (count > 1 && (count > most_steps || entries > most_entries)) continue;
-    if (entries > most_entries) break;  // A single step of that many: nothing to be sent every few seconds.
+    // A single step with that many entries is too large to be sent every few seconds.
+    if (entries > most_entries) break;
     for (const Candidate& one : whole)
       if (one.index % stride == 0) steps.push_back(Make(one.index, one.window, helped, ns_of_ticks));
     break;

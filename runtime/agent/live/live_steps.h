@@ -1,8 +1,7 @@
 #pragma once
-// What one rank does step by step, from its records as the agent takes them: the raw
-// material of `lockstep run --live`. Nothing is decoded that the live figures do not
-// need, and nothing is kept for longer than until the next sample; the trace is
-// decoded afterwards, by trace/decode, which knows far more.
+// Collects what one rank does step by step, from its records as the agent takes them: the input of `lockstep run
+// --live`. It decodes only what the live figures need and keeps it only until the next sample; trace/decode decodes the
+// trace afterwards, completely.
 
 #include <sys/uio.h>
 
@@ -25,12 +24,12 @@ namespace lockstep::agent {
 
 // A collective of an MPI communicator or of one of PyTorch's process groups (gloo), as one rank saw it.
 struct LiveOperation {
-  std::uint64_t key;      // The same on all members, and for no other collective.
-  std::int64_t begin_ns;  // Arrival: the post; of works of PyTorch's backends, where their thread begins them.
-  // Earliest and latest possible end: entry and return of the call that completed it; of blocking calls both the
+  std::uint64_t key;      // The same on all members, and different for every other collective.
+  std::int64_t begin_ns;  // Arrival: the post; for works of PyTorch's backends, their begin in the backend's thread.
+  // Earliest and latest possible end: entry and return of the call that completed it; for blocking calls both are the
   // return.
   std::int64_t end_low_ns, end_ns;
-  std::uint32_t members;  // Of the communicator.
+  std::uint32_t members;  // The size of the communicator.
   std::uint32_t splits;   // 1: every member waits for every other (definitions: split kinds).
 };
 
@@ -38,8 +37,8 @@ struct LiveOperation {
 struct LiveStep {
   std::int64_t index;
   Interval window;
-  // The training thread's calls that communicate, and when it waited for other threads' (core/helper_waits.h). Empty on
-  // GPU ranks.
+  // The training thread's calls that communicate, and its waits for other threads' collectives (core/helper_waits.h).
+  // Empty on GPU ranks.
   IntervalSet in_comm;
   std::vector<LiveOperation> operations;
   std::int64_t gpu_exposed_ns;  // Communication kernels while no other kernel ran; -1: no GPU was seen.
@@ -48,27 +47,26 @@ struct LiveStep {
 // Thread: one.
 class LiveSteps {
  public:
-  // Whole records of one ring, its oldest first; `parts` may cut a record between two slots.
+  // Takes complete records of one ring, its oldest first; `parts` may cut a record between two slots.
   void Take(std::uint32_t ring, const RingEntry& entry, std::span<const iovec> parts);
 
-  // How long threads had no core, as the agent samples it.
+  // Takes how long threads had no core, from the agent's samples.
   void Sampled(std::span<const SpoolCpu> threads);
 
-  // Complete steps that ended before `until_ticks` and begin after those of the last call; if they are more than
-  // `most_steps` or hold more than `most_entries` calls and operations, those whose index is a multiple of the
-  // smallest sufficient power of two: ranks that sample for themselves so sample the same steps.
+  // Returns the complete steps that ended before `until_ticks` and begin after those of the last call. If these are
+  // more than `most_steps` or contain more than `most_entries` calls and operations, it returns those whose index is a
+  // multiple of the smallest sufficient power of two, so that ranks that sample independently sample the same steps.
   std::vector<LiveStep> Sample(std::uint64_t until_ticks, std::size_t most_steps, std::size_t most_entries,
                                const std::function<std::int64_t(std::uint64_t)>& ns_of_ticks);
 
-  // The step that has begun and not ended; index -1: none.
+  // The step that has begun and not ended; index -1 if there is none.
   struct Open {
     std::int64_t index = -1;
     std::uint64_t begin_ticks = 0;
   };
   Open open() const;
-  std::int64_t steps() const { return steps_; }  // Ended so far.
-  // Share of the time since the last call that the thread with the most of it was in communicating MPI calls; -1: no
-  // MPI call.
+  std::int64_t steps() const { return steps_; }  // The number that ended so far.
+  // Of all threads' shares of the time since the last call in communicating MPI calls the largest; -1: no MPI call.
   double MpiShare(std::uint64_t now_ticks);
 
  private:
@@ -78,9 +76,9 @@ class LiveSteps {
     Ticks ticks;
     std::uint64_t end_low;  // Ticks.
     std::uint32_t members, splits;
-    std::uint32_t ring;        // Whose thread made it.
-    bool blocking;             // In a call that returns when it has ended.
-    std::uint64_t queued = 0;  // Ticks at which it was given to a backend's thread, 0 unknown or to none.
+    std::uint32_t ring;        // The ring of the thread that made it.
+    bool blocking;             // Made by a call that returns when it has ended.
+    std::uint64_t queued = 0;  // Ticks at which it was given to a backend's thread; 0: unknown, or to none.
   };
   struct Kernel {
     Ticks ticks;
@@ -96,12 +94,13 @@ class LiveSteps {
   };
   struct Ring {
     std::uint32_t generation = 0;
-    MpiRecord call{};                                // Whose completions follow.
-    std::unordered_set<std::uint32_t> comm_kernels;  // Ids of their names.
-    std::unordered_set<std::uint32_t> calls, gives;  // Of ranges: calls of torch.distributed, buckets given away.
-    std::uint64_t mpi_ticks = 0;                     // Since the last MpiShare.
+    MpiRecord call{};                                // The call whose completions follow.
+    std::unordered_set<std::uint32_t> comm_kernels;  // Ids of the names.
+    // Ids of names of ranges: calls of torch.distributed, buckets handed over.
+    std::unordered_set<std::uint32_t> calls, gives;
+    std::uint64_t mpi_ticks = 0;  // The time since the last MpiShare.
   };
-  // A record's fixed part, wherever `parts` cut it.
+  // Reads a record's fixed part, wherever `parts` cut it.
   class Reader;
 
   void OnRecord(std::uint32_t index, Ring& ring, const RecordHead& head, const Reader& reader, std::size_t at);
@@ -115,9 +114,9 @@ class LiveSteps {
   void Post(std::uint64_t handle, std::int64_t operation, std::uint64_t at_ticks);
   void Start(std::uint32_t ring, const MpiRecord& call, std::uint64_t handle, std::uint64_t nth);
   void Complete(std::uint64_t handle, const MpiRecord& call);
-  // Its number, -1: a communicator that nobody else can name.
+  // Returns its number; -1 if the communicator cannot be identified on other ranks.
   std::int64_t Add(std::uint32_t ring, const MpiRecord& record, std::uint32_t start, Ticks ticks);
-  // Made by a thread for the one that marks steps.
+  // Whether another thread made it for the one that marks steps.
   bool OfHelper(const Operation& one) const {
     return one.blocking && static_cast<std::int64_t>(one.ring) != step_ring_;
   }
@@ -135,19 +134,19 @@ class LiveSteps {
   std::deque<StepRecord> boundaries_;
   std::deque<Ticks> calls_;
   std::deque<Operation> operations_;
-  std::int64_t first_operation_ = 0;  // Number of operations_[0].
+  std::int64_t first_operation_ = 0;  // The number of operations_[0].
   std::deque<Kernel> kernels_;
   std::uint64_t last_kernel_ticks_ = 0;
   bool gpu_ = false;
-  // By handle, the oldest first: operations posted and not completed, and completions whose post is still to come (from
+  // By handle, the oldest first: operations posted and not completed, and completions whose post arrives later (from
   // another ring).
   std::unordered_map<std::uint64_t, std::vector<std::int64_t>> posted_;
-  std::unordered_map<std::uint64_t, std::vector<Ticks>> completed_early_;  // The calls.
-  // Works of PyTorch's backends by number: under way, and ends whose begin is still to come (from another ring).
+  std::unordered_map<std::uint64_t, std::vector<Ticks>> completed_early_;  // The completing calls.
+  // Works of PyTorch's backends by number: those in progress, and ends whose begin arrives later (from another ring).
   std::unordered_map<std::uint64_t, std::int64_t> works_;
   std::unordered_map<std::uint64_t, std::uint64_t> ended_early_;
   LiveHelpers helpers_;
-  bool helped_ = false;  // Other threads' collectives were seen: what the thread did is kept from then on.
+  bool helped_ = false;  // Collectives of other threads were seen: from then on it keeps what the thread did.
   std::uint64_t whole_from_ticks_ = 0, share_from_ticks_ = 0;
   std::int64_t steps_ = 0;
 };

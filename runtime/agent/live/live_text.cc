@@ -42,7 +42,7 @@ std::string Last(const LiveFigures& figures) {
   return "";
 }
 
-// What is known of it: "exposed wait 18 ms, unsplit 16 ms"; where nothing could be told apart, all of it as one.
+// The known parts: "exposed wait 18 ms, unsplit 16 ms"; if nothing could be split, all of it as one.
 std::string Exposed(const LiveFigures& figures) {
   std::string text;
   const auto add = [&](const char* name, std::int64_t ns) {
@@ -54,7 +54,7 @@ std::string Exposed(const LiveFigures& figures) {
   return text;
 }
 
-// What came of the steps, or why nothing.
+// The figures of the steps, or why there are none.
 std::string Steps(const LiveFigures& figures, std::int64_t period_ns) {
   if (figures.ranks == 0) return "no rank has reported in the last " + Time(period_ns);
   if (figures.steps > 0) {

@@ -164,12 +164,6 @@ void SlotRun::ExamineMpi() {
       Say("--clock agent is for programs without MPI, and " + program + " uses " + mpi_.library +
           ": clocks are measured as with --clock auto");
   }
-  if (mpi_.kind != LinkedMpi::kMpich && mpi_.kind != LinkedMpi::kOther) return;
-  if (says)
-    Say(program + " uses " + (mpi_.kind == LinkedMpi::kMpich ? "MPICH" : "an older MPI") + " (" + mpi_.library +
-        "): its MPI calls are not recorded; ranges, steps and GPU work are. To record MPI calls, build the program "
-        "with Open MPI 4");
-  spool_->Append({SpoolKind::kMeta}, "fact.mpi_unrecorded\tlibrary=" + mpi_.library + "\n");
 }
 
 void SlotRun::RemoveTraces() {

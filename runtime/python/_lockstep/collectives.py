@@ -25,6 +25,7 @@ _ALWAYS = {"all_reduce", "broadcast", "reduce", "all_gather", "barrier", "send",
 _BUILTIN_CALLS = ("_broadcast_coalesced",)
 _ranges = False  # Whether any group has a backend whose calls become ranges.
 _known = set()
+_waits = False  # Whether what a wait in Python is for is recorded.
 _torch = None
 
 
@@ -49,7 +50,7 @@ def is_recorded(name):
 
 @state.aside
 def _note_group(dist, group):
-    global _ranges
+    global _ranges, _waits
     try:
         config = str(dist.get_backend_config(group))  # "cpu:gloo,cuda:nccl", since 2.0.
     except Exception:
@@ -65,6 +66,7 @@ def _note_group(dist, group):
             uses.count_group(dist, group, name)
         if name not in _known:
             _known.add(name)
+            _waits = _known <= _RECORDED - _SHOWN
             state.later("torch_backend", name=name, recorded=int(name in _RECORDED), size=dist.get_world_size(group),
                         only=int(len(names) == 1))
 
@@ -142,6 +144,25 @@ def _call(dist, function, name, builtin=False):
     return call
 
 
+def _wrap_wait(torch):
+    """Waiting for works that were begun without it (fully_shard, ZeRO): the program's, as DDP waits in C++."""
+    kind = torch._C._distributed_c10d.Work
+    function, compiling, text = kind.wait, state.compiling, b"c10d::wait"
+
+    @state.stands_for(function)
+    def wait(*args, **kwargs):
+        if compiling() or not _waits or not state.on or thread.comm:
+            return function(*args, **kwargs)
+        state.before_record()
+        begin = probe.range_begin(text, TORCH)
+        try:
+            return function(*args, **kwargs)
+        finally:
+            probe.range_end(text, TORCH, COMMUNICATION, begin, 0, 1)
+
+    kind.wait = wait
+
+
 def wrap(torch):
     global _torch
     _torch = torch
@@ -165,6 +186,10 @@ def wrap(torch):
             state.missed("torch.distributed." + name, AttributeError("not a function of torch.distributed"))
             continue
         setattr(dist, name, _call(dist, function, name, builtin=True))
+    try:
+        _wrap_wait(torch)
+    except Exception as error:
+        state.missed("waiting for works of torch.distributed", error)
     uses.wrap()
     for name, noted in (("init_process_group", lambda _made: _note_default(dist)),
                         ("new_group", lambda made: _note_made(dist, made)),

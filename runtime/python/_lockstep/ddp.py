@@ -11,7 +11,7 @@ import functools
 import weakref
 
 from . import collectives, groups, probe, state
-from .state import TORCH
+from .state import FORWARD, TORCH
 
 _models = weakref.WeakKeyDictionary()
 _made = 0
@@ -27,13 +27,13 @@ class _Model:
         self.said = self.reported = False
 
 
-_settled = {}  # id of a model of which nothing is left to be noted -> (id of its group, what its forwards enter, weak reference)
+_settled = {}  # id of a model of which nothing is left to be noted -> (id of its group, its number and first rank, weak reference)
 
 
 def _settle(dist, ddp):
     """Its forwards need no function of ours any more: in the cold caches of a training step, each takes a microsecond."""
     own, settled = id(ddp), _settled
-    settled[own] = (id(ddp.process_group), (*groups.number_of(dist, ddp.process_group), -1),
+    settled[own] = (id(ddp.process_group), *groups.number_of(dist, ddp.process_group),
                     weakref.ref(ddp, lambda _gone: settled.pop(own, None)))
 
 
@@ -89,8 +89,8 @@ def wrap(torch):
     import torch.nn.parallel
 
     ddp = torch.nn.parallel.DistributedDataParallel
-    register, forward, init = ddp.register_comm_hook, ddp.forward, ddp.__init__
-    grad_enabled = torch.is_grad_enabled
+    _wrap_forward(torch, ddp)
+    register, init = ddp.register_comm_hook, ddp.__init__
 
     @functools.wraps(register)
     def register_comm_hook(self, state, hook):  # noqa: F811  DDP's own names, callers may use them.
@@ -103,22 +103,6 @@ def wrap(torch):
         model.reduces = model.hook.startswith("torch.")
         return result
 
-    @state.stands_for(forward)
-    def noted(self, *inputs, **kwargs):
-        if state.compiling() or not state.on:
-            return forward(self, *inputs, **kwargs)
-        settled = _settled.get(id(self))
-        if settled is not None and settled[0] != id(self.process_group):
-            settled = None
-        before = probe.torch_enter(*settled[1]) if settled is not None else _enter(torch.distributed, self)
-        try:
-            result = forward(self, *inputs, **kwargs)
-        finally:
-            probe.torch_enter(before, -1, -1)
-        if settled is None:
-            _note(torch.distributed, self, grad_enabled())
-        return result
-
     @functools.wraps(init)
     def made(self, *args, **kwargs):
         before = probe.torch_enter(_given(torch.distributed, args, kwargs), -1, -1)
@@ -128,9 +112,37 @@ def wrap(torch):
             probe.torch_enter(before, -1, -1)
 
     ddp.register_comm_hook = register_comm_hook
-    ddp.forward = noted
     ddp.__init__ = made
     atexit.register(_report_short)
+
+
+def _wrap_forward(torch, ddp):
+    forward, grad_enabled = ddp.forward, torch.is_grad_enabled
+    compiling, settled_of, torch_enter = state.compiling, _settled.get, probe.torch_enter
+    begin, end, name = probe.phase_begin, probe.phase_end, b"DistributedDataParallel.forward"
+
+    @state.stands_for(forward)
+    def noted(self, *inputs, **kwargs):
+        if compiling() or not state.on:
+            return forward(self, *inputs, **kwargs)
+        settled = settled_of(id(self))
+        if settled is not None and settled[0] == id(self.process_group):
+            before = torch_enter(settled[1], settled[2], -1)
+        else:
+            settled, before = None, _enter(torch.distributed, self)
+        # Recorded once however many of them nest.
+        entered = begin(FORWARD, name) or state.begins(FORWARD, name, grad_enabled())
+        try:
+            result = forward(self, *inputs, **kwargs)
+        finally:
+            if entered:
+                end(FORWARD)
+            torch_enter(before, -1, -1)
+        if settled is None:
+            _note(torch.distributed, self, grad_enabled())
+        return result
+
+    ddp.forward = noted
 
 
 @state.aside

@@ -68,6 +68,19 @@ fact_text = _function("lockstep_hook_fact", None, _text)
 memory = _function("lockstep_hook_memory", None, _int, _int, _ticks, _ticks)
 host_memory = _function("lockstep_hook_host_memory", None)
 
+# Phases of training and labels: runtime/probe/phases.cc
+training = _function("lockstep_hook_training", None, _int, _int, _int, _int)  # (on, opened, told, each boundary), -1: as it is
+training_forked = _function("lockstep_hook_training_forked", None)
+# (category, name) -> 1 if phase_end is to be called: begin only once training has begun, enter always
+phase_begin = _function("lockstep_hook_phase_begin", _int, _int, _text)
+phase_enter = _function("lockstep_hook_phase_enter", _int, _int, _text)
+phase_end = _function("lockstep_hook_phase_end", None, _int)
+phase_since = _function("lockstep_hook_phase_since", None)
+first_optimizer = _function("lockstep_hook_first_optimizer", None, ctypes.py_object)
+boundary = _function("lockstep_hook_boundary", _int, ctypes.py_object)  # (optimizer) -> 0 if state.boundary is to be called
+# (label, its name) -> 1 if before_record is to be called, and then this again; (label). None: there are no such builtins.
+label_begin, label_end = _builtin("label_begin"), _builtin("label_end")
+
 torch_observe = _function("lockstep_hook_torch_observe", _int)
 torch_seen = _function("lockstep_hook_torch_seen", _ticks)
 # (name, world ranks, how many, own rank in the group) -> number, 0 none

@@ -10,8 +10,8 @@ TORCH, CPU_OP = 2, 3  # Sources, as in the table ranges.
 INPUT, FORWARD, BACKWARD, OPTIMIZER, COMMUNICATION, CHECKPOINT = 1, 2, 3, 4, 5, 6  # Categories, likewise.
 
 on = False
-steps = 0         # Boundaries after the first.
-at_boundary = []  # Called after each, with the number of steps so far.
+steps = 0         # Boundaries that were not left to the probe.
+at_boundary = []  # Called after each of these, with their number so far.
 at_begin = []     # Called once, when training begins.
 
 _opened = False
@@ -23,12 +23,7 @@ _missed = set()     # What was said to be missing: each part once.
 
 
 class _Thread(threading.local):
-    forward = backward = step = input = comm = False  # Inside; what nests in its own kind is not recorded again.
-    had_forward = False                               # Since the last backward.
-    since = 0                                         # End of the last phase: without DDP, forward began there.
-
-    def __init__(self):
-        self.labels = []
+    comm = False  # Inside; what nests in its own kind is not recorded again.
 
 
 thread = _Thread()
@@ -38,31 +33,39 @@ def never():
     return False
 
 
-# torch.compiler.is_compiling folds to True where the compiler traces through a wrapper: then
-# only the wrapped call is left of it.
+# torch.compiler.is_dynamo_compiling folds to True where the compiler traces through a wrapper: then only the wrapped
+# call is left of it. is_compiling, of older versions, does too, and takes longer where nothing is compiled.
 compiling = never
 
 
 def start(torch):
-    global on, compiling
-    compiling = getattr(getattr(torch, "compiler", None), "is_compiling", None) or never
+    global compiling
+    compiler = getattr(torch, "compiler", None)
+    compiling = getattr(compiler, "is_dynamo_compiling", None) or getattr(compiler, "is_compiling", None) or never
     later("torch", version=torch.__version__, cuda=getattr(torch.version, "cuda", None) or "none")
-    on = True
+    resume()
 
 
 def after_fork():
     """A forked child is a worker until it joins a process group."""
     global on, _opened, _told, _first, steps
     on = False
+    probe.training_forked()
     _opened, _told, _first, steps = False, False, None, 0
     _missed.clear()
     thread.__dict__.clear()
-    thread.__init__()
 
 
 def resume():
     global on
     on = True
+    probe.training(1, -1, -1, -1)
+
+
+def pause():
+    global on
+    on = False
+    probe.training(0, -1, -1, -1)
 
 
 _stand_ins = []    # Their code.
@@ -140,6 +143,7 @@ def before_record():
 def tell():
     global _told
     _told = True
+    probe.training(-1, -1, 1, -1)
     waiting = _pending[:]
     del _pending[:]
     for name, values in waiting:
@@ -151,12 +155,26 @@ def optimizer_made():
     _optimizers = True
 
 
-def begin_training(only_with_optimizer=False):
+def optimizer_is_made():
+    return _optimizers
+
+
+def begins(phase, name, trains):
+    """The probe did not begin a phase: is it the first of training, or of evaluation before that, which is recorded too?"""
+    if not on or _opened:
+        return False
+    if trains:
+        begin_training()
+    return probe.phase_enter(phase, name)
+
+
+def begin_training():
     """The first step begins with the first thing that belongs to training."""
     global _opened
-    if _opened or (only_with_optimizer and not _optimizers):
+    if _opened:
         return
     _opened = True
+    probe.training(-1, 1, -1, -1)
     if not _told:
         tell()
     for call in at_begin:
@@ -169,20 +187,30 @@ def training():
     return _opened
 
 
+def each_boundary(call=None):
+    """Python is to be asked at each boundary from now on, and to call this."""
+    if call is not None:
+        at_boundary.append(call)
+    probe.training(-1, -1, -1, 1)
+
+
 def boundary(optimizer):
-    """A step() has returned. The first optimizer's ends the step, and so does its successor's once it is gone."""
+    """A step() has returned, and the probe leaves it to us. The first optimizer's ends the step, and so does its
+    successor's once it is gone."""
     global _first, steps
     first = _first() if _first is not None else None
     if first is None:
         try:
-            _first = weakref.ref(optimizer)
+            # A builtin, given here: an optimizer may go when modules are gone already.
+            _first = weakref.ref(optimizer, lambda _gone, forget=probe.first_optimizer: forget(None))
         except TypeError:
             _first = lambda: optimizer  # noqa: E731
+        probe.first_optimizer(optimizer)
     elif first is not optimizer:
-        thread.since = probe.now()
+        probe.phase_since()
         return
     steps += 1
     probe.hook_step()
     for call in at_boundary:
         call(steps)
-    thread.since = probe.now()
+    probe.phase_since()

@@ -7,9 +7,9 @@ it included, also when it skips the update), so that loading the next batch open
 import functools
 
 from . import probe, state
-from .state import BACKWARD, FORWARD, INPUT, OPTIMIZER, TORCH, thread
+from .state import BACKWARD, FORWARD, INPUT, OPTIMIZER
 
-_begin, _end = probe.range_begin, probe.range_end
+_begin, _end, _boundary = probe.phase_begin, probe.phase_end, probe.boundary
 
 
 def wrap(torch):
@@ -18,39 +18,27 @@ def wrap(torch):
     state.at_boundary.append(memory.sampler(torch))
     for part, install in (("autograd.backward", _backward), ("Optimizer.step", _optimizer),
                           ("GradScaler.step", _scaler), ("DataLoader", _loader),
-                          ("DistributedDataParallel", _ddp), ("FullyShardedDataParallel", _fsdp)):
+                          ("FullyShardedDataParallel", _fsdp)):
         try:
             install(torch)
         except Exception as error:
             state.missed(part, error)
 
 
-def forward_of(torch, function, name):
+def _forward_of(torch, function, name):
     """A model's forward, recorded once however many of them nest."""
-    grad_enabled = torch.is_grad_enabled
+    grad_enabled, compiling = torch.is_grad_enabled, state.compiling
 
     @state.stands_for(function)
     def forward(*args, **kwargs):
-        if state.compiling() or not state.on or thread.forward:
+        if compiling() or not (_begin(FORWARD, name) or state.begins(FORWARD, name, grad_enabled())):
             return function(*args, **kwargs)
-        if grad_enabled():
-            state.begin_training()
-        thread.forward = thread.had_forward = True
-        begin = _begin(name, TORCH)
         try:
             return function(*args, **kwargs)
         finally:
-            thread.forward = False
-            _end(name, TORCH, FORWARD, begin, 0, 1)
+            _end(FORWARD)
 
     return forward
-
-
-def _ddp(torch):
-    import torch.nn.parallel
-
-    ddp = torch.nn.parallel.DistributedDataParallel
-    ddp.forward = forward_of(torch, ddp.forward, b"DistributedDataParallel.forward")
 
 
 def _fsdp(torch):
@@ -70,7 +58,7 @@ def _wrap_fsdp(torch):
         return
     if hasattr(sharded.forward, "_lockstep"):
         return
-    wrapped = forward_of(torch, sharded.forward, b"FullyShardedDataParallel.forward")
+    wrapped = _forward_of(torch, sharded.forward, b"FullyShardedDataParallel.forward")
     wrapped._lockstep = True
     sharded.forward = wrapped
 
@@ -80,47 +68,42 @@ def _backward(torch):
     # subclasses distinguish functions by identity (__torch_function__).
     function = torch.autograd.backward
 
+    compiling = state.compiling
+
     @state.stands_for(function)
     def backward(*args, **kwargs):
-        if state.compiling() or not state.on or thread.backward:
+        if compiling() or not (_begin(BACKWARD, b"backward") or state.begins(BACKWARD, b"backward", True)):
             return function(*args, **kwargs)
-        state.begin_training()
-        if thread.since and not thread.had_forward:
-            # No DDP, no FSDP: since the batch came, the model ran forward.
-            _end(b"until backward", TORCH, FORWARD, thread.since, 0, 0)
-        thread.since, thread.had_forward = 0, False
-        thread.backward = True
-        begin = _begin(b"backward", TORCH)
         try:
             return function(*args, **kwargs)
         finally:
-            thread.backward = False
-            _end(b"backward", TORCH, BACKWARD, begin, 0, 1)
+            _end(BACKWARD)
 
     torch.autograd.backward = backward
 
 
 def _step_of(function):
-    name_of = {}
+    compiling, names = state.compiling, {}
+
+    def named(cls):
+        names[cls] = name = (cls.__name__ + ".step").encode("utf-8", "replace")
+        return name
 
     @state.stands_for(function)
     def step(*args, **kwargs):
-        if state.compiling() or not state.on or thread.step or not args:
+        if compiling() or not args:
             return function(*args, **kwargs)
         optimizer = args[0]
         cls = optimizer.__class__
-        name = name_of.get(cls)
-        if name is None:
-            name = name_of[cls] = (cls.__name__ + ".step").encode("utf-8", "replace")
-        state.begin_training()
-        thread.step = True
-        begin = _begin(name, TORCH)
+        name = names.get(cls) or named(cls)
+        if not (_begin(OPTIMIZER, name) or state.begins(OPTIMIZER, name, True)):
+            return function(*args, **kwargs)
         try:
             result = function(*args, **kwargs)
         finally:
-            thread.step = False
-            _end(name, TORCH, OPTIMIZER, begin, 0, 1)
-        state.boundary(optimizer)
+            _end(OPTIMIZER)
+        if not _boundary(optimizer):
+            state.boundary(optimizer)
         return result
 
     step._lockstep = True
@@ -183,19 +166,18 @@ def _scaler(torch):
 
 
 def _scaled(function):
+    compiling, name = state.compiling, b"GradScaler.step"
+
     @state.stands_for(function)
     def step(self, optimizer, *args, **kwargs):
-        if state.compiling() or not state.on or thread.step:
+        if compiling() or not (_begin(OPTIMIZER, name) or state.begins(OPTIMIZER, name, True)):
             return function(self, optimizer, *args, **kwargs)
-        state.begin_training()
-        thread.step = True
-        begin = _begin(b"GradScaler.step", TORCH)
         try:
             result = function(self, optimizer, *args, **kwargs)
         finally:
-            thread.step = False
-            _end(b"GradScaler.step", TORCH, OPTIMIZER, begin, 0, 1)
-        state.boundary(optimizer)
+            _end(OPTIMIZER)
+        if not _boundary(optimizer):
+            state.boundary(optimizer)
         return result
 
     return step
@@ -226,18 +208,15 @@ def _in_worker(function):
 
 
 def _fetching(function, name):
+    compiling = state.compiling
+
     @state.stands_for(function)
     def fetch(self):
-        if state.compiling() or not state.on or thread.input:
+        if compiling() or not (_begin(INPUT, name) or state.begins(INPUT, name, state.optimizer_is_made())):
             return function(self)
-        state.begin_training(only_with_optimizer=True)
-        thread.input = True
-        begin = _begin(name, TORCH)
         try:
             return function(self)
         finally:
-            thread.input = False
-            _end(name, TORCH, INPUT, begin, 0, 1)
-            thread.since = probe.now()
+            _end(INPUT)
 
     return fetch

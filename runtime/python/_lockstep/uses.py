@@ -83,7 +83,7 @@ def count_group(dist, group, name):
     if use is None:
         use = _uses[name] = _Use()
         if len(_uses) == 1:
-            state.at_boundary.append(_step_ended)  # Most jobs have no such backend.
+            state.each_boundary(_step_ended)  # Most jobs have no such backend.
     try:
         group = group if group is not None else dist.distributed_c10d._get_default_group()
         use.add(_Group(group, _device_of(group, name)))

@@ -33,13 +33,15 @@ is dropped and counted.
 from typing import Any as _Any
 
 from . import _runtime
-from ._profile import ProfilerAction, ProfilerActivity, profile, schedule
+from ._profile import (ProfilerAction, ProfilerActivity, profile, schedule, supported_activities,
+                       tensorboard_trace_handler)
 from ._ranges import (BACKWARD, CHECKPOINT, COMMUNICATION, FORWARD, INPUT, NONE, OPTIMIZER, range, ranges)
 
 __all__ = [
     "NONE", "INPUT", "FORWARD", "BACKWARD", "OPTIMIZER", "COMMUNICATION", "CHECKPOINT",
     "step", "step_index", "step_end", "ranges", "mark", "start", "stop", "recording",
-    "profile", "schedule", "ProfilerAction", "ProfilerActivity", "record_function", "load",
+    "profile", "schedule", "ProfilerAction", "ProfilerActivity", "supported_activities", "tensorboard_trace_handler",
+    "record_function", "load",
 ]
 
 _probe = _runtime.probe

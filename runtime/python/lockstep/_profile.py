@@ -1,7 +1,7 @@
 """Capture windows from the program, shaped like torch.profiler."""
 
 import enum
-from typing import Any, Callable, Optional, Set
+from typing import Any, Callable, List, Optional, Set
 
 from . import _runtime
 
@@ -26,6 +26,14 @@ class ProfilerActivity(enum.Enum):
     CPU = 0
     CUDA = 2
     XPU = 3
+    MTIA = 4
+    HPU = 5
+    PrivateUse1 = 6
+
+
+def supported_activities() -> Set[ProfilerActivity]:
+    """As torch.profiler's: what is there is recorded, without being named."""
+    return set(ProfilerActivity)
 
 
 def schedule(*, wait: int, warmup: int, active: int, repeat: int = 0, skip_first: int = 0,
@@ -59,6 +67,34 @@ def _say_once(text: str) -> None:
         _runtime.say(text)
 
 
+def tensorboard_trace_handler(dir_name: str, worker_name: Optional[str] = None, use_gzip: bool = False,
+                              **_options: Any) -> Callable[["profile"], None]:
+    """As torch.profiler's, for on_trace_ready; writes nothing and says so, as export_chrome_trace() does."""
+
+    def handler(p: "profile") -> None:
+        p.export_chrome_trace(dir_name)
+
+    return handler
+
+
+class Averages(List[Any]):
+    """What key_averages() and events() give: nothing yet, as all ranks are read together after the job."""
+
+    def table(self, *_args: Any, **_options: Any) -> str:
+        """One line that says where the table is."""
+        return "lockstep: there is one table of all ranks, after the job: lockstep analyze RUN --table ops (or ranges, kernels)"
+
+    def total_average(self) -> "Averages":
+        return self
+
+    def export_chrome_trace(self, path: str) -> None:
+        _say_export("export_chrome_trace")
+
+
+def _say_export(name: str) -> None:
+    _say_once("%s(): nothing is written while the job runs.  try afterwards: lockstep export RUN" % name)
+
+
 class profile:
     """Records the active steps of a schedule, and marks the steps: `with profile(schedule=...) as p: ... p.step()`.
 
@@ -85,7 +121,8 @@ class profile:
                  activities: Any = None, record_shapes: bool = False, profile_memory: bool = False,
                  with_stack: bool = False, with_flops: bool = False, with_modules: bool = False,
                  experimental_config: Any = None, execution_trace_observer: Any = None, acc_events: bool = False,
-                 use_cuda: Optional[bool] = None, custom_trace_id_callback: Any = None) -> None:
+                 use_cuda: Optional[bool] = None, custom_trace_id_callback: Any = None,
+                 post_processing_timeout_s: Optional[float] = None) -> None:
         self.step_num = 0
         self.windows = 0
         self._schedule = schedule
@@ -167,9 +204,45 @@ class profile:
         if self._on_done is not None:
             self._on_done(self)
 
-    def export_chrome_trace(self, path: str) -> None:
+    # torch.profiler's, for loops that only change the import: none of them raises, none writes a file.
+    def export_chrome_trace(self, path: str, *_args: Any, **_options: Any) -> None:
         """Nothing: there is one timeline of all ranks, after the job: `lockstep export --format perfetto RUN`."""
-        _say_once("export_chrome_trace(): nothing is written while the job runs.  try afterwards: lockstep export RUN")
+        _say_export("export_chrome_trace")
+
+    def export_stacks(self, path: str, metric: str = "self_cpu_time_total") -> None:
+        """Nothing, as export_chrome_trace()."""
+        _say_export("export_stacks")
+
+    def export_memory_timeline(self, path: str, device: Optional[str] = None) -> None:
+        """Nothing, as export_chrome_trace()."""
+        _say_export("export_memory_timeline")
+
+    def key_averages(self, *_args: Any, **_options: Any) -> Averages:
+        """Empty; its table() says where the tables of all ranks are."""
+        return Averages()
+
+    def events(self) -> Averages:
+        """Empty: `lockstep.load(RUN)` has the events of all ranks, after the job."""
+        return Averages()
+
+    def add_metadata(self, key: str, value: str) -> None:
+        """A mark with this text."""
+        if _probe is not None:
+            _probe.lockstep_mark(("%s: %s" % (key, value)).encode("utf-8", "replace"))
+
+    def add_metadata_json(self, key: str, value: str) -> None:
+        """As add_metadata()."""
+        self.add_metadata(key, value)
+
+    preset_metadata_json = add_metadata_json
+
+    def toggle_collection_dynamic(self, enable: bool, activities: Any = None) -> None:
+        """Recording goes on or off within an active step."""
+        if self._drives and self._started and self._records():
+            _probe.lockstep_start() if enable else _probe.lockstep_stop()
+
+    def wait_for_exports(self) -> None:
+        """Nothing to wait for."""
 
     def __enter__(self) -> "profile":
         self.start()

@@ -29,13 +29,14 @@ for line in open(os.path.join(source, "core", "mpi_ops.def")):
         names[int(match[1])] = "MPI_" + match[2]
 
 env = {k: v for k, v in os.environ.items() if not k.startswith(("LOCKSTEP_", "OMPI_"))}
-mpirun = ["mpirun", "--oversubscribe", "-np", str(ranks)]
-if os.geteuid() == 0:
-    mpirun.insert(1, "--allow-run-as-root")
+# Another MPI's launcher and programs (tests/e2e/mpis).
+programs = os.environ.get("LOCKSTEP_TEST_PROGRAMS", os.path.join(build, "tests"))
+root = ["--allow-run-as-root"] if os.geteuid() == 0 else []
+mpirun = os.environ.get("LOCKSTEP_TEST_MPIEXEC", " ".join(["mpirun", *root, "--oversubscribe"])).split() + ["-np", str(ranks)]
 
 
 def job(prefix, counts):
-    command = mpirun + prefix + [os.path.join(build, "tests", "counted"), counts, rounds, seed, threads]
+    command = mpirun + prefix + [os.path.join(programs, "counted"), counts, rounds, seed, threads]
     return subprocess.run(command, capture_output=True, text=True, env=env, timeout=240)
 
 

@@ -34,7 +34,7 @@ class Job:
         lockstep = [str(BUILD / "lockstep"), "run", "-o", str(self.run), "--"] if traced else []
         report = self.directory / "report.json"
         self.done = subprocess.run(
-            mpirun + lockstep + [str(BUILD / "ddp_mpi"), "--report", str(report), *arguments],
+            mpirun + lockstep + [str(jobs.PROGRAMS / "ddp_mpi"), "--report", str(report), *arguments],
             capture_output=True, text=True, env=ENVIRONMENT, timeout=240)
         self.report = json.loads(report.read_text()) if report.exists() else None
         analysis = self.run / "analysis.json"

@@ -41,7 +41,7 @@ class Doctor(unittest.TestCase):
         self.assertEqual(code, 0, findings)
         for name in ("lockstep", "probe", "hdf5"):
             self.status(findings, name, "ok")
-        if jobs.have("mpirun") and os.path.exists(jobs.BUILD / "liblockstep-ompi40.so"):
+        if jobs.have("mpirun") and os.path.exists(jobs.BUILD / "liblockstep-mpi.so"):
             self.status(findings, "mpi", "ok", "Open MPI")
             self.status(findings, "mpi_records", "ok", "every MPI call was recorded")
         if not os.path.exists("/proc/driver/nvidia/version"):

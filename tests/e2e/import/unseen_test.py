@@ -28,6 +28,42 @@ class Runs(Case):
         self.imported(*self.write(traces.job(4), "alone_rank_%d.json"), run="run-2")
         self.assertEqual(import_test.terms(self.analysis("run-2")), import_test.terms(analysis))
 
+    def test_each_of_three_is_named(self):
+        names = self.write(traces.job(4), "rank_%d.json")
+        names += self.write(traces.job(2, start=1_690_000_000_000_000), "old_%d.json")
+        names += self.write(traces.job(3, start=1_680_000_000_000_000), "older_%d.json")
+        self.imported(*names, code=3)
+        analysis = self.analysis(code=3)
+        said = {"analyze": analysis["verdict"], "info": self.lockstep("info", "run", code=3).stdout,
+                "merge": self.lockstep("merge", "run", code=3).stdout,
+                "report": self.lockstep("report", "run", code=3).stdout}
+        for command, text in said.items():
+            for word in ("old_0.json", "older_0.json", "115 days before", "231 days before"):
+                self.assertIn(word, text, command)
+        self.assertEqual(self.loss(analysis, "RunMixed"), 5)
+
+    def test_at_the_same_time(self):
+        job, other = traces.job(4), traces.job(4)[:2]
+        for trace in job + other:
+            ranks = [0, 1, 2, 3] if trace in job else [0, 1]
+            trace.facts["distributedInfo"].update(pg_count=1, pg_config=[
+                {"pg_name": "0", "pg_desc": "default_pg", "backend_config": "cuda:nccl", "pg_size": len(ranks), "ranks": ranks}])
+        files = self.imported(*self.write(job, "a_rank_%d.json"), *self.write(other, "b_rank_%d.json"), code=3)
+        self.assertEqual({files[r].meta["source_file"].split("/")[-1][0] for r in files}, {"a"})
+        self.assertIn("b_rank_1.json: has a process group of the ranks 0-1, which the others do not know", self.done.stdout)
+
+    def test_hosts(self):
+        job = traces.job(4)
+        self.imported(*self.write(job))
+        self.assertIsNone(self.analysis()["run"]["nodes"])
+        self.assertNotIn(" node", self.lockstep("analyze", "run").stdout.split("\n")[0])
+        for trace in job:
+            trace.facts["host_name"] = "node%d" % (trace.rank // 2)
+        self.imported(*self.write(job), run="run-2")
+        analysis = self.analysis("run-2")
+        self.assertEqual(analysis["run"]["nodes"], 2)
+        self.assertEqual([rank["node"] for rank in analysis["ranks"]], ["node0", "node0", "node1", "node1"])
+
     def test_a_rerun(self):
         first, second = traces.job(2), traces.job(2, start=1_700_000_060_000_000)
         files = self.imported(*self.write(first, "a_%d.json"), *self.write(second, "b_%d.json"), code=3)

@@ -2,7 +2,7 @@
 
 usage: launching_test.py BUILD_DIR Class
 
-Mpich      ranks of hydra are one run, and the verdict says why nothing of MPI is in it (a stand-in for MPICH's library)
+Mpich      ranks of hydra are one run; an MPI library that is not known is named, and called as without Lockstep
 Settings   ranks that were recorded differently; --clock agent beside MPI; why clocks are not measured
 Torchrun   two nodes of torchrun, with and without a shared directory
 """
@@ -30,6 +30,37 @@ int main(int argc, char **argv) {
   MPI_Comm_rank(MPI_COMM_WORLD, &rank);
   for (int i = 0; i < 20; ++i) MPI_Allreduce(&rank, &sum, 1, MPI_INT, MPI_SUM, MPI_COMM_WORLD);
   return MPI_Finalize();
+}
+"""
+
+
+# An MPI library of nobody's ABI: handles are passed by value, as a structure of two words.
+UNKNOWN_MPI = """#include <string.h>
+typedef struct { long a, b; } Comm;
+static int barriers = 40;
+int PMPI_Init(int *argc, char ***argv) { return 0; }
+int MPI_Init(int *argc, char ***argv) __attribute__((weak, alias("PMPI_Init")));
+int PMPI_Barrier(Comm comm) { return comm.a == 7 && comm.b == 8 ? ++barriers : -1; }
+int MPI_Barrier(Comm comm) __attribute__((weak, alias("PMPI_Barrier")));
+int PMPI_Finalize(void) { return 0; }
+int MPI_Finalize(void) __attribute__((weak, alias("PMPI_Finalize")));
+int PMPI_Get_library_version(char *text, int *length) { strcpy(text, "SP MPI\\t7.1\\nbuilt here"); *length = 10; return 0; }
+"""
+# MPI_Barrier_init is a function that this library lacks.
+OF_UNKNOWN_MPI = """#include <stdio.h>
+typedef struct { long a, b; } Comm;
+int MPI_Init(int *, char ***), MPI_Barrier(Comm), PMPI_Barrier(Comm), MPI_Finalize(void);
+int MPI_Barrier_init(Comm, int, void *) __attribute__((weak));
+int main(int argc, char **argv) {
+  Comm comm = {7, 8};
+  char line[200];
+  int n = sprintf(line, "Init %d ", MPI_Init(&argc, &argv));
+  n += sprintf(line + n, "Barrier %d ", MPI_Barrier(comm));
+  n += sprintf(line + n, "Barrier %d ", MPI_Barrier(comm));
+  n += sprintf(line + n, "PMPI_Barrier %d ", PMPI_Barrier(comm));
+  n += sprintf(line + n, "weak %d ", MPI_Barrier_init != 0);
+  sprintf(line + n, "Finalize %d", MPI_Finalize());
+  return puts(line) < 0;
 }
 """
 
@@ -62,12 +93,12 @@ class Case(unittest.TestCase):
 
 
 class Mpich(Case):
+    """hydra, and an MPI library that Lockstep does not know."""
+
     def setUp(self):
         super().setUp()
-        self.compiled("int stand_in(void) { return 0; }\n", "libmpich.so.12", "-shared", "-fPIC",
-                      "-Wl,-soname,libmpich.so.12", compiler="gcc")
-        self.compiled("int stand_in(void);\nint main(void) { return stand_in(); }\n", "app", self.path("libmpich.so.12"),
-                      f"-Wl,-rpath,{self.dir}", compiler="gcc")
+        self.compiled(UNKNOWN_MPI, "libspmpi.so.7", "-shared", "-fPIC", "-Wl,-soname,libspmpi.so.7", compiler="gcc")
+        self.compiled(OF_UNKNOWN_MPI, "app", self.path("libspmpi.so.7"), f"-Wl,-rpath,{self.dir}", compiler="gcc")
         # What hydra's proxy is to its ranks: a parent of that name, which mpiexec told its port.
         pathlib.Path(self.path("proxy.sh")).write_text(
             "for r in 0 1 2; do PMI_RANK=$r PMI_SIZE=3 MPI_LOCALRANKID=$r MPI_LOCALNRANKS=3 "
@@ -77,14 +108,24 @@ class Mpich(Case):
         return self.check(["bash", "-c", f"exec -a /opt/bin/hydra_pmi_proxy bash proxy.sh --control-port {port} --pgid 0"],
                           env={"LS_AFTER": "--after"})
 
-    def test_ranks_of_one_hydra_are_one_run(self):
-        _, said = self.hydra("head:4711")
-        self.assertEqual(said.count("app uses MPICH (libmpich.so.12): its MPI calls are not recorded"), 1, said)
+    def test_an_unknown_library_is_named_once_and_called_unchanged(self):
+        bare, _ = self.check(["./app"])
+        self.assertEqual(bare, "Init 0 Barrier 41 Barrier 42 PMPI_Barrier 43 weak 0 Finalize 0\n")
+        out, said = self.hydra("head:4711")
+        self.assertEqual(out, 3 * bare)
+        lines = [line for line in said.splitlines() if "MPI calls are recorded" in line]
+        self.assertEqual(len(lines), 1, said)
+        self.assertRegex(lines[0], r"^lockstep: 0 MPI calls are recorded: this Lockstep has no wrappers for "
+                                   r"/\S+/libspmpi\.so\.7 \(SP MPI 7\.1\)")
         runs = [p for p in pathlib.Path(self.path("lockstep.out")).iterdir() if p.is_dir() and not p.is_symlink()]
         self.assertEqual(len(runs), 1, runs)
-        self.assertEqual(len(jobs.Run(runs[0]).files()), 3)
+        files = jobs.Run(runs[0]).files()
+        self.assertEqual(len(files), 3)
+        for file in files.values():
+            self.assertEqual(file.calls, {})
         out, analysis = self.analysis(runs[0], 3)
-        self.assertIn("This program uses MPICH (libmpich.so.12), whose calls Lockstep does not record", " ".join(out.split()))
+        self.assertRegex(" ".join(out.split()), r"This program uses \S+libspmpi.so.7 \(SP MPI 7.1\), whose calls Lockstep "
+                                                "does not record")
         self.assertNotIn("training thread sleeps", " ".join(out.split()))
         self.assertEqual(analysis["run"]["ranks"], 3)
 

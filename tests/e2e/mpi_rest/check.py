@@ -28,8 +28,12 @@ NO_TIME = -2**63
 NAMES = dict((int(n), "MPI_" + name) for n, name in
              re.findall(r"LS_MPI_OP\((\d+), (\w+),", open(os.path.join(HERE, "../../../core/mpi_ops.def")).read()))
 ENV = {k: v for k, v in os.environ.items() if not k.startswith(("LOCKSTEP_", "OMPI_", "PMIX_"))}
-MPIRUN = ["mpirun"] + (["--allow-run-as-root"] if os.geteuid() == 0 else []) + ["--oversubscribe"]
-PROGRAM = os.path.join(BUILD, "tests", "mpi_rest")
+# Another MPI's launcher and programs (tests/e2e/mpis).
+ROOT = ["--allow-run-as-root"] if os.geteuid() == 0 else []
+MPIRUN = os.environ.get("LOCKSTEP_TEST_MPIEXEC", " ".join(["mpirun", *ROOT, "--oversubscribe"])).split()
+OTHER_MPI = "LOCKSTEP_TEST_MPIEXEC" in os.environ
+MPIFORT = os.environ.get("LOCKSTEP_TEST_MPIFORT", "mpifort")
+PROGRAM = os.path.join(os.environ.get("LOCKSTEP_TEST_PROGRAMS", os.path.join(BUILD, "tests")), "mpi_rest")
 
 
 def mpirun(ranks, words, extra=(), lockstep=None):
@@ -153,7 +157,7 @@ def files_romio(directory):
 
 def windows(directory):
     # osc/rdma of Open MPI 4.1.4 crashes in this program on one host, with and without Lockstep.
-    run, ranks = traced(directory, 3, "windows", extra=["--mca", "osc", "sm,pt2pt"])
+    run, ranks = traced(directory, 3, "windows", extra=[] if OTHER_MPI else ["--mca", "osc", "sm,pt2pt"])
     for number, rank in enumerate(ranks):
         # How often a test finds nothing depends on the machine; all are counted.
         rank.check_calls()
@@ -290,14 +294,14 @@ def switch(directory):
 
 
 def fortran(directory):
-    if shutil.which("mpifort") is None:
+    if shutil.which(MPIFORT) is None:
         print("SKIPPED: no mpifort")
         sys.exit(77)
     expected = {"MPI_Init": 1, "MPI_Comm_dup": 1, "MPI_Allreduce": 6, "MPI_Irecv": 3, "MPI_Isend": 3, "MPI_Waitall": 3,
                 "MPI_Sendrecv": 3, "MPI_Ibcast": 1, "MPI_Barrier": 1, "MPI_Comm_free": 1, "MPI_Finalize": 1}
     for flags in ([], ["-DF08"]):
         program = directory + "/fortran" + "".join(flags)
-        built = subprocess.run(["mpifort", "-cpp", *flags, HERE + "/fortran.f90", "-o", program], capture_output=True,
+        built = subprocess.run([MPIFORT, "-cpp", *flags, HERE + "/fortran.f90", "-o", program], capture_output=True,
                                text=True)
         if built.returncode != 0:
             print("SKIPPED: mpifort does not compile\n" + built.stderr)

@@ -19,7 +19,10 @@ except ImportError:
 
 BUILD = os.path.abspath(sys.argv[1])
 ENV = {k: v for k, v in os.environ.items() if not k.startswith(("LOCKSTEP_", "OMPI_", "PMIX_"))}
-MPIRUN = ["mpirun"] + (["--allow-run-as-root"] if os.geteuid() == 0 else []) + ["--oversubscribe"]
+# Another MPI's launcher and programs (tests/e2e/mpis).
+ROOT = ["--allow-run-as-root"] if os.geteuid() == 0 else []
+MPIRUN = os.environ.get("LOCKSTEP_TEST_MPIEXEC", " ".join(["mpirun", *ROOT, "--oversubscribe"])).split()
+PROGRAMS = os.environ.get("LOCKSTEP_TEST_PROGRAMS", BUILD + "/tests")
 RANKS, ROUNDS = 4, 25
 ALL_GATHER, REDUCE_SCATTER, ALL_TO_ALL, GATHER, SCATTER = 2, 3, 4, 8, 9
 UNEVEN, GIVES_NOTHING, TAKES_NOTHING = 1, 2, 4
@@ -32,7 +35,7 @@ def run(words):
 with tempfile.TemporaryDirectory(prefix="lockstep-zero-") as scratch:
     out = scratch + "/run"
     done = run(MPIRUN + ["-np", str(RANKS), BUILD + "/lockstep", "run", "--quiet", "-o", out, "--after", "none", "--",
-                         BUILD + "/tests/zero_counts", str(ROUNDS)])
+                         PROGRAMS + "/zero_counts", str(ROUNDS)])
     assert done.returncode == 0, done.stderr
     for rank in range(RANKS):
         with rank_tables.open_file(f"{out}/ranks/rank-{rank:05d}.h5") as file:

@@ -145,12 +145,12 @@ class Tools(Case):
         for env, name in (({"LD_PRELOAD": tool}, tool), ({"SCOREP_ENABLE_TRACING": "true"}, "Score-P")):
             done = self.run_it(["env"], env)
             self.assertEqual(done.returncode, 0)
-            if not os.path.exists(BUILD + "/liblockstep-ompi40.so"):
+            if not os.path.exists(BUILD + "/liblockstep-mpi.so"):
                 continue
             said = [l for l in done.stderr.splitlines() if "MPI is not recorded" in l]
             self.assertEqual(len(said), 1, done.stderr)
             self.assertIn(name, said[0])
-            self.assertNotIn("liblockstep-ompi40.so", done.stdout)
+            self.assertNotIn("liblockstep-mpi.so", done.stdout)
             self.assertIn("liblockstep.so", done.stdout)
         # A library without MPI functions is no such tool.
         done = self.run_it(["env"], {"LD_PRELOAD": TESTS + "libe2e_nvtx_linked.so"})
@@ -175,7 +175,7 @@ class Tools(Case):
     def test_directory_with_space_and_colon(self):
         place = self.dir + "/a b:c"
         os.mkdir(place)
-        for name in ("lockstep", "liblockstep.so", "liblockstep-ompi40.so"):
+        for name in ("lockstep", "liblockstep.so", "liblockstep-mpi.so"):
             if os.path.exists(BUILD + "/" + name):
                 shutil.copy2(BUILD + "/" + name, place)
         before = set(glob.glob("/dev/shm/lockstep-lib-*") + glob.glob("/tmp/lockstep-lib-*"))

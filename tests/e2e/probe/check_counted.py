@@ -15,7 +15,7 @@ import tempfile
 build, ranks, arguments, mode = sys.argv[1], int(sys.argv[2]), sys.argv[3:6], sys.argv[6:]
 tool = os.path.join(build, "tests", "segment_tool")
 program = next(p for p in (os.path.join(build, "tests", "counted"), os.path.join(build, "counted")) if os.path.exists(p))
-libraries = " ".join(os.path.join(build, name) for name in ("liblockstep.so", "liblockstep-ompi40.so"))
+libraries = " ".join(os.path.join(build, name) for name in ("liblockstep.so", "liblockstep-mpi.so"))
 failures = []
 
 

@@ -7,7 +7,7 @@ import tempfile
 
 build = sys.argv[1]
 tool, program = os.path.join(build, "tests", "segment_tool"), os.path.join(build, "tests", "probe_kinds")
-libraries = " ".join(os.path.join(build, name) for name in ("liblockstep.so", "liblockstep-ompi40.so"))
+libraries = " ".join(os.path.join(build, name) for name in ("liblockstep.so", "liblockstep-mpi.so"))
 failures = []
 
 

@@ -487,6 +487,75 @@ class Calls(Case):
                          + "<class 'OverflowError'>\n", traced.stderr)
 
 
+LABELS = """
+import sys, threading, torch
+from torch.profiler import record_function
+
+def labelled(name):
+    with record_function(name):
+        yield name
+
+with record_function("outer"):
+    first, second = labelled("first"), labelled("second")
+    next(first), next(second)
+    first.close(), second.close()            # In the order in which they began.
+again = record_function("again")
+with again:
+    with again:
+        pass
+
+@record_function("decorated")
+def decorated(n):
+    return n and decorated(n - 1)
+
+decorated(3)
+elsewhere = record_function("elsewhere")
+thread = threading.Thread(target=elsewhere.__enter__)
+thread.start(), thread.join()
+elsewhere.__exit__(None, None, None)         # Of another thread's: nobody knows what that means.
+try:
+    with record_function("left by an exception"):
+        raise KeyError("x")
+except KeyError as error:
+    print(error)
+name = "made up %d" % len(sys.argv)
+count = sys.getrefcount(name)
+with record_function(name):
+    pass
+print(sys.getrefcount(name) - count)
+for _ in range(600):
+    record_function("never ends").__enter__()
+with record_function("after them"):
+    pass
+for wrong in ("a" + chr(0xdc00), 7):
+    try:
+        with record_function(wrong):
+            pass
+    except Exception as error:
+        print(type(error))
+"""
+
+
+class Labels(Case):
+    def test_labels_that_do_not_nest(self):
+        """Every label that ended where it began, whatever the order, and nothing is kept of its name."""
+        script = self.script(LABELS)
+        plain, traced = run([PYTHON, script], self.dir), self.lockstep(PYTHON, script)
+        self.assertEqual((traced.returncode, traced.stdout, traced.stderr), (plain.returncode, plain.stdout, plain.stderr))
+        file = self.file()
+        rows = {}
+        for name, _, r in file.ranges():
+            rows.setdefault(name, []).append((r["begin_ns"], r["begin_ns"] + r["duration_ns"]))
+        self.assertEqual({name: len(each) for name, each in rows.items()},
+                         {"outer": 1, "first": 1, "second": 1, "again": 2, "decorated": 4, "left by an exception": 1,
+                          "made up 1": 1, "after them": 1})
+        (first,), (second,) = rows["first"], rows["second"]
+        self.assertTrue(first[0] <= second[0] <= first[1] <= second[1])
+        inner, outer = sorted(rows["again"], reverse=True)
+        self.assertTrue(outer[0] <= inner[0] <= inner[1] <= outer[1])
+        self.assertIn("RangeTooDeep", file.losses())
+
+
 def run_case(names):
     """The class of tests that the command line names."""
     result = unittest.TextTestRunner(verbosity=2).run(

@@ -1,6 +1,7 @@
 """A training job with one injected fault, and what it truly costs: faults_job.py MEETING [OPTIONS]
 
-Work per step is a number of milliseconds of a core, so that a fault's size is known and does not depend on the model.
+Work per step is a number of milliseconds of a core (with --elsewhere: in which the core is free, as while a GPU works), so
+that a fault's size is known and does not depend on the model.
 Rank 0 writes the losses, to the last digit, and each rank's injected time of each step, to the file of --truth.
 """
 import argparse
@@ -37,6 +38,8 @@ parser.add_argument("--steps", type=int, default=40)
 parser.add_argument("--layers", type=int, default=24)
 parser.add_argument("--width", type=int, default=128)
 parser.add_argument("--bucket-cap-mb", type=float, default=0.5)
+parser.add_argument("--unit", type=int, default=1, help="layers that fully_shard makes one unit of")
+parser.add_argument("--elsewhere", action="store_true", help="work leaves the core to whoever wants it")
 parser.add_argument("--truth")
 options = parser.parse_args()
 faults = set(options.fault.split(","))
@@ -62,7 +65,10 @@ class Batches(Dataset):
 
 
 def work(ms, block=torch.ones(64, 64)):
-    """So much time of a core."""
+    """So much time of a core, or of something else."""
+    if options.elsewhere:
+        time.sleep(ms / 1e3)
+        return
     until = time.thread_time() + ms / 1e3
     while time.thread_time() < until:
         block.mm(block)
@@ -137,8 +143,8 @@ def main():
         from torch.distributed.fsdp import fully_shard
 
         mesh = dist.device_mesh.init_device_mesh("cpu", (SIZE,))
-        for block in module:
-            fully_shard(block, mesh=mesh)
+        for first in range(0, options.layers, options.unit):
+            fully_shard([*module[first:first + options.unit]], mesh=mesh)
         fully_shard(module, mesh=mesh)
         model = module
     else:

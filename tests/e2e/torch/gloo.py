@@ -139,6 +139,27 @@ class Reducer(Gloo):
         waits = sorted(cell["exposed_wait_ns"] for s in steps for cell in s["ranks"] if cell["rank"] == 0)
         self.assertGreater(waits[len(waits) // 2], 45_000_000)
 
+    def test_waits_of_the_program(self):
+        """Sharded optimizers and parameters wait for works in Python: of what is exposed there a step would be shorter."""
+        for kind, has in (("zero", ""), ("fsdp2", "import torch.distributed.fsdp as fsdp; fsdp.fully_shard")):
+            if run([PYTHON, "-c", has], self.dir).returncode != 0:  # Not in 1.13.
+                continue
+            with self.subTest(kind):
+                done = run(MPIRUN + [LOCKSTEP, "run", "--quiet", "--after", "none", "-o", "out", "--", PYTHON,
+                                     HERE + "/faults_job.py", self.dir + "/meeting-" + kind, "--kind", kind, "--elsewhere",
+                                     "--work-ms", "3", "--layers", "6", "--width", "512", "--steps", "24"], self.dir)
+                self.assertEqual(done.returncode, 0, done.stderr)
+                file = self.file()
+                steps = file.rows("steps")
+                waits = [r for name, _, r in file.ranges() if name == "c10d::wait" and r["begin_ns"] > steps[0]["begin_ns"]]
+                self.assertGreaterEqual(len(waits), 2 * 24 if kind == "zero" else 12 * 24)
+                analysis, text = self.analyze()
+                self.assertNotIn("not recorded", text)
+                summary = analysis["summary"]
+                exposed = summary["exposed_wait_ns"] + summary["exposed_transfer_ns"]
+                if kind == "fsdp2":
+                    self.assertGreater(analysis["overlap"]["comm_cost_ns"], 0.5 * exposed, text)
+
 
 if __name__ == "__main__":
     run_case(globals())

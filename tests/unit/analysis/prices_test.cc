@@ -264,9 +264,26 @@ TEST(Starved, HeadlineAndRowsAreOneQuantity) {
   double without = 0, span = 0;
   for (const auto& row : finding->explain.rows) {
     without += static_cast<double>(row[1]);
-    span += static_cast<double>(row[3]);
+    span += static_cast<double>(row[4]);
+    EXPECT_LE(row[2], row[1]);
   }
   EXPECT_NE(finding->headline.find(Percent(without / span)), std::string::npos) << finding->headline;
+}
+
+// Ranks that spin in MPI while a slow transfer goes on are without a core for as long as others spin there, too.
+TEST(Starved, SpinningInCallsIsNotWhatTheStepIsLongBy) {
+  JobSpec spec = Noisy();
+  spec.blocking = true;
+  spec.transfer_ns = 20 * kMs;
+  spec.cpu_share = [](int) { return 0.1; };
+  spec.offcpu_share = [](int) { return 0.5; };
+  const Analysis analysis = Simulate(spec).Analyze();
+  const Finding* finding = Find(analysis, FindingId::kStarved);
+  ASSERT_NE(finding, nullptr);
+  ASSERT_GE(analysis.findings.size(), 2u);
+  EXPECT_EQ(analysis.findings[0].id, FindingId::kTransferExposed) << analysis.verdict;
+  for (const auto& row : finding->explain.rows) EXPECT_EQ(row[2], 0);
+  EXPECT_NE(finding->evidence.find("at least 0 % outside MPI calls"), std::string::npos) << finding->evidence;
 }
 
 TEST(Starved, WhereItDominatesItIsTheHeadlineAndNothingBesideItMisleads) {

@@ -128,5 +128,18 @@ TEST(Paired, TellsTheSlowerOfTwo) {
   EXPECT_EQ(analysis::PairedTest({}, 1, 1), 1);
 }
 
+// What the lower median of the steps shows is not intermittent, and what it does not show is, in even and odd numbers.
+TEST(Intermittent, IsWhatTheMedianDoesNotShow) {
+  for (const std::size_t steps : {11u, 12u})
+    for (std::size_t with = 0; with <= steps; ++with) {
+      std::vector<std::int64_t> by_step(steps, 0);
+      std::fill_n(by_step.begin(), with, 10);
+      const bool shown = LowerMedian(by_step) == 10;
+      EXPECT_EQ(analysis::IsIntermittent(by_step, 10), !shown && with >= 3) << with << " of " << steps;
+    }
+  EXPECT_FALSE(analysis::IsIntermittent({0, 10}, 10));
+  EXPECT_FALSE(analysis::IsIntermittent({}, 10));
+}
+
 }  // namespace
 }  // namespace lockstep::test

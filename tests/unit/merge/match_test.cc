@@ -339,6 +339,22 @@ TEST(MatchP2p, CountsThoseWithoutPartner) {
   EXPECT_EQ(m.p2p.unmatched, 1u);
 }
 
+// gloo does not tell who sent what is received from any source. Its sender is traced and dropped nothing.
+TEST(MatchP2p, ReceivesFromAnySource) {
+  Merged m(2);
+  m[0].Message(true, -1, 0, 100, 130, 3);
+  m[1].Message(false, 0, 0, 90, 120, 3);
+  m[1].Message(false, 0, 0, 130, 140, 4);  // Another tag, which nobody receives.
+  m[0].Call(MpiOp::kBarrier, 500, 501);
+  m.Run();
+  EXPECT_EQ(m.p2p.matched, 0u);
+  EXPECT_EQ(m.p2p.unmatched, 1u);
+  EXPECT_EQ(m.p2p.unplaced, 1u);
+  std::map<std::string, std::uint64_t> losses;
+  for (const merge::RunLoss& loss : m.p2p.losses) losses[loss.name] += loss.count;
+  EXPECT_EQ(losses, (std::map<std::string, std::uint64_t>{{"P2pAnySource", 1}, {"UnmatchedP2p", 1}}));
+}
+
 TEST(Match, ResultDoesNotDependOnThreadsOrOnAClocksOrigin) {
   const auto run = [](unsigned jobs, std::int64_t shift) {
     Merged m(4);

@@ -13,9 +13,9 @@ export function header(data) {
   const parts = [];
   if (run.ranks_sharing_cores > 0) parts.push(`${run.ranks_sharing_cores} ranks share ${plural(run.shared_cores, 'core')}`);
   parts.push((run.ranks_expected > run.ranks ? `${count(run.ranks)} of ${plural(run.ranks_expected, 'rank')}` : plural(run.ranks, 'rank')) +
-    ` on ${plural(run.nodes, 'node')}`);
+    (run.nodes === null ? '' : ` on ${plural(run.nodes, 'node')}`));
   const { window } = run;
-  if (window.first_step !== null) parts.push(`steps ${window.first_step}–${window.last_step} (${count(run.steps)})`);
+  if (window.first_step !== null) parts.push(window.first_step === window.last_step ? `step ${window.first_step}` : `steps ${window.first_step}–${window.last_step} (${count(run.steps)})`);
   else if (window.span_ns !== null) parts.push(`${duration(window.span_ns)} recorded`);
   parts.push(...run.gpus);
   return [

@@ -96,7 +96,7 @@ export function facts(data) {
     ['command', run.command && code(name(run.command))],
     ['run', name(data.run_name)],
     ['run id', run.run_id && name(run.run_id)],
-    ['ranks', `${count(run.ranks)} of ${count(run.ranks_expected)} on ${plural(run.nodes, 'node')}`],
+    ['ranks', `${count(run.ranks)} of ${count(run.ranks_expected)}${run.nodes === null ? '' : ` on ${plural(run.nodes, 'node')}`}`],
     ['missing ranks', run.ranks_missing.length ? run.ranks_missing.slice(0, 200).join(', ') + (run.ranks_missing.length > 200 ? ' …' : '') : null],
     ['not recorded by request', run.ranks_left_out.length ? run.ranks_left_out.slice(0, 200).join(', ') : null],
     ['ended early', run.endings.length ? h('ul', {}, run.endings.map((text) => h('li', {}, name(text)))) : run.ranks_ended_early.length ? run.ranks_ended_early.join(', ') : null],

@@ -60,6 +60,35 @@ TEST(CostModel, OneSizeAndNone) {
   EXPECT_GE(twice.high_ns, 1000);
 }
 
+TEST(CostModel, OneSizeAndWhatWasSeenBesideIt) {
+  const auto made = [](std::int64_t beside_ns, std::int64_t latency_ns) {
+    CostModel model;
+    for (int i = 0; i < 20; ++i) model.Add(1 << 20, 1'000'000 + 10'000 * (i % 3));
+    if (beside_ns != 0) model.AddBeside(16 << 20, beside_ns);
+    model.SetLatency(latency_ns);
+    model.Fit();
+    return model;
+  };
+  const CostModel with = made(4'000'000, 0);
+  const auto at = with.At(16 << 20).value();
+  EXPECT_FALSE(at.extrapolated);
+  EXPECT_EQ(at.ns, 4'000'000);
+  EXPECT_GT(at.factor, 1) << "seen once is not known";
+  EXPECT_FALSE(with.At(4 << 20)->extrapolated);
+  EXPECT_FALSE(with.AlphaBeta().has_value()) << "a first time is no bandwidth";
+  EXPECT_EQ(with.usable_sizes(), 1u);
+  EXPECT_EQ(with.knots().size(), 2u);
+  // Sixteen times the bytes in less time: something else.
+  EXPECT_EQ(made(900'000, 0).knots().size(), 1u);
+  // Fewer bytes, on the line through latency and the size that is known.
+  const auto half = made(0, 400'000).At(512 << 10).value();
+  EXPECT_NEAR(half.ns, 705'000, 5'000);
+  EXPECT_TRUE(half.extrapolated);
+  EXPECT_LT(half.factor, 1.7);
+  EXPECT_GT(made(0, 0).At(128 << 10)->factor, 2.5) << "without it, latency or bandwidth: who knows";
+  EXPECT_EQ(made(0, 2'000'000).At(128 << 10)->ns, made(0, 0).At(128 << 10)->ns) << "no latency is above all of it";
+}
+
 TEST(CostModel, MoreBytesThatTakeNoLongerHaveNoLine) {
   for (const std::int64_t large_ns : {6'490'000, 6'000'000}) {
     CostModel model;

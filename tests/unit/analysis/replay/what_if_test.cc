@@ -111,6 +111,28 @@ TEST(WhatIf, AnotherBucketingIsPredicted) {
       << "a bucket that ends where one of the run's did needs no interpolation";
 }
 
+// Buckets of one size alone know nothing of other sizes. What the run saw beside them does.
+TEST(WhatIf, WhatWasSeenBesideTheStepsCounts) {
+  HostRun fine = MakeRun({1, 1, 1, 1, 1, 1, 1, 1}), whole = MakeRun({8});
+  fine.beside = {{7, CollectiveKind::kAllReduce, 8 * kMiB, 5 * kMs},
+                 {8, CollectiveKind::kAllReduce, 4 * kMiB, 90 * kMs}};
+  const Answer one = Ask(Make(fine), Cap(8, 8));
+  EXPECT_NEAR(static_cast<double>(one.step_ns) / static_cast<double>(MakeRun({8}).measured_step_ns[5]), 1, 0.005);
+  EXPECT_FALSE(one.extrapolated);
+  // A first time may be slow. A reduction costs no more than two broadcasts (DDP's of the parameters).
+  fine.beside = {{7, CollectiveKind::kAllReduce, 8 * kMiB, 60 * kMs},
+                 {7, CollectiveKind::kBroadcast, 8 * kMiB, 5 * kMs / 2}};
+  EXPECT_EQ(Ask(Make(fine), Cap(8, 8)).step_ns, one.step_ns);
+  for (const std::int64_t ns : {kMs / 4, kMs / 2, kMs}) whole.beside.push_back({7, CollectiveKind::kAllGather, 16, ns});
+  const Answer four = Ask(Make(whole), Cap(2, 2));
+  EXPECT_NEAR(static_cast<double>(four.step_ns) / static_cast<double>(MakeRun({2, 2, 2, 2}).measured_step_ns[5]), 1,
+              0.005);
+  EXPECT_TRUE(four.extrapolated);
+  ASSERT_TRUE(four.gain_interval_ns.has_value());
+  EXPECT_GT(four.gain_interval_ns->first, 0);
+  EXPECT_LE(Ask(Make(MakeRun({8})), Cap(2, 2)).gain_interval_ns.value().first, 0) << "nothing to go by";
+}
+
 TEST(WhatIf, ASlowRankIsPriced) {
   const WhatIf what_if = Make(MakeRun({2, 2, 4}, 1.3));
   Question question = Of(Question::kWithoutRanks);

@@ -126,6 +126,18 @@ TEST(RangesTable, WithoutAGpuHostTimeAndCommunicationRemain) {
   EXPECT_EQ(At(table, 0, "exposed_comm_ns"), I(200));
 }
 
+TEST(RangesTable, HowLongMostOfThemTake) {
+  HandMade rank;
+  for (int i = 0; i < 101; ++i) rank.Range(0, 0, "request", 1000 * i, 1000 * i + (i * 37) % 101 + 1);
+  const merge::Timeline timeline = TimelineOf({&rank}, {{0, 200'000}});
+  const Table table = Make("ranges", timeline, {&rank});
+  ASSERT_EQ(table.rows.size(), 1u);
+  EXPECT_EQ(At(table, 0, "p50_ns"), I(51));
+  EXPECT_EQ(At(table, 0, "p90_ns"), I(91));
+  EXPECT_EQ(At(table, 0, "p99_ns"), I(100));
+  EXPECT_EQ(At(table, 0, "max_ns"), I(101));
+}
+
 TEST(MemoryTable, PeakUnusedAndGrowth) {
   HandMade rank;
   rank.tables.devices.Append({.device = 0, .name = schema::kNone, .memory_bytes = 10'000});

@@ -44,6 +44,7 @@ TEST(ElfFile, WhichMpi) {
   EXPECT_EQ(MpiOfLibraries({"libmpi_usempif08.so.40", "libmpi_mpifh.so.40"}).kind, LinkedMpi::kOpenMpi4);
   EXPECT_EQ(MpiOfLibraries({"libmpich.so.12"}).kind, LinkedMpi::kMpich);
   EXPECT_EQ(MpiOfLibraries({"libc.so.6", "libmpi.so.12"}).library, "libmpi.so.12");
+  EXPECT_EQ(MpiOfLibraries({"libmpi_abi.so.1"}).kind, LinkedMpi::kStandard);
   EXPECT_EQ(MpiOfLibraries({"libmpi.so.20"}).kind, LinkedMpi::kOther);
   EXPECT_EQ(MpiOfLibraries({"libmpifake.so", "libc.so.6"}).kind, LinkedMpi::kNone);
   EXPECT_EQ(MpiOfProgram("no-such-program-anywhere").kind, LinkedMpi::kNone);

@@ -28,7 +28,7 @@ class InjectionTest : public testing::Test {
       ::unsetenv(name);
     }
     libraries_.probe = dir_.path() + "/liblockstep.so";
-    libraries_.ompi = dir_.path() + "/liblockstep-ompi40.so";
+    libraries_.mpi = dir_.path() + "/liblockstep-mpi.so";
   }
   ~InjectionTest() override {
     for (const char* name : kNames) ::unsetenv(name);
@@ -51,7 +51,7 @@ class InjectionTest : public testing::Test {
 TEST_F(InjectionTest, EmptyEnvironment) {
   const auto variables = Variables();
   EXPECT_EQ(variables, (std::map<std::string, std::string>{{env::kSegment, "/dev/shm/segment"},
-                                                           {"LD_PRELOAD", libraries_.probe + ":" + libraries_.ompi},
+                                                           {"LD_PRELOAD", libraries_.probe + ":" + libraries_.mpi},
                                                            {"NVTX_INJECTION64_PATH", libraries_.probe}}));
   EXPECT_TRUE(injection_.refused.empty());
 }
@@ -90,7 +90,7 @@ TEST_F(InjectionTest, OtherToolsKeepTheirPlaces) {
   ::setenv("SCOREP_ENABLE_TRACING", "1", 1);
   Variables();
   ASSERT_EQ(injection_.refused.size(), 1u);
-  libraries_.ompi.clear();  // A build without MPI has nothing to refuse.
+  libraries_.mpi.clear();  // A build without MPI has nothing to refuse.
   Variables();
   EXPECT_TRUE(injection_.refused.empty());
 }
@@ -100,7 +100,7 @@ TEST_F(InjectionTest, ADirectoryThatLdSoCannotNameGetsAnotherName) {
   ASSERT_EQ(::mkdir(odd.c_str(), 0700), 0);
   std::ofstream(odd + "/liblockstep.so") << "x";
   libraries_.probe = odd + "/liblockstep.so";
-  libraries_.ompi.clear();
+  libraries_.mpi.clear();
   auto plan = PlanInjection(libraries_, "s");
   ASSERT_TRUE(plan.ok());
   const Injection injection = std::move(plan).value();

@@ -7,16 +7,16 @@
 namespace lockstep::agent {
 namespace {
 
-const Libraries kOurs{.probe = "/l/liblockstep.so", .ompi = "/l/liblockstep-ompi40.so", .clock_program = ""};
+const Libraries kOurs{.probe = "/l/liblockstep.so", .mpi = "/l/liblockstep-mpi.so", .clock_program = ""};
 
 TEST(Preload, OthersStayFirstAndOursAreNotDoubled) {
-  EXPECT_EQ(PreloadValue("", kOurs), "/l/liblockstep.so:/l/liblockstep-ompi40.so");
-  EXPECT_EQ(PreloadValue("libasan.so.8", kOurs), "libasan.so.8:/l/liblockstep.so:/l/liblockstep-ompi40.so");
+  EXPECT_EQ(PreloadValue("", kOurs), "/l/liblockstep.so:/l/liblockstep-mpi.so");
+  EXPECT_EQ(PreloadValue("libasan.so.8", kOurs), "libasan.so.8:/l/liblockstep.so:/l/liblockstep-mpi.so");
   EXPECT_EQ(PreloadValue("/a/x.so /b/y.so:/old/liblockstep.so", kOurs),
-            "/a/x.so:/b/y.so:/l/liblockstep.so:/l/liblockstep-ompi40.so");
+            "/a/x.so:/b/y.so:/l/liblockstep.so:/l/liblockstep-mpi.so");
   EXPECT_EQ(PreloadValue("/a/x.so:/usr/lib/libmpi.so.40:/b/y.so", kOurs),
-            "/a/x.so:/l/liblockstep.so:/l/liblockstep-ompi40.so:/usr/lib/libmpi.so.40:/b/y.so");
-  EXPECT_EQ(PreloadValue("", {.probe = "/l/liblockstep.so", .ompi = "", .clock_program = ""}), "/l/liblockstep.so");
+            "/a/x.so:/l/liblockstep.so:/l/liblockstep-mpi.so:/usr/lib/libmpi.so.40:/b/y.so");
+  EXPECT_EQ(PreloadValue("", {.probe = "/l/liblockstep.so", .mpi = "", .clock_program = ""}), "/l/liblockstep.so");
 }
 
 TEST(Environment, ChangesReplaceAndAdd) {

@@ -92,9 +92,10 @@ TEST_F(CuptiSource, ManyBuffersAndThreads) {
   EXPECT_EQ(run.Count(RecordKind::kGpuSync, 3), 16u);
 }
 
-// 4 MiB in all while 120,000 records come at once: every one is recorded or counted.
+// 1 MiB in all while 120,000 records come at once: every one is recorded or counted. With 4 MiB a busy machine, whose
+// application is slow, dropped none.
 TEST_F(CuptiSource, BuffersThatRunOutAreCounted) {
-  segment_->header().gpu_options = 4u << kGpuBuffersShift;
+  segment_->header().gpu_options = 1u << kGpuBuffersShift;
   Outcome run;
   {
     probe::ProbeChild child(segment_->path(), {"many", "60000"}, Environment(), kJob);

@@ -42,9 +42,9 @@ class Doctor : public testing::Test {
     machine_.shm_dir = (fs::path(dir_.path()) / "shm").string();
     machine_.scratch = dir_.path();
     machine_.write_seconds = 0.05;
-    machine_.libraries = [] {
-      return agent::Libraries{"/x/liblockstep.so", "/x/liblockstep-ompi40.so", "/x/liblockstep-gpu.so", "",
-                              "/x/lockstep-clock"};
+    machine_.libraries = [this] {
+      return agent::Libraries{
+          "/x/liblockstep.so", "/x/liblockstep-mpi.so", "/x/liblockstep-gpu.so", "", "/x/lockstep-clock", abis_};
     };
     machine_.find_library = [this](const std::string& name) {
       return libraries_.contains(name) ? libraries_[name] : "";
@@ -87,6 +87,7 @@ class Doctor : public testing::Test {
   fs::path root_;
   Machine machine_;
   std::map<std::string, std::string> libraries_, programs_;
+  std::vector<std::string> abis_{"ompi40"};
   std::map<int, std::uint64_t> limits_;
   std::string launcher_ = "mpirun (Open MPI) 4.1.4\n";
   Space shm_{64 * kGiB, 64 * kGiB, "tmpfs"}, disk_{500 * kGiB, 900 * kGiB, ""};
@@ -138,21 +139,27 @@ TEST_F(Doctor, SelfTestsThatRecordNothing) {
 
 TEST_F(Doctor, Mpi) {
   launcher_ = "HYDRA build details:\n    Version: 4.0.2\n";
-  Expect("mpi", Status::kBlocker, "only programs of Open MPI 4");
+  Expect("mpi", Status::kBlocker, "built without MPICH");
+  abis_.emplace_back("mpich12");
+  Expect("mpi", Status::kOk, "MPICH's HYDRA 4.0.2");
   Expect("mpi_records", Status::kNotHere, "");
   launcher_ = "mpirun (Open MPI) 5.0.3\n";
-  Expect("mpi", Status::kWarning, "5.0.3");
+  Expect("mpi", Status::kOk, "5.0.3");
   launcher_ = "mpirun (Open MPI) 3.1.6\n";
-  Expect("mpi", Status::kWarning, "tested is Open MPI 4.1");
+  Expect("mpi", Status::kWarning, "tested are Open MPI 4.1 and 5.0");
+  launcher_ = "spmpi 7\n";
+  Expect("mpi", Status::kWarning, "run unrecorded");
   programs_.clear();
   libraries_ = {{"libmpi.so.12", "/opt/mpich/libmpi.so.12"}};
+  Expect("mpi", Status::kOk, "/opt/mpich/libmpi.so.12");
+  abis_ = {"ompi40"};
   Expect("mpi", Status::kBlocker, "MPICH");
   libraries_.clear();
   Expect("mpi", Status::kNotHere, "no MPI");
 }
 
 TEST_F(Doctor, MpiButBuiltWithout) {
-  machine_.libraries = [] { return agent::Libraries{"/x/liblockstep.so", "", "", "", ""}; };
+  machine_.libraries = [] { return agent::Libraries{"/x/liblockstep.so", "", "", "", "", {}}; };
   Expect("mpi", Status::kBlocker, "built without it");
   Expect("mpi_tools", Status::kNotHere, "");
 }

@@ -460,7 +460,8 @@ std::string Output(const std::string& command) {
 
 TEST(ProbeLibrary, NeedsAndExportsNothingElse) {
   if (std::string(LOCKSTEP_SANITIZERS) != "") GTEST_SKIP() << "sanitizers add libraries and symbols";
-  for (const char* library : {"/liblockstep.so", "/liblockstep-ompi40.so"}) {
+  for (const char* library :
+       {"/liblockstep.so", "/liblockstep-mpi.so", "/liblockstep-mpi-ompi40.so", "/liblockstep-mpi-mpich12.so"}) {
     const std::string path = std::string(LOCKSTEP_BUILD_DIR) + library;
     if (access(path.c_str(), R_OK) != 0) continue;
     std::string needed = Output("readelf -d " + path + " | sed -n 's/.*(NEEDED).*\\[\\(.*\\)\\]/\\1/p'");
@@ -477,10 +478,10 @@ TEST(ProbeLibrary, NeedsAndExportsNothingElse) {
                        symbol.rfind("InitializeInjectionNvtx", 0) == 0 ||
                        // In libtorch's place (comms/c10d/gloo_queue.h).
                        symbol.rfind("_ZN4c10d16ProcessGroupGloo", 0) == 0;
-      // Fortran bindings call PMPI functions, so those are wrapped as well (comms/pmpi/fortran.cc).
+      // Fortran bindings call PMPI functions, so those are wrapped as well (comms/pmpi/attach.cc).
       const std::string c = symbol.substr(symbol[0] == 'P' ? 1 : 0);
       const bool mpi = c.rfind("MPI_", 0) == 0 || c.rfind("MPIX_", 0) == 0;
-      EXPECT_TRUE(std::string(library) == "/liblockstep.so" ? own : mpi) << path << " exports " << symbol;
+      EXPECT_TRUE(std::string(library) == "/liblockstep-mpi.so" ? mpi : own) << path << " exports " << symbol;
     }
     // One pointer of static TLS: dlopen'ed libraries share 1.6 KiB.
     const std::string tls = Output("readelf -lW " + path + " | awk '$1==\"TLS\" {print $6}'");

@@ -1,0 +1,122 @@
+#include "analysis/communication/two_hosts.h"
+
+#include <fmt/format.h>
+
+#include <algorithm>
+#include <map>
+#include <optional>
+#include <string_view>
+#include <tuple>
+#include <vector>
+
+#include "analysis/choose_findings.h"
+#include "analysis/core/format.h"
+#include "analysis/core/rates.h"
+#include "analysis/core/statistics.h"
+#include "analysis/passes.h"
+#include "analysis/replayed/message_rates.h"
+#include "core/collective.h"
+
+namespace lockstep::analysis {
+namespace {
+
+// Bytes per second of gigabit Ethernet, the slowest that servers are sold with. Of two transfers that share a cable
+// each has half of it, so only less than that is too little.
+constexpr double kSlowestNetwork = 125e6, kShared = 2;
+// A transfer that takes so long at that rate is not a matter of latency, which is a tenth of a millisecond there.
+constexpr double kMuchLongerThanLatencyNs = 1e6;
+// Of the same kind and size one transfer is as long as another, but for others on the same cable.
+constexpr std::int64_t kMuchLonger = 2;
+
+std::vector<std::uint32_t> Hosts(const Context& context) {
+  std::vector<std::uint32_t> nodes;
+  for (std::size_t p = 0; p < context.ranks().size(); ++p)
+    if (const std::uint32_t node = context.tables().ranks.node[context.RankRow(p)];
+        std::find(nodes.begin(), nodes.end(), node) == nodes.end())
+      nodes.push_back(node);
+  return nodes;
+}
+
+// Whether the data of these ranks cross.
+bool OnBoth(const Context& context, const std::vector<std::int32_t>& ranks) {
+  std::optional<std::uint32_t> one;
+  for (const std::int32_t rank : ranks) {
+    const std::size_t p = context.Position(rank);
+    if (p == kNowhere) continue;
+    const std::uint32_t node = context.tables().ranks.node[context.RankRow(p)];
+    if (one && *one != node) return true;
+    one = node;
+  }
+  return false;
+}
+
+std::string Slow(const Context& context, const Analysis& analysis) {
+  const CollectiveRow* slowest = nullptr;
+  for (const CollectiveRow& row : analysis.collectives) {
+    if (!row.busbw || !row.transfer_ns_median || !OnBoth(context, row.group)) continue;
+    const double least_ns = static_cast<double>(*row.transfer_ns_median) * *row.busbw / kSlowestNetwork;
+    if (least_ns < kMuchLongerThanLatencyNs || *row.busbw * kShared >= kSlowestNetwork) continue;
+    if (slowest == nullptr || *row.busbw < *slowest->busbw) slowest = &row;
+  }
+  if (slowest == nullptr) return {};
+  return fmt::format("{} of {} reach {}, less than half of gigabit Ethernet's rate", slowest->op,
+                     Bytes(*slowest->bytes), Bandwidth(*slowest->busbw));
+}
+
+// Transfers of one kind, communicator and size that take far longer than others of them, if that is worth anything.
+std::string Differing(const Context& context, const Analysis& analysis) {
+  const auto& t = context.tables().collectives;
+  std::map<std::tuple<std::string_view, std::uint64_t, std::uint64_t>, const CollectiveRow*> rows;
+  for (const CollectiveRow& row : analysis.collectives) rows[{row.op, row.comm, row.bytes.value_or(0)}] = &row;
+  std::map<const CollectiveRow*, std::vector<std::int64_t>> transfers;
+  for (std::size_t c = 0; c < t.rows(); ++c) {
+    if (!context.Counts(c) || !HasCertainTransfer(t, c)) continue;
+    const auto row = rows.find({Name(static_cast<CollectiveKind>(t.kind[c])), t.comm_id[c], t.bytes[c]});
+    if (row != rows.end()) transfers[row->second].push_back(t.transfer_ns[c]);
+  }
+  const std::int64_t units = std::max<std::int64_t>(1, static_cast<std::int64_t>(context.units().size()));
+  std::int64_t most_ns = 0, longer = 0, all = 0;
+  const CollectiveRow* most = nullptr;
+  for (const auto& [row, list] : transfers) {
+    if (list.size() < kLeastInstancesOfRate || !OnBoth(context, row->group)) continue;
+    const std::int64_t median = LowerMedian(list);
+    std::int64_t beyond_ns = 0, count = 0;
+    for (const std::int64_t ns : list)
+      if (ns >= kMuchLonger * median) beyond_ns += ns - median, ++count;
+    // A single one is an accident.
+    if (count < 2 || beyond_ns <= most_ns) continue;
+    most = row, most_ns = beyond_ns, longer = count, all = static_cast<std::int64_t>(list.size());
+  }
+  if (most == nullptr || static_cast<double>(most_ns / units) <
+                             kWorthShare * static_cast<double>(std::max<std::int64_t>(1, analysis.summary.terms.Sum())))
+    return {};
+  return fmt::format("{} of {} {} of {} take twice their median and more", Count(longer), Count(all), most->op,
+                     most->bytes ? Bytes(*most->bytes) : "a size that is not known");
+}
+
+std::string OneSlowerDirection(const Context& context) {
+  const std::optional<SlowMessages> unlike = FindUnlikeDirections(context);
+  if (!unlike) return {};
+  return fmt::format("messages from {} to {} take {} per {}, those back {}", context.timeline().Text(unlike->hosts[0]),
+                     context.timeline().Text(unlike->hosts[1]), Duration(unlike->slow_ns), Bytes(unlike->bytes),
+                     Duration(unlike->others_ns));
+}
+
+}  // namespace
+
+std::string ReasonToMeasureBetweenTwoHosts(const Context& context, const Analysis& analysis) {
+  const std::vector<std::uint32_t> nodes = Hosts(context);
+  const bool told = std::any_of(analysis.findings.begin(), analysis.findings.end(),
+                                [](const Finding& f) { return f.id == FindingId::kLinkSlow; });
+  if (nodes.size() != 2 || told) return {};
+  std::string reason = OneSlowerDirection(context);
+  if (reason.empty()) reason = Slow(context, analysis);
+  if (reason.empty()) reason = Differing(context, analysis);
+  if (reason.empty()) return {};
+  return fmt::format(
+      "; {}: whether the network between {} and {} is slow this run cannot tell, as it has no other hosts to compare: "
+      "measure it (iperf3)",
+      reason, context.timeline().Text(nodes[0]), context.timeline().Text(nodes[1]));
+}
+
+}  // namespace lockstep::analysis

@@ -1,0 +1,67 @@
+#include "analysis/stragglers/hidden_waiting.h"
+
+#include <algorithm>
+#include <optional>
+
+#include "analysis/core/statistics.h"
+#include "analysis/replayed/replayed_run.h"
+
+namespace lockstep::analysis {
+namespace {
+
+constexpr std::size_t kLeastAsked = 8, kMostAsked = 64;
+
+using Lengths = std::vector<std::int64_t>;
+
+class Asking {
+ public:
+  Asking(const Context& context, const ReplayedRun& replayed) : context_(context), replayed_(replayed) {}
+
+  // Of each replayed step, without what slows these ranks.
+  std::optional<Lengths> Without(const std::vector<std::size_t>& positions) const {
+    if (positions.empty()) return replayed_.what_if().replayed_lengths();
+    replay::Question question{.kind = replay::Question::kWithoutRanks};
+    for (const std::size_t position : positions) question.ranks.push_back(context_.ranks()[position]);
+    const Result<replay::Answer> answer = replayed_.what_if().Ask(question, false);
+    return answer.ok() ? std::optional(answer.value().step_lengths_ns) : std::nullopt;
+  }
+
+  // The lower end of the median gain's 95 % interval.
+  double SureGain(const std::optional<Lengths>& before, const std::optional<Lengths>& after) const {
+    if (!before || !after || before->size() != after->size() || before->size() < replay::kLeastStepsOfInterval)
+      return 0;
+    std::vector<double> gains;
+    for (std::size_t i = 0; i < before->size(); ++i) gains.push_back(static_cast<double>((*before)[i] - (*after)[i]));
+    return BootstrapInterval(gains, BlockLength({gains}), Statistic::kMedian, context_.options().seed + 105).first;
+  }
+
+ private:
+  const Context& context_;
+  const ReplayedRun& replayed_;
+};
+
+}  // namespace
+
+std::vector<std::size_t> WorthByReplay(const Context& context, std::vector<std::size_t> positions, double limit_ns) {
+  const ReplayedRun* replayed = context.Replayed();
+  if (replayed == nullptr || !replayed->Holds()) return {};
+  const Asking asking(context, *replayed);
+  std::optional<Lengths> without = asking.Without(positions);
+  if (asking.SureGain(asking.Without({}), without) < limit_ns) return {};
+  if (positions.size() > replayed->Plays(kLeastAsked, kMostAsked)) return {};
+  for (bool dropped = true; dropped && positions.size() > 1;) {
+    dropped = false;
+    for (std::size_t i = 0; i < positions.size() && !dropped; ++i) {
+      std::vector<std::size_t> others = positions;
+      others.erase(others.begin() + static_cast<std::ptrdiff_t>(i));
+      std::optional<Lengths> still = asking.Without(others);
+      if (asking.SureGain(still, without) >= limit_ns) continue;
+      positions = std::move(others);
+      without = std::move(still);
+      dropped = true;
+    }
+  }
+  return asking.SureGain(asking.Without({}), without) >= limit_ns ? positions : std::vector<std::size_t>{};
+}
+
+}  // namespace lockstep::analysis

@@ -1,0 +1,19 @@
+#pragma once
+// Late ranks that cost more than the others are seen to wait for them.
+//
+// Who waits may have something else to do meanwhile, and lose the time later: while it computes beside a collective
+// that has not begun, the next one on the same stream is put off; and what moves only in waits begins when the last
+// rank waits. Then no waiting is exposed where the rank is late. Only a replay tells what that costs.
+
+#include <cstddef>
+#include <vector>
+
+#include "analysis/context.h"
+
+namespace lockstep::analysis {
+
+// Of `positions` those without whose additional work the step would surely be `limit_ns` shorter, were the others of
+// them on time; none where the run was not replayed or the replay does not hold.
+std::vector<std::size_t> WorthByReplay(const Context& context, std::vector<std::size_t> positions, double limit_ns);
+
+}  // namespace lockstep::analysis

@@ -1,0 +1,317 @@
+#include "comms/pmpi/choose.h"
+
+#include <dlfcn.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <unistd.h>
+
+#include <atomic>
+
+#include "comms/pmpi/loaded.h"
+#include "comms/pmpi/names.h"
+#include "comms/pmpi/wrapper_library.h"
+#include "core/errno_keeper.h"
+#include "core/plain_line.h"
+#include "core/ring_writer.h"
+
+extern "C" void lockstep_hook_fact(const char* text);  // runtime/probe/hooks.cc
+
+namespace lockstep::pmpi {
+namespace {
+
+// The names of the slots, each ended by a zero.
+constexpr char kNames[] =
+#define LS_STANDARD(name) "MPI_" #name "\0PMPI_" #name "\0"
+#define LS_EXPERIMENTAL(name) "MPIX_" #name "\0PMPIX_" #name "\0"
+    LS_MPI_ENTRY_POINTS(LS_STANDARD, LS_STANDARD, LS_EXPERIMENTAL, LS_STANDARD, LS_STANDARD);
+
+// Threads may choose at the same time, and come to the same result; one of them publishes it. No lock is held while
+// ld.so is asked: a constructor that calls MPI runs under ld.so's own.
+enum Progress : int { kOpen, kPublishing, kChosen };
+std::atomic<int> g_progress{kOpen};
+// Equal to its own address once ld.so has relocated this library.
+const void* volatile g_relocated = const_cast<const void**>(&g_relocated);
+
+constexpr unsigned CountNames() {
+  unsigned n = 0;
+  for (const char* at = kNames; at != kNames + sizeof kNames - 1; ++at) n += *at == '\0' ? 1 : 0;
+  return n;
+}
+constexpr unsigned kSlots = CountNames();
+
+// f(number of the slot, name) for each slot.
+template <typename F>
+void ForEachSlot(F&& f) {
+  const char* name = kNames;
+  for (unsigned i = 0; i < kSlots; ++i, name += strlen(name) + 1) f(i, name);
+}
+
+// Where the slots will lead. `init` to `session_init`: what ours are put in front of.
+struct Plan {
+  const void* targets[kSlots];
+  const void *init, *init_thread, *initialized, *session_init;
+  char unknown[4400];  // "path (version)" of a library without wrappers, or whose wrappers are not used.
+  bool unreliable;     // It loses messages (LosesMessages).
+};
+
+// Without MPI in the process: a program that looks for MPI by name finds these names, and must hear "no".
+int NotHere(int* flag) {
+  *flag = 0;
+  return 0;
+}
+// A function that the library lacks: nobody could have called it. Not 0 (MPI_SUCCESS in every ABI).
+int Missing() { return 1; }
+
+const void* WithoutMpi(const void** slot) {
+  const void* target = reinterpret_cast<const void*>(&Missing);
+  ForEachSlot([&](unsigned i, const char* name) {
+    if (&__start_lockstep_slots[i] == slot &&
+        (strstr(name, "MPI_Initialized") != nullptr || strstr(name, "MPI_Finalized") != nullptr))
+      target = reinterpret_cast<const void*>(&NotHere);
+  });
+  return target;
+}
+
+// ---- Which library ----
+
+// The object that contains `address`, opened; null if that fails. Never closed: it is loaded anyway.
+void* Reopen(const void* address) {
+  Dl_info info;
+  if (address == nullptr || dladdr(address, &info) == 0) return nullptr;
+  if (void* library = dlopen(info.dli_fname, RTLD_LAZY | RTLD_NOLOAD); library != nullptr) return library;
+  return dlopen(nullptr, RTLD_LAZY | RTLD_NOLOAD);  // The program itself, whose name may be relative.
+}
+
+// The library that the caller's calls would reach without us: what comes behind us in the global scope, else what the
+// caller's own dependencies have (mpi4py: its libmpi is RTLD_LOCAL), else any.
+void* MpiOf(const void* caller) {
+  if (const void* init = dlsym(RTLD_NEXT, "PMPI_Init"); init != nullptr) return Reopen(init);
+  if (void* object = Reopen(caller); object != nullptr) {
+    // Not through us, who are in the global scope that comes first for the program.
+    const void* init = dlsym(object, "PMPI_Init");
+    Dl_info ours, theirs;
+    const bool other = init != nullptr && dladdr(init, &theirs) != 0 && dladdr(kNames, &ours) != 0 &&
+                       theirs.dli_fbase != ours.dli_fbase;
+    dlclose(object);
+    if (other) return Reopen(init);
+  }
+  char path[4096];
+  if (!LoadedObjectDefines("PMPI_Init", kNames, path, sizeof path)) return nullptr;
+  return dlopen(path[0] != '\0' ? path : nullptr, RTLD_LAZY | RTLD_NOLOAD);
+}
+
+using GetVersion = int (*)(char*, int*);
+using GetAbi = int (*)(int*, int*);
+
+// What the library says about itself, one plain line. Both functions may be called before MPI_Init.
+void VersionOf(void* library, char (&line)[128]) {
+  char text[16384];  // MPI_MAX_LIBRARY_VERSION_STRING is 8192 in MPICH and in the standard's ABI.
+  line[0] = text[0] = '\0';
+  const auto get = reinterpret_cast<GetVersion>(dlsym(library, "PMPI_Get_library_version"));
+  int length = 0;
+  if (get == nullptr || get(text, &length) != 0) return;
+  std::size_t n = 0;
+  bool space = false;
+  for (const char* at = text; *at != '\0' && *at != '\n' && *at != ',' && n + 2 < sizeof line; ++at) {
+    const bool blank = *at == ' ' || *at == '\t';
+    if (blank && !space) line[n++] = ' ';
+    if (!blank) line[n++] = *at;
+    space = blank;
+  }
+  line[n] = '\0';
+}
+
+// The ABI's name in liblockstep-mpi-NAME.so; null if it is none of those.
+const char* AbiOf(void* library, const char* version) {
+  if (dlsym(library, "ompi_mpi_comm_world") != nullptr) return "ompi40";
+  int major = -1, minor = -1;
+  const auto abi = reinterpret_cast<GetAbi>(dlsym(library, "PMPI_Abi_get_version"));
+  if (abi != nullptr && abi(&major, &minor) == 0 && major >= 1) return major == 1 ? "abi1" : nullptr;
+  // One ABI since MPICH 3.1 (2013): https://www.mpich.org/abi
+  if (const char* mpich = strstr(version, "MPICH Version:"); mpich != nullptr)
+    return atoi(mpich + strlen("MPICH Version:")) >= 3 ? "mpich12" : nullptr;
+  for (const char* relative : {"Intel(R) MPI Library", "MVAPICH", "CRAY MPICH"})
+    if (strstr(version, relative) != nullptr) return "mpich12";
+  return nullptr;
+}
+
+// MPICH 4.0.2 over UCX 1.13 (Debian 12) loses messages now and then: a program of neighbourhood collectives hung in 2
+// of 6 runs over shared memory and in 3 of 6 over TCP without Lockstep, in none of 24 as UCX chooses its transports,
+// and in 2 of 6 of those when recorded. MPICH 5.0.2 did not hang in 24 recorded runs. What makes a job hang more often
+// is not done to it unasked.
+bool LosesMessages(const char* version) {
+  const char* mpich = strstr(version, "MPICH Version:");
+  int major = 0, minor = 0;
+  if (mpich == nullptr || sscanf(mpich + strlen("MPICH Version:"), "%d.%d", &major, &minor) != 2) return false;
+  const char* asked = getenv("LOCKSTEP_MPICH_UCX");
+  return major * 100 + minor < 401 && (asked == nullptr || strcmp(asked, "1") != 0) &&
+         LoadedObjectDefines("ucp_worker_progress", kNames, nullptr, 0);
+}
+
+// ---- Where the slots lead ----
+
+// The library's function, or another tool's wrapper that comes before it.
+const void* Real(void* library, const char* name) {
+  const void* target = dlsym(RTLD_NEXT, name);
+  if (target == nullptr) target = dlsym(library, name);
+  return target != nullptr ? target : reinterpret_cast<const void*>(&Missing);
+}
+
+void PassOn(void* library, Plan& plan) {
+  ForEachSlot([&](unsigned i, const char* name) { plan.targets[i] = Real(library, name); });
+}
+
+// ---- What is not recorded ----
+
+char g_unknown[sizeof Plan::unknown];
+bool g_unreliable = false;
+int (*g_init)(int*, char***) = nullptr;
+int (*g_init_thread)(int*, char***, int, int*) = nullptr;
+int (*g_initialized)(int*) = nullptr;
+int (*g_session_init)(void*, void*, void*) = nullptr;
+
+// A line of one rank, and a fact for the verdict.
+void SayUnrecorded(const char* library, const char* sentence) {
+  const ErrnoKeeper errno_keeper;
+  char line[sizeof g_unknown + 256];
+  snprintf(line, sizeof line, "mpi_unrecorded\tlibrary=%s", library);
+  lockstep_hook_fact(line);
+  const SegmentHeader* header = lockstep_probe.segment;
+  if (header == nullptr || header->slot_rank > 0) return;
+  snprintf(line, sizeof line - 1, "lockstep: 0 MPI calls are recorded: %s; ranges, steps and GPU work are recorded",
+           sentence);
+  MakePlainLine(line);  // The path and the version are others' words.
+  strcat(line, "\n");   // The buffer is large enough.
+  if (write(STDERR_FILENO, line, strlen(line)) < 0) return;
+}
+
+// Said when MPI starts: a library that is only asked whether it has been initialised records nothing either way.
+void SayUnknown() {
+  char sentence[sizeof g_unknown + 128];
+  snprintf(sentence, sizeof sentence,
+           g_unreliable
+               ? "%s over UCX loses messages, those of recorded jobs more often; LOCKSTEP_MPICH_UCX=1 records it"
+               : "this Lockstep has no wrappers for %s (lockstep doctor lists those that it has)",
+           g_unknown);
+  SayUnrecorded(g_unknown, sentence);
+}
+int InitUnknown(int* argc, char*** argv) {
+  SayUnknown();
+  return g_init(argc, argv);
+}
+int InitThreadUnknown(int* argc, char*** argv, int required, int* provided) {
+  SayUnknown();
+  return g_init_thread(argc, argv, required, provided);
+}
+
+// Handles are ints or addresses, and the registers that hold them are passed on whole.
+int SessionInit(void* info, void* errhandler, void* session) {
+  int initialized = 0;
+  if (g_unknown[0] != '\0')
+    SayUnknown();
+  else if (g_initialized(&initialized) == 0 && initialized == 0)
+    SayUnrecorded("MPI sessions", "MPI sessions are, as yet, only where MPI_Init was called before");
+  return g_session_init(info, errhandler, session);
+}
+
+// Puts a function of ours in front of where a slot leads.
+template <typename Function>
+void InFront(const void*& target, Function ours, const void*& behind) {
+  behind = target;
+  target = reinterpret_cast<const void*>(ours);
+}
+
+void WatchSessions(Plan& plan) {
+  ForEachSlot([&](unsigned i, const char* name) {
+    if (strcmp(name, "MPI_Initialized") == 0) plan.initialized = plan.targets[i];
+    if (strcmp(name, "MPI_Session_init") == 0) InFront(plan.targets[i], &SessionInit, plan.session_init);
+  });
+}
+
+bool Attach(void* library, const char* abi, Plan& plan) {
+  Dl_info ours;
+  if (dladdr(kNames, &ours) == 0) return false;
+  char path[4096];
+  const char* end = strrchr(ours.dli_fname, '/');
+  const int directory = end != nullptr ? static_cast<int>(end - ours.dli_fname) + 1 : 0;
+  const int n = snprintf(path, sizeof path, "%.*sliblockstep-mpi-%s.so", directory, ours.dli_fname, abi);
+  if (n <= 0 || static_cast<std::size_t>(n) >= sizeof path) return false;
+  void* wrappers = dlopen(path, RTLD_NOW | RTLD_LOCAL);
+  if (wrappers == nullptr) return false;
+  const auto attach = reinterpret_cast<AttachWrappers>(dlsym(wrappers, "lockstep_mpi_attach"));
+  if (attach == nullptr || !attach({library, dlsym(RTLD_DEFAULT, "MPI_Allreduce"), plan.targets, kSlots})) return false;
+  ForEachSlot([&](unsigned i, const char* name) {
+    if (plan.targets[i] == nullptr) plan.targets[i] = Real(library, name);
+  });
+  return true;
+}
+
+void PassOnAndSay(void* library, const char* version, Plan& plan) {
+  const void* init = dlsym(library, "PMPI_Init");
+  Dl_info info;
+  const char* path = init != nullptr && dladdr(init, &info) != 0 ? info.dli_fname : "an MPI library";
+  snprintf(plan.unknown, sizeof plan.unknown, version[0] != '\0' ? "%s (%s)" : "%s", path, version);
+  PassOn(library, plan);
+  ForEachSlot([&](unsigned i, const char* name) {
+    if (strcmp(name, "MPI_Init") == 0) InFront(plan.targets[i], &InitUnknown, plan.init);
+    if (strcmp(name, "MPI_Init_thread") == 0) InFront(plan.targets[i], &InitThreadUnknown, plan.init_thread);
+  });
+}
+
+template <typename Function>
+void Take(Function& function, const void* address) {
+  function = reinterpret_cast<Function>(const_cast<void*>(address));
+}
+
+void Publish(const Plan& plan) {
+  memcpy(g_unknown, plan.unknown, sizeof g_unknown);
+  g_unreliable = plan.unreliable;
+  Take(g_init, plan.init);
+  Take(g_init_thread, plan.init_thread);
+  Take(g_initialized, plan.initialized);
+  Take(g_session_init, plan.session_init);
+  for (unsigned i = 0; i < kSlots; ++i) __atomic_store_n(&__start_lockstep_slots[i], plan.targets[i], __ATOMIC_RELEASE);
+}
+
+// Returns false if the process has no MPI library yet.
+bool Choose(const void* caller) {
+  if (g_progress.load(std::memory_order_acquire) == kChosen) return true;
+  void* library = MpiOf(caller);
+  auto* plan = library != nullptr ? static_cast<Plan*>(calloc(1, sizeof(Plan))) : nullptr;
+  if (plan == nullptr) return false;
+  if (lockstep_probe.segment == nullptr) {  // Not profiled.
+    PassOn(library, *plan);
+  } else {
+    char version[128];
+    VersionOf(library, version);
+    const char* abi = AbiOf(library, version);
+    plan->unreliable = LosesMessages(version);
+    if (abi == nullptr || plan->unreliable || !Attach(library, abi, *plan)) PassOnAndSay(library, version, *plan);
+    WatchSessions(*plan);
+  }
+  int open = kOpen;
+  if (g_progress.compare_exchange_strong(open, kPublishing)) {
+    Publish(*plan);
+    g_progress.store(kChosen, std::memory_order_release);
+  }
+  while (g_progress.load(std::memory_order_acquire) != kChosen) {
+  }
+  free(plan);
+  return true;
+}
+
+}  // namespace
+
+const void* lockstep_first_target(const void** slot, const void* caller) {
+  const ErrnoKeeper errno_keeper;
+  return Choose(caller) ? __atomic_load_n(slot, __ATOMIC_ACQUIRE) : WithoutMpi(slot);
+}
+
+const void* lockstep_where_it_is(const char* name, const void* entry_point) {
+  // Too early to look: what is loaded with the program needs the function, or it would not have been started.
+  if (g_relocated != const_cast<const void**>(&g_relocated)) return entry_point;
+  return LoadedObjectDefines(name, kNames, nullptr, 0) ? entry_point : nullptr;
+}
+
+}  // namespace lockstep::pmpi
