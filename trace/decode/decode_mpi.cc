@@ -33,6 +33,12 @@ const MpiOpInfo& InfoOf(std::uint16_t op) {
 
 }  // namespace
 
+bool MakesRequest(const MpiRecord& call) {
+  const MpiClass cls = InfoOf(call.op).cls;
+  return call.request != 0 && cls != MpiClass::kStart && cls != MpiClass::kWait && cls != MpiClass::kTest &&
+         cls != MpiClass::kRequest;
+}
+
 std::uint32_t ProcessDecoder::CommRow(std::uint32_t number, std::int64_t ns) {
   if (number == kNoComm) return kNone;
   const auto at = comms_.find(number);
@@ -224,7 +230,7 @@ void ProcessDecoder::Start(const Thread& thread, const MpiRecord& record, std::u
     requests_.Post(handle, {OpenRequests::Kind::kOther, 0});
     return;
   }
-  Persistent& persistent = at->second.front();
+  Persistent& persistent = at->second;
   persistent.starts = nth != 0 ? static_cast<std::uint32_t>(nth) : persistent.starts + 1;
   if ((record.head.flags & kMpiUnrecorded) != 0) return;
   MpiRecord init = persistent.init;
@@ -289,12 +295,7 @@ void ProcessDecoder::Incomplete(std::uint64_t handle, std::int64_t ns) {
 }
 
 void ProcessDecoder::Free(std::uint64_t handle) {
-  const auto made = persistent_.find(OpenRequests::Key(handle));
-  const bool was_persistent = made != persistent_.end();
-  if (was_persistent) {
-    made->second.pop_front();
-    if (made->second.empty()) persistent_.erase(made);
-  }
+  const bool was_persistent = persistent_.erase(OpenRequests::Key(handle)) != 0;
   OpenRequests::Operation operation;
   if (!requests_.Complete(handle, operation)) {
     if (!was_persistent) ++unknown_requests_;
@@ -334,12 +335,7 @@ void ProcessDecoder::OnMpi(Thread& thread, const MpiRecord& record) {
     case MpiClass::kCollectiveInit:
     case MpiClass::kSendInit:
     case MpiClass::kRecvInit:
-      if (record.request != 0) {
-        std::deque<Persistent>& made = persistent_[OpenRequests::Key(record.request)];
-        // Those were freed in a gap.
-        std::erase_if(made, [&](const Persistent& one) { return one.epoch != requests_.epoch(); });
-        made.push_back({record, 0, requests_.epoch()});
-      }
+      if (record.request != 0) persistent_.insert_or_assign(OpenRequests::Key(record.request), Persistent{record, 0});
       break;
     case MpiClass::kStart:
       for (const CompletionRecord& started : thread.follow)

@@ -23,8 +23,13 @@ constexpr std::uint32_t kMaxThreadStrings = 1u << 20;
 std::optional<std::int64_t> TurnOf(RecordKind kind, std::span<const std::byte> bytes) {
   const auto ticks = [](std::uint64_t of_record) { return static_cast<std::int64_t>(of_record); };
   switch (kind) {
-    case RecordKind::kMpi:
-      return ticks(LoadRecord<MpiRecord>(bytes).begin_ticks);
+    case RecordKind::kMpi: {
+      const auto call = LoadRecord<MpiRecord>(bytes);
+      // A handle is given somewhere inside the call that makes a request, and given back somewhere inside the call that
+      // ends it. So a thread that was interrupted early in the one can get the handle that another thread gave back
+      // meanwhile. With the end of the one and the begin of the other, the requests of a handle are in order.
+      return ticks(MakesRequest(call) ? call.end_ticks : call.begin_ticks);
+    }
     case RecordKind::kPoll:
       return ticks(LoadRecord<PollRecord>(bytes).first_ticks);
     case RecordKind::kComm:

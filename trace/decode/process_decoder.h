@@ -3,7 +3,6 @@
 
 #include <cstdint>
 #include <cstring>
-#include <deque>
 #include <map>
 #include <span>
 #include <string>
@@ -43,6 +42,9 @@ inline std::string_view RecordText(std::span<const std::byte> bytes) {
   const std::size_t length = LoadRecord<StringRecord>(bytes).bytes, room = bytes.size() - kSlotBytes;
   return {reinterpret_cast<const char*>(bytes.data()) + kSlotBytes, length < room ? length : room};
 }
+
+// Whether the call returned the handle of a new request.
+bool MakesRequest(const MpiRecord& call);
 
 // One per process; Decode is called once. Thread: one at a time.
 class ProcessDecoder {
@@ -111,7 +113,7 @@ class ProcessDecoder {
   // How a persistent request was made.
   struct Persistent {
     MpiRecord init;
-    std::uint32_t starts, epoch;
+    std::uint32_t starts;
   };
 
   // process_decoder.cc: visiting records.
@@ -197,9 +199,7 @@ class ProcessDecoder {
   std::map<std::pair<std::uint32_t, std::uint32_t>, ToldLoss> told_losses_;  // Rows of strings: name, detail.
 
   OpenRequests requests_;
-  // Oldest first. Mostly there is one: a thread that was interrupted early in its init call can get the handle that
-  // another one freed meanwhile, and then its record comes first.
-  std::unordered_map<std::uint64_t, std::deque<Persistent>> persistent_;
+  std::unordered_map<std::uint64_t, Persistent> persistent_;
   struct Comm {
     std::uint32_t row;
     bool defined, freed;

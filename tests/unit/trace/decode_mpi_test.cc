@@ -225,6 +225,35 @@ TEST_F(DecodeMpi, PersistentHandleOfAnotherThreadIsUsedAgain) {
   EXPECT_EQ(t.losses.rows(), 0u);
 }
 
+// Each operation of the second thread began before the first thread gave back the handle that it then got.
+TEST_F(DecodeMpi, HandleOfAnotherThreadIsUsedAgain) {
+  const auto t = Tables(
+      SpoolBuilder()
+          .Meta()
+          .Process()
+          .Thread(0, 100)
+          .Thread(1, 101)
+          .Records(
+              ThreadRecords()
+                  .World(0, 77, 2, 0)
+                  .Mpi({.op = MpiOp::kIsend, .begin = 10, .end = 11, .request = 8, .bytes = 1, .peer = 1, .tag = 0})
+                  .Wait(20, 30, {8})
+                  .Mpi({.op = MpiOp::kSend_init, .begin = 50, .end = 51, .request = 8, .bytes = 3, .peer = 1, .tag = 0})
+                  .Mpi({.op = MpiOp::kRequest_free, .begin = 60, .end = 70, .request = 8, .comm = kNoComm}))
+          .Records(
+              ThreadRecords()
+                  .Mpi({.op = MpiOp::kIsend, .begin = 5, .end = 35, .request = 8, .bytes = 2, .peer = 1, .tag = 0})
+                  .Wait(40, 45, {8})
+                  .Mpi({.op = MpiOp::kIsend, .begin = 55, .end = 75, .request = 8, .bytes = 4, .peer = 1, .tag = 0})
+                  .Wait(80, 85, {8}),
+              1)
+          .End(1000));
+  EXPECT_EQ(t.p2p.bytes, (std::vector<std::uint64_t>{2, 1, 4}));
+  EXPECT_EQ(t.p2p.end_ns, (std::vector<std::int64_t>{45, 30, 85}));
+  EXPECT_EQ(t.p2p.outcome, (std::vector<std::uint8_t>{0, 0, 0}));
+  EXPECT_EQ(t.losses.rows(), 0u);
+}
+
 TEST_F(DecodeMpi, PollsOfSeveralHandlesBoundOnlyThoseTheyName) {
   const auto t = TablesOf(ThreadRecords()
                               .World(0, 77, 2, 0)
