@@ -157,6 +157,51 @@ TEST(WhatIf, EqualWorkIsSpreadNotTakenAway) {
   EXPECT_EQ(Ask(Make(MakeRun({2, 2, 4})), Of(Question::kEqualRanks)).gain_ns, 0);
 }
 
+// Steps of 20 ms of work, an all-reduce of 1 ms, 10 ms of work and another one, on two ranks that poll after every 6 ms
+// of work in its first part. Rank 1 takes `first_ms` for that part.
+HostRun Polling(std::int64_t first_ms) {
+  HostRun run;
+  run.ranks = {0, 1};
+  run.stretches.resize(2);
+  std::int64_t now = 0;
+  for (std::uint32_t step = 0; step < 6; ++step) {
+    run.steps.push_back(step);
+    const std::int64_t began = now;
+    for (const bool first : {true, false}) {
+      const auto c = static_cast<std::uint32_t>(run.collectives.size());
+      run.collectives.push_back({c, 7, CollectiveKind::kAllReduce, kMiB, 2});
+      const std::int64_t work[2] = {(first ? 20 : 10) * kMs, (first ? first_ms : 10) * kMs};
+      const std::int64_t end = now + std::max(work[0], work[1]) + kMs;
+      for (std::size_t r = 0; r < 2; ++r) {
+        RankStretches& rank = run.stretches[r];
+        for (std::int64_t at = 6 * kMs; first && at < work[r]; at += 6 * kMs)
+          rank.training.push_back({Stretch::kCall, now + at, now + at, {}, 0});
+        const std::int64_t entry = now + work[r];
+        rank.collectives.push_back({c, c, 0, false, false, entry, entry, end, end});
+        rank.training.push_back({Stretch::kBlocking, entry, end, {c}, 0});
+      }
+      now = end;
+    }
+    for (RankStretches& rank : run.stretches) rank.training.push_back({Stretch::kStepEnd, now, now, {}, step});
+    run.measured_step_ns.push_back(now - began);
+  }
+  return run;
+}
+
+// A slower rank polls more often, and is slower only where it is.
+TEST(WhatIf, WorkThatPollingCutsIsOnePiece) {
+  const std::int64_t healthy = Polling(20).measured_step_ns[0], slow = Polling(26).measured_step_ns[0];
+  ASSERT_EQ(slow - healthy, 6 * kMs);
+  const WhatIf what_if = Make(Polling(26));
+  ASSERT_EQ(what_if.replayed_step_ns(), slow);
+  Question question = Of(Question::kWithoutRanks);
+  question.ranks = {1};
+  // A piece's parts are rounded each.
+  EXPECT_NEAR(static_cast<double>(Ask(what_if, question).step_ns), static_cast<double>(healthy), 10);
+  EXPECT_NEAR(static_cast<double>(Ask(what_if, Of(Question::kEqualRanks)).step_ns),
+              static_cast<double>(healthy + slow) / 2, 10);
+}
+
 // The run of one rank, of a job of `job_ranks`.
 HostRun OneRank(std::size_t job_ranks) {
   HostRun run = MakeRun({2, 2, 4});
