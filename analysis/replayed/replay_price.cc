@@ -63,17 +63,10 @@ std::optional<ReplayPrice> GainOf(const Context& context, const std::optional<re
 // The call returns at once: it needs nothing but its thread.
 void ReturnAtOnce(replay::Job& job) {
   const auto syncs = [&](std::uint32_t operation) { return job.operations[operation].role == replay::Role::kSync; };
-  replay::Graph changed;
-  for (const bool queued : job.graph.queued_lanes()) changed.AddLane(queued);
-  for (std::uint32_t c = 0; c < job.graph.collectives(); ++c) changed.AddCollective();
-  for (std::uint32_t i = 0; i < job.graph.operations().size(); ++i) {
-    replay::Operation operation = job.graph.operations()[i];
-    if (syncs(i)) operation.duration_ns = operation.delay_ns = 0;
-    changed.Add(operation);
-  }
-  for (const replay::Graph::Need& need : job.graph.needs())
-    if (!syncs(need.operation)) changed.Needs(need.operation, need.earlier, need.lag_ns);
-  job.graph = std::move(changed);
+  std::vector<replay::Operation>& operations = job.graph.operations();
+  for (std::uint32_t i = 0; i < operations.size(); ++i)
+    if (syncs(i)) operations[i].duration_ns = operations[i].delay_ns = 0;
+  job.graph.RemoveNeedsIf([&](const replay::Graph::Need& need) { return syncs(need.operation); });
 }
 
 }  // namespace

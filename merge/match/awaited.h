@@ -1,5 +1,6 @@
 #pragma once
-// Which member of a collective waits for which, by its kind. No other code decides this.
+// Which member of a collective waits for which. No other code decides this: matching asks it for waits and violations,
+// the replay for who a change of one rank reaches.
 //
 //   kind                                             waits                     for
 //   all-reduce, all-gather, reduce-scatter,          who takes something       every other that gives something
@@ -11,14 +12,31 @@
 // Who gives or takes nothing is known of collectives with counts of their own (core/uneven.h). Which pairs of an
 // all-to-all exchange something is not.
 //
-// gloo (PyTorch) hands no data over before its receiver has come, so senders wait for receivers too. Its reduce is a
-// ring that all pass data on through, its broadcast a binomial tree, its scatter and gather are between the root and
-// each (gloo/reduce.cc, broadcast.cc, scatter.cc, gather.cc, of 2018 to 2025).
+// gloo (PyTorch) hands no data over before its receiver has come: a send is only announced until the receiver has
+// announced that it receives (gloo/transport/tcp/pair.cc, send and handleRemotePendingRecv: "sends cannot execute until
+// the remote side is ready to receive"). So senders wait for receivers too:
+//
+//   broadcast         a member waits for those that its data comes through (a binomial tree: its parent, the parent's
+//                     parent, up to the root) and for those that it hands it on to (its children), but for no other: a
+//                     late leaf delays its parent alone, which posts all its sends before it waits for one of them
+//   scatter, gather   the root waits for all, the others for the root
+//   reduce            a ring: a chunk for each member (core/gloo_reduce.h) starts at the number below its owner's and
+//                     comes to it, number by number downwards and around the end, by way of all others; then the
+//                     owners send theirs to the root. Where every member owns a chunk, all wait for all. A member
+//                     without one waits for those that its data comes through, and for the one below it, which it
+//                     hands it on to. Where there are several chunks, the one below may be busy
+//                     handing on an earlier one, and so forth: for whom that makes a member wait besides is not known
+//
+// gloo/broadcast.cc, scatter.cc, gather.cc, reduce.cc; the same from 2018 to 2025.
 
 #include <bit>
+#include <cstddef>
 #include <cstdint>
 
 #include "core/collective.h"
+#include "core/data_type_name.h"
+#include "core/gloo_reduce.h"
+#include "core/schema.h"
 #include "core/uneven.h"
 
 namespace lockstep::merge {
@@ -37,31 +55,79 @@ constexpr Part PartOf(CollectiveKind kind, bool root, std::uint8_t uneven) {
   return {};
 }
 
-// The rule that applies.
-enum class WaitRule : std::uint8_t { kByKind, kAllForAll, kGlooPeers };
+// The rule that applies. kPeers: each member waits for some of the others (ForEachPeer).
+enum class WaitRule : std::uint8_t { kByKind, kAllForAll, kPeers };
 
-constexpr WaitRule RuleOf(CollectiveKind kind, bool gloo, std::uint32_t members) {
-  if (!gloo || !(RootSends(kind) || RootReceives(kind))) return WaitRule::kByKind;
-  return SplitsOnGloo(kind, members) ? WaitRule::kAllForAll : WaitRule::kGlooPeers;
+// What decides it, of one collective.
+struct Exchange {
+  CollectiveKind kind = CollectiveKind::kNone;
+  bool gloo = false;
+  std::uint32_t members = 0;        // Of its group.
+  std::int32_t root = -1;           // Its number in the group; -1: there is none, or it is not known.
+  std::uint64_t bytes = 0;          // What a member gives.
+  std::uint64_t element_bytes = 0;  // 0: not known.
+  constexpr bool RootIsKnown() const { return root >= 0 && static_cast<std::uint32_t>(root) < members; }
+  constexpr std::uint32_t Chunks() const { return GlooReduceChunks(members, bytes, element_bytes); }
+  bool operator==(const Exchange&) const = default;
+};
+
+// As a member recorded it. `bytes`: the most that a member gives.
+inline Exchange ExchangeOf(const schema::Collectives& rows, std::size_t row, bool torch_group, std::uint32_t members,
+                           std::uint64_t bytes) {
+  return {.kind = static_cast<CollectiveKind>(rows.kind[row]),
+          .gloo = torch_group && rows.mode[row] != schema::Code(CollectiveMode::kGpu),
+          .members = members,
+          .root = rows.root[row],
+          .bytes = bytes,
+          .element_bytes = row < rows.dtype.size() ? TextOfDataType(rows.dtype[row]).bytes : 0u};
 }
 
-// Of WaitRule::kGlooPeers: calls f(member's number) for each that member `rank` waits for.
+constexpr WaitRule RuleOf(const Exchange& exchange) {
+  if (!exchange.gloo || !(RootSends(exchange.kind) || RootReceives(exchange.kind))) return WaitRule::kByKind;
+  if (exchange.members == 2) return WaitRule::kAllForAll;
+  // Of a reduction whose size is not known that all wait for all is a bound.
+  if (exchange.kind == CollectiveKind::kReduce)
+    return exchange.Chunks() == 0 || exchange.Chunks() == exchange.members ? WaitRule::kAllForAll : WaitRule::kPeers;
+  return WaitRule::kPeers;
+}
+
+// Of WaitRule::kPeers with a known root: calls f(member's number) for each that member `number` certainly waits for.
 template <typename F>
-void ForEachGlooPeer(CollectiveKind kind, std::uint32_t rank, std::uint32_t root, std::uint32_t members, F&& f) {
-  const std::uint32_t place = (rank + members - root) % members;  // The root has position 0.
-  const auto number = [&](std::uint32_t of_place) { return (of_place + root) % members; };
-  if (kind != CollectiveKind::kBroadcast) {
-    if (place != 0) return f(root);
-    for (std::uint32_t other = 1; other < members; ++other) f(number(other));
+void ForEachPeer(const Exchange& exchange, std::uint32_t number, F&& f) {
+  const std::uint32_t members = exchange.members, root = static_cast<std::uint32_t>(exchange.root);
+  const std::uint32_t chunks = exchange.kind == CollectiveKind::kReduce ? exchange.Chunks() : 0;
+  if (exchange.kind == CollectiveKind::kBroadcast) {
+    const std::uint32_t place = (number + members - root) % members;  // The root has position 0.
+    const auto at = [&](std::uint32_t of_place) { f((of_place + root) % members); };
+    // Data comes from the position without the highest bit, and goes on to those with one more bit above it.
+    for (std::uint32_t above = place; above != 0;) {
+      above ^= std::bit_floor(above);
+      at(above);
+    }
+    for (std::uint64_t bit = place == 0 ? 1 : std::uint64_t{std::bit_floor(place)} * 2; place + bit < members; bit *= 2)
+      at(static_cast<std::uint32_t>(place + bit));
     return;
   }
-  // Data comes from the position without the highest bit, and goes on to those with one more bit above it.
-  for (std::uint32_t above = place; above != 0;) {
-    above ^= std::bit_floor(above);
-    f(number(above));
+  if (number == root || number < chunks) {
+    for (std::uint32_t other = 0; other < members; ++other)
+      if (other != number) f(other);
+    return;
   }
-  for (std::uint64_t bit = place == 0 ? 1 : std::uint64_t{std::bit_floor(place)} * 2; place + bit < members; bit *= 2)
-    f(number(static_cast<std::uint32_t>(place + bit)));
+  if (exchange.kind != CollectiveKind::kReduce) return f(root);
+  // The last chunk comes the longest way: from the number below its owner's down to 0, then around the end of the ring.
+  for (std::uint32_t above = 0; above + 1 < chunks; ++above) f(above);
+  f(number - 1);
+  for (std::uint32_t above = number + 1; above < members; ++above) f(above);
+}
+
+// Calls f(member's number) for each of the others that the member may wait for as well: where there are some,
+// ForEachPeer's are a lower bound.
+template <typename F>
+void ForEachPossiblePeer(const Exchange& exchange, std::uint32_t number, F&& f) {
+  if (exchange.kind != CollectiveKind::kReduce || number == static_cast<std::uint32_t>(exchange.root)) return;
+  const std::uint32_t chunks = exchange.Chunks();
+  if (chunks < 2) return;
+  for (std::uint32_t below = chunks - 1; below + 1 < number; ++below) f(below);
 }
 
 }  // namespace lockstep::merge

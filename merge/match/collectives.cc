@@ -214,6 +214,11 @@ class Matcher {
     return all;
   }
 
+  Exchange ExchangeOf(const Instance& instance, const CommGroup& group, std::uint64_t bytes) const {
+    const FlatMember& one = members_[instance.first];
+    return lockstep::merge::ExchangeOf(Rows(one.rank), one.row, group.torch, group.size, bytes);
+  }
+
   // Position of the member that is the root; instance.count if it has none, or if its root was not recorded.
   std::size_t RootAt(const Instance& instance, const CommGroup& group, CollectiveKind kind) const {
     std::size_t root_at = instance.count;
@@ -255,20 +260,24 @@ class Matcher {
     return who;
   }
 
+  // When the member left, cluster time.
+  std::int64_t LeftAt(const FlatMember& member) const {
+    const std::int64_t end = Rows(member.rank).end_ns[member.row];
+    return end == kNoTime ? kForever : ranks_[member.rank].clock->ToCluster(end);
+  }
+
   // Until when each member could only wait, cluster time.
   void SetLimits(std::size_t base, const Instance& instance, bool splits, bool uneven, const Waiting& who) {
     const bool doubtful = splits && who.next != Waiting::kNobody;
     for (std::size_t i = 0; i < who.parts.size(); ++i) {
       if (!who.parts[i].waits) continue;
-      const auto& [rank, row] = members_[instance.first + i];
       // The last of them waits for the others; a member that has no other to wait for waits until it arrives itself.
       std::size_t until = i == who.last ? who.second : who.last;
       if (until == Waiting::kNobody) until = i;
       const std::int64_t limit = arrival_[instance.first + until];
       out_.limit_ns[base + i] = limit;
       if (!uneven && !doubtful) continue;
-      const std::int64_t end = Rows(rank).end_ns[row];
-      const std::int64_t left = end == kNoTime ? kForever : ranks_[rank].clock->ToCluster(end);
+      const std::int64_t left = LeftAt(members_[instance.first + i]);
       // With uneven counts it is not known which pairs exchange something: a member that left before did not wait for
       // the last one.
       if (uneven && left < limit && limit - left > Sum(out_.error_ns[base + until], out_.error_ns[base + i]))
@@ -294,25 +303,29 @@ class Matcher {
     }
   }
 
-  // The same where members wait for some of the others.
-  void SetGlooLimits(std::size_t base, const Instance& instance, const CommGroup& group, CollectiveKind kind) {
+  // Until when each member could only wait, where members wait for some of the others.
+  void SetPeerLimits(std::size_t base, const Instance& instance, const CommGroup& group, const Exchange& exchange) {
     std::vector<std::int64_t> arrival(group.size, kNoTime);  // By number in the group.
     const auto number = [&](std::size_t i) {
       return static_cast<std::uint32_t>(CommRank(group, members_[instance.first + i].rank));
     };
     for (std::size_t i = 0; i < instance.count; ++i)
       if (number(i) < group.size) arrival[number(i)] = arrival_[instance.first + i];
-    const FlatMember& one = members_[instance.first];
-    const auto root = static_cast<std::uint32_t>(Rows(one.rank).root[one.row]);
     for (std::size_t i = 0; i < instance.count; ++i) {
       std::int64_t limit = kNoTime;
-      bool known = number(i) < group.size;
+      bool known = number(i) < group.size && exchange.RootIsKnown();
       if (known)
-        ForEachGlooPeer(kind, number(i), root, group.size, [&](std::uint32_t peer) {
+        ForEachPeer(exchange, number(i), [&](std::uint32_t peer) {
           known &= arrival[peer] != kNoTime;
           limit = std::max(limit, arrival[peer]);
         });
       out_.limit_ns[base + i] = known ? limit : kNoTime;
+      if (!known) continue;
+      // One that it may have waited for as well came while it was there.
+      const std::int64_t left = LeftAt(members_[instance.first + i]);
+      ForEachPossiblePeer(exchange, number(i), [&](std::uint32_t peer) {
+        if (arrival[peer] > limit && arrival[peer] < left) out_.doubtful[base + i] = true;
+      });
     }
   }
 
@@ -347,13 +360,13 @@ class Matcher {
     // A kernel always moves something: without a size, the size is only not known.
     const bool moves = all.bytes > 0 || kind == CollectiveKind::kBarrier || mode == schema::Code(CollectiveMode::kGpu);
     const bool says_waits = !all.untimed && moves && !group.inter && !mismatch;
-    const bool gloo = group.torch && mode != schema::Code(CollectiveMode::kGpu);
-    const WaitRule rule = RuleOf(kind, gloo, group.size);
+    const Exchange exchange = ExchangeOf(instance, group, all.bytes);
+    const WaitRule rule = RuleOf(exchange);
     const bool splits = says_waits && (Splits(kind) || rule == WaitRule::kAllForAll);
     const Waiting who = says_waits ? WhoWaits(instance, group, kind, rule) : Waiting{};
     std::fill_n(out_.limit_ns.begin() + static_cast<std::ptrdiff_t>(base), n, kNoTime);
-    if (rule == WaitRule::kGlooPeers && !who.parts.empty())
-      SetGlooLimits(base, instance, group, kind);
+    if (rule == WaitRule::kPeers && !who.parts.empty())
+      SetPeerLimits(base, instance, group, exchange);
     else
       SetLimits(base, instance, splits, uneven, who);
     SetExempt(base, n, kind, rule, moves && !who.parts.empty(), !moves && !mismatch && !group.inter, who);
@@ -383,7 +396,7 @@ class Matcher {
       lacks_[to] = WhyLacking(instance, group);
       return;
     }
-    SetLast(to, instance, splits || rule == WaitRule::kGlooPeers, who);
+    SetLast(to, instance, splits || rule == WaitRule::kPeers, who);
   }
 
   static std::int32_t CommRank(const CommGroup& group, std::uint32_t rank) {

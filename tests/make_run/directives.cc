@@ -85,6 +85,8 @@ std::string Parser::Directive(Line& line) {
     line.Read(line.Plain(), ParseDuration, &s.poll_ns);
   else if (verb == "gpu")
     s.gpu = true;
+  else if (verb == "gloo")
+    s.gloo = true;
   else if (verb == "dispatch")
     line.Read(line.Plain(), ParseDuration, &s.dispatch_ns);
   else if (verb == "sensors") {

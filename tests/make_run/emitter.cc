@@ -40,7 +40,9 @@ void Emitter::AddComms() {
                           .parent_id = i == 0 ? 0 : world_id,
                           .size = static_cast<std::uint32_t>(size),
                           .rank = CommRank(spec_, i, rank_),
-                          .kind = static_cast<std::uint8_t>(spec_.gpu ? 3 : 0),
+                          .kind = static_cast<std::uint8_t>(spec_.gpu    ? 3
+                                                            : spec_.gloo ? 4
+                                                                         : 0),
                           .first_world_rank = nccl ? -1 : first,
                           .stride = regular && !nccl ? stride : 0,
                           .name = i != 0 ? strings_.Intern(spec_.comms[i].name)

@@ -2,6 +2,8 @@
 
 #include <algorithm>
 
+#include "make_run/gloo.h"
+
 namespace lockstep::make_run {
 namespace {
 
@@ -234,6 +236,10 @@ void Simulation::Settle(const Place& place) {
       Instance& instance = instances_[place.instance + g - first];
       const bool whole = instance.arrived == MemberCount(spec_, op.comm, static_cast<std::int32_t>(g));
       const bool moves_alone = op.kind == OpKind::kBlocking || op.kind == OpKind::kNccl;
+      if (whole && IsOnGloo(op)) {
+        const std::size_t root = static_cast<std::size_t>(op.root) % instance.arrivals.size();
+        instance.ends = GlooEnds(op.collective, op.bytes, root, instance.arrivals, Cost(op));
+      }
       if (moves_alone) {
         instance.done = whole ? instance.arrival + Cost(op) : kNever;
       } else if (!whole) {

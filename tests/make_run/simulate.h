@@ -36,6 +36,7 @@ class Simulation {
     std::int64_t arrival = INT64_MIN, wait = INT64_MIN, done = kNever;
     std::int64_t root_arrival = INT64_MIN;  // Rooted kinds.
     std::int32_t arrived = 0, waiting = 0;
+    std::vector<std::int64_t> arrivals, ends;  // By place in the group: rooted kinds over gloo.
   };
   struct Pending {
     std::size_t instance;
@@ -95,6 +96,9 @@ class Simulation {
   // Slot of what `sender` sends; its operation's slots begin at `first`.
   static std::size_t Slot(std::size_t first, const Op& op, std::int32_t sender) {
     return first + static_cast<std::size_t>(sender - op.on_block * op.on_index);
+  }
+  bool IsOnGloo(const Op& op) const {
+    return spec_.gloo && op.kind == OpKind::kBlocking && (RootSends(op.collective) || RootReceives(op.collective));
   }
   bool IsRoot(const Op& op, std::int32_t group, std::int32_t rank) const;
   void Compute(RankState& state, std::int64_t duration, Emitter* out) const;

@@ -184,6 +184,10 @@ void Simulation::Arrive(RankState& state, const Place& place, std::vector<Instan
   if (!op.IsEmpty(state.rank)) instance.arrival = std::max(instance.arrival, state.entry);
   ++instance.arrived;
   if (RootSends(op.collective) && IsRoot(op, group, state.rank)) instance.root_arrival = state.entry;
+  if (IsOnGloo(op)) {
+    instance.arrivals.resize(static_cast<std::size_t>(MemberCount(spec_, op.comm, group)));
+    instance.arrivals[static_cast<std::size_t>(CommRank(spec_, op.comm, state.rank))] = state.entry;
+  }
 }
 
 void Simulation::Leave(RankState& state, const Place& place, Emitter* out) const {
@@ -282,7 +286,9 @@ void Simulation::Leave(RankState& state, const Place& place, Emitter* out) const
   if (op.kind == OpKind::kNccl) return LeaveNccl(state, op, DoneOn(op, at, state.rank), out);
   const bool is_root = (RootSends(op.collective) || RootReceives(op.collective)) && IsRoot(op, group, state.rank);
   std::int64_t end = DoneOn(op, at, state.rank);
-  if (RootSends(op.collective)) {
+  if (!instance.ends.empty()) {
+    end = instance.ends[static_cast<std::size_t>(CommRank(spec_, op.comm, state.rank))];
+  } else if (RootSends(op.collective)) {
     end = std::max(state.entry, instance.root_arrival) + Cost(op);
   } else if (RootReceives(op.collective)) {
     if (!is_root) end = state.entry + spec_.call_ns;

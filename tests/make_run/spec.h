@@ -159,7 +159,7 @@ struct Spec {
   std::int64_t alpha_ns = 10'000, bandwidth = 5'000'000'000, skew_ns = 0, call_ns = 500;
   std::int64_t jitter_ppm = 0, poll_ns = 100'000, noise_ppm = 0;  // Of compute; tests; of messages.
   Progress progress = Progress::kNone;
-  bool gpu = false, marks = true, clocks_separate = false, bursts_given = true;
+  bool gpu = false, gloo = false, marks = true, clocks_separate = false, bursts_given = true;
   std::int64_t dispatch_ns = 0;  // Host time before each launch call.
   BurstSpec bursts;
   KinetoSpec kineto;

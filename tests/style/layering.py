@@ -20,7 +20,7 @@ ALLOWED = {
     "ingest": ["ingest/", "merge/parallel.h", "trace/", "core/"],
     "merge": ["merge/", "ingest/rank_files/", "trace/", "core/"],
     "export": ["export/", "merge/", "ingest/rank_files/", "trace/", "core/"],
-    "analysis": ["analysis/", "merge/timeline/", "merge/parallel.h", "trace/file/strings.h", "core/"],
+    "analysis": ["analysis/", "merge/timeline/", "merge/match/awaited.h", "merge/parallel.h", "trace/file/strings.h", "core/"],
     "cli": ["cli/", "analysis/", "export/", "merge/", "ingest/", "runtime/", "trace/", "comms/", "core/"],
     "examples": ["examples/", "runtime/lockstep.h"],
     "bench": ["bench/", "tests/", "make_run/", "cli/", "analysis/", "export/", "merge/", "ingest/", "runtime/",

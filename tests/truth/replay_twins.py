@@ -292,6 +292,42 @@ def nothing(place):
     check("without it nothing is gained", abs(answer["gain_ns"]) < 0.005 * step(a), answer["gain_ns"])
 
 
+GLOO = HEAD + """gloo
+network alpha=100us bandwidth=1GB/s
+{more}
+step
+  forward 10ms
+  {body}
+  backward 24ms
+  allreduce 1MiB
+end
+"""
+
+
+def gloo(place):
+    # A rank is late; it and those that wait for it have so much less to do then that nobody loses anything by it.
+    # Broadcast: rank 3's data comes through rank 1. Scatter and gather: between the root and each. The one value of the
+    # reduce goes from 3 down to 0 and then to the root, and 3 waits for 2 to take it.
+    for body, late, held in [("bcast 1MiB root=0", 3, [1]), ("scatter 1MiB root=0", 3, [0]), ("gather 1MiB root=1", 3, [1]),
+                             ("reduce 8 root=2", 0, [1, 2])]:
+        more = f"late rank={late} by=8ms at=forward" + "".join(f"\nslow rank={r} factor=0.6 at=backward" for r in held + [late])
+        a = place.analyze(GLOO.format(ranks=4, body=body, more=more))
+        check(f"{body}, rank {late} late: self error", a["replay"]["self_error"] < 0.002, a["replay"]["self_error"])
+        (answer,) = place.whatif(place.run, "--without-rank", str(late))
+        check("without it nothing is gained", abs(answer["gain_ns"]) < 0.005 * step(a), answer["gain_ns"])
+    # Of five whose one value goes from 4 down to 0 and then to the root, 3 does not wait for 0, and 4 for 3 alone.
+    for body, late in [("bcast 1MiB root=1", 1), ("bcast 1MiB root=1", 2), ("scatter 1MiB root=2", 2), ("scatter 1MiB root=2", 0),
+                       ("gather 1MiB root=3", 3), ("gather 1MiB root=3", 1), ("reduce 8 root=2", 0), ("reduce 8 root=2", 3),
+                       ("reduce 1MiB root=2", 4)]:
+        text = GLOO.format(ranks=5, body=body, more="{more}")
+        healthy = place.analyze(text.format(more=""))
+        near(f"{body}: replayed step", healthy["replay"]["replayed_step_ns"], step(healthy), 0.002)
+        a = place.analyze(text.format(more=f"late rank={late} by=8ms at=forward"))
+        check(f"{body}, rank {late} late: self error", a["replay"]["self_error"] < 0.002, a["replay"]["self_error"])
+        (answer,) = place.whatif(place.run, "--without-rank", str(late))
+        near(f"{body}, without rank {late}", answer["step_ns"], step(healthy), 0.01)
+
+
 def named_at_its_price(place, text, slowed, rank):
     healthy = place.analyze(text)
     check("nobody is named without it", healthy["stragglers"] == [], healthy["stragglers"])
@@ -378,7 +414,7 @@ def neighbours(place):
         near("its price", each["saves_ns_per_step"], step(a) - step(fast), 0.03)
 
 
-CASES = [hidden, joined, neighbours, nothing, buckets, recommended, overlap, stragglers, ring, pipeline, fsdp, messages, more_ranks]
+CASES = [hidden, joined, neighbours, nothing, gloo, buckets, recommended, overlap, stragglers, ring, pipeline, fsdp, messages, more_ranks]
 wanted = sys.argv[2:]
 for case in CASES:
     if not wanted or case.__name__ in wanted:

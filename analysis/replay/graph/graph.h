@@ -14,7 +14,7 @@
 //   collective           a member per rank, which begins (arrives) like any operation; the transfer begins when
 //                        all members that are awaited have arrived, and each member that waits ends its own
 //                        duration after that (after its own arrival, if it came later); others end theirs after
-//                        their own arrival
+//                        their own arrival. A member that waits for some of them only: when these have arrived
 //   non-blocking MPI     the post enqueues the member, the wait is an operation that needs it
 
 #include <cstdint>
@@ -36,6 +36,7 @@ struct Operation {
   std::uint32_t lane = kNone;        // kNone: it waits only for what it needs.
   std::uint32_t collective = kNone;  // The collective of which it is a member.
   std::uint32_t enqueues = kNone;    // The operation that is added to its queued lane when this one begins...
+  std::uint32_t peers = kNone;       // For a collective's member that waits: see Graph::WaitsFor.
   std::int64_t enqueue_lag_ns = 0;   // ... and cannot begin earlier than this after it.
   std::int32_t rank = -1;
   Activity activity = Activity::kOther;  // Used by interference; members of collectives: kTransfer.
@@ -61,10 +62,29 @@ class Graph {
     needs_.push_back({earlier, operation, lag_ns});
   }
 
+  // `member` of a collective waits for these others of its members (operations), and not for all that are awaited. Once
+  // for a member. What is no member of its collective any more is not waited for.
+  void WaitsFor(std::uint32_t member, std::span<const std::uint32_t> peers) {
+    operations_[member].peers = static_cast<std::uint32_t>(first_peer_.size() - 1);
+    peers_.insert(peers_.end(), peers.begin(), peers.end());
+    first_peer_.push_back(static_cast<std::uint32_t>(peers_.size()));
+  }
+  // Empty if it waits for all that are awaited.
+  std::span<const std::uint32_t> PeersOf(const Operation& operation) const {
+    if (operation.peers == kNone) return {};
+    const std::uint32_t first = first_peer_[operation.peers];
+    return std::span(peers_).subspan(first, first_peer_[operation.peers + 1] - first);
+  }
+  std::uint32_t peer_lists() const { return static_cast<std::uint32_t>(first_peer_.size() - 1); }
+
   struct Need {
     std::uint32_t earlier, operation;
     std::int64_t lag_ns;
   };
+  template <typename Predicate>
+  void RemoveNeedsIf(Predicate remove) {
+    std::erase_if(needs_, remove);
+  }
   std::vector<Operation>& operations() { return operations_; }
   const std::vector<Operation>& operations() const { return operations_; }
   const std::vector<Need>& needs() const { return needs_; }
@@ -74,6 +94,7 @@ class Graph {
  private:
   std::vector<Operation> operations_;
   std::vector<Need> needs_;
+  std::vector<std::uint32_t> first_peer_{0}, peers_;  // By Operation::peers.
   std::vector<bool> queued_;
   std::uint32_t collectives_ = 0;
 };

@@ -12,12 +12,14 @@ constexpr std::uint32_t kAhead = 8;  // Members.
 class Propagation {
  public:
   Propagation(const Graph& graph, const Structure& structure)
-      : operations_(graph.operations()),
+      : graph_(graph),
+        operations_(graph.operations()),
         needs_(graph.needs()),
         queued_(graph.queued_lanes()),
         s_(structure),
         states_(operations_.size()),
         arrived_(graph.collectives(), 0),
+        missing_(structure.peers),
         waiting_(operations_.size(), false),
         lanes_(queued_.size()) {
     for (std::size_t i = 0; i < states_.size(); ++i) states_[i].pending = s_.needed[i];
@@ -120,19 +122,33 @@ class Propagation {
     const bool all_there = arrived_[collective] == s_.awaited[collective];
     const std::uint32_t last = out_.last_arrival[collective];
     const std::int64_t all_ns = last == kNone ? states_[i].begin_ns : states_[last].begin_ns;
+    waiting_[i] = true;
     if (!operation.waits)
-      End(i, states_[i].begin_ns + operation.duration_ns);
-    else if (all_there)
-      End(i, std::max(states_[i].begin_ns, all_ns) + operation.duration_ns);
-    else
-      waiting_[i] = true;
+      GoOn(i, states_[i].begin_ns);
+    else if (operation.peers != kNone && missing_[operation.peers] == 0)
+      GoOn(i, PeersThereNs(i));
+    else if (operation.peers == kNone && all_there)
+      GoOn(i, all_ns);
+    for (const std::uint32_t waiter : s_.WaitersOf(i))
+      if (--missing_[operations_[waiter].peers] == 0 && waiting_[waiter]) GoOn(waiter, PeersThereNs(waiter));
     if (!all_there || !operation.awaited) return;
-    for (std::uint32_t m = s_.first_member[collective]; m < s_.first_member[collective + 1]; ++m) {
-      const std::uint32_t member = s_.members[m];
-      if (!waiting_[member]) continue;
-      waiting_[member] = false;
-      End(member, std::max(states_[member].begin_ns, all_ns) + operations_[member].duration_ns);
-    }
+    for (std::uint32_t m = s_.first_member[collective]; m < s_.first_member[collective + 1]; ++m)
+      if (operations_[s_.members[m]].peers == kNone) GoOn(s_.members[m], all_ns);
+  }
+
+  // When those for which a member waits by name had arrived.
+  std::int64_t PeersThereNs(std::uint32_t member) const {
+    std::int64_t ns = states_[member].begin_ns;
+    for (const std::uint32_t peer : graph_.PeersOf(operations_[member]))
+      if (operations_[peer].collective == operations_[member].collective) ns = std::max(ns, states_[peer].begin_ns);
+    return ns;
+  }
+
+  // Those for which a member waited, if it is there, had arrived by then.
+  void GoOn(std::uint32_t member, std::int64_t there_ns) {
+    if (!waiting_[member]) return;
+    waiting_[member] = false;
+    End(member, std::max(states_[member].begin_ns, there_ns) + operations_[member].duration_ns);
   }
 
   void End(std::uint32_t i, std::int64_t end_ns) {
@@ -169,6 +185,7 @@ class Propagation {
     return {enqueued ? states_[by].begin_ns : states_[by].end_ns, enqueued, by};
   }
 
+  const Graph& graph_;
   const std::vector<Operation>& operations_;
   const std::vector<Graph::Need>& needs_;
   const std::vector<bool>& queued_;
@@ -177,7 +194,8 @@ class Propagation {
   Schedule out_;
   std::vector<State> states_;
   std::vector<std::uint32_t> arrived_;
-  std::vector<bool> waiting_;  // For members of collectives in which not every member waits for every other.
+  std::vector<std::uint32_t> missing_;  // Per list of peers: how many have not arrived.
+  std::vector<bool> waiting_;           // For members of collectives in which not every member waits for every other.
   std::vector<PlayedLane> lanes_;
   std::vector<std::uint32_t> begun_;  // Operations whose effects are not applied yet.
   std::size_t ended_ = 0;

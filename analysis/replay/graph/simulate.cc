@@ -35,6 +35,7 @@ class Player {
     ready_.assign(n, 0);
     lanes_.resize(queued_.size());
     arrived_.assign(graph.collectives(), 0);
+    missing_ = s_.peers;
     waiting_.assign(n, false);
     if (rated_) {
       rates_.resize(n);
@@ -148,17 +149,22 @@ class Player {
     const Operation& operation = operations_[i];
     arrived_[collective] += operation.awaited;
     const bool all_there = arrived_[collective] == s_.awaited[collective];
-    if (!operation.waits || all_there)
+    if (!operation.waits || (operation.peers == kNone ? all_there : missing_[operation.peers] == 0))
       StartWork(i);
     else
       waiting_[i] = true;
+    for (const std::uint32_t waiter : s_.WaitersOf(i))
+      if (--missing_[operations_[waiter].peers] == 0) GoOn(waiter);
     if (!all_there || !operation.awaited) return;
-    for (std::uint32_t m = s_.first_member[collective]; m < s_.first_member[collective + 1]; ++m) {
-      const std::uint32_t member = s_.members[m];
-      if (!waiting_[member]) continue;
-      waiting_[member] = false;
-      StartWork(member);
-    }
+    for (std::uint32_t m = s_.first_member[collective]; m < s_.first_member[collective + 1]; ++m)
+      if (operations_[s_.members[m]].peers == kNone) GoOn(s_.members[m]);
+  }
+
+  // Those for which a member waited are there.
+  void GoOn(std::uint32_t member) {
+    if (!waiting_[member]) return;
+    waiting_[member] = false;
+    StartWork(member);
   }
 
   void StartWork(std::uint32_t i) {
@@ -275,6 +281,7 @@ class Player {
 
   Schedule out_;
   std::vector<std::uint32_t> pending_, arrived_;
+  std::vector<std::uint32_t> missing_;  // Per list of peers: how many have not arrived.
   std::vector<std::int64_t> ready_;
   std::vector<bool> waiting_;  // For members of collectives in which not every member waits for every other.
   std::vector<PlayedLane> lanes_;
@@ -299,7 +306,15 @@ Result<Schedule> Simulator::Run(const Interference& interference) const {
 
 std::uint32_t WaitedFor(const Graph& graph, const Schedule& schedule, std::uint32_t member) {
   const Operation& operation = graph.operations()[member];
-  const std::uint32_t last = schedule.last_arrival[operation.collective];
+  std::uint32_t last = schedule.last_arrival[operation.collective];
+  if (operation.peers != kNone) {
+    last = kNone;
+    for (const std::uint32_t peer : graph.PeersOf(operation)) {
+      if (graph.operations()[peer].collective != operation.collective) continue;
+      if (last == kNone || std::pair(schedule.begin_ns[last], peer) < std::pair(schedule.begin_ns[peer], last))
+        last = peer;
+    }
+  }
   return operation.waits && last != kNone && schedule.begin_ns[last] >= schedule.begin_ns[member] ? last : member;
 }
 

@@ -8,7 +8,7 @@
 //   begin = max(end of what it needs + lag, end of what is before it on its lane) + its delay
 //   end   = begin + duration; of a collective's member: latest begin of all members + duration. Where members are not
 //           awaited or do not wait (merge/match/awaited.h): of a member that waits, the later of its own begin and the
-//           latest begin of those that are awaited, + duration
+//           latest begin of those for which it waits, + duration
 // Interference slows operations that run at the same time on one rank, recomputed at every event:
 //   compute    runs at 1 / (1 + compute_slowdown) of its speed while a transfer is active on its rank
 //   transfers  run at 1 / (1 + transfer_slowdown * share of its members that compute)
@@ -56,7 +56,7 @@ class Simulator {
 };
 
 // The member whose arrival begins the transfer of a collective's member: the member itself, if it does not wait or
-// arrived after all others that are awaited.
+// arrived after all others for which it waits.
 std::uint32_t WaitedFor(const Graph& graph, const Schedule& schedule, std::uint32_t member);
 
 // The chain of causes that ends in `operation`, in order of time; for a member of a collective it contains the last

@@ -5,6 +5,7 @@
 #include <vector>
 
 #include "core/schema.h"
+#include "merge/match/awaited.h"
 #include "merge/timeline/timeline.h"
 
 namespace lockstep::replay {
@@ -24,6 +25,9 @@ struct RankCollective {
   bool by_test = false;  // Posted, and found complete by a call that does not wait.
   // Whether it waits for the others; whether the others wait for it (merge/match/awaited.h).
   bool waits = true, awaited = true;
+  // Where members wait for some of the others: what says for whom, and its own number in the group; else kNone.
+  merge::Exchange exchange = {};
+  std::uint32_t number = schema::kNone;
   static constexpr std::int64_t kNotSaid = INT64_MIN;
 };
 

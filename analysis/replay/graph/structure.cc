@@ -51,7 +51,8 @@ Structure::Structure(const Graph& graph) {
       graph.collectives(), [](const Operation& o) { return o.collective; }, first_member, members);
   awaited.assign(graph.collectives(), kEverybody);
   for (const Operation& operation : operations)
-    if (operation.collective != kNone && !(operation.waits && operation.awaited)) awaited[operation.collective] = 0;
+    if (operation.collective != kNone && !(operation.waits && operation.awaited && operation.peers == kNone))
+      awaited[operation.collective] = 0;
   for (const Operation& operation : operations) {
     if (operation.collective != kNone && operation.awaited && Selective(operation.collective))
       ++awaited[operation.collective];
@@ -59,6 +60,28 @@ Structure::Structure(const Graph& graph) {
     if (operation.rank >= 0) ranks = std::max(ranks, static_cast<std::uint32_t>(operation.rank) + 1);
   }
   fixed_order = OrderIsFixed(graph);
+  if (graph.peer_lists() > 0) FindWaiters(graph);
+}
+
+void Structure::FindWaiters(const Graph& graph) {
+  const auto& operations = graph.operations();
+  const auto for_each = [&](auto&& take) {
+    for (std::uint32_t i = 0; i < operations.size(); ++i) {
+      if (operations[i].collective == kNone || !operations[i].waits) continue;
+      for (const std::uint32_t peer : graph.PeersOf(operations[i]))
+        if (peer != i && operations[peer].collective == operations[i].collective) take(i, peer);
+    }
+  };
+  peers.assign(graph.peer_lists(), 0);
+  first_waiter.assign(operations.size() + 1, 0);
+  for_each([&](std::uint32_t member, std::uint32_t peer) {
+    ++peers[operations[member].peers];
+    ++first_waiter[peer + 1];
+  });
+  for (std::size_t i = 0; i < operations.size(); ++i) first_waiter[i + 1] += first_waiter[i];
+  waiters.resize(first_waiter.back());
+  std::vector<std::uint32_t> at(first_waiter.begin(), first_waiter.end());
+  for_each([&](std::uint32_t member, std::uint32_t peer) { waiters[at[peer]++] = member; });
 }
 
 }  // namespace lockstep::replay

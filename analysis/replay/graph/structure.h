@@ -4,6 +4,7 @@
 #include <algorithm>
 #include <cstddef>
 #include <cstdint>
+#include <span>
 #include <vector>
 
 #include "analysis/replay/graph/graph.h"
@@ -21,16 +22,26 @@ struct Structure {
   std::vector<std::uint32_t> needed;
   std::vector<std::uint32_t> first_in_lane, in_lane;  // Lanes in program order.
   std::vector<std::uint32_t> first_member, members;   // Of collectives.
-  // Per collective: the number of members that are awaited, if some member does not wait or is not awaited. Otherwise
-  // all are.
+  // Per collective: the number of members that are awaited, if some member does not wait, is not awaited, or waits for
+  // some only. Otherwise all are.
   std::vector<std::uint32_t> awaited;
   bool Selective(std::uint32_t collective) const { return awaited[collective] != kEverybody; }
   static constexpr std::uint32_t kEverybody = kNone;
+  // The members that wait for an operation by name (Graph::WaitsFor); per list of peers, how many there are in it.
+  std::span<const std::uint32_t> WaitersOf(std::uint32_t operation) const {
+    if (first_waiter.empty()) return {};
+    return std::span(waiters).subspan(first_waiter[operation], first_waiter[operation + 1] - first_waiter[operation]);
+  }
+  std::vector<std::uint32_t> peers;
+  std::vector<std::uint32_t> first_waiter, waiters;  // Operations + 1, or empty: there are no such lists.
   std::uint32_t ranks = 0;
   // Operations are enqueued on each lane in the same order whatever the durations: by one lane in program order.
   bool fixed_order = true;
 
   explicit Structure(const Graph& graph);
+
+ private:
+  void FindWaiters(const Graph& graph);
 };
 
 // The previous operation on the lane of each operation; kNone if there is none. On queued lanes the order is that of

@@ -167,8 +167,8 @@ HostOverlap OverlapOf(const HostRun& run) {
     if (about.role != Role::kMember || about.collective == kNone) continue;
     const std::int64_t begin = schedule.end_ns[i] - operations[i].duration_ns + first, end = schedule.end_ns[i] + first;
     transfers[about.rank].push_back({begin, end});
-    // Members that do not wait, or that are not awaited, have transfers of their own.
-    if (!operations[i].waits || !operations[i].awaited) continue;
+    // Members that do not wait, that are not awaited, or that wait for some only, have transfers of their own.
+    if (!operations[i].waits || !operations[i].awaited || operations[i].peers != kNone) continue;
     Transfer& transfer = of[about.collective];
     transfer.begin_ns = begin;  // The same for all: the last arrival.
     transfer.end_ns = std::min(transfer.end_ns, end);

@@ -13,6 +13,7 @@
 #include <utility>
 
 #include "analysis/replay/host/host_run.h"
+#include "merge/match/awaited.h"
 
 namespace lockstep::replay {
 namespace {
@@ -35,6 +36,7 @@ class Maker {
     job_.operations.reserve(about);
     job_.graph.operations().reserve(about);
     for (std::uint32_t r = 0; r < run_.ranks.size(); ++r) AddRank(r, run_.stretches[r].begin_ns - first);
+    LinkPeers();
     SetTransfers();
     LinkMessages();
     return std::move(job_);
@@ -49,8 +51,10 @@ class Maker {
     // `looked`: the begin of the call that found it complete.
     std::int64_t arrival_ns, looked_ns, end_ns, end_low_ns;
     bool waits, awaited;
+    std::uint32_t number;  // In its group, if members wait for some of the others; else kNone.
     bool seen_later =
         false;  // The same call found one of a later turn complete, which may have been the reason for its return.
+    std::int64_t peers_ns = INT64_MIN;  // The last arrival of those for which it waits by name.
   };
   struct Later {
     std::uint32_t operation;
@@ -117,7 +121,10 @@ class Maker {
       job_.graph.Needs(exit, operation);
     }
     members_[c.collective].push_back({operation, exit, c.in_wait ? c.wait_begin_ns : c.begin_ns, c.wait_begin_ns,
-                                      c.end_ns, c.end_low_ns, c.waits, c.awaited});
+                                      c.end_ns, c.end_low_ns, c.waits, c.awaited, c.number});
+    if (c.number != kNone) exchanges_.try_emplace(c.collective, c.exchange);
+    if (const auto at = exchanges_.find(c.collective); at != exchanges_.end() && at->second != c.exchange)
+      at->second.members = 0;  // They contradict each other: all wait for all.
     operation_of_[r][i] = exit == kNone ? operation : exit;
     return operation;
   }
@@ -253,6 +260,28 @@ class Maker {
     }
   }
 
+  // Tells the members that wait for some of the others for whom.
+  void LinkPeers() {
+    std::vector<std::uint32_t> peers;
+    for (const auto& [collective, exchange] : exchanges_) {
+      std::vector<Member>& members = members_[collective];
+      std::vector<const Member*> by_number(exchange.members, nullptr);
+      for (const Member& member : members)
+        if (member.number < by_number.size()) by_number[member.number] = &member;
+      const bool whole = members.size() == by_number.size() &&
+                         std::find(by_number.begin(), by_number.end(), nullptr) == by_number.end();
+      if (!whole || TakesTurns(collective)) continue;
+      for (Member& member : members) {
+        peers.clear();
+        merge::ForEachPeer(exchange, member.number, [&](std::uint32_t peer) {
+          peers.push_back(by_number[peer]->operation);
+          member.peers_ns = std::max(member.peers_ns, by_number[peer]->arrival_ns);
+        });
+        job_.graph.WaitsFor(member.operation, peers);
+      }
+    }
+  }
+
   // Sets the durations of transfers after the last arrival and the begin of their turn.
   void SetTransfers() {
     // Sorted by first arrival.
@@ -264,9 +293,12 @@ class Maker {
         continue;
       }
       const std::int64_t arrived_ns = Arrived(c);
-      for (const Member& member : members_[c])
-        job_.graph.operations()[member.operation].duration_ns =
-            Took(c, member.end_ns - (member.waits ? std::max(member.arrival_ns, arrived_ns) : member.arrival_ns));
+      for (const Member& member : members_[c]) {
+        Operation& operation = job_.graph.operations()[member.operation];
+        const std::int64_t awaited_ns = operation.peers == kNone ? arrived_ns : member.peers_ns;
+        operation.duration_ns =
+            Took(c, member.end_ns - (member.waits ? std::max(member.arrival_ns, awaited_ns) : member.arrival_ns));
+      }
     }
     for (auto& [key, list] : in_turns) {
       std::stable_sort(list.begin(), list.end(), [&](std::uint32_t a, std::uint32_t b) { return First(a) < First(b); });
@@ -353,8 +385,9 @@ class Maker {
   const HostRun& run_;
   const JobOptions& options_;
   Job job_;
-  std::vector<std::vector<Member>> members_;  // [collective]
-  std::vector<std::uint32_t> groups_;         // [collective]: the graph's collective, or kNone.
+  std::vector<std::vector<Member>> members_;            // [collective]
+  std::vector<std::uint32_t> groups_;                   // [collective]: the graph's collective, or kNone.
+  std::map<std::uint32_t, merge::Exchange> exchanges_;  // By collective, of those whose members wait for some only.
   std::map<std::pair<std::uint32_t, std::pair<std::uint64_t, CollectiveKind>>, std::uint32_t> turns_;  // -> lane
   std::vector<std::vector<std::uint32_t>> operation_of_;  // [rank][its collective]
   // From (rank, its collective) to the begin of the wait.

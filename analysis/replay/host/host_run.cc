@@ -1,5 +1,7 @@
 #include "analysis/replay/host/host_run.h"
 
+#include <fmt/format.h>
+
 #include <algorithm>
 #include <map>
 #include <optional>
@@ -9,6 +11,7 @@
 #include "analysis/replay/graph/read_run.h"
 #include "analysis/replay/host/host_messages.h"
 #include "core/uneven.h"
+#include "merge/match/awaited.h"
 #include "merge/timeline/activity_stream.h"
 #include "merge/timeline/rank_pass.h"
 
@@ -40,6 +43,7 @@ class Reader {
                        }));
     run_.messages = JoinMessages(run_.ranks, halves, run_.stretches);
     KnowProgress();
+    SayWhatIsABound();
     return std::move(run_);
   }
 
@@ -104,9 +108,43 @@ class Reader {
       c.posted = merge::IsPosted(rows.mode[c.row]);
       c.in_wait &= c.posted;
       c.wait_begin_ns = rows.wait_begin_ns[c.row] == kNoTime ? c.begin_ns : clock.ToCluster(rows.wait_begin_ns[c.row]);
+      SetPeers(tables, c);
       list.push_back(c);
     }
     return list;
+  }
+
+  void SetPeers(const schema::RankTables& tables, RankCollective& c) const {
+    const std::uint32_t comm = tables.collectives.comm[c.row];
+    if (comm >= tables.comms.rows() || tables.comms.rank[comm] < 0) return;
+    const RunCollective& whole = run_.collectives[c.collective];
+    c.exchange = merge::ExchangeOf(tables.collectives, c.row, tables.comms.kind[comm] == schema::CommKind::kTorchGroup,
+                                   whole.members, whole.bytes);
+    if (merge::RuleOf(c.exchange) == merge::WaitRule::kPeers && c.exchange.RootIsKnown())
+      c.number = static_cast<std::uint32_t>(tables.comms.rank[comm]);
+  }
+
+  void SayWhatIsABound() {
+    std::vector<bool> least(run_.collectives.size(), false), most(run_.collectives.size(), false);
+    for (const RankStretches& rank : run_.stretches)
+      for (const RankCollective& c : rank.collectives) {
+        if (c.number == kNone) continue;
+        // Posted ones take turns, and a turn has one begin for all (host_job.cc).
+        if (c.posted)
+          most[c.collective] = true;
+        else
+          merge::ForEachPossiblePeer(c.exchange, c.number, [&](std::uint32_t) { least[c.collective] = true; });
+      }
+    if (const auto n = std::count(least.begin(), least.end(), true); n > 0)
+      run_.notes.push_back(
+          fmt::format("reductions to one rank over gloo in which members may wait for more ranks than "
+                      "is known: {}; what those ranks delay there is a lower bound",
+                      n));
+    if (const auto n = std::count(most.begin(), most.end(), true); n > 0)
+      run_.notes.push_back(
+          fmt::format("posted broadcasts, reductions, gathers and scatters over gloo, replayed as if "
+                      "every rank waited for all others: {}; what a rank delays there is an upper bound",
+                      n));
   }
 
   const merge::Timeline& timeline_;

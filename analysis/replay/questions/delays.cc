@@ -3,7 +3,9 @@
 #include <algorithm>
 #include <map>
 #include <numeric>
+#include <span>
 #include <unordered_map>
+#include <utility>
 
 #include "analysis/replay/graph/structure.h"
 
@@ -47,16 +49,46 @@ class Finder {
     everyone_.assign(run_.collectives.size(), false);
     for (std::size_t c = 0; c < run_.collectives.size(); ++c)
       everyone_[c] = run_.collectives[c].members >= run_.ranks.size();
-    for (const JobOperation& about : job_.operations)
-      if (about.role == Role::kMember && about.collective != kNone && !everyone_[about.collective])
+    std::vector<bool> selective(run_.collectives.size(), false);
+    const auto for_each_member = [&](auto&& take) {
+      for (std::uint32_t i = 0; i < operations_.size(); ++i) {
+        const JobOperation& about = job_.operations[i];
+        if (about.role == Role::kMember && about.collective != kNone) take(i, about);
+      }
+    };
+    for_each_member([&](std::uint32_t i, const JobOperation& about) {
+      const Operation& member = operations_[i];
+      if (!member.waits || !member.awaited || member.peers != kNone) selective[about.collective] = true;
+    });
+    for_each_member([&](std::uint32_t i, const JobOperation& about) {
+      if (selective[about.collective])
+        selective_[about.collective].emplace_back(about.rank, i);
+      else if (!everyone_[about.collective])
         groups_[about.collective].push_back(about.rank);
+    });
     for (auto& [collective, ranks] : groups_) std::sort(ranks.begin(), ranks.end());
+    for (auto& [collective, members] : selective_) std::sort(members.begin(), members.end());
   }
 
-  bool TakesPart(std::uint32_t collective, std::uint32_t rank) const {
+  // Whether the member and that of `rank` cannot leave without each other, or one of them not without the other: then
+  // the collective is a synchronisation of the two.
+  bool Synchronises(std::uint32_t member, std::uint32_t rank) const {
+    const std::uint32_t collective = job_.operations[member].collective;
+    if (const auto at = selective_.find(collective); at != selective_.end()) {
+      const auto found = std::lower_bound(at->second.begin(), at->second.end(), std::pair(rank, std::uint32_t{0}));
+      if (found == at->second.end() || found->first != rank) return false;
+      return WaitsFor(member, found->second) || WaitsFor(found->second, member);
+    }
     if (everyone_[collective]) return true;
     const auto at = groups_.find(collective);
     return at != groups_.end() && std::binary_search(at->second.begin(), at->second.end(), rank);
+  }
+
+  bool WaitsFor(std::uint32_t member, std::uint32_t other) const {
+    const Operation& operation = operations_[member];
+    if (!operation.waits || operation.peers == kNone) return operation.waits && operations_[other].awaited;
+    const std::span<const std::uint32_t> peers = job_.graph.PeersOf(operation);
+    return std::find(peers.begin(), peers.end(), other) != peers.end();
   }
 
   std::uint32_t LastOf(std::uint32_t member) const { return WaitedFor(job_.graph, schedule_, member); }
@@ -131,7 +163,7 @@ class Finder {
             to != offered_.end() && std::find(to->second.begin(), to->second.end(), other) != to->second.end())
           break;
         if (operations_[at].collective != kNone) {
-          if (TakesPart(job_.operations[at].collective, other)) break;
+          if (Synchronises(at, other)) break;
           const std::int64_t arrived = std::max(ArrivedNs(at), schedule_.begin_ns[at]);
           parts.push_back({at, kNone, schedule_.end_ns[at] - arrived});
           if (wait_of_[at] != kNoWait) parts.push_back({kNone, wait_of_[at], Length(wait_of_[at])});
@@ -153,7 +185,7 @@ class Finder {
         }
         if (const std::uint32_t member = MemberBehind(at); member != kNone && operations_[at].lane != kNone) {
           if (!first) {
-            if (TakesPart(job_.operations[member].collective, other)) break;
+            if (Synchronises(member, other)) break;
             if (wait_of_[at] != kNoWait) parts.push_back({kNone, wait_of_[at], Length(wait_of_[at])});
           }
           first = false;
@@ -243,6 +275,8 @@ class Finder {
   std::vector<std::uint32_t> before_, wait_of_;
   std::vector<bool> everyone_;
   std::unordered_map<std::uint32_t, std::vector<std::uint32_t>> groups_;
+  // The same, with the member's operation, where not all wait for all.
+  std::unordered_map<std::uint32_t, std::vector<std::pair<std::uint32_t, std::uint32_t>>> selective_;
   std::unordered_map<std::uint32_t, std::vector<std::uint32_t>> offered_;  // The ranks to which an operation sends.
   Delays result_;
 };

@@ -111,7 +111,7 @@ class Grower {
         operation.duration_ns = std::llround(static_cast<double>(operation.duration_ns) *
                                              std::exp(drawn_[about.step][rank] - own_[about.step][model]));
       operation.rank = static_cast<std::int32_t>(rank);
-      operation.enqueues = kNone;
+      operation.enqueues = operation.peers = kNone;
       made_[i] = grown_.graph.Add(operation);
       JobOperation copy = about;
       copy.rank = rank;
@@ -126,6 +126,15 @@ class Grower {
       if (job.step_ends[s][model] != kNone) grown_.step_ends[s][rank] = made_[job.step_ends[s][model]];
     // After the block is complete; without messages between ranks a part of one suffices.
     if (model + 1 != from_ && rank + 1 != to_) return;
+    std::vector<std::uint32_t> peers;
+    for (std::uint32_t i = 0; i < job.operations.size(); ++i) {
+      const Operation& operation = job.graph.operations()[i];
+      if (operation.peers == kNone || made_[i] == kNone) continue;
+      peers.clear();
+      for (const std::uint32_t peer : job.graph.PeersOf(operation))
+        if (made_[peer] != kNone) peers.push_back(made_[peer]);
+      grown_.graph.WaitsFor(made_[i], peers);
+    }
     for (const Graph::Need& need : job.graph.needs())
       if (made_[need.earlier] != kNone && made_[need.operation] != kNone)
         grown_.graph.Needs(made_[need.operation], made_[need.earlier], need.lag_ns);

@@ -9,6 +9,8 @@
 #include "core/collective.h"
 #include "core/comm_calls.h"
 #include "core/comm_kernels.h"
+#include "core/data_type_name.h"
+#include "core/gloo_reduce.h"
 #include "core/gpu_records.h"
 #include "core/hash.h"
 #include "core/mpi_ops.h"
@@ -190,12 +192,15 @@ void LiveSteps::OnTorchBegin(std::uint32_t index, const TorchBeginRecord& record
   key.Add(record.seq);
   // Only the root specifies for gloo how much it will scatter.
   const bool moves = record.count > 0 || kind == CollectiveKind::kBarrier || kind == CollectiveKind::kScatter;
+  const std::uint64_t element_bytes = TextOfDataType(record.dtype).bytes;
+  const std::uint32_t chunks = GlooReduceChunks(members, record.count * element_bytes, element_bytes);
+  const bool some_wait_for_some = kind == CollectiveKind::kReduce && members != 2 && chunks != 0 && chunks != members;
   const std::int64_t number = first_operation_ + static_cast<std::int64_t>(operations_.size());
   operations_.push_back({.key = key.value(),
                          .ticks = {record.ticks, 0},
                          .end_low = 0,
                          .members = members,
-                         .splits = named && moves && SplitsOnGloo(kind, members) ? 1u : 0u,
+                         .splits = named && moves && SplitsOnGloo(kind, members) && !some_wait_for_some ? 1u : 0u,
                          .ring = index,
                          .blocking = true,
                          .queued = record.queued_ticks});

@@ -3,7 +3,10 @@
 #include <gtest/gtest.h>
 
 #include <algorithm>
+#include <map>
 #include <set>
+#include <tuple>
+#include <utility>
 #include <vector>
 
 #include "core/schema_enums.h"
@@ -49,8 +52,118 @@ TEST(GlooWaits, ABroadcastIsABinomialTree) {
     for (std::uint32_t root = 0; root < members; ++root)
       for (std::uint32_t rank = 0; rank < members; ++rank) {
         std::set<std::uint32_t> peers;
-        merge::ForEachGlooPeer(Kind::kBroadcast, rank, root, members, [&](std::uint32_t peer) { peers.insert(peer); });
+        const merge::Exchange exchange{
+            .kind = Kind::kBroadcast, .gloo = true, .members = members, .root = static_cast<std::int32_t>(root)};
+        merge::ForEachPeer(exchange, rank, [&](std::uint32_t peer) { peers.insert(peer); });
         EXPECT_EQ(peers, PeersByRounds(rank, root, members)) << members << " " << root << " " << rank;
+      }
+}
+
+// gloo/reduce.cc, step by step: what each rank posts and waits for. A send is over when its receiver has posted, too.
+class Ring {
+ public:
+  Ring(std::uint32_t members, std::uint32_t root, std::uint64_t bytes, std::uint64_t element_bytes)
+      : members_(members), root_(root), bytes_(static_cast<std::int64_t>(bytes)) {
+    const auto up = [](std::uint64_t value, std::uint64_t to) { return (value + to - 1) / to * to; };
+    const std::uint64_t half = up(bytes, members * 2) / (members * 2),
+                        largest = (1 << 20) / element_bytes * element_bytes;
+    segment_ = up(std::min(half, largest), element_bytes);
+    segments_ = up(std::max<std::uint64_t>(up(bytes, segment_) / segment_, members * 2), members);
+  }
+
+  // When each rank leaves, all of them having come at 0 except `late`, which came at 1.
+  std::vector<int> Ends(std::uint32_t late) {
+    std::vector<std::vector<Step>> programs;
+    for (std::uint32_t rank = 0; rank < members_; ++rank) programs.push_back(ProgramOf(rank));
+    std::vector<int> now(members_, 0);
+    now[late] = 1;
+    std::map<Message, int> sent, received;
+    std::vector<std::size_t> at(members_, 0);
+    for (bool moved = true; moved;) {
+      moved = false;
+      for (std::uint32_t rank = 0; rank < members_; ++rank)
+        for (; at[rank] < programs[rank].size(); ++at[rank], moved = true) {
+          const auto& [kind, message] = programs[rank][at[rank]];
+          if (kind == kSend) sent[message] = now[rank];
+          if (kind == kReceive) received[message] = now[rank];
+          if (kind != kWait) continue;
+          if (!sent.contains(message) || !received.contains(message)) break;
+          now[rank] = std::max({now[rank], sent[message], received[message]});
+        }
+    }
+    for (std::uint32_t rank = 0; rank < members_; ++rank) EXPECT_EQ(at[rank], programs[rank].size()) << "it hangs";
+    return now;
+  }
+
+ private:
+  // From, to, the iteration (the last one is the way to the root).
+  using Message = std::tuple<std::uint32_t, std::uint32_t, std::uint64_t>;
+  enum Kind { kSend, kReceive, kWait };
+  using Step = std::pair<Kind, Message>;
+
+  std::vector<Step> ProgramOf(std::uint32_t rank) const {
+    std::vector<Step> program;
+    const std::uint64_t per_rank = segments_ / members_;
+    const std::uint32_t above = (rank + 1) % members_, below = (rank + members_ - 1) % members_;
+    const auto filled = [&](std::uint64_t segment) {
+      return static_cast<std::int64_t>(segment % segments_ * segment_) < bytes_;
+    };
+    for (std::uint64_t i = 0; i < segments_; ++i) {
+      if (i >= 2 && filled((rank + 2) * per_rank + i - 2)) program.push_back({kWait, {above, rank, i - 2}});
+      if (i >= 2 && filled((rank + 1) * per_rank + i - 2)) program.push_back({kWait, {rank, below, i - 2}});
+      if (i + 2 >= segments_) continue;
+      if (filled((rank + 2) * per_rank + i)) program.push_back({kReceive, {above, rank, i}});
+      if (filled((rank + 1) * per_rank + i)) program.push_back({kSend, {rank, below, i}});
+    }
+    if (rank != root_ && filled(rank * per_rank)) {
+      program.push_back({kSend, {rank, root_, segments_}});
+      program.push_back({kWait, {rank, root_, segments_}});
+    }
+    for (const Kind kind : {kReceive, kWait})
+      for (std::uint32_t other = 0; rank == root_ && other < members_; ++other)
+        if (other != rank && filled(other * per_rank)) program.push_back({kind, {other, rank, segments_}});
+    return program;
+  }
+
+  const std::uint32_t members_, root_;
+  const std::int64_t bytes_;
+  std::uint64_t segment_, segments_;
+};
+
+TEST(GlooWaits, AReduceOfFewElementsWaitsForWhomItsDataPasses) {
+  for (const std::uint64_t element_bytes : {4, 8})
+    for (std::uint64_t members = 3; members <= 7; ++members)
+      for (const std::uint64_t elements : {1ul, 2ul, 3ul, 5ul, 2 * members - 1, 2 * members, 1000ul, (9ul << 20) / 4}) {
+        const std::uint64_t bytes = elements * element_bytes;
+        for (std::uint32_t root = 0; root < members; ++root) {
+          const merge::Exchange exchange{.kind = Kind::kReduce,
+                                         .gloo = true,
+                                         .members = static_cast<std::uint32_t>(members),
+                                         .root = static_cast<std::int32_t>(root),
+                                         .bytes = bytes,
+                                         .element_bytes = element_bytes};
+          const bool some = merge::RuleOf(exchange) == merge::WaitRule::kPeers;
+          std::vector<std::set<std::uint32_t>> truth(members);
+          Ring ring(exchange.members, root, bytes, element_bytes);
+          for (std::uint32_t late = 0; late < members; ++late) {
+            const std::vector<int> ends = ring.Ends(late);
+            for (std::uint32_t rank = 0; rank < members; ++rank)
+              if (rank != late && ends[rank] > 0) truth[rank].insert(late);
+          }
+          for (std::uint32_t rank = 0; rank < members; ++rank) {
+            std::set<std::uint32_t> peers, possible;
+            for (std::uint32_t other = 0; !some && other < members; ++other)
+              if (other != rank) peers.insert(other);
+            if (some) merge::ForEachPeer(exchange, rank, [&](std::uint32_t peer) { peers.insert(peer); });
+            possible = peers;
+            if (some) merge::ForEachPossiblePeer(exchange, rank, [&](std::uint32_t peer) { possible.insert(peer); });
+            const auto what = ::testing::Message() << elements << " x " << element_bytes << " of " << members
+                                                   << ", root " << root << ", rank " << rank;
+            EXPECT_TRUE(std::includes(truth[rank].begin(), truth[rank].end(), peers.begin(), peers.end())) << what;
+            EXPECT_TRUE(std::includes(possible.begin(), possible.end(), truth[rank].begin(), truth[rank].end()))
+                << what;
+          }
+        }
       }
 }
 

@@ -96,6 +96,39 @@ TEST(Replay, WhoIsNotAwaitedHoldsNobodyUp) {
   }
 }
 
+// Rank 0 hands data to 1 and 2, and 1 to 3, each of which waits for those that it takes it from and hands it on to: 3
+// comes last and holds up 1 alone.
+TEST(Replay, AMemberWaitsForItsPeersOnly) {
+  for (const bool in_order_of_time : {false, true})
+    for (const bool late_first : {false, true}) {
+      Graph graph;
+      const auto collective = graph.AddCollective();
+      std::uint32_t members[4], after[4];
+      for (int r = 0; r < 4; ++r) {
+        const auto lane = graph.AddLane();
+        const int arrival = r == 3 ? 100 : 10 * (r + 1);
+        graph.Add(Work(late_first && r == 0 ? 50 : arrival, lane, r));
+        members[r] = graph.Add(
+            {.duration_ns = 5, .lane = lane, .collective = collective, .rank = r, .activity = Activity::kTransfer});
+        after[r] = graph.Add(Work(1, lane, r));
+      }
+      graph.WaitsFor(members[0], std::vector{members[1], members[2]});
+      graph.WaitsFor(members[1], std::vector{members[0], members[3]});
+      graph.WaitsFor(members[2], std::vector{members[0]});
+      graph.WaitsFor(members[3], std::vector{members[1], members[0]});
+      const Schedule s = Play(graph, in_order_of_time ? Interference{.transfer_slowdown = 1e-9} : Interference{});
+      EXPECT_EQ(s.end_ns[members[0]], late_first ? 55 : 35);
+      EXPECT_EQ(s.end_ns[members[1]], 105);
+      EXPECT_EQ(s.end_ns[members[2]], late_first ? 55 : 35);
+      EXPECT_EQ(s.end_ns[members[3]], 105);
+      EXPECT_EQ(s.begin_ns[after[2]], late_first ? 55 : 35);
+      EXPECT_EQ(WaitedFor(graph, s, members[0]), late_first ? members[0] : members[2]);
+      EXPECT_EQ(WaitedFor(graph, s, members[1]), members[3]);
+      EXPECT_EQ(WaitedFor(graph, s, members[2]), late_first ? members[0] : members[2]);
+      EXPECT_EQ(CriticalChain(graph, s, after[1])[1], members[3]);
+    }
+}
+
 TEST(Replay, WhereNobodyIsAwaitedEachGoesOn) {
   for (const bool in_order_of_time : {false, true}) {
     Graph graph;

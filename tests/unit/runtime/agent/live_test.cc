@@ -92,7 +92,7 @@ class Records {
     return Add(RecordKind::kRange, range);
   }
   Records& Work(std::uint64_t work, CollectiveKind kind, std::uint64_t queued, std::uint64_t begin, std::uint64_t end,
-                std::uint64_t seq = 0) {
+                std::uint64_t seq = 0, std::uint64_t count = 10) {
     TorchBeginRecord record{};
     record.head.flags = static_cast<std::uint8_t>(kind);
     record.comm = kWorld;
@@ -100,7 +100,8 @@ class Records {
     record.work = work;
     record.queued_ticks = queued;
     record.seq = seq;
-    record.count = 10;
+    record.count = count;
+    record.dtype = static_cast<std::uint16_t>(DataType::kFloat32);
     Add(RecordKind::kTorchBegin, record);
     return end == 0 ? *this : WorkEnd(work, end);
   }
@@ -299,6 +300,22 @@ TEST(LiveSteps, CallsOfTorchDistributedAndWorksThatEndInAnotherRing) {
   EXPECT_EQ(sampled[0].operations[0].splits, 1u);  // Of two members, each waits for the other.
   EXPECT_EQ(sampled[0].operations[1].end_ns, 290);
   EXPECT_EQ(sampled[0].operations[1].splits, 0u);
+}
+
+TEST(LiveSteps, OfFewElementsOfAReduceOverGlooNotAllWaitForAll) {
+  LiveSteps steps;
+  Records()
+      .World(4)
+      .Step(0, 0)
+      .Work(1, CollectiveKind::kReduce, 100, 110, 120, 0, 1)
+      .Work(2, CollectiveKind::kReduce, 200, 210, 220, 1, 1000)
+      .Step(1, 1'000)
+      .Into(steps);
+  const auto sampled = SampleAll(steps);
+  ASSERT_EQ(sampled.size(), 1u);
+  ASSERT_EQ(sampled[0].operations.size(), 2u);
+  EXPECT_EQ(sampled[0].operations[0].splits, 0u);
+  EXPECT_EQ(sampled[0].operations[1].splits, 1u);
 }
 
 TEST(LiveSteps, OfSeveralProcessesTheOneThatAnnouncesSteps) {
