@@ -13,7 +13,9 @@ namespace lockstep {
 // gloo/reduce.cc and reduce.h, the same from 2018 to 2025.
 constexpr std::uint32_t GlooReduceChunks(std::uint32_t members, std::uint64_t bytes, std::uint64_t element_bytes) {
   constexpr std::uint64_t kLargestSegment = 1 << 20;
-  if (members == 0 || bytes == 0 || element_bytes == 0 || element_bytes > kLargestSegment) return 0;
+  constexpr std::uint64_t kMostBytes = std::uint64_t{1} << 60;  // Damaged recordings have any: no sum overflows below.
+  if (members == 0 || bytes == 0 || bytes > kMostBytes || element_bytes == 0 || element_bytes > kLargestSegment)
+    return 0;
   const auto parts = [](std::uint64_t whole, std::uint64_t part) { return (whole - 1) / part + 1; };  // Rounded up.
   const std::uint64_t largest = element_bytes * (kLargestSegment / element_bytes);
   const std::uint64_t segment =
