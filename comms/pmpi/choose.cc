@@ -14,8 +14,7 @@
 #include "core/errno_keeper.h"
 #include "core/plain_line.h"
 #include "core/ring_writer.h"
-
-extern "C" void lockstep_hook_fact(const char* text);  // runtime/probe/hooks.cc
+#include "runtime/probe/hooks.h"
 
 namespace lockstep::pmpi {
 namespace {

@@ -1,5 +1,24 @@
 #pragma once
-// Of hooks.cc, for the rest of the probe.
+// What hooks in an interpreter call, for the rest of the probe, for the MPI wrappers, and as builtin functions of
+// Python's (python_calls.cc). Each is described where it is defined: in hooks.cc if nothing else is said.
+
+extern "C" {
+void lockstep_hook_fact(const char* text);
+unsigned long long lockstep_hook_now(void);
+unsigned long long lockstep_hook_range_begin(const char* name, int source);
+void lockstep_hook_range_end(const char* name, int source, int category, unsigned long long begin_ticks,
+                             long long payload, int nested);
+void lockstep_hook_host_memory(void);
+void lockstep_hook_step(void);  // steps.cc
+// phases.cc
+int lockstep_hook_phase_begin(int phase, const char* name);
+int lockstep_hook_phase_enter(int phase, const char* name);
+void lockstep_hook_phase_end(int phase);
+void lockstep_hook_phase_since(void);
+int lockstep_hook_boundary(const void* optimizer);
+void lockstep_hook_first_optimizer(const void* optimizer);
+unsigned lockstep_hook_torch_enter(unsigned number, int peer, int tag);  // comms/c10d/groups.cc
+}
 
 namespace lockstep::probe {
 

@@ -10,14 +10,6 @@
 #include "runtime/probe/hooks.h"
 #include "runtime/probe/ring.h"
 
-extern "C" {
-unsigned long long lockstep_hook_range_begin(const char* name, int source);
-void lockstep_hook_range_end(const char* name, int source, int category, unsigned long long begin_ticks,
-                             long long payload, int nested);
-unsigned long long lockstep_hook_now(void);
-void lockstep_hook_step(void);
-}
-
 namespace lockstep::probe {
 namespace {
 

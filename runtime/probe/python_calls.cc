@@ -12,23 +12,8 @@
 #include <type_traits>
 #include <utility>
 
+#include "runtime/probe/hooks.h"
 #include "runtime/probe/phases.h"
-
-extern "C" {
-unsigned long long lockstep_hook_range_begin(const char* name, int source);
-void lockstep_hook_range_end(const char* name, int source, int category, unsigned long long begin_ticks,
-                             long long payload, int nested);
-unsigned long long lockstep_hook_now(void);
-void lockstep_hook_step(void);
-void lockstep_hook_host_memory(void);
-unsigned lockstep_hook_torch_enter(unsigned number, int peer, int tag);
-int lockstep_hook_phase_begin(int phase, const char* name);
-int lockstep_hook_phase_enter(int phase, const char* name);
-void lockstep_hook_phase_end(int phase);
-void lockstep_hook_phase_since(void);
-int lockstep_hook_boundary(const void* optimizer);
-void lockstep_hook_first_optimizer(const void* optimizer);
-}
 
 namespace lockstep::probe {
 namespace {

@@ -5,6 +5,7 @@
 #include <time.h>
 #include <unistd.h>
 
+#include "runtime/probe/hooks.h"
 #include "runtime/probe/ring.h"
 #include "runtime/probe/window.h"
 
