@@ -1,18 +1,28 @@
 #!/usr/bin/env python3
-"""Closing lines of a test run: how many passed, and every skipped test with its reason.
+"""Closing lines of a test run: how many passed, every skipped test with its reason, and the end of what each failed
+test printed.
 
-usage: skipped.py JUNIT_XML   (as written by ctest --output-junit)
+usage: summary.py JUNIT_XML   (as written by ctest --output-junit)
 """
 
 import re
 import sys
 import xml.etree.ElementTree as ElementTree
 
+# Logs are often kept by their ends only: a few failures are shown, each by its last lines.
+SHOWN_FAILURES = 8
+SHOWN_LINES = 30
+SHOWN_COLUMNS = 240
+
+
+def lines_of(case):
+    text = case.findtext("system-out") or ""
+    return [line.rstrip() for line in text.splitlines() if line.strip()]
+
 
 def reason(case):
     """The text a test gave when it skipped itself: GoogleTest's message, else its last line."""
-    text = case.findtext("system-out") or ""
-    lines = [line.strip() for line in text.splitlines() if line.strip()]
+    lines = [line.strip() for line in lines_of(case)]
     for i, line in enumerate(lines):
         if re.search(r": Skipped$", line) and i + 1 < len(lines):
             return lines[i + 1]
@@ -27,10 +37,13 @@ def main(path):
     skipped = [case for case in cases if case.find("skipped") is not None]
     failed = [case for case in cases if case.find("failure") is not None]
     print(f"\n{len(cases) - len(skipped) - len(failed)} passed, {len(failed)} failed, {len(skipped)} skipped")
-    for case in failed:
-        print(f"  failed   {case.get('name')}")
     for case in skipped:
         print(f"  skipped  {case.get('name')}: {reason(case)}")
+    for number, case in enumerate(failed):
+        message = case.find("failure").get("message") or "failed"
+        print(f"  failed   {case.get('name')}: {message}, after {float(case.get('time') or 0):.0f} s")
+        for line in lines_of(case)[-SHOWN_LINES:] if number < SHOWN_FAILURES else []:
+            print(f"    {line[:SHOWN_COLUMNS]}")
 
 
 if __name__ == "__main__":
