@@ -248,8 +248,8 @@ class Exporter {
     for (std::size_t kind = 0; kind < kEventKinds; ++kind)
       if (result_.left_out[kind] > 0)
         run_.remarks.push_back(std::to_string(result_.left_out[kind]) + " " +
-                               std::string(PluralOf(static_cast<EventKind>(kind))) + " below " +
-                               std::to_string(selection_.least_ns) + " ns are left out");
+                               std::string(NounOf(static_cast<EventKind>(kind), result_.left_out[kind])) + " below " +
+                               std::to_string(selection_.least_ns) + " ns left out");
     if (writer->wants_cluster()) LS_CHECK(WriteCluster(*writer));
     LS_CHECK(writer->Finish());
     result_.bytes = writer->bytes();

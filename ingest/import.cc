@@ -294,9 +294,10 @@ class Importer {
       if (loss.loss == Loss::kImportCategorySkipped && !loss.detail.empty())
         kinds += (kinds.empty() ? " (" : "; ") + loss.detail;
     if (!kinds.empty()) kinds += ")";
-    return Error{ErrorCode::kUnsupported,
-                 summary.events == 0
-                     ? "there is no event in it"
+    return Error{ErrorCode::kMalformed,
+                 summary.events == 0 ? "there is no event in it"
+                 : summary.events == 1
+                     ? "its only event is of no kind that is understood" + kinds
                      : fmt::format("none of its {} events is of a kind that is understood{}", summary.events, kinds),
                  name, "name traces that a profiler of docs/importing.md wrote while the job ran"};
   }

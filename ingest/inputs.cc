@@ -7,6 +7,7 @@
 #include <zlib.h>
 
 #include <algorithm>
+#include <cerrno>
 #include <charconv>
 #include <cstring>
 #include <filesystem>
@@ -229,12 +230,14 @@ FileLook LookAt(const std::string& path) {
 Result<TraceFiles> FindTraces(const std::vector<std::string>& arguments, const ForeignFormat* only) {
   TraceFiles found;
   std::set<std::string> seen;
+  bool refused = false;  // Something is there and cannot be read.
+  const auto skip = [&](const std::string& name, int error) {
+    found.skipped.push_back(name + ": " + Reason(error));
+    refused |= error != ENOENT;
+  };
   const auto add = [&](const fs::path& path, const std::string& name, bool named) {
     struct stat info;
-    if (::stat(path.c_str(), &info) != 0) {
-      found.skipped.push_back(name + ": " + Reason(errno));
-      return;
-    }
+    if (::stat(path.c_str(), &info) != 0) return skip(name, errno);
     std::error_code ignored;
     const fs::path real = fs::canonical(path, ignored);
     TraceFile file;
@@ -271,7 +274,7 @@ Result<TraceFiles> FindTraces(const std::vector<std::string>& arguments, const F
             add(file, name_of(file), false);
             return true;
           },
-          [&](const fs::path& dir, int error) { found.skipped.push_back(name_of(dir) + ": " + Reason(error)); });
+          [&](const fs::path& dir, int error) { skip(name_of(dir), error); });
       return true;
     }
     if (!fs::exists(path, ignored)) return false;
@@ -296,7 +299,7 @@ Result<TraceFiles> FindTraces(const std::vector<std::string>& arguments, const F
     std::string write;
     for (const ForeignFormat* format : ForeignFormats())
       if (only == nullptr || format == only) write += (write.empty() ? "" : ", or ") + std::string(format->write);
-    return Error{ErrorCode::kNotFound,
+    return Error{refused ? ErrorCode::kIo : ErrorCode::kNotFound,
                  found.skipped.empty() ? "there are no traces" : "there is no trace (" + found.skipped.front() + ")",
                  where, "name files that come of " + write};
   }

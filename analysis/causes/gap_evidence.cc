@@ -107,7 +107,7 @@ Evidence GapEvidence::Rows(const std::vector<const GapEvidence*>& ranks) {
     }
   for (const Row* row : rows) {
     std::vector<std::int64_t>& values = evidence.rows.emplace_back(
-        std::vector<std::int64_t>{row->rank, row->step, row->at_ns, row->length_ns, row->own_ns});
+        std::vector<std::int64_t>{row->rank, Evidence::OrUnknown(row->step), row->at_ns, row->length_ns, row->own_ns});
     for (const std::size_t group : shown) values.push_back(row->parts_ns[group]);
     evidence.names.push_back(row->name);
   }

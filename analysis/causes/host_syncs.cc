@@ -106,12 +106,12 @@ class HostSyncs : public CauseOf<Syncs> {
     finding.brief = fmt::format("GPU idle for {}", site.op.empty() ? ShortName(site.call) : ShortName(site.op));
     std::int64_t idle = 0;
     for (const auto& [each, sum] : order) idle += sum.idle_ns;
-    finding.evidence =
-        cost.per_step ? fmt::format("{}: {:.3g} {} per step, {} of this idle time at {:.3g} of them", Where(site),
-                                    static_cast<double>(worst.calls) / per, worst.calls == stretches ? "call" : "calls",
-                                    Percent(worst.idle_ns, idle), static_cast<double>(worst.gaps) / per)
-                      : fmt::format("{}: {} calls, {} of this idle time at {} of them", Where(site), Count(worst.calls),
-                                    Percent(worst.idle_ns, idle), Count(worst.gaps));
+    finding.evidence = cost.per_step
+                           ? fmt::format("{}: {} per step, {} of this idle time at {} of them", Where(site),
+                                         PluralOfMean(static_cast<double>(worst.calls) / per, "call"),
+                                         Percent(worst.idle_ns, idle), Mean(static_cast<double>(worst.gaps) / per))
+                           : fmt::format("{}: {}, {} of this idle time at {} of them", Where(site),
+                                         Plural(worst.calls, "call"), Percent(worst.idle_ns, idle), Count(worst.gaps));
     if (order.size() > 1 && order[1].second.idle_ns * 10 > idle)
       finding.evidence += fmt::format("; {} at {}", Percent(order[1].second.idle_ns, idle), Where(order[1].first));
     finding.action = ActionFor(site);

@@ -12,6 +12,7 @@
 #include "analysis/causes/recording_advice.h"
 #include "analysis/core/format.h"
 #include "analysis/core/source.h"
+#include "analysis/core/step_names.h"
 #include "analysis/passes.h"
 
 namespace lockstep::analysis {
@@ -35,7 +36,7 @@ Work WorkOf(const RankEvents& events, const gpu::GapPart& part) {
     const std::string name = events.NameOf(part);
     return {Place::kCall, name.empty() ? "loading GPU code" : name};
   }
-  if (part.range == schema::kNone) return {};
+  if (part.range == schema::kNone || IsProfilerStep(events.RangeName(part.range))) return {};
   // Ranges that torch.distributed makes around its calls, "nccl:all_reduce", belong to the framework like operators.
   const bool framework = part.kind == gpu::PartKind::kOperator || events.RangeName(part.range).starts_with("nccl:");
   const Place place = framework ? Place::kOperator : events.Encloses(part.range) ? Place::kModel : Place::kRange;
@@ -116,9 +117,11 @@ class HostWork : public CauseOf<Found> {
               : fmt::format("first calls load libraries and tune: {}; if it stays: {}", ToRecordLater(context),
                             Advise(source, "CUDA graphs", "torch.compile or CUDA graphs"));
     } else if (2 * between > total) {
-      const auto at =
-          std::find_if(order.begin(), order.end(), [](const auto& one) { return one.first.place == Place::kModel; });
-      const auto* model = at == order.end() ? nullptr : &*at;
+      // Where most of it is between operators; outside of all ranges has no name.
+      const auto at = std::find_if(order.begin(), order.end(), [](const auto& one) {
+        return one.first.place == Place::kModel || one.first.place == Place::kNothing;
+      });
+      const auto* model = at == order.end() || at->first.place == Place::kNothing ? nullptr : &*at;
       finding.headline = fmt::format("The GPU is idle for {} while the host is in Python between operators{}.", idle,
                                      Mainly(model, total));
       finding.brief = "GPU idle: Python between operators";
@@ -133,7 +136,7 @@ class HostWork : public CauseOf<Found> {
       return fmt::format("{} {}", Percent(one.second, total), Text(one.first));
     };
     const std::string count =
-        cost.per_step ? fmt::format("{:.3g} gaps per step", static_cast<double>(gaps) / static_cast<double>(stretches))
+        cost.per_step ? PluralOfMean(static_cast<double>(gaps) / static_cast<double>(stretches), "gap") + " per step"
                       : Plural(gaps, "gap");
     finding.evidence = fmt::format("{}, {} of it each on average: {}", count,
                                    Duration(total / std::max<std::int64_t>(1, gaps)), of(order[0]));

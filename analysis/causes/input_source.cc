@@ -85,7 +85,7 @@ class InputSource : public CauseOf<Loading> {
     at->evidence += fmt::format("; most in \"{}\": ", ShortName(name));
     at->evidence +=
         all.per_step && all.steps > 0
-            ? fmt::format("{:.2g} per step, {} each", static_cast<double>(sum.first) / static_cast<double>(all.steps),
+            ? fmt::format("{} per step, {} each", Mean(static_cast<double>(sum.first) / static_cast<double>(all.steps)),
                           Duration(sum.second / std::max<std::int64_t>(1, sum.first)))
             : fmt::format("{}, {} each", Plural(sum.first, "time"), Duration(sum.second / sum.first));
     // torch names its iterators: torch/utils/data/dataloader.py, record_function in __next__ (1.13, 2.x).

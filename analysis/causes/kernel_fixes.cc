@@ -87,11 +87,11 @@ class KernelFixes : public CauseOf<Kernels> {
     finding.headline = fmt::format("{} spent in {}.", Capital(OfTheStep(cost, whole)), pattern.what);
     finding.brief = std::string(pattern.what.substr(0, pattern.what.find(',')));
     const double per = static_cast<double>(stretches);
-    finding.evidence = cost.per_step ? fmt::format("{:.3g} kernels per step on the critical path, {} each",
-                                                   static_cast<double>(count) / per,
-                                                   Duration(total / std::max<std::int64_t>(1, count)))
-                                     : fmt::format("{} kernels on the critical path, {} each", Count(count),
-                                                   Duration(total / std::max<std::int64_t>(1, count)));
+    finding.evidence =
+        fmt::format("{} on the critical path, {} each",
+                    cost.per_step ? PluralOfMean(static_cast<double>(count) / per, "kernel") + " per step"
+                                  : Plural(count, "kernel"),
+                    Duration(total / std::max<std::int64_t>(1, count)));
     finding.evidence +=
         fmt::format("; most in {} ({})", ShortName(order[0].first, 40), Percent(order[0].second.ns, total));
     finding.action = Advise(SourceOf(context.timeline()), pattern.action, pattern.in_torch);

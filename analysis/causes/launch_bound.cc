@@ -84,16 +84,13 @@ class LaunchBound : public CauseOf<Launches> {
                                    OfTheStep(cost, whole));
     finding.brief = "GPU waits for kernels to be launched";
     const double per = static_cast<double>(std::max<std::int64_t>(1, stretches));
-    const std::string kernels =
-        cost.per_step ? fmt::format("{} kernels per step",
-                                    Count(static_cast<std::int64_t>(static_cast<double>(all.kernels) / per + 0.5)))
-                      : fmt::format("{} kernels", Count(all.kernels));
+    const std::string kernels = cost.per_step
+                                    ? PluralOfMean(static_cast<double>(all.kernels) / per, "kernel") + " per step"
+                                    : Plural(all.kernels, "kernel");
     finding.evidence = fmt::format(
         "{} of the GPU's idle time in {} of {} on average; {} of {} on average, {} of them below 10 us",
         Percent(total, all.idle_ns),
-        cost.per_step
-            ? fmt::format("{} gaps per step", Count(static_cast<std::int64_t>(static_cast<double>(gaps) / per + 0.5)))
-            : Count(gaps) + " gaps",
+        cost.per_step ? PluralOfMean(static_cast<double>(gaps) / per, "gap") + " per step" : Plural(gaps, "gap"),
         Duration(total / std::max<std::int64_t>(1, gaps)), kernels, Duration(all.kernel_ns / all.kernels),
         Percent(all.short_kernels, all.kernels));
     if (all.launches > 0)

@@ -49,8 +49,8 @@ class MemoryGrowth : public CauseOf<std::vector<Growth>> {
     for (const auto* rank : found())
       for (const Growth& g : *rank) {
         ++grow;
-        rows.rows.push_back(
-            {g.rank, g.device, std::llround(g.slope), std::llround(g.low), std::llround(g.high), g.peak, g.steps});
+        rows.rows.push_back({g.rank, Evidence::OrUnknown(g.device), std::llround(g.slope), std::llround(g.low),
+                             std::llround(g.high), g.peak, g.steps});
         if (worst == nullptr || g.slope * (g.gpu ? 4 : 1) > worst->slope * (worst->gpu ? 4 : 1)) worst = &g;
       }
     if (worst == nullptr) return;
@@ -65,8 +65,8 @@ class MemoryGrowth : public CauseOf<std::vector<Growth>> {
                                    bytes(worst->high), worst->steps, bytes(static_cast<double>(worst->peak)));
     if (worst->capacity > worst->peak)
       finding.evidence += fmt::format(
-          "; full after {} more steps",
-          Count(static_cast<std::int64_t>(static_cast<double>(worst->capacity - worst->peak) / worst->slope)));
+          "; full after {} more",
+          Plural(static_cast<std::int64_t>(static_cast<double>(worst->capacity - worst->peak) / worst->slope), "step"));
     const Source source = SourceOf(context.timeline());
     finding.action =
         worst->gpu

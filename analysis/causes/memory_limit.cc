@@ -75,8 +75,8 @@ class MemoryLimit : public CauseOf<Memory> {
       calls += one->calls, call_ns += one->call_ns;
       stretches += static_cast<std::int64_t>(one->cost.step.size());
       if (fullest == nullptr || share(*one) > share(*fullest)) fullest = one;
-      rows.rows.push_back(
-          {one->cost.rank, one->allocated, one->reserved, one->capacity, one->calls, one->call_ns, one->cost.Total()});
+      rows.rows.push_back({one->cost.rank, Evidence::OrUnknown(one->allocated), Evidence::OrUnknown(one->reserved),
+                           Evidence::OrUnknown(one->capacity), one->calls, one->call_ns, one->cost.Total()});
     }
     std::vector<const GapEvidence*> gaps;
     for (const Memory* one : found()) gaps.push_back(&one->gaps);
@@ -97,12 +97,12 @@ class MemoryLimit : public CauseOf<Memory> {
                                      OfTheStep(cost, whole), full ? ", which is nearly full" : "");
       finding.brief = cost.per_step ? "device memory allocated and freed within steps"
                                     : "GPU idle while memory is allocated and freed";
-      finding.evidence =
-          fmt::format("{}, {} each{}",
-                      cost.per_step ? fmt::format("{:.3g} cudaMalloc and cudaFree per step",
-                                                  static_cast<double>(calls) / static_cast<double>(stretches))
-                                    : fmt::format("{} cudaMalloc and cudaFree", Count(calls)),
-                      Duration(call_ns / std::max<std::int64_t>(1, calls)), level.empty() ? "" : "; " + level);
+      finding.evidence = fmt::format(
+          "{}, {} each{}",
+          cost.per_step ? PluralOfMean(static_cast<double>(calls) / static_cast<double>(stretches), "call") +
+                              " of cudaMalloc and cudaFree per step"
+                        : Plural(calls, "call") + " of cudaMalloc and cudaFree",
+          Duration(call_ns / std::max<std::int64_t>(1, calls)), level.empty() ? "" : "; " + level);
       SetPrice(cost, finding);
       finding.upper_bound = true;
       finding.confidence = 0.7;

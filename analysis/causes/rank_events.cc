@@ -3,7 +3,9 @@
 #include <algorithm>
 #include <utility>
 
+#include "analysis/core/step_names.h"
 #include "core/collective.h"
+#include "core/function_name.h"
 #include "core/printed.h"
 
 namespace lockstep::analysis {
@@ -137,7 +139,8 @@ std::string RankEvents::NameOf(const gpu::GapPart& part) const {
   } else if (part.call != kNone) {
     return ShortName(view_.Text(view_.tables.api.name[part.call]));
   }
-  return ShortName(RangeName(range));
+  const std::string_view name = RangeName(range);
+  return IsProfilerStep(name) ? std::string() : ShortName(name);
 }
 
 std::uint8_t RankEvents::PhaseOf(std::uint32_t range) const {
@@ -155,11 +158,8 @@ std::string ShortName(std::string_view name, std::size_t most) {
   // PyTorch's iterators: "enumerate(DataLoader)#_SingleProcessDataLoaderIter.__next__".
   if (const std::size_t who = name.find(")#"); who != std::string_view::npos && who + 2 < name.size())
     name.remove_prefix(who + 2);
-  // In C++ names the part before the arguments and template arguments is kept.
-  if (name.starts_with("void ")) name.remove_prefix(5);
-  std::size_t end = name.find_first_of("<(");
-  if (end == 0 || end == std::string_view::npos) end = name.size();
-  std::string text(name.substr(0, end));
+  // Of a C++ function, without its namespaces, arguments and what many kernels share. Operators ("aten::add") are none.
+  std::string text = name.find_first_of("<(") == std::string_view::npos ? std::string(name) : TellingFunction(name);
   if (const std::size_t colons = text.rfind("::");
       text.size() > most && colons != std::string::npos && colons + 2 < text.size())
     text = text.substr(colons + 2);

@@ -55,7 +55,8 @@ class RankEvents {
           if (const std::int64_t ns = at.end - at.begin - TotalWithin(host_communication_, at); ns > 0) f(i, part, ns);
     }
   }
-  // What the host was in at that time: the call, the operator, the function or the range; "" if nothing.
+  // What the host was in at that time: the call, the operator, the function or the range; "" if nothing but a step of
+  // the profiler.
   std::string NameOf(const gpu::GapPart& part) const;
   // Whether the range contains the model's run (analysis/gpu/model_ranges.h).
   bool Encloses(std::uint32_t range) const { return range != schema::kNone && model_->Encloses(range); }

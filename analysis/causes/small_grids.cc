@@ -106,8 +106,8 @@ class SmallGrids : public CauseOf<Grids> {
         "on "
         "average",
         cost.per_step
-            ? fmt::format("{:.3g} kernels per step", static_cast<double>(count) / static_cast<double>(stretches))
-            : fmt::format("{} kernels", Count(count)),
+            ? PluralOfMean(static_cast<double>(count) / static_cast<double>(stretches), "kernel") + " per step"
+            : Plural(count, "kernel"),
         multiprocessors, Percent(small_ns, known_ns), ShortName(name, 40), Plural(blocks, "block"),
         Duration(most.ns / std::max<std::int64_t>(1, most.count)));
     finding.action =

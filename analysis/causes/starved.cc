@@ -71,7 +71,8 @@ void FindStarved(const Context& context, Analysis& analysis) {
     return static_cast<double>(rank.without_core_ns) / static_cast<double>(rank.span_ns);
   };
   for (const CoreTime::OfRank& rank : time.ranks) {
-    finding.explain.rows.push_back({rank.rank, rank.without_core_ns, rank.outside_calls_ns, rank.cpu_ns, rank.span_ns});
+    finding.explain.rows.push_back(
+        {rank.rank, rank.without_core_ns, rank.outside_calls_ns, Evidence::OrUnknown(rank.cpu_ns), rank.span_ns});
     if (most == nullptr || of(rank) > of(*most)) most = &rank;
   }
   const double outside = time.outside_calls_share();

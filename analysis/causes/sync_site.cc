@@ -5,6 +5,8 @@
 #include <cstdint>
 #include <string_view>
 
+#include "analysis/core/step_names.h"
+
 namespace lockstep::analysis {
 
 SyncSite SiteOf(const RankEvents& events, const gpu::BlockingCall& call) {
@@ -20,8 +22,7 @@ SyncSite SiteOf(const RankEvents& events, const gpu::BlockingCall& call) {
       const std::string_view name = events.RangeName(range);
       if (site.op.empty() || (name.starts_with("aten::") && site.op.starts_with("aten::") && site.range.empty()))
         site.op = name;
-    } else if (source != kPythonFunction && site.range.empty() &&
-               !events.RangeName(range).starts_with("ProfilerStep#")) {
+    } else if (source != kPythonFunction && site.range.empty() && !IsProfilerStep(events.RangeName(range))) {
       site.range = events.RangeName(range);
     }
   }

@@ -219,8 +219,9 @@ class Recommendation {
       finding.explain.rows.push_back(
           {static_cast<std::int64_t>(candidates_[i].bytes.size()),
            static_cast<std::int64_t>(*std::max_element(candidates_[i].bytes.begin(), candidates_[i].bytes.end())),
-           answers_[i].step_ns, answers_[i].step_interval_ns ? answers_[i].step_interval_ns->first : -1,
-           answers_[i].step_interval_ns ? answers_[i].step_interval_ns->second : -1, answers_[i].extrapolated});
+           answers_[i].step_ns, answers_[i].step_interval_ns ? answers_[i].step_interval_ns->first : Evidence::kUnknown,
+           answers_[i].step_interval_ns ? answers_[i].step_interval_ns->second : Evidence::kUnknown,
+           answers_[i].extrapolated});
     return finding;
   }
 

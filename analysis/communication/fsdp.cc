@@ -122,9 +122,10 @@ class Sharded {
                                    Duration(step), Duration(best->gain_ns), at_most ? " at best" : "");
     finding.brief = fmt::format("parameters gathered too late: {} ahead is enough",
                                 Plural(static_cast<std::int64_t>(depth), "unit"));
-    finding.evidence = fmt::format("{} of {} to {}; compute waits {} per step for their all-gathers",
-                                   Plural(static_cast<std::int64_t>(analysis_.fsdp.units.size()), "unit"),
-                                   Bytes(Least()), Bytes(Most()), Duration(exposed));
+    const std::string least = Bytes(Least()), most = Bytes(Most());
+    finding.evidence = fmt::format("{} of {}{}; compute waits {} per step for their all-gathers",
+                                   Plural(static_cast<std::int64_t>(analysis_.fsdp.units.size()), "unit"), least,
+                                   least == most ? "" : " to " + most, Duration(exposed));
     finding.action = best->try_it;
     analysis_.fsdp.recommended_depth = depth;
     finding.saves_ns_per_step = best->gain_ns;

@@ -149,7 +149,9 @@ void Find(const Context& context, Analysis& analysis, const std::vector<P2pPair>
   finding.evidence =
       fmt::format("{} ({} in all) from rank {} to rank {}: {} {}, {} on average", Plural(pair->messages, "message"),
                   Bytes(pair->bytes), pair->source, pair->destination, Count(count),
-                  kind.sender ? "began after their receiver waited" : "found no receive posted",
+                  !kind.sender ? "found no receive posted"
+                  : count == 1 ? "began after its receiver waited"
+                               : "began after their receiver waited",
                   Duration(ns / std::max<std::int64_t>(1, count)));
   if (kind.sender && pair->wrong_order_ns * 4 > ns) {
     finding.evidence += fmt::format("; during {} of the wait, an earlier message had already arrived",

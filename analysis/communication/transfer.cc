@@ -78,14 +78,17 @@ void FindExposedTransfer(const Context& context, Analysis& analysis) {
   finding.explain.columns = {"bytes", "count", "transfer_ns_median", "wait_ns_median", "censored"};
   for (const CollectiveRow& row : analysis.collectives) {
     if (largest == nullptr || cost(row) > cost(*largest)) largest = &row;
-    finding.explain.rows.push_back({row.bytes ? static_cast<std::int64_t>(*row.bytes) : -1, row.count,
-                                    row.transfer_ns_median.value_or(-1), row.wait_ns_median.value_or(-1),
+    constexpr std::int64_t kUnknown = Evidence::kUnknown;
+    finding.explain.rows.push_back({row.bytes ? static_cast<std::int64_t>(*row.bytes) : kUnknown, row.count,
+                                    row.transfer_ns_median.value_or(kUnknown), row.wait_ns_median.value_or(kUnknown),
                                     row.censored});
+    finding.explain.names.push_back(row.op == "none" ? std::string("unknown kind") : row.op);
   }
-  finding.evidence = fmt::format("{} transferring", Duration(s.terms.exposed_transfer_ns));
+  if (s.terms.exposed_transfer_ns > 0)
+    finding.evidence = fmt::format("{} transferring", Duration(s.terms.exposed_transfer_ns));
   if (exposed > s.terms.exposed_transfer_ns)
-    finding.evidence +=
-        fmt::format(", {} that cannot be split into waiting and transfer", Duration(s.terms.exposed_unsplit_ns));
+    finding.evidence += fmt::format("{}{} that cannot be split into waiting and transfer",
+                                    finding.evidence.empty() ? "" : ", ", Duration(s.terms.exposed_unsplit_ns));
   if (largest != nullptr && cost(*largest) * 10 > exposed * std::max<std::int64_t>(1, analysis.run.steps)) {
     finding.evidence += fmt::format("; most in {} {} of {}", Count(largest->count), largest->op,
                                     largest->bytes ? Bytes(*largest->bytes) : "a size that is not known");

@@ -23,10 +23,12 @@ std::string ThreeDigits(double value) {
 
 }  // namespace
 
-std::string Duration(std::int64_t ns) {
-  const double value = static_cast<double>(ns), size = std::fabs(value);
-  if (ns == 0) return "0";
-  if (size < 999.5) return fmt::format("{} ns", ns);
+std::string Duration(std::int64_t ns) { return MeanDuration(static_cast<double>(ns)); }
+
+std::string MeanDuration(double value) {
+  const double size = std::fabs(value);
+  if (size < 0.5) return "0";
+  if (size < 999.5) return fmt::format("{} ns", std::llround(value));
   if (size < 999.5e3) return ThreeDigits(value / 1e3) + " us";
   if (size < 9999.5e6) return ThreeDigits(value / 1e6) + " ms";
   if (size < 600e9) return ThreeDigits(value / 1e9) + " s";
@@ -45,9 +47,10 @@ std::string Percent(std::int64_t part, std::int64_t whole) {
   return whole <= 0 ? "-" : Percent(static_cast<double>(part) / static_cast<double>(whole));
 }
 
-std::string Bytes(std::uint64_t bytes) {
-  const double value = static_cast<double>(bytes);
-  if (bytes < 1000) return fmt::format("{} B", bytes);
+std::string Bytes(std::uint64_t bytes) { return MeanBytes(static_cast<double>(bytes)); }
+
+std::string MeanBytes(double value) {
+  if (value < 999.5) return fmt::format("{} B", std::llround(value));
   if (value < 999.5e3) return ThreeDigits(value / 1e3) + " kB";
   if (value < 999.5e6) return ThreeDigits(value / 1e6) + " MB";
   if (value < 999.5e9) return ThreeDigits(value / 1e9) + " GB";
@@ -104,8 +107,7 @@ std::string RankNames(const std::vector<std::int32_t>& ranks) {
     text += (i == 0 ? "" : i + 1 == items.size() ? " and " : ", ") + items[i].text;
     named += items[i].ranks;
   }
-  if (shown < items.size())
-    text += fmt::format(" and {} others", Count(static_cast<std::int64_t>(ranks.size() - named)));
+  if (shown < items.size()) text += " and " + Plural(static_cast<std::int64_t>(ranks.size() - named), "other");
   return text;
 }
 
@@ -118,6 +120,25 @@ std::string ShortRankList(const std::vector<std::int32_t>& ranks, std::size_t co
 
 std::string Plural(std::int64_t n, const char* noun) {
   return fmt::format("{} {}{}", Count(n), noun, n == 1 ? "" : "s");
+}
+
+std::string Mean(double value) { return std::fabs(value) < 999.5 ? ThreeDigits(value) : Count(std::llround(value)); }
+
+std::string PluralOfMean(double value, const char* noun) {
+  const std::string mean = Mean(value);
+  return fmt::format("{} {}{}", mean, noun, mean == "1" ? "" : "s");
+}
+
+std::string CountOf(std::uint64_t n, std::string_view plural) {
+  if (plural.starts_with("no ")) return std::string(plural);
+  const std::string count = Count(static_cast<std::int64_t>(n));
+  return n == 1 ? fmt::format("{}: {}", plural, count) : fmt::format("{} {}", count, plural);
+}
+
+std::string Ordinal(std::int64_t n) {
+  const std::int64_t last = n % 10;
+  const bool teen = n % 100 / 10 == 1;
+  return Count(n) + (teen ? "th" : last == 1 ? "st" : last == 2 ? "nd" : last == 3 ? "rd" : "th");
 }
 
 std::string ThrottleReasons(std::uint64_t reasons) {

@@ -201,7 +201,7 @@ std::string Sentence(const Comparison& c) {
                                  duration(step.base.median), duration(step.now.median), 100 * step.relative->value);
   if (const std::string part = LargestPart(c.measures, grew); !part.empty()) text.insert(text.size() - 1, ", " + part);
   if (!TooFew(c.base, c.now).empty())
-    text.insert(text.size() - 1, fmt::format(", from {} steps and {}", c.base.steps, c.now.steps));
+    text.insert(text.size() - 1, fmt::format(", from {} and {}", analysis::Plural(c.base.steps, "step"), c.now.steps));
   return text;
 }
 

@@ -4,6 +4,8 @@
 #include <utility>
 #include <vector>
 
+#include "analysis/core/step_names.h"
+
 namespace lockstep::gpu {
 
 ModelRanges::ModelRanges(const RankView& rank, const GpuTimeline& timeline, const RangeNest& nest,
@@ -60,7 +62,7 @@ ModelRanges::ModelRanges(const RankView& rank, const GpuTimeline& timeline, cons
     const auto named = by_name.find(ranges.name[row]);
     encloses_[row] = category == schema::Category::kForward || category == schema::Category::kBackward ||
                      category == schema::Category::kOptimizer || (named != by_name.end() && named->second) ||
-                     rank.Text(ranges.name[row]).starts_with("ProfilerStep#");
+                     analysis::IsProfilerStep(rank.Text(ranges.name[row]));
   }
 }
 

@@ -226,7 +226,8 @@ class Pricing {
         finding.headline +=
             fmt::format(": {}, {}", transfer ? "if transfers took no time" : "if it moved meanwhile", Shorter(finding));
         // Where nothing is gained the reason is what is worth knowing.
-        if (GainShare(analysis_, finding) < kWorthShare && !then.empty()) finding.headline += ": " + then;
+        if (GainShare(analysis_, finding) < kWorthShare && !then.empty())
+          finding.headline += ": what limits it is " + then;
         finding.headline += '.';
         finding.then = std::move(then);
         return;

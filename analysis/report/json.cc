@@ -61,6 +61,9 @@ Json ToJson(const analysis::Evidence& evidence) {
         std::vector(values.begin(), values.begin() + static_cast<std::ptrdiff_t>(std::min(values.size(), kMostRows))));
   };
   Json json{{"columns", evidence.columns}, {"rows", first(evidence.rows)}};
+  for (Json& row : json["rows"])
+    for (Json& cell : row)
+      if (cell == analysis::Evidence::kUnknown) cell = nullptr;
   if (!evidence.names.empty()) json["names"] = first(evidence.names);
   return json;
 }

@@ -98,7 +98,8 @@ class Writer : private TextLines {
                              analysis::Duration(*s.job_step_ns_p99));
       Line("  " + Bold("STEP") + fmt::format("  {} median", analysis::Duration(whole)) + spread);
     } else {
-      Line("  " + Bold("WINDOW") + fmt::format("  {} on average", analysis::Duration(whole)));
+      Line("  " + Bold("WINDOW") +
+           fmt::format("  {}{}", analysis::Duration(whole), a_.ranks.size() > 1 ? " on average" : ""));
     }
     const std::vector<Part> parts = Parts();
     Line("  " + Bar(parts, whole));
@@ -307,7 +308,7 @@ class Writer : private TextLines {
       }
       const bool known = std::none_of(a_.ranks.begin(), a_.ranks.end(),
                                       [](const analysis::RankRow& row) { return TermsOf(row).device_unknown; });
-      Line(fmt::format("  {} others{}", analysis::Count(static_cast<std::int64_t>(order.size() - shown)),
+      Line(fmt::format("  {}{}", analysis::Plural(static_cast<std::int64_t>(order.size() - shown), "other"),
                        known ? fmt::format(" within {} of compute", analysis::Duration(high - low)) : std::string()));
     }
     Line();
@@ -371,7 +372,8 @@ class Writer : private TextLines {
       Line(line);
     }
     if (lines.size() > kMaxCollectiveRows)
-      Line(fmt::format("  {} more kinds and sizes in analysis.json", lines.size() - kMaxCollectiveRows));
+      Line(fmt::format("  {} in analysis.json",
+                       analysis::Plural(static_cast<std::int64_t>(lines.size() - kMaxCollectiveRows), "more row")));
     Line();
   }
 
@@ -421,8 +423,8 @@ class Writer : private TextLines {
         details.push_back(loss.detail);
     }
     for (const Sum& sum : sums) {
-      std::string text =
-          fmt::format("{}: {}", sum.loss->sentence, analysis::Count(static_cast<std::int64_t>(sum.count)));
+      std::string text = sum.loss->sentence;
+      if (!text.starts_with("no ")) text += ": " + analysis::Count(static_cast<std::int64_t>(sum.count));
       if (!sum.ranks.empty())
         text += fmt::format(" (rank{} {})", sum.ranks.size() == 1 ? "" : "s", analysis::ShortRankList(sum.ranks));
       for (std::size_t i = 0; i < std::min(sum.details.size(), kMaxDetails); ++i)
@@ -449,17 +451,20 @@ std::string RenderExplanation(const analysis::Analysis& analysis, std::size_t nu
   const analysis::Finding& f = analysis.findings[number - 1];
   std::string text = fmt::format("{}  {}\n  {}\n  {}\n  {}\n\n", number, analysis::KindOf(f.id).name,
                                  Printed(f.headline), Printed(f.evidence), Printed(f.action));
+  const auto cell = [](std::int64_t value) {
+    return value == analysis::Evidence::kUnknown ? std::string("-") : std::to_string(value);
+  };
   std::vector<std::size_t> widths;
   for (const std::string& column : f.explain.columns) widths.push_back(column.size());
   for (const auto& row : f.explain.rows)
-    for (std::size_t i = 0; i < row.size(); ++i) widths[i] = std::max(widths[i], std::to_string(row[i]).size());
+    for (std::size_t i = 0; i < row.size(); ++i) widths[i] = std::max(widths[i], cell(row[i]).size());
   std::string line;
   for (std::size_t i = 0; i < f.explain.columns.size(); ++i) line += "  " + Pad(f.explain.columns[i], widths[i], true);
   text += line + "\n";
   for (std::size_t r = 0; r < f.explain.rows.size(); ++r) {
     const auto& row = f.explain.rows[r];
     line.clear();
-    for (std::size_t i = 0; i < row.size(); ++i) line += "  " + Pad(std::to_string(row[i]), widths[i], true);
+    for (std::size_t i = 0; i < row.size(); ++i) line += "  " + Pad(cell(row[i]), widths[i], true);
     if (r < f.explain.names.size()) line += "  " + Printed(f.explain.names[r]);
     text += line + "\n";
   }

@@ -98,7 +98,7 @@ std::string LeftOut(const Analysis& analysis) {
     if (loss.name == Info(Loss::kRunMixed).name && ++runs <= kMostNamed)
       others += (others.empty() ? "" : "; ") + loss.detail;
   if (runs == 0) return "";
-  if (runs > kMostNamed) others += fmt::format("; and of {} more runs", runs - kMostNamed);
+  if (runs > kMostNamed) others += "; and of " + Plural(static_cast<std::int64_t>(runs - kMostNamed), "more run");
   return fmt::format("Files of other runs were left out ({}). ", others);
 }
 

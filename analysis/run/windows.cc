@@ -26,7 +26,7 @@ std::string Sentence(const RunFacts& run) {
   for (std::size_t i = 0; i < std::min(run.window.windows.size(), kMaxWindowsNamed); ++i)
     text += (i == 0 ? "" : ", ") + StepsOf(run.window.windows[i]);
   if (run.window.windows.size() > kMaxWindowsNamed)
-    text += fmt::format(" and {} more windows", run.window.windows.size() - kMaxWindowsNamed);
+    text += " and " + Plural(static_cast<std::int64_t>(run.window.windows.size() - kMaxWindowsNamed), "more window");
   const CaptureWindow& first = run.window.windows.front();
   const bool steps = first.first_step.has_value(),
              one = run.window.windows.size() == 1 && first.first_step == first.last_step;

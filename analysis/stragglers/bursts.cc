@@ -11,6 +11,7 @@
 
 #include "analysis/core/format.h"
 #include "analysis/core/statistics.h"
+#include "analysis/core/step_names.h"
 #include "analysis/passes.h"
 #include "core/printed.h"
 #include "trace/file/strings.h"
@@ -174,7 +175,7 @@ std::optional<Named> NameIt(const Context& context, const Series& series, std::s
     const double extra = sum.in[1] / bursts - sum.in[0] / others;
     if (extra < 0.5 * static_cast<double>(excess)) continue;
     const std::string name(trace::TextOf(t, id));
-    if (name.empty() || name.starts_with("ProfilerStep#")) continue;
+    if (name.empty() || IsProfilerStep(name)) continue;
     // A range that encloses it takes at least as long.
     const double length = sum.in[1] / bursts;
     if (!best || length < best_length) {
@@ -244,7 +245,7 @@ void FindBursts(const Context& context, Analysis& analysis) {
                            : fmt::format("{}, a step takes {} longer than the others on {}, {} per step on average.",
                                          every, Duration(each), who, Duration(per_step));
   finding.brief = named ? fmt::format("{} in every {} step", BeginOf(named->name, 30),
-                                      period->steps > 0 ? fmt::format("{}th", period->steps) : "n-th")
+                                      period->steps > 0 ? Ordinal(period->steps) : "n-th")
                         : "steps that are slow on the host at regular intervals";
   if (named && period->steps == 0)
     finding.brief = fmt::format("{} every {}", BeginOf(named->name, 30), Duration(period->ns));

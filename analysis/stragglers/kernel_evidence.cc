@@ -116,6 +116,7 @@ std::optional<KernelEvidence> SlowKernelsOf(const Context& context, std::size_t 
     sum += kind.share * kind.slowdown;
   }
   evidence.factor = std::exp(sum / weight);
+  evidence.one = slow.size() == 1;
   for (std::size_t i = 0; i < std::min(slow.size(), kNamesTold); ++i)
     evidence.names += (i == 0 ? "" : ", ") + std::string(BeginOf(slow[i].name, 60));
   if (slow.size() > kNamesTold) evidence.names += fmt::format(" and {} more", slow.size() - kNamesTold);

@@ -14,6 +14,7 @@ struct KernelEvidence {
   bool all = false;   // Every kind of kernel is slower by one factor; otherwise those named.
   double factor = 1;  // Time of a call relative to the other ranks' lower median.
   std::string names;  // A few of the costliest: "gemm_forward and 2 more".
+  bool one = false;   // Only one kind is named.
 };
 
 // Compares the rank at this position with some others, over these steps (rows of tables.steps). Returns nothing if it

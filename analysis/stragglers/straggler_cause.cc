@@ -271,7 +271,8 @@ std::string ByCause(const StragglerCause& cause) {
   if (cause.kernels)
     return cause.kernels->all
                ? fmt::format("each kind of kernel takes {:.2f} times as long on its GPU", cause.kernels->factor)
-               : fmt::format("its kernels {} take {:.2f} times as long", cause.kernels->names, cause.kernels->factor);
+               : fmt::format("its {} {} {:.2f} times as long", cause.kernels->one ? "kernel" : "kernels",
+                             cause.kernels->names + (cause.kernels->one ? " takes" : " take"), cause.kernels->factor);
   switch (cause.id) {
     case CauseId::kInput:
       return fmt::format("{} more in input", Duration(*cause.more_input_ns));
@@ -295,14 +296,22 @@ std::string ByCause(const StragglerCause& cause) {
 std::string SinceWhen(const Straggler& straggler) {
   std::string text;
   if (straggler.onset_step) text += fmt::format("; since step {}", *straggler.onset_step);
-  if (straggler.first_step)
-    text += fmt::format("; in steps {}-{} only", *straggler.first_step, *straggler.last_step);
+  if (straggler.onset_ns) text += fmt::format("; since {} after the recording's begin", Duration(*straggler.onset_ns));
+  if (const std::string stretch = StretchOf(straggler); !stretch.empty())
+    text += "; " + stretch + " only";
   else if (straggler.kind == StragglerKind::kTransient)
-    text += "; in some steps only";
+    text += straggler.saves_ns_per_step ? "; in some steps only" : "; at times only";
   return text;
 }
 
 }  // namespace
+
+std::string StretchOf(const Straggler& straggler) {
+  if (straggler.first_step && straggler.first_step == straggler.last_step)
+    return fmt::format("in step {}", *straggler.first_step);
+  if (straggler.first_step) return fmt::format("in steps {}-{}", *straggler.first_step, *straggler.last_step);
+  return {};
+}
 
 std::string EvidenceFor(const Analysis& analysis, std::size_t r, const StragglerCause& cause,
                         const Straggler& straggler) {
@@ -310,11 +319,12 @@ std::string EvidenceFor(const Analysis& analysis, std::size_t r, const Straggler
   if (r < analysis.ranks.size() && r < analysis.arrivals.size()) {
     const RankRow& row = analysis.ranks[r];
     const ArrivalRow& arrival = analysis.arrivals[r];
-    if (arrival.collectives > 0)
-      text = fmt::format("last in {} of {} collectives", Percent(arrival.last, arrival.collectives),
-                         Count(arrival.collectives));
-    if (row.late_ns_median && arrival.collectives > 0)
-      text += fmt::format(", {} late (median)", Duration(*row.late_ns_median));
+    // A rank that messages make others late by need not be the last itself, nor late in half of the collectives.
+    if (arrival.collectives > 0 && arrival.last > 0)
+      text = fmt::format("last in {} of {}", Percent(arrival.last, arrival.collectives),
+                         Plural(arrival.collectives, "collective"));
+    if (row.late_ns_median.value_or(0) > 0 && arrival.collectives > 0)
+      text += fmt::format("{}{} late (median)", text.empty() ? "" : ", ", Duration(*row.late_ns_median));
   }
   if (const std::string why = ByCause(cause); !why.empty()) text += "; " + why;
   text += SinceWhen(straggler) +

@@ -34,6 +34,9 @@ std::string SlowClockText(const GpuEvidence& evidence);
 std::string ActionFor(const StragglerCause& cause, const std::string& name, const std::string& node);
 std::string EvidenceFor(const Analysis& analysis, std::size_t position, const StragglerCause& cause,
                         const Straggler& straggler);
+// The only part of the run in which it is late: "in steps 3-9", "from 1.2 s to 3.4 s of the recording" where no steps
+// are marked; "" if that is not one stretch.
+std::string StretchOf(const Straggler& straggler);
 // What the rank does: "computes 5.0 ms longer".
 std::string BriefFor(const StragglerCause& cause);
 // The evidence in a few words, for a finding about several ranks.

@@ -31,7 +31,7 @@ std::vector<double> Winsorized(const std::vector<std::int64_t>& values) {
   return result;
 }
 
-double Mean(const std::vector<double>& values) {
+double MeanNs(const std::vector<double>& values) {
   return values.empty() ? 0 : std::accumulate(values.begin(), values.end(), 0.0) / static_cast<double>(values.size());
 }
 
@@ -49,7 +49,7 @@ std::optional<StragglerCost> CostBy(Statistic statistic, const Context& context,
   for (std::size_t o = 0; o < price.size(); ++o) {
     if (suspects.Contains(o)) continue;
     const std::vector<std::int64_t> theirs(price[o].begin() + static_cast<std::ptrdiff_t>(from), price[o].end());
-    const double mean = Mean(Winsorized(theirs));
+    const double mean = MeanNs(Winsorized(theirs));
     if (mean <= most) continue;
     most = mean;
     costliest = o;
@@ -57,7 +57,7 @@ std::optional<StragglerCost> CostBy(Statistic statistic, const Context& context,
   for (std::size_t u = 0; u < net.size() && costliest != r; ++u)
     net[u] -= static_cast<double>(price[costliest][from + u]);
   StragglerCost cost;
-  cost.ns = median ? LowerMedian(own) : Mean(own);
+  cost.ns = median ? LowerMedian(own) : MeanNs(own);
   const std::size_t block = BlockLength({own});
   cost.interval = BootstrapInterval(own, block, statistic, context.options().seed + 101);
   if (!median && cost.ns < kOccasionalTimes * most) return std::nullopt;
@@ -78,7 +78,7 @@ std::optional<std::size_t> OnsetOf(const std::vector<std::int64_t>& behind, std:
   const std::size_t n = behind.size();
   if (n < 20) return std::nullopt;
   const std::vector<double> values = Winsorized(behind);
-  double before = 0, after = Mean(values) * static_cast<double>(n), best = 0;
+  double before = 0, after = MeanNs(values) * static_cast<double>(n), best = 0;
   std::size_t at = 0;
   for (std::size_t k = 1; k < n; ++k) {
     before += values[k - 1];
@@ -94,7 +94,7 @@ std::optional<std::size_t> OnsetOf(const std::vector<std::int64_t>& behind, std:
   const auto middle = behind.begin() + static_cast<std::ptrdiff_t>(at);
   // The cut is halfway between the two levels, independent of the noise.
   const std::vector<std::int64_t> early(behind.begin(), middle), late(middle, behind.end());
-  const double level_before = Mean(Winsorized(early)), level_after = Mean(Winsorized(late));
+  const double level_before = MeanNs(Winsorized(early)), level_after = MeanNs(Winsorized(late));
   const auto cut = static_cast<std::int64_t>(0.5 * (level_before + level_after));
   if (best < static_cast<double>(limit) || level_before > kOnTimeShare * level_after || ShareAbove(early, cut) > 0.3 ||
       ShareAbove(late, cut) < kPersistentShare)
@@ -133,7 +133,7 @@ Prices PriceOf(const Context& context, const std::vector<std::size_t>& waiting, 
 }
 
 bool WorthAtLeast(const std::vector<std::int64_t>& price, double limit_ns) {
-  return static_cast<double>(LowerMedian(price)) >= limit_ns || Mean(Winsorized(price)) >= limit_ns;
+  return static_cast<double>(LowerMedian(price)) >= limit_ns || MeanNs(Winsorized(price)) >= limit_ns;
 }
 
 StragglerCost CostTogether(const Context& context, const std::vector<std::int64_t>& price, std::size_t from,
@@ -142,7 +142,7 @@ StragglerCost CostTogether(const Context& context, const std::vector<std::int64_
   const bool median = ShareAbove(raw, static_cast<std::int64_t>(limit_ns)) >= 0.5;
   const std::vector<double> values = median ? std::vector<double>(raw.begin(), raw.end()) : Winsorized(raw);
   const Statistic statistic = median ? Statistic::kMedian : Statistic::kMean;
-  return {median ? LowerMedian(values) : Mean(values),
+  return {median ? LowerMedian(values) : MeanNs(values),
           BootstrapInterval(values, BlockLength({values}), statistic, context.options().seed + 103)};
 }
 
@@ -173,8 +173,10 @@ std::optional<Assessment> Assess(const Context& context, const Prices& prices, c
   straggler.kind = onset                       ? StragglerKind::kDrifting
                    : share >= kPersistentShare ? StragglerKind::kPersistent
                                                : StragglerKind::kTransient;
-  if (onset && context.units()[from].step != kNowhere)
+  if (onset && context.units_are_steps())
     straggler.onset_step = context.tables().steps.index[context.units()[from].step];
+  else if (onset)
+    straggler.onset_ns = context.units()[from].window.begin - context.units().front().window.begin;
   straggler.saves_ns = std::llround(cost->ns);
   if (context.units_are_steps()) straggler.saves_ns_per_step = straggler.saves_ns;
   straggler.saves_interval_ns = {std::llround(cost->interval.first), std::llround(cost->interval.second)};

@@ -329,9 +329,7 @@ class Search {
     Finding finding;
     finding.id = FindingId::kStragglerArrival;
     finding.rank = straggler.rank;
-    const std::string when = straggler.first_step
-                                 ? fmt::format(" in steps {}-{}", *straggler.first_step, *straggler.last_step)
-                                 : std::string();
+    const std::string stretch = StretchOf(straggler), when = stretch.empty() ? "" : " " + stretch;
     finding.headline =
         Headline(fmt::format("Rank {} holds {} back{}", straggler.rank, pair ? "the other" : "everyone", when),
                  pair ? "the other rank waits" : "the other ranks wait", straggler.saves_ns, "it");

@@ -109,6 +109,7 @@ void FindTurns(const Context& context, Analysis& analysis) {
   const Arrived arrived = WithoutNamed(context, analysis);
   const auto mostly =
       static_cast<std::size_t>(std::max_element(arrived.last.begin(), arrived.last.end()) - arrived.last.begin());
+  const bool one_rank = mostly < arrived.last.size() && 2 * arrived.last[mostly] > arrived.compared;
   constexpr double kProbable = 0.05, kPossible = 0.1;
   const std::optional<ProbablyLate> latest =
       also ? std::nullopt : LatestThroughout(context, kNameShare * static_cast<double>(whole));
@@ -128,15 +129,19 @@ void FindTurns(const Context& context, Analysis& analysis) {
     finding.rank = rank;
   } else if (!also && context.units().size() < kMinUnits) {
     // It is unknown whether it is always the same rank.
+    const std::string short_run =
+        s.per_step ? Plural(units, "step") + " cannot tell" : "the recording is too short to tell";
     finding.headline = fmt::format(
         "Waiting for whichever rank comes last {}; {}.", costs,
-        latest       ? fmt::format("rank {} is the latest in each of the {}, as chance alone has it in {} of such runs",
-                                   context.ranks()[latest->position], Plural(units, s.per_step ? "step" : "slice"),
-                                   Percent(latest->p_value))
-        : s.per_step ? Plural(units, "step") + " cannot tell which"
-                     : "the recording is too short to tell which");
-    finding.brief = "waiting for whichever rank comes last";
-  } else if (mostly < arrived.last.size() && 2 * arrived.last[mostly] > arrived.compared) {
+        latest     ? fmt::format("rank {} is the latest in each of the {}, as chance alone has it in {} of such runs",
+                                 context.ranks()[latest->position], Plural(units, s.per_step ? "step" : "slice"),
+                                 Percent(latest->p_value))
+        : one_rank ? fmt::format("rank {} came last in {} of {}, and {} whether by chance", context.ranks()[mostly],
+                                 Count(arrived.last[mostly]), Plural(arrived.compared, "collective"), short_run)
+                   : short_run + " which");
+    finding.brief = one_rank ? fmt::format("waiting for late ranks, mostly rank {}", context.ranks()[mostly])
+                             : std::string("waiting for whichever rank comes last");
+  } else if (one_rank) {
     // It is the last one as a rule, not in turn with others, and still nothing shows that it works longer.
     finding.headline = fmt::format("Waiting for late ranks {}, mostly for rank {}; nothing shows that it does more.",
                                    costs, context.ranks()[mostly]);

@@ -11,6 +11,7 @@
 #include <string>
 
 #include "analysis/analyze.h"
+#include "analysis/core/format.h"
 #include "cli/input/open_run.h"
 #include "cli/options/command.h"
 #include "cli/output/out.h"
@@ -74,8 +75,8 @@ Result<int> Diff(const Flags& flags) {
     LS_CHECK(WriteOrShow(flags.save_baseline, diff::BaselineJson(base), ShowJson));
     if (flags.now.empty()) {
       if (!flags.quiet && flags.save_baseline != "-")
-        Note("lockstep: wrote the baseline {} from {} steps of {}; next: lockstep diff {} NEW\n", flags.save_baseline,
-             base.steps, base.label, flags.save_baseline);
+        Note("lockstep: wrote the baseline {} from {} of {}; next: lockstep diff {} NEW\n", flags.save_baseline,
+             lockstep::analysis::Plural(base.steps, "step"), base.label, flags.save_baseline);
       return base.incomplete.empty() ? kOk : kIncomplete;
     }
   }

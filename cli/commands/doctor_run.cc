@@ -48,8 +48,8 @@ Finding LookAtLosses(const analysis::Analysis& analysis) {
     if (!loss.data_loss) continue;
     if (remedy.empty()) remedy = loss.remedy;
     if (++kinds <= 4)
-      lost += fmt::format("{}{} {}{}", lost.empty() ? "" : "; ", analysis::Count(static_cast<std::int64_t>(loss.count)),
-                          loss.sentence, loss.rank < 0 ? "" : fmt::format(" (rank {})", loss.rank));
+      lost += fmt::format("{}{}{}", lost.empty() ? "" : "; ", analysis::CountOf(loss.count, loss.sentence),
+                          loss.rank < 0 ? "" : fmt::format(" (rank {})", loss.rank));
   }
   if (kinds > 4) lost += fmt::format("; and {} more", kinds - 4);
   if (kinds == 0)

@@ -98,7 +98,7 @@ std::string CountsText(const exporters::Counts& counts) {
   std::string text;
   for (const auto& [count, kind] : some)
     text += fmt::format("{}{} {}", text.empty() ? "" : ", ",
-                        lockstep::analysis::Count(static_cast<std::int64_t>(count)), exporters::PluralOf(kind));
+                        lockstep::analysis::Count(static_cast<std::int64_t>(count)), exporters::NounOf(kind, count));
   return text;
 }
 

@@ -6,6 +6,7 @@
 #include <nlohmann/json.hpp>
 #include <optional>
 #include <string>
+#include <string_view>
 #include <vector>
 
 #include "analysis/run/ranks_recorded.h"
@@ -134,8 +135,11 @@ Result<FileFacts> LookAtSpool(const std::string& path) {
   facts.format = "spool, version 1";
   if (decoded.ended) facts.notes.push_back("the application's end was seen; its rank file was not made yet");
   if (decoded.recovered_from_rings > 0)
-    facts.notes.push_back(WithCommas(decoded.recovered_from_rings) + " records are still in shared memory only");
-  if (decoded.bad_blocks > 0) facts.notes.push_back(WithCommas(decoded.bad_blocks) + " blocks cannot be read");
+    facts.notes.push_back("still in shared memory only: " +
+                          analysis::Plural(static_cast<std::int64_t>(decoded.recovered_from_rings), "record"));
+  if (decoded.bad_blocks > 0)
+    facts.notes.push_back("cannot be read: " +
+                          analysis::Plural(static_cast<std::int64_t>(decoded.bad_blocks), "block"));
   if (decoded.processes.size() > 1)
     facts.notes.push_back(WithCommas(decoded.processes.size()) + " processes; this is the first of them");
   facts.notes.push_back("lockstep recover makes a rank file of it");
@@ -154,8 +158,10 @@ Result<FileFacts> LookAtJson(const std::string& path) {
   const Json json = Json::parse(file, nullptr, false);
   if (!json.is_object() || !json.contains("schema") || !json["schema"].is_string())
     return Error{ErrorCode::kMalformed,
-                 json.is_discarded() ? "the JSON is damaged or cut" : "not a JSON file of Lockstep", path,
-                 "make it again; traces of other tools are read by lockstep import"};
+                 json.is_discarded() ? "the JSON is damaged or cut"
+                                     : "neither a JSON file of Lockstep's nor a trace that it reads",
+                 path,
+                 "make it again, or name a run's directory or traces (lockstep import --help lists their formats)"};
   FileFacts facts;
   facts.path = path;
   facts.format = json["schema"].get<std::string>();
@@ -187,6 +193,16 @@ bool IsJson(const std::string& path) {
   return first == '{';
 }
 
+// The signature stands at the begin of the file (HDF5 file format specification, superblock); Lockstep's files have no
+// user block before it.
+bool BeginsLikeHdf5(const std::string& path) {
+  constexpr std::string_view kSignature = "\x89HDF\r\n\x1a\n";
+  std::ifstream file(path, std::ios::binary);
+  char first[kSignature.size()] = {};
+  file.read(first, sizeof first);
+  return std::string_view(first, sizeof first) == kSignature;
+}
+
 Result<FileFacts> LookAt(const std::string& path, bool digest) {
   // A pipe would block, and could not be read twice.
   std::error_code absent;
@@ -195,7 +211,14 @@ Result<FileFacts> LookAt(const std::string& path, bool digest) {
     return Error{ErrorCode::kMalformed, "not a regular file", path, "name a file or a run's directory"};
   if (IsJson(path)) return LookAtJson(path);
   if (fs::path(path).extension() == ".spool") return LookAtSpool(path);
-  return LookAtTables(path, digest);
+  Result<FileFacts> facts = LookAtTables(path, digest);
+  if (facts.ok() || facts.error().code != ErrorCode::kMalformed || BeginsLikeHdf5(path)) return facts;
+  // Any file may be given, and a file of a run may have been replaced by anything.
+  return Error{
+      ErrorCode::kMalformed,
+      fs::is_empty(path, absent) ? "the file is empty" : "neither a file of Lockstep's nor a trace that it reads", path,
+      "name a rank file (ranks/rank-00000.h5), a spool, timeline.h5, a JSON file of Lockstep's, a run's "
+      "directory, or traces; if it was one of these, copy it again from where it was recorded"};
 }
 
 // Files of a run in the order of their names, the timeline last.
@@ -226,8 +249,8 @@ bool Suspicious(const FileFacts& facts) {
 
 void ShowLoss(const FileFacts::LossFacts& loss) {
   const LossInfo* info = FindLoss(loss.name);
-  Show("  {:>14} {}{}{}\n", WithCommas(loss.count), info != nullptr ? info->sentence : std::string_view(loss.name),
-       loss.detail.empty() ? "" : ": ", loss.detail);
+  Show("  {}{}{}\n", analysis::CountOf(loss.count, info != nullptr ? info->sentence : std::string_view(loss.name)),
+       loss.detail.empty() ? "" : "; ", loss.detail);
 }
 
 void Print(const FileFacts& facts, bool digest) {
@@ -250,8 +273,9 @@ void Print(const FileFacts& facts, bool digest) {
   for (const FileFacts::LossFacts& loss : facts.losses) ShowLoss(loss);
   for (const std::string& damage : facts.damaged) Show("  damaged: {}\n", damage);
   if (!facts.missing_columns.empty())
-    Show("  {} columns that this version knows are missing in the file and read as unknown: {}\n",
-         facts.missing_columns.size(), fmt::join(facts.missing_columns, ", "));
+    Show("  {} of this version missing in the file, read as unknown: {}\n",
+         analysis::Plural(static_cast<std::int64_t>(facts.missing_columns.size()), "column"),
+         fmt::join(facts.missing_columns, ", "));
 }
 
 Json ToJson(const FileFacts& facts) {
@@ -334,8 +358,8 @@ Result<int> Info(const InfoFlags& flags) {
   for (const std::string& path : files) {
     const Result<FileFacts> facts = LookAt(path, flags.digest);
     if (!facts.ok()) {
-      PrintError(facts.error());
-      code = kIncomplete;
+      const int failed = PrintError(facts.error());
+      code = readable == 0 && path == files.back() ? failed : static_cast<int>(kIncomplete);
       continue;
     }
     ++readable;
@@ -346,7 +370,7 @@ Result<int> Info(const InfoFlags& flags) {
     if (readable > 1) Show("\n");
     Print(facts.value(), flags.digest);
   }
-  if (readable == 0) return kFailed;
+  if (readable == 0) return code;
   Json whole{{"schema", "lockstep.info/1"}, {"files", std::move(all)}};
   if (there) {
     whole["world_size"] = there->expected;

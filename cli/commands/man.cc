@@ -71,9 +71,10 @@ int Print(const CLI::App& root) {
       "override\nvariables. An empty variable counts as not set. A variable that cannot be used is reported and "
       "ignored; the command\nor program runs anyway.\n"
       ".SH EXIT STATUS\nlockstep run: the program's own. Others:\n"
-      ".TP\n{}\ndone\n.TP\n{}\nfailed\n.TP\n{}\nwrong usage\n.TP\n{}\nthe input is incomplete or suspicious; results "
-      "were "
-      "written\n.TP\n{}\na regression was found (diff)\n.TP\n{}\nsomething cannot work here (doctor)\n"
+      ".TP\n{}\ndone\n.TP\n{}\nfailed: no space, no permission, too little memory, or not possible with this run\n"
+      ".TP\n{}\nwhat was given cannot be used: a wrong flag, or no run and no trace that can be read\n"
+      ".TP\n{}\nthe input is incomplete or suspicious; results were written\n"
+      ".TP\n{}\na regression was found (diff)\n.TP\n{}\nsomething cannot work here (doctor)\n"
       ".SH FILES\n.TP\n.I lockstep.out/latest\nthe newest run: ranks/rank\\-NNNNN.h5, timeline.h5, analysis.json, "
       "report.html\n",
       static_cast<int>(kOk), static_cast<int>(kFailed), static_cast<int>(kUsage), static_cast<int>(kIncomplete),

@@ -11,6 +11,7 @@
 #include <utility>
 #include <vector>
 
+#include "analysis/core/format.h"
 #include "cli/options/command.h"
 #include "cli/output/out.h"
 #include "cli/output/progress.h"
@@ -86,9 +87,12 @@ void PrintLosses(const merge::Timeline& timeline) {
 
 void Print(const merge::Timeline& timeline) {
   const auto meta = [&](const char* key) { return std::string(timeline.Meta(key)); };
-  Show("{} of {} ranks, {} steps, {} collectives matched, {} events, {} dropped\n", meta("ranks"),
-       meta("ranks_expected"), timeline.tables.steps.rows(), timeline.tables.collectives.rows(), meta("events"),
-       meta("dropped"));
+  const auto many = [](std::size_t n, const char* noun) {
+    return analysis::Plural(static_cast<std::int64_t>(n), noun);
+  };
+  Show("{} of {} ranks, {}, {} matched, {} events, {} dropped\n", meta("ranks"), meta("ranks_expected"),
+       many(timeline.tables.steps.rows(), "step"), many(timeline.tables.collectives.rows(), "collective"),
+       meta("events"), meta("dropped"));
   Show("unmatched {}, mismatches {}, clock violations {}\n", meta("unmatched_collectives"), meta("mismatches"),
        meta("clock_violations"));
   PrintLosses(timeline);

@@ -29,5 +29,5 @@ int main(int argc, char** argv) {
   const auto code = lockstep::cli::RunMerge(flags, &team);
   if (code.ok()) return code.value();
   if (team.index() == 0) return lockstep::cli::PrintError(code.error());
-  return code.error().code == lockstep::ErrorCode::kUsage ? lockstep::cli::kUsage : lockstep::cli::kFailed;
+  return lockstep::cli::ExitCodeOf(code.error().code);
 }

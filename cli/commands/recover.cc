@@ -108,9 +108,9 @@ void CleanSegments(const Flags& flags, Report& report) {
 std::string Describe(const agent::RecoveredSlot& slot) {
   std::string text;
   const auto add = [&](const std::string& part) { text += (text.empty() ? "" : "; ") + part; };
-  if (!slot.files.empty()) add(analysis::Count(static_cast<std::int64_t>(slot.records)) + " events");
+  if (!slot.files.empty()) add(analysis::Plural(static_cast<std::int64_t>(slot.records), "event"));
   if (slot.from_rings > 0)
-    add(analysis::Count(static_cast<std::int64_t>(slot.from_rings)) + " records of them from shared memory");
+    add("of them from shared memory: " + analysis::Plural(static_cast<std::int64_t>(slot.from_rings), "record"));
   if (!slot.exit.empty()) add("the application ended with " + slot.exit);
   if (!slot.files.empty() && !slot.end_known) add("its end was not seen");
   if (!slot.why.empty()) add(slot.why);
@@ -120,8 +120,8 @@ std::string Describe(const agent::RecoveredSlot& slot) {
 
 std::string LossText(const agent::RecoveredSlot::Lost& lost) {
   const LossInfo* info = FindLoss(lost.name);
-  return analysis::Count(static_cast<std::int64_t>(lost.count)) + " " +
-         (info == nullptr ? lost.name : std::string(info->sentence)) + (lost.detail.empty() ? "" : ": " + lost.detail);
+  return analysis::CountOf(lost.count, info == nullptr ? lost.name : info->sentence) +
+         (lost.detail.empty() ? "" : "; " + lost.detail);
 }
 
 void Print(const Report& report) {

@@ -165,10 +165,15 @@ std::string AsText(const WhatIf& what_if, const std::vector<Answer>& answers,
                    const std::vector<Unanswered>& unanswered) {
   const std::vector<std::int64_t>& steps = what_if.run().steps;
   // Medians are over these alone: analyze's are over all steps.
-  const std::string which = what_if.run().whole_window ? "" : fmt::format(" ({}-{})", steps.front(), steps.back());
+  const std::string which = what_if.run().whole_window      ? ""
+                            : steps.front() == steps.back() ? fmt::format(" ({})", steps.front())
+                                                            : fmt::format(" ({}-{})", steps.front(), steps.back());
+  const auto many = [](std::size_t n, const char* noun) {
+    return analysis::Plural(static_cast<std::int64_t>(n), noun);
+  };
   std::string text =
-      fmt::format("{} steps of {} ranks replayed{}: a step takes {}, replayed {} ({:.2f} % off)\n\n", steps.size(),
-                  what_if.run().ranks.size(), which, analysis::Duration(what_if.measured_step_ns()),
+      fmt::format("{} of {} replayed{}: a step takes {}, replayed {} ({:.2f} % off)\n\n", many(steps.size(), "step"),
+                  many(what_if.run().ranks.size(), "rank"), which, analysis::Duration(what_if.measured_step_ns()),
                   analysis::Duration(what_if.replayed_step_ns()), 100 * what_if.self_error());
   for (const std::string& note : what_if.run().notes) text.insert(text.size() - 1, out::Format("  note: {}\n", note));
   std::size_t width = 0;
@@ -184,7 +189,7 @@ std::string AsText(const WhatIf& what_if, const std::vector<Answer>& answers,
                                           analysis::Duration(answer.step_interval_ns->second))
                             : std::string("too few steps"));
     if (answer.extrapolated) text += "    extrapolated: beyond what was measured\n";
-    if (!answer.limit.empty()) text += out::Format("    then {}\n", answer.limit);
+    if (!answer.limit.empty()) text += out::Format("    then limited by: {}\n", answer.limit);
     if (!answer.try_it.empty()) text += out::Format("    try: {}\n", answer.try_it);
     for (const std::string& caveat : answer.caveats) text += out::Format("    note: {}\n", caveat);
   }

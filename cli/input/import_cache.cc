@@ -112,7 +112,7 @@ void RemoveOlder(const std::string& cache, const std::string& names, const std::
 void SaySkipped(const std::vector<std::string>& skipped) {
   for (std::size_t i = 0; i < skipped.size(); ++i) {
     if (i == 3 && skipped.size() > 4) {
-      Note("lockstep: and {} more files that are not traces\n", skipped.size() - i);
+      Note("lockstep: skipped {} more files\n", skipped.size() - i);
       break;
     }
     Note("lockstep: skipped {}\n", skipped[i]);

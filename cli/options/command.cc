@@ -8,11 +8,16 @@
 #include <cmath>
 #include <filesystem>
 #include <sstream>
+#include <utility>
 
+#include "analysis/core/format.h"
 #include "cli/output/out.h"
+#include "merge/readers/run_files.h"
 
 namespace lockstep::cli {
 namespace {
+
+namespace fs = std::filesystem;
 
 CLI::Validator Number(const std::string& wanted, bool (*fits)(double)) {
   return CLI::Validator(
@@ -23,6 +28,34 @@ CLI::Validator Number(const std::string& wanted, bool (*fits)(double)) {
       },
       "", "");
 }
+
+// Whether the directory holds anything of a run, complete or not.
+bool IsRun(const fs::path& path) {
+  std::error_code ignored;
+  return fs::is_directory(path, ignored) &&
+         (fs::exists(path / "ranks", ignored) || fs::exists(path / "timeline.h5", ignored) ||
+          !merge::ListRunFiles(path.string()).empty());
+}
+
+// What is there instead of a run. A file of a run is named as such, with the run that it belongs to.
+Error NoRun(const fs::path& path) {
+  std::error_code ignored;
+  std::string what = "this file is neither a run nor a trace that can be read",
+              hint = "name a run's directory, which holds manifest.json and ranks/, or traces of other tools";
+  if (fs::is_directory(path, ignored)) {
+    what = fs::is_empty(path, ignored) ? "this directory is empty: there is nothing to read"
+                                       : "there is no run in this directory, and no trace that can be read";
+  } else {
+    const fs::path folder = fs::absolute(path, ignored).lexically_normal().parent_path();
+    const fs::path above = folder.filename() == "ranks" ? folder.parent_path() : folder;
+    if (fs::is_directory(above / "ranks", ignored)) {
+      what = "this is a file of a run, not the run";
+      hint = "name the run's directory: " + above.string();
+    }
+  }
+  return {ErrorCode::kNotFound, std::move(what), path.string(), std::move(hint)};
+}
+
 }  // namespace
 
 CLI::Validator AboveZero() {
@@ -32,11 +65,26 @@ CLI::Validator NotNegative() {
   return Number("of 0 or more", [](double value) { return value >= 0; });
 }
 
+ExitCode ExitCodeOf(ErrorCode code) {
+  switch (code) {
+    case ErrorCode::kUsage:
+    case ErrorCode::kNotFound:
+    case ErrorCode::kMalformed:
+    case ErrorCode::kDataLoss:
+      return kUsage;
+    case ErrorCode::kUnsupported:
+    case ErrorCode::kIo:
+    case ErrorCode::kInternal:
+      break;
+  }
+  return kFailed;
+}
+
 int PrintError(const Error& error) {
   Note("error: {}\n", error.what);
   if (!error.where.empty()) Note("  {}\n", error.where);
   if (!error.hint.empty()) Note("  try: {}\n", error.hint);
-  return error.code == ErrorCode::kUsage ? kUsage : kFailed;
+  return ExitCodeOf(error.code);
 }
 
 int ShowParseError(const CLI::App& app, const CLI::ParseError& error) {
@@ -52,7 +100,6 @@ int ShowParseError(const CLI::App& app, const CLI::ParseError& error) {
 }
 
 Result<std::string> ResolveRun(const std::string& run) {
-  namespace fs = std::filesystem;
   std::error_code ignored;
   const fs::path path = run.empty() || run == "latest" ? fs::path("lockstep.out") / "latest" : fs::path(run);
   if (!fs::exists(path, ignored)) {
@@ -69,13 +116,14 @@ Result<std::string> ResolveRun(const std::string& run) {
       return Error{ErrorCode::kMalformed, "this link was not made by a run: it points to " + target, path.string(),
                    "name the run's directory"};
   }
+  if (!IsRun(path)) return NoRun(path);
   const fs::path real = fs::canonical(path, ignored);
   return (ignored ? path : real).string();
 }
 
 std::string CountOnRanks(std::uint64_t count, std::string_view sentence, const std::vector<std::int32_t>& ranks) {
   constexpr std::size_t kMostNamed = 8;
-  std::string line = fmt::format("{} {}", count, sentence);
+  std::string line = analysis::CountOf(count, sentence);
   if (ranks.empty()) return line;
   const std::size_t named = std::min(ranks.size(), kMostNamed);
   line += fmt::format(" ({} {}", ranks.size() == 1 ? "rank" : "ranks",

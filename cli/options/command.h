@@ -16,12 +16,15 @@ namespace lockstep::cli {
 // Exit codes of every command but `run` (whose code is the application's).
 enum ExitCode : int {
   kOk = 0,
-  kFailed = 1,
-  kUsage = 2,
+  kFailed = 1,      // What was asked for could be done and was not: no space, no permission, too little memory.
+  kUsage = 2,       // What was given cannot be used: a wrong flag, or no run and no trace that can be read.
   kIncomplete = 3,  // Input incomplete or suspicious; results were still written.
   kRegression = 4,
   kBlocked = 5,
 };
+
+// The exit code of a command that ends with an error of this kind.
+ExitCode ExitCodeOf(ErrorCode code);
 
 // The action of a command: returns its exit code, or the error with which it ends, which main.cc prints.
 using Chosen = std::function<Result<int>()>;
@@ -73,7 +76,7 @@ Result<std::vector<std::int32_t>> ParseRanks(std::string_view text, const std::s
 std::string CountOnRanks(std::uint64_t count, std::string_view sentence, const std::vector<std::int32_t>& ranks);
 
 // RUN argument -> directory: "" or "latest" means lockstep.out/latest under the current directory. kNotFound contains
-// what was looked for and what to do.
+// what was looked for and what to do: there is nothing, or something that is no run.
 Result<std::string> ResolveRun(const std::string& run);
 
 }  // namespace lockstep::cli

@@ -267,28 +267,32 @@ std::string_view CuptiNameOfCopy(std::uint8_t kind) {
 
 }  // namespace
 
-std::string_view PluralOf(EventKind kind) {
-  constexpr std::array<std::string_view, kEventKinds> kNames = {"steps",
-                                                                "host steps",
-                                                                "ranges",
-                                                                "MPI calls",
-                                                                "MPI-IO and RMA requests",
-                                                                "collectives",
-                                                                "messages",
-                                                                "kernels",
-                                                                "copies",
-                                                                "GPU synchronisations",
-                                                                "runtime calls",
-                                                                "profiling overheads",
-                                                                "memory events",
-                                                                "sensor readings",
-                                                                "counter values",
-                                                                "job steps",
-                                                                "matched collectives",
-                                                                "waits",
-                                                                "transfers",
-                                                                "findings"};
-  return kNames[static_cast<std::size_t>(kind)];
+std::string_view NounOf(EventKind kind, std::uint64_t count) {
+  struct Noun {
+    std::string_view one, many;
+  };
+  constexpr std::array<Noun, kEventKinds> kNouns = {{{"step", "steps"},
+                                                     {"host step", "host steps"},
+                                                     {"range", "ranges"},
+                                                     {"MPI call", "MPI calls"},
+                                                     {"MPI-IO or RMA request", "MPI-IO and RMA requests"},
+                                                     {"collective", "collectives"},
+                                                     {"message", "messages"},
+                                                     {"kernel", "kernels"},
+                                                     {"copy", "copies"},
+                                                     {"GPU synchronisation", "GPU synchronisations"},
+                                                     {"runtime call", "runtime calls"},
+                                                     {"profiling overhead", "profiling overheads"},
+                                                     {"memory event", "memory events"},
+                                                     {"sensor reading", "sensor readings"},
+                                                     {"counter value", "counter values"},
+                                                     {"job step", "job steps"},
+                                                     {"matched collective", "matched collectives"},
+                                                     {"wait", "waits"},
+                                                     {"transfer", "transfers"},
+                                                     {"finding", "findings"}}};
+  const Noun& noun = kNouns[static_cast<std::size_t>(kind)];
+  return count == 1 ? noun.one : noun.many;
 }
 
 std::string CommTitle(const schema::RankTables& head, std::uint32_t comm) {

@@ -36,8 +36,8 @@ enum class EventKind : std::uint8_t {
 };
 inline constexpr std::size_t kEventKinds = static_cast<std::size_t>(EventKind::kCount);
 
-// As users read it: "kernels", "MPI calls".
-std::string_view PluralOf(EventKind kind);
+// As users read it behind a count: "kernel", "MPI calls".
+std::string_view NounOf(EventKind kind, std::uint64_t count);
 // May be left out to save space: events of which a job has thousands per step.
 constexpr bool IsDetail(EventKind kind) {
   switch (kind) {

@@ -244,7 +244,7 @@ Result<TableFile> TableFile::Open(const std::string& path) {
     if (!hdf5.ok())
       return Error{ErrorCode::kMalformed,
                    H5Fis_hdf5(path.c_str()) > 0 ? "the HDF5 file is cut short or damaged" : "not an HDF5 file", path,
-                   "lockstep info lists what can be read; a spool beside it is used instead"};
+                   "copy the file again from where it was recorded; a spool beside it is used instead"};
     const Hdf5Handle creation(H5Fget_create_plist(hdf5.get()));
     hsize_t userblock = 0;
     if (creation.ok()) H5Pget_userblock(creation.get(), &userblock);

@@ -188,7 +188,7 @@ class Reader {
           static_cast<double>(sum.after_stream_ns) / 1e3 / steps,
           static_cast<double>(sum.after_wait_ns) / 1e3 / steps));
     if (run_.left_out > 0)
-      note(fmt::format("{} collectives lack members: their recorded durations are kept", run_.left_out));
+      note(fmt::format("collectives that lack members: {}; their recorded durations are kept", run_.left_out));
   }
 
   const merge::Timeline& timeline_;

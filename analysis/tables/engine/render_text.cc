@@ -46,8 +46,8 @@ std::string Real(const TableColumn& column, double value) {
   if (!std::isfinite(value)) return "-";
   if (column.kind == ColumnKind::kFraction) return analysis::Percent(value);
   if (column.name.ends_with("bytes_per_s")) return analysis::Bandwidth(value);
-  if (column.kind == ColumnKind::kNs && std::fabs(value) < 9e18) return analysis::Duration(std::llround(value));
-  if (column.kind == ColumnKind::kBytes && std::fabs(value) < 9e18) return Integer(column, std::llround(value));
+  if (column.kind == ColumnKind::kNs) return analysis::MeanDuration(value);
+  if (column.kind == ColumnKind::kBytes) return (value < 0 ? "-" : "") + analysis::MeanBytes(std::fabs(value));
   return ThreeDigits(value);
 }
 

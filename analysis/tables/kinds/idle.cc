@@ -3,6 +3,7 @@
 #include <algorithm>
 #include <array>
 
+#include "analysis/core/step_names.h"
 #include "analysis/gpu/device_gaps.h"
 #include "analysis/tables/engine/cells.h"
 #include "analysis/tables/engine/kinds.h"
@@ -99,7 +100,9 @@ struct Columns : TableColumns {
   Column cause = Add("cause", kText, "what most of it is, as in idle");
   Column of_cause = Add("of_it_ns", kNs, "so much of it");
   Column step = Add("step", kId, "step in which it began");
-  Column host = Add("host", kText, "innermost range, function or operator that the host was in for most of that");
+  Column host = Add(
+      "host", kText,
+      "innermost range, function or operator that the host was in for most of that; none in a profiler's step alone");
   Column call = Add("call", kText, "runtime call that it was in for most of that, or that delayed the launch");
   Column before = AddDetail("before", kText, "what ended last before it");
   Column after = Add("after", kText, "what began at its end");
@@ -149,7 +152,10 @@ void RankRows(const gpu::RankView& rank, const TableOptions& options, Table& tab
     row[col.of_cause] = Int(ns[most]);
     if (const gpu::RankView::Step* step = rank.StepAt(gap.at.begin)) row[col.step] = Int(step->index);
     if (const gpu::GapPart* part = Foremost(found, gap, most)) {
-      if (part->range != schema::kNone) row[col.host] = Text(rank.Text(rank.tables.ranges.name[part->range]));
+      if (part->range != schema::kNone)
+        if (const std::string_view name = rank.Text(rank.tables.ranges.name[part->range]);
+            !analysis::IsProfilerStep(name))
+          row[col.host] = Text(name);
       if (part->blocking != schema::kNone)
         row[col.call] = gpu::BlockingName(rank, found.blocking[part->blocking]);
       else if (part->call != schema::kNone)

@@ -4,6 +4,7 @@
 #include <map>
 #include <tuple>
 
+#include "analysis/core/step_names.h"
 #include "analysis/gpu/launch_index.h"
 #include "analysis/tables/engine/cells.h"
 #include "analysis/tables/engine/kinds.h"
@@ -17,7 +18,6 @@ namespace {
 constexpr std::uint32_t kNone = schema::kNone;
 constexpr std::uint32_t kAnnotations = 1u << 0 | 1u << 1 | 1u << 2;  // ranges.source: lockstep.h, NVTX, torch.
 constexpr std::string_view kSourceNames[] = {"lockstep", "nvtx", "annotation"};
-constexpr std::string_view kProfilerStep = "ProfilerStep#";
 
 const struct Columns : TableColumns {
   Column range = Add("range", kText, "name; ProfilerStep#N stands for all numbers", kKey);
@@ -78,7 +78,7 @@ class Rangelist {
       const auto [at, fresh] = by_id.try_emplace({r_.name[row], r_.domain[row], r_.source[row]}, 0);
       if (fresh) {
         std::string_view name = rank_.Text(r_.name[row]);
-        if (name.starts_with(kProfilerStep)) name = "ProfilerStep#N";
+        if (analysis::IsProfilerStep(name)) name = "ProfilerStep#N";
         const std::tuple key{name, kSourceNames[r_.source[row]], rank_.Text(r_.domain[row])};
         const auto [group, new_group] = groups.try_emplace(key, static_cast<std::uint32_t>(sums.size()));
         if (new_group) sums.push_back({std::get<0>(key), std::get<1>(key), std::get<2>(key)});

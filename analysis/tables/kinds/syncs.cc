@@ -3,6 +3,7 @@
 #include <algorithm>
 #include <map>
 
+#include "analysis/core/step_names.h"
 #include "analysis/gpu/device_gaps.h"
 #include "analysis/tables/engine/cells.h"
 #include "analysis/tables/engine/kinds.h"
@@ -58,7 +59,7 @@ Around AroundOf(const gpu::RankView& rank, const gpu::RangeNest& nest, const gpu
   for (std::uint32_t r = nest.At(call.thread, call.begin_ns); r != kNone; r = nest.Parent(r)) {
     if (ranges.source[r] == kCpuOp) {
       if (around.op == kNone) around.op = ranges.name[r];
-    } else if (ranges.source[r] != kPythonFunction && !rank.Text(ranges.name[r]).starts_with("ProfilerStep#")) {
+    } else if (ranges.source[r] != kPythonFunction && !analysis::IsProfilerStep(rank.Text(ranges.name[r]))) {
       around.range = ranges.name[r];
       break;
     }

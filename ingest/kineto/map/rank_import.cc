@@ -242,12 +242,14 @@ class RankBuilder {
     // The device's work is not known, so the host's time must not be taken for all there was.
     if (const std::uint64_t device = trace_->skipped[static_cast<std::size_t>(Skipped::kDevice)]; device > 0)
       finish_.Lose(Loss::kGpuNotCaptured, 1,
-                   fmt::format("{} events of a device are of kinds that are not understood: {}", device,
+                   fmt::format("{} of a device, of a kind that is not understood: {}",
+                               device == 1 ? "1 event" : fmt::format("{} events", device),
                                fmt::join(trace_->device_categories, ", ")));
     const auto launches = std::count(t_.api.kind.begin(), t_.api.kind.end(), schema::ApiKind::kLaunch);
     if (launches > 0 && t_.kernels.rows() == 0 && t_.copies.rows() == 0 &&
         trace_->skipped[static_cast<std::size_t>(Skipped::kDevice)] == 0)
-      finish_.Lose(Loss::kGpuNotCaptured, 1, fmt::format("{} launches and no kernel", launches));
+      finish_.Lose(Loss::kGpuNotCaptured, 1,
+                   launches == 1 ? "1 launch and no kernel" : fmt::format("{} launches and no kernel", launches));
   }
 
   void Add(std::string_view key, std::string_view value) { finish_.Add(key, value); }

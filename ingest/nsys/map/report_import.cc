@@ -192,7 +192,8 @@ Result<std::vector<TracePart>> RanksOf(const std::string& path) {
     part.told_world_size = world;
     parts.push_back(std::move(part));
   }
-  others.detail = fmt::format("{} processes that are no ranks", others_count);
+  others.detail =
+      others_count == 1 ? "a process that is no rank" : fmt::format("{} processes that are no ranks", others_count);
   if (others.count > 0 && !parts.empty()) parts.front().losses.push_back(std::move(others));
   return parts;
 }

@@ -1,4 +1,5 @@
-"""What is said twice is said alike: text, JSON, tables, page, diff and export of one run against each other.
+"""What is said twice is said alike: text, --explain, JSON, every table, the page, whatif, diff and baseline, merge, info and the exports of one run
+against each other. Live figures are compared with the trace in tests/e2e/live.
 
 usage: agree.py BUILD_DIR CASE
 
@@ -16,18 +17,19 @@ sys.path.insert(0, str(pathlib.Path(__file__).resolve().parents[1]))
 sys.path.insert(0, str(pathlib.Path(__file__).resolve().parent))
 import jobs
 from specs import KINETO, NAMED, mixture
-from views import Views
+from forms import Forms
 
 from agreements import ALL
+from form_agreements import FORMS
 
 MIXTURES = 10
 
 
 def check(run, name):
     """Every agreement, on every view of a run. The mismatches, in words."""
-    views = Views(run)
+    views = Forms(run)
     bad = []
-    for agreement in ALL:
+    for agreement in [*ALL, *FORMS]:
         try:
             bad += [f"{name}: {agreement.__name__}: {what}" for what in agreement(views)]
         except Exception as error:  # A view that is not as expected is a mismatch as well.
@@ -60,7 +62,7 @@ def empty_last_step(place):
         number = int(last["name"].split("#")[1]) + 1
         trace["traceEvents"].append(dict(last, name=f"ProfilerStep#{number}", ts=last["ts"] + last["dur"], dur=49))
         path.write_text(json.dumps(trace))
-    bad, views = check(run, run.name), Views(run)
+    bad, views = check(run, run.name), Forms(run)
     if views.json["run"]["incomplete_steps"] != 1 or "steps cut short" not in views.text:
         bad.append(f"{run.name}: {views.json['run']['incomplete_steps']} incomplete steps")
     if any(step["complete"] for step in views.json["steps"] if step["index"] == number):

@@ -71,7 +71,7 @@ class Views:
 
     @functools.cached_property
     def page(self):
-        html = self.lockstep("report", self.run, "--no-replay", "-o", "-")
+        html = self.lockstep("report", self.run, "-o", "-")
         return json.loads(re.search(r'<script type="application/json" id="data">(.*?)</script>', html, re.S).group(1))
 
     @functools.cached_property

@@ -157,7 +157,7 @@ class Causes(unittest.TestCase):
         text = jobs.run([jobs.LOCKSTEP, "analyze", self.run_dir, "-q"], self.place.name).stdout.decode()
         text = " ".join(text.split())
         self.assertRegex(text, r"if transfers took no time, a step would be next to no shorter \(replayed\): "
-                               r"9\d % of what the step waits for is host work")
+                               r"what limits it is host work of rank \d+ \(9\d % of what the step waits for\)")
         self.assertNotIn("faster network", text)
         # Where the GPU is busy hiding it would gain.
         busy = self.analyze(gpu(head="network alpha=600us bandwidth=100GB/s"))

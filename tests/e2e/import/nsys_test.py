@@ -460,12 +460,12 @@ class Damage(Case):
                      "cookies.sqlite: an SQLite database, but none of Nsight Systems",
                      "report.nsys-rep: a report as Nsight Systems keeps it: export it"):
             self.assertIn(line, done.stderr)
-        done = self.lockstep("import", "in/cookies.sqlite", "-o", "run-2", code=1)
+        done = self.lockstep("import", "in/cookies.sqlite", "-o", "run-2", code=2)
         self.assertIn("none of Nsight Systems", done.stderr)
         os.makedirs(self.dir / "only")
         shutil.copy(self.dir / "in" / "report.nsys-rep", self.dir / "only")
         for words in (("import", "only", "-o", "run-3"), ("analyze", "only"), ("report", "only"), ("diff", "only", "only")):
-            done = self.lockstep(*words, code=1)
+            done = self.lockstep(*words, code=2)
             self.assertIn("nsys export --type sqlite", done.stderr, words)
 
     def test_views_do_not_run(self):
@@ -597,7 +597,7 @@ class Commands(Case):
         self.lockstep("export", "in", "--format", "chrome", "-o", "out.json")
         self.lockstep("import", "nsys", "in", "-o", "run")
         self.lockstep("import", "in", "-o", "run", code=2)
-        done = self.lockstep("import", "kineto", "in", "-o", "run-2", code=1)
+        done = self.lockstep("import", "kineto", "in", "-o", "run-2", code=2)
         self.assertIn("torch.profiler", done.stderr)
         done = self.lockstep("analyze", "in")
         self.assertIn("as imported before", done.stderr)

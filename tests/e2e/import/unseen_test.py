@@ -97,7 +97,7 @@ class Foreign(Case):
                                      ("empty", {"traceEvents": []}, "no event in it")):
             path = traces.write(document, self.dir / "in" / (name + ".json"))
             for command in (("analyze", path), ("import", "kineto", path, "-o", name)):
-                done = self.lockstep(*command, code=1)
+                done = self.lockstep(*command, code=2)
                 self.assertIn(said, done.stderr)
                 self.assertNotIn("nothing found", done.stdout)
 

@@ -106,7 +106,7 @@ class Processes(Case):
         self.assertFalse((run / "timeline-shards").exists(), "shards of an earlier merge stay behind")
 
     def test_wrong_words_fail_once(self):
-        done = self.merge_mpi(self.path / "absent", 2, codes=(1,))
+        done = self.merge_mpi(self.path / "absent", 2, codes=(2,))
         self.assertEqual(done.stderr.count("error: no such run directory"), 1, done.stderr)
 
 

@@ -292,7 +292,7 @@ class Places(Slot):
         (self.place / "empty").mkdir()
         for path in ("empty", "nowhere"):
             done = jobs.run([jobs.LOCKSTEP, "recover", path], cwd=self.place)
-            self.assertEqual(done.returncode, 1)
+            self.assertEqual(done.returncode, 2)
             self.assertEqual(done.stderr.count(b"\n"), 3, done.stderr)
 
     def test_missing_ranks_are_said(self):

@@ -391,7 +391,7 @@ def command_line(place):
     equal(done.stdout, out.read_bytes(), "-o -")
     one = jobs.run([jobs.LOCKSTEP, "report", run, "-o", "-", "-j", "1"], place)
     equal(one.stdout, done.stdout, "the number of threads changes nothing")
-    for wrong, code in (([place / "nowhere"], 1), ([run, "--steps", "x"], 2), ([run, "--timeline-steps", "9:3"], 2), ([run, "-o", place / "no/such/file"], 1)):
+    for wrong, code in (([place / "nowhere"], 2), ([run, "--steps", "x"], 2), ([run, "--timeline-steps", "9:3"], 2), ([run, "-o", place / "no/such/file"], 1)):
         done = jobs.run([jobs.LOCKSTEP, "report", *wrong], place)
         equal(done.returncode, code, str(wrong))
         lines = done.stderr.decode().splitlines()

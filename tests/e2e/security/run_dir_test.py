@@ -425,7 +425,7 @@ class Hostile(Case):
         latest.unlink()
         latest.symlink_to("/")
         code, said = self.lockstep("recover")
-        self.assertEqual(code, 1)
+        self.assertEqual(code, 2)
         self.assertIn("not made by a run", said)
 
     def test_another_users_run_is_only_read(self):

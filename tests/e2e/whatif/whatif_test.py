@@ -71,7 +71,7 @@ class WhatIf(unittest.TestCase):
     def test_errors(self):
         run = self.record("plain")
         self.assertIn("no rank 7", self.ask(run, "--without-rank", 7, code=2))
-        self.assertIn("no such run directory", self.ask("nowhere", code=1))
+        self.assertIn("no such run directory", self.ask("nowhere", code=2))
 
 
 if __name__ == "__main__":

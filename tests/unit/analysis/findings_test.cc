@@ -139,6 +139,22 @@ TEST(Findings, WaitingWithoutCulpritNamesNoRank) {
   EXPECT_EQ(analysis.verdict.find("Rank"), std::string::npos);
 }
 
+// Too short to be sure, but not to say who was the last.
+TEST(Findings, OneStepSaysWhoWasTheLast) {
+  JobSpec spec;
+  spec.steps = 1;
+  spec.warmup = 0;
+  spec.compute = [](int, int rank) { return rank == 3 ? 60'000'000 : 40'000'000; };
+  const analysis::Analysis analysis = Simulate(spec).Analyze();
+  EXPECT_TRUE(analysis.stragglers.empty());
+  const analysis::Finding* finding = Find(analysis, "wait.turns");
+  ASSERT_NE(finding, nullptr);
+  EXPECT_NE(finding->headline.find("rank 3 came last in 5 of 5 collectives, and 1 step cannot tell whether by chance"),
+            std::string::npos)
+      << finding->headline;
+  EXPECT_NE(finding->brief.find("rank 3"), std::string::npos) << finding->brief;
+}
+
 TEST(Findings, AreAtMostFiveCostliestFirst) {
   JobSpec spec;
   spec.input_ns = 10'000'000;

@@ -154,7 +154,9 @@ TEST(Text, EveryKindOfLossIsShown) {
   const auto json = nlohmann::json::parse(report::RenderJson(analysis));
   ASSERT_EQ(json["losses"].size(), std::size(kLosses));
   for (const LossInfo& info : kLosses) {
-    EXPECT_NE(text.find(std::string(info.sentence) + ": 7 (rank 1)"), std::string::npos) << info.name;
+    // Of what there is none nothing is counted.
+    const char* count = std::string_view(info.sentence).starts_with("no ") ? " (rank 1)" : ": 7 (rank 1)";
+    EXPECT_NE(text.find(std::string(info.sentence) + count), std::string::npos) << info.name;
     const auto row = std::find_if(json["losses"].begin(), json["losses"].end(),
                                   [&](const auto& each) { return each["name"] == info.name; });
     ASSERT_NE(row, json["losses"].end()) << info.name;
@@ -180,6 +182,38 @@ TEST(Text, ExplanationListsTheRowsBehind) {
   EXPECT_NE(text.find("others_wait_ns"), std::string::npos);
   EXPECT_EQ(Lines(text).size(), 6u + 20u) << "number, headline, evidence, action, blank, columns";
   EXPECT_EQ(report::RenderExplanation(analysis, 9, {}), "");
+}
+
+TEST(Text, WhatIsNotKnownBehindAFindingIsNoNumber) {
+  analysis::Analysis analysis = Simulate(SlowRank5of8()).Analyze();
+  analysis.findings[0].explain = {{"rank", "bytes"}, {{3, analysis::Evidence::OrUnknown(-1)}}, {}};
+  EXPECT_NE(report::RenderExplanation(analysis, 1, {}).find("\n     3      -\n"), std::string::npos)
+      << report::RenderExplanation(analysis, 1, {});
+  const auto json = nlohmann::json::parse(report::RenderJson(analysis));
+  EXPECT_EQ(json["findings"][0]["explain"]["rows"][0], nlohmann::json::parse("[3, null]"));
+}
+
+TEST(Format, NumbersWithTheirNouns) {
+  using analysis::CountOf, analysis::Mean, analysis::Ordinal, analysis::PluralOfMean;
+  EXPECT_EQ(Mean(12.34), "12.3");
+  EXPECT_EQ(Mean(1'234.5), "1 235");
+  EXPECT_EQ(Mean(999.7), "1 000");
+  EXPECT_EQ(PluralOfMean(1.0, "kernel"), "1 kernel");
+  EXPECT_EQ(PluralOfMean(1.001, "kernel"), "1 kernel");
+  EXPECT_EQ(PluralOfMean(0.5, "kernel"), "0.5 kernels");
+  EXPECT_EQ(PluralOfMean(120, "kernel"), "120 kernels");
+  // Rounded once: 1154.7 is 1.15, 1155 is 1.16.
+  EXPECT_EQ(analysis::MeanDuration(1'154.7), "1.15 us");
+  EXPECT_EQ(analysis::MeanDuration(0.3), "0");
+  EXPECT_EQ(analysis::MeanBytes(1'154.7), "1.15 kB");
+  EXPECT_EQ(analysis::MeanBytes(999.7), "1 kB");
+  EXPECT_EQ(CountOf(3, "spans that overlap"), "3 spans that overlap");
+  EXPECT_EQ(CountOf(1, "spans that overlap"), "spans that overlap: 1");
+  EXPECT_EQ(CountOf(1, "no steps marked"), "no steps marked");
+  const auto ordinals = {"1st", "2nd", "3rd", "4th", "11th", "12th", "13th", "21st", "22nd", "103rd", "111th"};
+  std::vector<std::string> made;
+  for (const std::int64_t n : {1, 2, 3, 4, 11, 12, 13, 21, 22, 103, 111}) made.push_back(Ordinal(n));
+  EXPECT_TRUE(std::equal(made.begin(), made.end(), ordinals.begin(), ordinals.end()));
 }
 
 TEST(Json, HoldsEveryKeyOfTheContract) {

@@ -308,6 +308,30 @@ TEST(Straggler, WithoutStepsASliceOfTheRunIsTheUnit) {
   EXPECT_TRUE(analysis.verdict.starts_with("Rank 2 holds everyone back")) << analysis.verdict;
 }
 
+// There is no step then that could be named.
+TEST(Straggler, WithoutStepsTimesSayWhenItIsLate) {
+  const auto late_in = [](int begin, int end, int period) {
+    JobSpec spec = Slowed(1, 1, 5, 0.002);
+    const auto base = spec.compute;
+    spec.compute = [=](int step, int r) {
+      return base(step, r) + (r == 2 && step % period >= begin && step % period < end ? 20'000'000 : 0);
+    };
+    spec.steps = 102, spec.mark_steps = false;
+    return Simulate(spec).Analyze();
+  };
+  const auto said = [](const analysis::Analysis& analysis) {
+    return analysis.findings.at(0).headline + " " + analysis.findings.at(0).evidence;
+  };
+  const analysis::Analysis at_times = late_in(1, 2, 4), since = late_in(50, 102, 102);
+  for (const analysis::Analysis* each : {&at_times, &since}) {
+    ASSERT_EQ(each->stragglers.size(), 1u) << each->verdict;
+    EXPECT_EQ(said(*each).find("step"), std::string::npos) << said(*each);
+    EXPECT_FALSE(each->stragglers[0].onset_step || each->stragglers[0].first_step);
+  }
+  EXPECT_NE(said(at_times).find("; at times only"), std::string::npos) << said(at_times);
+  EXPECT_NE(said(since).find(" ms after the recording's begin"), std::string::npos) << said(since);
+}
+
 TEST(Straggler, UnreadableRankFilesLeaveAnUpperBound) {
   const Job job = Simulate(Slowed(2, 1.3, 1));
   analysis::AnalyzeOptions options;

@@ -131,6 +131,36 @@ TEST(HostWork, ARangeThatHoldsTheModelIsNoAdvice) {
   }
 }
 
+TEST(Names, OfFunctionsAreTheirOwn) {
+  EXPECT_EQ(analysis::ShortName("void at::native::(anonymous namespace)::max_pool_forward_nchw<float, float>(int)"),
+            "max_pool_forward_nchw");
+  EXPECT_EQ(analysis::ShortName("void at::native::vectorized_elementwise_kernel<4, at::native::CUDAFunctor_add<float>, "
+                                "at::detail::Array<char*, 3> >(int)"),
+            "vectorized_elementwise_kernel<CUDAFunctor_add>");
+  EXPECT_EQ(analysis::ShortName("aten::item"), "aten::item");
+  EXPECT_EQ(analysis::ShortName("load (disk)"), "load (disk)");
+  EXPECT_EQ(analysis::ShortName("enumerate(DataLoader)#_SingleProcessDataLoaderIter.__next__"),
+            "_SingleProcessDataLoaderIter.__next__");
+}
+
+// A step of the profiler says nothing of where in it, has another name each time, and the host may be a step ahead.
+TEST(HostWork, AStepOfTheProfilerIsNoPlace) {
+  OneGpu rank = WithGap(4'000);
+  for (int i = 0; i < kSteps; ++i) {
+    rank.Range(2, 0, "ProfilerStep#" + std::to_string(i + 8), i * kStep - 5, (i + 1) * kStep - 6);
+    rank.Op(0, "aten::add", i * kStep + 6'010, i * kStep + 6'020);
+  }
+  const analysis::Analysis analysis = AnalyzeGpus({&rank});
+  const analysis::Finding* finding = FindIn(analysis, "host.work");
+  ASSERT_NE(finding, nullptr);
+  EXPECT_EQ((finding->headline + finding->evidence + finding->action).find("ProfilerStep"), std::string::npos)
+      << finding->headline << finding->evidence;
+  EXPECT_NE(finding->evidence.find("100 % between operators, outside all ranges"), std::string::npos)
+      << finding->evidence;
+  for (const std::string& name : finding->explain.names)
+    EXPECT_EQ(name.find("ProfilerStep"), std::string::npos) << name;
+}
+
 // A generator or a decode loop in the training thread: no DataLoader says that it is input.
 TEST(Input, WithoutALoaderIsFoundBeforeTheForwardPass) {
   OneGpu rank;
