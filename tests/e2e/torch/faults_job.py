@@ -148,6 +148,8 @@ def main():
         fully_shard(module, mesh=mesh)
         model = module
     else:
+        # Older versions close the first bucket here whatever the cap is, newer ones at the cap.
+        dist._DEFAULT_FIRST_BUCKET_BYTES = int(options.bucket_cap_mb * (1 << 20))
         model = DistributedDataParallel(module, bucket_cap_mb=options.bucket_cap_mb)
         if options.over == "mpi":
             from mpi4py import MPI
