@@ -65,6 +65,8 @@ struct RankStretches {
   std::vector<OtherThread> others;
   // CPU time of the training thread by step of the window, -1 unknown; or empty.
   std::vector<std::int64_t> step_cpu_ns;
+  // Time for which it was runnable and had no core, likewise.
+  std::vector<std::int64_t> step_without_core_ns;
 };
 
 struct RankWindow {

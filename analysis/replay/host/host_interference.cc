@@ -46,7 +46,11 @@ std::vector<std::vector<double>> StolenShares(const HostRun& run) {
       const std::int64_t cpu_ns = rank.step_cpu_ns[stretch.step];
       const auto length = static_cast<double>(stretch.end_ns - begin_ns);
       if (cpu_ns >= 0 && static_cast<double>(overlap_ns) > kLeastOverlap * length) {
-        const double share = static_cast<double>(work_ns + in_mpi_ns - cpu_ns) / static_cast<double>(overlap_ns);
+        std::int64_t lacked_ns = work_ns + in_mpi_ns - cpu_ns;
+        // A thread that sleeps in its own work, while a device or a disk works, lacks no core.
+        if (stretch.step < rank.step_without_core_ns.size() && rank.step_without_core_ns[stretch.step] >= 0)
+          lacked_ns = std::min(lacked_ns, rank.step_without_core_ns[stretch.step]);
+        const double share = static_cast<double>(lacked_ns) / static_cast<double>(overlap_ns);
         if (share <= kMostStolen) shares[stretch.step].push_back(std::max(0.0, share));
       }
       work_ns = overlap_ns = in_mpi_ns = 0;

@@ -39,6 +39,9 @@ class Reader {
                        [&](std::size_t r, const schema::RankTables& tables, const merge::RankClockMap& clock) {
                          run_.stretches[r] = CutIntoStretches(
                              tables, clock, WindowOf(&rows[r * run_.steps.size()], clock), Complete(r, tables, clock));
+                         for (std::size_t s = 0; s < run_.steps.size(); ++s)
+                           run_.stretches[r].step_without_core_ns.push_back(
+                               t_.step_ranks.offcpu_ns[rows[r * run_.steps.size() + s]]);
                          halves[r] = MessageHalves(tables, clock, run_.ranks[r], merge::TrainingThread(tables));
                        }));
     run_.messages = JoinMessages(run_.ranks, halves, run_.stretches);
