@@ -1,5 +1,5 @@
 // Sharded parameters (FSDP and similar): which units are gathered before they are used, how long compute waits for
-// them, and what gathering them earlier would gain.
+// them, and what gathering them earlier, or fewer and larger ones, would gain.
 
 #include <fmt/format.h>
 
@@ -8,6 +8,8 @@
 #include "analysis/core/format.h"
 #include "analysis/core/statistics.h"
 #include "analysis/passes.h"
+#include "analysis/replay/graph/units.h"
+#include "analysis/replay/questions/larger_units.h"
 #include "analysis/replay/questions/prefetch.h"
 #include "analysis/replayed/replayed_run.h"
 
@@ -18,10 +20,7 @@ using replay::Answer;
 using replay::Gather;
 using replay::Question;
 
-// Smaller collectives carry bookkeeping, not parameters.
-constexpr std::uint64_t kLeastBytes = 64 << 10;
-
-using Uses = std::vector<std::vector<std::vector<Gather>>>;  // [rank][step]
+using Uses = replay::Gathers;
 
 class Sharded {
  public:
@@ -29,13 +28,14 @@ class Sharded {
 
   void Run() {
     const replay::Job& job = replayed_.job();
-    gathers_ = FindGathers(replayed_.run(), job, CollectiveKind::kAllGather);
-    scatters_ = FindGathers(replayed_.run(), job, CollectiveKind::kReduceScatter);
+    const replay::UnitCollectives units = FindUnits(replayed_.run());
+    gathers_ = FindGathers(replayed_.run(), job, units.gathers);
+    scatters_ = FindGathers(replayed_.run(), job, units.reductions);
     if (gathers_.empty() || scatters_.empty() || gathers_[0][0].size() < 2) return;
-    for (const Gather& gather : gathers_[0][0])
-      if (BytesOf(gather) < kLeastBytes) return;
     Describe();
-    Price();
+    if (replayed_.what_if().self_error() > kMostSelfError || replayed_.run().whole_window) return;
+    PricePrefetch();
+    TellLargerUnits();
   }
 
  private:
@@ -91,9 +91,8 @@ class Sharded {
     analysis_.fsdp.scatter_tail_ns = LowerMedian(std::move(tails));
   }
 
-  void Price() {
+  void PricePrefetch() {
     const replay::WhatIf& what_if = replayed_.what_if();
-    if (what_if.self_error() > kMostSelfError || replayed_.run().whole_window) return;
     const std::int64_t step = what_if.replayed_step_ns();
     const auto worth = static_cast<std::int64_t>(kWorthShare * static_cast<double>(step));
     std::optional<Answer> best;
@@ -134,11 +133,54 @@ class Sharded {
     finding.replayed = true;
     finding.upper_bound = at_most;
     finding.confidence = at_most ? 0.4 : 0.6;
-    finding.explain.columns = {"unit", "bytes", "gather_exposed_ns", "scatter_exposed_ns"};
-    for (const FsdpUnit& unit : analysis_.fsdp.units)
-      finding.explain.rows.push_back(
-          {unit.unit, static_cast<std::int64_t>(unit.bytes), unit.gather_exposed_ns, unit.scatter_exposed_ns});
+    finding.explain = UnitRows();
     analysis_.findings.push_back(std::move(finding));
+  }
+
+  void TellLargerUnits() {
+    const std::int64_t step = replayed_.what_if().replayed_step_ns();
+    const auto worth = static_cast<std::int64_t>(kWorthShare * static_cast<double>(step));
+    const std::optional<replay::LargerUnits> larger = FindLargerUnits(replayed_.what_if(), replayed_.job(), worth);
+    if (!larger || larger->gain_ns <= worth || !larger->gain_interval_ns || larger->gain_interval_ns->first <= 0)
+      return;
+    const std::size_t fewer = (larger->units + larger->together - 1) / larger->together;
+    const std::string up_to = Bytes(Most() * larger->together);
+    Finding finding;
+    finding.id = FindingId::kFsdpUnits;
+    finding.headline =
+        fmt::format("Units of sharded parameters are too small: {} in place of {} would save {} of each {} step.",
+                    fewer, larger->units, Duration(larger->gain_ns), Duration(step));
+    finding.brief = fmt::format("units of sharded parameters too small: {} in place of {}", fewer, larger->units);
+    finding.evidence = fmt::format(
+        "{} of {} to {}; their {} all-gathers and {} reductions take {} per step, those of units of up to "
+        "{} {}; what the program itself does for each unit comes on top",
+        Plural(static_cast<std::int64_t>(larger->units), "unit"), Bytes(Least()), Bytes(Most()), gathers_[0][0].size(),
+        scatters_[0][0].size(), Duration(larger->transfers_ns), up_to, Duration(larger->transfers_then_ns));
+    finding.action = replayed_.run().torch
+                         ? fmt::format(
+                               "make each {0} of them one unit, FSDP2: fully_shard([*layers[i:i + {0}]]), FSDP: "
+                               "a coarser auto_wrap_policy; each gathers up to {1} of memory",
+                               larger->together, up_to)
+                         : fmt::format("gather and reduce each {} of them at once; each gathers up to {} of memory",
+                                       larger->together, up_to);
+    analysis_.fsdp.recommended_together = larger->together;
+    finding.saves_ns_per_step = larger->gain_ns;
+    finding.saves_interval_ns = larger->gain_interval_ns;
+    finding.then = larger->limit;
+    finding.replayed = true;
+    finding.extrapolated = larger->extrapolated;
+    finding.confidence = larger->extrapolated ? 0.4 : 0.6;
+    finding.explain = UnitRows();
+    analysis_.findings.push_back(std::move(finding));
+  }
+
+  Evidence UnitRows() const {
+    Evidence rows;
+    rows.columns = {"unit", "bytes", "gather_exposed_ns", "scatter_exposed_ns"};
+    for (const FsdpUnit& unit : analysis_.fsdp.units)
+      rows.rows.push_back(
+          {unit.unit, static_cast<std::int64_t>(unit.bytes), unit.gather_exposed_ns, unit.scatter_exposed_ns});
+    return rows;
   }
 
   std::uint64_t Least() const {

@@ -15,6 +15,7 @@
 #include "analysis/core/format.h"
 #include "analysis/core/statistics.h"
 #include "analysis/passes.h"
+#include "analysis/replay/questions/larger_units.h"
 #include "analysis/replayed/link_price.h"
 #include "analysis/replayed/replay_price.h"
 #include "analysis/replayed/replayed_run.h"
@@ -357,6 +358,10 @@ std::optional<Question> RemedyOf(const Context& context, const Analysis& analysi
     case FindingId::kFsdpPrefetch:
       question = Question{.kind = Question::kPrefetch};
       question->depth = analysis.fsdp.recommended_depth;
+      break;
+    case FindingId::kFsdpUnits:
+      question = WithLargerUnits(replayed->run(), CostsOfUnits(replayed->run(), replayed->job()),
+                                 analysis.fsdp.recommended_together);
       break;
     case FindingId::kInputBound:
       if (finding.replayed) question = WithoutRanges(context, schema::Category::kInput);

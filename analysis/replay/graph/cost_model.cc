@@ -137,11 +137,19 @@ std::optional<CostModel::Estimate> CostModel::Interpolate(const std::vector<Knot
       // The time is proportional if it is all bandwidth, and constant if it is all latency.
       const double proportional = end.transfer_ns * static_cast<double>(std::max<std::uint64_t>(bytes, 1)) /
                                   static_cast<double>(std::max<std::uint64_t>(end.bytes, 1));
-      if (below && latency_ns_ > 0 && latency_ns_ < end.transfer_ns) {
-        estimate.ns = latency_ns_ + proportional * (1 - latency_ns_ / end.transfer_ns);
-        estimate.factor = kLineFactor * std::exp(kSigmas * of_median(end));
-        estimate.low_ns = estimate.ns / kLineFactor * std::exp(-kSigmas * end.spread);
-        estimate.high_ns = estimate.ns * kLineFactor * std::exp(kSigmas * end.spread);
+      if (latency_ns_ > 0 && latency_ns_ < end.transfer_ns) {
+        const auto along = [&](double latency_ns) {
+          return latency_ns + proportional * (1 - latency_ns / end.transfer_ns);
+        };
+        estimate.ns = along(latency_ns_);
+        double off = kLineFactor;
+        // Beyond the one size, a latency that is off by so much turns the line.
+        if (!below)
+          off = std::max({off, along(latency_ns_ / kLineFactor) / estimate.ns,
+                          estimate.ns / along(std::min(latency_ns_ * kLineFactor, end.transfer_ns))});
+        estimate.factor = off * std::exp(kSigmas * of_median(end));
+        estimate.low_ns = estimate.ns / off * std::exp(-kSigmas * end.spread);
+        estimate.high_ns = estimate.ns * off * std::exp(kSigmas * end.spread);
         return estimate;
       }
       estimate.ns = below ? std::sqrt(proportional * end.transfer_ns) : proportional;

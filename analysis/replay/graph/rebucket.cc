@@ -6,7 +6,9 @@
 #include <numeric>
 
 #include "analysis/core/statistics.h"
+#include "analysis/replay/graph/gradients.h"
 #include "analysis/replay/graph/recorded_run.h"
+#include "analysis/replay/graph/units.h"
 
 namespace lockstep::replay {
 
@@ -72,20 +74,24 @@ void FitSteps(const BucketSequence& buckets, const CostModel& costs, ReductionTi
   }
 }
 
-std::optional<BucketSequence> RecordedRun::FindBuckets() const {
+// `more_than`: bytes of the reductions that count.
+std::optional<BucketSequence> RecordedRun::BucketsOf(const UnitCollectives& units, std::uint64_t more_than) const {
   const auto reduces = [&](const Launch& launch) {
     const RunCollective& c = collectives[launch.collective];
-    return c.kind == CollectiveKind::kAllReduce && c.members == ranks.size() && c.bytes > 0;
+    return c.kind == CollectiveKind::kAllReduce && c.members == ranks.size() && c.bytes > more_than &&
+           !units.reductions[launch.collective];
   };
   const std::vector<Launch> launches = LaunchesOfFirstRank();
   std::map<std::uint64_t, std::uint64_t> carried;  // By communicator.
   for (const Launch& launch : launches)
     if (reduces(launch)) carried[collectives[launch.collective].comm] += collectives[launch.collective].bytes;
   if (carried.empty()) return std::nullopt;
+  const auto most = std::max_element(carried.begin(), carried.end(),
+                                     [](const auto& a, const auto& b) { return a.second < b.second; });
+  // What is beside the units of sharded parameters is a loss or a norm, and no bucket of gradients.
+  if (most->second <= units.reduced_bytes) return std::nullopt;
   BucketSequence buckets;
-  buckets.comm = std::max_element(carried.begin(), carried.end(), [](const auto& a, const auto& b) {
-                   return a.second < b.second;
-                 })->first;
+  buckets.comm = most->first;
   std::vector<std::vector<std::uint32_t>> by_step(steps.size());
   for (const Launch& launch : launches)
     if (launch.step < by_step.size() && reduces(launch) && collectives[launch.collective].comm == buckets.comm)
@@ -99,6 +105,21 @@ std::optional<BucketSequence> RecordedRun::FindBuckets() const {
     buckets.collectives.insert(buckets.collectives.end(), step.begin(), step.end());
   }
   return buckets;
+}
+
+// A loss that is averaged beside the gradients is no bucket. It may be in each step or in some: what the framework
+// says of its gradients decides, else what is the same in all steps.
+std::optional<BucketSequence> RecordedRun::FindBuckets() const {
+  const UnitCollectives units = FindUnits(*this);
+  std::optional<BucketSequence> found;
+  for (const std::uint64_t more_than : {std::uint64_t{0}, kFewBytes}) {
+    std::optional<BucketSequence> buckets = BucketsOf(units, more_than);
+    if (!buckets) continue;
+    for (const std::vector<Gradient>& model : gradients)
+      if (MakeUp(model, buckets->bytes)) return buckets;
+    if (!found) found = std::move(buckets);
+  }
+  return found;
 }
 
 Result<std::unique_ptr<RecordedRun>> RecordedRun::Rebucket(const BucketSequence& buckets,

@@ -5,12 +5,14 @@
 #include <algorithm>
 #include <charconv>
 #include <string_view>
+#include <vector>
 
 #include "analysis/core/source.h"
 #include "analysis/core/unrecorded.h"
 #include "analysis/replay/gpu/gpu_run.h"
 #include "analysis/replay/graph/gradients.h"
 #include "analysis/replay/host/host_run.h"
+#include "core/order_statistics.h"
 
 namespace lockstep::replay {
 namespace {
@@ -23,6 +25,13 @@ std::size_t JobRanks(const merge::Timeline& timeline) {
 }
 
 }  // namespace
+
+std::int64_t RecordedRun::LatencyNs(std::uint64_t comm) const {
+  std::vector<std::int64_t> few_ns;
+  for (const TransferBeside& each : beside)
+    if (each.comm == comm && each.bytes <= kFewBytes) few_ns.push_back(each.transfer_ns);
+  return few_ns.empty() ? 0 : LowerMedian(std::move(few_ns));
+}
 
 Result<std::unique_ptr<RecordedRun>> ReadRun(const merge::Timeline& timeline, const ReadRunOptions& options) {
   const analysis::Unrecorded unrecorded = analysis::FindUnrecorded(timeline);

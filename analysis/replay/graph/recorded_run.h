@@ -48,6 +48,8 @@ struct TransferBeside {
 // Fit into one packet of any network.
 inline constexpr std::uint64_t kFewBytes = 1024;
 
+struct UnitCollectives;  // units.h
+
 class RecordedRun {
  public:
   virtual ~RecordedRun() = default;
@@ -78,6 +80,9 @@ class RecordedRun {
   // No network is faster than this, because hosts copy the data (10 GB/s).
   virtual double floor_bytes_per_ns() const { return 10; }
 
+  // What the collectives of few bytes of a communicator take, whatever they are; median. 0: there are none.
+  std::int64_t LatencyNs(std::uint64_t comm) const;
+
   // Whether it is certain only inside MPI calls that data moves.
   virtual bool moves_in_calls() const { return false; }
 
@@ -91,7 +96,7 @@ class RecordedRun {
   // The first rank's replayed collectives, in order. Empty if the run has no steps.
   virtual std::vector<Launch> LaunchesOfFirstRank() const = 0;
   // The reductions of one communicator with the most bytes, if every replayed step has the same sequence of at least
-  // one, as with DDP. Otherwise nothing.
+  // one, as with DDP. Otherwise nothing; so where units of sharded parameters are what is reduced (units.h).
   std::optional<BucketSequence> FindBuckets() const;
   // Replaces every step's reductions by ones of `bytes` (with the same sum), each launched when its last gradient is
   // ready. Their durations are those of the costs, times the factor by which that step's own reductions exceeded the
@@ -108,6 +113,9 @@ class RecordedRun {
   RecordedRun() = default;
   RecordedRun(const RecordedRun&) = default;
   RecordedRun& operator=(const RecordedRun&) = default;
+
+ private:
+  std::optional<BucketSequence> BucketsOf(const UnitCollectives& units, std::uint64_t more_than) const;
 };
 
 struct ReadRunOptions {

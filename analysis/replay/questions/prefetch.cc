@@ -39,10 +39,25 @@ class Order {
   // The point of the program at which it occurs.
   std::uint32_t Place(std::uint32_t i) const { return enqueuer_[i] == kNone ? i : enqueuer_[i]; }
 
+  // What another thread does with the end of a thread's member; kNone: nothing, as where its own thread waits.
+  std::uint32_t WaiterFor(std::uint32_t member) const {
+    std::uint32_t found = kNone;
+    for (std::uint32_t d = structure_.first_dependent[member]; d < structure_.first_dependent[member + 1]; ++d) {
+      const std::uint32_t i = structure_.dependents[d].operation;
+      const std::uint32_t lane = job_.graph.operations()[i].lane;
+      if (lane != kNone && lane != job_.graph.operations()[member].lane && i < found) found = i;
+    }
+    return found;
+  }
+
   std::uint32_t ConsumerOf(std::uint32_t member) const {
     const auto& operations = job_.graph.operations();
     const std::uint32_t lane = operations[member].lane;
-    if (lane == kNone || !job_.graph.queued_lanes()[lane]) return member;  // Its own thread waits.
+    if (lane == kNone) return member;
+    if (!job_.graph.queued_lanes()[lane]) {
+      const std::uint32_t waits = WaiterFor(member);
+      return waits == kNone ? member : waits;  // Its own thread waits.
+    }
     std::uint32_t found = kNone;
     std::vector<std::uint32_t> open{member};
     for (std::size_t k = 0; k < open.size() && k < kMostPassedThrough; ++k) {
@@ -68,14 +83,12 @@ class Order {
   std::vector<std::uint32_t> enqueuer_, before_, after_;
 };
 
-using Gathers = std::vector<std::vector<std::vector<Gather>>>;
-
-Gathers Find(const RecordedRun& run, const Job& job, const Order& order, CollectiveKind kind) {
+Gathers Find(const RecordedRun& run, const Job& job, const Order& order, const std::vector<bool>& of) {
   Gathers found(run.ranks.size(), std::vector<std::vector<Gather>>(run.steps.size()));
   for (std::uint32_t i = 0; i < job.operations.size(); ++i) {
     const JobOperation& about = job.operations[i];
     if (about.role != Role::kMember || about.collective == kNone || about.step >= run.steps.size()) continue;
-    if (run.collectives[about.collective].kind != kind) continue;
+    if (!of[about.collective]) continue;
     const std::uint32_t consumer = order.ConsumerOf(i);
     if (consumer != kNone)
       found[about.rank][about.step].push_back({i, consumer, order.Before(consumer), about.collective});
@@ -90,19 +103,33 @@ Gathers Find(const RecordedRun& run, const Job& job, const Order& order, Collect
   return found;
 }
 
+// A thread of a library carries a gather, while the thread that needs it waits.
+bool CarriedForOthers(const Job& job, const Gathers& gathers) {
+  for (const auto& rank : gathers)
+    for (const auto& step : rank)
+      for (const Gather& gather : step)
+        if (const std::uint32_t lane = job.graph.operations()[gather.member].lane;
+            lane != kNone && !job.graph.queued_lanes()[lane] && gather.consumer != gather.member)
+          return true;
+  return false;
+}
+
 }  // namespace
 
-std::vector<std::vector<std::vector<Gather>>> FindGathers(const RecordedRun& run, const Job& job, CollectiveKind kind) {
+Gathers FindGathers(const RecordedRun& run, const Job& job, const std::vector<bool>& of) {
   if (run.ranks.empty() || run.steps.empty()) return {};
-  return Find(run, job, Order(job), kind);
+  return Find(run, job, Order(job), of);
 }
 
 std::optional<Job> WithPrefetch(const RecordedRun& run, std::size_t depth) {
   if (run.ranks.empty() || run.steps.empty()) return std::nullopt;
   Job job = run.MakeJob();
   const Order order(job);
-  const Gathers gathers = Find(run, job, order, CollectiveKind::kAllGather);
+  std::vector<bool> all_gathers;
+  for (const RunCollective& c : run.collectives) all_gathers.push_back(c.kind == CollectiveKind::kAllGather);
+  const Gathers gathers = Find(run, job, order, all_gathers);
   if (gathers.empty()) return std::nullopt;
+  if (CarriedForOthers(job, gathers)) return std::nullopt;
 
   // Operations that take their turn anew: all that share a lane with an all-gather, in the order in which the program
   // then reaches them.

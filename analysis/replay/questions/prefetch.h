@@ -21,13 +21,16 @@ struct Gather {
   std::uint32_t collective;
 };
 
-// [rank][step], in order of their use. Empty if ranks or steps have different numbers of them, or there are none.
-// `kind`: all-gathers of parameters, or reduce-scatters of gradients.
-std::vector<std::vector<std::vector<Gather>>> FindGathers(const RecordedRun& run, const Job& job, CollectiveKind kind);
+using Gathers = std::vector<std::vector<std::vector<Gather>>>;  // [rank][step], in order of their use.
+
+// `of`: which collectives, as RecordedRun::collectives (units.h). Empty if ranks or steps have different numbers of
+// them, or there are none.
+Gathers FindGathers(const RecordedRun& run, const Job& job, const std::vector<bool>& of);
 
 // Each all-gather may begin as soon as the one `depth` before it is about to be used; kWholeStep: when the step begins.
 // 0: only when it is needed. Other operations of its communicator keep their order. Returns nothing if the run gathers
-// nothing.
+// nothing, or a thread of a library carries the gathers while the one that needs them waits: such a library (PyTorch's
+// gloo) waits wherever it begins them.
 std::optional<Job> WithPrefetch(const RecordedRun& run, std::size_t depth);
 
 }  // namespace lockstep::replay

@@ -8,6 +8,7 @@
 
 #include "analysis/core/statistics.h"
 #include "analysis/replay/graph/gradients.h"
+#include "analysis/replay/graph/units.h"
 #include "analysis/replay/questions/what_if.h"
 
 namespace lockstep::replay {
@@ -47,18 +48,15 @@ void WhatIf::AddBases(const std::vector<const RecordedRun*>& others) {
 }
 
 void WhatIf::AddBeside() {
-  std::vector<std::int64_t> few_ns;
   for (const TransferBeside& each : run_->beside) {
-    if (each.comm != buckets_->comm) continue;
-    if (each.bytes <= kFewBytes)
-      few_ns.push_back(each.transfer_ns);
-    else if (each.kind == CollectiveKind::kAllReduce)
+    if (each.comm != buckets_->comm || each.bytes <= kFewBytes) continue;
+    if (each.kind == CollectiveKind::kAllReduce)
       costs_.AddBeside(each.bytes, each.transfer_ns);
     else if (each.kind == CollectiveKind::kBroadcast)  // One way of two: DDP's of the parameters.
       costs_.AddBeside(each.bytes, 2 * each.transfer_ns);
   }
   // A reduction goes there and back: twice what the others do.
-  if (!few_ns.empty()) costs_.SetLatency(2 * LowerMedian(std::move(few_ns)));
+  costs_.SetLatency(2 * run_->LatencyNs(buckets_->comm));
 }
 
 Status WhatIf::FinishBase(Base& base) const {
@@ -147,6 +145,9 @@ Result<double> WhatIf::CorrectByBases(const Question& question, const std::vecto
 
 Result<std::unique_ptr<RecordedRun>> WhatIf::OtherBuckets(const Question& question, double cost_factor,
                                                           Answer* answer) const {
+  if (!buckets_ && FindUnits(*run_).reduced_bytes > 0)
+    return Error{ErrorCode::kUnsupported, "gradients are reduced by units of sharded parameters, not in buckets", "",
+                 "what the job makes one unit (fully_shard, FSDP's wrap policy) is reduced at once"};
   if (!buckets_)
     return Error{ErrorCode::kUnsupported, "the steps do not reduce gradients in the same buckets each", "",
                  "buckets can be predicted for jobs that all-reduce the same sizes every step"};

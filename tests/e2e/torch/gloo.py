@@ -159,6 +159,10 @@ class Reducer(Gloo):
                 exposed = summary["exposed_wait_ns"] + summary["exposed_transfer_ns"]
                 if kind == "fsdp2":
                     self.assertGreater(analysis["overlap"]["comm_cost_ns"], 0.5 * exposed, text)
+                    # Its units are what is reduced, though by all-reduces: DDP's setting would do nothing.
+                    self.assertEqual(len(analysis["fsdp"]["units"]), 6)
+                    self.assertIsNone(analysis["buckets"])
+                    self.assertNotIn("bucket_cap_mb", json.dumps(analysis))
 
 
 if __name__ == "__main__":
