@@ -7,7 +7,6 @@
 #include <string_view>
 #include <vector>
 
-#include "analysis/causes/contention.h"
 #include "analysis/core/format.h"
 #include "analysis/passes.h"
 #include "analysis/replayed/prices.h"
@@ -106,14 +105,14 @@ void PutCauseFirst(Analysis& analysis) {
 }
 
 // Ranks that lack cores: what anything else takes in this run is no longer what it takes where each has its own.
-void PutContentionFirst(const Context& context, Analysis& analysis) {
+void PutContentionFirst(Analysis& analysis) {
   const auto at = std::find_if(analysis.findings.begin(), analysis.findings.end(),
                                [](const Finding& f) { return f.id == FindingId::kStarved; });
   if (at == analysis.findings.end()) return;
-  const CoreTime time = WithoutCore(context);
+  const auto [outside_calls, all] = analysis.without_core_share;
   // Where they share cores, whoever spins takes one from somebody who computes.
-  const double certain = analysis.run.ranks_sharing_cores > 0 ? time.share() : time.outside_calls_share();
-  const double weight = certain + kOfABound * (time.share() - certain);
+  const double certain = analysis.run.ranks_sharing_cores > 0 ? all : outside_calls;
+  const double weight = certain + kOfABound * (all - certain);
   for (const Finding& finding : analysis.findings)
     if (Weight(analysis, finding) > weight) return;
   std::rotate(analysis.findings.begin(), at, at + 1);
@@ -188,7 +187,7 @@ void ChooseFindings(const Context& context, Analysis& analysis) {
   std::stable_sort(analysis.findings.begin(), analysis.findings.end(),
                    [&](const Finding& a, const Finding& b) { return key(a) > key(b); });
   PutCauseFirst(analysis);
-  PutContentionFirst(context, analysis);
+  PutContentionFirst(analysis);
   if (analysis.findings.size() > kMaxFindings) analysis.findings.resize(kMaxFindings);
   AddUp(context, analysis);
 }

@@ -2,20 +2,44 @@
 
 #include <fmt/format.h>
 
-#include "analysis/causes/contention.h"
+#include <algorithm>
+#include <cstdint>
+#include <string>
+#include <vector>
+
 #include "analysis/core/format.h"
 #include "analysis/passes.h"
 
 namespace lockstep::analysis {
+namespace {
 
-double CoreTime::ShareOf(std::int64_t OfRank::*part_ns) const {
-  double part = 0, span = 0;
-  for (const OfRank& rank : ranks) {
-    part += static_cast<double>(rank.*part_ns);
-    span += static_cast<double>(rank.span_ns);
+// Over the usable steps, or the whole window in runs without steps. By rank; only ranks for which it is known.
+struct CoreTime {
+  struct OfRank {
+    std::int32_t rank = -1;
+    std::int64_t without_core_ns = 0, span_ns = 0;
+    // The part of without_core_ns that is certainly outside MPI calls. A thread that waits in such a call may spin, and
+    // then it loses nothing if it has no core. In GPU runs this is all of it, because the communication of a step is
+    // not the communication of its host threads.
+    std::int64_t outside_calls_ns = 0;
+    std::int64_t cpu_ns = -1;  // -1: unknown.
+  };
+  std::vector<OfRank> ranks;
+  std::int64_t steps = 0;  // The number of steps of these sums; 0: the window.
+  // The share of the ranks' time; 0 if nothing is known.
+  double share() const { return ShareOf(&OfRank::without_core_ns); }
+  double outside_calls_share() const { return ShareOf(&OfRank::outside_calls_ns); }
+
+ private:
+  double ShareOf(std::int64_t OfRank::*part_ns) const {
+    double part = 0, span = 0;
+    for (const OfRank& rank : ranks) {
+      part += static_cast<double>(rank.*part_ns);
+      span += static_cast<double>(rank.span_ns);
+    }
+    return span > 0 ? part / span : 0;
   }
-  return span > 0 ? part / span : 0;
-}
+};
 
 CoreTime WithoutCore(const Context& context) {
   CoreTime time;
@@ -49,11 +73,14 @@ CoreTime WithoutCore(const Context& context) {
   return time;
 }
 
+}  // namespace
+
 void FindStarved(const Context& context, Analysis& analysis) {
   const RunFacts& run = analysis.run;
   const CoreTime time = WithoutCore(context);
-  const double share = time.share();
+  const double share = time.share(), outside = time.outside_calls_share();
   if (share < kNameShare) return;
+  analysis.without_core_share = {outside, share};
   Finding finding;
   finding.id = FindingId::kStarved;
   // The headline and the rows show one quantity: sums over the same steps of the same ranks.
@@ -75,7 +102,6 @@ void FindStarved(const Context& context, Analysis& analysis) {
         {rank.rank, rank.without_core_ns, rank.outside_calls_ns, Evidence::OrUnknown(rank.cpu_ns), rank.span_ns});
     if (most == nullptr || of(rank) > of(*most)) most = &rank;
   }
-  const double outside = time.outside_calls_share();
   const std::string where =
       outside < share
           ? fmt::format(", at least {} outside MPI calls, in which a rank that waits may spin", Percent(outside))
