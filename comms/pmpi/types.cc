@@ -2,6 +2,7 @@
 // queried each time, because their handles are reused.
 
 #include "comms/pmpi/state.h"
+#include "core/data_type_name.h"
 
 namespace lockstep::pmpi {
 namespace {
@@ -93,21 +94,7 @@ int SizeOf(MPI_Datatype type, [[maybe_unused]] DataType kind) {
   const auto number = reinterpret_cast<std::uintptr_t>(type);
   if ((number & 0x340) == 0x240) return 1 << (number >> 3 & 7);
   if (number >= 0x218 && number <= 0x21e) return 0;
-  switch (kind) {
-    case DataType::kInt16:
-    case DataType::kUint16:
-      return 2;
-    case DataType::kInt32:
-    case DataType::kUint32:
-    case DataType::kFloat32:
-      return 4;
-    case DataType::kInt64:
-    case DataType::kUint64:
-    case DataType::kFloat64:
-      return 8;
-    default:
-      return 1;
-  }
+  return static_cast<int>(ElementBytes(kind));
 #else
   int size = 0;
   return Pmpi().Type_size(type, &size) == MPI_SUCCESS ? size : 0;

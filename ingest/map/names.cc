@@ -4,6 +4,8 @@
 #include <string>
 #include <utility>
 
+#include "core/data_type_name.h"
+
 namespace lockstep::ingest {
 namespace {
 
@@ -174,41 +176,23 @@ std::int64_t PeerOf(std::string_view annotation) {
 ElementType ElementTypeOf(std::string_view name) {
   if (name.starts_with("c10::")) name.remove_prefix(5);
   if (name.starts_with("torch.")) name.remove_prefix(6);
-  static constexpr std::pair<std::string_view, ElementType> kTypes[] = {
-      {"Float", {DataType::kFloat32, 4}},
-      {"float", {DataType::kFloat32, 4}},
-      {"BFloat16", {DataType::kBfloat16, 2}},
-      {"bfloat16", {DataType::kBfloat16, 2}},
-      {"Half", {DataType::kFloat16, 2}},
-      {"half", {DataType::kFloat16, 2}},
-      {"Double", {DataType::kFloat64, 8}},
-      {"double", {DataType::kFloat64, 8}},
-      {"Long", {DataType::kInt64, 8}},
-      {"long int", {DataType::kInt64, 8}},
-      {"long", {DataType::kInt64, 8}},
-      {"int64_t", {DataType::kInt64, 8}},
-      {"Int", {DataType::kInt32, 4}},
-      {"int", {DataType::kInt32, 4}},
-      {"Short", {DataType::kInt16, 2}},
-      {"short int", {DataType::kInt16, 2}},
-      {"short", {DataType::kInt16, 2}},
-      {"Byte", {DataType::kUint8, 1}},
-      {"unsigned char", {DataType::kUint8, 1}},
-      {"Char", {DataType::kInt8, 1}},
-      {"signed char", {DataType::kInt8, 1}},
-      {"char", {DataType::kInt8, 1}},
-      {"Bool", {DataType::kUint8, 1}},
-      {"bool", {DataType::kUint8, 1}},
-      {"UInt16", {DataType::kUint16, 2}},
-      {"UInt32", {DataType::kUint32, 4}},
-      {"UInt64", {DataType::kUint64, 8}},
-      {"bytes", {DataType::kUnknown, 1}},
-      {"ComplexFloat", {DataType::kDerived, 8}},
-      {"ComplexDouble", {DataType::kDerived, 16}},
-      {"ComplexHalf", {DataType::kDerived, 4}},
+  static constexpr std::pair<std::string_view, DataType> kTypes[] = {
+      {"Float", DataType::kFloat32},       {"float", DataType::kFloat32},  {"BFloat16", DataType::kBfloat16},
+      {"bfloat16", DataType::kBfloat16},   {"Half", DataType::kFloat16},   {"half", DataType::kFloat16},
+      {"Double", DataType::kFloat64},      {"double", DataType::kFloat64}, {"Long", DataType::kInt64},
+      {"long int", DataType::kInt64},      {"long", DataType::kInt64},     {"int64_t", DataType::kInt64},
+      {"Int", DataType::kInt32},           {"int", DataType::kInt32},      {"Short", DataType::kInt16},
+      {"short int", DataType::kInt16},     {"short", DataType::kInt16},    {"Byte", DataType::kUint8},
+      {"unsigned char", DataType::kUint8}, {"Char", DataType::kInt8},      {"signed char", DataType::kInt8},
+      {"char", DataType::kInt8},           {"Bool", DataType::kUint8},     {"bool", DataType::kUint8},
+      {"UInt16", DataType::kUint16},       {"UInt32", DataType::kUint32},  {"UInt64", DataType::kUint64},
+      {"bytes", DataType::kByte},
   };
   for (const auto& [text, type] : kTypes)
-    if (text == name) return type;
+    if (text == name) return {type, ElementBytes(type)};
+  if (name == "ComplexHalf") return {DataType::kDerived, 4};
+  if (name == "ComplexFloat") return {DataType::kDerived, 8};
+  if (name == "ComplexDouble") return {DataType::kDerived, 16};
   if (name.starts_with("Float8_e4m3")) return {DataType::kFloat8e4m3, 1};
   if (name.starts_with("Float8_e5m2")) return {DataType::kFloat8e5m2, 1};
   return {};

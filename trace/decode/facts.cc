@@ -2,35 +2,12 @@
 
 #include <string>
 
-#include "core/collective.h"
+#include "core/data_type_name.h"
 #include "core/fact.h"
 #include "trace/decode/process_decoder.h"
 #include "trace/decode/spool_contents.h"
 
 namespace lockstep::trace {
-namespace {
-
-// PyTorch's names, without "torch.".
-DataType TypeNamed(std::string_view name) {
-  static constexpr std::pair<std::string_view, DataType> kNames[] = {
-      {"float32", DataType::kFloat32},
-      {"float64", DataType::kFloat64},
-      {"float16", DataType::kFloat16},
-      {"bfloat16", DataType::kBfloat16},
-      {"int8", DataType::kInt8},
-      {"uint8", DataType::kUint8},
-      {"int16", DataType::kInt16},
-      {"int32", DataType::kInt32},
-      {"int64", DataType::kInt64},
-      {"float8_e4m3fn", DataType::kFloat8e4m3},
-      {"float8_e5m2", DataType::kFloat8e5m2},
-  };
-  for (const auto& [text, type] : kNames)
-    if (text == name) return type;
-  return DataType::kUnknown;
-}
-
-}  // namespace
 
 void ProcessDecoder::OnFact(Thread& thread, std::span<const std::byte> bytes) {
   if ((LoadRecord<StringRecord>(bytes).head.flags & 1) != 0) ++thread.cut_texts;
@@ -43,7 +20,7 @@ void ProcessDecoder::OnFact(Thread& thread, std::span<const std::byte> bytes) {
                                      .bucket = static_cast<std::uint32_t>(Number(FactValue(line, "bucket"))),
                                      .bytes = Number(FactValue(line, "bytes")),
                                      .cap_bytes = Number(FactValue(line, "cap")),
-                                     .dtype = static_cast<std::uint16_t>(TypeNamed(FactValue(line, "dtype"))),
+                                     .dtype = schema::Code(DataTypeNamed(FactValue(line, "dtype"))),
                                      .parameters = parameters.empty() ? schema::kNone : Intern(parameters),
                                      .rebuilt = FactValue(line, "rebuilt") == "1"});
   } else if (name == "python_isolated") {

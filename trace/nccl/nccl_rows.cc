@@ -7,6 +7,7 @@
 
 #include "core/collective.h"
 #include "core/comm_kernels.h"
+#include "core/data_type_name.h"
 #include "core/window.h"
 #include "trace/decode/process_decoder.h"
 #include "trace/nccl/decode_nccl.h"
@@ -25,32 +26,6 @@ constexpr std::uint64_t kCountedSeq = std::uint64_t{1} << 40;
 // collectives so far (2.29.2, ce_coll.cc), not how often the function was called. They are no kernel's numbers.
 constexpr std::uint64_t kCopyEngineSeq = std::uint64_t{1} << 41;
 constexpr std::uint8_t kGpu = static_cast<std::uint8_t>(CollectiveMode::kGpu);
-
-std::uint64_t SizeOf(std::uint8_t dtype) {
-  switch (static_cast<DataType>(dtype)) {
-    case DataType::kInt8:
-    case DataType::kUint8:
-    case DataType::kByte:
-    case DataType::kFloat8e4m3:
-    case DataType::kFloat8e5m2:
-      return 1;
-    case DataType::kInt16:
-    case DataType::kUint16:
-    case DataType::kFloat16:
-    case DataType::kBfloat16:
-      return 2;
-    case DataType::kInt32:
-    case DataType::kUint32:
-    case DataType::kFloat32:
-      return 4;
-    case DataType::kInt64:
-    case DataType::kUint64:
-    case DataType::kFloat64:
-      return 8;
-    default:
-      return 0;
-  }
-}
 
 // NCCL's counts of these are per rank (nccl.h: sendcount of ncclAllGather, recvcount of ncclReduceScatter, count of
 // ncclAlltoAll, ncclGather and ncclScatter); the array is what all ranks' parts make.
@@ -101,7 +76,7 @@ struct Facts {
   // Elements and their type. NVTX contains bytes only.
   std::pair<std::uint64_t, std::uint8_t> elements() const {
     if (call != nullptr && call->source != NcclSource::kNvtx) return {call->count, call->dtype};
-    if (api != nullptr && SizeOf(api->dtype) != 0) return {api->count, api->dtype};
+    if (api != nullptr && TextOfDataType(api->dtype).bytes != 0) return {api->count, api->dtype};
     if (event != nullptr) return {event->count, event->dtype};
     if (call != nullptr) return {call->count, call->dtype};
     return {api->count, api->dtype};
@@ -155,7 +130,7 @@ schema::P2p::Row MessageRow(const Facts& facts, const NcclOperation& op, Interva
           .last_incomplete_ns = kNoTime,
           .wait_begin_ns = times.end != kNoTime ? times.begin : kNoTime,
           .end_ns = times.end,
-          .bytes = Product(elements, SizeOf(dtype)),
+          .bytes = Product(elements, TextOfDataType(dtype).bytes),
           .outcome = schema::RequestOutcome::kCompleted,
           .call = kNone,
           .kernel = op.tie.kernel};
@@ -180,7 +155,7 @@ schema::Collectives::Row CollectiveRow(const Facts& facts, const NcclOperation& 
                                .last_incomplete_ns = kNoTime,
                                .wait_begin_ns = times.end != kNoTime ? times.begin : kNoTime,
                                .end_ns = times.end,
-                               .bytes = Product(Product(elements, SizeOf(dtype)), parts),
+                               .bytes = Product(Product(elements, TextOfDataType(dtype).bytes), parts),
                                .count = Product(elements, parts),
                                .dtype = dtype,
                                .root = rooted ? std::max(facts.peer(), -1) : -1,

@@ -5,6 +5,7 @@
 #include <string>
 #include <string_view>
 
+#include "core/data_type_name.h"
 #include "core/fact.h"
 
 namespace lockstep::replay {
@@ -34,13 +35,8 @@ std::vector<std::vector<Gradient>> GradientsOf(const merge::Timeline& timeline) 
     const std::vector<std::uint64_t> from = Numbers(FactValue(line, "from"));
     if (from.empty() || from[0] == 0) models.emplace_back();
     if (models.empty()) continue;
-    // Only whether the types differ matters.
-    DataType dtype = DataType::kFloat32;
-    if (const std::string_view name = FactValue(line, "dtype"); !name.empty() && name != "float32")
-      dtype = name == "float16"    ? DataType::kFloat16
-              : name == "bfloat16" ? DataType::kBfloat16
-              : name == "float64"  ? DataType::kFloat64
-                                   : DataType::kUnknown;
+    const std::string_view name = FactValue(line, "dtype");
+    const DataType dtype = name.empty() ? DataType::kFloat32 : DataTypeNamed(name);
     for (const std::uint64_t bytes : Numbers(FactValue(line, "bytes"))) models.back().push_back({bytes, dtype});
   }
 }

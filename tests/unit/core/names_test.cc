@@ -10,6 +10,7 @@
 #include <string>
 
 #include "core/byte_text.h"
+#include "core/data_type_name.h"
 #include "core/own_file.h"
 #include "core/process_stat.h"
 #include "core/rank_name.h"
@@ -23,6 +24,23 @@ TEST(ByteText, OneDecimalFromAThousandOn) {
   EXPECT_EQ(ByteText(1000), "1.0 kB");
   EXPECT_EQ(ByteText(1.44e6), "1.4 MB");
   EXPECT_EQ(ByteText(2.5e12), "2500.0 GB");
+}
+
+TEST(DataType, WhatIsUnknownHasNoSize) {
+  EXPECT_EQ(ElementBytes(DataType::kUnknown), 0u);
+  EXPECT_EQ(ElementBytes(DataType::kDerived), 0u);
+  EXPECT_EQ(TextOfDataType(999).bytes, 0u);
+  EXPECT_EQ(ElementBytes(DataType::kByte), 1u);
+  EXPECT_EQ(ElementBytes(DataType::kBfloat16), 2u);
+  EXPECT_EQ(ElementBytes(DataType::kFloat64), 8u);
+}
+
+TEST(DataType, Named) {
+  for (std::uint16_t code = 1; code <= static_cast<std::uint16_t>(DataType::kDerived); ++code)
+    EXPECT_EQ(DataTypeNamed(TextOfDataType(code).name), static_cast<DataType>(code));
+  EXPECT_EQ(DataTypeNamed("float8_e4m3fn"), DataType::kFloat8e4m3);
+  for (const char* other : {"", "float3", "float32x", "complex64"})
+    EXPECT_EQ(DataTypeNamed(other), DataType::kUnknown) << other;
 }
 
 TEST(RankName, FiveDigitsAndMore) {

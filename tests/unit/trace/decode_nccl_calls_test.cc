@@ -235,6 +235,21 @@ TEST_F(DecodeNcclTest, NvtxAloneTellsBytes) {
   EXPECT_EQ(t.collectives.begin_ns[0], 300);
 }
 
+TEST_F(DecodeNcclTest, OfAnUnknownTypeTheBytesAreUnknown) {
+  nccl_.Add(Call{.name = "ncclAllReduce",
+                 .begin = 100,
+                 .end = 120,
+                 .kind = CollectiveKind::kAllReduce,
+                 .count = 64,
+                 .dtype = DataType::kUnknown});
+  Launch(110, 50, 300, 400);
+  const schema::RankTables t = Run();
+  ASSERT_EQ(t.collectives.rows(), 1u);
+  EXPECT_EQ(t.collectives.dtype[0], static_cast<int>(DataType::kUnknown));
+  EXPECT_EQ(t.collectives.count[0], 64u);
+  EXPECT_EQ(t.collectives.bytes[0], 0u);
+}
+
 TEST_F(DecodeNcclTest, EndsWithoutBeginsAreCounted) {
   nccl_.End(NcclEvent::kCollective, 4711, 100);
   nccl_.Add(Begin{.event = NcclEvent::kCollective,

@@ -41,6 +41,20 @@ TEST(ImportNames, Copies) {
   EXPECT_EQ(CopyKindOf("Memset (Device)", "").kind, 6);
 }
 
+TEST(ImportNames, ElementTypes) {
+  for (const char* name : {"Float", "float", "c10::Float"})
+    EXPECT_EQ(ElementTypeOf(name).type, DataType::kFloat32) << name;
+  EXPECT_EQ(ElementTypeOf("c10::BFloat16").bytes, 2u);
+  EXPECT_EQ(ElementTypeOf("long int").bytes, 8u);
+  EXPECT_EQ(ElementTypeOf("ComplexDouble").bytes, 16u);
+  EXPECT_EQ(ElementTypeOf("Float8_e5m2fnuz").type, DataType::kFloat8e5m2);
+  // What NVTX tells of a message is known, and the same as when Lockstep recorded it.
+  EXPECT_EQ(ElementTypeOf("bytes").type, DataType::kByte);
+  EXPECT_EQ(ElementTypeOf("bytes").bytes, 1u);
+  EXPECT_EQ(ElementTypeOf("Quaternion").type, DataType::kUnknown);
+  EXPECT_EQ(ElementTypeOf("Quaternion").bytes, 0u);
+}
+
 TEST(ImportNames, Operations) {
   for (const char* name :
        {"allreduce", "nccl:all_reduce", "allreduce_coalesced", "allreduce_sparse", "gloo:all_reduce"})
