@@ -51,7 +51,7 @@ Result<Interval> WindowOf(const merge::Timeline& timeline, const RankIndex& inde
   std::int64_t least = INT64_MAX, most = INT64_MIN;
   std::mutex mutex;
   merge::ParallelFor(jobs, ranks.size(), [&](std::size_t i) {
-    const merge::RankClockMap clock(timeline.tables.clock, ranks[i]);
+    const merge::ClockMap clock(timeline.tables.clock, ranks[i]);
     Interval mine{INT64_MAX, INT64_MIN};
     std::int64_t low = INT64_MAX, high = INT64_MIN;
     const auto extend = [&](std::int64_t begin, std::int64_t end) {
@@ -261,7 +261,7 @@ class Exporter {
 
   Status WriteCluster(Writer& writer) {
     static const schema::RankTables kNothing;
-    const merge::RankClockMap clock(schema::Clock{}, -1);
+    const merge::ClockMap clock(schema::Clock{}, -1);
     ExportRank cluster;
     cluster.title = "cluster";
     cluster.head = &kNothing;

@@ -132,7 +132,7 @@ class Merger {
   // Ranks that were not to be recorded (--ranks): their clock exchanges were needed, but they have no other rows.
   void LeaveOut() {
     std::vector<RunRank> kept;
-    std::vector<RankClockMap> clocks;
+    std::vector<ClockMap> clocks;
     for (std::size_t r = 0; r < run_.ranks.size(); ++r) {
       if (ingest::MetaValue(run_.ranks[r].head, "recording") == "none") {
         run_.left_out.push_back(std::move(run_.ranks[r]));
@@ -432,7 +432,7 @@ class Merger {
   AlignResult aligned_;
   std::string unmeasured_clocks_;
   std::int64_t gpu_clock_error_ns_ = -1;
-  std::vector<RankClockMap> clocks_;
+  std::vector<ClockMap> clocks_;
   std::vector<RankOutcome> outcomes_;
   std::vector<std::vector<RecordedWindow>> recorded_;
   std::vector<std::int64_t> hta_until_ns_;  // One per rank.

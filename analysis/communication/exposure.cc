@@ -14,8 +14,8 @@ namespace {
 constexpr std::uint8_t kInput = schema::Category::kInput;
 
 // Adds the CPU time and run-queue delay of the stretches outside `busy`, in local time.
-void CpuShares(const schema::RankTables& t, std::uint32_t thread, const IntervalSet& busy,
-               const merge::RankClockMap& clock, ExposedActivity& activity) {
+void CpuShares(const schema::RankTables& t, std::uint32_t thread, const IntervalSet& busy, const merge::ClockMap& clock,
+               ExposedActivity& activity) {
   const auto& samples = t.cpu_samples;
   std::int64_t wall = 0, cpu = 0, delay = 0, delay_wall = 0;
   std::size_t before = 0;
@@ -81,7 +81,7 @@ std::pair<double, double> ExposedActivity::CpuShares(const IntervalSet& windows)
           delay_wall > 0 ? static_cast<double>(delay) / static_cast<double>(delay_wall) : -1};
 }
 
-ExposedActivity ActivityOf(const schema::RankTables& t, const merge::RankClockMap& clock) {
+ExposedActivity ActivityOf(const schema::RankTables& t, const merge::ClockMap& clock) {
   ExposedActivity activity;
   activity.gpu = t.kernels.rows() > 0;
   IntervalSet local;

@@ -31,7 +31,7 @@ struct ExposedActivity {
   std::pair<double, double> CpuShares(const IntervalSet& windows) const;
 };
 
-ExposedActivity ActivityOf(const schema::RankTables& tables, const merge::RankClockMap& clock);
+ExposedActivity ActivityOf(const schema::RankTables& tables, const merge::ClockMap& clock);
 
 // Counts how a rank's non-blocking collectives made progress.
 struct ProgressCounts {

@@ -39,7 +39,7 @@ IntervalSet RangesOf(const Context& context, std::int32_t rank, std::uint8_t cat
   const auto tables = context.ReadActivity(rank);
   if (!tables.ok()) return {};
   const schema::RankTables& t = tables.value();
-  const merge::RankClockMap clock(context.tables().clock, rank);
+  const merge::ClockMap clock(context.tables().clock, rank);
   std::vector<bool> training(t.threads.rows() + 1, false);
   for (std::size_t i = 0; i < t.threads.rows(); ++i)
     if (t.threads.thread[i] < training.size()) training[t.threads.thread[i]] = t.threads.training[i] != 0;

@@ -16,14 +16,14 @@ constexpr std::size_t kMaxErrorSamples = 1'000'000;
 void ClockError(const Context& context, Trust& trust) {
   const auto& tables = context.tables();
   if (tables.clock.rows() == 0) return;
-  std::map<std::int32_t, merge::RankClockMap> maps;
-  for (const std::int32_t rank : context.ranks()) maps.emplace(rank, merge::RankClockMap(tables.clock, rank));
+  std::map<std::int32_t, merge::ClockMap> maps;
+  for (const std::int32_t rank : context.ranks()) maps.emplace(rank, merge::ClockMap(tables.clock, rank));
   std::vector<std::int64_t> errors;
   const auto& members = tables.collective_ranks;
   const std::size_t stride = members.rows() / kMaxErrorSamples + 1;
   for (std::size_t i = 0; i < members.rows(); i += stride) {
     const auto map = maps.find(members.rank[i]);
-    if (map != maps.end()) errors.push_back(map->second.ErrorNs(map->second.ToLocal(members.arrival_ns[i])));
+    if (map != maps.end()) errors.push_back(map->second.ErrorAt(map->second.ToLocal(members.arrival_ns[i])));
   }
   if (errors.empty())
     for (std::size_t i = 0; i < tables.clock.rows(); ++i) errors.push_back(tables.clock.base_error_ns[i]);

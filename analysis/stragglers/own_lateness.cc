@@ -43,7 +43,7 @@ std::optional<OwnTime> Read(const Context& context, std::size_t position) {
   const std::int32_t rank = context.ranks()[position];
   const Result<schema::RankTables> tables = context.ReadActivity(rank);
   if (!tables.ok()) return std::nullopt;
-  const merge::RankClockMap clock(context.tables().clock, rank);
+  const merge::ClockMap clock(context.tables().clock, rank);
   IntervalSet set = Communicating(tables.value());
   for (Interval& member : set) member = {clock.ToCluster(member.begin), clock.ToCluster(member.end)};
   return OwnTime(Normalize(std::move(set)));

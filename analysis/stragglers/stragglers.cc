@@ -247,7 +247,7 @@ class Search {
     merge::ParallelFor(context_.options().jobs, read.size(), [&](std::size_t i) {
       const std::int32_t rank = context_.ranks()[read[i]];
       const Result<schema::RankTables> tables = context_.ReadActivity(rank);
-      if (tables.ok()) activities[i] = ActivityOf(tables.value(), merge::RankClockMap(context_.tables().clock, rank));
+      if (tables.ok()) activities[i] = ActivityOf(tables.value(), merge::ClockMap(context_.tables().clock, rank));
     });
     read_.exact = true;
     for (std::size_t i = 0; i < read.size(); ++i) {

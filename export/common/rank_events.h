@@ -94,7 +94,7 @@ class RankEvents {
 
   const merge::Timeline& timeline_;
   const RankIndex& index_;
-  merge::RankClockMap clock_;
+  merge::ClockMap clock_;
   ExportRank rank_;
   std::unique_ptr<ingest::RankSource> source_;
   schema::RankTables head_;

@@ -46,7 +46,7 @@ struct ExportRank {
   std::int32_t rank = -1;
   std::string title;  // "rank 5 · node1 · GPU 1"
   const schema::RankTables* head = nullptr;
-  const merge::RankClockMap* clock = nullptr;
+  const merge::ClockMap* clock = nullptr;
   ingest::EventReader* reader = nullptr;  // For tables without events (kernel_shapes); null for the cluster.
   std::uint32_t training_thread = schema::kNone;
   bool gpu = false;

@@ -33,8 +33,17 @@ std::int64_t Grown(const MapKnot& knot, double base_ns, std::int64_t local_ns) {
 
 }  // namespace
 
+ClockMap::ClockMap(const schema::Clock& clock, std::int32_t rank) {
+  for (std::size_t i = 0; i < clock.rows(); ++i)
+    if (clock.rank[i] == rank)
+      knots.push_back({clock.local_ns[i], clock.offset_ns[i], clock.base_error_ns[i], clock.slew_ppb[i]});
+  // What Lockstep wrote is normalised already; this makes sure that cluster time never runs backwards, whatever a file
+  // contains.
+  Normalise(&knots);
+}
+
 std::int64_t ClockMap::OffsetAt(std::int64_t t) const {
-  if (knots.size() == 1) return knots[0].offset_ns;
+  if (knots.size() <= 1) return knots.empty() ? 0 : knots[0].offset_ns;
   const std::size_t right = std::clamp<std::size_t>(After(knots, t), 1, knots.size() - 1);
   const MapKnot &a = knots[right - 1], &b = knots[right];
   const double slope = static_cast<double>(b.offset_ns - a.offset_ns) / static_cast<double>(b.local_ns - a.local_ns);
@@ -42,7 +51,7 @@ std::int64_t ClockMap::OffsetAt(std::int64_t t) const {
 }
 
 std::int64_t ClockMap::ToLocal(std::int64_t cluster_ns) const {
-  if (knots.size() == 1) return cluster_ns - knots[0].offset_ns;
+  if (knots.size() <= 1) return cluster_ns - OffsetAt(cluster_ns);
   const auto after =
       std::upper_bound(knots.begin() + 1, knots.end() - 1, cluster_ns,
                        [](std::int64_t at, const MapKnot& knot) { return at < knot.local_ns + knot.offset_ns; });
@@ -53,6 +62,7 @@ std::int64_t ClockMap::ToLocal(std::int64_t cluster_ns) const {
 }
 
 std::int64_t ClockMap::ErrorAt(std::int64_t t) const {
+  if (knots.empty()) return kForever;
   const std::size_t right = After(knots, t);
   if (right == 0) return Grown(knots.front(), static_cast<double>(knots.front().base_error_ns), t);
   if (right == knots.size()) return Grown(knots.back(), static_cast<double>(knots.back().base_error_ns), t);

@@ -1,11 +1,11 @@
 #pragma once
-// The map from one clock domain to cluster time. Clock alignment finds it, the rows of `clock` store it, and
-// RankClockMap (merge/timeline/timeline.h), read from them, computes all times and errors of a run.
+// The map from one clock to cluster time. Clock alignment finds it, the rows of `clock` store it, and, made of them, it
+// computes all times and errors of a run.
 
 #include <cstdint>
 #include <vector>
 
-#include "core/schema_enums.h"
+#include "core/schema.h"
 
 namespace lockstep::merge {
 
@@ -18,9 +18,14 @@ struct MapKnot {
   std::int64_t slew_ppb;  // ns per second.
 };
 
+// Strictly monotone. Without knots cluster time is local time, and its error unbounded.
 class ClockMap {
  public:
-  std::vector<MapKnot> knots;  // Sorted, distinct local_ns; never empty once made.
+  ClockMap() = default;
+  // Of one rank, from rows of `clock`.
+  ClockMap(const schema::Clock& clock, std::int32_t rank);
+
+  std::vector<MapKnot> knots;  // Sorted, distinct local_ns.
   std::uint8_t method = schema::ClockMethod::kNone;
 
   // Outside the knots: the nearest segment's line.

@@ -330,7 +330,8 @@ MapKnot FitPiece::At(std::int64_t t) const {
   };
   if (t <= knots.front().local_ns) return beyond(knots.front(), begin_rate, begin_slew_ppb);
   if (t >= knots.back().local_ns) return beyond(knots.back(), end_rate, end_slew_ppb);
-  const ClockMap map{knots, 2};
+  ClockMap map;
+  map.knots = knots;
   return {t, map.OffsetAt(t), map.ErrorAt(t), knots.front().slew_ppb};
 }
 

@@ -201,7 +201,7 @@ class Matcher {
       members.wait_ns[base + i] = members.transfer_ns[base + i] = members.step[base + i] = -1;
       out_.endless[base + i] = rows.end_ns[row] == kNoTime;
       out_.member_of[rank][row] = static_cast<std::uint32_t>(base + i);
-      const std::int64_t error = out_.error_ns[base + i] = ranks_[rank].clock->ErrorNs(rows.begin_ns[row]);
+      const std::int64_t error = out_.error_ns[base + i] = ranks_[rank].clock->ErrorAt(rows.begin_ns[row]);
       error_2 = std::max(error_2, std::min(error_1, error));
       error_1 = std::max(error_1, error);
       all.bytes = std::max(all.bytes, rows.bytes[row]);

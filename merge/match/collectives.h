@@ -25,7 +25,7 @@ struct RecordedWindow {
 struct MatchRank {
   std::int32_t rank = -1;
   const schema::RankTables* tables = nullptr;
-  const RankClockMap* clock = nullptr;
+  const ClockMap* clock = nullptr;
   Interval window{0, 0};  // From the first to the last sign of life, cluster time.
   // The file covers less than the process did: recording began later or stopped earlier than on others. An operation
   // outside counts as cut, not as unmatched.

@@ -25,7 +25,7 @@ struct Candidate {
 
 // The smallest difference between two ranks' times that their clocks can resolve.
 std::int64_t Resolution(const MatchRank& a, std::int64_t a_local_ns, const MatchRank& b, std::int64_t b_local_ns) {
-  const std::int64_t error = Sum(a.clock->ErrorNs(a_local_ns), b.clock->ErrorNs(b_local_ns));
+  const std::int64_t error = Sum(a.clock->ErrorAt(a_local_ns), b.clock->ErrorAt(b_local_ns));
   return Sum(error, error);
 }
 

@@ -9,7 +9,7 @@
 
 namespace lockstep::merge {
 
-schema::TlSteps JobStepTable(const std::vector<RankPassResult>& ranks, const std::vector<RankClockMap>& clocks,
+schema::TlSteps JobStepTable(const std::vector<RankPassResult>& ranks, const std::vector<ClockMap>& clocks,
                              const JobSteps& steps) {
   struct Step {
     std::int64_t begin = 0, end = 0;

@@ -18,7 +18,7 @@
 namespace lockstep::merge {
 
 // One row per step number; cluster time. A step that some rank has, but not whole, is not complete.
-schema::TlSteps JobStepTable(const std::vector<RankPassResult>& ranks, const std::vector<RankClockMap>& clocks,
+schema::TlSteps JobStepTable(const std::vector<RankPassResult>& ranks, const std::vector<ClockMap>& clocks,
                              const JobSteps& steps);
 
 // All ranks' rows, by step number, then rank.

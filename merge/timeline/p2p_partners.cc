@@ -10,7 +10,7 @@ namespace lockstep::merge {
 
 Result<P2pPartners> FindP2pPartners(const Timeline& timeline, unsigned jobs) {
   LS_TRY(const RunFiles run, OpenRun(timeline.run_dir, jobs));
-  std::vector<RankClockMap> clocks;
+  std::vector<ClockMap> clocks;
   clocks.reserve(run.ranks.size());
   std::vector<MatchRank> ranks;
   for (const RunRank& rank : run.ranks) {

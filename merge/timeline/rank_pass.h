@@ -31,7 +31,7 @@ struct AnalysisPart {
 struct RankPassInput {
   std::size_t index = 0;  // Among the ranks given to the matchers.
   const RunRank* rank = nullptr;
-  const RankClockMap* clock = nullptr;
+  const ClockMap* clock = nullptr;
   const MatchedP2p* p2p = nullptr;
   const RankP2pWaits* p2p_waits = nullptr;  // May be null: none.
   const std::vector<RankStep>* steps = nullptr;

@@ -55,14 +55,4 @@ Timeline MakeTimeline(std::string run_dir, schema::TimelineTables tables) {
   return timeline;
 }
 
-RankClockMap::RankClockMap(const schema::Clock& clock, std::int32_t rank) {
-  std::vector<MapKnot>& knots = map_.knots;
-  for (std::size_t i = 0; i < clock.rows(); ++i)
-    if (clock.rank[i] == rank)
-      knots.push_back({clock.local_ns[i], clock.offset_ns[i], clock.base_error_ns[i], clock.slew_ppb[i]});
-  // What Lockstep wrote is normalised already; this makes sure that cluster time never runs backwards, whatever a file
-  // contains.
-  Normalise(&knots);
-}
-
 }  // namespace lockstep::merge

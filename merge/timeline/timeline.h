@@ -11,7 +11,6 @@
 #include "core/result.h"
 #include "core/schema.h"
 #include "merge/clock/clock_map.h"
-#include "merge/saturated.h"
 
 namespace lockstep::merge {
 
@@ -44,22 +43,5 @@ struct Timeline {
 Result<Timeline> OpenTimeline(const std::string& run_dir);
 // Builds the index over tables made in memory.
 Timeline MakeTimeline(std::string run_dir, schema::TimelineTables tables);
-
-// Rank clock <-> cluster time of one rank, from rows of `clock`. Strictly monotone.
-class RankClockMap {
- public:
-  RankClockMap(const schema::Clock& clock, std::int32_t rank);
-  std::int64_t ToCluster(std::int64_t local_ns) const {
-    return map_.knots.empty() ? local_ns : map_.ToCluster(local_ns);
-  }
-  std::int64_t ToLocal(std::int64_t cluster_ns) const {
-    return map_.knots.empty() ? cluster_ns : map_.ToLocal(cluster_ns);
-  }
-  // Error bound at a rank time. INT64_MAX when the rank has no relation.
-  std::int64_t ErrorNs(std::int64_t local_ns) const { return map_.knots.empty() ? kForever : map_.ErrorAt(local_ns); }
-
- private:
-  ClockMap map_;
-};
 
 }  // namespace lockstep::merge

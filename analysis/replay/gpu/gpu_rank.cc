@@ -314,8 +314,7 @@ class Resolver {
 
 }  // namespace
 
-GpuRank DistillGpuRank(const schema::RankTables& tables, const merge::RankClockMap& clock,
-                       const GpuRankRequest& request) {
+GpuRank DistillGpuRank(const schema::RankTables& tables, const merge::ClockMap& clock, const GpuRankRequest& request) {
   GpuRank out;
   Resolver(CollectGpuRaw(tables, clock, request, out), out).Run();
   return out;

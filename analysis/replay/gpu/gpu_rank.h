@@ -97,7 +97,6 @@ struct GpuRankRequest {
   std::vector<std::pair<std::uint32_t, std::uint32_t>> collectives;
 };
 
-GpuRank DistillGpuRank(const schema::RankTables& tables, const merge::RankClockMap& clock,
-                       const GpuRankRequest& request);
+GpuRank DistillGpuRank(const schema::RankTables& tables, const merge::ClockMap& clock, const GpuRankRequest& request);
 
 }  // namespace lockstep::replay

@@ -23,8 +23,7 @@ bool Has(std::string_view text, std::string_view part) { return text.find(part) 
 
 class Collector {
  public:
-  Collector(const schema::RankTables& tables, const merge::RankClockMap& clock, const GpuRankRequest& request,
-            GpuRank& out)
+  Collector(const schema::RankTables& tables, const merge::ClockMap& clock, const GpuRankRequest& request, GpuRank& out)
       : t_(tables), clock_(clock), request_(request), out_(out), launches_(gpu::FindLaunches(tables)) {
     FindCalls();
     FindMarks();
@@ -423,7 +422,7 @@ class Collector {
   }
 
   const schema::RankTables& t_;
-  const merge::RankClockMap& clock_;
+  const merge::ClockMap& clock_;
   const GpuRankRequest& request_;
   GpuRank& out_;
   const gpu::LaunchIndex launches_;
@@ -446,7 +445,7 @@ class Collector {
 
 }  // namespace
 
-GpuRaw CollectGpuRaw(const schema::RankTables& tables, const merge::RankClockMap& clock, const GpuRankRequest& request,
+GpuRaw CollectGpuRaw(const schema::RankTables& tables, const merge::ClockMap& clock, const GpuRankRequest& request,
                      GpuRank& out) {
   return Collector(tables, clock, request, out).Collect();
 }

@@ -39,7 +39,7 @@ struct GpuRaw {
 };
 
 // Fills out's lanes, threads, groups, messages (each with its kernel's row as `item`), same_kernel and origin.
-GpuRaw CollectGpuRaw(const schema::RankTables& tables, const merge::RankClockMap& clock, const GpuRankRequest& request,
+GpuRaw CollectGpuRaw(const schema::RankTables& tables, const merge::ClockMap& clock, const GpuRankRequest& request,
                      GpuRank& out);
 
 // When one thread continued after another one had stopped: autograd runs on a thread of its own. `activity`: per

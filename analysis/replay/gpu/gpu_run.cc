@@ -59,7 +59,7 @@ class Reader {
     }
     run_.gpu_ranks.resize(run_.ranks.size());
     return ReadRanks(timeline_, options_, run_,
-                     [&](std::size_t r, const schema::RankTables& tables, const merge::RankClockMap& clock) {
+                     [&](std::size_t r, const schema::RankTables& tables, const merge::ClockMap& clock) {
                        GpuRankRequest request;
                        request.collectives = chosen_[r];
                        const std::size_t steps = run_.steps.size();

@@ -78,15 +78,15 @@ Result<std::vector<std::size_t>> StepRows(const merge::Timeline& timeline, const
   return rows;
 }
 
-Status ReadRanks(const merge::Timeline& timeline, const ReadRunOptions& options, const RecordedRun& run,
-                 const std::function<void(std::size_t r, const schema::RankTables& tables,
-                                          const merge::RankClockMap& clock)>& read) {
+Status ReadRanks(
+    const merge::Timeline& timeline, const ReadRunOptions& options, const RecordedRun& run,
+    const std::function<void(std::size_t r, const schema::RankTables& tables, const merge::ClockMap& clock)>& read) {
   std::vector<std::optional<Error>> errors(run.ranks.size());
   merge::ParallelFor(options.jobs, run.ranks.size(), [&](std::size_t r) {
     const Result<schema::RankTables> tables =
         options.read_rank ? options.read_rank(run.ranks[r]) : timeline.ReadRank(run.ranks[r]);
     if (tables.ok())
-      read(r, tables.value(), merge::RankClockMap(timeline.tables.clock, run.ranks[r]));
+      read(r, tables.value(), merge::ClockMap(timeline.tables.clock, run.ranks[r]));
     else
       errors[r] = tables.error();
   });

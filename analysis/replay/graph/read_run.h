@@ -25,6 +25,6 @@ Result<std::vector<std::size_t>> StepRows(const merge::Timeline& timeline, const
 // Calls `read` for each rank, several at once. Returns the error of the first rank that could not be read.
 Status ReadRanks(
     const merge::Timeline& timeline, const ReadRunOptions& options, const RecordedRun& run,
-    const std::function<void(std::size_t r, const schema::RankTables& tables, const merge::RankClockMap& clock)>& read);
+    const std::function<void(std::size_t r, const schema::RankTables& tables, const merge::ClockMap& clock)>& read);
 
 }  // namespace lockstep::replay

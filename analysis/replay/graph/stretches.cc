@@ -23,7 +23,7 @@ constexpr std::uint8_t kBackward = schema::Category::kBackward;
 
 class Cutter {
  public:
-  Cutter(const schema::RankTables& tables, const merge::RankClockMap& clock, const RankWindow& window,
+  Cutter(const schema::RankTables& tables, const merge::ClockMap& clock, const RankWindow& window,
          std::vector<RankCollective> collectives)
       : t_(tables), clock_(clock), window_(window), training_(merge::TrainingThread(tables)) {
     out_.begin_ns = window.begin_ns;
@@ -261,7 +261,7 @@ class Cutter {
   }
 
   const schema::RankTables& t_;
-  const merge::RankClockMap& clock_;
+  const merge::ClockMap& clock_;
   const RankWindow& window_;
   const std::uint32_t training_;
   RankStretches out_;
@@ -275,8 +275,8 @@ class Cutter {
 
 }  // namespace
 
-RankStretches CutIntoStretches(const schema::RankTables& tables, const merge::RankClockMap& clock,
-                               const RankWindow& window, std::vector<RankCollective> collectives) {
+RankStretches CutIntoStretches(const schema::RankTables& tables, const merge::ClockMap& clock, const RankWindow& window,
+                               std::vector<RankCollective> collectives) {
   return Cutter(tables, clock, window, std::move(collectives)).Run();
 }
 

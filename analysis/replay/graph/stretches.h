@@ -75,7 +75,7 @@ struct RankWindow {
 };
 
 // `collectives`: the rank's collectives that can be replayed. Window and collectives in cluster time.
-RankStretches CutIntoStretches(const schema::RankTables& tables, const merge::RankClockMap& clock,
-                               const RankWindow& window, std::vector<RankCollective> collectives);
+RankStretches CutIntoStretches(const schema::RankTables& tables, const merge::ClockMap& clock, const RankWindow& window,
+                               std::vector<RankCollective> collectives);
 
 }  // namespace lockstep::replay

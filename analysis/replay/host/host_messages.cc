@@ -34,7 +34,7 @@ void Await(Stretch& stretch, std::uint32_t port, std::int64_t there_ns) {
 
 }  // namespace
 
-std::vector<MessageHalf> MessageHalves(const schema::RankTables& tables, const merge::RankClockMap& clock,
+std::vector<MessageHalf> MessageHalves(const schema::RankTables& tables, const merge::ClockMap& clock,
                                        std::int32_t world_rank, std::uint32_t thread) {
   std::vector<MessageHalf> halves;
   const auto& p = tables.p2p;

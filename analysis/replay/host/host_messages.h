@@ -22,7 +22,7 @@ struct MessageHalf {
 };
 
 // Returns the messages of the training thread that completed and whose partner is known.
-std::vector<MessageHalf> MessageHalves(const schema::RankTables& tables, const merge::RankClockMap& clock,
+std::vector<MessageHalf> MessageHalves(const schema::RankTables& tables, const merge::ClockMap& clock,
                                        std::int32_t world_rank, std::uint32_t thread);
 
 // Pairs the halves and enters them in the calls of both ranks (`offers`, `awaits`, `after_ns`). A send that ended

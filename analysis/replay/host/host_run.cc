@@ -36,7 +36,7 @@ class Reader {
     run_.stretches.resize(run_.ranks.size());
     std::vector<std::vector<MessageHalf>> halves(run_.ranks.size());
     LS_CHECK(ReadRanks(timeline_, options_, run_,
-                       [&](std::size_t r, const schema::RankTables& tables, const merge::RankClockMap& clock) {
+                       [&](std::size_t r, const schema::RankTables& tables, const merge::ClockMap& clock) {
                          run_.stretches[r] = CutIntoStretches(
                              tables, clock, WindowOf(&rows[r * run_.steps.size()], clock), Complete(r, tables, clock));
                          for (std::size_t s = 0; s < run_.steps.size(); ++s)
@@ -93,7 +93,7 @@ class Reader {
   }
 
   // `rows`: rows of step_ranks, one for each step.
-  RankWindow WindowOf(const std::size_t* rows, const merge::RankClockMap& clock) const {
+  RankWindow WindowOf(const std::size_t* rows, const merge::ClockMap& clock) const {
     RankWindow window{clock.ToCluster(t_.step_ranks.begin_ns[rows[0]]), {}};
     for (std::size_t s = 0; s < run_.steps.size(); ++s)
       window.step_ends_ns.push_back(clock.ToCluster(t_.step_ranks.end_ns[rows[s]]));
@@ -101,7 +101,7 @@ class Reader {
   }
 
   std::vector<RankCollective> Complete(std::size_t r, const schema::RankTables& tables,
-                                       const merge::RankClockMap& clock) const {
+                                       const merge::ClockMap& clock) const {
     std::vector<RankCollective> list;
     const auto& rows = tables.collectives;
     for (RankCollective c : chosen_[r]) {

@@ -175,8 +175,7 @@ PageJson Clocks(const analysis::Context& context) {
   std::vector<std::int64_t> methods, errors;
   for (const std::int32_t rank : context.ranks()) {
     methods.push_back(method.contains(rank) ? method[rank] : kUnknownCell);
-    const std::int64_t error =
-        middle.contains(rank) ? merge::RankClockMap(clock, rank).ErrorNs(middle[rank]) : INT64_MAX;
+    const std::int64_t error = middle.contains(rank) ? merge::ClockMap(clock, rank).ErrorAt(middle[rank]) : INT64_MAX;
     errors.push_back(error == INT64_MAX ? kUnknownCell : error);
   }
   return {{"method", Packed(methods)}, {"error_ns", Packed(errors)}};

@@ -175,7 +175,7 @@ class Lanes {
     Interval whole{INT64_MAX, INT64_MIN};
     const auto& totals = context_.tables().rank_totals;
     for (std::size_t i = 0; i < totals.rows(); ++i) {
-      const merge::RankClockMap clock(context_.tables().clock, totals.rank[i]);
+      const merge::ClockMap clock(context_.tables().clock, totals.rank[i]);
       whole.begin = std::min(whole.begin, clock.ToCluster(totals.begin_ns[i]));
       whole.end = std::max(whole.end, clock.ToCluster(totals.end_ns[i]));
     }
@@ -193,7 +193,7 @@ class Lanes {
     }
     const gpu::RankView view = tables::MakeRankView(index_, rank, std::move(tables).value(), {});
     const RankLane lane = LaneOf(view);
-    const merge::RankClockMap clock(context_.tables().clock, rank);
+    const merge::ClockMap clock(context_.tables().clock, rank);
     std::vector<std::uint32_t> member_of(view.tables.collectives.rows(), kNone);
     for (const std::uint32_t member : view.members)
       if (const std::uint32_t row = context_.tables().collective_ranks.row[member]; row < member_of.size())
@@ -213,7 +213,7 @@ class Lanes {
     }
   }
 
-  bool Locate(const ChosenStep& step, std::int32_t rank, const merge::RankClockMap& clock, Cell& cell) const {
+  bool Locate(const ChosenStep& step, std::int32_t rank, const merge::ClockMap& clock, Cell& cell) const {
     if (step.row == analysis::kNowhere) {
       cell.window = {clock.ToLocal(step.window.begin), clock.ToLocal(step.window.end)};
       const auto& totals = context_.tables().rank_totals;
@@ -247,7 +247,7 @@ class Lanes {
   }
 
   void AddOperations(const gpu::RankView& view, const RankLane& lane, const std::vector<std::uint32_t>& member_of,
-                     const merge::RankClockMap& clock, Cell& cell) const {
+                     const merge::ClockMap& clock, Cell& cell) const {
     const auto& t = context_.tables().collectives;
     std::vector<const tables::CommOperation*> inside;
     for (const tables::CommOperation& op : lane.comm.ops)
@@ -291,8 +291,7 @@ class Lanes {
   }
 
   // The ranges that the program marked; not operators and functions, of which there are thousands.
-  void AddRanges(const gpu::RankView& view, std::uint32_t training, const merge::RankClockMap& clock,
-                 Cell& cell) const {
+  void AddRanges(const gpu::RankView& view, std::uint32_t training, const merge::ClockMap& clock, Cell& cell) const {
     const auto& ranges = view.tables.ranges;
     std::vector<std::size_t> inside;
     for (std::size_t i = 0; i < ranges.rows(); ++i)

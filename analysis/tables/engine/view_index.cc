@@ -62,7 +62,7 @@ class ViewMaker {
     const auto& parts = timeline_.tables.windows;
     const auto& steps = timeline_.tables.step_ranks;
     if (parts.rows() > 1) {
-      const merge::RankClockMap clock(timeline_.tables.clock, view_.rank);
+      const merge::ClockMap clock(timeline_.tables.clock, view_.rank);
       std::vector<Interval> windows;
       for (std::size_t i = 0; i < parts.rows(); ++i) {
         Interval part{0, 0};

@@ -155,7 +155,7 @@ class Collector {
   void Collectives() {
     const schema::Collectives& c = t_.collectives;
     const Interval span = merge::CapturedSpan(t_);
-    const merge::RankClockMap clock = Clock();
+    const merge::ClockMap clock = Clock();
     for (std::uint32_t row = 0; row < c.rows(); ++row) {
       if (!Counts(row) || OnGpuAtUnknownTime(c.mode[row], c.end_ns[row])) continue;
       const std::int64_t begin = c.begin_ns[row];
@@ -183,14 +183,14 @@ class Collector {
     }
   }
 
-  merge::RankClockMap Clock() const {
-    return rank_.timeline == nullptr ? merge::RankClockMap({}, 0)
-                                     : merge::RankClockMap(rank_.timeline->tables.clock, rank_.rank);
+  merge::ClockMap Clock() const {
+    return rank_.timeline == nullptr ? merge::ClockMap({}, 0)
+                                     : merge::ClockMap(rank_.timeline->tables.clock, rank_.rank);
   }
 
   void P2p() {
     const schema::P2p& p = t_.p2p;
-    const merge::RankClockMap clock = Clock();
+    const merge::ClockMap clock = Clock();
     const Interval span = merge::CapturedSpan(t_);
     for (std::uint32_t row = 0; row < p.rows(); ++row) {
       if (p.outcome[row] == schema::RequestOutcome::kCancelled || OnGpuAtUnknownTime(p.mode[row], p.end_ns[row]))

@@ -63,7 +63,7 @@ class Merged {
 
   const schema::TlCollectives& collectives() const { return matched.collectives; }
   const schema::TlCollectiveRanks& members() const { return matched.members; }
-  const std::vector<merge::RankClockMap>& clocks() const { return clocks_; }
+  const std::vector<merge::ClockMap>& clocks() const { return clocks_; }
 
   merge::MatchedCollectives matched;
   merge::MatchedP2p p2p;
@@ -75,7 +75,7 @@ class Merged {
  private:
   std::int32_t absent_;
   std::vector<std::unique_ptr<RankBuilder>> ranks_;
-  std::vector<merge::RankClockMap> clocks_;
+  std::vector<merge::ClockMap> clocks_;
 };
 
 }  // namespace lockstep::test

@@ -58,7 +58,7 @@ struct World {
 
  private:
   std::int64_t error_ns_;
-  std::vector<merge::RankClockMap> clocks_;
+  std::vector<merge::ClockMap> clocks_;
 };
 
 TEST(P2pWaits, LateSenderIsUntilTheSendBegins) {

@@ -142,7 +142,7 @@ TEST(Steps, WithoutAnyTheCapturedTimeCounts) {
   EXPECT_EQ(m.terms[0].end_ns - m.terms[0].begin_ns, 200);
 }
 
-TEST(RankClockMap, MonotoneAndInvertible) {
+TEST(ClockMap, MonotoneAndInvertible) {
   schema::Clock clock;
   const std::int64_t base = 1'000'000'000'000;
   clock.Append({.rank = 3, .local_ns = base, .offset_ns = -base, .base_error_ns = 100, .slew_ppb = 2000});
@@ -156,7 +156,7 @@ TEST(RankClockMap, MonotoneAndInvertible) {
                 .offset_ns = -base - 20'000,
                 .base_error_ns = 100,
                 .slew_ppb = 1000});
-  const merge::RankClockMap map(clock, 3);
+  const merge::ClockMap map(clock, 3);
   EXPECT_EQ(map.ToCluster(base), 0);
   EXPECT_EQ(map.ToCluster(base + 500'000'000), 500'025'000);
   EXPECT_EQ(map.ToCluster(base + 3'000'000'000), 3'000'000'000 - 90'000) << "the last segment's slope goes on";
@@ -167,10 +167,10 @@ TEST(RankClockMap, MonotoneAndInvertible) {
     EXPECT_LE(std::abs(map.ToLocal(cluster) - t), 1);
     before = cluster;
   }
-  EXPECT_EQ(map.ErrorNs(base), 100);
-  EXPECT_EQ(map.ErrorNs(base + 100'000'000), 120 + 200);
-  EXPECT_EQ(map.ErrorNs(base + 4'000'000'000), 100 + 2000);
-  EXPECT_EQ(merge::RankClockMap(clock, 9).ErrorNs(0), std::numeric_limits<std::int64_t>::max());
+  EXPECT_EQ(map.ErrorAt(base), 100);
+  EXPECT_EQ(map.ErrorAt(base + 100'000'000), 120 + 200);
+  EXPECT_EQ(map.ErrorAt(base + 4'000'000'000), 100 + 2000);
+  EXPECT_EQ(merge::ClockMap(clock, 9).ErrorAt(0), std::numeric_limits<std::int64_t>::max());
 }
 
 }  // namespace

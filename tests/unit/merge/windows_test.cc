@@ -68,7 +68,7 @@ class Windows : public testing::Test {
   }
 
   std::vector<std::unique_ptr<RankBuilder>> ranks_;
-  std::vector<RankClockMap> clocks_;
+  std::vector<ClockMap> clocks_;
   std::vector<std::vector<RecordedWindow>> recorded_;
   std::vector<MatchRank> match_;
   MatchedCollectives matched_;
