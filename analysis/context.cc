@@ -1,7 +1,6 @@
 #include "analysis/context.h"
 
 #include <algorithm>
-#include <charconv>
 #include <numeric>
 #include <unordered_map>
 
@@ -24,10 +23,7 @@ Context::Context(const merge::Timeline& timeline, const AnalyzeOptions& options)
   const auto& ranks = tables().ranks;
   rank_rows_.resize(ranks.rows());
   std::iota(rank_rows_.begin(), rank_rows_.end(), std::size_t{0});
-  // Missing, or left out by --ranks: nothing is known of them.
-  std::erase_if(rank_rows_, [&](std::size_t row) {
-    return ranks.state[row] == schema::RankState::kMissing || ranks.state[row] == schema::RankState::kLeftOut;
-  });
+  std::erase_if(rank_rows_, [&](std::size_t row) { return !merge::IsPresent(ranks.state[row]); });
   std::sort(rank_rows_.begin(), rank_rows_.end(),
             [&](std::size_t a, std::size_t b) { return ranks.rank[a] < ranks.rank[b]; });
   for (const std::size_t row : rank_rows_) ranks_.push_back(ranks.rank[row]);
@@ -49,8 +45,8 @@ void Context::IndexSteps() {
   std::iota(steps_.begin(), steps_.end(), std::size_t{0});
   std::stable_sort(steps_.begin(), steps_.end(),
                    [&](std::size_t a, std::size_t b) { return steps.index[a] < steps.index[b]; });
-  const std::int64_t first = ToInt(timeline_.Meta("window_first_step"), -1);
-  const std::int64_t last = ToInt(timeline_.Meta("window_last_step"), -1);
+  const std::int64_t first = timeline_.MetaNumber("window_first_step", -1);
+  const std::int64_t last = timeline_.MetaNumber("window_last_step", -1);
   if (first >= 0 && last >= first) {
     first_step_ = first;
     last_step_ = last;
@@ -159,12 +155,6 @@ const ReplayedRun* Context::Replayed() const {
   else
     replay_skipped_ = made.error().what;
   return replayed_.get();
-}
-
-std::int64_t ToInt(std::string_view text, std::int64_t otherwise) {
-  std::int64_t value = otherwise;
-  const auto [end, error] = std::from_chars(text.data(), text.data() + text.size(), value);
-  return error == std::errc() && end == text.data() + text.size() ? value : otherwise;
 }
 
 Result<schema::RankTables> Context::ReadRank(std::int32_t rank) const {

@@ -104,12 +104,9 @@ class Context {
   mutable std::string replay_skipped_;
 };
 
-// Whole number in a text; `otherwise` if it is none.
 // Length of a rank's analysis window; files of before capture windows had no gaps.
 inline std::int64_t SpanOf(const schema::TlRankTotals& totals, std::size_t row) {
   return totals.span_ns[row] > 0 ? totals.span_ns[row] : totals.end_ns[row] - totals.begin_ns[row];
 }
-
-std::int64_t ToInt(std::string_view text, std::int64_t otherwise);
 
 }  // namespace lockstep::analysis

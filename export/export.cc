@@ -17,16 +17,8 @@ using schema::kNoTime;
 constexpr std::int64_t kMostShortNs = 100'000'000;  // To meet a budget no detail longer than this is left out.
 constexpr int kTries = 6;
 
-std::vector<std::int32_t> PresentRanks(const merge::Timeline& timeline) {
-  std::vector<std::int32_t> ranks;
-  const schema::TlRanks& t = timeline.tables.ranks;
-  for (std::size_t i = 0; i < t.rows(); ++i)
-    if (t.state[i] <= schema::RankState::kCutShort) ranks.push_back(t.rank[i]);
-  return ranks;
-}
-
 Result<std::vector<std::int32_t>> ChooseRanks(const merge::Timeline& timeline, const ExportOptions& options) {
-  std::vector<std::int32_t> present = PresentRanks(timeline);
+  std::vector<std::int32_t> present = timeline.PresentRanks();
   if (!options.ranks) return present;
   std::vector<std::int32_t> chosen = *options.ranks;
   std::sort(chosen.begin(), chosen.end());
@@ -306,7 +298,7 @@ Result<ExportResult> Export(const merge::Timeline& timeline, const ExportOptions
 }
 
 Result<Interval> StepWindow(const merge::Timeline& timeline, std::int64_t step, unsigned jobs) {
-  return WindowOf(timeline, RankIndex(timeline), PresentRanks(timeline), step, step, jobs);
+  return WindowOf(timeline, RankIndex(timeline), timeline.PresentRanks(), step, step, jobs);
 }
 
 }  // namespace lockstep::exporters

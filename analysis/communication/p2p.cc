@@ -193,7 +193,7 @@ void TabulateP2p(const Context& context, Analysis& analysis) {
   const std::vector<P2pPair> pairs = AllPairs(context.tables().p2p_pairs);
   P2p& p2p = analysis.p2p;
   p2p.pair_count = static_cast<std::int64_t>(pairs.size());
-  p2p.unplaced = ToInt(context.timeline().Meta("p2p_unplaced"), 0);
+  p2p.unplaced = context.timeline().MetaNumber("p2p_unplaced", 0);
   for (const P2pPair& pair : pairs) Add(p2p.total, pair);
   p2p.pairs = Heaviest(pairs);
   p2p.truncated = p2p.pairs.size() < pairs.size();

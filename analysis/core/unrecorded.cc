@@ -91,9 +91,7 @@ Unrecorded FindUnrecorded(const merge::Timeline& timeline) {
   for (std::size_t i = 0; i < tables.losses.rows(); ++i)
     if (timeline.Text(tables.losses.name[i]) == Info(Loss::kGpuNotCaptured).name && tables.losses.count[i] > 0)
       found.without_gpus.insert(tables.losses.rank[i]);
-  const auto there =
-      static_cast<std::size_t>(std::count_if(tables.ranks.state.begin(), tables.ranks.state.end(),
-                                             [](std::uint8_t state) { return state < schema::RankState::kMissing; }));
+  const auto there = static_cast<std::size_t>(std::ranges::count_if(tables.ranks.state, merge::IsPresent));
   found.gpus = there > 0 && found.without_gpus.size() >= there;
   found.share = ShareOfCalls(tables);
   bool named = false;

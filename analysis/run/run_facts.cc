@@ -159,7 +159,7 @@ void DescribeRun(const Context& context, Analysis& analysis) {
     if (ranks.state[row] == schema::RankState::kLeftOut) left_out.insert(ranks.rank[row]);
   run.ranks_left_out.assign(left_out.begin(), left_out.end());
   // A timeline may come from anywhere, so the number is limited to what merge accepts.
-  const std::int64_t world = std::min<std::int64_t>(ToInt(timeline.Meta("world_size"), -1), kMostRanksCounted);
+  const std::int64_t world = std::min<std::int64_t>(timeline.MetaNumber("world_size", -1), kMostRanksCounted);
   for (std::int64_t r = 0; r < world; ++r)
     if (const auto rank = static_cast<std::int32_t>(r); context.Position(rank) == kNowhere && !left_out.contains(rank))
       missing.push_back(rank);

@@ -60,7 +60,7 @@ void AssessTrust(const Context& context, Analysis& analysis) {
     trust.mismatched_collectives += collectives.mismatch[c] != 0;
   }
   // Instances cut by the edges of a recording are not unmatched: the merge knows which.
-  trust.unmatched_collectives = ToInt(context.timeline().Meta("unmatched_collectives"), trust.unmatched_collectives);
+  trust.unmatched_collectives = context.timeline().MetaNumber("unmatched_collectives", trust.unmatched_collectives);
 }
 
 }  // namespace lockstep::analysis

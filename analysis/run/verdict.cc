@@ -121,7 +121,7 @@ void Remark(const Context& context, Analysis& analysis) {
   if (const std::string_view why = context.timeline().Meta("clock_by_collectives"); !why.empty())
     add(fmt::format("Clocks were not measured against each other and are bounded by collectives alone ({}).", why));
   constexpr std::int64_t kWorthSaying = 100'000;
-  if (const std::int64_t gpu = ToInt(context.timeline().Meta("gpu_clock_error_ns"), 0); gpu >= kWorthSaying)
+  if (const std::int64_t gpu = context.timeline().MetaNumber("gpu_clock_error_ns", 0); gpu >= kWorthSaying)
     add(fmt::format(
         "GPU times may be off the CPU's by up to {}, as far as launches and synchronisations show; the clock "
         "error includes it.",

@@ -56,7 +56,7 @@ void DescribeWindows(const Context& context, Analysis& analysis) {
     window.cut = windows.cut[i] != 0;
     run.window.windows.push_back(window);
   }
-  run.window.outside_steps = std::max<std::int64_t>(ToInt(context.timeline().Meta("outside_steps"), 0), 0);
+  run.window.outside_steps = std::max<std::int64_t>(context.timeline().MetaNumber("outside_steps", 0), 0);
   if (!run.window.recording.empty() && run.window.recording != "all") analysis.remarks.push_back(Sentence(run));
   if (!run.ranks_left_out.empty())
     analysis.remarks.push_back(fmt::format(

@@ -2,7 +2,6 @@
 // `lockstep import`. Holistic Trace Analysis searches for the rank line by line as `"rank": 5`, with the blank.
 
 #include <algorithm>
-#include <charconv>
 #include <filesystem>
 #include <memory>
 #include <optional>
@@ -194,11 +193,7 @@ class KinetoWriter final : public Writer {
   }
 
   std::int64_t WorldSize() const {
-    const std::string_view expected = run_->timeline->Meta("ranks_expected");
-    std::int64_t size = 0;
-    const auto [end, error] = std::from_chars(expected.data(), expected.data() + expected.size(), size);
-    const bool whole = error == std::errc() && end == expected.data() + expected.size();
-    return whole ? size : static_cast<std::int64_t>(run_->timeline->tables.ranks.rows());
+    return run_->timeline->MetaNumber("ranks_expected", static_cast<std::int64_t>(run_->timeline->tables.ranks.rows()));
   }
 
   std::pair<std::int64_t, std::int64_t> PidTid(std::uint32_t thread) const {

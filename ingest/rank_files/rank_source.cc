@@ -1,9 +1,6 @@
 #include "ingest/rank_files/rank_source.h"
 
-#include <charconv>
 #include <fstream>
-
-#include "trace/file/strings.h"
 
 namespace lockstep::ingest {
 
@@ -32,19 +29,6 @@ Result<RankSources> OpenRankSources(const std::string& path) {
     if (format->sniff(bytes)) return format->open(path);
   return Error{ErrorCode::kMalformed, bytes.empty() ? "the file is empty" : "not a Lockstep rank file", path,
                "copy it again from where it was recorded"};
-}
-
-std::string_view MetaValue(const schema::RankTables& tables, std::string_view key) {
-  for (std::size_t i = 0; i < tables.meta.rows(); ++i)
-    if (trace::TextOf(tables, tables.meta.key[i]) == key) return trace::TextOf(tables, tables.meta.value[i]);
-  return {};
-}
-
-std::int64_t MetaNumber(const schema::RankTables& tables, std::string_view key, std::int64_t fallback) {
-  const std::string_view text = MetaValue(tables, key);
-  std::int64_t value = 0;
-  const auto [end, error] = std::from_chars(text.data(), text.data() + text.size(), value);
-  return error == std::errc() && end == text.data() + text.size() ? value : fallback;
 }
 
 std::int32_t WorldRankOf(const schema::RankTables& tables) {

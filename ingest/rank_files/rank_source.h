@@ -12,6 +12,7 @@
 #include "core/result.h"
 #include "core/schema.h"
 #include "ingest/rank_files/event_reader.h"
+#include "trace/file/strings.h"
 
 namespace lockstep::ingest {
 
@@ -58,10 +59,9 @@ struct RankFormat {
 // knows it or its format is broken; kUnsupported: a newer version's.
 Result<RankSources> OpenRankSources(const std::string& path);
 
-// Value of a key of `meta`, "" if absent.
-std::string_view MetaValue(const schema::RankTables& tables, std::string_view key);
-// The same as a number.
-std::int64_t MetaNumber(const schema::RankTables& tables, std::string_view key, std::int64_t fallback);
+using trace::MetaNumber;
+using trace::MetaValue;
+
 // Ranks of a job at most: each one without a file becomes a row of `ranks`, so that a damaged
 // number must not count as one.
 inline constexpr std::int64_t kMostRanks = 1 << 20;

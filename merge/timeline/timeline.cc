@@ -14,10 +14,18 @@ namespace fs = std::filesystem;
 
 std::string_view Timeline::Text(std::uint32_t id) const { return trace::TextOf(tables, id); }
 
-std::string_view Timeline::Meta(std::string_view key) const {
-  for (std::size_t i = 0; i < tables.meta.rows(); ++i)
-    if (Text(tables.meta.key[i]) == key) return Text(tables.meta.value[i]);
-  return {};
+std::string_view Timeline::Meta(std::string_view key) const { return trace::MetaValue(tables, key); }
+
+std::int64_t Timeline::MetaNumber(std::string_view key, std::int64_t otherwise) const {
+  return trace::MetaNumber(tables, key, otherwise);
+}
+
+std::vector<std::int32_t> Timeline::PresentRanks() const {
+  std::vector<std::int32_t> present;
+  for (std::size_t i = 0; i < tables.ranks.rows(); ++i)
+    if (IsPresent(tables.ranks.state[i])) present.push_back(tables.ranks.rank[i]);
+  std::sort(present.begin(), present.end());
+  return present;
 }
 
 std::int64_t Timeline::RankRow(std::int32_t rank) const {

@@ -14,6 +14,9 @@
 
 namespace lockstep::merge {
 
+// Whether a file of a rank in this state was read: else it is missing, or was left out by --ranks.
+constexpr bool IsPresent(std::uint8_t state) { return state < schema::RankState::kMissing; }
+
 struct Timeline {
   std::string run_dir;  // Directory of manifest.json.
   schema::TimelineTables tables;
@@ -22,8 +25,12 @@ struct Timeline {
   std::string_view Text(std::uint32_t id) const;
   // Value of a meta key, "" if absent. Keys: see docs/trace-format.md.
   std::string_view Meta(std::string_view key) const;
+  // The same as a number; `otherwise` if it is none.
+  std::int64_t MetaNumber(std::string_view key, std::int64_t otherwise) const;
   // collective_ranks rows of instance i are [FirstMember(i), FirstMember(i + 1)); sorted by rank.
   std::size_t FirstMember(std::size_t collective) const { return first_member[collective]; }
+  // Ranks of which a file was read, ascending.
+  std::vector<std::int32_t> PresentRanks() const;
   // Row of `ranks` for a world rank, -1 if absent.
   std::int64_t RankRow(std::int32_t rank) const;
   // Tables of one rank's file (read on each call; large).

@@ -1,6 +1,7 @@
 #pragma once
 // Interned texts of a table file: writers intern, readers look up.
 
+#include <charconv>
 #include <cstdint>
 #include <string>
 #include <string_view>
@@ -45,6 +46,22 @@ inline std::string_view TextOf(const schema::RankTables& t, std::uint32_t id) {
 }
 inline std::string_view TextOf(const schema::TimelineTables& t, std::uint32_t id) {
   return TextOf(t.strings, t.string_bytes, id);
+}
+
+// The value of a key of `meta`, "" if absent; of rank files or timelines.
+template <typename Tables>
+std::string_view MetaValue(const Tables& tables, std::string_view key) {
+  for (std::size_t i = 0; i < tables.meta.rows(); ++i)
+    if (TextOf(tables, tables.meta.key[i]) == key) return TextOf(tables, tables.meta.value[i]);
+  return {};
+}
+// The same as a number; `otherwise` if it is none.
+template <typename Tables>
+std::int64_t MetaNumber(const Tables& tables, std::string_view key, std::int64_t otherwise) {
+  const std::string_view text = MetaValue(tables, key);
+  std::int64_t value = 0;
+  const auto [end, error] = std::from_chars(text.data(), text.data() + text.size(), value);
+  return error == std::errc() && end == text.data() + text.size() ? value : otherwise;
 }
 
 }  // namespace lockstep::trace

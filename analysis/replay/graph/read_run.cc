@@ -29,9 +29,7 @@ std::vector<std::size_t> ChooseSteps(const schema::TlSteps& steps, const ReadRun
 
 void ChooseRanksAndSteps(const merge::Timeline& timeline, const ReadRunOptions& options, RecordedRun& run) {
   const schema::TimelineTables& t = timeline.tables;
-  for (std::size_t i = 0; i < t.ranks.rows(); ++i)
-    if (t.ranks.state[i] < schema::RankState::kMissing) run.ranks.push_back(t.ranks.rank[i]);
-  std::sort(run.ranks.begin(), run.ranks.end());
+  run.ranks = timeline.PresentRanks();
   for (const std::size_t step : ChooseSteps(t.steps, options)) {
     run.steps.push_back(t.steps.index[step]);
     run.measured_step_ns.push_back(t.steps.step_ns[step]);

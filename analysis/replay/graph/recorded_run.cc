@@ -3,8 +3,7 @@
 #include <fmt/format.h>
 
 #include <algorithm>
-#include <charconv>
-#include <string_view>
+#include <string>
 #include <vector>
 
 #include "analysis/core/source.h"
@@ -18,10 +17,8 @@ namespace lockstep::replay {
 namespace {
 
 std::size_t JobRanks(const merge::Timeline& timeline) {
-  const std::string_view text = timeline.Meta("ranks_expected");
-  std::size_t world = 0;
-  std::from_chars(text.data(), text.data() + text.size(), world);
-  return std::max(world, timeline.tables.ranks.rows());
+  const std::int64_t expected = std::max<std::int64_t>(timeline.MetaNumber("ranks_expected", 0), 0);
+  return std::max(static_cast<std::size_t>(expected), timeline.tables.ranks.rows());
 }
 
 }  // namespace
@@ -46,7 +43,7 @@ Result<std::unique_ptr<RecordedRun>> ReadRun(const merge::Timeline& timeline, co
   const auto& ranks = timeline.tables.ranks;
   std::int32_t gpu = -1, cpu = -1;
   for (std::size_t i = 0; i < ranks.rows(); ++i)
-    if (ranks.state[i] < schema::RankState::kMissing) (ranks.gpu[i] ? gpu : cpu) = ranks.rank[i];
+    if (merge::IsPresent(ranks.state[i])) (ranks.gpu[i] ? gpu : cpu) = ranks.rank[i];
   if (gpu >= 0 && cpu >= 0)
     return Error{ErrorCode::kUnsupported,
                  "rank " + std::to_string(gpu) + " works on a GPU and rank " + std::to_string(cpu) + " does not",

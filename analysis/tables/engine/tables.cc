@@ -26,11 +26,7 @@ struct RankResult {
 
 // The ranks that have a file, or those of them that were asked for.
 Result<std::vector<std::int32_t>> RanksOf(const merge::Timeline& timeline, const TableOptions& options) {
-  const auto& ranks = timeline.tables.ranks;
-  std::vector<std::int32_t> all;
-  for (std::size_t i = 0; i < ranks.rows(); ++i)
-    if (ranks.state[i] != schema::RankState::kMissing && ranks.state[i] != schema::RankState::kLeftOut)
-      all.push_back(ranks.rank[i]);
+  const std::vector<std::int32_t> all = timeline.PresentRanks();
   if (options.ranks.empty()) return all;
   std::vector<std::int32_t> chosen = options.ranks;
   std::sort(chosen.begin(), chosen.end());

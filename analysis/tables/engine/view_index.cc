@@ -1,21 +1,15 @@
 #include "analysis/tables/engine/view_index.h"
 
 #include <algorithm>
-#include <charconv>
 #include <limits>
 
 #include "merge/timeline/gpu_windows.h"
+#include "trace/file/strings.h"
 
 namespace lockstep::tables {
 namespace {
 
 constexpr Interval kAlways{std::numeric_limits<std::int64_t>::min() / 2, std::numeric_limits<std::int64_t>::max() / 2};
-
-std::int64_t Number(std::string_view text, std::int64_t otherwise) {
-  std::int64_t value = 0;
-  const auto [end, error] = std::from_chars(text.data(), text.data() + text.size(), value);
-  return error == std::errc() && end == text.data() + text.size() ? value : otherwise;
-}
 
 class ViewMaker {
  public:
@@ -121,11 +115,7 @@ class ViewMaker {
     for (std::size_t i = 0; i < marked.rows(); ++i)
       if (marked.source[i] == kProfilerStep) until = std::max(until, marked.begin_ns[i]);
     if (!several || until == schema::kNoTime) return kAlways.end;
-    const auto& meta = view_.tables.meta;
-    for (std::size_t i = 0; i < meta.rows(); ++i)
-      if (view_.Text(meta.key[i]) == "last_profiler_step_ns")
-        until = std::max(until, Number(view_.Text(meta.value[i]), until));
-    return until;
+    return std::max(until, trace::MetaNumber(view_.tables, "last_profiler_step_ns", until));
   }
 
   const ViewIndex& index_;

@@ -18,14 +18,6 @@ namespace {
 
 namespace fs = std::filesystem;
 
-// Value of a meta key, "" if absent.
-std::string MetaOf(const schema::RankTables& tables, std::string_view key) {
-  for (std::size_t i = 0; i < tables.meta.rows(); ++i)
-    if (trace::TextOf(tables, tables.meta.key[i]) == key)
-      return std::string(trace::TextOf(tables, tables.meta.value[i]));
-  return "";
-}
-
 // Written as the agent would write it, and marked as recovered: readers treat the rank as cut off.
 Status WriteRecovered(const std::string& path, const schema::RankTables& tables) {
   LS_TRY(trace::TableFileWriter writer, trace::TableFileWriter::Create(path, schema::kRankFileFormat));
@@ -40,7 +32,7 @@ Status WriteRecovered(const std::string& path, const schema::RankTables& tables)
 
 // Fills in what a rank's tables say about how the application ended and about what was lost.
 void Describe(const schema::RankTables& tables, RecoveredSlot& slot) {
-  const std::string code = MetaOf(tables, "exit_code"), signal = MetaOf(tables, "exit_signal");
+  const std::string code(trace::MetaValue(tables, "exit_code")), signal(trace::MetaValue(tables, "exit_signal"));
   if (!signal.empty()) {
     slot.exit = "signal " + signal;
   } else if (!code.empty() && code != "0") {
