@@ -7,6 +7,7 @@
 #include <nlohmann/json.hpp>
 
 #include "analysis/core/format.h"
+#include "analysis/report/text_lines.h"
 #include "core/printed.h"
 
 namespace lockstep::report {
@@ -17,8 +18,6 @@ using diff::MeasureResult;
 using diff::Spread;
 using diff::Verdict;
 using Json = nlohmann::ordered_json;
-
-constexpr std::size_t kWordColumns = 300;  // A name may have any length.
 
 std::string Value(const MeasureResult& result, const Spread& spread) {
   if (spread.count == 0) return "-";
@@ -65,21 +64,8 @@ std::string Regressions(const Comparison& c) {
 }
 
 void Wrap(std::string& out, std::string_view indent, std::string_view sentence, std::size_t width) {
-  const std::string clean = Printed(sentence);
-  std::string_view text = clean;
-  std::string line;
-  const auto flush = [&] {
+  for (const std::string& line : LinesOf(sentence, width > indent.size() ? width - indent.size() : 0))
     out.append(indent).append(line).append("\n");
-    line.clear();
-  };
-  while (!text.empty()) {
-    const std::size_t space = std::min(text.find(' '), text.size());
-    const std::string word = PrintedShort(text.substr(0, space), kWordColumns);
-    if (!line.empty() && indent.size() + line.size() + 1 + word.size() > width) flush();
-    line.append(line.empty() ? "" : " ").append(word);
-    text.remove_prefix(std::min(space + 1, text.size()));
-  }
-  if (!line.empty()) flush();
 }
 
 Json ToJson(const Spread& spread, bool fraction) {

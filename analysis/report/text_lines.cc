@@ -42,6 +42,22 @@ std::string Repeat(std::string_view glyph, std::size_t n) {
   return text;
 }
 
+std::vector<std::string> LinesOf(std::string_view sentence, std::size_t columns) {
+  std::vector<std::string> lines;
+  const std::string clean = Printed(sentence);
+  for (std::string_view text = clean; !text.empty();) {
+    const std::size_t space = std::min(text.find(' '), text.size());
+    const std::string word = PrintedShort(text.substr(0, space), kWordColumns);
+    if (lines.empty() || (!lines.back().empty() && Columns(lines.back()) + 1 + Columns(word) > columns))
+      lines.emplace_back();
+    if (!lines.back().empty()) lines.back() += ' ';
+    lines.back() += word;
+    text.remove_prefix(std::min(space + 1, text.size()));
+  }
+  if (!lines.empty() && lines.back().empty()) lines.pop_back();
+  return lines;
+}
+
 TextLines::TextLines(const TextOptions& options) : options_(options), glyphs_(options.unicode ? kUnicode : kAscii) {}
 
 std::string TextLines::Paint(std::string_view code, std::string_view text) const {
@@ -57,24 +73,12 @@ void TextLines::Line(std::string_view text) {
 
 void TextLines::Wrapped(std::string_view indent, std::string_view sentence, std::string_view paint,
                         std::string_view head) {
-  const std::string clean = Printed(sentence);
-  std::string_view text = clean;
-  std::string line;
   std::string_view begin = head.empty() ? indent : head;
-  const auto flush = [&] {
+  const std::size_t taken = Columns(indent);
+  for (const std::string& line : LinesOf(sentence, options_.width > taken ? options_.width - taken : 0)) {
     Line(std::string(begin) + (paint.empty() ? line : Paint(paint, line)));
-    line.clear();
     begin = indent;
-  };
-  while (!text.empty()) {
-    const std::size_t space = std::min(text.find(' '), text.size());
-    const std::string word = PrintedShort(text.substr(0, space), kWordColumns);
-    if (!line.empty() && Columns(indent) + Columns(line) + 1 + Columns(word) > options_.width) flush();
-    if (!line.empty()) line += ' ';
-    line += word;
-    text.remove_prefix(std::min(space + 1, text.size()));
   }
-  if (!line.empty()) flush();
 }
 
 TextOptions TextOptions::ForFile(int fd) {

@@ -4,6 +4,7 @@
 #include <cstddef>
 #include <string>
 #include <string_view>
+#include <vector>
 
 #include "analysis/report/text.h"
 
@@ -21,6 +22,8 @@ std::size_t Columns(std::string_view text);
 // Filled with spaces up to so many columns, on the left if `right`; a longer text stays as it is.
 std::string Pad(std::string text, std::size_t columns, bool right = false);
 std::string Repeat(std::string_view glyph, std::size_t n);
+// A sentence broken at spaces, so that no line passes so many columns unless a word does.
+std::vector<std::string> LinesOf(std::string_view sentence, std::size_t columns);
 
 // A text that grows line by line.
 class TextLines {

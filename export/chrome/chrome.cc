@@ -77,12 +77,8 @@ class ChromeWriter final : public Writer {
     json_.EndObject();
     End();
     if (event.flow != 0) Arrow("s", tid, begin, event.flow);
-    if (event.flow_target) {
-      const auto& ends = run_->flow_ends;
-      for (auto at = std::lower_bound(ends.begin(), ends.end(), std::pair(event.instance.instance, std::uint64_t{0}));
-           at != ends.end() && at->first == event.instance.instance; ++at)
-        Arrow("f", tid, begin, at->second);
-    }
+    if (event.flow_target)
+      for (const auto& [instance, number] : run_->FlowsInto(event.instance.instance)) Arrow("f", tid, begin, number);
     return out_.status();
   }
 

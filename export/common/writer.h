@@ -3,6 +3,7 @@
 // where the writer wants it, BeginRank, Write for each of its events, EndRank; Finish. A further format is a writer in
 // a file of its own and one more row in formats.cc.
 
+#include <algorithm>
 #include <cstdint>
 #include <memory>
 #include <string>
@@ -34,6 +35,10 @@ struct ExportRun {
   std::vector<std::string> remarks;  // What was left out, for the output's own metadata.
   // Arrows that end at an instance's last arriver, numbered as Event::flow: (row of collectives, number), sorted.
   std::vector<std::pair<std::uint32_t, std::uint64_t>> flow_ends;
+  // Those of one row of collectives.
+  auto FlowsInto(std::uint32_t instance) const {
+    return std::ranges::equal_range(flow_ends, instance, {}, &std::pair<std::uint32_t, std::uint64_t>::first);
+  }
   // World ranks of communicators by global id, in ascending order, as far as their collectives show them: files of NCCL
   // contain only the number of members.
   std::unordered_map<std::uint64_t, std::vector<std::int32_t>> comm_members;

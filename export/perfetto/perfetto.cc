@@ -305,12 +305,9 @@ class PerfettoWriter final : public Writer {
     for (const Argument& argument : describer_->ArgumentsOf(event)) PutArgument(e, state, argument);
     if (duration_ns >= 0) PutArgument(e, state, {"duration_ns", duration_ns});
     if (event.flow != 0) e.add_fixed64(perfetto::TrackEvent::kFlow, event.flow);
-    if (event.flow_target) {
-      const auto& ends = run_->flow_ends;
-      for (auto at = std::lower_bound(ends.begin(), ends.end(), std::pair(event.instance.instance, std::uint64_t{0}));
-           at != ends.end() && at->first == event.instance.instance; ++at)
-        e.add_fixed64(perfetto::TrackEvent::kFlowEnd, at->second);
-    }
+    if (event.flow_target)
+      for (const auto& [instance, number] : run_->FlowsInto(event.instance.instance))
+        e.add_fixed64(perfetto::TrackEvent::kFlowEnd, number);
     // 0 would be none.
     if (event.instance.instance != kNone)
       e.add_uint64(perfetto::TrackEvent::kCorrelation, std::uint64_t{event.instance.instance} + 1);

@@ -43,20 +43,15 @@ const struct Columns : TableColumns {
 } col;
 
 std::string_view ReductionName(std::uint8_t reduction) {
-  constexpr std::string_view kNames[] = {"", "sum", "product", "maximum", "minimum", "average", "user's own"};
-  return kNames[reduction < std::size(kNames) ? reduction : 0];
+  for (const schema::EnumValue& value : schema::Reduction::kValues)
+    if (value.code == reduction && value.code != schema::Reduction::kNone) return value.name;
+  return {};
 }
 
 struct Sum {
   std::int64_t count = 0, grouped = 0, total = 0, wait = 0, transfer = 0, queue = 0, timed = 0, timed_transfer = 0;
   bool queue_known = false;
 };
-
-CollectiveKind KindNamed(std::string_view name) {
-  for (int kind = 1; kind <= static_cast<int>(CollectiveKind::kSendRecv); ++kind)
-    if (Name(static_cast<CollectiveKind>(kind)) == name) return static_cast<CollectiveKind>(kind);
-  return CollectiveKind::kNone;
-}
 
 void Derive(TableRow& row, const TableTotals&) {
   if (const std::int64_t count = IntOf(row[col.count]); count > 0)
@@ -66,8 +61,7 @@ void Derive(TableRow& row, const TableTotals&) {
   const double algbw = 1e9 * static_cast<double>(IntOf(row[col.bytes])) * static_cast<double>(IntOf(row[col.timed])) /
                        static_cast<double>(ns);
   row[col.algbw] = algbw;
-  row[col.busbw] =
-      algbw * BusFactor(KindNamed(TextOfCell(row[col.kind])), static_cast<std::uint32_t>(IntOf(row[col.size])));
+  row[col.busbw] = algbw * BusFactorOf(TextOfCell(row[col.kind]), IntOf(row[col.size]));
 }
 
 void KeepLongestWait(const TableRow& of_rank, bool, TableRow& pooled) {

@@ -230,6 +230,13 @@ class Collector {
 
 }  // namespace
 
+double BusFactorOf(std::string_view kind, std::int64_t members) {
+  for (int code = 1; code <= static_cast<int>(CollectiveKind::kSendRecv); ++code)
+    if (const auto named = static_cast<CollectiveKind>(code); Name(named) == kind)
+      return BusFactor(named, static_cast<std::uint32_t>(members));
+  return BusFactor(CollectiveKind::kNone, static_cast<std::uint32_t>(members));
+}
+
 RankComm CommOf(const gpu::RankView& rank) { return Collector(rank).Run(); }
 
 }  // namespace lockstep::tables

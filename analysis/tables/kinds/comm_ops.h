@@ -5,6 +5,7 @@
 #include <algorithm>
 #include <cstdint>
 #include <string>
+#include <string_view>
 #include <vector>
 
 #include "analysis/core/rates.h"
@@ -49,6 +50,9 @@ inline bool EnoughForRate(const TableRow& row, std::int64_t timed, std::int64_t 
   const std::int64_t each = IsPooled(row) ? std::max<std::int64_t>(1, members) : 1;
   return timed >= each * static_cast<std::int64_t>(analysis::kLeastInstancesOfRate);
 }
+
+// core/collective.h's BusFactor of a kind by its name, as cells have it.
+double BusFactorOf(std::string_view kind, std::int64_t members);
 
 // For members of instances wait and transfer are the timeline's.
 RankComm CommOf(const gpu::RankView& rank);

@@ -188,20 +188,13 @@ void Count(const gpu::RankView& rank, const RankComm& comm, std::vector<Sum>& su
 
 std::string_view KindName(CollectiveKind kind) { return kind == CollectiveKind::kNone ? "unknown" : Name(kind); }
 
-CollectiveKind KindNamed(std::string_view name) {
-  for (int kind = 1; kind <= static_cast<int>(CollectiveKind::kSendRecv); ++kind)
-    if (Name(static_cast<CollectiveKind>(kind)) == name) return static_cast<CollectiveKind>(kind);
-  return CollectiveKind::kNone;
-}
-
 void Derive(TableRow& row, const TableTotals& totals) {
   row[col.exposed_share] = Share(IntOf(row[col.exposed]), TotalOf(totals, "window_ns"));
   const std::int64_t bytes = IntOf(row[col.timed_bytes]), ns = IntOf(row[col.timed_transfer]);
   if (bytes <= 0 || ns <= 0 || !EnoughForRate(row, IntOf(row[col.timed]), IntOf(row[col.size]))) return;
   const double algbw = 1e9 * static_cast<double>(bytes) / static_cast<double>(ns);
   row[col.algbw] = algbw;
-  row[col.busbw] =
-      algbw * BusFactor(KindNamed(TextOfCell(row[col.kind])), static_cast<std::uint32_t>(IntOf(row[col.size])));
+  row[col.busbw] = algbw * BusFactorOf(TextOfCell(row[col.kind]), IntOf(row[col.size]));
 }
 
 bool MoreExposed(const TableRow& a, const TableRow& b) {
