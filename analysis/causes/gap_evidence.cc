@@ -76,6 +76,16 @@ void GapEvidence::Look(const RankEvents& events,
   }
 }
 
+void GapEvidence::Look(const RankEvents& events, IdleKind kind, RankCost& cost,
+                       const std::function<void(const gpu::GapPart& part, std::int64_t ns)>& f) {
+  Look(events, [&](const gpu::Gap& gap, std::size_t stretch, const gpu::GapPart& part, std::int64_t ns) {
+    if (RankEvents::KindOf(gap, part) != kind) return false;
+    cost.ns[stretch] += ns;
+    f(part, ns);
+    return true;
+  });
+}
+
 std::string GapEvidence::AfterWaits(const std::vector<const GapEvidence*>& ranks) {
   std::map<std::string, std::int64_t> sums;
   std::int64_t total = 0;

@@ -18,6 +18,9 @@ class GapEvidence {
   // whether it belongs to the finding. Keeps the gaps with the longest such parts.
   void Look(const RankEvents& events, const std::function<bool(const gpu::Gap& gap, std::size_t stretch,
                                                                const gpu::GapPart& part, std::int64_t ns)>& f);
+  // The same for the parts of one kind: adds them to the cost of their stretch and tells `f` of each.
+  void Look(const RankEvents& events, IdleKind kind, RankCost& cost,
+            const std::function<void(const gpu::GapPart& part, std::int64_t ns)>& f);
   std::int64_t gaps() const { return gaps_; }  // The number of gaps with such a part.
   std::int64_t ns() const { return ns_; }      // The length of all such parts.
 

@@ -59,12 +59,8 @@ class HostWork : public CauseOf<Found> {
   std::optional<Found> EvidenceOf(const RankEvents& events) const override {
     if (!events.gpu()) return std::nullopt;
     Found all{RankCost(events), {}, {}};
-    all.rows.Look(events, [&](const gpu::Gap& gap, std::size_t stretch, const gpu::GapPart& part, std::int64_t ns) {
-      if (RankEvents::KindOf(gap, part) != IdleKind::kHostWork) return false;
-      all.cost.ns[stretch] += ns;
-      all.by_work[WorkOf(events, part)] += ns;
-      return true;
-    });
+    all.rows.Look(events, IdleKind::kHostWork, all.cost,
+                  [&](const gpu::GapPart& part, std::int64_t ns) { all.by_work[WorkOf(events, part)] += ns; });
     return all;
   }
 

@@ -28,12 +28,8 @@ class IdleWaits : public CauseOf<FoundWaits> {
   std::optional<FoundWaits> EvidenceOf(const RankEvents& events) const override {
     if (!events.gpu()) return std::nullopt;
     FoundWaits all{RankCost(events), {}, {}};
-    all.rows.Look(events, [&](const gpu::Gap& gap, std::size_t stretch, const gpu::GapPart& part, std::int64_t ns) {
-      if (RankEvents::KindOf(gap, part) != kind_) return false;
-      all.cost.ns[stretch] += ns;
-      all.by_name[events.NameOf(part)] += ns;
-      return true;
-    });
+    all.rows.Look(events, kind_, all.cost,
+                  [&](const gpu::GapPart& part, std::int64_t ns) { all.by_name[events.NameOf(part)] += ns; });
     return all;
   }
 

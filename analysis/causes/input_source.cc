@@ -35,14 +35,10 @@ class InputSource : public CauseOf<Loading> {
     loading.per_step = events.per_step();
     if (events.gpu()) {
       loading.cost = RankCost(events);
-      loading.rows.Look(events,
-                        [&](const gpu::Gap& gap, std::size_t stretch, const gpu::GapPart& part, std::int64_t ns) {
-                          if (RankEvents::KindOf(gap, part) != IdleKind::kInput) return false;
-                          loading.cost.ns[stretch] += ns;
-                          if (part.kind == gpu::PartKind::kBeforeForward)
-                            loading.unmarked[events.Encloses(part.range) ? std::string() : events.NameOf(part)] += ns;
-                          return true;
-                        });
+      loading.rows.Look(events, IdleKind::kInput, loading.cost, [&](const gpu::GapPart& part, std::int64_t ns) {
+        if (part.kind == gpu::PartKind::kBeforeForward)
+          loading.unmarked[events.Encloses(part.range) ? std::string() : events.NameOf(part)] += ns;
+      });
     }
     for (std::uint32_t row = 0; row < ranges.rows(); ++row) {
       if (ranges.category[row] != kInput || events.HostStretchAt(ranges.begin_ns[row]) == kNowhere) continue;

@@ -31,11 +31,7 @@ class MemoryLimit : public CauseOf<Memory> {
     const gpu::RankView& view = events.view();
     Memory memory;
     memory.cost = RankCost(events);
-    memory.gaps.Look(events, [&](const gpu::Gap& gap, std::size_t stretch, const gpu::GapPart& part, std::int64_t ns) {
-      if (RankEvents::KindOf(gap, part) != IdleKind::kAllocator) return false;
-      memory.cost.ns[stretch] += ns;
-      return true;
-    });
+    memory.gaps.Look(events, IdleKind::kAllocator, memory.cost, [](const gpu::GapPart&, std::int64_t) {});
     for (std::uint32_t row = 0; row < view.tables.api.rows(); ++row) {
       const std::string_view name = view.Text(view.tables.api.name[row]);
       if (!AsksDriver(name) || events.HostStretchAt(view.tables.api.begin_ns[row]) == kNowhere) continue;

@@ -31,12 +31,8 @@ class UnexplainedIdle : public CauseOf<Found> {
   std::optional<Found> EvidenceOf(const RankEvents& events) const override {
     if (!events.gpu()) return std::nullopt;
     Found all{RankCost(events), {}, {}};
-    all.rows.Look(events, [&](const gpu::Gap& gap, std::size_t stretch, const gpu::GapPart& part, std::int64_t ns) {
-      if (RankEvents::KindOf(gap, part) != IdleKind::kUnexplained) return false;
-      all.cost.ns[stretch] += ns;
-      all.ns[MissingFor(part.kind)] += ns;
-      return true;
-    });
+    all.rows.Look(events, IdleKind::kUnexplained, all.cost,
+                  [&](const gpu::GapPart& part, std::int64_t ns) { all.ns[MissingFor(part.kind)] += ns; });
     return all;
   }
 
