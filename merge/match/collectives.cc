@@ -40,12 +40,16 @@ class Matcher {
 
   MatchedCollectives Run() {
     comms_ = GroupByComm(ranks_, jobs_, out_.losses);
-    for (const MatchRank& rank : ranks_) out_.member_of.emplace_back(rank.tables->collectives.rows(), schema::kNone);
+    std::size_t rows = 0;
+    for (const MatchRank& rank : ranks_)
+      rows += out_.member_of.emplace_back(rank.tables->collectives.rows(), schema::kNone).size();
+    members_.reserve(rows);
     for (std::size_t comm = 0; comm < comms_.size(); ++comm) Enumerate(static_cast<std::uint32_t>(comm));
     Arrive();
     Order();
     ParallelChunks(jobs_, order_.size(), 4096, [&](std::size_t begin, std::size_t end) {
-      for (std::size_t i = begin; i < end; ++i) Fill(i);
+      Waiting who;
+      for (std::size_t i = begin; i < end; ++i) Fill(i, who);
     });
     CountMissing(lacks_, out_);
     CountMismatches(ranks_, doubled_, out_);
@@ -182,6 +186,12 @@ class Matcher {
     std::size_t last_waiting = kNobody;            // Of the latest that waits.
     std::size_t next = kNobody, after = kNobody;   // First two of the others that came after the last awaited one.
     static constexpr std::size_t kNobody = SIZE_MAX;
+
+    // Keeps the memory: instances are many, and their members few.
+    void Clear() {
+      parts.clear();
+      last = second = last_waiting = next = after = kNobody;
+    }
   };
 
   // Writes the members' rows, except for what their ranks' breakdowns compute.
@@ -229,11 +239,11 @@ class Matcher {
     return root_at;
   }
 
-  Waiting WhoWaits(const Instance& instance, const CommGroup& group, CollectiveKind kind, WaitRule rule) const {
-    Waiting who;
+  void FindWaiting(const Instance& instance, const CommGroup& group, CollectiveKind kind, WaitRule rule,
+                   Waiting& who) const {
     const std::size_t root_at = RootAt(instance, group, kind);
     const bool rooted = RootSends(kind) || RootReceives(kind);
-    if (rooted && root_at == instance.count && rule != WaitRule::kAllForAll) return who;
+    if (rooted && root_at == instance.count && rule != WaitRule::kAllForAll) return;
     const auto arrival = [&](std::size_t i) { return arrival_[instance.first + i]; };
     const auto later = [&](std::size_t i, std::size_t than) {
       return than == Waiting::kNobody || arrival(i) > arrival(than);
@@ -257,7 +267,6 @@ class Matcher {
       else if (who.after == Waiting::kNobody || later(who.after, i))
         who.after = i;
     }
-    return who;
   }
 
   // When the member left, cluster time.
@@ -348,7 +357,7 @@ class Matcher {
     out_.collectives.charge_ns[to] = margin;
   }
 
-  void Fill(std::size_t to) {
+  void Fill(std::size_t to, Waiting& who) {
     const Instance& instance = instances_[order_[to]];
     const CommGroup& group = comms_[instance.comm];
     const auto& [one_rank, one_row] = members_[instance.first];
@@ -363,7 +372,8 @@ class Matcher {
     const Exchange exchange = ExchangeOf(instance, group, all.bytes);
     const WaitRule rule = RuleOf(exchange);
     const bool splits = says_waits && (Splits(kind) || rule == WaitRule::kAllForAll);
-    const Waiting who = says_waits ? WhoWaits(instance, group, kind, rule) : Waiting{};
+    who.Clear();
+    if (says_waits) FindWaiting(instance, group, kind, rule, who);
     std::fill_n(out_.limit_ns.begin() + static_cast<std::ptrdiff_t>(base), n, kNoTime);
     if (rule == WaitRule::kPeers && !who.parts.empty())
       SetPeerLimits(base, instance, group, exchange);
