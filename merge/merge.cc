@@ -21,6 +21,7 @@
 #include "merge/parallel.h"
 #include "merge/readers/outcome.h"
 #include "merge/readers/run_files.h"
+#include "merge/release.h"
 #include "merge/saturated.h"
 #include "merge/shards.h"
 #include "merge/steps/steps.h"
@@ -287,10 +288,10 @@ class Merger {
     run_.ranks[r].head.collectives = {};
     run_.ranks[r].head.p2p = {};
     run_.ranks[r].head.mpi_requests = {};
-    p2p_.partner_begin_ns[r] = {};
-    p2p_.partner[r] = {};
+    Release(p2p_.partner_begin_ns[r]);
+    Release(p2p_.partner[r]);
     p2p_waits_[r] = {};
-    if (options_.team == nullptr) matched_.member_of[r] = {};
+    if (options_.team == nullptr) Release(matched_.member_of[r]);
   }
 
   // Shares the results of the passes of each process's ranks with all processes.
@@ -326,7 +327,7 @@ class Merger {
         if (!run_.ranks[r].mine) ForgetOperations(r);
       }
     }
-    for (auto& of_rank : matched_.member_of) of_rank = {};
+    for (auto& of_rank : matched_.member_of) Release(of_rank);
   }
 
   schema::TimelineTables Assemble() {

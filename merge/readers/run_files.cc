@@ -15,6 +15,7 @@
 
 #include "merge/pack.h"
 #include "merge/parallel.h"
+#include "merge/release.h"
 #include "trace/file/strings.h"
 #include "trace/spool/spool_facts.h"
 
@@ -112,6 +113,18 @@ std::vector<Candidate> ListCandidates(const std::string& run_dir) {
   return candidates;
 }
 
+// Empties columns that only operations of GPUs or of PyTorch's backends have, where nothing is in them: a sixth of what
+// a merge holds of each operation of all ranks.
+void ForgetUnknown(schema::RankTables& head) {
+  const auto forget = [](auto& column, auto unknown) {
+    if (std::ranges::all_of(column, [&](auto value) { return value == unknown; })) Release(column);
+  };
+  forget(head.collectives.kernel, schema::kNone);
+  forget(head.collectives.kernel_operations, 0u);
+  forget(head.collectives.enqueue_begin_ns, schema::kNoTime);
+  forget(head.p2p.kernel, schema::kNone);
+}
+
 // All files of one slot. The finished file wins; otherwise the spool is authoritative, and a .part file is at best as
 // good.
 struct SlotFiles {
@@ -130,6 +143,7 @@ SlotFiles OpenSlot(const std::string& run_dir, const std::vector<const Candidate
       Found found;
       found.candidate = &candidate;
       found.head = source->ReadHead();
+      ForgetUnknown(found.head.tables);
       found.source = std::move(source);
       found.rank = ingest::WorldRankOf(found.head.tables);
       found.certainty = RankCertainty(found.head.tables);

@@ -37,8 +37,8 @@ struct RunRank {
   std::string file;  // Relative to the run directory.
   RankState::Value state = RankState::kMissing;
   std::unique_ptr<ingest::RankSource> source;
-  schema::RankTables head;
-  bool mine = true;  // Read by this process, which breaks it down.
+  schema::RankTables head;  // Columns for kernels and enqueued operations are empty where nothing is in them.
+  bool mine = true;         // Read by this process, which breaks it down.
 };
 
 struct RunFiles {

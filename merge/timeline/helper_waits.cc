@@ -58,9 +58,10 @@ void AddSigns(const schema::RankTables& head, ingest::EventReader& events, std::
     if (rows.name[i] < gives.size() && gives[rows.name[i]]) evidence.given.push_back(range.end);
   });
   // The training thread handed over the collectives that a library's thread carries out.
-  for (std::size_t i = 0; i < head.collectives.rows(); ++i)
-    if (OfHelper(head.collectives, i, training) && head.collectives.enqueue_begin_ns[i] != schema::kNoTime)
-      evidence.signs.push_back(head.collectives.enqueue_begin_ns[i]);
+  const std::vector<std::int64_t>& handed_over = head.collectives.enqueue_begin_ns;  // Empty: not known of any.
+  for (std::size_t i = 0; i < handed_over.size(); ++i)
+    if (OfHelper(head.collectives, i, training) && handed_over[i] != schema::kNoTime)
+      evidence.signs.push_back(handed_over[i]);
   ForEachRow<kCallColumns>(events, [&](const auto& rows, std::size_t i) {
     if (rows.thread[i] == training)
       evidence.signs.insert(evidence.signs.end(), {rows.begin_ns[i], rows.begin_ns[i] + rows.duration_ns[i]});

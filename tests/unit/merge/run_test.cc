@@ -10,6 +10,7 @@
 
 #include "merge/merge.h"
 #include "merge/readers/outcome.h"
+#include "merge/readers/run_files.h"
 #include "rank_builder.h"
 #include "trace/file/table_file.h"
 
@@ -86,6 +87,22 @@ TEST_F(RunDirectory, Whole) {
   ASSERT_TRUE(rank.ok());
   EXPECT_EQ(rank.value().mpi_calls.rows(), 20u);
   EXPECT_FALSE(opened.value().ReadRank(7).ok());
+}
+
+TEST_F(RunDirectory, ColumnsOfKernelsTakeNoMemoryWithoutKernels) {
+  WriteAll();
+  RankBuilder one = Rank(1);
+  one.t.collectives.kernel[3] = 7;
+  Write(Name(1), one.t);
+  const auto run = merge::OpenRun(dir_.string(), 1);
+  ASSERT_TRUE(run.ok()) << run.error().what;
+  const schema::Collectives& without = run.value().ranks[0].head.collectives;
+  EXPECT_EQ(without.rows(), 20u);
+  EXPECT_EQ(without.kernel.capacity(), 0u);
+  EXPECT_EQ(without.kernel_operations.capacity(), 0u);
+  EXPECT_EQ(without.enqueue_begin_ns.capacity(), 0u);
+  ASSERT_EQ(run.value().ranks[1].head.collectives.kernel.size(), 20u);
+  EXPECT_EQ(run.value().ranks[1].head.collectives.kernel[3], 7u);
 }
 
 TEST_F(RunDirectory, SameDigestForAnyNumberOfThreads) {
