@@ -9,6 +9,7 @@ from _frozen_importlib_external import PathFinder  # importlib.machinery would c
 
 _here = os.path.dirname(__file__)
 _path = [entry for entry in sys.path if entry != _here]
+_behind = [entry for entry in sys.path[sys.path.index(_here) + 1 if _here in sys.path else 0:] if entry != _here]
 
 
 class _Finder:
@@ -25,12 +26,16 @@ class _Finder:
         return spec_of(self, name, path, target)
 
 
-if os.environ.get("LOCKSTEP_SEGMENT") and "liblockstep.so" in os.environ.get("LD_PRELOAD", ""):
+# Of several copies of Lockstep on the path the first one does it all.
+_first = not any(type(finder).__module__ == "sitecustomize" and "_lockstep" in getattr(finder, "names", ())
+                 for finder in sys.meta_path)
+if _first and os.environ.get("LOCKSTEP_SEGMENT") and "liblockstep.so" in os.environ.get("LD_PRELOAD", ""):
     sys.path[:] = _path
     sys.meta_path.insert(0, _Finder("torch", "torch._dynamo", "_lockstep"))
     sys.meta_path.append(_Finder("lockstep"))  # Last: a module of the user's own wins.
 
-_next = PathFinder.find_spec("sitecustomize", _path)
+# Only behind this directory, before which there is none: another copy of Lockstep there asks in the same way.
+_next = PathFinder.find_spec("sitecustomize", _behind)
 if _next is None:
     # site.py takes this for "there is none", and no trace of this module stays in sys.modules.
     raise ImportError("no other sitecustomize", name="sitecustomize")

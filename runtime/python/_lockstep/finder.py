@@ -1,6 +1,7 @@
 """Has the hooks installed right after torch's own code ran."""
 
 import sys
+from _thread import get_ident
 
 _AFTER = {"torch": "install", "torch._dynamo": "leave_frames_alone"}
 
@@ -43,15 +44,30 @@ def _say(name, error):
         pass
 
 
+_looking = set()
+
+
 def spec_of(own, name, path, target):
-    """What the other finders on sys.meta_path find."""
+    """What the other finders on sys.meta_path find. Others ask all finders in the same way: wrapt's, which several
+    tracers of applications use, and another copy of this one. They get no answer from who asked them."""
+    key = id(own), get_ident(), name
+    if key in _looking:
+        return None
+    _looking.add(key)
+    try:
+        return _look(own, name, path, target)
+    finally:
+        _looking.discard(key)
+
+
+def _look(own, name, path, target):
     for finder in list(sys.meta_path):
         find = getattr(finder, "find_spec", None)
         if finder is own or find is None:
             continue
         spec = find(name, path, target)
         if spec is not None:
-            if hasattr(spec.loader, "exec_module"):
+            if hasattr(spec.loader, "exec_module") and not isinstance(spec.loader, _Loader):
                 spec.loader = _Loader(spec.loader, _AFTER[name])
             return spec
     return None

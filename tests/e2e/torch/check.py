@@ -390,6 +390,40 @@ class Quiet(Case):
             self.compare(PYTHON, "-c", LISTING + "print(getattr(sys, 'first', None)); import sitecustomize",
                          PYTHONPATH=self.dir + "/site")
 
+    def test_a_second_copy_of_lockstep(self):
+        # A source tree or a wheel named in PYTHONPATH beside the one that `run` names.
+        copy = self.dir + "/copy"
+        shutil.copytree(BUILD + "/python", copy)
+        with open(copy + "/behind.py", "w"):
+            pass
+        job = self.script("import behind\n" + TRAINING)
+        self.compare(PYTHON, job, PYTHONPATH=copy)
+        self.assertEqual(self.file().count("backward"), 3)
+        for path in (BUILD + "/python:" + copy, copy + ":" + BUILD + "/python"):
+            bare = run([PYTHON, "-c", "import behind; print(1)"], self.dir, PYTHONPATH=path)
+            self.assertEqual((bare.returncode, bare.stdout, bare.stderr), (0, "1\n", ""))
+
+    def test_an_import_hook_that_asks_all_finders(self):
+        # As wrapt's ImportHookFinder does, first and last in the list.
+        for place in (0, 100):
+            self.script("""
+import importlib.util, sys
+class Finder:
+    asked = set()
+    def find_spec(self, name, path=None, target=None):
+        if name != "torch" or name in self.asked:
+            return None
+        self.asked.add(name)
+        try:
+            spec = importlib.util.find_spec(name)
+        finally:
+            self.asked.discard(name)
+        return spec
+sys.meta_path.insert(%d, Finder())
+""" % place, "sitecustomize.py")
+            self.compare(PYTHON, self.script(TRAINING), PYTHONPATH=self.dir)
+            self.assertEqual(self.file().count("backward"), 3)
+
     def test_a_module_of_the_same_name_wins(self):
         self.script("print('mine', __name__)", "lockstep.py")
         self.compare(PYTHON, self.script("import lockstep, torch; print(lockstep.__file__)"))
