@@ -102,6 +102,13 @@ else()
   lockstep_note("Open MPI" "not found" "wrappers for Open MPI, lockstep-clock and examples are left out")
 endif()
 
+# Where ./bootstrap puts what it fetches.
+if(DEFINED ENV{XDG_CACHE_HOME})
+  set(cache_home $ENV{XDG_CACHE_HOME})
+else()
+  set(cache_home $ENV{HOME}/.cache)
+endif()
+
 # The wrappers are compiled once for each ABI of MPI whose mpi.h is here: handles and constants differ.
 # lockstep_mpi_abi(name header condition title hint place...): the mpi.h at one of the places is of this ABI.
 set(LOCKSTEP_MPI_ABIS "")
@@ -124,9 +131,10 @@ function(lockstep_mpi_abi abi header condition title hint)
   set(LOCKSTEP_MPI_ABIS ${LOCKSTEP_MPI_ABIS} PARENT_SCOPE)
 endfunction()
 set(LOCKSTEP_MPI_PLACES "" CACHE STRING "Further directories with an mpi.h or mpi_abi.h, before those of the system")
+set(LOCKSTEP_MPICH_DIR ${cache_home}/lockstep/mpich-5 CACHE PATH "An MPICH beside the system's, for tests; ./bootstrap test fetches one")
 set(mpich_places ${LOCKSTEP_MPI_PLACES} /usr/include/${CMAKE_LIBRARY_ARCHITECTURE}/mpich
                  /usr/lib/${CMAKE_LIBRARY_ARCHITECTURE}/mpich/include /usr/include/mpich-${CMAKE_SYSTEM_PROCESSOR}
-                 ${MPI_CXX_INCLUDE_DIRS})
+                 ${MPI_CXX_INCLUDE_DIRS} ${LOCKSTEP_MPICH_DIR}/include)
 if(CMAKE_SYSTEM_PROCESSOR MATCHES "^(x86_64|AMD64|aarch64|arm64)$")  # comms/pmpi/entry_points.cc
   lockstep_mpi_abi(ompi40 mpi.h "define OPEN_MPI 1" "ABI of Open MPI" "Debian: libopenmpi-dev" ${MPI_CXX_INCLUDE_DIRS})
   lockstep_mpi_abi(mpich12 mpi.h "define MPICH_VERSION" "ABI of MPICH" "Debian: libmpich-dev" ${mpich_places})
@@ -135,11 +143,6 @@ endif()
 
 # NVIDIA's parts, for tests and for examples/ddp_nccl alone: a toolkit under /usr/local, what `./bootstrap` fetched, or
 # what a Python here has from pip (PyTorch brings most of it). The first place that has a part gives it.
-if(DEFINED ENV{XDG_CACHE_HOME})
-  set(cache_home $ENV{XDG_CACHE_HOME})
-else()
-  set(cache_home $ENV{HOME}/.cache)
-endif()
 set(LOCKSTEP_NVIDIA_DIR ${cache_home}/lockstep/nvidia CACHE PATH "Where ./bootstrap puts what it fetches of NVIDIA's")
 set(LOCKSTEP_TORCH2_PYTHON "" CACHE FILEPATH "A Python that has PyTorch 2, for tests; ./bootstrap test makes one")
 file(GLOB toolkits /usr/local/cuda /usr/local/cuda-*)
