@@ -4,6 +4,7 @@
 
 #include <functional>
 
+#include "analysis/causes/rank_events.h"
 #include "analysis/choose_findings.h"
 #include "one_gpu.h"
 
@@ -382,7 +383,8 @@ TEST(MemoryLimit, AllocatingWithinStepsIsPriced) {
   for (int i = 0; i < kSteps; ++i) rank.Call("cudaMalloc", i * kStep + 8'490, i * kStep + 9'995);
   const analysis::Analysis analysis = AnalyzeGpus({&rank});
   EXPECT_NEAR(PriceUs(analysis, "memory.limit"), 1'500, 40);
-  EXPECT_NE(FindIn(analysis, "memory.limit")->evidence.find("1 cudaMalloc"), std::string::npos);
+  EXPECT_NE(FindIn(analysis, "memory.limit")->evidence.find("1 call of cudaMalloc and cudaFree per step"),
+            std::string::npos);
 }
 
 TEST(Input, LoaderIsNamedWithItsRemedy) {
