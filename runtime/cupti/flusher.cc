@@ -32,6 +32,8 @@ constexpr std::int64_t kTickNs = 50'000'000, kFlushNs = 500'000'000;
 // After its last kind was disabled, another profiler still fetches its records; if it does not, it is given up after
 // this time.
 constexpr std::int64_t kAbandonedNs = 2'000'000'000, kSettleNs = 50'000'000, kFinalizedNs = 500'000'000;
+// Over less than this no rate of the ticks is measured.
+constexpr std::int64_t kLeastRateNs = 1'000'000;
 constexpr std::int64_t kEndNs = 2'000'000'000;
 constexpr std::uint64_t kSlackMs = 1000;  // GPU times are interpolated between CPU times.
 
@@ -80,19 +82,21 @@ class Flusher {
   std::uint64_t first_ticks_ = 0;
   std::int64_t first_raw_ns_ = 0, next_take_back_ns_ = 0;
   double ticks_per_ns_ = 1;
+  bool rate_known_ = false;
   bool at_exit_ = false;
 };
 
 // Measures the length of a tick, and how far times may be off.
 void Flusher::Clock() {
-  const std::uint64_t ticks = ring::Ticks();
-  const std::int64_t raw_ns = RawNs();
+  const auto [raw, ticks] = ReadPair([] { return static_cast<std::uint64_t>(RawNs()); });
+  const auto raw_ns = static_cast<std::int64_t>(raw);
   if (first_ticks_ == 0) {
     first_ticks_ = ticks;
     first_raw_ns_ = raw_ns;
     if (lockstep_probe.clock.mode == ClockMode::kTsc) ticks_per_ns_ = 3;  // A generous value until the rate is known.
-  } else if (raw_ns - first_raw_ns_ > 1'000'000) {
+  } else if (raw_ns - first_raw_ns_ > kLeastRateNs) {
     ticks_per_ns_ = static_cast<double>(ticks - first_ticks_) / static_cast<double>(raw_ns - first_raw_ns_);
+    rate_known_ = true;
   }
   const auto slack = static_cast<std::uint64_t>(static_cast<double>(kSlackMs) * 1e6 * ticks_per_ns_);
   const std::uint64_t armed_ticks = capture_.armed_ticks.load(std::memory_order_relaxed);
@@ -109,6 +113,12 @@ void Flusher::Decode() {
     atexit([] { EndFlush(true); });
   }
   Clock();
+  if (!rate_known_ && !SameClock(buffer->clock, OurTicks)) {
+    // Times of another clock cannot be converted without the rate. A program that ends at once waits for it.
+    const timespec wait{0, static_cast<long>(kLeastRateNs + kLeastRateNs / 10)};
+    nanosleep(&wait, nullptr);
+    Clock();
+  }
   decoder_.windows().Follow(*lockstep_probe.segment);
   while (buffer != nullptr) {
     Buffer* next = buffer->next;
