@@ -122,7 +122,7 @@ class Shards(Case):
         kept = shard.read_bytes()
 
         def info():
-            return self.call([LOCKSTEP, "info", run / "timeline.h5", "--digest"], (0, 1, 3))
+            return self.call([LOCKSTEP, "info", run / "timeline.h5", "--digest"], (0, 2, 3))
 
         self.assertEqual(info().returncode, 0)
         shard.unlink()
