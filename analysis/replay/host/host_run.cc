@@ -35,15 +35,14 @@ class Reader {
     LS_TRY(const std::vector<std::size_t> rows, StepRows(timeline_, run_));
     run_.stretches.resize(run_.ranks.size());
     std::vector<std::vector<MessageHalf>> halves(run_.ranks.size());
-    LS_CHECK(ReadRanks(timeline_, options_, run_,
-                       [&](std::size_t r, const schema::RankTables& tables, const merge::ClockMap& clock) {
-                         run_.stretches[r] = CutIntoStretches(
-                             tables, clock, WindowOf(&rows[r * run_.steps.size()], clock), Complete(r, tables, clock));
-                         for (std::size_t s = 0; s < run_.steps.size(); ++s)
-                           run_.stretches[r].step_without_core_ns.push_back(
-                               t_.step_ranks.offcpu_ns[rows[r * run_.steps.size() + s]]);
-                         halves[r] = MessageHalves(tables, clock, run_.ranks[r], merge::TrainingThread(tables));
-                       }));
+    LS_CHECK(ReadRanks(
+        timeline_, options_, run_, [&](std::size_t r, const schema::RankTables& tables, const merge::ClockMap& clock) {
+          run_.stretches[r] = CutIntoStretches(tables, clock, WindowOf(&rows[r * run_.steps.size()], clock),
+                                               Complete(r, tables, clock));
+          for (std::size_t s = 0; s < run_.steps.size(); ++s)
+            run_.stretches[r].step_without_core_ns.push_back(t_.step_ranks.offcpu_ns[rows[r * run_.steps.size() + s]]);
+          halves[r] = MessageHalves(tables, clock, run_.ranks[r], merge::TrainingThread(tables));
+        }));
     run_.messages = JoinMessages(run_.ranks, halves, run_.stretches);
     KnowProgress();
     SayWhatIsABound();
@@ -135,8 +134,8 @@ class Reader {
         // Posted ones take turns, and a turn has one begin for all (host_job.cc).
         if (c.posted)
           most[c.collective] = true;
-        else
-          merge::ForEachPossiblePeer(c.exchange, c.number, [&](std::uint32_t) { least[c.collective] = true; });
+        else if (!merge::PossiblePeers(c.exchange, c.number).empty())
+          least[c.collective] = true;
       }
     if (const auto n = std::count(least.begin(), least.end(), true); n > 0)
       run_.notes.push_back(
