@@ -107,10 +107,10 @@ void FindWaitOnlyProgress(const Context& context, Analysis& analysis) {
     finding.saves_share = static_cast<double>(saves) / static_cast<double>(whole);
   finding.upper_bound = true;
   finding.confidence = 0.6;
-  finding.evidence = fmt::format(
-      "{} of {} non-blocking collectives posted early saw no MPI call until their Wait, {} "
-      "later on average",
-      Count(all.wait_only), Count(all.early), Duration(all.apart_ns / std::max<std::int64_t>(1, all.wait_only)));
+  finding.evidence =
+      fmt::format("{} of {} posted early saw no MPI call until {} Wait, {} later on average", Count(all.wait_only),
+                  Plural(all.early, "non-blocking collective"), all.wait_only == 1 ? "its" : "their",
+                  Duration(all.apart_ns / std::max<std::int64_t>(1, all.wait_only)));
   finding.action =
       "call MPI_Test(some) a few times while computing, or let a thread do it; "
       "most MPI libraries move data only inside calls";

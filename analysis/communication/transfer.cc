@@ -5,6 +5,7 @@
 #include <algorithm>
 
 #include "analysis/choose_findings.h"
+#include "analysis/communication/op_names.h"
 #include "analysis/communication/two_hosts.h"
 #include "analysis/core/format.h"
 #include "analysis/passes.h"
@@ -90,8 +91,8 @@ void FindExposedTransfer(const Context& context, Analysis& analysis) {
     finding.evidence += fmt::format("{}{} that cannot be split into waiting and transfer",
                                     finding.evidence.empty() ? "" : ", ", Duration(s.terms.exposed_unsplit_ns));
   if (largest != nullptr && cost(*largest) * 10 > exposed * std::max<std::int64_t>(1, analysis.run.steps)) {
-    finding.evidence += fmt::format("; most in {} {} of {}", Count(largest->count), largest->op,
-                                    largest->bytes ? Bytes(*largest->bytes) : "a size that is not known");
+    finding.evidence +=
+        fmt::format("; most in {} {}", Count(largest->count), NameOfCollectives(*largest, largest->count));
     if (largest->busbw) finding.evidence += fmt::format(" at {} bus bandwidth", Bandwidth(*largest->busbw));
   }
   finding.evidence += ReasonToMeasureBetweenTwoHosts(context, analysis);

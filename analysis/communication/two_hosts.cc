@@ -10,6 +10,7 @@
 #include <vector>
 
 #include "analysis/choose_findings.h"
+#include "analysis/communication/op_names.h"
 #include "analysis/core/format.h"
 #include "analysis/core/rates.h"
 #include "analysis/core/statistics.h"
@@ -59,8 +60,8 @@ std::string Slow(const Context& context, const Analysis& analysis) {
     if (slowest == nullptr || *row.busbw < *slowest->busbw) slowest = &row;
   }
   if (slowest == nullptr) return {};
-  return fmt::format("{} of {} reach {}, less than half of gigabit Ethernet's rate", slowest->op,
-                     Bytes(*slowest->bytes), Bandwidth(*slowest->busbw));
+  return fmt::format("{} reach {}, less than half of gigabit Ethernet's rate", NameOfCollectives(*slowest, 2),
+                     Bandwidth(*slowest->busbw));
 }
 
 // Transfers of one kind, communicator and size that take far longer than others of them, if that is worth anything.
@@ -90,8 +91,8 @@ std::string Differing(const Context& context, const Analysis& analysis) {
   if (most == nullptr || static_cast<double>(most_ns / units) <
                              kWorthShare * static_cast<double>(std::max<std::int64_t>(1, analysis.summary.terms.Sum())))
     return {};
-  return fmt::format("{} of {} {} of {} take twice their median and more", Count(longer), Count(all), most->op,
-                     most->bytes ? Bytes(*most->bytes) : "a size that is not known");
+  return fmt::format("{} of {} {} take twice their median and more", Count(longer), Count(all),
+                     NameOfCollectives(*most, all));
 }
 
 std::string OneSlowerDirection(const Context& context) {

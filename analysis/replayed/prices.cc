@@ -23,6 +23,10 @@
 namespace lockstep::analysis {
 namespace {
 
+void AddEvidence(Finding& finding, const std::string& more) {
+  finding.evidence += (finding.evidence.empty() ? "" : "; ") + more;
+}
+
 using replay::Answer;
 using replay::Question;
 
@@ -287,7 +291,7 @@ class Pricing {
     if (named == findings.end()) return;
     for (const FindingId id : of_named_) {
       const auto at = std::find_if(findings.begin(), findings.end(), [&](const Finding& f) { return f.id == id; });
-      named->evidence += fmt::format("; the same waiting also shows as: {}", at->brief);
+      AddEvidence(*named, fmt::format("the same waiting also shows as: {}", at->brief));
     }
     std::erase_if(findings, [&](const Finding& f) {
       return std::find(of_named_.begin(), of_named_.end(), f.id) != of_named_.end();
@@ -307,8 +311,8 @@ class Pricing {
     Finding kept = findings[first];
     for (const Finding& other : findings)
       if (IsWaiting(other.id) && other.replayed && other.id != kept.id)
-        kept.evidence +=
-            fmt::format("; the same waiting also shows as: {} ({})", other.brief, Duration(other.took_ns.value_or(0)));
+        AddEvidence(kept, fmt::format("the same waiting also shows as: {} ({})", other.brief,
+                                      Duration(other.took_ns.value_or(0))));
     if (IsMessage(kept.id) && GainShare(analysis_, kept) < kWorthShare) {
       kept.saves_ns_per_step.reset();
       kept.saves_interval_ns.reset();

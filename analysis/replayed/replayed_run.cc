@@ -61,6 +61,15 @@ replay::ReadRunOptions StepsToReplay(const Context& context) {
   return options;
 }
 
+std::optional<Error> WhyNotReplayed(const Context& context) {
+  const double lacking = Lacking(context);
+  if (lacking <= kMostLacking) return std::nullopt;
+  return Error{ErrorCode::kUnsupported,
+               fmt::format("{} of the ranks' collectives lack members, so replayed ranks would not wait for each other",
+                           Percent(lacking)),
+               context.timeline().run_dir, "record all ranks"};
+}
+
 bool ReplayedRun::Holds() const { return !run().whole_window && what_if_.self_error() <= kMostSelfError; }
 
 Result<std::unique_ptr<const ReplayedRun>> ReplayedRun::Make(const Context& context) {
@@ -74,12 +83,7 @@ Result<std::unique_ptr<const ReplayedRun>> ReplayedRun::Make(const Context& cont
   const double fit = of_step > 0 ? kMostOperations / of_step : kMostSteps;
   if (fit < static_cast<double>(kLeastSteps) / 4) return TooMuch(context, events);
 
-  if (const double lacking = Lacking(context); lacking > kMostLacking)
-    return Error{
-        ErrorCode::kUnsupported,
-        fmt::format("{} of the ranks' collectives lack members, so replayed ranks would not wait for each other",
-                    Percent(lacking)),
-        context.timeline().run_dir, "record all ranks"};
+  if (std::optional<Error> why = WhyNotReplayed(context)) return *why;
 
   replay::ReadRunOptions options = StepsToReplay(context);
   options.most_steps = static_cast<std::size_t>(std::clamp<double>(fit, kLeastSteps, kMostSteps));

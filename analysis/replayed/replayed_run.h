@@ -4,6 +4,7 @@
 
 #include <cstddef>
 #include <memory>
+#include <optional>
 #include <string>
 
 #include "analysis/replay/questions/what_if.h"
@@ -15,6 +16,10 @@ class Context;
 
 // Of what is replayed of a run: the last usable steps in a row, at most as many as an analysis replays.
 replay::ReadRunOptions StepsToReplay(const Context& context);
+
+// Why a replay would say nothing that is true: collectives lack so many members that replayed ranks would not wait for
+// each other.
+std::optional<Error> WhyNotReplayed(const Context& context);
 
 class ReplayedRun {
  public:

@@ -308,8 +308,9 @@ class Writer : private TextLines {
       }
       const bool known = std::none_of(a_.ranks.begin(), a_.ranks.end(),
                                       [](const analysis::RankRow& row) { return TermsOf(row).device_unknown; });
-      Line(fmt::format("  {}{}", analysis::Plural(static_cast<std::int64_t>(order.size() - shown), "other"),
-                       known ? fmt::format(" within {} of compute", analysis::Duration(high - low)) : std::string()));
+      Line(fmt::format(
+          "  {}{}", analysis::Plural(static_cast<std::int64_t>(order.size() - shown), "other"),
+          known && high > low ? fmt::format(" within {} of compute", analysis::Duration(high - low)) : std::string()));
     }
     Line();
   }
@@ -394,8 +395,8 @@ class Writer : private TextLines {
     add(analysis::Plural(t.events, "event"));
     add(analysis::Count(t.dropped) + " dropped");
     if (a_.run.ranks > 1) {
-      add(fmt::format("{} of {} collectives unmatched", analysis::Count(t.unmatched_collectives),
-                      analysis::Count(t.collectives)));
+      add(fmt::format("{} of {} unmatched", analysis::Count(t.unmatched_collectives),
+                      analysis::Plural(t.collectives, "collective")));
       add(analysis::Plural(t.clock_violations, "clock violation"));
     }
     if (t.overhead_fraction) add("overhead " + analysis::Percent(*t.overhead_fraction));

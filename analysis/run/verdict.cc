@@ -156,8 +156,8 @@ void Remark(const Context& context, Analysis& analysis) {
       add("No step is complete on every rank: figures are of the whole recording.");
   }
   if (analysis.trust.clock_violations > 0)
-    add(fmt::format("Clock alignment contradicts {} of {} collectives: waits and transfers are not to be trusted.",
-                    Count(analysis.trust.clock_violations), Count(analysis.trust.collectives)));
+    add(fmt::format("Clock alignment contradicts {} of {}: waits and transfers are not to be trusted.",
+                    Count(analysis.trust.clock_violations), Plural(analysis.trust.collectives, "collective")));
 }
 
 }  // namespace

@@ -2,6 +2,7 @@
 // count.
 
 #include "analysis/passes.h"
+#include "analysis/stragglers/lateness.h"
 
 namespace lockstep::analysis {
 
@@ -11,7 +12,7 @@ void CountArrivals(const Context& context, Analysis& analysis) {
   analysis.arrivals.resize(context.ranks().size());
   for (std::size_t p = 0; p < context.ranks().size(); ++p) analysis.arrivals[p].rank = context.ranks()[p];
   for (std::size_t c = 0; c < t.rows(); ++c) {
-    if (!context.Comparable(c)) continue;
+    if (!SaysWhoCameLast(context, c)) continue;
     for (std::size_t m = context.timeline().FirstMember(c); m < context.timeline().FirstMember(c + 1); ++m) {
       const std::size_t p = context.Position(members.rank[m]);
       if (p == kNowhere) continue;

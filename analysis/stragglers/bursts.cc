@@ -33,12 +33,21 @@ struct Period {
   std::size_t fitting = 0, distances = 0;
 };
 
+// Steps in a row that are longer for one reason: what a rank does at the end of its step also lengthens the next step
+// of the ranks that wait for it, and a step's length is the mean over ranks.
+struct Burst {
+  std::size_t first = 0, last = 0;  // Indices of Series::rows.
+  std::int64_t excess_ns = 0;       // Of all of them together.
+  // A rank's own part may lie in the step before, where its others do not wait for it yet.
+  std::size_t Begin() const { return first == 0 ? 0 : first - 1; }
+};
+
 struct Series {
-  std::vector<std::size_t> rows;    // Rows of tables.steps.
-  std::vector<std::int64_t> ns;     // Each step's length.
-  std::int64_t ordinary_ns = 0;     // The median of the others.
-  std::vector<std::size_t> bursts;  // Indices of `rows`.
-  std::vector<bool> burst;
+  std::vector<std::size_t> rows;  // Rows of tables.steps.
+  std::vector<std::int64_t> ns;   // Each step's length.
+  std::int64_t ordinary_ns = 0;   // The median of the others.
+  std::vector<Burst> bursts;
+  std::vector<bool> burst;  // By index of `rows`: from Begin() to `last` of one.
 };
 
 std::optional<Series> FindSlowSteps(const Context& context) {
@@ -60,13 +69,25 @@ std::optional<Series> FindSlowSteps(const Context& context) {
   std::nth_element(largest.begin(), largest.begin() + (kLeastBursts - 1), largest.end(), std::greater<>());
   const auto ordinary = static_cast<double>(series.ordinary_ns);
   const double least = std::max(limit, ordinary + kAlike * (static_cast<double>(largest[kLeastBursts - 1]) - ordinary));
-  series.burst.assign(n, false);
-  for (std::size_t i = 0; i < n; ++i)
-    if (static_cast<double>(series.ns[i]) > least) {
-      series.bursts.push_back(i);
-      series.burst[i] = true;
+  std::size_t slow = 0;
+  for (std::size_t i = 0; i < n;) {
+    Burst burst{i, i, 0};
+    bool alike = false;
+    for (; i<n&& static_cast<double>(series.ns[i])> limit; burst.last = i++) {
+      burst.excess_ns += series.ns[i] - series.ordinary_ns;
+      alike |= static_cast<double>(series.ns[i]) > least;
     }
-  if (series.bursts.size() < kLeastBursts || series.bursts.size() * 3 > n) return std::nullopt;
+    if (alike) {
+      series.bursts.push_back(burst);
+      slow += i - burst.first;
+    }
+    i = std::max(i, burst.first + 1);
+  }
+  series.burst.assign(n, false);
+  for (const Burst& burst : series.bursts)
+    std::fill_n(series.burst.begin() + static_cast<std::ptrdiff_t>(burst.Begin()), burst.last + 1 - burst.Begin(),
+                true);
+  if (series.bursts.size() < kLeastBursts || slow * 3 > n) return std::nullopt;
   return series;
 }
 
@@ -74,7 +95,7 @@ std::optional<Period> FindPeriod(const Context& context, const Series& series) {
   const auto& steps = context.tables().steps;
   std::vector<std::int64_t> in_steps, in_time;
   for (std::size_t i = 1; i < series.bursts.size(); ++i) {
-    const std::size_t a = series.rows[series.bursts[i - 1]], b = series.rows[series.bursts[i]];
+    const std::size_t a = series.rows[series.bursts[i - 1].first], b = series.rows[series.bursts[i].first];
     in_steps.push_back(steps.index[b] - steps.index[a]);
     in_time.push_back(steps.begin_ns[b] - steps.begin_ns[a]);
   }
@@ -111,15 +132,32 @@ std::vector<Share> SharesOf(const Context& context, const Series& series) {
   std::vector<Share> shares;
   for (std::size_t p = 0; p < context.ranks().size(); ++p) {
     const bool gpu = context.tables().ranks.gpu[context.RankRow(p)];
-    std::vector<std::int64_t> own[2], host[2];
+    // By index of `rows`, where it is known; and of the other steps.
+    std::vector<std::optional<Share>> parts(series.rows.size());
+    std::vector<std::int64_t> own, host;
     for (std::size_t i = 0; i < series.rows.size(); ++i) {
       const std::size_t cell = context.Cell(series.rows[i], p);
       if (cell == kNowhere) continue;
       const IdentityTerms terms = context.TermsOf(cell);
-      own[series.burst[i]].push_back(terms.Sum() - terms.exposed_wait_ns);
-      host[series.burst[i]].push_back(gpu ? terms.idle_ns : terms.compute_ns + terms.idle_ns);
+      parts[i] = Share{p, terms.Sum() - terms.exposed_wait_ns, gpu ? terms.idle_ns : terms.compute_ns + terms.idle_ns};
+      if (series.burst[i]) continue;
+      own.push_back(parts[i]->own_ns);
+      host.push_back(parts[i]->host_ns);
     }
-    shares.push_back({p, LowerMedian(own[1]) - LowerMedian(own[0]), LowerMedian(host[1]) - LowerMedian(host[0])});
+    const Share ordinary{p, LowerMedian(std::move(own)), LowerMedian(std::move(host))};
+    own.clear();
+    host.clear();
+    for (const Burst& burst : series.bursts) {
+      Share more{p, 0, 0};
+      for (std::size_t i = burst.Begin(); i <= burst.last; ++i)
+        if (parts[i]) {
+          more.own_ns += parts[i]->own_ns - ordinary.own_ns;
+          more.host_ns += parts[i]->host_ns - ordinary.host_ns;
+        }
+      own.push_back(more.own_ns);
+      host.push_back(more.host_ns);
+    }
+    shares.push_back({p, LowerMedian(std::move(own)), LowerMedian(std::move(host))});
   }
   std::stable_sort(shares.begin(), shares.end(), [](const Share& a, const Share& b) { return a.own_ns > b.own_ns; });
   return shares;
@@ -168,11 +206,12 @@ std::optional<Named> NameIt(const Context& context, const Series& series, std::s
     }
   }
   const auto bursts = static_cast<double>(series.bursts.size());
-  const auto others = static_cast<double>(series.rows.size() - series.bursts.size());
+  const auto in_bursts = static_cast<double>(std::count(series.burst.begin(), series.burst.end(), true));
+  const double others = static_cast<double>(series.rows.size()) - in_bursts;
   std::optional<Named> best;
   double best_length = 0;
   for (const auto& [id, sum] : sums) {
-    const double extra = sum.in[1] / bursts - sum.in[0] / others;
+    const double extra = (sum.in[1] - sum.in[0] / others * in_bursts) / bursts;
     if (extra < 0.5 * static_cast<double>(excess)) continue;
     const std::string name(trace::TextOf(t, id));
     if (name.empty() || IsProfilerStep(name)) continue;
@@ -194,7 +233,7 @@ std::string WhatOf(const std::optional<Named>& named) {
   return fmt::format("\"{}\"", named->name);
 }
 
-std::string ActionFor(const std::optional<Named>& named) {
+std::string ActionFor(const std::optional<Named>& named, bool gpu) {
   using enum schema::Category::Value;
   if (!named)
     return "name what the host does there (record_function, NVTX, lockstep.h); if it is Python's garbage collection: "
@@ -206,7 +245,8 @@ std::string ActionFor(const std::optional<Named>& named) {
   if (named->name.find("gc") != std::string::npos || named->name.find("garbage") != std::string::npos)
     return "collect garbage at the same step on all ranks (gc.disable(), gc.collect()), or freeze long-lived objects "
            "(gc.freeze())";
-  return fmt::format("do \"{}\" less often, in another thread, or without waiting for the GPU", named->name);
+  return fmt::format("do \"{}\" less often{}", named->name,
+                     gpu ? ", in another thread, or without waiting for the GPU" : " or in another thread");
 }
 
 }  // namespace
@@ -219,9 +259,9 @@ void FindBursts(const Context& context, Analysis& analysis) {
   const std::vector<Share> shares = SharesOf(context, *series);
   std::vector<std::int64_t> excess;
   std::int64_t sum = 0;
-  for (const std::size_t i : series->bursts) {
-    excess.push_back(series->ns[i] - series->ordinary_ns);
-    sum += excess.back();
+  for (const Burst& burst : series->bursts) {
+    excess.push_back(burst.excess_ns);
+    sum += burst.excess_ns;
   }
   const std::int64_t each = LowerMedian(excess);
   // If the steps are longer only because of transfers, it is not a burst of the host.
@@ -250,17 +290,17 @@ void FindBursts(const Context& context, Analysis& analysis) {
   if (named && period->steps == 0)
     finding.brief = fmt::format("{} every {}", BeginOf(named->name, 30), Duration(period->ns));
   finding.evidence = fmt::format(
-      "{} of {} steps, {} of {} distances between them alike; {} of each within {} on rank {}", series->bursts.size(),
+      "{} in {} steps, {} of {} distances between them alike; {} of each within {} on rank {}", series->bursts.size(),
       series->ns.size(), period->fitting, period->distances, Duration(named ? named->extra_ns : shares[0].host_ns),
       named ? WhatOf(named) : std::string("the host's part"), context.ranks()[shares[0].position]);
-  finding.action = ActionFor(named);
+  finding.action = ActionFor(named, context.tables().ranks.gpu[context.RankRow(shares[0].position)] != 0);
   finding.saves_ns_per_step = per_step;
   finding.upper_bound = true;
   finding.rank = all ? -1 : context.ranks()[shares[0].position];
   finding.confidence = named ? 0.8 : 0.6;
   finding.explain = {{"step", "step_ns", "longer_ns"}, {}};
   for (std::size_t i = 0; i < series->bursts.size(); ++i) {
-    const std::size_t at = series->bursts[i];
+    const std::size_t at = series->bursts[i].first;
     finding.explain.rows.push_back({context.tables().steps.index[series->rows[at]], series->ns[at], excess[i]});
   }
   analysis.findings.push_back(std::move(finding));

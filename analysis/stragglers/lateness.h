@@ -11,6 +11,12 @@
 
 namespace lockstep::analysis {
 
+// Whether a collective says who came last: all members are there, and their arrivals can be compared.
+inline bool SaysWhoCameLast(const Context& context, std::size_t collective) {
+  const auto& t = context.tables().collectives;
+  return context.Comparable(collective) && t.seen[collective] >= t.expected[collective];
+}
+
 // With fewer units no rank can be named.
 inline constexpr std::size_t kMinUnits = 5;
 

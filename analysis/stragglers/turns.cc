@@ -24,14 +24,20 @@ struct Arrived {
   std::vector<std::int64_t> last;  // By position of the rank.
 };
 
+// A rank that is late in every step, and the last in fewer than one of so many collectives.
+constexpr std::int64_t kSelfLast = 10;
+
 Arrived WithoutNamed(const Context& context, const Analysis& analysis) {
   Arrived arrived;
   const auto& t = context.tables().collectives;
   for (std::size_t c = 0; c < t.rows(); ++c)
-    if (context.Comparable(c)) ++arrived.compared, arrived.ties += t.last_rank[c] < 0;
+    if (SaysWhoCameLast(context, c)) ++arrived.compared, arrived.ties += t.last_rank[c] < 0;
   for (const ArrivalRow& row : analysis.arrivals) arrived.last.push_back(row.last);
   for (const Straggler& straggler : analysis.stragglers)
     if (const std::size_t p = context.Position(straggler.rank); p < arrived.last.size()) {
+      // It makes others late, by messages, who came last in its place: who would come last without it is not known.
+      if (straggler.kind == StragglerKind::kPersistent && kSelfLast * arrived.last[p] < arrived.compared)
+        return {.last = std::vector<std::int64_t>(arrived.last.size(), 0)};
       arrived.compared -= arrived.last[p];
       arrived.last[p] = 0;
     }
@@ -47,12 +53,12 @@ std::string WhoCameLast(const Context& context, const Arrived& arrived, bool oth
   std::stable_sort(order.begin(), order.end(), [&](std::size_t a, std::size_t b) { return last[a] > last[b]; });
   std::string text;
   for (std::size_t i = 0; i < std::min(order.size(), kMostNamed) && last[order[i]] > 0; ++i)
-    text += i == 0 ? fmt::format("rank {} came last in {} of {} {}collectives", context.ranks()[order[i]],
-                                 Count(last[order[i]]), Count(arrived.compared), others ? "other " : "")
+    text += i == 0 ? fmt::format("rank {} came last in {} of {}", context.ranks()[order[i]], Count(last[order[i]]),
+                                 Plural(arrived.compared, others ? "other collective" : "collective"))
                    : fmt::format(", rank {} in {}", context.ranks()[order[i]], Count(last[order[i]]));
   if (arrived.ties == 0) return text;
-  return text.empty() ? fmt::format("in {} of {} collectives nobody came last by more than the clocks can tell",
-                                    Count(arrived.ties), Count(arrived.compared))
+  return text.empty() ? fmt::format("in {} of {} nobody came last by more than the clocks can tell",
+                                    Count(arrived.ties), Plural(arrived.compared, "collective"))
                       : text + fmt::format("; in {} nobody did by more than the clocks can tell", Count(arrived.ties));
 }
 

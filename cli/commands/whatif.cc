@@ -58,6 +58,9 @@ Result<std::unique_ptr<RecordedRun>> Read(const std::string& name, const Flags& 
                    const analysis::Context context(timeline, options);
                    const replay::ReadRunOptions steps = analysis::StepsToReplay(context);
                    if (asked != nullptr) asked->run_dir = timeline.run_dir;
+                   // What one rank by itself can answer does not depend on others.
+                   if (asked != nullptr && context.ranks().size() > 1)
+                     if (std::optional<Error> why = analysis::WhyNotReplayed(context)) return *why;
                    if (asked == nullptr || !flags.without_stragglers) return replay::ReadRun(timeline, steps);
                    LS_TRY(const analysis::Analysis analysis, analysis::Analyze(timeline, options));
                    for (const analysis::Straggler& straggler : analysis.stragglers)
@@ -161,6 +164,13 @@ nlohmann::ordered_json AsJson(const WhatIf& what_if, const std::vector<Answer>& 
   return json;
 }
 
+// "+1.2%"; of what rounds to nothing without a sign.
+std::string Change(std::int64_t part, std::int64_t whole) {
+  const std::string text =
+      fmt::format("{:+.1f}%", 100 * static_cast<double>(part) / static_cast<double>(std::max<std::int64_t>(1, whole)));
+  return text == "+0.0%" || text == "-0.0%" ? "0.0%" : text;
+}
+
 std::string AsText(const WhatIf& what_if, const std::vector<Answer>& answers,
                    const std::vector<Unanswered>& unanswered) {
   const std::vector<std::int64_t>& steps = what_if.run().steps;
@@ -171,23 +181,24 @@ std::string AsText(const WhatIf& what_if, const std::vector<Answer>& answers,
   const auto many = [](std::size_t n, const char* noun) {
     return analysis::Plural(static_cast<std::int64_t>(n), noun);
   };
-  std::string text =
-      fmt::format("{} of {} replayed{}: a step takes {}, replayed {} ({:.2f} % off)\n\n", many(steps.size(), "step"),
-                  many(what_if.run().ranks.size(), "rank"), which, analysis::Duration(what_if.measured_step_ns()),
-                  analysis::Duration(what_if.replayed_step_ns()), 100 * what_if.self_error());
+  std::string text = fmt::format("{} of {} replayed{}: a step takes {}, replayed {} (steps are {:.2f} % off)\n\n",
+                                 many(steps.size(), "step"), many(what_if.run().ranks.size(), "rank"), which,
+                                 analysis::Duration(what_if.measured_step_ns()),
+                                 analysis::Duration(what_if.replayed_step_ns()), 100 * what_if.self_error());
   for (const std::string& note : what_if.run().notes) text.insert(text.size() - 1, out::Format("  note: {}\n", note));
-  std::size_t width = 0;
+  constexpr std::string_view kUnchanged = "as recorded, replayed";
+  std::size_t width = kUnchanged.size();
   for (const Answer& answer : answers) width = std::max(width, answer.question.size());
   text += fmt::format("{:<{}}  {:>10}  {:>10}  {:>7}  {:>23}\n", "if", width, "step", "gain", "", "95 % of medians");
+  // What the gains are of: each step below is this one less its gain.
+  text += fmt::format("{:<{}}  {:>10}\n", kUnchanged, width, analysis::Duration(what_if.replayed_step_ns()));
   for (const Answer& answer : answers) {
-    text += out::Format("{:<{}}  {:>10}  {:>10}  {:>+6.1f}%  {:>23}\n", answer.question, width,
-                        analysis::Duration(answer.step_ns), analysis::Duration(answer.gain_ns),
-                        100 * static_cast<double>(answer.gain_ns) /
-                            static_cast<double>(std::max<std::int64_t>(1, what_if.replayed_step_ns())),
-                        answer.step_interval_ns
-                            ? fmt::format("{:>10} - {:>10}", analysis::Duration(answer.step_interval_ns->first),
-                                          analysis::Duration(answer.step_interval_ns->second))
-                            : std::string("too few steps"));
+    text += out::Format(
+        "{:<{}}  {:>10}  {:>10}  {:>7}  {:>23}\n", answer.question, width, analysis::Duration(answer.step_ns),
+        analysis::Duration(answer.gain_ns), Change(answer.gain_ns, what_if.replayed_step_ns()),
+        answer.step_interval_ns ? fmt::format("{:>10} - {:>10}", analysis::Duration(answer.step_interval_ns->first),
+                                              analysis::Duration(answer.step_interval_ns->second))
+                                : std::string("too few steps"));
     if (answer.extrapolated) text += "    extrapolated: beyond what was measured\n";
     if (!answer.limit.empty()) text += out::Format("    then limited by: {}\n", answer.limit);
     if (!answer.try_it.empty()) text += out::Format("    try: {}\n", answer.try_it);

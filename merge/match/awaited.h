@@ -29,9 +29,12 @@
 //
 // gloo/broadcast.cc, scatter.cc, gather.cc, reduce.cc; the same from 2018 to 2025.
 
+#include <algorithm>
 #include <bit>
 #include <cstddef>
 #include <cstdint>
+#include <span>
+#include <vector>
 
 #include "core/collective.h"
 #include "core/data_type_name.h"
@@ -55,7 +58,7 @@ constexpr Part PartOf(CollectiveKind kind, bool root, std::uint8_t uneven) {
   return {};
 }
 
-// The rule that applies. kPeers: each member waits for some of the others (ForEachPeer).
+// The rule that applies. kPeers: each member waits for some of the others (FindPeers).
 enum class WaitRule : std::uint8_t { kByKind, kAllForAll, kPeers };
 
 // What decides it, of one collective.
@@ -91,43 +94,120 @@ constexpr WaitRule RuleOf(const Exchange& exchange) {
   return WaitRule::kPeers;
 }
 
-// Of WaitRule::kPeers with a known root: calls f(member's number) for each that member `number` certainly waits for.
-template <typename F>
-void ForEachPeer(const Exchange& exchange, std::uint32_t number, F&& f) {
+// For whom each member of a collective waits, as sets of members' numbers that share their members: a list for each
+// member of a reduce would make that many times as many. Sets may be used again by FindPeers.
+struct PeerSets {
+  static constexpr std::uint32_t kNone = 0xffffffffu;
+  std::vector<std::uint32_t> first{0}, members;  // Of set s: members[first[s]] up to members[first[s + 1]],
+  std::vector<std::uint32_t> also;               // and those of set also[s], which is one before it; kNone: no others.
+  std::vector<std::uint32_t> of;                 // [member's number]: its set; kNone: all others.
+
+  std::size_t size() const { return also.size(); }
+  void Clear(std::uint32_t group_size) {
+    first.assign(1, 0);
+    members.clear();
+    also.clear();
+    of.assign(group_size, kNone);
+  }
+  // Ends the set to which members were added.
+  std::uint32_t Close(std::uint32_t with = kNone) {
+    first.push_back(static_cast<std::uint32_t>(members.size()));
+    also.push_back(with);
+    return static_cast<std::uint32_t>(also.size() - 1);
+  }
+  std::span<const std::uint32_t> Own(std::size_t set) const {
+    return std::span(members).subspan(first[set], first[set + 1] - first[set]);
+  }
+};
+
+// Of WaitRule::kPeers with a known root: for whom each member certainly waits. O(members), of a broadcast times their
+// logarithm.
+inline void FindPeers(const Exchange& exchange, PeerSets& sets) {
   const std::uint32_t members = exchange.members, root = static_cast<std::uint32_t>(exchange.root);
-  const std::uint32_t chunks = exchange.kind == CollectiveKind::kReduce ? exchange.Chunks() : 0;
+  sets.Clear(members);
   if (exchange.kind == CollectiveKind::kBroadcast) {
-    const std::uint32_t place = (number + members - root) % members;  // The root has position 0.
-    const auto at = [&](std::uint32_t of_place) { f((of_place + root) % members); };
-    // Data comes from the position without the highest bit, and goes on to those with one more bit above it.
-    for (std::uint32_t above = place; above != 0;) {
-      above ^= std::bit_floor(above);
-      at(above);
+    for (std::uint32_t number = 0; number < members; ++number) {
+      const std::uint32_t place = (number + members - root) % members;  // The root has position 0.
+      const auto at = [&](std::uint32_t of_place) { sets.members.push_back((of_place + root) % members); };
+      // Data comes from the position without the highest bit, and goes on to those with one more bit above it.
+      for (std::uint32_t above = place; above != 0;) {
+        above ^= std::bit_floor(above);
+        at(above);
+      }
+      for (std::uint64_t bit = place == 0 ? 1 : std::uint64_t{std::bit_floor(place)} * 2; place + bit < members;
+           bit *= 2)
+        at(static_cast<std::uint32_t>(place + bit));
+      sets.of[number] = sets.Close();
     }
-    for (std::uint64_t bit = place == 0 ? 1 : std::uint64_t{std::bit_floor(place)} * 2; place + bit < members; bit *= 2)
-      at(static_cast<std::uint32_t>(place + bit));
     return;
   }
-  if (number == root || number < chunks) {
-    for (std::uint32_t other = 0; other < members; ++other)
-      if (other != number) f(other);
+  if (exchange.kind != CollectiveKind::kReduce) {
+    sets.members.push_back(root);
+    sets.of.assign(members, sets.Close());
+    sets.of[root] = PeerSets::kNone;
     return;
   }
-  if (exchange.kind != CollectiveKind::kReduce) return f(root);
   // The last chunk comes the longest way: from the number below its owner's down to 0, then around the end of the ring.
-  for (std::uint32_t above = 0; above + 1 < chunks; ++above) f(above);
-  f(number - 1);
-  for (std::uint32_t above = number + 1; above < members; ++above) f(above);
+  const std::uint32_t chunks = exchange.Chunks();
+  for (std::uint32_t above = 0; above + 1 < chunks; ++above) sets.members.push_back(above);
+  std::uint32_t passed = sets.Close();
+  for (std::uint32_t number = members; number-- > chunks;) {
+    if (number != root) {
+      sets.members.push_back(number - 1);
+      sets.of[number] = sets.Close(passed);
+    }
+    sets.members.push_back(number);
+    passed = sets.Close(passed);
+  }
 }
 
-// Calls f(member's number) for each of the others that the member may wait for as well: where there are some,
-// ForEachPeer's are a lower bound.
-template <typename F>
-void ForEachPossiblePeer(const Exchange& exchange, std::uint32_t number, F&& f) {
-  if (exchange.kind != CollectiveKind::kReduce || number == static_cast<std::uint32_t>(exchange.root)) return;
+// When the last of those came for whom a member waits. O(members) for all of them together.
+class LatestOfPeers {
+ public:
+  // `arrival_ns`: by member's number; kNoTime: not known. Both must outlive this.
+  LatestOfPeers(const PeerSets& sets, const std::vector<std::int64_t>& arrival_ns)
+      : of_(sets.of), arrival_ns_(arrival_ns) {
+    for (std::uint32_t set = 0; set < sets.size(); ++set) {
+      Latest latest = sets.also[set] == PeerSets::kNone ? Latest{} : in_[sets.also[set]];
+      for (const std::uint32_t number : sets.Own(set)) latest.Add(arrival_ns[number]);
+      in_.push_back(latest);
+    }
+    for (const std::int64_t ns : arrival_ns) all_.Add(ns);
+  }
+  // Of a member that has arrived. kNoTime: it is not known of all of them.
+  std::int64_t Of(std::uint32_t number) const {
+    const Latest& latest = of_[number] == PeerSets::kNone ? all_ : in_[of_[number]];
+    if (!latest.known) return schema::kNoTime;
+    return of_[number] == PeerSets::kNone && arrival_ns_[number] == all_.ns ? all_.second_ns : latest.ns;
+  }
+
+ private:
+  struct Latest {
+    std::int64_t ns = schema::kNoTime, second_ns = schema::kNoTime;
+    bool known = true;
+    void Add(std::int64_t one_ns) {
+      known &= one_ns != schema::kNoTime;
+      second_ns = std::max(second_ns, std::min(ns, one_ns));
+      ns = std::max(ns, one_ns);
+    }
+  };
+  const std::vector<std::uint32_t>& of_;
+  const std::vector<std::int64_t>& arrival_ns_;
+  std::vector<Latest> in_;  // By set.
+  Latest all_;
+};
+
+struct Numbers {
+  std::uint32_t begin = 0, end = 0;
+  constexpr bool empty() const { return begin >= end; }
+};
+
+// The others that a member may wait for as well. Where there are some, FindPeers' are a lower bound.
+constexpr Numbers PossiblePeers(const Exchange& exchange, std::uint32_t number) {
+  if (exchange.kind != CollectiveKind::kReduce || number == static_cast<std::uint32_t>(exchange.root)) return {};
   const std::uint32_t chunks = exchange.Chunks();
-  if (chunks < 2) return;
-  for (std::uint32_t below = chunks - 1; below + 1 < number; ++below) f(below);
+  if (chunks < 2 || number <= chunks) return {};
+  return {chunks - 1, number - 1};
 }
 
 }  // namespace lockstep::merge

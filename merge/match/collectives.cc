@@ -320,21 +320,19 @@ class Matcher {
     };
     for (std::size_t i = 0; i < instance.count; ++i)
       if (number(i) < group.size) arrival[number(i)] = arrival_[instance.first + i];
+    if (!exchange.RootIsKnown()) return;
+    PeerSets sets;
+    FindPeers(exchange, sets);
+    const LatestOfPeers latest(sets, arrival);
     for (std::size_t i = 0; i < instance.count; ++i) {
-      std::int64_t limit = kNoTime;
-      bool known = number(i) < group.size && exchange.RootIsKnown();
-      if (known)
-        ForEachPeer(exchange, number(i), [&](std::uint32_t peer) {
-          known &= arrival[peer] != kNoTime;
-          limit = std::max(limit, arrival[peer]);
-        });
-      out_.limit_ns[base + i] = known ? limit : kNoTime;
-      if (!known) continue;
+      if (number(i) >= group.size) continue;
+      const std::int64_t limit = out_.limit_ns[base + i] = latest.Of(number(i));
+      if (limit == kNoTime) continue;
       // One that it may have waited for as well came while it was there.
       const std::int64_t left = LeftAt(members_[instance.first + i]);
-      ForEachPossiblePeer(exchange, number(i), [&](std::uint32_t peer) {
-        if (arrival[peer] > limit && arrival[peer] < left) out_.doubtful[base + i] = true;
-      });
+      const Numbers possible = PossiblePeers(exchange, number(i));
+      for (std::uint32_t peer = possible.begin; peer < possible.end && !out_.doubtful[base + i]; ++peer)
+        out_.doubtful[base + i] = arrival[peer] > limit && arrival[peer] < left;
     }
   }
 

@@ -36,7 +36,7 @@ struct Operation {
   std::uint32_t lane = kNone;        // kNone: it waits only for what it needs.
   std::uint32_t collective = kNone;  // The collective of which it is a member.
   std::uint32_t enqueues = kNone;    // The operation that is added to its queued lane when this one begins...
-  std::uint32_t peers = kNone;       // For a collective's member that waits: see Graph::WaitsFor.
+  std::uint32_t peers = kNone;       // For a collective's member that waits: a set (Graph::WaitsFor).
   std::int64_t enqueue_lag_ns = 0;   // ... and cannot begin earlier than this after it.
   std::int32_t rank = -1;
   Activity activity = Activity::kOther;  // Used by interference; members of collectives: kTransfer.
@@ -62,20 +62,22 @@ class Graph {
     needs_.push_back({earlier, operation, lag_ns});
   }
 
-  // `member` of a collective waits for these others of its members (operations), and not for all that are awaited. Once
-  // for a member. What is no member of its collective any more is not waited for.
-  void WaitsFor(std::uint32_t member, std::span<const std::uint32_t> peers) {
-    operations_[member].peers = static_cast<std::uint32_t>(first_peer_.size() - 1);
+  // Makes a set of members (operations) of one collective: these, and all of set `also`, made before. Sets that share
+  // most of their members take no memory for each of them.
+  std::uint32_t AddPeers(std::span<const std::uint32_t> peers, std::uint32_t also = kNone) {
     peers_.insert(peers_.end(), peers.begin(), peers.end());
     first_peer_.push_back(static_cast<std::uint32_t>(peers_.size()));
+    also_.push_back(also);
+    return peer_sets() - 1;
   }
-  // Empty if it waits for all that are awaited.
-  std::span<const std::uint32_t> PeersOf(const Operation& operation) const {
-    if (operation.peers == kNone) return {};
-    const std::uint32_t first = first_peer_[operation.peers];
-    return std::span(peers_).subspan(first, first_peer_[operation.peers + 1] - first);
+  // `member` of a collective waits for those of this set, and not for all that are awaited. What is no member of its
+  // collective any more is not waited for.
+  void WaitsFor(std::uint32_t member, std::uint32_t set) { operations_[member].peers = set; }
+  std::span<const std::uint32_t> PeersOf(std::uint32_t set) const {  // Without those of AlsoOf(set).
+    return std::span(peers_).subspan(first_peer_[set], first_peer_[set + 1] - first_peer_[set]);
   }
-  std::uint32_t peer_lists() const { return static_cast<std::uint32_t>(first_peer_.size() - 1); }
+  std::uint32_t AlsoOf(std::uint32_t set) const { return also_[set]; }
+  std::uint32_t peer_sets() const { return static_cast<std::uint32_t>(also_.size()); }
 
   struct Need {
     std::uint32_t earlier, operation;
@@ -94,7 +96,7 @@ class Graph {
  private:
   std::vector<Operation> operations_;
   std::vector<Need> needs_;
-  std::vector<std::uint32_t> first_peer_{0}, peers_;  // By Operation::peers.
+  std::vector<std::uint32_t> first_peer_{0}, peers_, also_;  // By set.
   std::vector<bool> queued_;
   std::uint32_t collectives_ = 0;
 };

@@ -12,14 +12,13 @@ constexpr std::uint32_t kAhead = 8;  // Members.
 class Propagation {
  public:
   Propagation(const Graph& graph, const Structure& structure)
-      : graph_(graph),
-        operations_(graph.operations()),
+      : operations_(graph.operations()),
         needs_(graph.needs()),
         queued_(graph.queued_lanes()),
         s_(structure),
         states_(operations_.size()),
         arrived_(graph.collectives(), 0),
-        missing_(structure.peers),
+        peers_(structure),
         waiting_(operations_.size(), false),
         lanes_(queued_.size()) {
     for (std::size_t i = 0; i < states_.size(); ++i) states_[i].pending = s_.needed[i];
@@ -43,6 +42,7 @@ class Propagation {
       out_.end_ns.push_back(state.end_ns);
       out_.cause.push_back(state.cause);
     }
+    out_.last_peer = peers_.TakeLast();
     return std::move(out_);
   }
 
@@ -125,12 +125,13 @@ class Propagation {
     waiting_[i] = true;
     if (!operation.waits)
       GoOn(i, states_[i].begin_ns);
-    else if (operation.peers != kNone && missing_[operation.peers] == 0)
+    else if (operation.peers != kNone && peers_.Complete(operation.peers))
       GoOn(i, PeersThereNs(i));
     else if (operation.peers == kNone && all_there)
       GoOn(i, all_ns);
-    for (const std::uint32_t waiter : s_.WaitersOf(i))
-      if (--missing_[operations_[waiter].peers] == 0 && waiting_[waiter]) GoOn(waiter, PeersThereNs(waiter));
+    peers_.Arrive(
+        i, [&](std::uint32_t peer) { return states_[peer].begin_ns; },
+        [&](std::uint32_t waiter) { GoOn(waiter, PeersThereNs(waiter)); });
     if (!all_there || !operation.awaited) return;
     for (std::uint32_t m = s_.first_member[collective]; m < s_.first_member[collective + 1]; ++m)
       if (operations_[s_.members[m]].peers == kNone) GoOn(s_.members[m], all_ns);
@@ -138,10 +139,8 @@ class Propagation {
 
   // When those for which a member waits by name had arrived.
   std::int64_t PeersThereNs(std::uint32_t member) const {
-    std::int64_t ns = states_[member].begin_ns;
-    for (const std::uint32_t peer : graph_.PeersOf(operations_[member]))
-      if (operations_[peer].collective == operations_[member].collective) ns = std::max(ns, states_[peer].begin_ns);
-    return ns;
+    const std::uint32_t last = peers_.Last(operations_[member].peers);
+    return states_[last == kNone ? member : last].begin_ns;
   }
 
   // Those for which a member waited, if it is there, had arrived by then.
@@ -185,7 +184,6 @@ class Propagation {
     return {enqueued ? states_[by].begin_ns : states_[by].end_ns, enqueued, by};
   }
 
-  const Graph& graph_;
   const std::vector<Operation>& operations_;
   const std::vector<Graph::Need>& needs_;
   const std::vector<bool>& queued_;
@@ -194,8 +192,8 @@ class Propagation {
   Schedule out_;
   std::vector<State> states_;
   std::vector<std::uint32_t> arrived_;
-  std::vector<std::uint32_t> missing_;  // Per list of peers: how many have not arrived.
-  std::vector<bool> waiting_;           // For members of collectives in which not every member waits for every other.
+  ArrivingPeers peers_;
+  std::vector<bool> waiting_;  // For members of collectives in which not every member waits for every other.
   std::vector<PlayedLane> lanes_;
   std::vector<std::uint32_t> begun_;  // Operations whose effects are not applied yet.
   std::size_t ended_ = 0;

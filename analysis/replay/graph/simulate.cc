@@ -25,7 +25,8 @@ class Player {
         queued_(graph.queued_lanes()),
         s_(structure),
         interference_(interference),
-        rated_(interference.any()) {
+        rated_(interference.any()),
+        peers_(structure) {
     const std::size_t n = operations_.size();
     out_.begin_ns.assign(n, kNever);
     out_.end_ns.assign(n, kNever);
@@ -35,7 +36,6 @@ class Player {
     ready_.assign(n, 0);
     lanes_.resize(queued_.size());
     arrived_.assign(graph.collectives(), 0);
-    missing_ = s_.peers;
     waiting_.assign(n, false);
     if (rated_) {
       rates_.resize(n);
@@ -63,8 +63,9 @@ class Player {
         OnEnd(event.operation);
       if (events_.empty() && !dirty_.empty()) Rerate();
     }
-    if (ended_ == operations_.size()) return std::move(out_);
-    return Stuck();
+    if (ended_ != operations_.size()) return Stuck();
+    out_.last_peer = peers_.TakeLast();
+    return std::move(out_);
   }
 
  private:
@@ -149,12 +150,12 @@ class Player {
     const Operation& operation = operations_[i];
     arrived_[collective] += operation.awaited;
     const bool all_there = arrived_[collective] == s_.awaited[collective];
-    if (!operation.waits || (operation.peers == kNone ? all_there : missing_[operation.peers] == 0))
+    if (!operation.waits || (operation.peers == kNone ? all_there : peers_.Complete(operation.peers)))
       StartWork(i);
     else
       waiting_[i] = true;
-    for (const std::uint32_t waiter : s_.WaitersOf(i))
-      if (--missing_[operations_[waiter].peers] == 0) GoOn(waiter);
+    peers_.Arrive(
+        i, [&](std::uint32_t peer) { return out_.begin_ns[peer]; }, [&](std::uint32_t waiter) { GoOn(waiter); });
     if (!all_there || !operation.awaited) return;
     for (std::uint32_t m = s_.first_member[collective]; m < s_.first_member[collective + 1]; ++m)
       if (operations_[s_.members[m]].peers == kNone) GoOn(s_.members[m]);
@@ -281,8 +282,8 @@ class Player {
 
   Schedule out_;
   std::vector<std::uint32_t> pending_, arrived_;
-  std::vector<std::uint32_t> missing_;  // Per list of peers: how many have not arrived.
   std::vector<std::int64_t> ready_;
+  ArrivingPeers peers_;
   std::vector<bool> waiting_;  // For members of collectives in which not every member waits for every other.
   std::vector<PlayedLane> lanes_;
   std::vector<Rate> rates_;
@@ -306,15 +307,8 @@ Result<Schedule> Simulator::Run(const Interference& interference) const {
 
 std::uint32_t WaitedFor(const Graph& graph, const Schedule& schedule, std::uint32_t member) {
   const Operation& operation = graph.operations()[member];
-  std::uint32_t last = schedule.last_arrival[operation.collective];
-  if (operation.peers != kNone) {
-    last = kNone;
-    for (const std::uint32_t peer : graph.PeersOf(operation)) {
-      if (graph.operations()[peer].collective != operation.collective) continue;
-      if (last == kNone || std::pair(schedule.begin_ns[last], peer) < std::pair(schedule.begin_ns[peer], last))
-        last = peer;
-    }
-  }
+  const std::uint32_t last =
+      operation.peers == kNone ? schedule.last_arrival[operation.collective] : schedule.last_peer[operation.peers];
   return operation.waits && last != kNone && schedule.begin_ns[last] >= schedule.begin_ns[member] ? last : member;
 }
 

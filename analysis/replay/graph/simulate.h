@@ -37,6 +37,8 @@ struct Schedule {
   // Per collective: of the members that are awaited, the one that arrived last (of several, the lowest); kNone: none is
   // awaited.
   std::vector<std::uint32_t> last_arrival;
+  // Per set of peers (Graph::AddPeers), the same of those in it.
+  std::vector<std::uint32_t> last_peer;
   std::int64_t length_ns = 0;  // Latest end.
 };
 

@@ -18,6 +18,19 @@ bool OrderIsFixed(const Graph& graph) {
   return true;
 }
 
+// `each` calls its argument with a list and an item for every item; each time in the same order.
+template <typename Each>
+Lists ListsOf(std::size_t count, Each&& each) {
+  Lists lists;
+  lists.first.assign(count + 1, 0);
+  each([&](std::uint32_t list, std::uint32_t) { ++lists.first[list + 1]; });
+  for (std::size_t i = 0; i < count; ++i) lists.first[i + 1] += lists.first[i];
+  lists.items.resize(lists.first.back());
+  std::vector<std::uint32_t> at(lists.first.begin(), lists.first.end());
+  each([&](std::uint32_t list, std::uint32_t item) { lists.items[at[list]++] = item; });
+  return lists;
+}
+
 }  // namespace
 
 Structure::Structure(const Graph& graph) {
@@ -60,28 +73,40 @@ Structure::Structure(const Graph& graph) {
     if (operation.rank >= 0) ranks = std::max(ranks, static_cast<std::uint32_t>(operation.rank) + 1);
   }
   fixed_order = OrderIsFixed(graph);
-  if (graph.peer_lists() > 0) FindWaiters(graph);
+  if (graph.peer_sets() > 0) FindPeers(graph);
 }
 
-void Structure::FindWaiters(const Graph& graph) {
+void Structure::FindPeers(const Graph& graph) {
   const auto& operations = graph.operations();
-  const auto for_each = [&](auto&& take) {
-    for (std::uint32_t i = 0; i < operations.size(); ++i) {
-      if (operations[i].collective == kNone || !operations[i].waits) continue;
-      for (const std::uint32_t peer : graph.PeersOf(operations[i]))
-        if (peer != i && operations[peer].collective == operations[i].collective) take(i, peer);
-    }
+  const std::uint32_t sets = graph.peer_sets();
+  // Of a set, the collective of those that wait for it.
+  std::vector<std::uint32_t> collective(sets, kNone);
+  const auto count = static_cast<std::uint32_t>(operations.size());
+  const auto each_waiter = [&](auto&& take) {
+    for (std::uint32_t i = 0; i < count; ++i)
+      if (operations[i].collective != kNone && operations[i].waits && operations[i].peers != kNone)
+        take(operations[i].peers, i);
   };
-  peers.assign(graph.peer_lists(), 0);
-  first_waiter.assign(operations.size() + 1, 0);
-  for_each([&](std::uint32_t member, std::uint32_t peer) {
-    ++peers[operations[member].peers];
-    ++first_waiter[peer + 1];
+  each_waiter([&](std::uint32_t set, std::uint32_t i) { collective[set] = operations[i].collective; });
+  for (std::uint32_t set = sets; set-- > 0;)
+    if (const std::uint32_t also = graph.AlsoOf(set); also != kNone && collective[set] != kNone)
+      collective[also] = collective[set];
+  const auto each_peer = [&](auto&& take) {
+    for (std::uint32_t set = 0; set < sets; ++set)
+      for (const std::uint32_t peer : graph.PeersOf(set))
+        if (collective[set] != kNone && operations[peer].collective == collective[set]) take(peer, set);
+  };
+  missing.assign(sets, 0);
+  each_peer([&](std::uint32_t, std::uint32_t set) { ++missing[set]; });
+  const auto lacks = [&](std::uint32_t set) { return set != kNone && missing[set] > 0; };
+  for (std::uint32_t set = 0; set < sets; ++set)
+    if (lacks(graph.AlsoOf(set))) ++missing[set];
+  sets_of = ListsOf(operations.size(), each_peer);
+  waiters = ListsOf(sets, each_waiter);
+  containing = ListsOf(sets, [&](auto&& take) {
+    for (std::uint32_t set = 0; set < sets; ++set)
+      if (lacks(graph.AlsoOf(set))) take(graph.AlsoOf(set), set);
   });
-  for (std::size_t i = 0; i < operations.size(); ++i) first_waiter[i + 1] += first_waiter[i];
-  waiters.resize(first_waiter.back());
-  std::vector<std::uint32_t> at(first_waiter.begin(), first_waiter.end());
-  for_each([&](std::uint32_t member, std::uint32_t peer) { waiters[at[peer]++] = member; });
 }
 
 }  // namespace lockstep::replay

@@ -5,11 +5,21 @@
 #include <cstddef>
 #include <cstdint>
 #include <span>
+#include <utility>
 #include <vector>
 
 #include "analysis/replay/graph/graph.h"
 
 namespace lockstep::replay {
+
+// Lists of numbers, one after the other.
+struct Lists {
+  std::vector<std::uint32_t> first, items;  // Empty: there are no lists.
+  std::span<const std::uint32_t> Of(std::uint32_t list) const {
+    if (first.empty()) return {};
+    return std::span(items).subspan(first[list], first[list + 1] - first[list]);
+  }
+};
 
 struct Structure {
   struct Dependent {
@@ -27,13 +37,11 @@ struct Structure {
   std::vector<std::uint32_t> awaited;
   bool Selective(std::uint32_t collective) const { return awaited[collective] != kEverybody; }
   static constexpr std::uint32_t kEverybody = kNone;
-  // The members that wait for an operation by name (Graph::WaitsFor); per list of peers, how many there are in it.
-  std::span<const std::uint32_t> WaitersOf(std::uint32_t operation) const {
-    if (first_waiter.empty()) return {};
-    return std::span(waiters).subspan(first_waiter[operation], first_waiter[operation + 1] - first_waiter[operation]);
-  }
-  std::vector<std::uint32_t> peers;
-  std::vector<std::uint32_t> first_waiter, waiters;  // Operations + 1, or empty: there are no such lists.
+  // Of sets of peers (Graph::AddPeers): per operation, those that it is in; per set, the members that wait for it and
+  // the sets that contain it.
+  Lists sets_of, waiters, containing;
+  // Per set, what is missing until all in it have arrived: operations, and the set in it if that lacks any.
+  std::vector<std::uint32_t> missing;
   std::uint32_t ranks = 0;
   // Operations are enqueued on each lane in the same order whatever the durations: by one lane in program order.
   bool fixed_order = true;
@@ -41,7 +49,7 @@ struct Structure {
   explicit Structure(const Graph& graph);
 
  private:
-  void FindWaiters(const Graph& graph);
+  void FindPeers(const Graph& graph);
 };
 
 // The previous operation on the lane of each operation; kNone if there is none. On queued lanes the order is that of
@@ -59,6 +67,43 @@ std::vector<std::uint32_t> PrecedingOnLane(const Graph& graph, Before before) {
   }
   return preceding;
 }
+
+// Which sets of peers are complete while a graph is played.
+class ArrivingPeers {
+ public:
+  explicit ArrivingPeers(const Structure& structure)
+      : s_(structure), missing_(structure.missing), last_(structure.missing.size(), kNone) {}
+
+  bool Complete(std::uint32_t set) const { return missing_[set] == 0; }
+  // The one that arrived last of those that have (of several, the lowest); kNone: none has.
+  std::uint32_t Last(std::uint32_t set) const { return last_[set]; }
+  std::vector<std::uint32_t> TakeLast() { return std::move(last_); }
+
+  // `operation` has arrived. `arrived_ns`: of an operation that has. Calls release(member) for each that waits for a
+  // set that is complete by that.
+  template <typename ArrivedNs, typename Release>
+  void Arrive(std::uint32_t operation, ArrivedNs&& arrived_ns, Release&& release) {
+    const auto take = [&](std::uint32_t set, std::uint32_t member) {
+      std::uint32_t& last = last_[set];
+      if (member != kNone &&
+          (last == kNone || std::pair(arrived_ns(last), member) < std::pair(arrived_ns(member), last)))
+        last = member;
+      if (--missing_[set] == 0) complete_.push_back(set);
+    };
+    for (const std::uint32_t set : s_.sets_of.Of(operation)) take(set, operation);
+    while (!complete_.empty()) {
+      const std::uint32_t set = complete_.back();
+      complete_.pop_back();
+      for (const std::uint32_t member : s_.waiters.Of(set)) release(member);
+      for (const std::uint32_t whole : s_.containing.Of(set)) take(whole, last_[set]);
+    }
+  }
+
+ private:
+  const Structure& s_;
+  std::vector<std::uint32_t> missing_, last_;  // By set.
+  std::vector<std::uint32_t> complete_;        // Whose waiters are not released yet.
+};
 
 // The state of a lane while its graph is played.
 struct PlayedLane {

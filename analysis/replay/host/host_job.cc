@@ -262,7 +262,7 @@ class Maker {
 
   // Tells the members that wait for some of the others for whom.
   void LinkPeers() {
-    std::vector<std::uint32_t> peers;
+    merge::PeerSets sets;
     for (const auto& [collective, exchange] : exchanges_) {
       std::vector<Member>& members = members_[collective];
       std::vector<const Member*> by_number(exchange.members, nullptr);
@@ -271,13 +271,23 @@ class Maker {
       const bool whole = members.size() == by_number.size() &&
                          std::find(by_number.begin(), by_number.end(), nullptr) == by_number.end();
       if (!whole || TakesTurns(collective)) continue;
-      for (Member& member : members) {
+      merge::FindPeers(exchange, sets);
+      const std::uint32_t first = job_.graph.peer_sets();
+      std::vector<std::uint32_t> peers;
+      for (std::uint32_t set = 0; set < sets.size(); ++set) {
         peers.clear();
-        merge::ForEachPeer(exchange, member.number, [&](std::uint32_t peer) {
-          peers.push_back(by_number[peer]->operation);
-          member.peers_ns = std::max(member.peers_ns, by_number[peer]->arrival_ns);
-        });
-        job_.graph.WaitsFor(member.operation, peers);
+        for (const std::uint32_t number : sets.Own(set)) peers.push_back(by_number[number]->operation);
+        const std::uint32_t also = sets.also[set];
+        job_.graph.AddPeers(peers, also == merge::PeerSets::kNone ? kNone : first + also);
+      }
+      std::vector<std::int64_t> arrival_ns;
+      for (const Member* member : by_number) arrival_ns.push_back(member->arrival_ns);
+      const merge::LatestOfPeers latest(sets, arrival_ns);
+      for (Member& member : members) {
+        const std::uint32_t set = sets.of[member.number];
+        if (set == merge::PeerSets::kNone) continue;
+        member.peers_ns = latest.Of(member.number);
+        job_.graph.WaitsFor(member.operation, first + set);
       }
     }
   }

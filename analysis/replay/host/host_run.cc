@@ -134,8 +134,8 @@ class Reader {
         // Posted ones take turns, and a turn has one begin for all (host_job.cc).
         if (c.posted)
           most[c.collective] = true;
-        else
-          merge::ForEachPossiblePeer(c.exchange, c.number, [&](std::uint32_t) { least[c.collective] = true; });
+        else if (!merge::PossiblePeers(c.exchange, c.number).empty())
+          least[c.collective] = true;
       }
     if (const auto n = std::count(least.begin(), least.end(), true); n > 0)
       run_.notes.push_back(

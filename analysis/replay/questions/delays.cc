@@ -87,8 +87,11 @@ class Finder {
   bool WaitsFor(std::uint32_t member, std::uint32_t other) const {
     const Operation& operation = operations_[member];
     if (!operation.waits || operation.peers == kNone) return operation.waits && operations_[other].awaited;
-    const std::span<const std::uint32_t> peers = job_.graph.PeersOf(operation);
-    return std::find(peers.begin(), peers.end(), other) != peers.end();
+    for (std::uint32_t set = operation.peers; set != kNone; set = job_.graph.AlsoOf(set)) {
+      const std::span<const std::uint32_t> peers = job_.graph.PeersOf(set);
+      if (std::find(peers.begin(), peers.end(), other) != peers.end()) return true;
+    }
+    return false;
   }
 
   std::uint32_t LastOf(std::uint32_t member) const { return WaitedFor(job_.graph, schedule_, member); }

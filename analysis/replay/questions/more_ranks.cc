@@ -126,18 +126,25 @@ class Grower {
       if (job.step_ends[s][model] != kNone) grown_.step_ends[s][rank] = made_[job.step_ends[s][model]];
     // After the block is complete; without messages between ranks a part of one suffices.
     if (model + 1 != from_ && rank + 1 != to_) return;
-    std::vector<std::uint32_t> peers;
-    for (std::uint32_t i = 0; i < job.operations.size(); ++i) {
-      const Operation& operation = job.graph.operations()[i];
-      if (operation.peers == kNone || made_[i] == kNone) continue;
-      peers.clear();
-      for (const std::uint32_t peer : job.graph.PeersOf(operation))
-        if (made_[peer] != kNone) peers.push_back(made_[peer]);
-      grown_.graph.WaitsFor(made_[i], peers);
-    }
+    AddPeers(job.graph);
     for (const Graph::Need& need : job.graph.needs())
       if (made_[need.earlier] != kNone && made_[need.operation] != kNone)
         grown_.graph.Needs(made_[need.operation], made_[need.earlier], need.lag_ns);
+  }
+
+  // Those of the ranks that were made last wait for each other as their models do.
+  void AddPeers(const Graph& graph) {
+    std::vector<std::uint32_t> sets(graph.peer_sets()), peers;
+    for (std::uint32_t set = 0; set < sets.size(); ++set) {
+      peers.clear();
+      for (const std::uint32_t peer : graph.PeersOf(set))
+        if (made_[peer] != kNone) peers.push_back(made_[peer]);
+      const std::uint32_t also = graph.AlsoOf(set);
+      sets[set] = grown_.graph.AddPeers(peers, also == kNone ? kNone : sets[also]);
+    }
+    for (std::uint32_t i = 0; i < made_.size(); ++i)
+      if (const std::uint32_t set = graph.operations()[i].peers; set != kNone && made_[i] != kNone)
+        grown_.graph.WaitsFor(made_[i], sets[set]);
   }
 
   const RecordedRun& run_;

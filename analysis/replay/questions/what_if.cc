@@ -333,8 +333,8 @@ Result<Answer> WhatIf::Ask(const Question& question, bool intervals) const {
   answer.step_lengths_ns = after;
   std::vector<std::int64_t> gains;
   for (std::size_t i = 0; i < after.size(); ++i) gains.push_back(before[i] - after[i]);
-  answer.step_ns = LowerMedian(after);
   answer.gain_ns = LowerMedian(gains);
+  answer.step_ns = replayed_step_ns() - answer.gain_ns;
   // If only some steps change, the median would be either nothing or everything.
   const auto mean = static_cast<double>(std::accumulate(gains.begin(), gains.end(), std::int64_t{0})) /
                     static_cast<double>(std::max<std::size_t>(1, gains.size()));
@@ -355,7 +355,11 @@ Result<Answer> WhatIf::Ask(const Question& question, bool intervals) const {
     const std::vector<double> series(values.begin(), values.end());
     return analysis::BootstrapInterval(series, analysis::BlockLength({series}), analysis::Statistic::kMedian, kSeed);
   };
-  const auto [low, high] = interval_of(after);
+  auto [low, high] = interval_of(after);
+  // The median of the changed steps need not be that of the replayed ones less that of the gains.
+  const auto moved = static_cast<double>(answer.step_ns - LowerMedian(after));
+  low += moved;
+  high += moved;
   const auto [gain_low, gain_high] = interval_of(gains);
   answer.step_interval_ns = {std::llround(std::max(0.0, low - cheaper - self)), std::llround(high + dearer + self)};
   answer.gain_interval_ns = {std::llround(gain_low - dearer - self), std::llround(gain_high + cheaper + self)};

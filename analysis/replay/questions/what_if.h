@@ -44,7 +44,7 @@ struct Question {
 
 struct Answer {
   std::string question;                       // "bucket cap 4 MiB"
-  std::int64_t step_ns = 0;                   // Median over the replayed steps.
+  std::int64_t step_ns = 0;                   // WhatIf::replayed_step_ns() less the gain.
   std::int64_t gain_ns = 0;                   // Median over the steps of replayed minus changed: positive is faster.
   std::vector<std::int64_t> step_lengths_ns;  // By step, as Comparable() has them.
   // 95 %: from the median over steps, and from the costs. Nothing for fewer than kLeastStepsOfInterval steps.

@@ -45,8 +45,9 @@ struct RankComm {
 };
 
 // Whether so many operations with a certain transfer are enough for a bandwidth (core/rates.h): of one rank each is an
-// instance, of all ranks together each instance is there once for each member.
+// instance, of all ranks together each instance is there once for each member. A group of one uses no network.
 inline bool EnoughForRate(const TableRow& row, std::int64_t timed, std::int64_t members) {
+  if (members == 1) return false;
   const std::int64_t each = IsPooled(row) ? std::max<std::int64_t>(1, members) : 1;
   return timed >= each * static_cast<std::int64_t>(analysis::kLeastInstancesOfRate);
 }

@@ -70,8 +70,9 @@ const struct Columns : TableColumns {
 void Derive(TableRow& row, const TableTotals&) {
   const std::int64_t bytes = IntOf(row[col.bytes]), total = IntOf(row[col.total]), active = IntOf(row[col.active]);
   const std::int64_t count = IntOf(row[col.count]);
-  if (total > 0) row[col.rate] = Rate(static_cast<double>(bytes), total);
-  if (active > 0) row[col.active_rate] = Rate(static_cast<double>(bytes), active);
+  // Nothing copies no bytes: their number is not in the trace (ROCm's copies on the device and memsets).
+  if (bytes > 0 && total > 0) row[col.rate] = Rate(static_cast<double>(bytes), total);
+  if (bytes > 0 && active > 0) row[col.active_rate] = Rate(static_cast<double>(bytes), active);
   const double worth = kWorthShare * static_cast<double>(IntOf(row[col.window]));
   std::string hint;
   const auto add = [&](bool applies, const char* word) {
@@ -80,7 +81,7 @@ void Derive(TableRow& row, const TableTotals&) {
   const auto total_ns = static_cast<double>(total);
   add(TextOfCell(row[col.memory]) == "pageable" && total_ns > worth, "pageable");
   add(static_cast<double>(IntOf(row[col.blocking_time])) > worth, "blocking");
-  add(count >= kManyCopies && bytes < count * kSmallBytes && total_ns > worth, "small");
+  add(bytes > 0 && count >= kManyCopies && bytes < count * kSmallBytes && total_ns > worth, "small");
   row[col.hint] = hint.empty() ? Cell() : Cell(hint);
 }
 
@@ -161,7 +162,7 @@ void RankRows(const gpu::RankView& rank, const TableOptions& options, Table& tab
     row[col.kind] = Text(gpu::CopyKindName(std::get<1>(key)));
     row[col.memory] = HostMemory(std::get<2>(key));
     row[col.count] = Int(sum.count);
-    row[col.bytes] = Int(sum.bytes);
+    row[col.bytes] = IntOrUnknown(sum.bytes, sum.bytes > 0);
     row[col.total] = Int(sum.total_ns);
     row[col.blocking] = Int(sum.blocking);
     row[col.blocking_time] = Int(sum.blocking_ns);
@@ -169,7 +170,7 @@ void RankRows(const gpu::RankView& rank, const TableOptions& options, Table& tab
     row[col.window] = Int(Total(activity.windows));
     const RateCurve curve = CurveOf(copies, sum.rows);
     row[col.active] = Int(curve.active_ns);
-    if (curve.active_ns > 0) {
+    if (sum.bytes > 0 && curve.active_ns > 0) {
       row[col.p50_rate] = curve.p50;
       row[col.max_rate] = curve.most;
     }
@@ -229,8 +230,8 @@ void RankRows(const gpu::RankView& rank, const TableOptions& options, Table& tab
     row[col.duration] = Int(copies.duration_ns[copy]);
     row[col.kind] = Text(gpu::CopyKindName(copies.kind[copy]));
     row[col.memory] = HostMemory(copies.host_memory[copy]);
-    row[col.bytes] = Int(static_cast<std::int64_t>(copies.bytes[copy]));
-    if (copies.duration_ns[copy] > 0)
+    row[col.bytes] = IntOrUnknown(static_cast<std::int64_t>(copies.bytes[copy]), copies.bytes[copy] > 0);
+    if (copies.bytes[copy] > 0 && copies.duration_ns[copy] > 0)
       row[col.rate] = Rate(static_cast<double>(copies.bytes[copy]), copies.duration_ns[copy]);
     row[col.blocking] = Text(blocked[copy] != kNone ? "yes" : "no");
     if (const gpu::RankView::Step* step = rank.StepAt(copies.begin_ns[copy])) row[col.step] = Int(step->index);

@@ -250,6 +250,8 @@ def advice(v):
             yield f"{where}: Nsight Systems for a run of {v.source}: {text}"
         if v.source == "lockstep" and not v.uses_torch and TORCH.search(text):
             yield f"{where}: PyTorch for a job that has none: {text}"
+        if not v.gpu and re.search(r"\b(GPU|CUDA|NCCL)", text):
+            yield f"{where}: a GPU for a job that has none: {text}"
         if v.source == "nsys" and TORCH.search(text.split("in PyTorch")[0]):
             yield f"{where}: PyTorch, which nothing says is there: {text}"
 

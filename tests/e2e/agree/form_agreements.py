@@ -17,6 +17,8 @@ MANY_OF_ONE = re.compile(rf"(?<![\d.,:/%#-])(?<!rank )(?<!step )(?<!ranks )(?<!s
 WRONG = {"no number": re.compile(r"\b(nan|-?inf|NaN|Infinity|null|None|undefined)\b"), "an exponent": re.compile(r"\b\d(\.\d+)?e[+-]?\d\d\b"),
          "an empty name": re.compile(r'(?<!\w)""|\bin , |: ,|  ,'), "minus nothing": re.compile(r"(?<![\d\w])-0(?![.\d\w-])"),
          "a range of nothing": re.compile(r"\b(\d[\d.]* [kMGT]?B) to \1\b"), "twice the same word": re.compile(r"\b(the|a|of|in|is|to|and|for) \1\b"),
+         "many of one operation": re.compile(r"\b(?:[2-9]|[1-9][\d ]*\d) (?:all-(?:reduce|gather|to-all)|reduce(?:-scatter)?|broadcast|gather|scatter|barrier|none) of\b"),
+         "a rate of nothing": re.compile(r"(?<![\d.])0 [kMG]?B/s"), "a range of no width": re.compile(r"\bwithin 0\b"),
          "an unfilled place": re.compile(r"\{\}"), "a sentinel": re.compile(r"(?<![\d\w])-?9223372036854775\d{3}|\b18446744073709551615\b|\b4294967295\b")}
 
 
@@ -123,6 +125,9 @@ def priced_sentences(v):
         for shown in re.findall(r"would be ([\d.]+ (?:ns|us|ms|s)) shorter", finding["headline"]):
             if finding["replayed"] and not shows(shown, finding["saves_ns_per_step"]):
                 yield f"{finding['id']}: {shown} shorter, saves {finding['saves_ns_per_step']}"
+        for part in ("headline", "evidence", "action"):
+            if re.match(r"[;,.]| |$", finding[part]) and not (part == "evidence" and not finding[part]):
+                yield f"{finding['id']}: {part} is '{finding[part]}'"
         if "{" in finding["headline"] or not finding["headline"].endswith("."):
             yield f"{finding['id']}: {finding['headline']}"
 
@@ -141,6 +146,10 @@ def heads(v):
 def ranks_late(v):
     """The last two columns of RANKS."""
     ranks = {row["rank"]: row for row in v.json["ranks"]}
+    if v.json["collectives"] and all(row["partial"] == row["count"] for row in v.json["collectives"]):
+        for row in v.json["ranks"]:
+            if row["last_fraction"] is not None:
+                yield f"rank {row['rank']} last in {row['last_fraction']} of collectives that all lack members"
     part = re.search(r"^  RANKS .*arrives late \(median\)\n((?:  \d+  .*\n)+)", v.text, re.M)
     for line in part.group(1).splitlines() if part else ():
         row = ranks[int(line.split()[0])]
@@ -320,15 +329,21 @@ def whatif_forms(v):
     for shown, key in ((head.group(3), "measured_step_ns"), (head.group(4), "replayed_step_ns")):
         if not shows(shown, document[key]):
             yield f"{key}: text {shown}, JSON {document[key]}"
+    unchanged = re.search(r"^as recorded, replayed +(\S+(?: \S+)?)$", text, re.M)
+    if unchanged is None or not shows(unchanged.group(1), document["replayed_step_ns"]):
+        yield f"unchanged: {unchanged and unchanged.group(0)}, JSON {document['replayed_step_ns']}"
     for answer in document["answers"]:
-        # The gain is the median of the steps' own gains: step and gain need not sum to the replayed step.
-        if not abs(answer["gain_ns"]) <= max(answer["step_ns"], document["replayed_step_ns"]):
-            yield f"{answer['question']}: gains {answer['gain_ns']} of {document['replayed_step_ns']}"
+        if answer["step_ns"] < 0 or answer["step_ns"] + answer["gain_ns"] != document["replayed_step_ns"]:
+            yield f"{answer['question']}: {answer['step_ns']} and a gain of {answer['gain_ns']} are not {document['replayed_step_ns']}"
+        if answer["low_ns"] is not None and not answer["low_ns"] <= answer["step_ns"] <= answer["high_ns"]:
+            yield f"{answer['question']}: {answer['step_ns']} outside of {answer['low_ns']} to {answer['high_ns']}"
         line = next((line for line in text.split("\n") if line.startswith(answer["question"] + "  ")), None)
         cells = line and re.split(r" {2,}", line[len(answer["question"]):].strip())
         if not cells or not shows(cells[0], answer["step_ns"]) or not shows(cells[1], answer["gain_ns"]):
             yield f"{answer['question']}: {line}"
     replay = v.json["replay"]
+    if v.json["run"]["ranks"] > 1 and v.json["collectives"] and all(row["partial"] == row["count"] for row in v.json["collectives"]):
+        yield "replayed although ranks do not wait for each other: all collectives lack members"
     if replay.get("measured_step_ns") is not None and replay["measured_step_ns"] != document["measured_step_ns"]:
         yield f"measured: analyze {replay['measured_step_ns']}, whatif {document['measured_step_ns']}"
 

@@ -20,6 +20,16 @@ NAMED = {
                "  input 300us\n  ddp buckets=8MiB,8MiB forward=4ms backward=8ms\n  kernel 500us name=adam count=5\nend\n",
     "gpu_fsdp": "ranks 2\nsteps 6\ngpu\nnetwork alpha=20us bandwidth=40GB/s\njitter 2%\nstep\n"
                 "  fsdp units=4 bytes=16MiB forward=4ms backward=8ms\n  sync\nend\n",
+    "group_of_one": "ranks 1\nsteps 12\njitter 1%\nstep\n  forward 3ms\n  allreduce 1MiB\nend\n",
+    "all_equal": "ranks 12\nsteps 12\n" + HEAD.replace("skew=2us", "") + "step\n  forward 3ms\n  allreduce 1MiB\nend\n",
+    "missing_rank": "ranks 6\nsteps 12\nmissing rank=3\nlate rank=5 by=3ms\n" + HEAD + "jitter 1%\nstep\n  forward 9ms\n"
+                    "  backward 18ms buckets=1MiB,2MiB\n  waitall\nend\n",
+    "two_ranks_bursts": "ranks 2\nsteps 50\nlate rank=1 by=4ms\nlate rank=0 by=30ms steps=7-49 every=10 at=save\n" + HEAD +
+                        "jitter 1%\nstep\n  forward 8ms\n  allreduce 2MiB\n  compute 10us name=save\nend\n",
+    "gives_nothing": "ranks 4\nsteps 9\n" + HEAD + "jitter 1%\nstep\n  forward 9ms\n  allgather 1MiB empty=2\n  alltoall 1MiB empty=2\n"
+                     "  allreduce 0\n  bcast 0\nend\n",
+    "gloo": "ranks 6\nsteps 9\ngloo\nlate rank=4 by=2ms\n" + HEAD + "jitter 1%\nstep\n  forward 9ms\n  reduce 8 root=2\n  bcast 2KiB\n"
+            "  gather 64\n  allreduce 1MiB\nend\n",
     "input_bound": "ranks 2\nsteps 9\n" + HEAD + "step\n  input 9ms\n  forward 2ms\n  allreduce 1MiB\nend\n",
 }
 KINETO = {name: NAMED[name] for name in ("gpu_one", "gpu_ddp", "gpu_fsdp")}

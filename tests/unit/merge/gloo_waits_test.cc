@@ -19,6 +19,25 @@ namespace {
 
 using Kind = CollectiveKind;
 
+std::set<std::uint32_t> AllBut(std::uint32_t rank, std::uint32_t members) {
+  std::set<std::uint32_t> others;
+  for (std::uint32_t other = 0; other < members; ++other)
+    if (other != rank) others.insert(other);
+  return others;
+}
+
+std::set<std::uint32_t> PeersOf(const merge::Exchange& exchange, std::uint32_t rank) {
+  merge::PeerSets sets;
+  merge::FindPeers(exchange, sets);
+  if (sets.of[rank] == merge::PeerSets::kNone) return AllBut(rank, exchange.members);
+  std::set<std::uint32_t> peers;
+  for (std::uint32_t set = sets.of[rank]; set != merge::PeerSets::kNone; set = sets.also[set]) {
+    EXPECT_TRUE(sets.also[set] == merge::PeerSets::kNone || sets.also[set] < set);
+    for (const std::uint32_t peer : sets.Own(set)) EXPECT_TRUE(peers.insert(peer).second) << "twice";
+  }
+  return peers;
+}
+
 // With whom a member exchanges something and when, as gloo/broadcast.cc goes through its rounds: a member of round i
 // has received before it sends. Who has handed its data over to all of its peers waited for them, and for whoever its
 // own data came through.
@@ -51,11 +70,9 @@ TEST(GlooWaits, ABroadcastIsABinomialTree) {
   for (std::uint32_t members = 2; members <= 17; ++members)
     for (std::uint32_t root = 0; root < members; ++root)
       for (std::uint32_t rank = 0; rank < members; ++rank) {
-        std::set<std::uint32_t> peers;
         const merge::Exchange exchange{
             .kind = Kind::kBroadcast, .gloo = true, .members = members, .root = static_cast<std::int32_t>(root)};
-        merge::ForEachPeer(exchange, rank, [&](std::uint32_t peer) { peers.insert(peer); });
-        EXPECT_EQ(peers, PeersByRounds(rank, root, members)) << members << " " << root << " " << rank;
+        EXPECT_EQ(PeersOf(exchange, rank), PeersByRounds(rank, root, members)) << members << " " << root << " " << rank;
       }
 }
 
@@ -151,12 +168,10 @@ TEST(GlooWaits, AReduceOfFewElementsWaitsForWhomItsDataPasses) {
               if (rank != late && ends[rank] > 0) truth[rank].insert(late);
           }
           for (std::uint32_t rank = 0; rank < members; ++rank) {
-            std::set<std::uint32_t> peers, possible;
-            for (std::uint32_t other = 0; !some && other < members; ++other)
-              if (other != rank) peers.insert(other);
-            if (some) merge::ForEachPeer(exchange, rank, [&](std::uint32_t peer) { peers.insert(peer); });
-            possible = peers;
-            if (some) merge::ForEachPossiblePeer(exchange, rank, [&](std::uint32_t peer) { possible.insert(peer); });
+            const std::set<std::uint32_t> peers = some ? PeersOf(exchange, rank) : AllBut(rank, exchange.members);
+            std::set<std::uint32_t> possible = peers;
+            const merge::Numbers more = some ? merge::PossiblePeers(exchange, rank) : merge::Numbers{};
+            for (std::uint32_t peer = more.begin; peer < more.end; ++peer) possible.insert(peer);
             const auto what = ::testing::Message() << elements << " x " << element_bytes << " of " << members
                                                    << ", root " << root << ", rank " << rank;
             EXPECT_TRUE(std::includes(truth[rank].begin(), truth[rank].end(), peers.begin(), peers.end())) << what;
@@ -176,6 +191,43 @@ Merged OnGloo(Kind kind, const std::vector<std::int64_t>& arrivals, std::int64_t
   }
   m.Run();
   return m;
+}
+
+// With 512 members, lists of all for whom each waits would have 130,000 items and more.
+TEST(GlooWaits, PeersTakeNoMemoryForEachPair) {
+  for (const Kind kind : {Kind::kBroadcast, Kind::kGather, Kind::kReduce})
+    for (const std::uint64_t bytes : {8, 256 * 8}) {
+      merge::PeerSets sets;
+      merge::FindPeers({.kind = kind, .gloo = true, .members = 512, .root = 3, .bytes = bytes, .element_bytes = 8},
+                       sets);
+      EXPECT_LT(sets.members.size() + sets.size(), 512u * 20);
+    }
+}
+
+TEST(GlooWaits, TheLatestOfThoseForWhomAMemberWaits) {
+  const std::vector<std::int64_t> arrival{50, 10, 90, 20, 30, 70};
+  for (const Kind kind : {Kind::kBroadcast, Kind::kGather, Kind::kReduce})
+    for (std::int32_t root = 0; root < 6; ++root)
+      for (const std::uint64_t elements : {1, 3, 12}) {
+        const merge::Exchange exchange{
+            .kind = kind, .gloo = true, .members = 6, .root = root, .bytes = elements * 8, .element_bytes = 8};
+        if (merge::RuleOf(exchange) != merge::WaitRule::kPeers) continue;
+        merge::PeerSets sets;
+        merge::FindPeers(exchange, sets);
+        for (std::uint32_t unknown = 0; unknown <= 6; ++unknown) {
+          std::vector<std::int64_t> known = arrival;
+          if (unknown < 6) known[unknown] = schema::kNoTime;
+          const merge::LatestOfPeers latest(sets, known);
+          for (std::uint32_t rank = 0; rank < 6; ++rank) {
+            if (rank == unknown) continue;
+            const std::set<std::uint32_t> peers = PeersOf(exchange, rank);
+            std::int64_t expected = schema::kNoTime;
+            for (const std::uint32_t peer : peers) expected = std::max(expected, known[peer]);
+            if (peers.contains(unknown)) expected = schema::kNoTime;
+            EXPECT_EQ(latest.Of(rank), expected) << root << " " << rank << " " << unknown;
+          }
+        }
+      }
 }
 
 // Of four with root 0: 1 and 2 are the root's, 3 is of 1.

@@ -112,10 +112,10 @@ TEST(Replay, AMemberWaitsForItsPeersOnly) {
             {.duration_ns = 5, .lane = lane, .collective = collective, .rank = r, .activity = Activity::kTransfer});
         after[r] = graph.Add(Work(1, lane, r));
       }
-      graph.WaitsFor(members[0], std::vector{members[1], members[2]});
-      graph.WaitsFor(members[1], std::vector{members[0], members[3]});
-      graph.WaitsFor(members[2], std::vector{members[0]});
-      graph.WaitsFor(members[3], std::vector{members[1], members[0]});
+      graph.WaitsFor(members[0], graph.AddPeers(std::vector{members[1], members[2]}));
+      graph.WaitsFor(members[1], graph.AddPeers(std::vector{members[0], members[3]}));
+      graph.WaitsFor(members[2], graph.AddPeers(std::vector{members[0]}));
+      graph.WaitsFor(members[3], graph.AddPeers(std::vector{members[1], members[0]}));
       const Schedule s = Play(graph, in_order_of_time ? Interference{.transfer_slowdown = 1e-9} : Interference{});
       EXPECT_EQ(s.end_ns[members[0]], late_first ? 55 : 35);
       EXPECT_EQ(s.end_ns[members[1]], 105);
@@ -126,6 +126,40 @@ TEST(Replay, AMemberWaitsForItsPeersOnly) {
       EXPECT_EQ(WaitedFor(graph, s, members[1]), members[3]);
       EXPECT_EQ(WaitedFor(graph, s, members[2]), late_first ? members[0] : members[2]);
       EXPECT_EQ(CriticalChain(graph, s, after[1])[1], members[3]);
+    }
+}
+
+// Members of a chain of sets wait for all behind them; of one that is no member any more nobody waits.
+TEST(Replay, SetsOfPeersContainOthers) {
+  for (const bool in_order_of_time : {false, true})
+    for (const bool left : {false, true}) {
+      Graph graph;
+      const auto collective = graph.AddCollective();
+      std::uint32_t members[5];
+      const int arrivals[5] = {10, 20, 90, 60, left ? 500 : 70};
+      for (int r = 0; r < 5; ++r) {
+        const auto lane = graph.AddLane();
+        graph.Add(Work(arrivals[r], lane, r));
+        members[r] = graph.Add({.duration_ns = 5,
+                                .lane = lane,
+                                .collective = left && r == 4 ? kNone : collective,
+                                .rank = r,
+                                .activity = Activity::kTransfer});
+      }
+      const auto last = graph.AddPeers(std::vector{members[4]});
+      const auto third = graph.AddPeers(std::vector{members[3]}, last);
+      const auto second = graph.AddPeers(std::vector{members[2]}, third);
+      graph.WaitsFor(members[0], second);
+      graph.WaitsFor(members[1], third);
+      graph.WaitsFor(members[3], last);
+      const Schedule s = Play(graph, in_order_of_time ? Interference{.transfer_slowdown = 1e-9} : Interference{});
+      EXPECT_EQ(s.end_ns[members[0]], 95);
+      EXPECT_EQ(s.end_ns[members[1]], left ? 65 : 75);
+      EXPECT_EQ(s.end_ns[members[2]], 95) << "waits for all";
+      EXPECT_EQ(s.end_ns[members[3]], left ? 65 : 75);
+      EXPECT_EQ(WaitedFor(graph, s, members[0]), members[2]);
+      EXPECT_EQ(WaitedFor(graph, s, members[1]), left ? members[3] : members[4]);
+      EXPECT_EQ(WaitedFor(graph, s, members[3]), left ? members[3] : members[4]);
     }
 }
 

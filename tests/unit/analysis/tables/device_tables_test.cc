@@ -448,6 +448,23 @@ TEST(CopiesTable, RatesAddUpAndBlockingCounts) {
   EXPECT_EQ(At(list, 2, "call"), S("cudaMemcpyAsync"));
 }
 
+// ROCm's traces do not say how much copies on the device and memsets move.
+TEST(CopiesTable, OfUnknownBytesThereIsNoRate) {
+  GpuEvents rank;
+  rank.us = 1000;
+  for (std::uint32_t i = 0; i < 200; ++i)
+    rank.CopyAt(8, 10 * i, 10 * i + 5, 0, rank.Call("hipMemcpyAsync", 10 * i, 10 * i + 1), 1, 0);
+  const Table table = TableOf(rank, "copies", {0, 2'000'000});
+  ASSERT_EQ(table.rows.size(), 1u);
+  EXPECT_EQ(At(table, 0, "count"), I(200));
+  EXPECT_EQ(At(table, 0, "total_ns"), I(1'000'000));
+  for (const char* name : {"bytes", "bytes_per_s", "active_bytes_per_s", "p50_bytes_per_s", "max_bytes_per_s", "hint"})
+    EXPECT_EQ(At(table, 0, name), Cell()) << name;
+  const Table list = TableOf(rank, "copy-list", {0, 2'000'000});
+  EXPECT_EQ(At(list, 0, "bytes"), Cell());
+  EXPECT_EQ(At(list, 0, "bytes_per_s"), Cell());
+}
+
 TEST(SyncsTable, SayWhereAndWhatTheyCost) {
   const GpuEvents rank = Gaps();
   const Table table = TableOf(rank, "syncs", {0, 320'000});
