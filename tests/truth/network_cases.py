@@ -168,6 +168,18 @@ def two_slow_hosts(seed):
     return Case(f"blocking 2x2, slow both ways", text, says=["whether the network between node0 and node1 is slow this run cannot tell"])
 
 
+def slow_sender(mode, hosts, each, node, seed, rate="25MB/s"):
+    """What a host sends is slow, and data are exchanged in pairs: it has everything first, as the root of a tree has on a healthy network."""
+    text = head(hosts, each, 30, seed, extra=f"network collectives=pairs\nlink node={node} bandwidth={rate} out\n") + BODIES[mode]
+    return Case(f"{mode} {hosts}x{each}, what node{node} sends at {rate}", text, may_name=[f"node{node}"],
+                says=["whether the network of one of them is slow, or the algorithm serves them in turn, this run cannot tell"])
+
+
+def healthy_pairs(mode, hosts, each, seed):
+    text = head(hosts, each, 30, seed, extra="network collectives=pairs\n") + BODIES[mode]
+    return Case(f"{mode} {hosts}x{each}, in pairs, healthy, seed {seed}", text, never=["this run cannot tell"])
+
+
 def in_a_stretch(mode, rank, first, last, seed, steps=100, factor=1.3):
     case = slowed(mode, rank, factor, seed, steps=steps, when=steps_from(first, last))
     case.says = [f"steps {first + WARMUP}-{last + WARMUP}"]
@@ -228,6 +240,10 @@ def small(seed):
             yield slow_in_ring(form, hosts, each, 2, seed)
             yield slow_way_in_ring(form, hosts, each, 1, seed)
             yield healthy_ring(form, hosts, each, seed)
+    for mode in BODIES:
+        for hosts, each in ((4, 1), (4, 2), (8, 1)):
+            yield slow_sender(mode, hosts, each, 1, seed)
+            yield healthy_pairs(mode, hosts, each, seed)
     yield two_slow_hosts(seed)
     yield healthy_two_hosts(seed)
     for hosts, each in ((4, 2), (2, 2), (3, 1)):
@@ -283,6 +299,11 @@ def message_matrix(seeds):
                     yield slow_way_in_ring(form, hosts, each, node, 1000 * seed + node)
                 for i in range(5):
                     yield healthy_ring(form, hosts, each, 1000 * seed + i)
+        for mode in BODIES:
+            for hosts, each in ((4, 1), (4, 2), (8, 1)):
+                for node in range(hosts):
+                    yield slow_sender(mode, hosts, each, node, 1000 * seed + node)
+                    yield healthy_pairs(mode, hosts, each, 1000 * seed + node)
         yield two_slow_hosts(seed)
         for i in range(20):
             yield healthy_messages(2, 2, 1000 * seed + i)
