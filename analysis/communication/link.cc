@@ -99,10 +99,13 @@ Finding OfMessages(const Context& context, const Analysis& analysis, const SlowM
   const Summary& s = analysis.summary;
   const std::string a = HostName(context, found.hosts[0]),
                     b = found.hosts.size() > 1 ? HostName(context, found.hosts[1]) : "";
-  const std::string way = b.empty()       ? fmt::format("to and from {}", a)
-                          : found.one_way ? fmt::format("from {} to {}", a, b)
-                                          : fmt::format("between {} and {}", a, b);
-  const std::string others = found.beside_the_way_back ? "those back" : "between other hosts";
+  using Direction = SlowMessages::Direction;
+  const std::string way = !b.empty() && found.direction == Direction::kBoth ? fmt::format("between {} and {}", a, b)
+                          : !b.empty()                                      ? fmt::format("from {} to {}", a, b)
+                          : found.direction == Direction::kFrom             ? fmt::format("from {} to other hosts", a)
+                          : found.direction == Direction::kTo               ? fmt::format("from other hosts to {}", a)
+                                                                            : fmt::format("to and from {}", a);
+  const std::string others = found.beside_the_way_back ? "those back" : "on other ways";
   Finding finding;
   // One call's end says of none of its messages when it had come.
   finding.headline =

@@ -34,6 +34,19 @@ struct SlowNetwork {
 // of them, in fewer than nine of ten, or by less than a fifth of the time that the transfer takes on the others.
 std::optional<SlowNetwork> FindSlowNetwork(const Context& context);
 
+// Collectives that some hosts have left long before others, whichever these are.
+struct UnlikeHosts {
+  std::uint8_t kind = 0;    // CollectiveKind of those whose ends differ most ..
+  std::uint64_t bytes = 0;  // .. and their size.
+  std::int64_t instances = 0, unlike = 0;
+  // Medians: from the first host's end to the last one's; the sum of these per unit.
+  std::int64_t spread_ns = 0, behind_ns = 0;
+};
+
+// Nothing if fewer than nine of ten instances, or than kLeastInstances, differ by a fifth of the transfer. What differs
+// need not be slow: a host that only sends slowly leaves first, as the root of a tree does on a healthy network.
+std::optional<UnlikeHosts> FindUnlikeHosts(const Context& context);
+
 // Both kinds of evidence of one slow network, each if it is worth 1 % of the step. The evidence of collectives is
 // dropped if a straggler is on such a host, or if messages show a slow link that neither begins nor ends there.
 struct SlowLink {

@@ -214,9 +214,7 @@ std::optional<SlowNetwork> Judge(const Context& context, const Passages& group) 
   return found;
 }
 
-}  // namespace
-
-std::optional<SlowNetwork> FindSlowNetwork(const Context& context) {
+std::map<SizeClass, Passages> GroupPassages(const Context& context) {
   const auto& t = context.tables().collectives;
   std::map<SizeClass, Passages> groups;
   struct Before {
@@ -241,7 +239,11 @@ std::optional<SlowNetwork> FindSlowNetwork(const Context& context) {
     group.passages.push_back(std::move(*passage));
     at->second.passages = &group;
   }
-  // The kind and size whose data are spread most in time.
+  return groups;
+}
+
+// The kind and size whose data are spread most in time; null without any.
+const Passages* MostSpread(const std::map<SizeClass, Passages>& groups) {
   const Passages* worst = nullptr;
   std::int64_t most = 0;
   for (const auto& [size, group] : groups) {
@@ -251,6 +253,39 @@ std::optional<SlowNetwork> FindSlowNetwork(const Context& context) {
     most = sum;
     worst = &group;
   }
+  return worst;
+}
+
+}  // namespace
+
+std::optional<UnlikeHosts> FindUnlikeHosts(const Context& context) {
+  const std::map<SizeClass, Passages> groups = GroupPassages(context);
+  const Passages* worst = MostSpread(groups);
+  if (worst == nullptr) return std::nullopt;
+  UnlikeHosts found;
+  std::vector<std::int64_t> spread, per_unit(context.units().size(), 0);
+  for (const Passage& passage : worst->passages) {
+    const std::int64_t first = Least(passage.ns), ns = Most(passage.ns) - first;
+    spread.push_back(ns);
+    per_unit[passage.unit] += ns;
+    found.unlike += ns > passage.resolution_ns &&
+                    static_cast<double>(ns * passage.operations) >= kLeastGap * static_cast<double>(first);
+  }
+  found.instances = static_cast<std::int64_t>(spread.size());
+  if (found.unlike < kLeastInstances ||
+      static_cast<double>(found.unlike) < kMostly * static_cast<double>(found.instances))
+    return std::nullopt;
+  found.spread_ns = LowerMedian(std::move(spread));
+  found.behind_ns = LowerMedian(std::move(per_unit));
+  const std::size_t c = worst->passages.front().collective;
+  found.kind = context.tables().collectives.kind[c];
+  found.bytes = context.tables().collectives.bytes[c];
+  return found;
+}
+
+std::optional<SlowNetwork> FindSlowNetwork(const Context& context) {
+  const std::map<SizeClass, Passages> groups = GroupPassages(context);
+  const Passages* worst = MostSpread(groups);
   if (worst == nullptr) return std::nullopt;
   std::optional<SlowNetwork> found = Judge(context, *worst);
   if (!found) return std::nullopt;

@@ -6,6 +6,7 @@
 
 #include "analysis/choose_findings.h"
 #include "analysis/communication/exposure.h"
+#include "analysis/communication/measure_network.h"
 #include "analysis/core/format.h"
 #include "analysis/passes.h"
 #include "merge/timeline/rank_activity.h"
@@ -111,6 +112,8 @@ void FindWaitOnlyProgress(const Context& context, Analysis& analysis) {
       fmt::format("{} of {} posted early saw no MPI call until {} Wait, {} later on average", Count(all.wait_only),
                   Plural(all.early, "non-blocking collective"), all.wait_only == 1 ? "its" : "their",
                   Duration(all.apart_ns / std::max<std::int64_t>(1, all.wait_only)));
+  // Otherwise transfer.exposed says so.
+  if (finding.covers_transfer) finding.evidence += ReasonToMeasureNetwork(context, analysis);
   finding.action =
       "call MPI_Test(some) a few times while computing, or let a thread do it; "
       "most MPI libraries move data only inside calls";

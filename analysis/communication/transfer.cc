@@ -5,8 +5,8 @@
 #include <algorithm>
 
 #include "analysis/choose_findings.h"
+#include "analysis/communication/measure_network.h"
 #include "analysis/communication/op_names.h"
-#include "analysis/communication/two_hosts.h"
 #include "analysis/core/format.h"
 #include "analysis/passes.h"
 #include "analysis/replayed/replayed_run.h"
@@ -95,7 +95,7 @@ void FindExposedTransfer(const Context& context, Analysis& analysis) {
         fmt::format("; most in {} {}", Count(largest->count), NameOfCollectives(*largest, largest->count));
     if (largest->busbw) finding.evidence += fmt::format(" at {} bus bandwidth", Bandwidth(*largest->busbw));
   }
-  finding.evidence += ReasonToMeasureBetweenTwoHosts(context, analysis);
+  finding.evidence += ReasonToMeasureNetwork(context, analysis);
   if (others_missing) finding.evidence += "; part of it may be waiting for ranks without a file";
   // Hiding no communication at all means that the job does not overlap it.
   finding.action = others_missing ? "record all ranks: then waiting and transfer can be told apart"

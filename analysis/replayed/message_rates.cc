@@ -1,8 +1,6 @@
 #include "analysis/replayed/message_rates.h"
 
 #include <algorithm>
-#include <array>
-#include <bit>
 #include <cmath>
 #include <functional>
 #include <map>
@@ -14,6 +12,7 @@
 #include "analysis/core/binomial.h"
 #include "analysis/core/statistics.h"
 #include "analysis/passes.h"
+#include "analysis/replayed/message_transfers.h"
 #include "analysis/replayed/replayed_run.h"
 
 namespace lockstep::analysis {
@@ -26,182 +25,175 @@ constexpr double kTimes = 2;
 // collectives either (link_ends.cc).
 constexpr double kUnlike = 1.2;
 constexpr double kMostMessages = 0.9, kSurelySlow = 0.01;
-// As the definitions have it of collectives: a transfer is known if its begin is to a tenth of it.
-constexpr std::int64_t kCertainParts = 10;
 
-using replay::RunMessage;
-using Way = std::pair<std::uint32_t, std::uint32_t>;  // From host to host.
-// Bits of the size and of the transfers beside it; or, of a call's messages together, how many these are.
-using MessageClass = std::array<int, 3>;
+using MessageClass = std::array<int, 3>;              // Transfer::of.
 using MedianRates = std::pair<std::int64_t, double>;  // Median time, median bytes per ns.
+using Of = std::function<bool(const Way&)>;
 
 Way Both(const Way& way) { return std::minmax(way.first, way.second); }
 bool Touches(const Way& way, std::uint32_t host) { return way.first == host || way.second == host; }
+bool AnyOf(const std::vector<Way>& ways, const Of& of) { return std::any_of(ways.begin(), ways.end(), of); }
+bool AllOf(const std::vector<Way>& ways, const Of& of) { return std::all_of(ways.begin(), ways.end(), of); }
 
-// What is compared: a message, or the messages that one call receives where it waits for several ways.
-struct Transfer {
-  std::vector<std::size_t> messages;
-  std::vector<std::size_t> received;  // By the same call within the host.
-  std::vector<Way> ways;              // That the call may have waited for.
-  MessageClass of;
-  std::uint64_t bytes;
-  // How long data moved, as far as it is known; the slowest of several ways took `least_ns` at least, and each of them
-  // `most_ns` at most. Both 0: not known.
-  std::int64_t least_ns = 0, most_ns = 0;
-  bool timed() const { return most_ns > 0; }
-  double rate() const { return static_cast<double>(bytes) / static_cast<double>(most_ns); }
+// What may be slow.
+struct Suspect {
+  std::vector<std::uint32_t> hosts;
+  SlowMessages::Direction direction;
+  Of own, others;         // Its ways, and those it is compared with.
+  std::vector<Of> parts;  // Of a host: each pair or way that must be slow by itself; two at least.
 };
-
-// From when data can have moved at the earliest.
-std::int64_t Earliest(const RunMessage& m) { return std::max(m.send_begin_ns, m.receive_call_ns); }
 
 class MessageFinder {
  public:
   // `times`: by how much a slow message is slower.
   MessageFinder(const Context& context, const ReplayedRun& replayed, double times)
-      : context_(context), run_(replayed.run()), times_(times) {
-    for (const std::int32_t rank : run_.ranks)
-      node_of_.push_back(context.tables().ranks.node[context.RankRow(context.Position(rank))]);
-    for (std::size_t i = 0; i < run_.messages.size(); ++i)
-      if (const Way way = WayOf(run_.messages[i]); way.first != way.second) crossing_.push_back(i);
+      : context_(context),
+        run_(replayed.run()),
+        times_(times),
+        transfers_(TransfersBetweenHosts(context, replayed.run())) {
+    std::erase_if(transfers_, [](const Transfer& transfer) { return !transfer.timed(); });
+    for (const Transfer& each : transfers_) alike_[{each.of, each.ways, each.sent}].push_back(&each);
   }
 
   std::optional<SlowMessages> Find() {
-    if (crossing_.empty()) return std::nullopt;
-    FindCalls();
-    CountBeside();
-    MakeTransfers();
-    std::set<std::uint32_t> hosts;
-    std::set<Way> pairs;
-    for (const Transfer& each : transfers_)
-      if (each.timed())
-        for (const Way& way : each.ways) {
-          hosts.insert({way.first, way.second});
-          pairs.insert(Both(way));
-        }
-    asked_ = static_cast<double>(hosts.size() + pairs.size() + 2);
-    if (hosts.size() < 2) return std::nullopt;
-    std::optional<SlowMessages> found = hosts.size() == 2 ? OneDirection(*pairs.begin()) : AmongMany(hosts, pairs);
-    if (found) found->rates = AllRates();
-    return found;
+    for (const auto& [key, transfers] : alike_)
+      for (const Way& way : std::get<1>(key)) {
+        hosts_.insert({way.first, way.second});
+        ways_.insert(way);
+        pairs_.insert(Both(way));
+      }
+    if (hosts_.size() < 2) return std::nullopt;
+    asked_ = static_cast<double>(ways_.size() + pairs_.size() + 3 * hosts_.size());
+    // From what explains the least to what explains the most.
+    std::vector<std::vector<Suspect>> levels{OneWays()};
+    if (hosts_.size() > 2) levels = {OneWays(), Pairs(), HostsOneWay(), Hosts()};
+    std::vector<std::vector<Slow>> slow;
+    double least = 1;
+    for (const std::vector<Suspect>& suspects : levels) {
+      slow.push_back(SlowOnes(suspects));
+      for (const Slow& each : slow.back()) least = std::min(least, each.compared.Unexplained());
+    }
+    for (std::size_t level = 0; level < slow.size(); ++level) {
+      std::vector<Slow>& ones = slow[level];
+      std::erase_if(ones, [&](const Slow& one) {
+        const auto is_part = [&](const Slow& whole) { return IsPartOf(*one.suspect, *whole.suspect); };
+        return one.compared.Unexplained() > least + 1 - kMostMessages ||
+               std::any_of(slow.begin() + static_cast<std::ptrdiff_t>(level) + 1, slow.end(),
+                           [&](const auto& wider) { return std::any_of(wider.begin(), wider.end(), is_part); });
+      });
+      const Slow* single = Single(ones);
+      if (single == nullptr) continue;
+      SlowMessages found = Describe(*single);
+      found.rates = AllRates();
+      return found;
+    }
+    return std::nullopt;
   }
 
  private:
-  using Of = std::function<bool(const Way&)>;
-  struct Call {
-    std::vector<std::size_t> all, messages;  // Within hosts, too; between hosts.
-    std::set<Way> ways;                      // Both directions are one.
+  using Direction = SlowMessages::Direction;
+
+  std::vector<Suspect> OneWays() const {
+    std::vector<Suspect> suspects;
+    for (const Way& way : ways_)
+      suspects.push_back({{way.first, way.second},
+                          Direction::kFrom,
+                          [way](const Way& each) { return each == way; },
+                          [way](const Way& each) { return each != way; },
+                          {}});
+    return suspects;
+  }
+  std::vector<Suspect> Pairs() const {
+    std::vector<Suspect> suspects;
+    for (const Way& pair : pairs_)
+      suspects.push_back({{pair.first, pair.second},
+                          Direction::kBoth,
+                          [pair](const Way& each) { return Both(each) == pair; },
+                          [pair](const Way& each) { return Both(each) != pair; },
+                          {}});
+    return suspects;
+  }
+  // What a host sends; what it receives.
+  std::vector<Suspect> HostsOneWay() const {
+    std::vector<Suspect> suspects;
+    for (const std::uint32_t host : hosts_)
+      for (const Direction direction : {Direction::kFrom, Direction::kTo}) {
+        const auto own = [host, direction](const Way& way) {
+          return (direction == Direction::kFrom ? way.first : way.second) == host;
+        };
+        Suspect suspect{{host}, direction, own, [own](const Way& way) { return !own(way); }, {}};
+        for (const Way& way : ways_)
+          if (own(way)) suspect.parts.push_back([way](const Way& each) { return each == way; });
+        if (suspect.parts.size() > 1) suspects.push_back(std::move(suspect));
+      }
+    return suspects;
+  }
+  std::vector<Suspect> Hosts() const {
+    std::vector<Suspect> suspects;
+    for (const std::uint32_t host : hosts_) {
+      Suspect suspect{{host},
+                      Direction::kBoth,
+                      [host](const Way& way) { return Touches(way, host); },
+                      [host](const Way& way) { return !Touches(way, host); },
+                      {}};
+      for (const Way& pair : pairs_)
+        if (Touches(pair, host)) suspect.parts.push_back([pair](const Way& each) { return Both(each) == pair; });
+      if (suspect.parts.size() > 1) suspects.push_back(std::move(suspect));
+    }
+    return suspects;
+  }
+
+  struct Compared {
+    std::int64_t slow = 0, all = 0, others_slow = 0, others = 0;
+    std::map<MessageClass, MedianRates> others_rates;
+    bool Mostly() const {
+      return slow >= kLeastInstances && static_cast<double>(slow) >= kMostMessages * static_cast<double>(all);
+    }
+    // The share of the others that are slow as well.
+    double Unexplained() const {
+      return others > 0 ? static_cast<double>(others_slow) / static_cast<double>(others) : 0;
+    }
   };
-
-  Way WayOf(const RunMessage& m) const { return {node_of_[m.from], node_of_[m.to]}; }
-
-  // Which messages and ways a call waits for: its end says of none of several ways which one it was.
-  void FindCalls() {
-    for (std::size_t i = 0; i < run_.messages.size(); ++i) {
-      const RunMessage& m = run_.messages[i];
-      const Way way = WayOf(m);
-      for (const auto& [rank, call] : {std::pair(m.from, m.send_call_ns), std::pair(m.to, m.receive_call_ns)}) {
-        Call& one = calls_[{rank, call}];
-        one.all.push_back(i);
-        if (way.first == way.second) continue;
-        one.messages.push_back(i);
-        one.ways.insert(Both(way));
-      }
+  struct Slow {
+    const Suspect* suspect;
+    Compared compared;
+    double p_value;
+  };
+  std::vector<Slow> SlowOnes(const std::vector<Suspect>& suspects) const {
+    std::vector<Slow> slow;
+    for (const Suspect& suspect : suspects) {
+      Compared compared = Compare(suspect.own, suspect.others);
+      if (!compared.Mostly()) continue;
+      const double p_value = ChanceOf(compared);
+      if (p_value < kSurelySlow && AllSlow(suspect)) slow.push_back({&suspect, std::move(compared), p_value});
     }
+    return slow;
   }
-
-  // How many others leave the same host or come to the same host in the middle of each transfer.
-  void CountBeside() {
-    std::map<std::pair<std::uint32_t, bool>, std::pair<std::vector<std::int64_t>, std::vector<std::int64_t>>> flights;
-    for (const std::size_t i : crossing_) {
-      const RunMessage& m = run_.messages[i];
-      const Way way = WayOf(m);
-      for (const auto& key : {std::pair(way.first, true), std::pair(way.second, false)}) {
-        flights[key].first.push_back(Earliest(m));
-        flights[key].second.push_back(m.receive_end_ns);
-      }
-    }
-    for (auto& [key, times] : flights) {
-      std::sort(times.first.begin(), times.first.end());
-      std::sort(times.second.begin(), times.second.end());
-    }
-    beside_.assign(run_.messages.size(), 0);
-    for (const std::size_t i : crossing_) {
-      const RunMessage& m = run_.messages[i];
-      const Way way = WayOf(m);
-      const std::int64_t middle = Earliest(m) + (m.receive_end_ns - Earliest(m)) / 2;
-      for (const auto& key : {std::pair(way.first, true), std::pair(way.second, false)}) {
-        const auto& [begins, ends] = flights[key];
-        const auto begun = std::upper_bound(begins.begin(), begins.end(), middle) - begins.begin();
-        const auto ended = std::upper_bound(ends.begin(), ends.end(), middle) - ends.begin();
-        beside_[i] += static_cast<unsigned>(std::max<std::ptrdiff_t>(0, begun - ended - 1));
-      }
-    }
+  // Whether the rest of `whole` is slow, too. A call that sends on a way of `part` may have waited for that.
+  bool IsPartOf(const Suspect& part, const Suspect& whole) const {
+    const auto of_part = [&](const Way& way) { return part.own(way); };
+    const auto of_rest = [&](const Way& way) { return whole.own(way) && !part.own(way); };
+    const bool within =
+        std::all_of(ways_.begin(), ways_.end(), [&](const Way& way) { return !part.own(way) || whole.own(way); });
+    return within && Compare(of_rest, whole.others, of_part).Mostly();
   }
-
-  void MakeTransfers() {
-    for (const auto& [key, call] : calls_) {
-      std::vector<Transfer> each;
-      for (const std::size_t i : call.messages)
-        if (run_.messages[i].to == key.first && run_.messages[i].receive_call_ns == key.second)
-          each.push_back(TransferOf(i));
-      if (each.empty()) continue;
-      const auto timed = [](const Transfer& transfer) { return transfer.timed(); };
-      // Messages within the host that it waits for, too, may be what it waits for.
-      const bool alone = call.ways.size() == 1 && call.all.size() == call.messages.size();
-      if (alone && std::any_of(each.begin(), each.end(), timed))
-        transfers_.insert(transfers_.end(), each.begin(), each.end());
-      else
-        transfers_.push_back(TransferOf(key.first, key.second, call));
+  bool AllSlow(const Suspect& suspect) const {
+    std::size_t slow = 0, judged = 0;
+    for (const Of& part : suspect.parts) {
+      const Compared compared = Compare(part, suspect.others);
+      judged += compared.all >= kLeastInstances;
+      slow += compared.Mostly();
     }
+    return suspect.parts.empty() || (slow > 1 && slow == judged);
   }
-
-  Transfer TransferOf(std::size_t i) const {
-    const RunMessage& m = run_.messages[i];
-    Transfer transfer{{i},
-                      {},
-                      {WayOf(m)},
-                      {static_cast<int>(std::bit_width(m.bytes)), static_cast<int>(std::bit_width(beside_[i])), 0},
-                      m.bytes};
-    // Data that were sent before the receiver came may have come before it, unless the one call that sends them, and
-    // does nothing else, is still waiting for it.
-    const bool hands_over = m.send_call_ns == m.send_begin_ns && m.send_end_ns > m.receive_call_ns &&
-                            calls_.at({m.from, m.send_call_ns}).messages.size() == 1;
-    if (m.receive_call_ns > m.send_begin_ns && !hands_over) return transfer;
-    const std::int64_t begin = Earliest(m), ns = m.receive_end_ns - begin;
-    // A posted message may move from when its sender waits for it.
-    const std::int64_t latest = m.send_call_ns < m.receive_end_ns ? std::max(begin, m.send_call_ns) : begin;
-    if (ns <= 0 || m.bytes == 0 || (latest - begin) * kCertainParts > ns) return transfer;
-    transfer.least_ns = transfer.most_ns = ns;
-    return transfer;
-  }
-
-  // Of all that a call receives, where it waits for several ways, as an exchange with all neighbours of a grid does, or
-  // posts were made before: one of its messages decides when it returns. All can have moved from the first post on, and
-  // did when all of their callers were there.
-  Transfer TransferOf(std::uint32_t rank, std::int64_t call_ns, const Call& call) const {
-    Transfer transfer{{}, {}, {}, {}, 0};
-    std::int64_t first = INT64_MAX, last = INT64_MIN, end = INT64_MIN;
-    for (const std::size_t i : call.all) {
-      const RunMessage& m = run_.messages[i];
-      const Way way = WayOf(m);
-      first = std::min(first, m.send_begin_ns);
-      last = std::max({last, Earliest(m), m.send_call_ns});
-      const bool received = m.to == rank && m.receive_call_ns == call_ns;
-      if (way.first == way.second && received) transfer.received.push_back(i);
-      if (way.first == way.second) continue;
-      if (std::find(transfer.ways.begin(), transfer.ways.end(), way) == transfer.ways.end())
-        transfer.ways.push_back(way);
-      if (!received) continue;
-      transfer.messages.push_back(i);
-      transfer.bytes += m.bytes;
-      end = m.receive_end_ns;
-    }
-    transfer.of = {static_cast<int>(std::bit_width(transfer.bytes)), 0, static_cast<int>(call.messages.size())};
-    if (transfer.bytes == 0 || end <= std::max(first, call_ns)) return transfer;
-    transfer.least_ns = std::max<std::int64_t>(0, end - last);
-    transfer.most_ns = end - first;
-    return transfer;
+  // The one that leaves less unexplained than any other does; null if several explain as much.
+  static const Slow* Single(std::vector<Slow>& ones) {
+    if (ones.empty()) return nullptr;
+    std::stable_sort(ones.begin(), ones.end(),
+                     [](const Slow& a, const Slow& b) { return a.compared.others_slow < b.compared.others_slow; });
+    if (ones.size() == 1) return &ones[0];
+    const std::int64_t least = ones[0].compared.others_slow, next = ones[1].compared.others_slow;
+    return next >= kLeastInstances && next > 2 * least ? &ones[0] : nullptr;
   }
 
   static MedianRates RatesOf(const std::vector<const Transfer*>& transfers) {
@@ -227,38 +219,37 @@ class MessageFinder {
     }
   }
 
-  struct Compared {
-    std::int64_t slow = 0, all = 0, others_slow = 0, others = 0;
-    std::map<MessageClass, MedianRates> others_rates;
-    bool Mostly() const {
-      return slow >= kLeastInstances && static_cast<double>(slow) >= kMostMessages * static_cast<double>(all);
-    }
-  };
-  // A call that waits for several ways is as slow as the slowest: it is of `own` if one of its ways is, of the others
-  // if all of its ways are.
-  static bool AnyOf(const Transfer& transfer, const Of& of) {
-    return std::any_of(transfer.ways.begin(), transfer.ways.end(), of);
-  }
-  // `one_way`: a call that receives and sends says nothing of a direction.
-  Compared Compare(const Of& own, const Of& others, bool one_way = false) const {
-    std::map<MessageClass, std::pair<std::vector<const Transfer*>, std::vector<const Transfer*>>> classes;
-    for (const Transfer& each : transfers_) {
-      if (!each.timed() || (one_way && each.of[2] > 0)) continue;
-      if (AnyOf(each, own)) classes[each.of].first.push_back(&each);
-      if (std::all_of(each.ways.begin(), each.ways.end(), others)) classes[each.of].second.push_back(&each);
+  // A call that waits for several ways is as slow as the slowest: it is of `own` if it receives something on one of
+  // these, of the others if all its ways are. One that only sends on a way of `own` may have waited for that: it says
+  // how fast the others are only where nothing else does.
+  // `without`: calls that receive or send on such a way are left out.
+  Compared Compare(
+      const Of& own, const Of& others, const Of& without = [](const Way&) { return false; }) const {
+    struct Class {
+      std::vector<const Transfer*> own, others, senders;
+    };
+    std::map<MessageClass, Class> classes;
+    for (const auto& [key, transfers] : alike_) {
+      const auto& [of, ways, sent] = key;
+      if (AnyOf(ways, without) || AnyOf(sent, without) || !(AnyOf(ways, own) || AllOf(ways, others))) continue;
+      Class& one = classes[of];
+      std::vector<const Transfer*>& part = AnyOf(ways, own) ? one.own : AllOf(sent, others) ? one.others : one.senders;
+      part.insert(part.end(), transfers.begin(), transfers.end());
     }
     Compared result;
-    for (const auto& [of, both] : classes) {
+    for (auto& [of, both] : classes) {
+      if (both.others.size() < static_cast<std::size_t>(kLeastInstances))
+        both.others.insert(both.others.end(), both.senders.begin(), both.senders.end());
       // What the others take is told by those of which it is known better than what is asked.
-      std::vector<const Transfer*> known = both.second;
+      std::vector<const Transfer*> known = both.others;
       std::erase_if(known, [&](const Transfer* each) {
         return static_cast<double>(each->most_ns) >= times_ * static_cast<double>(each->least_ns);
       });
       if (known.size() < static_cast<std::size_t>(kLeastInstances)) continue;
       const MedianRates rates = RatesOf(known);
       result.others_rates[of] = rates;
-      Count(both.first, rates, result.slow, result.all);
-      Count(both.second, rates, result.others_slow, result.others);
+      Count(both.own, rates, result.slow, result.all);
+      Count(both.others, rates, result.others_slow, result.others);
     }
     return result;
   }
@@ -269,77 +260,33 @@ class MessageFinder {
         1.0, asked_ * BinomialTail(static_cast<double>(compared.slow), static_cast<double>(compared.all), share));
   }
 
-  std::optional<SlowMessages> AmongMany(const std::set<std::uint32_t>& hosts, const std::set<Way>& pairs) const {
-    std::vector<SlowMessages> of_hosts, of_pairs;
-    for (const std::uint32_t host : hosts) {
-      const Of without = [&](const Way& way) { return !Touches(way, host); };
-      std::int64_t slow = 0, judged = 0;
-      for (const Way& pair : pairs) {
-        if (!Touches(pair, host)) continue;
-        const Compared compared = Compare([&](const Way& way) { return Both(way) == pair; }, without);
-        judged += compared.all >= kLeastInstances;
-        slow += compared.Mostly();
-      }
-      if (slow < 2 || slow < judged) continue;
-      if (auto found = Judge([&](const Way& way) { return Touches(way, host); }, without)) {
-        found->hosts = {host};
-        of_hosts.push_back(std::move(*found));
-      }
-    }
-    if (of_hosts.size() == 1) return of_hosts.front();
-    for (const Way& pair : pairs) {
-      const Of without = [&](const Way& way) { return Both(way) != pair; };
-      const Way back{pair.second, pair.first};
-      auto found = Judge([&](const Way& way) { return Both(way) == pair; }, without);
-      if (found) found->hosts = {pair.first, pair.second};
-      for (const Way& way : {pair, back}) {
-        if (found) break;
-        found = Judge([&](const Way& each) { return each == way; }, without, true);
-        if (!found) continue;
-        found->hosts = {way.first, way.second};
-        found->one_way = true;
-      }
-      if (found) of_pairs.push_back(std::move(*found));
-    }
-    return of_pairs.size() == 1 ? std::optional(std::move(of_pairs.front())) : std::nullopt;
-  }
-
-  // Two hosts have no other way to be compared with, but the one back.
-  std::optional<SlowMessages> OneDirection(const Way& pair) const {
-    for (const Way& way : {pair, Way{pair.second, pair.first}}) {
-      const Way back{way.second, way.first};
-      auto found =
-          Judge([&](const Way& each) { return each == way; }, [&](const Way& each) { return each == back; }, true);
-      if (!found) continue;
-      found->hosts = {way.first, way.second};
-      found->one_way = found->beside_the_way_back = true;
-      return found;
-    }
-    return std::nullopt;
-  }
-
-  std::optional<SlowMessages> Judge(const Of& own, const Of& others, bool one_way = false) const {
-    const Compared compared = Compare(own, others, one_way);
+  SlowMessages Describe(const Slow& slow_one) const {
+    const Suspect& suspect = *slow_one.suspect;
+    const Compared& compared = slow_one.compared;
     SlowMessages found;
     found.slow = compared.slow;
     found.compared = compared.all;
-    if (!compared.Mostly() || (found.p_value = ChanceOf(compared)) >= kSurelySlow) return std::nullopt;
+    found.p_value = slow_one.p_value;
+    found.hosts = suspect.hosts;
+    found.direction = suspect.direction;
+    found.beside_the_way_back = hosts_.size() == 2;
     found.ordinary_ns.assign(run_.messages.size(), -1);
     std::map<MessageClass, std::pair<std::int64_t, std::vector<const Transfer*>>> lost;  // Beyond the others' rate.
     std::map<std::uint32_t, std::int64_t> of_rank;
+    std::vector<std::size_t> slow_messages;
     for (const Transfer& each : transfers_) {
       const auto rates = compared.others_rates.find(each.of);
-      if (!AnyOf(each, own) || rates == compared.others_rates.end()) continue;
+      if (rates == compared.others_rates.end() || !AnyOf(each.ways, suspect.own)) continue;
       const std::int64_t ordinary_ns = std::llround(static_cast<double>(each.bytes) / rates->second.second);
       for (const std::size_t i : each.messages) found.ordinary_ns[i] = ordinary_ns;
-      // The replay has one duration of the call, by whichever message was there last.
-      for (const std::size_t i : each.received) found.ordinary_ns[i] = ordinary_ns;
-      if (!each.timed()) continue;
+      slow_messages.insert(slow_messages.end(), each.messages.begin(), each.messages.end());
+      for (const std::size_t i : each.within_host) found.ordinary_ns[i] = ordinary_ns;
       const std::int64_t beyond = std::max<std::int64_t>(0, each.least_ns - ordinary_ns);
       lost[each.of].first += beyond;
       lost[each.of].second.push_back(&each);
       of_rank[run_.messages[each.messages.front()].to] += beyond;
     }
+    PriceSendersCalls(slow_messages, found.ordinary_ns);
     for (const auto& [rank, ns] : of_rank)
       found.behind_ns =
           std::max(found.behind_ns, ns / static_cast<std::int64_t>(std::max<std::size_t>(1, run_.steps.size())));
@@ -357,13 +304,27 @@ class MessageFinder {
     return found;
   }
 
+  // The replay has one duration of a call, by whichever of its messages was there last: a call that sends one of these
+  // messages takes no longer than that for what it receives.
+  void PriceSendersCalls(const std::vector<std::size_t>& slow_messages, std::vector<std::int64_t>& ordinary_ns) const {
+    std::map<std::pair<std::uint32_t, std::int64_t>, std::int64_t> calls;
+    for (const std::size_t i : slow_messages) {
+      std::int64_t& longest_ns = calls[{run_.messages[i].from, run_.messages[i].send_call_ns}];
+      longest_ns = std::max(longest_ns, ordinary_ns[i]);
+    }
+    for (std::size_t i = 0; i < ordinary_ns.size(); ++i) {
+      if (ordinary_ns[i] >= 0) continue;
+      const auto call = calls.find({run_.messages[i].to, run_.messages[i].receive_call_ns});
+      if (call != calls.end()) ordinary_ns[i] = call->second;
+    }
+  }
+
   Evidence AllRates() const {
     std::map<std::tuple<std::set<std::uint32_t>, std::uint32_t, int>, std::vector<const Transfer*>> classes;
     for (const Transfer& each : transfers_) {
-      if (!each.timed()) continue;
       std::set<std::uint32_t> from;
-      for (const std::size_t i : each.messages) from.insert(WayOf(run_.messages[i]).first);
-      classes[{from, WayOf(run_.messages[each.messages.front()]).second, each.of[0]}].push_back(&each);
+      for (const Way& way : each.ways) from.insert(way.first);
+      classes[{from, each.ways.front().second, each.of[0]}].push_back(&each);
     }
     Evidence rows{{"bytes_from", "messages", "transfer_ns_median", "bytes_per_s_median"}, {}};
     for (const auto& [key, transfers] : classes) {
@@ -382,11 +343,11 @@ class MessageFinder {
   const Context& context_;
   const replay::RecordedRun& run_;
   const double times_;
-  std::vector<std::uint32_t> node_of_;  // By position in the replayed run.
-  std::vector<std::size_t> crossing_;   // Messages between hosts.
-  std::vector<unsigned> beside_;
-  std::map<std::pair<std::uint32_t, std::int64_t>, Call> calls_;  // By rank and entry.
-  std::vector<Transfer> transfers_;
+  std::vector<Transfer> transfers_;  // Those of which something is known, ...
+  // ... by class, ways on which they were received, and ways on which their call sends.
+  std::map<std::tuple<MessageClass, std::vector<Way>, std::vector<Way>>, std::vector<const Transfer*>> alike_;
+  std::set<std::uint32_t> hosts_;
+  std::set<Way> ways_, pairs_;
   double asked_ = 1;
 };
 

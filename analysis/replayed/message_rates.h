@@ -16,9 +16,10 @@ namespace lockstep::analysis {
 inline constexpr std::int64_t kLeastInstances = 5;
 
 struct SlowMessages {
-  // One: all ways to and from this host are slow; two: the way between them.
-  std::vector<std::uint32_t> hosts;         // Texts of ranks.node.
-  bool one_way = false;                     // Of two: from the first to the second only.
+  // One: the ways of this host are slow; two: the way between them.
+  std::vector<std::uint32_t> hosts;  // Texts of ranks.node.
+  // What is sent and received; only what the first host sends; only what the one host receives.
+  enum class Direction : std::uint8_t { kBoth, kFrom, kTo } direction = Direction::kBoth;
   bool beside_the_way_back = false;         // There are no other hosts: compared with messages in the other direction.
   std::uint64_t bytes = 0;                  // Of the class in which most is lost: the median message there, ...
   std::int64_t slow_ns = 0, others_ns = 0;  // ... what it takes, and a message of the others.
@@ -33,14 +34,17 @@ struct SlowMessages {
   Evidence rates;  // Of every pair of hosts and class: how many, median, rate.
 };
 
-// What the messages of the replayed steps show, nothing if no way stands out or nothing can be compared. A message is
-// timed where its sender and its receiver were in the calls that move it, to a tenth of the transfer. Where that is
-// not known, or the call waits for several ways, all that it receives counts as one message: it took at least what
-// passed since all callers were there, and at most what passed since the first post; it is of a way if one of them is.
+// What the messages of the replayed steps show, nothing if no way stands out or nothing can be compared. A message took
+// at least what passed since sender and receiver were in calls that move it, and at most what passed since it can have
+// begun (message_transfers.h). Where a call waits for several messages, all that it receives counts as one; it is of a
+// way if one of them came that way. A call that sends on a way may have waited for that, and says nothing of it.
 // One is slow beside others if it takes at least twice what their median takes at most, and has half of their rate;
 // others are those of the same size (to a factor of two) beside as many transfers at the same time, in calls with as
 // many messages. A way is slow if nine of ten of its messages are, five at least, more than the share of slow ones
-// among the others explains (binomial, p < 0.01 over all ways that were asked). Only what is worth 1 % of the step.
+// among the others explains (binomial, p < 0.01 over all that was asked). Of one way, the ways between two hosts, what
+// one host sends or receives, and both, the first is told that alone leaves no more than a tenth of the others slow
+// (beyond what any of these leaves), less than any other of its kind, and is not part of a slow one whose rest is slow
+// as well. Only what is worth 1 % of the step.
 std::optional<SlowMessages> FindSlowMessages(const Context& context, const Summary& summary);
 
 // Of a run on two hosts: whose messages in one direction take 1.2 times as long as those back, found in the same way,

@@ -121,6 +121,10 @@ std::string Parser::Directive(Line& line) {
     line.Read(line.Key("skew"), ParseDuration, &s.skew_ns);
     line.Read(line.Key("call"), ParseDuration, &s.call_ns);
     line.Read(line.Key("noise"), ParsePpm, &s.noise_ppm);
+    if (const auto by = line.Key("collectives")) {
+      s.pairwise = *by == "pairs";
+      if (*by != "pairs" && *by != "ring") line.Fail("collectives= needs ring or pairs");
+    }
   } else if (verb == "comm") {
     CommSpec comm{.name = line.Need(line.Plain(), "a name")};
     line.Int(line.Key("block"), &comm.block);
@@ -161,6 +165,9 @@ std::string Parser::Directive(Line& line) {
     if (link.node < 0) {
       line.Int(std::optional(line.Need(line.Key("rank"), "rank=")), &link.from);
       line.Int(std::optional(line.Need(line.Key("to"), "to=")), &link.to);
+    } else if (const auto word = line.Plain()) {
+      link.only_out = *word == "out";
+      if (!link.only_out) line.Fail("unknown word '" + *word + "'");
     }
     line.Read(line.Key("bandwidth"), ParseRate, &link.bandwidth);
     if (link.bandwidth <= 0)

@@ -159,6 +159,40 @@ void Emitter::Ring(const Op& op, std::int64_t begin, std::int64_t end) {
   }
 }
 
+void Emitter::PostedRing(const Op& op, std::int64_t begin, const Wait& receive, const Wait& send) {
+  const auto n = static_cast<std::int64_t>(spec_.ranks);
+  const std::uint64_t seq = rings_++;
+  std::int64_t at = begin;
+  for (const std::uint8_t direction : {std::uint8_t{1}, std::uint8_t{0}}) {
+    const std::int64_t shift = direction == 0 ? op.shift : -op.shift;
+    const auto partner = static_cast<std::int32_t>(((rank_ + shift) % n + n) % n);
+    const Wait& wait = direction == 0 ? send : receive;
+    const std::int64_t posted = at + spec_.call_ns;
+    const std::uint32_t call = Mpi(0, direction == 0 ? MpiOp::kIsend : MpiOp::kIrecv, at, posted,
+                                   {.comm = 0, .bytes = op.bytes, .peer = partner, .tag = op.shift, .count = 1});
+    tables_.p2p.Append({.comm = local_comm_[0],
+                        .direction = direction,
+                        .mode = schema::Code(CollectiveMode::kNonBlocking),
+                        .peer = partner,
+                        .peer_world_rank = partner,
+                        .tag = op.shift,
+                        .seq = seq,
+                        .thread = 0,
+                        .begin_ns = clock_.Show(at),
+                        .post_end_ns = clock_.Show(posted),
+                        .last_incomplete_ns = schema::kNoTime,
+                        .wait_begin_ns = clock_.Show(wait.begin),
+                        .end_ns = clock_.Show(wait.end),
+                        .bytes = op.bytes,
+                        .call = call,
+                        .kernel = schema::kNone});
+    at = posted;
+  }
+  const bool send_first = op.waits == Op::Waits::kSendFirst;
+  for (const Wait& wait : {send_first ? send : receive, send_first ? receive : send})
+    Mpi(0, MpiOp::kWait, wait.begin, wait.end, {.comm = schema::kNone, .bytes = 1, .peer = -1, .tag = -1, .count = 1});
+}
+
 void Emitter::Halo(const Op& op, std::int64_t begin, std::int64_t wait, std::int64_t end) {
   const auto n = static_cast<std::int64_t>(spec_.ranks);
   const std::uint64_t seq = rings_++;

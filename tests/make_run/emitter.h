@@ -47,6 +47,11 @@ class Emitter {
   void Complete(std::uint32_t row, std::int64_t last_incomplete, std::int64_t wait_begin, std::int64_t end);
   void Init(const Op& op, std::int64_t begin, std::int64_t end);  // Persistent: takes a number, makes no row.
   void Ring(const Op& op, std::int64_t begin, std::int64_t end);
+  // A receive and a send that are posted from `begin` on, and the calls that wait for each.
+  struct Wait {
+    std::int64_t begin, end;
+  };
+  void PostedRing(const Op& op, std::int64_t begin, const Wait& receive, const Wait& send);
   // Two receives and two sends that are posted from `begin` on, and the call that waits for all.
   void Halo(const Op& op, std::int64_t begin, std::int64_t wait, std::int64_t end);
   // One end of a message; `op.peer` is the receiver's rank minus the sender's.

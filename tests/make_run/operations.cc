@@ -229,6 +229,14 @@ std::string Parser::OneOperation(Line& line, std::vector<Op>* body) {
     op.both_ways = verb == "halo";
     line.Read(std::optional(line.Need(line.Plain(), "a size")), ParseBytes, &op.bytes);
     line.Int(line.Key("shift"), &op.shift);
+    if (const auto word = line.Plain()) {
+      op.handshake = true;
+      if (*word != "handshake") line.Fail("unknown word '" + *word + "'");
+    }
+    if (const auto waits = op.both_ways ? std::nullopt : line.Key("waits")) {
+      op.waits = *waits == "send,recv" ? Op::Waits::kSendFirst : Op::Waits::kReceiveFirst;
+      if (*waits != "send,recv" && *waits != "recv,send") line.Fail("waits= needs recv,send or send,recv");
+    }
   } else if (verb == "start") {
     op.kind = OpKind::kStart;
     op.name = line.Need(line.Plain(), "a name");

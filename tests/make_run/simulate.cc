@@ -71,6 +71,7 @@ std::int64_t Simulation::Behind(const Op& op, std::int32_t group, std::int32_t p
   const std::int32_t n = MemberCount(spec_, op.comm, group);
   if (n < 2 || op.collective == CollectiveKind::kBarrier || RootSends(op.collective) || RootReceives(op.collective))
     return 0;
+  if (spec_.pairwise) return BehindPairs(op, group, place);
   const std::int64_t rounds = (op.collective == CollectiveKind::kAllReduce ? 2 : 1) * (n - 1);
   std::int64_t behind = 0;
   for (std::int32_t to = 0; to < n; ++to) {
@@ -82,6 +83,26 @@ std::int64_t Simulation::Behind(const Op& op, std::int32_t group, std::int32_t p
     }
   }
   return behind;
+}
+
+std::int64_t Simulation::BehindPairs(const Op& op, std::int32_t group, std::int32_t place) const {
+  const std::int32_t n = MemberCount(spec_, op.comm, group);
+  std::vector<std::int64_t> behind(static_cast<std::size_t>(n), 0);
+  for (std::int32_t distance = 1; distance < n; distance *= 2) {
+    std::vector<std::int64_t> next = behind;
+    for (std::int32_t to = 0; to < n; ++to) {
+      const std::int32_t from = to ^ distance;
+      if (from >= n) continue;
+      std::int64_t& has = next[static_cast<std::size_t>(to)];
+      std::int64_t excess = 0;
+      for (const LinkSpec& link : spec_.links)
+        if (spec_.IsOn(link, Member(spec_, op.comm, group, from), Member(spec_, op.comm, group, to)))
+          excess = std::max(excess, Excess(link, op.bytes));
+      has = std::max(has, behind[static_cast<std::size_t>(from)] + excess);
+    }
+    behind = std::move(next);
+  }
+  return behind[static_cast<std::size_t>(place)];
 }
 
 std::int64_t Simulation::DoneOn(const Op& op, std::size_t instance, std::int32_t rank) const {

@@ -89,6 +89,7 @@ class Simulation {
   // How long after its instance's `done` the member at this place of its group has everything, for slow links of the
   // ring.
   std::int64_t Behind(const Op& op, std::int32_t group, std::int32_t place) const;
+  std::int64_t BehindPairs(const Op& op, std::int32_t group, std::int32_t place) const;
   std::int64_t DoneOn(const Op& op, std::size_t instance, std::int32_t rank) const;
   // Groups that may take part: all, or those of the ranks that the operation concerns.
   std::size_t FirstGroup(const Op& op) const;
@@ -110,6 +111,7 @@ class Simulation {
               Emitter* out) const;
   void Settle(const Place& place);
   void Leave(RankState& state, const Place& place, Emitter* out) const;
+  void LeaveRing(RankState& state, const Place& place, Emitter* out) const;
   void Gpu(RankState& state, const Place& place, Emitter* out) const;
   void EndNccl(RankState& state, const Op& op, std::int64_t end, Emitter* out) const;
   void LeaveNccl(RankState& state, const Op& op, std::int64_t end, Emitter* out) const;

@@ -190,6 +190,47 @@ void Simulation::Arrive(RankState& state, const Place& place, std::vector<Instan
   }
 }
 
+void Simulation::LeaveRing(RankState& state, const Place& place, Emitter* out) const {
+  const Op& op = *place.op;
+  const auto n = static_cast<std::int64_t>(spec_.ranks);
+  const auto left = static_cast<std::int32_t>(((state.rank - op.shift) % n + n) % n);
+  const auto right = static_cast<std::int32_t>(((state.rank + op.shift) % n + n) % n);
+  const std::int64_t of_left = rings_[place.instance + static_cast<std::size_t>(left)];
+  const std::int64_t of_right =
+      op.both_ways || op.handshake ? rings_[place.instance + static_cast<std::size_t>(right)] : state.entry;
+  if (of_left == kNever || of_right == kNever) {
+    state.stopped = true;
+    return;
+  }
+  Sample(state, out);
+  const bool together = op.waits == Op::Waits::kTogether;
+  const std::int64_t posts = (op.both_ways ? 4 : together ? 0 : 2) * spec_.call_ns;
+  const auto received = [&](std::int64_t sent, std::int32_t from) {
+    return (op.handshake ? std::max(state.entry, sent) : sent) + posts + NoisyCost(place, from, state.rank);
+  };
+  const auto handed_over = [&](std::int64_t there, std::int32_t to) {
+    return (op.handshake ? std::max(state.entry, there) + NoisyCost(place, state.rank, to) : state.entry) + posts;
+  };
+  const auto wait = [&](std::int64_t entry, std::int64_t done) {
+    return Emitter::Wait{entry, std::max(entry + spec_.call_ns, done)};
+  };
+  const std::int64_t begin = state.entry + posts, from_left = received(of_left, left),
+                     to_right = handed_over(of_right, right);
+  if (together) {
+    state.t = wait(begin, std::max(from_left, to_right)).end;
+    if (op.both_ways) state.t = std::max({state.t, received(of_right, right), handed_over(of_left, left)});
+    if (out != nullptr && op.both_ways) out->Halo(op, state.entry, begin, state.t);
+    if (out != nullptr && !op.both_ways) out->Ring(op, state.entry, state.t);
+  } else {
+    const bool send_first = op.waits == Op::Waits::kSendFirst;
+    const Emitter::Wait first = wait(begin, send_first ? to_right : from_left),
+                        second = wait(first.end, send_first ? from_left : to_right);
+    state.t = second.end;
+    if (out != nullptr) out->PostedRing(op, state.entry, send_first ? second : first, send_first ? first : second);
+  }
+  Sample(state, out);
+}
+
 void Simulation::Leave(RankState& state, const Place& place, Emitter* out) const {
   const Op& op = *place.op;
   if (op.kind == OpKind::kWait) {
@@ -218,27 +259,7 @@ void Simulation::Leave(RankState& state, const Place& place, Emitter* out) const
     Sample(state, out);
     return;
   }
-  if (op.kind == OpKind::kRing) {
-    const auto n = static_cast<std::int64_t>(spec_.ranks);
-    const std::int64_t left = ((state.rank - op.shift) % n + n) % n;
-    const std::int64_t right = ((state.rank + op.shift) % n + n) % n;
-    const std::int64_t sent = rings_[place.instance + static_cast<std::size_t>(left)];
-    const std::int64_t back = op.both_ways ? rings_[place.instance + static_cast<std::size_t>(right)] : state.entry;
-    if (sent == kNever || back == kNever) {
-      state.stopped = true;
-      return;
-    }
-    Sample(state, out);
-    const std::int64_t posts = op.both_ways ? 4 * spec_.call_ns : 0;
-    state.t = std::max(state.entry + posts + spec_.call_ns,
-                       sent + posts + Cost(op, static_cast<std::int32_t>(left), state.rank));
-    if (op.both_ways)
-      state.t = std::max(state.t, back + posts + Cost(op, static_cast<std::int32_t>(right), state.rank));
-    if (out != nullptr && op.both_ways) out->Halo(op, state.entry, state.entry + posts, state.t);
-    if (out != nullptr && !op.both_ways) out->Ring(op, state.entry, state.t);
-    Sample(state, out);
-    return;
-  }
+  if (op.kind == OpKind::kRing) return LeaveRing(state, place, out);
   if (op.kind == OpKind::kRecv || op.kind == OpKind::kNcclRecv) {
     const std::int64_t sent = rings_[Slot(place.instance, *place.send, state.rank - op.peer)];
     if (sent == kNever) {

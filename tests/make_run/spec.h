@@ -60,6 +60,9 @@ struct Op {
   std::vector<std::int32_t> empty;  // kBlocking: world ranks that give the others nothing; nobody waits for them.
   std::int32_t shift = 1;
   bool both_ways = false;  // kRing: posted, with the left and the right neighbour, and one wait for all.
+  bool handshake = false;  // kRing: nothing moves before both are there, and who sends waits until it has.
+  // kRing: one call for both halves; or both are posted, and each is waited for by itself, in this order.
+  enum class Waits : std::uint8_t { kTogether, kReceiveFirst, kSendFirst } waits = Waits::kTogether;
   std::uint32_t count = 1;
   std::int64_t launch_ns = 0;  // Duration of the host's launch call.
   std::uint8_t copy_kind = 0;
@@ -95,9 +98,10 @@ struct Disturbance {       // late, slow, starve, stall
   StepRange steps;
   std::string at;  // Empty: `late`: the first compute op of the step; `slow`: every compute op.
 };
-// The way from one rank to another; of a node: all ways that cross its border, in both directions.
+// The way from one rank to another; of a node: all ways that cross its border.
 struct LinkSpec {
   std::int32_t from = 0, to = 0, node = -1;
+  bool only_out = false;       // Of a node: what leaves it, and not what comes to it.
   std::int64_t by_ns = 0;      // Messages arrive that much later.
   std::int64_t bandwidth = 0;  // Bytes per second of messages and of collectives' rings; 0: the network's.
 };
@@ -159,6 +163,7 @@ struct Spec {
   std::int64_t alpha_ns = 10'000, bandwidth = 5'000'000'000, skew_ns = 0, call_ns = 500;
   std::int64_t jitter_ppm = 0, poll_ns = 100'000, noise_ppm = 0;  // Of compute; tests; of messages.
   Progress progress = Progress::kNone;
+  bool pairwise = false;  // Data of collectives move between pairs of members, round by round, not around a ring.
   bool gpu = false, gloo = false, marks = true, clocks_separate = false, bursts_given = true;
   std::int64_t dispatch_ns = 0;  // Host time before each launch call.
   BurstSpec bursts;
@@ -179,7 +184,8 @@ struct Spec {
     return static_cast<std::int32_t>(static_cast<std::int64_t>(rank) * nodes / ranks);
   }
   bool IsOn(const LinkSpec& link, std::int32_t from, std::int32_t to) const {
-    if (link.node >= 0) return (NodeOf(from) == link.node) != (NodeOf(to) == link.node);
+    const bool leaves = NodeOf(from) == link.node, comes = NodeOf(to) == link.node;
+    if (link.node >= 0) return leaves != comes && (leaves || !link.only_out);
     return link.from == from && link.to == to;
   }
   // Number of the domain: equal numbers share a clock. A clock line makes a rank its own domain.

@@ -129,6 +129,34 @@ def healthy_halo(hosts, each, seed):
     return Case(f"halo {hosts}x{each}, healthy, seed {seed}", halo(hosts, each, seed))
 
 
+# Around the ranks in one direction: one call that sends and receives, or a wait for each half by itself.
+RINGS = {"sendrecv": "", "sendrecv, handshake": "handshake", "receive awaited first": "handshake waits=recv,send",
+         "send awaited first": "handshake waits=send,recv"}
+
+
+def ring(form, hosts, each, seed, extra="", steps=30):
+    return (f"ranks {hosts * each}\nnodes {hosts}\nsteps {steps + WARMUP}\nwarmup {WARMUP}\nseed {seed}\n"
+            f"network alpha=30us bandwidth=1GB/s noise=30%\njitter 1%\n{extra}step\n  forward 10ms\n  ring 1MiB {RINGS[form]}\n"
+            f"  compute 4ms\n  ring 1MiB {RINGS[form]}\n  allreduce 1KiB\nend\n")
+
+
+def slow_in_ring(form, hosts, each, node, seed, rate="50MB/s"):
+    # Where a call sends and receives, both ways of the host or the one from it explain the same.
+    return Case(f"ring ({form}) {hosts}x{each}, network of node{node} at {rate}", ring(form, hosts, each, seed, f"link node={node} bandwidth={rate}\n"),
+                (), [f"node{node}"], may_name=[f"node{(node + 1) % hosts}"], says=["(replayed)"])
+
+
+def slow_way_in_ring(form, hosts, each, a, seed, rate="50MB/s"):
+    b = (a + 1) % hosts
+    extra = f"link rank={a * each + each - 1} to={b * each} bandwidth={rate}\n"
+    return Case(f"ring ({form}) {hosts}x{each}, from node{a} to node{b} at {rate}", ring(form, hosts, each, seed, extra), (), [f"node{a}"],
+                may_name=[f"node{b}"], says=[f"from node{a} to node{b}", "(replayed)"])
+
+
+def healthy_ring(form, hosts, each, seed):
+    return Case(f"ring ({form}) {hosts}x{each}, healthy, seed {seed}", ring(form, hosts, each, seed))
+
+
 def healthy_two_hosts(seed):
     """Nothing says that the network between them is slow, so nothing is said of it."""
     return Case(f"blocking 2x2, healthy, seed {seed}", head(2, 2, 30, seed) + BLOCKING, never=["this run cannot tell"])
@@ -138,6 +166,18 @@ def two_slow_hosts(seed):
     """A slow network between two hosts, both ways: nothing to compare it with, and this is what must be said."""
     text = head(2, 2, 30, seed, extra="link node=1 bandwidth=25MB/s\n") + BLOCKING
     return Case(f"blocking 2x2, slow both ways", text, says=["whether the network between node0 and node1 is slow this run cannot tell"])
+
+
+def slow_sender(mode, hosts, each, node, seed, rate="25MB/s"):
+    """What a host sends is slow, and data are exchanged in pairs: it has everything first, as the root of a tree has on a healthy network."""
+    text = head(hosts, each, 30, seed, extra=f"network collectives=pairs\nlink node={node} bandwidth={rate} out\n") + BODIES[mode]
+    return Case(f"{mode} {hosts}x{each}, what node{node} sends at {rate}", text, may_name=[f"node{node}"],
+                says=["whether the network of one of them is slow, or the algorithm serves them in turn, this run cannot tell"])
+
+
+def healthy_pairs(mode, hosts, each, seed):
+    text = head(hosts, each, 30, seed, extra="network collectives=pairs\n") + BODIES[mode]
+    return Case(f"{mode} {hosts}x{each}, in pairs, healthy, seed {seed}", text, never=["this run cannot tell"])
 
 
 def in_a_stretch(mode, rank, first, last, seed, steps=100, factor=1.3):
@@ -195,6 +235,15 @@ def small(seed):
     yield slow_in_halo(6, 2, 3, seed)
     yield slow_way_in_halo(4, 1, 1, 2, seed)
     yield slow_way_in_halo(6, 2, 2, 3, seed)
+    for form in RINGS:
+        for hosts, each in ((4, 1), (4, 2), (6, 1)):
+            yield slow_in_ring(form, hosts, each, 2, seed)
+            yield slow_way_in_ring(form, hosts, each, 1, seed)
+            yield healthy_ring(form, hosts, each, seed)
+    for mode in BODIES:
+        for hosts, each in ((4, 1), (4, 2), (8, 1)):
+            yield slow_sender(mode, hosts, each, 1, seed)
+            yield healthy_pairs(mode, hosts, each, seed)
     yield two_slow_hosts(seed)
     yield healthy_two_hosts(seed)
     for hosts, each in ((4, 2), (2, 2), (3, 1)):
@@ -243,6 +292,18 @@ def message_matrix(seeds):
                     yield slow_way_in_halo(hosts, each, node, node + 1, 1000 * seed + node)
             for i in range(10):
                 yield healthy_halo(hosts, each, 1000 * seed + i)
+        for form in RINGS:
+            for hosts, each in ((4, 1), (4, 2), (6, 1), (6, 2)):
+                for node in range(hosts):
+                    yield slow_in_ring(form, hosts, each, node, 1000 * seed + node)
+                    yield slow_way_in_ring(form, hosts, each, node, 1000 * seed + node)
+                for i in range(5):
+                    yield healthy_ring(form, hosts, each, 1000 * seed + i)
+        for mode in BODIES:
+            for hosts, each in ((4, 1), (4, 2), (8, 1)):
+                for node in range(hosts):
+                    yield slow_sender(mode, hosts, each, node, 1000 * seed + node)
+                    yield healthy_pairs(mode, hosts, each, 1000 * seed + node)
         yield two_slow_hosts(seed)
         for i in range(20):
             yield healthy_messages(2, 2, 1000 * seed + i)

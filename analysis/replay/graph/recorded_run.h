@@ -32,9 +32,9 @@ struct InterferenceEstimate {
 struct RunMessage {
   std::uint32_t from = kNone, to = kNone;  // Indices in RecordedRun::ranks.
   std::uint64_t bytes = 0;                 // The bytes that the receiver got.
-  // The sender's post, entry and return of the call that completes it; the same of the receiver's completing call.
+  // The sender's post, entry and return of the call that completes it; the same of the receiver.
   std::int64_t send_begin_ns = 0, send_call_ns = 0, send_end_ns = 0;
-  std::int64_t receive_call_ns = 0, receive_end_ns = 0;
+  std::int64_t receive_begin_ns = 0, receive_call_ns = 0, receive_end_ns = 0;
 };
 
 // A collective of all ranks that says what others of its communicator would take: one outside of the replayed steps, or

@@ -50,6 +50,9 @@ struct Stretch {
   std::vector<std::uint32_t> offers = {}, awaits = {};
   std::int64_t after_ns = -1;
   std::uint32_t last_awaited = 0;  // The one of `awaits` that arrived last.
+  // If it awaits none: a message that it waits to hand over, whose receiver was in the call that takes it before. The
+  // whole call is that message's transfer.
+  std::uint32_t hands_over = schema::kNone;
 };
 
 struct OtherThread {

@@ -75,6 +75,7 @@ class Maker {
   std::uint32_t AddAwaiting(const Operation& operation, const JobOperation& about, const Stretch& stretch) {
     const std::uint32_t made = Add(operation, about);
     if (!stretch.awaits.empty()) awaiting_.push_back({made, &stretch});
+    if (stretch.awaits.empty() && stretch.collectives.empty()) job_.operations[made].message = stretch.hands_over;
     return made;
   }
 

@@ -81,12 +81,14 @@ std::vector<RunMessage> JoinMessages(const std::vector<std::int32_t>& ranks,
     if (begins == nullptr || ends == nullptr || send.begin_ns >= receive.end_ns) continue;
     const auto sent = static_cast<std::uint32_t>(2 * messages.size()), posted = sent + 1;
     messages.push_back({static_cast<std::uint32_t>(from), static_cast<std::uint32_t>(to), receive.bytes, send.begin_ns,
-                        send.completing_ns, send.end_ns, receive.completing_ns, receive.end_ns});
+                        send.completing_ns, send.end_ns, receive.begin_ns, receive.completing_ns, receive.end_ns});
     begins->offers.push_back(sent);
     Await(*ends, sent, send.begin_ns);
+    Stretch* returns = CallAt(sender, send.completing_ns);
+    if (returns != nullptr && receive.completing_ns <= send.completing_ns && send.completing_ns < receive.end_ns)
+      returns->hands_over = sent / 2;
     if (send.completing_ns >= receive.begin_ns || send.end_ns <= receive.begin_ns) continue;
     Stretch* posts = CallAt(receiver, receive.begin_ns);
-    Stretch* returns = CallAt(sender, send.completing_ns);
     if (posts == nullptr || returns == nullptr) continue;
     posts->offers.push_back(posted);
     Await(*returns, posted, receive.begin_ns);

@@ -1,4 +1,4 @@
-#include "analysis/communication/two_hosts.h"
+#include "analysis/communication/measure_network.h"
 
 #include <fmt/format.h>
 
@@ -10,6 +10,7 @@
 #include <vector>
 
 #include "analysis/choose_findings.h"
+#include "analysis/communication/link.h"
 #include "analysis/communication/op_names.h"
 #include "analysis/core/format.h"
 #include "analysis/core/rates.h"
@@ -103,13 +104,31 @@ std::string OneSlowerDirection(const Context& context) {
                      Duration(unlike->others_ns));
 }
 
+// Between more than two hosts.
+std::string UnlikeEnds(const Context& context, const Analysis& analysis) {
+  const std::optional<UnlikeHosts> unlike = FindUnlikeHosts(context);
+  if (!unlike || static_cast<double>(unlike->spread_ns) < kMuchLongerThanLatencyNs) return {};
+  // The data of a rank that is late itself are late by as much.
+  std::int64_t own_ns = 0;
+  for (const Straggler& straggler : analysis.stragglers)
+    own_ns = std::max(own_ns, straggler.own_late_ns.value_or(unlike->behind_ns));
+  if (static_cast<double>(unlike->behind_ns - own_ns) < kWorthShare * static_cast<double>(analysis.summary.terms.Sum()))
+    return {};
+  return fmt::format(
+      "; data of {} of {} {} of {} reach the last host {} after the first: whether the network of one of them is slow, "
+      "or the algorithm serves them in turn, this run cannot tell: measure it between the hosts (iperf3)",
+      Count(unlike->unlike), Count(unlike->instances), Name(static_cast<CollectiveKind>(unlike->kind)),
+      Bytes(unlike->bytes), Duration(unlike->spread_ns));
+}
+
 }  // namespace
 
-std::string ReasonToMeasureBetweenTwoHosts(const Context& context, const Analysis& analysis) {
+std::string ReasonToMeasureNetwork(const Context& context, const Analysis& analysis) {
   const std::vector<std::uint32_t> nodes = Hosts(context);
   const bool told = std::any_of(analysis.findings.begin(), analysis.findings.end(),
                                 [](const Finding& f) { return f.id == FindingId::kLinkSlow; });
-  if (nodes.size() != 2 || told) return {};
+  if (nodes.size() < 2 || told) return {};
+  if (nodes.size() > 2) return UnlikeEnds(context, analysis);
   std::string reason = OneSlowerDirection(context);
   if (reason.empty()) reason = Slow(context, analysis);
   if (reason.empty()) reason = Differing(context, analysis);
