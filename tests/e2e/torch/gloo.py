@@ -160,6 +160,7 @@ class Reducer(Gloo):
                 if kind == "fsdp2":
                     self.assertGreater(analysis["overlap"]["comm_cost_ns"], 0.5 * exposed, text)
                     # Its units are what is reduced, though by all-reduces: DDP's setting would do nothing.
+                    self.assertIsNotNone(analysis["fsdp"], text)
                     self.assertEqual(len(analysis["fsdp"]["units"]), 6)
                     self.assertIsNone(analysis["buckets"])
                     self.assertNotIn("bucket_cap_mb", json.dumps(analysis))
