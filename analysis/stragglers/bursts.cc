@@ -69,13 +69,15 @@ std::optional<Series> FindSlowSteps(const Context& context) {
   std::nth_element(largest.begin(), largest.begin() + (kLeastBursts - 1), largest.end(), std::greater<>());
   const auto ordinary = static_cast<double>(series.ordinary_ns);
   const double least = std::max(limit, ordinary + kAlike * (static_cast<double>(largest[kLeastBursts - 1]) - ordinary));
+  const auto is_slow = [&](std::size_t i) { return static_cast<double>(series.ns[i]) > limit; };
   std::size_t slow = 0;
   for (std::size_t i = 0; i < n;) {
     Burst burst{i, i, 0};
     bool alike = false;
-    for (; i<n&& static_cast<double>(series.ns[i])> limit; burst.last = i++) {
+    while (i < n && is_slow(i)) {
       burst.excess_ns += series.ns[i] - series.ordinary_ns;
       alike |= static_cast<double>(series.ns[i]) > least;
+      burst.last = i++;
     }
     if (alike) {
       series.bursts.push_back(burst);
