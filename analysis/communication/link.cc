@@ -60,8 +60,11 @@ Finding OfCollectives(const Context& context, const Analysis& analysis, const Sl
       waiting -= std::min(waiting, finding.saves_ns_per_step.value_or(waiting));
   const std::int64_t price = s.terms.exposed_transfer_ns + s.terms.exposed_unsplit_ns + std::min(waiting, per_unit);
   Finding finding;
-  finding.headline = fmt::format("Data reach {} ({}) {} later than other hosts: a slow network there costs at most {}.",
-                                 slow, RankNames(found.ranks), Duration(per_unit), OfTheStep(s, price));
+  // Of hosts that exchange data in pairs the partner of the slow one has them last.
+  finding.headline = fmt::format(
+      "Data reach {} ({}) {} later than other hosts: a slow network there or of a host that sends there "
+      "costs at most {}.",
+      slow, RankNames(found.ranks), Duration(per_unit), OfTheStep(s, price));
   finding.brief = fmt::format("data reach {} later than other hosts", slow);
   if (s.per_step) finding.saves_ns_per_step = price;
   finding.covers_transfer = true;
@@ -78,7 +81,7 @@ Finding OfCollectives(const Context& context, const Analysis& analysis, const Sl
                                slow)
                          : fmt::format(
                                "measure the network between {} and the other hosts (iperf3), its link speed and "
-                               "errors (ethtool), and see what else uses it",
+                               "errors (ethtool), and see what else uses it; if it is sound, the other hosts'",
                                slow);
   finding.explain.columns = {context.units_are_steps() ? "step" : "slice", "later_ns"};
   std::vector<std::size_t> order(found.behind_ns.size());
