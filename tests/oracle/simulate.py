@@ -152,7 +152,8 @@ def directive(d, verb, plain, keys):
             parts = keys["steps"].split("-")
             first, last = int(parts[0]), int(parts[-1])
         getattr(d, verb).append(dict(rank=int(keys["rank"]), at=keys.get("at", ""), first=first, last=last,
-                                     by=duration(keys.get("by", "0")), factor=share(keys.get("factor", "1"))))
+                                     every=int(keys.get("every", "1")), by=duration(keys.get("by", "0")),
+                                     factor=share(keys.get("factor", "1"))))
     elif verb == "missing":
         d.missing.add(int(keys["rank"]))
     elif verb in ("died", "cut"):
@@ -423,7 +424,7 @@ class Run:
     def length(self, r, op, step, at, in_step, i=0):
         def hits(x):
             return (in_step and x["rank"] in (-1, r.rank) and step >= x["first"] and
-                    (x["last"] is None or step <= x["last"]))
+                    (x["last"] is None or step <= x["last"]) and (step - x["first"]) % x["every"] == 0)
         d = op["base"]
         for slow in self.d.slow:
             if hits(slow) and self.concerns(op, slow["at"]):
