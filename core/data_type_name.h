@@ -41,7 +41,7 @@ constexpr std::uint32_t ElementBytes(DataType type) { return TextOfDataType(stat
 
 // The type of such a name; PyTorch's variants of 8 bits ("float8_e4m3fn") are one type.
 constexpr DataType DataTypeNamed(std::string_view name) {
-  for (std::uint16_t code = 1; code < std::size(kDataTypeTexts); ++code) {
+  for (std::size_t code = 1; code < std::size(kDataTypeTexts); ++code) {
     const std::string_view text = kDataTypeTexts[code].name;
     if (name == text || (text.starts_with("float8") && name.starts_with(text))) return static_cast<DataType>(code);
   }
