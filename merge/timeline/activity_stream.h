@@ -51,18 +51,13 @@ struct EventTables {
 // Of collectives.mode and p2p.mode: one call posts the operation, another completes it.
 bool IsPosted(std::uint8_t mode);
 
-// A row of coalesced unsuccessful polls spans from the first entry to the last return. If they came this close
-// together the thread was spinning in MPI; otherwise it worked in between and the calls themselves took next to
-// nothing.
-inline constexpr std::int64_t kSpinPeriodNs = 20'000;
-
 // Of a number in mpi_calls.op or mpi_requests.op; functions of a newer version count as "other".
 MpiClass ClassOf(std::uint16_t op);
 
-// The thread is inside MPI during the whole row, not only now and then (coalesced polls).
+// lockstep::InsideMpi of a row of mpi_calls.
 template <typename Calls>
 bool InsideMpi(const Calls& calls, std::size_t row) {
-  return calls.count[row] <= 1 || calls.duration_ns[row] / calls.count[row] <= kSpinPeriodNs;
+  return lockstep::InsideMpi(calls.count[row], calls.duration_ns[row]);
 }
 
 // Reads several tables side by side: always continues with the one that is furthest behind, and reports how

@@ -94,15 +94,15 @@ void Live::Publish(std::int64_t epoch, const State& state) {
   rank.recording = state.recording;
   rank.records = state.records;
   rank.dropped = state.dropped;
+  const auto ns_of_ticks = [this](std::uint64_t ticks) { return Ns(ticks); };
   // Rings are read one after the other, so all of them are complete only up to the pass before the last.
-  rank.steps =
-      steps_.Sample(before_ticks_, kMostSteps, kMostEntries, [this](std::uint64_t ticks) { return Ns(ticks); });
+  rank.steps = steps_.Sample(before_ticks_, kMostSteps, kMostEntries, ns_of_ticks);
   rank.steps_ended = steps_.steps();
   if (const LiveSteps::Open open = steps_.open(); open.index >= 0) {
     rank.open_step = open.index;
     rank.open_ns = now_.raw_ns - Ns(open.begin_ticks);
   }
-  rank.mpi_share = steps_.MpiShare(now_.ticks);
+  rank.mpi_share = steps_.MpiShare(now_.ticks, ns_of_ticks);
   WriteLiveFile(setup_.directory, rank);  // If this fails, rank 0 reports that nothing arrived.
 }
 

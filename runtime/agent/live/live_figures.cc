@@ -34,9 +34,10 @@ struct Arrivals {
   std::int64_t last_ns = std::numeric_limits<std::int64_t>::min(), second_ns = last_ns;
   std::int64_t last_error_ns = 0, second_error_ns = 0;
   std::size_t last = 0;  // Index of the rank.
+  bool last_in_step = false;  // As in the merge, a collective is of the step in which the last rank came.
   std::uint32_t seen = 0, members = 0;
 
-  void Add(std::size_t rank, std::int64_t at_ns, std::int64_t error_ns) {
+  void Add(std::size_t rank, std::int64_t at_ns, std::int64_t error_ns, bool in_step) {
     ++seen;
     if (at_ns > last_ns) {
       second_ns = last_ns;
@@ -44,6 +45,7 @@ struct Arrivals {
       last_ns = at_ns;
       last_error_ns = error_ns;
       last = rank;
+      last_in_step = in_step;
     } else if (at_ns > second_ns) {
       second_ns = at_ns;
       second_error_ns = error_ns;
@@ -125,7 +127,8 @@ std::unordered_map<std::uint64_t, Arrivals> ArrivalsOf(const Row& row, const std
       if (one.splits == 0) continue;
       Arrivals& arrival = arrivals[one.key];
       arrival.members = one.members;
-      arrival.Add(r, one.begin_ns + clocks[r].offset_ns, clocks[r].error_ns);
+      const bool in_step = one.begin_ns >= row[r]->window.begin && one.begin_ns < row[r]->window.end;
+      arrival.Add(r, one.begin_ns + clocks[r].offset_ns, clocks[r].error_ns, in_step);
     }
   }
   return arrivals;
@@ -194,7 +197,7 @@ class LastArrivals {
   explicit LastArrivals(std::size_t ranks) : charges_ns_(ranks), counts_(ranks) {}
   void Add(const std::unordered_map<std::uint64_t, Arrivals>& arrivals, LiveFigures& figures) {
     for (const auto& [key, arrival] : arrivals) {
-      if (!arrival.whole()) continue;
+      if (!arrival.whole() || !arrival.last_in_step) continue;
       ++figures.collectives;
       const std::int64_t margin = arrival.last_ns - arrival.second_ns;
       if (margin <= 2 * (arrival.last_error_ns + arrival.second_error_ns)) {

@@ -112,6 +112,9 @@ void LiveSteps::OnRecord(std::uint32_t index, Ring& ring, const RecordHead& head
         OnMpi(index, ring, record, next.kind == RecordKind::kCompletion);
       }
       break;
+    case RecordKind::kPoll:
+      if (PollRecord record; load(record)) OnPoll(index, ring, record);
+      break;
     case RecordKind::kCompletion:
       if (CompletionRecord record; load(record)) OnCompletion(index, ring, record);
       break;
@@ -172,7 +175,7 @@ void LiveSteps::OnComm(const CommRecord& record) {
 // Takes a range of the thread that marks steps.
 void LiveSteps::OnRange(const Ring& ring, const RangeRecord& record) {
   const Ticks ticks{record.begin_ticks, record.end_ticks};
-  if (ring.calls.contains(record.name)) calls_.push_back(ticks);
+  if (ring.calls.contains(record.name)) calls_.push_back({ticks, 1});
   if (helped_)
     helpers_.Did(ticks, record.head.flags >> 4 == schema::Category::kInput, ring.gives.contains(record.name));
 }
@@ -255,16 +258,30 @@ std::int64_t LiveSteps::Add(std::uint32_t ring, const MpiRecord& record, std::ui
   return first_operation_ + static_cast<std::int64_t>(operations_.size()) - 1;
 }
 
+void LiveSteps::CountCalls(std::uint32_t index, Ring& ring, MpiClass cls, const Calls& calls) {
+  if (!IsMpiOther(cls)) {
+    if (calls.count <= 1)
+      ring.mpi_ticks += calls.ticks.end - calls.ticks.begin;
+    else if (ring.queries.size() < kMostKept)
+      ring.queries.push_back(calls);
+    if (index == step_ring_) calls_.push_back(calls);
+  }
+  if (helped_ && index == step_ring_) helpers_.Did(calls.ticks, false, false);
+}
+
+// A query that found nothing may have moved data for long.
+void LiveSteps::OnPoll(std::uint32_t index, Ring& ring, const PollRecord& record) {
+  const MpiOpInfo* info = InfoOf(static_cast<std::uint16_t>(record.op_and_request & 0xfff));
+  if (info == nullptr || record.last_ticks < record.first_ticks) return;
+  CountCalls(index, ring, info->cls, {{record.first_ticks, record.last_ticks}, record.calls});
+}
+
 void LiveSteps::OnMpi(std::uint32_t index, Ring& ring, const MpiRecord& record, bool completions_follow) {
   ring.call = record;
   const MpiOpInfo* info = InfoOf(record.op);
   if (info == nullptr) return;
   const bool recorded = (record.head.flags & kMpiUnrecorded) == 0;
-  if (recorded && !IsMpiOther(info->cls)) {
-    ring.mpi_ticks += record.end_ticks - record.begin_ticks;
-    if (index == step_ring_) calls_.push_back({record.begin_ticks, record.end_ticks});
-  }
-  if (helped_ && recorded && index == step_ring_) helpers_.Did({record.begin_ticks, record.end_ticks}, false, false);
+  if (recorded) CountCalls(index, ring, info->cls, {{record.begin_ticks, record.end_ticks}, 1});
   switch (info->cls) {
     case MpiClass::kCollective:
       if (recorded) Add(index, record, 0, {record.begin_ticks, record.end_ticks});
@@ -344,7 +361,7 @@ void LiveSteps::Complete(std::uint64_t handle, const MpiRecord& call) {
 void LiveSteps::KeepWithin() {
   if (std::max({calls_.size(), operations_.size(), kernels_.size(), helpers_.size()}) <= kMostKept) return;
   std::uint64_t before = 0;
-  if (calls_.size() > kMostKept) before = std::max(before, calls_[kMostKept / 2].begin);
+  if (calls_.size() > kMostKept) before = std::max(before, calls_[kMostKept / 2].ticks.begin);
   if (operations_.size() > kMostKept) before = std::max(before, operations_[kMostKept / 2].ticks.begin);
   if (kernels_.size() > kMostKept) before = std::max(before, kernels_[kMostKept / 2].ticks.begin);
   if (helpers_.size() > kMostKept) before = std::max(before, helpers_.end_ticks(kMostKept / 2));
@@ -357,7 +374,7 @@ void LiveSteps::KeepWithin() {
 }
 
 void LiveSteps::Forget(std::uint64_t before_ticks) {
-  while (!calls_.empty() && calls_.front().end < before_ticks) calls_.pop_front();
+  while (!calls_.empty() && calls_.front().ticks.end < before_ticks) calls_.pop_front();
   while (!kernels_.empty() && kernels_.front().ticks.end < before_ticks) kernels_.pop_front();
   helpers_.Forget(before_ticks);
   // An operation that is never completed must not keep all later ones.
@@ -374,12 +391,12 @@ std::size_t LiveSteps::Entries(Ticks window) const {
     return static_cast<std::size_t>(std::lower_bound(all.begin(), all.end(), window.end, before) -
                                     std::lower_bound(all.begin(), all.end(), window.begin, before));
   };
-  return count(calls_, [](const Ticks& one) { return one.begin; }) +
+  return count(calls_, [](const Calls& one) { return one.ticks.begin; }) +
          count(operations_, [](const Operation& one) { return one.ticks.begin; });
 }
 
 LiveStep LiveSteps::Make(std::int64_t index, Ticks window, const IntervalSet& helped,
-                         const std::function<std::int64_t(std::uint64_t)>& ns_of_ticks) const {
+                         const NsOfTicks& ns_of_ticks) const {
   LiveStep step{index, {ns_of_ticks(window.begin), ns_of_ticks(window.end)}, {}, {}, -1};
   const auto inside = [&](const Ticks& one) { return one.begin < window.end && one.end > window.begin; };
   if (gpu_) {
@@ -393,8 +410,11 @@ LiveStep LiveSteps::Make(std::int64_t index, Ticks window, const IntervalSet& he
     return step;
   }
   std::vector<Interval> calls;
-  for (const Ticks& call : calls_)
-    if (inside(call)) calls.push_back({ns_of_ticks(call.begin), ns_of_ticks(call.end)});
+  for (const Calls& made : calls_) {
+    if (!inside(made.ticks)) continue;
+    const Interval time{ns_of_ticks(made.ticks.begin), ns_of_ticks(made.ticks.end)};
+    if (InsideMpi(made.count, time.end - time.begin)) calls.push_back(time);
+  }
   step.in_comm = Clip(Unite(Normalize(std::move(calls)), helped), step.window);
   for (const Operation& one : operations_)
     if (one.ticks.end != 0 && inside(one.ticks))
@@ -405,7 +425,7 @@ LiveStep LiveSteps::Make(std::int64_t index, Ticks window, const IntervalSet& he
 }
 
 std::vector<LiveStep> LiveSteps::Sample(std::uint64_t until_ticks, std::size_t most_steps, std::size_t most_entries,
-                                        const std::function<std::int64_t(std::uint64_t)>& ns_of_ticks) {
+                                        const NsOfTicks& ns_of_ticks) {
   // A GPU's records arrive in batches, seconds after the events.
   if (gpu_) until_ticks = std::min(until_ticks, last_kernel_ticks_);
   if (helped_) until_ticks = std::min(until_ticks, helpers_.known_until_ticks());
@@ -461,9 +481,14 @@ LiveSteps::Open LiveSteps::open() const {
   return {boundaries_.back().index, boundaries_.back().ticks};
 }
 
-double LiveSteps::MpiShare(std::uint64_t now_ticks) {
+double LiveSteps::MpiShare(std::uint64_t now_ticks, const NsOfTicks& ns_of_ticks) {
   std::uint64_t most = 0;
-  for (auto& [index, ring] : rings_) most = std::max(most, std::exchange(ring.mpi_ticks, 0));
+  for (auto& [index, ring] : rings_) {
+    for (const Calls& run : std::exchange(ring.queries, {}))
+      if (InsideMpi(run.count, ns_of_ticks(run.ticks.end) - ns_of_ticks(run.ticks.begin)))
+        ring.mpi_ticks += run.ticks.end - run.ticks.begin;
+    most = std::max(most, std::exchange(ring.mpi_ticks, 0));
+  }
   const std::uint64_t span = share_from_ticks_ == 0 ? 0 : now_ticks - share_from_ticks_;
   share_from_ticks_ = now_ticks;
   if (most == 0 || span == 0) return -1;

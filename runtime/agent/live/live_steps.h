@@ -14,6 +14,7 @@
 #include <vector>
 
 #include "core/interval.h"
+#include "core/mpi_ops.h"
 #include "core/record.h"
 #include "core/ring_layout.h"
 #include "core/spool_layout.h"
@@ -47,6 +48,8 @@ struct LiveStep {
 // Thread: one.
 class LiveSteps {
  public:
+  using NsOfTicks = LiveHelpers::NsOfTicks;
+
   // Takes complete records of one ring, its oldest first; `parts` may cut a record between two slots.
   void Take(std::uint32_t ring, const RingEntry& entry, std::span<const iovec> parts);
 
@@ -57,7 +60,7 @@ class LiveSteps {
   // more than `most_steps` or contain more than `most_entries` calls and operations, it returns those whose index is a
   // multiple of the smallest sufficient power of two, so that ranks that sample independently sample the same steps.
   std::vector<LiveStep> Sample(std::uint64_t until_ticks, std::size_t most_steps, std::size_t most_entries,
-                               const std::function<std::int64_t(std::uint64_t)>& ns_of_ticks);
+                               const NsOfTicks& ns_of_ticks);
 
   // The step that has begun and not ended; index -1 if there is none.
   struct Open {
@@ -67,7 +70,7 @@ class LiveSteps {
   Open open() const;
   std::int64_t steps() const { return steps_; }  // The number that ended so far.
   // Of all threads' shares of the time since the last call in communicating MPI calls the largest; -1: no MPI call.
-  double MpiShare(std::uint64_t now_ticks);
+  double MpiShare(std::uint64_t now_ticks, const NsOfTicks& ns_of_ticks);
 
  private:
   using Ticks = LiveTicks;
@@ -79,6 +82,10 @@ class LiveSteps {
     std::uint32_t ring;        // The ring of the thread that made it.
     bool blocking;             // Made by a call that returns when it has ended.
     std::uint64_t queued = 0;  // Ticks at which it was given to a backend's thread; 0: unknown, or to none.
+  };
+  struct Calls {
+    Ticks ticks;
+    std::uint32_t count;  // More than one: a run of queries that found nothing.
   };
   struct Kernel {
     Ticks ticks;
@@ -98,7 +105,9 @@ class LiveSteps {
     std::unordered_set<std::uint32_t> comm_kernels;  // Ids of the names.
     // Ids of names of ranges: calls of torch.distributed, buckets handed over.
     std::unordered_set<std::uint32_t> calls, gives;
-    std::uint64_t mpi_ticks = 0;  // The time since the last MpiShare.
+    // In communicating MPI calls since the last MpiShare; runs of queries apart.
+    std::uint64_t mpi_ticks = 0;
+    std::deque<Calls> queries;
   };
   // Reads a record's fixed part, wherever `parts` cut it.
   class Reader;
@@ -106,6 +115,8 @@ class LiveSteps {
   void OnRecord(std::uint32_t index, Ring& ring, const RecordHead& head, const Reader& reader, std::size_t at);
   void OnStep(std::uint32_t ring, const StepRecord& record);
   void OnMpi(std::uint32_t index, Ring& ring, const MpiRecord& record, bool completions_follow);
+  void CountCalls(std::uint32_t index, Ring& ring, MpiClass cls, const Calls& calls);
+  void OnPoll(std::uint32_t index, Ring& ring, const PollRecord& record);
   void OnCompletion(std::uint32_t index, Ring& ring, const CompletionRecord& record);
   void OnComm(const CommRecord& record);
   void OnRange(const Ring& ring, const RangeRecord& record);
@@ -123,7 +134,7 @@ class LiveSteps {
   void KeepWithin();
   void Forget(std::uint64_t before_ticks);
   LiveStep Make(std::int64_t index, Ticks window, const IntervalSet& helped,
-                const std::function<std::int64_t(std::uint64_t)>& ns_of_ticks) const;
+                const NsOfTicks& ns_of_ticks) const;
   std::size_t Entries(Ticks window) const;
   void Reset(std::uint32_t process);
 
@@ -132,7 +143,7 @@ class LiveSteps {
   std::unordered_map<std::uint32_t, Comm> comms_;
   std::unordered_map<std::uint64_t, Persistent> persistent_;
   std::deque<StepRecord> boundaries_;
-  std::deque<Ticks> calls_;
+  std::deque<Calls> calls_;
   std::deque<Operation> operations_;
   std::int64_t first_operation_ = 0;  // The number of operations_[0].
   std::deque<Kernel> kernels_;

@@ -3,6 +3,7 @@ import glob
 import json
 import os
 import pathlib
+import re
 import shutil
 import signal
 import subprocess
@@ -29,6 +30,7 @@ if not jobs.have(str(JOB), str(GPU), jobs.LOCKSTEP):
 
 NONE = 0xffffffff
 LAYERS = 4
+ATTEMPTS = 4
 # Per step: reductions of layers, and two grouped ones in one kernel.
 COLLECTIVES, NCCL_KERNELS, COMPUTE_KERNELS = LAYERS + 2, LAYERS + 1, 2 * LAYERS + 1
 ENVIRONMENT = {"LOCKSTEP_NVML": str(NVML), "NCCL_CONF_FILE": "/dev/null"}
@@ -72,6 +74,11 @@ class Case(unittest.TestCase):
         jobs.run([jobs.LOCKSTEP, "merge", run.directory], "/")
         return list(run.files().values())
 
+    def own_waits(self, stderr):
+        """(ns each rank waited for the last one, ns each waited for a core), as the job counted them with JOB_WAITS."""
+        found = sorted(re.findall(rb"rank (\d+) waited (\d+) ns for the last rank, (\d+) ns for a core", stderr))
+        return [int(waited) for _, waited, _ in found], [int(core) for _, _, core in found]
+
     def sound(self, analysis):
         """The job's ranks make their GPUs agree by talking to each other in time: on a busy machine one is late now
         and then, and a collective ends before it."""
@@ -108,9 +115,15 @@ class Chain(Case):
         # Long enough for CUPTI to tell which device it is, half a second after the start.
         steps, slow = 120, ["--steps", "120", "--slow", "1:1.4"]
         bare = self.ranks(3, self.job(*slow), bare=True)
-        traced = self.ranks(3, self.job(*slow))
         self.assertEqual(bare.returncode, 0, bare.stderr)
-        self.assertEqual(traced.returncode, 0, traced.stderr)
+        # On a busy machine any rank is the last one. Whether rank 1 was, the job itself knows.
+        for _ in range(ATTEMPTS):
+            traced = self.ranks(3, self.job(*slow), {"JOB_WAITS": "1"})
+            self.assertEqual(traced.returncode, 0, traced.stderr)
+            waited, for_a_core = self.own_waits(traced.stderr)
+            rank_1_is_last = waited[1] < min(waited[0], waited[2]) / 4
+            if rank_1_is_last:
+                break
         self.assertEqual(sorted(traced.stdout.splitlines()), sorted(bare.stdout.splitlines()))
         self.assertIn(b"violations 0", traced.stdout)
         files = self.files()
@@ -131,9 +144,6 @@ class Chain(Case):
         self.assertEqual(analysis["trust"]["unmatched_collectives"], 0, stderr)
         self.sound(analysis)
         self.assertEqual(sum(g["count"] for g in analysis["collectives"]), COLLECTIVES * steps)
-        self.assertTrue(analysis["stragglers"])
-        self.assertEqual(max(analysis["stragglers"], key=lambda s: s["score"])["rank"], 1, analysis["stragglers"])
-        self.assertIn("Rank 1 ", analysis["verdict"])
         for rank in analysis["ranks"]:
             terms = ("compute_ns", "exposed_wait_ns", "exposed_transfer_ns", "exposed_unsplit_ns", "exposed_copy_ns",
                      "idle_ns")
@@ -142,8 +152,16 @@ class Chain(Case):
         table = jobs.run([jobs.LOCKSTEP, "analyze", self.run_dir().directory, "--table", "stream-waits", "--json", "-"], "/")
         rows = json.loads(table.stdout)["rows"]
         self.assertEqual(len({(row[2], row[3]) for row in rows}), 2, rows)
+        if not rank_1_is_last:
+            self.skipTest(f"{ATTEMPTS} jobs on a busy machine: the ranks waited {waited} ns for the last one")
         waits = {rank["rank"]: rank["exposed_wait_ns"] for rank in analysis["ranks"]}
         self.assertLess(waits[1], min(waits[0], waits[2]) / 2)
+        self.assertTrue(analysis["stragglers"])
+        self.assertEqual(max(analysis["stragglers"], key=lambda s: s["score"])["rank"], 1, analysis["stragglers"])
+        self.assertEqual([f["rank"] for f in analysis["findings"] if f["id"] == "straggler.arrival"], [1])
+        # What comes before it is the lack of cores, if there was one by the scheduler's own count.
+        if max(for_a_core) < 0.05 * analysis["ranks"][1]["span_ns"]:
+            self.assertIn("Rank 1 ", analysis["verdict"])
 
     def test_mpi_and_nccl_in_one_process(self):
         if not JOB_MPI.exists():

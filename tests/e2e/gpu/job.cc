@@ -35,10 +35,11 @@ constexpr std::int64_t kKernelNs = 1'000'000, kTransferNs = 400'000;
 struct Shared {
   std::atomic<int> have_id, joined;
   ncclUniqueId id;
-  std::atomic<std::int64_t> present[kMostOperations][kMostRanks], arrivals[kMostOperations][kMostRanks];
+  std::atomic<std::int64_t> arrivals[kMostOperations][kMostRanks];
 };
 
 int g_rank = 0, g_size = 1, g_operation = 0;
+std::int64_t g_waited_ns = 0;  // From this rank's arrivals at collectives until the last rank's.
 Shared* g_shared = nullptr;
 
 int Number(std::initializer_list<const char*> names, int otherwise) {
@@ -58,24 +59,19 @@ void Launch(cudaStream_t stream, const char* kernel, std::size_t) {
   const auto number = static_cast<std::uint32_t>(reinterpret_cast<std::uintptr_t>(stream));
   const int operation = g_operation++;
   if (operation >= kMostOperations) throw std::runtime_error("too many operations");
-  const std::int64_t begin = NowNs();
-  // A rank that died is not waited for for ever.
-  const auto wait = [&](std::atomic<std::int64_t>* of_ranks) {
-    std::int64_t last = 0;
-    for (int rank = 0; rank < g_size; ++rank) {
-      std::int64_t theirs = 0;
-      while ((theirs = of_ranks[rank].load()) == 0 && NowNs() - begin < 3'000'000'000) usleep(50);
-      last = std::max(last, theirs);
-    }
-    return last;
-  };
-  // First that all are here, so that what they say then is not outdated by a long wait.
-  g_shared->present[operation][g_rank].store(1);
-  wait(g_shared->present[operation]);
-  g_shared->arrivals[operation][g_rank].store(std::max(NowNs(), fake_gpu_stream_end_ns(number)));
-  const std::int64_t end = wait(g_shared->arrivals[operation]) + kTransferNs;
-  const std::int64_t arrival = std::max(NowNs(), fake_gpu_stream_end_ns(number));
-  fake_gpu_launch(number, names.emplace(kernel).first->c_str(), std::max<std::int64_t>(end - arrival, 10'000));
+  const std::int64_t arrival = fake_gpu_begin(number, names.emplace(kernel).first->c_str());
+  std::atomic<std::int64_t>* const arrivals = g_shared->arrivals[operation];
+  arrivals[g_rank].store(arrival);
+  std::int64_t last = arrival;
+  for (int rank = 0; rank < g_size; ++rank) {
+    std::int64_t theirs = 0;
+    // A rank that died is not waited for for ever.
+    for (const std::int64_t begin = NowNs(); (theirs = arrivals[rank].load()) == 0 && NowNs() - begin < 3'000'000'000;)
+      usleep(50);
+    last = std::max(last, theirs);
+  }
+  g_waited_ns += last - arrival;
+  fake_gpu_end(number, last + kTransferNs);
 }
 
 // What NCCL 2.28 logs of a call with NCCL_DEBUG=INFO and NCCL_DEBUG_SUBSYS=COLL, into NCCL_DEBUG_FILE (%p: process).
@@ -91,6 +87,17 @@ void Log(const char* function, std::size_t count, int operation) {
                  getpid(), getpid(), function, count, operation, g_size);
     std::fclose(log);
   }
+}
+
+// What a test may expect of this run, by the job's own clock.
+void SayWaits() {
+  unsigned long long on_core_ns = 0, for_a_core_ns = 0;
+  if (std::FILE* file = std::fopen("/proc/thread-self/schedstat", "r"); file != nullptr) {
+    if (std::fscanf(file, "%llu %llu", &on_core_ns, &for_a_core_ns) != 2) for_a_core_ns = 0;
+    std::fclose(file);
+  }
+  std::fprintf(stderr, "rank %d waited %lld ns for the last rank, %llu ns for a core\n", g_rank,
+               static_cast<long long>(g_waited_ns), for_a_core_ns);
 }
 
 void Reduce(float* memory, std::size_t count, int operation, ncclComm_t comm, cudaStream_t stream) {
@@ -157,6 +164,7 @@ struct Job {
   int Finish() {
     std::printf("rank %d of %d: %d steps, %d launches of NCCL, violations %llu\n", g_rank, g_size, steps, g_operation,
                 static_cast<unsigned long long>(fake_gpu_violations()));
+    if (std::getenv("JOB_WAITS") != nullptr) SayWaits();
     std::fflush(stdout);
     if (end == "_exit") _exit(0);
     if (end == "throw") throw std::runtime_error("thrown at the end");

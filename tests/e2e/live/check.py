@@ -1,4 +1,5 @@
 """`lockstep run --live` and `--metrics` end to end: check.py BUILD_DIR CASE"""
+import collections
 import json
 import os
 import pathlib
@@ -13,6 +14,7 @@ import time
 import unittest
 
 sys.path.insert(0, str(pathlib.Path(__file__).resolve().parents[1]))
+import h5py  # As jobs does.
 from jobs import BUILD, ENVIRONMENT, LOCKSTEP, MPIRUN, PYTHON, SOURCE, run
 
 if not (BUILD / "ddp_mpi").exists() or shutil.which("mpirun") is None:
@@ -74,17 +76,26 @@ class Case(unittest.TestCase):
         found = [STEPS.match(line) for line in lines(done.stderr)]
         return [match.groups() for match in found if match]
 
+    def last_ranks(self):
+        """step -> the rank that came last to each of its collectives, -1 where none can be told"""
+        with h5py.File(self.dir + "/out/timeline.h5") as timeline:
+            table = timeline["collectives"]
+            found = collections.defaultdict(list)
+            for step, rank in zip(table["step"][:].tolist(), table["last_rank"][:].tolist()):
+                found[step].append(rank)
+        return found
+
     def agrees(self, done, slow):
         """The lines' medians are those of the trace over the same steps."""
         shown = self.shown(done)
         self.assertGreaterEqual(len(shown), 2, done.stderr.decode())
         steps = {step["index"]: step["ranks"] for step in self.analysis()["steps"]}
-        compared = 0
+        last_ranks = self.last_ranks()
+        named = collections.Counter()
         for first, last, count, step, wait, transfer, unsplit, rank, share, collectives, late in shown[1:]:
             first, last, count = int(first), int(last), int(count)
             if count > 1 and (last - first) % (count - 1) != 0:
                 continue  # Agents of a busy machine do not tell of every step; which ones are lacking is not said.
-            compared += 1
             stride = (last - first) // (count - 1) if count > 1 else 1
             ranks = [steps[index] for index in range(first, last + 1, stride)]
             self.assertEqual(len(ranks), count)
@@ -102,9 +113,13 @@ class Case(unittest.TestCase):
             # What is left out is not known, and no part of the trace's either.
             for told, term in ((transfer, "exposed_transfer_ns"), (unsplit, "exposed_unsplit_ns")):
                 self.assertAlmostEqual(ms(told) if told else 0, median_ms(mean(term)), delta=0.03 * whole + 0.1)
-            self.assertEqual(int(rank), slow)
-            self.assertGreater(float(share), 30)  # The second all-reduce of a step follows the first at once.
-        self.assertGreater(compared, 0)
+            lasts = [last_rank for index in range(first, last + 1, stride) for last_rank in last_ranks[index]]
+            self.assertEqual(int(collectives), len(lasts))
+            # Rounded to two digits; clocks get better, which may decide a tie.
+            self.assertAlmostEqual(float(share), 100 * lasts.count(int(rank)) / len(lasts), delta=0.5 + 100 / len(lasts))
+            named[int(rank)] += 1
+        # In a second of a busy machine it may have been another.
+        self.assertEqual(named.most_common(1)[0][0], slow, named)
 
 
 SLOW = [BUILD / "ddp_mpi", "--quiet", "--steps", "90", "--step-ms", "60", "--work", "timed", "--slow-rank", "1:1.4",

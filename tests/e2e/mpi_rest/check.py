@@ -195,17 +195,8 @@ def neighbours(directory):
         identity(run)
 
 
-def waits(directory):
-    run, ranks = traced(directory, 3, "waits")
-    done = analyze(run, "--json", run + "/a.json", "--bytes-matrix", run + "/matrix.csv")
-    assert done.returncode in (0, 3), done.stderr
-    cells = {(int(c["source_rank"]), int(c["destination_rank"])): {k: int(v) for k, v in c.items()}
-             for c in csv.DictReader(open(run + "/matrix.csv"))}
-    sent = {(s, d): counts for s, rank in enumerate(ranks) for d, counts in rank.sent.items()}
-    assert {k: (c["messages"], c["bytes"]) for k, c in cells.items()} == sent, (cells, sent)
-    assert all(c["unmatched"] == 0 and c["matched"] == c["messages"] for c in cells.values()), cells
-
-    # By the program's own clock (one host) and the definition.
+def waits_by_own_clock(ranks):
+    """By the program's own clock (one host) and the definition: what each pair's sender and receiver waited for."""
     sends, receives = {}, {}
     for number, rank in enumerate(ranks):
         for kind, message, peer, post, begin, end in rank.messages:
@@ -222,17 +213,47 @@ def waits(directory):
         # Of a Sendrecv the late sender has it all.
         if begin < came < end and (rank, begin, end) not in calls:
             late_receiver[(rank, peer)] += came - begin
+    return {"late_sender_ns": late_sender, "late_receiver_ns": late_receiver}
+
+
+# The delays the program injects, (source, destination): which wait they cause, and how many ms.
+INJECTED = {(1, 0): ("late_sender_ns", 4 * (20 + 8)), (2, 0): ("late_sender_ns", 4 * (6 + 18 + 12) + 14),
+            (1, 2): ("late_sender_ns", 4 * 9), (0, 1): ("late_receiver_ns", 4 * 15), (2, 1): ("late_receiver_ns", 4 * 11)}
+# On a busy machine the one that waits may come late as well, and then nobody waited: such a job asks nothing.
+ATTEMPTS = 5
+
+
+def waits_job(directory):
+    """A job in which, by its own clock, at least half of every injected delay was waited for."""
+    for attempt in range(ATTEMPTS):
+        place = f"{directory}/{attempt}"
+        os.mkdir(place)
+        run, ranks = traced(place, 3, "waits")
+        expected = waits_by_own_clock(ranks)
+        lacking = {key: expected[what][key] for key, (what, milliseconds) in INJECTED.items()
+                   if expected[what][key] < 0.5e6 * milliseconds}
+        if not lacking:
+            return run, ranks, expected
+        print(f"attempt {attempt}: the machine was too busy for the injected waits: {lacking}")
+    raise AssertionError(f"in {ATTEMPTS} jobs the injected delays were not waited for, by the program's own clock")
+
+
+def waits(directory):
+    run, ranks, expected = waits_job(directory)
+    done = analyze(run, "--json", run + "/a.json", "--bytes-matrix", run + "/matrix.csv")
+    assert done.returncode in (0, 3), done.stderr
+    cells = {(int(c["source_rank"]), int(c["destination_rank"])): {k: int(v) for k, v in c.items()}
+             for c in csv.DictReader(open(run + "/matrix.csv"))}
+    sent = {(s, d): counts for s, rank in enumerate(ranks) for d, counts in rank.sent.items()}
+    assert {k: (c["messages"], c["bytes"]) for k, c in cells.items()} == sent, (cells, sent)
+    assert all(c["unmatched"] == 0 and c["matched"] == c["messages"] for c in cells.values()), cells
+
     pairs = {(p["source"], p["destination"]): p for p in json.load(open(run + "/a.json"))["p2p"]["pairs"]}
-    for what, expected in (("late_sender_ns", late_sender), ("late_receiver_ns", late_receiver)):
+    for what, by_pair in expected.items():
         for key in cells:
-            got, want = pairs[key][what], expected[key]
+            got, want = pairs[key][what], by_pair[key]
             # A preempted process may lose milliseconds between its own reading and the call.
             assert abs(got - want) <= 5e6 + 0.03 * want, (what, key, got, want)
-    # The injected delays themselves; on a busy machine the one that waits may come late as well.
-    floors = {(1, 0): ("late_sender_ns", 4 * (20 + 8)), (2, 0): ("late_sender_ns", 4 * (6 + 18 + 12) + 14),
-              (1, 2): ("late_sender_ns", 4 * 9), (0, 1): ("late_receiver_ns", 4 * 15), (2, 1): ("late_receiver_ns", 4 * 11)}
-    for key, (what, milliseconds) in floors.items():
-        assert pairs[key][what] >= 0.5e6 * milliseconds, (key, what, pairs[key][what], milliseconds)
     # Nobody waits for a buffered message's receiver.
     assert pairs[(0, 2)]["late_receiver_ns"] < 3e6, pairs[(0, 2)]
     # Rank 2's 12 ms while rank 1's message lay there.

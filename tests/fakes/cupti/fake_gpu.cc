@@ -16,6 +16,7 @@ namespace lockstep::fake {
 namespace {
 
 constexpr std::int64_t kLaunchLatencyNs = 4'000;
+constexpr std::int64_t kOpenNs = 3'600'000'000'000;  // Of a kernel whose end is not known yet.
 constexpr char kDeviceName[] = "NVIDIA Fake H200";
 constexpr std::uint32_t kContext = 1;
 
@@ -183,6 +184,23 @@ uint32_t fake_gpu_launch(uint32_t stream, const char* name, int64_t duration_ns)
   for (int i = 1; i < 3; ++i) kernel.grid[i] = kernel.block[i] = 1;
   kernel.registers_per_thread = 40;
   return fake_gpu_launch_kernel(stream, &kernel);
+}
+
+int64_t fake_gpu_begin(uint32_t stream, const char* name) {
+  State& state = TheState();
+  const std::lock_guard guard(state.lock);
+  fake_gpu_launch(stream, name, kOpenNs);
+  return state.stream_end_ns[stream] - kOpenNs;
+}
+
+void fake_gpu_end(uint32_t stream, int64_t end_ns) {
+  State& state = TheState();
+  const std::lock_guard guard(state.lock);
+  std::int64_t& end = state.stream_end_ns[stream];
+  // Not there if kernels are not recorded, or if a forced flush gave its record back as it was.
+  for (Pending& work : state.pending)
+    if (work.end_ns == end) work.end_ns = end_ns;
+  end = end_ns;
 }
 
 uint32_t fake_gpu_graph_launch(uint32_t stream, uint32_t graph, const struct fake_gpu_kernel* kernels, int count) {

@@ -57,6 +57,10 @@ struct fake_gpu_kernel {
 /* Each returns the correlation id of its call. */
 uint32_t fake_gpu_launch(uint32_t stream, const char* name, int64_t duration_ns); /* 80 x 256 threads. */
 uint32_t fake_gpu_launch_kernel(uint32_t stream, const struct fake_gpu_kernel* kernel);
+/* Launches a kernel that runs until fake_gpu_end says when it ended (CLOCK_MONOTONIC_RAW ns, may be past), as one
+ * that waits for others does. Returns when it begins. Nothing else is launched on the stream in between. */
+int64_t fake_gpu_begin(uint32_t stream, const char* name);
+void fake_gpu_end(uint32_t stream, int64_t end_ns);
 /* kind as CUpti_ActivityMemcpyKind: 1 to the device, 2 to the host, 8 within the device, 10 to a peer (device 1). */
 uint32_t fake_gpu_copy(uint32_t stream, int kind, uint64_t bytes, int64_t duration_ns);
 uint32_t fake_gpu_memset(uint32_t stream, uint64_t bytes, int64_t duration_ns);

@@ -63,6 +63,14 @@ class Records {
     call.bytes = bytes;
     return Add(RecordKind::kMpi, call);
   }
+  Records& Poll(MpiOp op, std::uint32_t calls, std::uint64_t first, std::uint64_t last) {
+    PollRecord run{};
+    run.calls = calls;
+    run.first_ticks = first;
+    run.last_ticks = last;
+    run.op_and_request = static_cast<std::uint64_t>(op);
+    return Add(RecordKind::kPoll, run);
+  }
   Records& Completion(std::uint64_t request, std::uint8_t flags = 0, std::uint64_t bytes = 0) {
     CompletionRecord one{};
     one.head.flags = flags;
@@ -125,8 +133,10 @@ class Records {
   std::string bytes_;
 };
 
+std::int64_t Same(std::uint64_t ticks) { return static_cast<std::int64_t>(ticks); }
+
 std::vector<LiveStep> SampleAll(LiveSteps& steps, std::uint64_t until = UINT64_MAX, std::size_t most = 16) {
-  return steps.Sample(until, most, 4096, [](std::uint64_t ticks) { return static_cast<std::int64_t>(ticks); });
+  return steps.Sample(until, most, 4096, Same);
 }
 
 TEST(LiveSteps, BlockingCallsWhereverARecordIsCut) {
@@ -171,6 +181,27 @@ TEST(LiveSteps, AnOperationEndsWithTheCallThatCompletedIt) {
   ASSERT_EQ(sampled[0].operations.size(), 2u);
   for (const LiveOperation& one : sampled[0].operations) EXPECT_EQ(one.end_ns, 170);
   EXPECT_EQ(sampled[0].operations[1].begin_ns, 120);
+}
+
+// As in the trace (InsideMpi in core/mpi_ops.h): one may last, and a run of them is time in MPI if the thread spun.
+TEST(LiveSteps, QueriesThatFoundNothing) {
+  LiveSteps steps;
+  Records().World().Into(steps);
+  steps.MpiShare(100'000, Same);
+  Records()
+      .Step(0, 100'000)
+      .Mpi(MpiOp::kIallreduce, 110'000, 115'000, 0, 9)
+      .Poll(MpiOp::kTest, 1, 120'000, 150'000)
+      .Poll(MpiOp::kTest, 4, 200'000, 280'000)
+      .Poll(MpiOp::kTest, 4, 300'000, 381'000)
+      .Mpi(MpiOp::kWait, 390'000, 395'000, 0, 9)
+      .Step(1, 400'000)
+      .Into(steps);
+  EXPECT_DOUBLE_EQ(steps.MpiShare(400'000, Same), 120.0 / 300);
+  const auto sampled = SampleAll(steps);
+  ASSERT_EQ(sampled.size(), 1u);
+  EXPECT_EQ(sampled[0].in_comm,
+            (IntervalSet{{110'000, 115'000}, {120'000, 150'000}, {200'000, 280'000}, {390'000, 395'000}}));
 }
 
 TEST(LiveSteps, AnotherThreadMayCompleteAndBeReadFirst) {
@@ -344,7 +375,7 @@ TEST(LiveSteps, RubbishIsNoReasonToFall) {
     steps.Take(seed % 3, entry, {&part, 1});
     steps.Take(seed % 2, entry, {&part, 1});
     SampleAll(steps);
-    steps.MpiShare(1000);
+    steps.MpiShare(1000, Same);
   }
 }
 
@@ -396,6 +427,25 @@ TEST(LiveFigures, WhatMayHaveMovedBesideComputeIsUnsplit) {
   const std::string line = LiveLine(figures, 2, 1'000'000'000);
   EXPECT_NE(line.find("exposed wait 50 ns, unsplit 250 ns"), std::string::npos) << line;
   EXPECT_EQ(LiveMetrics(figures, 2, 1).find("transfer"), std::string::npos);
+}
+
+// As in the trace: it is of the step in which the last rank came.
+TEST(LiveFigures, ACollectiveAcrossABoundaryCountsOnce) {
+  LiveRank first, second;
+  first.steps = {{0, {0, 100}, {}, {{7, 90, 120, 120, 2, 1}}, -1}, {1, {100, 200}, {}, {{7, 90, 120, 120, 2, 1}}, -1}};
+  second.steps = {{0, {0, 100}, {}, {}, -1}, {1, {100, 200}, {}, {{7, 110, 120, 120, 2, 1}}, -1}};
+  for (LiveRank* rank : {&first, &second}) rank->error_ns = 0;
+  second.rank = 1;
+  LiveFigures figures = ComputeLiveFigures(std::vector{first, second}, 2, 0);
+  EXPECT_EQ(figures.collectives, 1);
+  EXPECT_EQ(figures.last_count, 1);
+  EXPECT_EQ(figures.last_rank, 1);
+  // Both are there before the boundary.
+  second.steps = {{0, {0, 100}, {}, {{7, 95, 120, 120, 2, 1}}, -1}, {1, {100, 200}, {}, {{7, 95, 120, 120, 2, 1}}, -1}};
+  figures = ComputeLiveFigures(std::vector{first, second}, 2, 0);
+  EXPECT_EQ(figures.steps, 2);
+  EXPECT_EQ(figures.collectives, 1);
+  EXPECT_EQ(figures.last_count, 1);
 }
 
 TEST(LiveFigures, WithoutCommunicationThereIsNone) {
