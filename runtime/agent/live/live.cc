@@ -89,14 +89,17 @@ void Live::Publish(std::int64_t epoch, const State& state) {
   rank.rank = setup_.rank;
   rank.epoch = epoch;
   rank.domain = setup_.domain;
-  rank.offset_ns = state.offset_ns;
-  rank.error_ns = state.error_ns;
   rank.recording = state.recording;
   rank.records = state.records;
   rank.dropped = state.dropped;
   const auto ns_of_ticks = [this](std::uint64_t ticks) { return Ns(ticks); };
   // Rings are read one after the other, so all of them are complete only up to the pass before the last.
   rank.steps = steps_.Sample(before_ticks_, kMostSteps, kMostEntries, ns_of_ticks);
+  const ClockOffset clock = rank.steps.empty()
+                                ? state.clock.Over(now_.raw_ns, now_.raw_ns)
+                                : state.clock.Over(rank.steps.front().window.begin, rank.steps.back().window.end);
+  rank.offset_ns = clock.offset_ns;
+  rank.error_ns = clock.error_ns;
   rank.steps_ended = steps_.steps();
   if (const LiveSteps::Open open = steps_.open(); open.index >= 0) {
     rank.open_step = open.index;

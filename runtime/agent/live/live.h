@@ -12,6 +12,7 @@
 
 #include "core/event_clock.h"
 #include "core/spool_layout.h"
+#include "runtime/agent/live/clock_line.h"
 #include "runtime/agent/live/live_figures.h"
 #include "runtime/agent/live/live_file.h"
 #include "runtime/agent/live/live_steps.h"
@@ -33,7 +34,7 @@ class Live {
   struct State {
     std::uint64_t records = 0, dropped = 0;
     bool recording = true;
-    std::int64_t offset_ns = 0, error_ns = -1;  // As LiveRank's.
+    ClockLine clock;
   };
 
   explicit Live(const Setup& setup);

@@ -33,7 +33,7 @@ std::vector<Clock> ClocksOf(const std::vector<const LiveRank*>& ranks) {
 struct Arrivals {
   std::int64_t last_ns = std::numeric_limits<std::int64_t>::min(), second_ns = last_ns;
   std::int64_t last_error_ns = 0, second_error_ns = 0;
-  std::size_t last = 0;  // Index of the rank.
+  std::size_t last = 0;       // Index of the rank.
   bool last_in_step = false;  // As in the merge, a collective is of the step in which the last rank came.
   std::uint32_t seen = 0, members = 0;
 

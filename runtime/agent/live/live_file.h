@@ -17,7 +17,7 @@ struct LiveHead {
   std::int32_t rank = 0;
   std::int64_t epoch = 0;    // Periods since 1970: the same on all ranks whose wall clocks agree to a second.
   std::uint64_t domain = 0;  // Clock domain.
-  // The reference clock minus this one; error -1: not measured on this rank.
+  // The reference clock minus this one, all over `steps`; error -1: not measured on this rank.
   std::int64_t offset_ns = 0, error_ns = -1;
   std::int64_t steps_ended = 0;
   std::int64_t open_step = -1, open_ns = 0;  // The step in progress (-1 if none) and its duration so far.

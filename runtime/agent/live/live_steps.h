@@ -133,8 +133,7 @@ class LiveSteps {
   }
   void KeepWithin();
   void Forget(std::uint64_t before_ticks);
-  LiveStep Make(std::int64_t index, Ticks window, const IntervalSet& helped,
-                const NsOfTicks& ns_of_ticks) const;
+  LiveStep Make(std::int64_t index, Ticks window, const IntervalSet& helped, const NsOfTicks& ns_of_ticks) const;
   std::size_t Entries(Ticks window) const;
   void Reset(std::uint32_t process);
 

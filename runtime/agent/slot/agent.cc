@@ -98,12 +98,10 @@ void SlotRun::Tick() {
   clock_link_->Drain(*spool_);
   if (live_)
     live_->Tick([this] {
-      const ClockOffset offset = clock_link_->offset();
       return Live::State{.records = drain_->records(),
                          .dropped = drain_->dropped_records(),
                          .recording = segment_->view().header().recording.load(std::memory_order_relaxed) != 0,
-                         .offset_ns = offset.offset_ns,
-                         .error_ns = offset.error_ns};
+                         .clock = clock_link_->line()};
     });
   const bool limited = window_->limit_reached();
   window_->Tick(RawNs(), spool_->bytes());

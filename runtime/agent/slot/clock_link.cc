@@ -44,12 +44,15 @@ ClockLink::ClockLink(clock::ClockService mode, const launch::LaunchEnv& launch, 
   config.sink = [this](std::span<const BurstRow> rows) {
     const std::lock_guard lock(mutex_);
     rows_.insert(rows_.end(), rows.begin(), rows.end());
-    offset_ = {};
+    ClockOffset best;
+    std::int64_t at_ns = 0;
     for (const BurstRow& row : rows) {
       const std::int64_t round_trip = (row.t4 - row.t1) - (row.t3 - row.t2), error = round_trip / 2 + 1;
-      if (offset_.error_ns < 0 || error < offset_.error_ns)
-        offset_ = {(row.t2 - row.t1) / 2 + (row.t3 - row.t4) / 2, error};
+      if (best.error_ns >= 0 && error >= best.error_ns) continue;
+      best = {(row.t2 - row.t1) / 2 + (row.t3 - row.t4) / 2, error};
+      at_ns = row.t1 + (row.t4 - row.t1) / 2;
     }
+    if (best.error_ns >= 0) line_.Add(at_ns, best);
   };
   auto started = clock::ClockCoordinator::Start(std::move(config));
   if (!started.ok()) {
@@ -87,9 +90,9 @@ std::string ClockLink::TakeTrouble() {
   return why + (no_shared_key_.empty() ? "" : "; " + no_shared_key_);
 }
 
-ClockOffset ClockLink::offset() {
+ClockLine ClockLink::line() {
   const std::lock_guard lock(mutex_);
-  return offset_;
+  return line_;
 }
 
 std::string ClockLink::Describe() const {

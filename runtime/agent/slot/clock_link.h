@@ -13,14 +13,10 @@
 #include "comms/launch/launch_env.h"
 #include "core/event_clock.h"
 #include "core/ring_layout.h"
+#include "runtime/agent/live/clock_line.h"
 #include "runtime/agent/spool/spool_writer.h"
 
 namespace lockstep::agent {
-
-// Offset of the reference's clock to this one's; error -1: not measured.
-struct ClockOffset {
-  std::int64_t offset_ns = 0, error_ns = -1;
-};
 
 class ClockLink {
  public:
@@ -36,8 +32,8 @@ class ClockLink {
   // After a good end one more burst is made, and the server answers ranks that end later until this object is
   // destroyed. After a bad end everything stops at once.
   void Finish(bool good);
-  // Measured by the quickest exchange of the last burst between agents.
-  ClockOffset offset();
+  // Through the quickest exchanges of the last two bursts between agents.
+  ClockLine line();
   const std::string& trouble() const { return trouble_; }
   // The reason why this slot, which had to measure, has no exchange with the reference rank; "" if there is nothing to
   // report. A failed exchange is reported once.
@@ -48,7 +44,7 @@ class ClockLink {
  private:
   std::mutex mutex_;
   std::vector<BurstRow> rows_;
-  ClockOffset offset_;
+  ClockLine line_;
   std::unique_ptr<clock::ClockCoordinator> coordinator_;
   std::string trouble_, no_shared_key_;
   bool reported_ = false;

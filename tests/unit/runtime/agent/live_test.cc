@@ -11,6 +11,7 @@
 #include "core/mpi_ops.h"
 #include "core/schema_enums.h"
 #include "core/torch_records.h"
+#include "runtime/agent/live/clock_line.h"
 #include "runtime/agent/live/live_figures.h"
 #include "runtime/agent/live/live_file.h"
 #include "runtime/agent/live/live_steps.h"
@@ -391,6 +392,27 @@ LiveRank Rank(std::int32_t rank, std::vector<LiveStep> steps, std::uint64_t doma
   one.steps_ended = static_cast<std::int64_t>(steps.size());
   one.steps = std::move(steps);
   return one;
+}
+
+TEST(LiveClock, GoesOnFromTheLastTwoAndDoubtsWhatIsFarFromThem) {
+  constexpr std::int64_t kSecond = 1'000'000'000;
+  ClockLine line;
+  EXPECT_EQ(line.Over(0, 0).error_ns, -1);
+  // 50 ppm, measured to 1 us.
+  const auto truth = [](std::int64_t at_ns) { return 7 * kSecond + at_ns / 20'000; };
+  line.Add(10 * kSecond, {truth(10 * kSecond), 1'000});
+  EXPECT_EQ(line.Over(10 * kSecond, 10 * kSecond).error_ns, 1'000);
+  EXPECT_EQ(line.Over(12 * kSecond, 12 * kSecond).error_ns, 201'000) << "two crystals may drift 100 ppm";
+  line.Add(11 * kSecond, {truth(11 * kSecond) + 900, 1'000});
+  for (const std::int64_t begin_ns : {5 * kSecond, 11 * kSecond, 30 * kSecond}) {
+    const std::int64_t end_ns = begin_ns + kSecond;
+    const ClockOffset over = line.Over(begin_ns, end_ns);
+    for (const std::int64_t at_ns : {begin_ns, end_ns})
+      EXPECT_LE(std::abs(over.offset_ns - truth(at_ns)), over.error_ns) << at_ns;
+    EXPECT_LT(over.error_ns, 1'000 + (std::abs(begin_ns - 11 * kSecond) + kSecond) / 10'000);
+  }
+  line.Add(11 * kSecond + 1'000, {truth(11 * kSecond) - 900, 1'000});
+  EXPECT_EQ(line.Over(12 * kSecond + 1'000, 12 * kSecond + 1'000).error_ns, 101'000) << "too close for a rate";
 }
 
 TEST(LiveFigures, WaitingUntilTheLastThenTransfer) {
