@@ -263,7 +263,7 @@ def waits(directory):
     by_seq = {s: b for s, b, tag, d in zip(*(ranks[1].column("p2p/" + c) for c in ("seq", "bytes", "tag", "direction")))
               if tag == 900 and d == 1}
     assert by_seq == {0: 5, 1: 7}, by_seq
-    # What a finding says of it, where others cost more, the goldens ask: on a busy machine these may be any.
+    # Which findings there are depends on how busy the machine is; their words are in the goldens.
     identity(run)
 
 
