@@ -59,5 +59,7 @@ void ClearRun(const std::string& run_dir);
 // Moves a finished import from one directory to another of the same file system, where it replaces what ClearRun
 // removes; manifest.json comes last. kIo.
 Status MoveRun(const std::string& from, const std::string& to);
+// Whether MoveRun is at work on `run_dir`, or was killed while it was: there is no whole run then.
+bool IsMovingRun(const std::string& run_dir);
 
 }  // namespace lockstep::ingest

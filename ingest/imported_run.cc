@@ -18,6 +18,7 @@ namespace {
 
 // Increased when the same traces give other tables: caches are made again.
 constexpr std::uint64_t kImportRevision = 4;
+constexpr const char* kMoving = ".import-moving";  // A directory that is there while MoveRun works.
 
 }  // namespace
 
@@ -98,14 +99,23 @@ void ClearRun(const std::string& run_dir) {
 
 Status MoveRun(const std::string& from, const std::string& to) {
   std::error_code error;
+  const fs::path moving = fs::path(to) / kMoving;
+  fs::create_directory(moving, error);
   ClearRun(to);
   fs::create_directories(fs::path(to) / "ranks", error);
   for (fs::directory_iterator at(fs::path(from) / "ranks", error), end; !error && at != end; at.increment(error))
     if (fs::rename(at->path(), fs::path(to) / "ranks" / at->path().filename(), error); error) break;
   if (!error) fs::rename(fs::path(from) / "manifest.json", fs::path(to) / "manifest.json", error);
+  if (!error) fs::remove(moving, error);
   if (error)
     return Error{ErrorCode::kIo, "cannot write the run directory: " + error.message(), to, "choose another with -o"};
   return Ok();
+}
+
+bool IsMovingRun(const std::string& run_dir) {
+  std::error_code ignored;
+  return !fs::exists(fs::path(run_dir) / "manifest.json", ignored) &&
+         fs::is_directory(fs::path(run_dir) / kMoving, ignored);
 }
 
 }  // namespace lockstep::ingest

@@ -32,12 +32,12 @@ std::size_t CountWarmup(const std::vector<std::int64_t>& own_ns) {
   const double scatter = 1.4826 * static_cast<double>(LowerMedian(std::move(deviations)));
   const double limit =
       static_cast<double>(middle) + std::max(kLeastExcess * static_cast<double>(middle), kDeviations * scatter);
-  std::size_t first = 0;
-  while (first<n&& static_cast<double>(own_ns[first])> limit) ++first;
-  if (first * 3 > n) return 0;
-  const auto alike = std::count_if(own_ns.begin() + static_cast<std::ptrdiff_t>(first), own_ns.end(),
-                                   [&](std::int64_t ns) { return static_cast<double>(ns) > limit; });
-  return static_cast<double>(alike) > std::max(1.0, kMostAlike * static_cast<double>(n)) ? 0 : first;
+  const auto is_slow = [&](std::int64_t ns) { return static_cast<double>(ns) > limit; };
+  const auto first = std::find_if_not(own_ns.begin(), own_ns.end(), is_slow);
+  const auto slow_early = static_cast<std::size_t>(first - own_ns.begin());
+  if (slow_early * 3 > n) return 0;
+  const auto slow_later = std::count_if(first, own_ns.end(), is_slow);
+  return static_cast<double>(slow_later) > std::max(1.0, kMostAlike * static_cast<double>(n)) ? 0 : slow_early;
 }
 
 void FindWarmup(const Context& context, Analysis& analysis) {

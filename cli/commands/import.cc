@@ -40,7 +40,7 @@ Status CheckOutput(const ImportFlags& flags) {
     bool empty = true;
     for (fs::directory_iterator at(flags.output, ignored), end; !ignored && at != end; at.increment(ignored))
       empty &= at->path().filename() == ".lockstep.lock" || trace::IsPart(at->path().filename().string());
-    if (empty) return Ok();
+    if (empty || ingest::IsMovingRun(flags.output)) return Ok();
   }
   if (!fs::is_directory(flags.output, ignored))
     return Error{ErrorCode::kUsage, "the run directory is a file", flags.output, "choose another with -o"};

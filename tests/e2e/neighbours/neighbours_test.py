@@ -265,6 +265,24 @@ class Kills(Case):
                 self.clean(run)
 
 
+    def test_import_killed_between_its_last_renames(self):
+        """What is there then is no run, and the same command makes one; ranks without a manifest may be a recording."""
+        source, run = self.traces(), self.dir / "run"
+        words = ("import", "kineto", source, "-o", run)
+        self.said(start(*words))
+        expected = self.said(start("analyze", run, "--json", "-"))[0]
+        whole = self.said(start(*words), codes=(2,))[1]
+        self.assertIn("exists already", whole)
+        (run / "manifest.json").unlink()
+        sorted((run / "ranks").glob("rank-*"))[-1].unlink()
+        self.assertIn("exists already", self.said(start(*words), codes=(2,))[1])
+        (run / ".import-moving").mkdir()
+        self.said(start(*words))
+        self.assertEqual(self.said(start("analyze", run, "--json", "-"))[0], expected)
+        self.assertFalse((run / ".import-moving").exists())
+        self.clean(run)
+
+
 class Locks(Case):
     def test_a_holder_that_hangs_is_named_and_not_waited_for(self):
         place = self.run_()
