@@ -224,7 +224,7 @@ ATTEMPTS = 5
 
 
 def waits_job(directory):
-    """A job in which, by its own clock, at least half of every injected delay was waited for."""
+    """A job in which, by its own clock, at least half of every injected delay was waited for, and which says so."""
     for attempt in range(ATTEMPTS):
         place = f"{directory}/{attempt}"
         os.mkdir(place)
@@ -232,10 +232,13 @@ def waits_job(directory):
         expected = waits_by_own_clock(ranks)
         lacking = {key: expected[what][key] for key, (what, milliseconds) in INJECTED.items()
                    if expected[what][key] < 0.5e6 * milliseconds}
-        if not lacking:
+        # Where cores lack, other findings may come first.
+        text = analyze(run).stdout
+        if not lacking and "waits for" in text:
             return run, ranks, expected
         print(f"attempt {attempt}: the machine was too busy for the injected waits: {lacking}")
-    raise AssertionError(f"in {ATTEMPTS} jobs the injected delays were not waited for, by the program's own clock")
+    raise AssertionError(f"in {ATTEMPTS} jobs the injected delays were not waited for by the program's own clock, or not "
+                         f"said: {text}")
 
 
 def waits(directory):
@@ -263,7 +266,6 @@ def waits(directory):
     by_seq = {s: b for s, b, tag, d in zip(*(ranks[1].column("p2p/" + c) for c in ("seq", "bytes", "tag", "direction")))
               if tag == 900 and d == 1}
     assert by_seq == {0: 5, 1: 7}, by_seq
-    # Which findings there are depends on how busy the machine is; their words are in the goldens.
     identity(run)
 
 

@@ -264,7 +264,6 @@ class Kills(Case):
                 self.assertEqual(out, expected, err)
                 self.clean(run)
 
-
     def test_import_killed_between_its_last_renames(self):
         """What is there then is no run, and the same command makes one; ranks without a manifest may be a recording."""
         source, run = self.traces(), self.dir / "run"
