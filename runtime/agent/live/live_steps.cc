@@ -16,6 +16,7 @@
 #include "core/mpi_ops.h"
 #include "core/schema_enums.h"
 #include "core/uneven.h"
+#include "runtime/agent/live/record_reader.h"
 
 namespace lockstep::agent {
 namespace {
@@ -40,35 +41,6 @@ std::uint64_t HandleKey(std::uint64_t handle) { return handle & ((std::uint64_t{
 
 }  // namespace
 
-class LiveSteps::Reader {
- public:
-  explicit Reader(std::span<const iovec> parts) : parts_(parts) {
-    for (const iovec& part : parts) bytes_ += part.iov_len;
-  }
-  std::size_t bytes() const { return bytes_; }
-  bool Copy(std::size_t at, void* to, std::size_t size) const {
-    if (at > bytes_ || size > bytes_ - at) return false;
-    auto* out = static_cast<std::byte*>(to);
-    for (const iovec& part : parts_) {
-      if (at >= part.iov_len) {
-        at -= part.iov_len;
-        continue;
-      }
-      const std::size_t count = std::min(size, part.iov_len - at);
-      std::memcpy(out, static_cast<const std::byte*>(part.iov_base) + at, count);
-      out += count;
-      size -= count;
-      at = 0;
-      if (size == 0) break;
-    }
-    return true;
-  }
-
- private:
-  std::span<const iovec> parts_;
-  std::size_t bytes_ = 0;
-};
-
 void LiveSteps::Reset(std::uint32_t process) {
   const std::int64_t steps = steps_;
   *this = LiveSteps();
@@ -78,7 +50,7 @@ void LiveSteps::Reset(std::uint32_t process) {
 
 void LiveSteps::Take(std::uint32_t index, const RingEntry& entry, std::span<const iovec> parts) {
   if (process_ >= 0 && entry.process != process_ && step_ring_ >= 0) return;
-  const Reader reader(parts);
+  const RecordReader reader(parts);
   Ring* known = nullptr;  // The ring of this index, once the process is known to be the job's.
   RecordHead head;
   for (std::size_t at = 0; reader.Copy(at, &head, sizeof head); at += std::size_t{head.slots} * kSlotBytes) {
@@ -97,7 +69,7 @@ void LiveSteps::Take(std::uint32_t index, const RingEntry& entry, std::span<cons
   KeepWithin();
 }
 
-void LiveSteps::OnRecord(std::uint32_t index, Ring& ring, const RecordHead& head, const Reader& reader,
+void LiveSteps::OnRecord(std::uint32_t index, Ring& ring, const RecordHead& head, const RecordReader& reader,
                          std::size_t at) {
   const std::size_t bytes = std::size_t{head.slots} * kSlotBytes;
   const auto load = [&](auto& record) { return bytes >= sizeof record && reader.Copy(at, &record, sizeof record); };
@@ -175,7 +147,7 @@ void LiveSteps::OnComm(const CommRecord& record) {
 // Takes a range of the thread that marks steps.
 void LiveSteps::OnRange(const Ring& ring, const RangeRecord& record) {
   const Ticks ticks{record.begin_ticks, record.end_ticks};
-  if (ring.calls.contains(record.name)) calls_.push_back({ticks, 1});
+  if (ring.calls.contains(record.name)) calls_.push_back({ticks, 1, false});
   if (helped_)
     helpers_.Did(ticks, record.head.flags >> 4 == schema::Category::kInput, ring.gives.contains(record.name));
 }
@@ -273,7 +245,7 @@ void LiveSteps::CountCalls(std::uint32_t index, Ring& ring, MpiClass cls, const 
 void LiveSteps::OnPoll(std::uint32_t index, Ring& ring, const PollRecord& record) {
   const MpiOpInfo* info = InfoOf(static_cast<std::uint16_t>(record.op_and_request & 0xfff));
   if (info == nullptr || record.last_ticks < record.first_ticks) return;
-  CountCalls(index, ring, info->cls, {{record.first_ticks, record.last_ticks}, record.calls});
+  CountCalls(index, ring, info->cls, {{record.first_ticks, record.last_ticks}, record.calls, true});
 }
 
 void LiveSteps::OnMpi(std::uint32_t index, Ring& ring, const MpiRecord& record, bool completions_follow) {
@@ -281,7 +253,7 @@ void LiveSteps::OnMpi(std::uint32_t index, Ring& ring, const MpiRecord& record, 
   const MpiOpInfo* info = InfoOf(record.op);
   if (info == nullptr) return;
   const bool recorded = (record.head.flags & kMpiUnrecorded) == 0;
-  if (recorded) CountCalls(index, ring, info->cls, {{record.begin_ticks, record.end_ticks}, 1});
+  if (recorded) CountCalls(index, ring, info->cls, {{record.begin_ticks, record.end_ticks}, 1, false});
   switch (info->cls) {
     case MpiClass::kCollective:
       if (recorded) Add(index, record, 0, {record.begin_ticks, record.end_ticks});
@@ -385,17 +357,20 @@ void LiveSteps::Forget(std::uint64_t before_ticks) {
   }
 }
 
-std::size_t LiveSteps::Entries(Ticks window) const {
-  const auto count = [&](const auto& all, auto begin_of) {
+std::size_t LiveSteps::Entries(Ticks window, bool queries) const {
+  const auto within = [&](const auto& all, auto begin_of) {
     const auto before = [&](const auto& one, std::uint64_t ticks) { return begin_of(one) < ticks; };
-    return static_cast<std::size_t>(std::lower_bound(all.begin(), all.end(), window.end, before) -
-                                    std::lower_bound(all.begin(), all.end(), window.begin, before));
+    return std::pair(std::lower_bound(all.begin(), all.end(), window.begin, before),
+                     std::lower_bound(all.begin(), all.end(), window.end, before));
   };
-  return count(calls_, [](const Calls& one) { return one.ticks.begin; }) +
-         count(operations_, [](const Operation& one) { return one.ticks.begin; });
+  const auto calls = within(calls_, [](const Calls& one) { return one.ticks.begin; });
+  const auto operations = within(operations_, [](const Operation& one) { return one.ticks.begin; });
+  return static_cast<std::size_t>(
+      std::count_if(calls.first, calls.second, [&](const Calls& one) { return queries || !one.queries; }) +
+      (operations.second - operations.first));
 }
 
-LiveStep LiveSteps::Make(std::int64_t index, Ticks window, const IntervalSet& helped,
+LiveStep LiveSteps::Make(std::int64_t index, Ticks window, const IntervalSet& helped, bool queries,
                          const NsOfTicks& ns_of_ticks) const {
   LiveStep step{index, {ns_of_ticks(window.begin), ns_of_ticks(window.end)}, {}, {}, -1};
   const auto inside = [&](const Ticks& one) { return one.begin < window.end && one.end > window.begin; };
@@ -411,7 +386,7 @@ LiveStep LiveSteps::Make(std::int64_t index, Ticks window, const IntervalSet& he
   }
   std::vector<Interval> calls;
   for (const Calls& made : calls_) {
-    if (!inside(made.ticks)) continue;
+    if (!inside(made.ticks) || (made.queries && !queries)) continue;
     const Interval time{ns_of_ticks(made.ticks.begin), ns_of_ticks(made.ticks.end)};
     if (InsideMpi(made.count, time.end - time.begin)) calls.push_back(time);
   }
@@ -455,18 +430,27 @@ std::vector<LiveStep> LiveSteps::Sample(std::uint64_t until_ticks, std::size_t m
       if (OfHelper(one) && one.ticks.end > one.ticks.begin) others.push_back({one.ticks, one.queued});
     helped = helpers_.Exposed(steps_of_thread, others, ns_of_ticks);
   }
-  for (std::int64_t stride = 1;; stride *= 2) {
+  // Without the time of queries, which may be many, where a single step is too large with it.
+  bool queries = true;
+  for (std::int64_t stride = 1;;) {
     std::size_t count = 0, entries = 0;
     for (const Candidate& one : whole)
       if (one.index % stride == 0) {
         ++count;
-        entries += gpu_ ? 0 : Entries(one.window);
+        entries += gpu_ ? 0 : Entries(one.window, queries);
       }
-    if (count > 1 && (count > most_steps || entries > most_entries)) continue;
+    if (count > 1 && (count > most_steps || entries > most_entries)) {
+      stride *= 2;
+      continue;
+    }
     // A single step with that many entries is too large to be sent every few seconds.
+    if (entries > most_entries && std::exchange(queries, false)) {
+      stride = 1;
+      continue;
+    }
     if (entries > most_entries) break;
     for (const Candidate& one : whole)
-      if (one.index % stride == 0) steps.push_back(Make(one.index, one.window, helped, ns_of_ticks));
+      if (one.index % stride == 0) steps.push_back(Make(one.index, one.window, helped, queries, ns_of_ticks));
     break;
   }
   while (boundaries_.front().ticks < last_end) boundaries_.pop_front();

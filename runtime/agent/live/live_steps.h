@@ -23,6 +23,8 @@
 
 namespace lockstep::agent {
 
+class RecordReader;
+
 // A collective of an MPI communicator or of one of PyTorch's process groups (gloo), as one rank saw it.
 struct LiveOperation {
   std::uint64_t key;      // The same on all members, and different for every other collective.
@@ -85,7 +87,8 @@ class LiveSteps {
   };
   struct Calls {
     Ticks ticks;
-    std::uint32_t count;  // More than one: a run of queries that found nothing.
+    std::uint32_t count;
+    bool queries;  // They found nothing; more than one are a run of them.
   };
   struct Kernel {
     Ticks ticks;
@@ -109,10 +112,7 @@ class LiveSteps {
     std::uint64_t mpi_ticks = 0;
     std::deque<Calls> queries;
   };
-  // Reads a record's fixed part, wherever `parts` cut it.
-  class Reader;
-
-  void OnRecord(std::uint32_t index, Ring& ring, const RecordHead& head, const Reader& reader, std::size_t at);
+  void OnRecord(std::uint32_t index, Ring& ring, const RecordHead& head, const RecordReader& reader, std::size_t at);
   void OnStep(std::uint32_t ring, const StepRecord& record);
   void OnMpi(std::uint32_t index, Ring& ring, const MpiRecord& record, bool completions_follow);
   void CountCalls(std::uint32_t index, Ring& ring, MpiClass cls, const Calls& calls);
@@ -133,8 +133,9 @@ class LiveSteps {
   }
   void KeepWithin();
   void Forget(std::uint64_t before_ticks);
-  LiveStep Make(std::int64_t index, Ticks window, const IntervalSet& helped, const NsOfTicks& ns_of_ticks) const;
-  std::size_t Entries(Ticks window) const;
+  LiveStep Make(std::int64_t index, Ticks window, const IntervalSet& helped, bool queries,
+                const NsOfTicks& ns_of_ticks) const;
+  std::size_t Entries(Ticks window, bool queries) const;
   void Reset(std::uint32_t process);
 
   std::int64_t process_ = -1, step_ring_ = -1;

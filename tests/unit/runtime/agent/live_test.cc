@@ -205,6 +205,19 @@ TEST(LiveSteps, QueriesThatFoundNothing) {
             (IntervalSet{{110'000, 115'000}, {120'000, 150'000}, {200'000, 280'000}, {390'000, 395'000}}));
 }
 
+TEST(LiveSteps, StepsOfVeryManyQueriesAreShownWithoutTheirTime) {
+  LiveSteps steps;
+  Records records;
+  records.World().Step(0, 0).Mpi(MpiOp::kBarrier, 10, 20, 0, 0, 0);
+  for (std::uint64_t at = 100; at < 100 + 5000 * 10; at += 10) records.Poll(MpiOp::kTest, 1, at, at + 1);
+  records.Step(1, 100'000).Mpi(MpiOp::kBarrier, 100'010, 100'020, 1, 0, 0).Step(2, 200'000).Into(steps);
+  const auto sampled = SampleAll(steps);
+  ASSERT_EQ(sampled.size(), 2u);
+  EXPECT_EQ(sampled[0].in_comm, (IntervalSet{{10, 20}}));
+  EXPECT_EQ(sampled[0].operations.size(), 1u);
+  EXPECT_EQ(sampled[1].index, 1);
+}
+
 TEST(LiveSteps, AnotherThreadMayCompleteAndBeReadFirst) {
   LiveSteps steps;
   Records().World().Step(0, 100).Into(steps, 1);
