@@ -43,16 +43,6 @@ constexpr bool IsMpiOther(MpiClass cls) {
          cls == MpiClass::kRequest;
 }
 
-// Queries that found nothing are recorded as runs, from the first entry to the last return. If they came this close
-// together the thread was spinning in MPI; otherwise it worked in between and the calls themselves took next to
-// nothing.
-inline constexpr std::int64_t kSpinPeriodNs = 20'000;
-
-// The thread is inside MPI during the whole of `calls` calls that took `duration_ns` together, not only now and then.
-constexpr bool InsideMpi(std::uint32_t calls, std::int64_t duration_ns) {
-  return calls <= 1 || duration_ns / calls <= kSpinPeriodNs;
-}
-
 enum class MpiOp : std::uint16_t {
   kNone = 0,
 #define LS_MPI_OP(number, name, cls, kind) k##name = number,

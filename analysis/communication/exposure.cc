@@ -52,7 +52,7 @@ void CpuShares(const schema::RankTables& t, std::uint32_t thread, const Interval
 IntervalSet InMpi(const schema::RankTables& t, bool any_thread, std::uint32_t thread) {
   std::vector<Interval> calls;
   for (std::size_t i = 0; i < t.mpi_calls.rows(); ++i)
-    if ((any_thread || t.mpi_calls.thread[i] == thread) && merge::InsideMpi(t.mpi_calls, i))
+    if (any_thread || t.mpi_calls.thread[i] == thread)
       calls.push_back({t.mpi_calls.begin_ns[i], t.mpi_calls.begin_ns[i] + t.mpi_calls.duration_ns[i]});
   return Normalize(std::move(calls));
 }

@@ -97,6 +97,20 @@ const P2pPair* Heaviest(const std::vector<P2pPair>& pairs, std::int32_t rank, st
   return most;
 }
 
+// The rank at the end of the chain of those that wait for each other's messages: `late` cannot send earlier while it
+// waits for another rank for at least half as long as it is waited for. `costs`: what each rank waits, by position.
+std::vector<std::int32_t> ChainFrom(const Context& context, const std::vector<P2pPair>& pairs,
+                                    const std::vector<std::int64_t>& costs, std::int32_t waiting, std::int32_t late) {
+  std::vector<std::int32_t> chain{waiting, late};
+  for (;;) {
+    const std::size_t before = context.Position(chain[chain.size() - 2]), at = context.Position(chain.back());
+    if (before == kNowhere || at == kNowhere || 2 * costs[at] < costs[before]) return chain;
+    const P2pPair* pair = Heaviest(pairs, chain.back(), &P2pPair::destination, &P2pPair::late_sender_ns);
+    if (pair == nullptr || std::find(chain.begin(), chain.end(), pair->source) != chain.end()) return chain;
+    chain.push_back(pair->source);
+  }
+}
+
 struct Kind {
   FindingId id;
   bool sender;  // True: late senders; false: late receivers.
@@ -117,6 +131,12 @@ void Find(const Context& context, Analysis& analysis, const std::vector<P2pPair>
                                     : Heaviest(pairs, waiting, &P2pPair::source, &P2pPair::late_receiver_ns);
   if (pair == nullptr) return;
   const std::int32_t late = kind.sender ? pair->source : pair->destination;
+  const std::vector<std::int32_t> chain =
+      kind.sender ? ChainFrom(context, pairs, costs, waiting, late) : std::vector{waiting, late};
+  std::string meanwhile;  // Whom those wait for who are waited for.
+  for (std::size_t i = 2; i < chain.size(); ++i)
+    meanwhile += i == 2 ? fmt::format("; rank {} waits for rank {} meanwhile", chain[1], chain[2])
+                        : fmt::format(", that for rank {}", chain[i]);
   const auto others = std::count_if(costs.begin(), costs.end(),
                                     [&](std::int64_t cost) {
                                       return static_cast<double>(cost) >= kNameShare * static_cast<double>(whole);
@@ -127,10 +147,12 @@ void Find(const Context& context, Analysis& analysis, const std::vector<P2pPair>
   Finding finding;
   finding.id = kind.id;
   finding.headline =
-      kind.sender ? fmt::format("Rank {} waits for messages that rank {} has not begun to send: {}{}.", waiting, late,
-                                share, others > 0 ? fmt::format(", and {} wait as well", Plural(others, "rank")) : "")
-                  : fmt::format("Rank {} waits in sends until rank {} posts its receives: {}{}.", waiting, late, share,
-                                others > 0 ? fmt::format(", and {} wait as well", Plural(others, "rank")) : "");
+      kind.sender
+          ? fmt::format(
+                "Rank {} waits for messages that rank {} has not begun to send: {}{}.", waiting, late, share,
+                others > 0 ? fmt::format(", and {} wait as well", Plural(others, "rank")) + meanwhile : meanwhile)
+          : fmt::format("Rank {} waits in sends until rank {} posts its receives: {}{}.", waiting, late, share,
+                        others > 0 ? fmt::format(", and {} wait as well", Plural(others, "rank")) : "");
   finding.brief = kind.sender ? fmt::format("rank {} waits for rank {} to send", waiting, late)
                               : fmt::format("rank {} waits for rank {} to receive", waiting, late);
   const bool gpu = analysis.run.gpu_ranks > 0;
@@ -143,7 +165,7 @@ void Find(const Context& context, Analysis& analysis, const std::vector<P2pPair>
     finding.saves_share = static_cast<double>(waited) / static_cast<double>(whole);
   finding.upper_bound = true;
   finding.confidence = 0.7;
-  finding.rank = late;
+  finding.rank = chain.back();
   const std::int64_t ns = kind.sender ? pair->late_sender_ns : pair->late_receiver_ns;
   const std::int64_t count = kind.sender ? pair->late_sender_count : pair->late_receiver_count;
   finding.evidence =
@@ -163,11 +185,11 @@ void Find(const Context& context, Analysis& analysis, const std::vector<P2pPair>
     finding.action = fmt::format(
         "give rank {} less to do before it, or rank {} more that needs no message (more micro-batches, another "
         "schedule of the pipeline)",
-        late, waiting);
+        chain.back(), waiting);
   } else if (kind.sender) {
     finding.action =
-        fmt::format("send earlier on rank {} or give it less to do before; let rank {} compute between {} and {}", late,
-                    waiting, mpi ? "MPI_Irecv" : "irecv", mpi ? "MPI_Wait" : "wait");
+        fmt::format("send earlier on rank {} or give it less to do before; let rank {} compute between {} and {}",
+                    chain.back(), waiting, mpi ? "MPI_Irecv" : "irecv", mpi ? "MPI_Wait" : "wait");
   } else {
     finding.action = fmt::format("post the receives earlier on rank {} ({} before its work), or use {} on rank {}",
                                  late, mpi ? "MPI_Irecv" : "irecv", mpi ? "MPI_Isend" : "isend", waiting);

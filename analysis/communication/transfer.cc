@@ -18,6 +18,13 @@ std::string PartOfStep(const Summary& summary, std::int64_t ns) {
   return summary.per_step ? Duration(ns) : Percent(ns, summary.terms.Sum());
 }
 
+// Whether all that is exposed are collectives of groups with one member.
+bool ByItself(const Analysis& analysis) {
+  return analysis.p2p.empty() && !analysis.collectives.empty() &&
+         std::all_of(analysis.collectives.begin(), analysis.collectives.end(),
+                     [](const CollectiveRow& row) { return row.group.size() == 1 && row.partial == 0; });
+}
+
 }  // namespace
 
 void FindExposedTransfer(const Context& context, Analysis& analysis) {
@@ -61,11 +68,13 @@ void FindExposedTransfer(const Context& context, Analysis& analysis) {
   // Without the other ranks' files, what looks like transfer may be waiting for them, so the network is not reported as
   // slow.
   const bool others_missing = analysis.run.ranks < analysis.run.ranks_expected && exposed > s.terms.exposed_transfer_ns;
+  const bool by_itself = !others_missing && ByItself(analysis);
   finding.headline = fmt::format(
       "Communication is exposed for {}{}: {}.", OfTheStep(s, all_exposed),
       exposed < all_exposed ? fmt::format(", {} of it on the GPUs' critical path", PartOfStep(s, exposed))
                             : std::string(),
       others_missing ? "how much of it is waiting for ranks that are not here, and how much transfer, is not known"
+      : by_itself    ? "the groups have one member each, so nobody else has a part in it"
                      : "a faster network or more overlap saves at most that");
   finding.brief = "transfer that compute does not hide";
   if (s.per_step)
@@ -99,6 +108,8 @@ void FindExposedTransfer(const Context& context, Analysis& analysis) {
   if (others_missing) finding.evidence += "; part of it may be waiting for ranks without a file";
   // Hiding no communication at all means that the job does not overlap it.
   finding.action = others_missing ? "record all ranks: then waiting and transfer can be told apart"
+                   : by_itself
+                       ? "leave collectives out where a group has one member: one rank needs no DistributedDataParallel"
                    : s.hidden_comm_high_ns * 20 < s.comm_high_ns
                        ? "post it earlier (non-blocking, while compute still runs), or send less"
                        : "start it earlier in the step, or send less";

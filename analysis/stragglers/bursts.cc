@@ -7,6 +7,7 @@
 #include <cmath>
 #include <functional>
 #include <map>
+#include <numeric>
 #include <optional>
 
 #include "analysis/core/format.h"
@@ -48,6 +49,18 @@ struct Series {
   std::int64_t ordinary_ns = 0;   // The median of the others.
   std::vector<Burst> bursts;
   std::vector<bool> burst;  // By index of `rows`: from Begin() to `last` of one.
+
+  void Keep(std::vector<Burst> kept) {
+    bursts = std::move(kept);
+    burst.assign(rows.size(), false);
+    for (const Burst& one : bursts)
+      std::fill_n(burst.begin() + static_cast<std::ptrdiff_t>(one.Begin()), one.last + 1 - one.Begin(), true);
+  }
+  std::int64_t MedianExcess() const {
+    std::vector<std::int64_t> excess;
+    for (const Burst& one : bursts) excess.push_back(one.excess_ns);
+    return LowerMedian(std::move(excess));
+  }
 };
 
 std::optional<Series> FindSlowSteps(const Context& context) {
@@ -71,6 +84,7 @@ std::optional<Series> FindSlowSteps(const Context& context) {
   const double least = std::max(limit, ordinary + kAlike * (static_cast<double>(largest[kLeastBursts - 1]) - ordinary));
   const auto is_slow = [&](std::size_t i) { return static_cast<double>(series.ns[i]) > limit; };
   std::size_t slow = 0;
+  std::vector<Burst> bursts;
   for (std::size_t i = 0; i < n;) {
     Burst burst{i, i, 0};
     bool alike = false;
@@ -80,24 +94,23 @@ std::optional<Series> FindSlowSteps(const Context& context) {
       burst.last = i++;
     }
     if (alike) {
-      series.bursts.push_back(burst);
+      bursts.push_back(burst);
       slow += i - burst.first;
     }
     i = std::max(i, burst.first + 1);
   }
-  series.burst.assign(n, false);
-  for (const Burst& burst : series.bursts)
-    std::fill_n(series.burst.begin() + static_cast<std::ptrdiff_t>(burst.Begin()), burst.last + 1 - burst.Begin(),
-                true);
+  series.Keep(std::move(bursts));
   if (series.bursts.size() < kLeastBursts || slow * 3 > n) return std::nullopt;
   return series;
 }
 
-std::optional<Period> FindPeriod(const Context& context, const Series& series) {
+// `at`: the step of each burst, as an index of Series::rows.
+std::optional<Period> FindPeriod(const Context& context, const Series& series, const std::vector<std::size_t>& at) {
+  if (at.size() < kLeastBursts) return std::nullopt;
   const auto& steps = context.tables().steps;
   std::vector<std::int64_t> in_steps, in_time;
-  for (std::size_t i = 1; i < series.bursts.size(); ++i) {
-    const std::size_t a = series.rows[series.bursts[i - 1].first], b = series.rows[series.bursts[i].first];
+  for (std::size_t i = 1; i < at.size(); ++i) {
+    const std::size_t a = series.rows[at[i - 1]], b = series.rows[at[i]];
     in_steps.push_back(steps.index[b] - steps.index[a]);
     in_time.push_back(steps.begin_ns[b] - steps.begin_ns[a]);
   }
@@ -109,7 +122,7 @@ std::optional<Period> FindPeriod(const Context& context, const Series& series) {
     return static_cast<double>(period.fitting) >= kRegular * static_cast<double>(period.distances);
   };
   if (period.steps >= 2 && enough()) return period;
-  if (series.bursts.size() < kLeastBurstsInTime) return std::nullopt;
+  if (at.size() < kLeastBurstsInTime) return std::nullopt;
   period.steps = 0;
   period.ns = LowerMedian(in_time);
   // The time of a burst is only known to the step that contains it.
@@ -169,7 +182,49 @@ struct Named {
   std::string name;
   std::uint8_t category = schema::Category::kNone;
   std::int64_t extra_ns = 0;  // Per burst.
+  // The bursts that contain it, and the step of each in which most of it lies, as an index of Series::rows.
+  std::vector<Burst> bursts;
+  std::vector<std::size_t> at;
 };
+
+// A step of a rank, by its own clock.
+struct StepWindow {
+  std::int64_t begin, end;
+  std::size_t row;  // Index of Series::rows.
+};
+
+// Calls visit(range's row, window, time in it) for every range and every window that it meets.
+template <typename Visit>
+void VisitRanges(const schema::RankTables& t, const std::vector<StepWindow>& windows, const Visit& visit) {
+  for (std::uint32_t row = 0; row < t.ranges.rows(); ++row) {
+    const std::int64_t begin = t.ranges.begin_ns[row], end = begin + t.ranges.duration_ns[row];
+    auto window = std::upper_bound(windows.begin(), windows.end(), begin,
+                                   [](std::int64_t at, const StepWindow& w) { return at < w.end; });
+    for (; window != windows.end() && window->begin < end; ++window)
+      visit(row, *window, std::min(end, window->end) - std::max(begin, window->begin));
+  }
+}
+
+// Finds the bursts of which the range is a part. Others are slow for another reason, so they say nothing of its period,
+// and where two are in a row, the range's own step counts.
+void FindItsBursts(const schema::RankTables& t, const std::vector<StepWindow>& windows, std::uint32_t id,
+                   const Series& series, double in_other_step, Named& named) {
+  std::vector<std::int64_t> in_step(series.rows.size(), 0);
+  VisitRanges(t, windows, [&](std::uint32_t row, const StepWindow& window, std::int64_t ns) {
+    if (t.ranges.name[row] == id) in_step[window.row] += ns;
+  });
+  double extra = 0;
+  for (const Burst& burst : series.bursts) {
+    const auto begin = in_step.begin() + static_cast<std::ptrdiff_t>(burst.Begin());
+    const auto end = in_step.begin() + static_cast<std::ptrdiff_t>(burst.last + 1);
+    const std::int64_t in_burst = std::accumulate(begin, end, std::int64_t{0});
+    if (2 * in_burst < named.extra_ns) continue;
+    extra += static_cast<double>(in_burst) - in_other_step * static_cast<double>(end - begin);
+    named.bursts.push_back(burst);
+    named.at.push_back(static_cast<std::size_t>(std::max_element(begin, end) - in_step.begin()));
+  }
+  if (!named.bursts.empty()) named.extra_ns = std::llround(extra / static_cast<double>(named.bursts.size()));
+}
 
 // Finds the range in which the time is spent: the innermost that contains at least half of it.
 std::optional<Named> NameIt(const Context& context, const Series& series, std::size_t position, std::int64_t excess) {
@@ -177,41 +232,29 @@ std::optional<Named> NameIt(const Context& context, const Series& series, std::s
   const auto read = context.ReadRank(rank);
   if (!read.ok()) return std::nullopt;
   const schema::RankTables& t = read.value();
-  struct Window {
-    std::int64_t begin, end;
-    bool burst;
-  };
-  std::map<std::int64_t, bool> wanted;
-  for (std::size_t i = 0; i < series.rows.size(); ++i)
-    wanted[context.tables().steps.index[series.rows[i]]] = series.burst[i];
-  std::vector<Window> windows;
+  std::map<std::int64_t, std::size_t> wanted;
+  for (std::size_t i = 0; i < series.rows.size(); ++i) wanted[context.tables().steps.index[series.rows[i]]] = i;
+  std::vector<StepWindow> windows;
   for (std::size_t i = 0; i < t.steps.rows(); ++i)
     if (const auto at = wanted.find(t.steps.index[i]); at != wanted.end())
       windows.push_back({t.steps.begin_ns[i], t.steps.end_ns[i], at->second});
-  std::sort(windows.begin(), windows.end(), [](const Window& a, const Window& b) { return a.begin < b.begin; });
+  std::sort(windows.begin(), windows.end(), [](const StepWindow& a, const StepWindow& b) { return a.begin < b.begin; });
   struct Sum {
     double in[2] = {0, 0};
-    std::int64_t depth = 0, count = 0;
     std::uint8_t category = schema::Category::kNone;
   };
   std::map<std::uint32_t, Sum> sums;
-  for (std::uint32_t row = 0; row < t.ranges.rows(); ++row) {
-    const std::int64_t begin = t.ranges.begin_ns[row], end = begin + t.ranges.duration_ns[row];
-    auto window = std::upper_bound(windows.begin(), windows.end(), begin,
-                                   [](std::int64_t at, const Window& w) { return at < w.end; });
-    for (; window != windows.end() && window->begin < end; ++window) {
-      Sum& sum = sums[t.ranges.name[row]];
-      sum.in[window->burst] += static_cast<double>(std::min(end, window->end) - std::max(begin, window->begin));
-      sum.depth += t.ranges.depth[row];
-      ++sum.count;
-      sum.category = t.ranges.category[row];
-    }
-  }
+  VisitRanges(t, windows, [&](std::uint32_t row, const StepWindow& window, std::int64_t ns) {
+    Sum& sum = sums[t.ranges.name[row]];
+    sum.in[series.burst[window.row]] += static_cast<double>(ns);
+    sum.category = t.ranges.category[row];
+  });
   const auto bursts = static_cast<double>(series.bursts.size());
   const auto in_bursts = static_cast<double>(std::count(series.burst.begin(), series.burst.end(), true));
   const double others = static_cast<double>(series.rows.size()) - in_bursts;
   std::optional<Named> best;
-  double best_length = 0;
+  std::uint32_t best_id = 0;
+  double best_length = 0, best_in_other_step = 0;
   for (const auto& [id, sum] : sums) {
     const double extra = (sum.in[1] - sum.in[0] / others * in_bursts) / bursts;
     if (extra < 0.5 * static_cast<double>(excess)) continue;
@@ -220,10 +263,13 @@ std::optional<Named> NameIt(const Context& context, const Series& series, std::s
     // A range that encloses it takes at least as long.
     const double length = sum.in[1] / bursts;
     if (!best || length < best_length) {
-      best = Named{name, sum.category, std::llround(extra)};
+      best = Named{name, sum.category, std::llround(extra), {}, {}};
+      best_id = id;
       best_length = length;
+      best_in_other_step = sum.in[0] / others;
     }
   }
+  if (best) FindItsBursts(t, windows, best_id, series, best_in_other_step, *best);
   return best;
 }
 
@@ -254,27 +300,38 @@ std::string ActionFor(const std::optional<Named>& named, bool gpu) {
 }  // namespace
 
 void FindBursts(const Context& context, Analysis& analysis) {
-  const auto series = FindSlowSteps(context);
+  auto series = FindSlowSteps(context);
   if (!series) return;
-  const auto period = FindPeriod(context, *series);
-  if (!period) return;
-  const std::vector<Share> shares = SharesOf(context, *series);
-  std::vector<std::int64_t> excess;
-  std::int64_t sum = 0;
-  for (const Burst& burst : series->bursts) {
-    excess.push_back(burst.excess_ns);
-    sum += burst.excess_ns;
-  }
-  const std::int64_t each = LowerMedian(excess);
+  std::vector<Share> shares = SharesOf(context, *series);
   // If the steps are longer only because of transfers, it is not a burst of the host.
-  if (shares.empty() || 2 * shares[0].own_ns < each || 2 * shares[0].host_ns < shares[0].own_ns) return;
+  const auto of_host = [&] {
+    return !shares.empty() && 2 * shares[0].own_ns >= series->MedianExcess() &&
+           2 * shares[0].host_ns >= shares[0].own_ns;
+  };
+  if (!of_host()) return;
+  const std::optional<Named> named = NameIt(context, *series, shares[0].position, series->MedianExcess());
+  std::vector<std::size_t> at;
+  if (named) {
+    at = named->at;
+    if (named->bursts.size() < series->bursts.size()) {
+      series->Keep(named->bursts);
+      shares = SharesOf(context, *series);
+      if (!of_host()) return;
+    }
+  } else {
+    for (const Burst& burst : series->bursts) at.push_back(burst.first);
+  }
+  const auto period = FindPeriod(context, *series, at);
+  if (!period) return;
+  std::int64_t sum = 0;
+  for (const Burst& burst : series->bursts) sum += burst.excess_ns;
+  const std::int64_t each = series->MedianExcess();
   const std::int64_t per_step = sum / static_cast<std::int64_t>(series->ns.size());
   std::vector<std::int32_t> ranks;
   for (const Share& share : shares)
     if (2 * share.own_ns >= shares[0].own_ns) ranks.push_back(context.ranks()[share.position]);
   const bool all = ranks.size() == context.ranks().size();
   std::sort(ranks.begin(), ranks.end());
-  const std::optional<Named> named = NameIt(context, *series, shares[0].position, each);
 
   const std::string every =
       period->steps > 0 ? fmt::format("Every {} steps", period->steps) : fmt::format("Every {}", Duration(period->ns));
@@ -301,10 +358,9 @@ void FindBursts(const Context& context, Analysis& analysis) {
   finding.rank = all ? -1 : context.ranks()[shares[0].position];
   finding.confidence = named ? 0.8 : 0.6;
   finding.explain = {{"step", "step_ns", "longer_ns"}, {}};
-  for (std::size_t i = 0; i < series->bursts.size(); ++i) {
-    const std::size_t at = series->bursts[i].first;
-    finding.explain.rows.push_back({context.tables().steps.index[series->rows[at]], series->ns[at], excess[i]});
-  }
+  for (std::size_t i = 0; i < at.size(); ++i)
+    finding.explain.rows.push_back(
+        {context.tables().steps.index[series->rows[at[i]]], series->ns[at[i]], series->bursts[i].excess_ns});
   analysis.findings.push_back(std::move(finding));
 }
 

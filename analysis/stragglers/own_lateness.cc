@@ -32,8 +32,7 @@ IntervalSet Communicating(const schema::RankTables& t) {
   }
   const std::uint32_t thread = merge::TrainingThread(t);
   for (std::size_t i = 0; i < t.mpi_calls.rows(); ++i)
-    if (t.mpi_calls.thread[i] == thread && merge::InsideMpi(t.mpi_calls, i) &&
-        !IsMpiOther(merge::ClassOf(t.mpi_calls.op[i])))
+    if (t.mpi_calls.thread[i] == thread && !IsMpiOther(merge::ClassOf(t.mpi_calls.op[i])))
       communicating.push_back({t.mpi_calls.begin_ns[i], t.mpi_calls.begin_ns[i] + t.mpi_calls.duration_ns[i]});
   return Unite(Normalize(std::move(communicating)),
                Unite(merge::UnrecordedCalls(t, thread, false), merge::HelperWaits(t, thread)));

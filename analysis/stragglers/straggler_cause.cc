@@ -194,8 +194,12 @@ StragglerCause Explain(const Context& context, const Analysis& analysis, std::si
   cause.more_input_ns = more(cells.input_ns);
   CompareCpuTime(context, read, r, late, cause);
 
-  // A cause explains a price if it covers at least half of it.
-  const auto explains = [&](std::optional<std::int64_t> ns) { return ns.value_or(0) * 2 >= late.price_ns; };
+  // A cause explains a price if it covers at least half of it. Where others wait for the rank's messages only, no
+  // collective says what that costs, and the least that is worth naming stands for it.
+  const double price_ns = late.price_ns > 0 ? static_cast<double>(late.price_ns) : limit_ns;
+  const auto explains = [&](std::optional<std::int64_t> ns) {
+    return static_cast<double>(ns.value_or(0)) * 2 >= price_ns;
+  };
   if (explains(cause.more_input_ns))
     cause.id = CauseId::kInput;
   else if (explains(cause.more_compute_ns))

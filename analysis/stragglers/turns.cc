@@ -62,6 +62,20 @@ std::string WhoCameLast(const Context& context, const Arrived& arrived, bool oth
                       : text + fmt::format("; in {} nobody did by more than the clocks can tell", Count(arrived.ties));
 }
 
+// The rank (position) that most waiting is for: that came last in more than half of all collectives or, where each is
+// of some ranks only, in more than half of its own, with more than half of all that waiting for a last one costs.
+std::optional<std::size_t> OneRank(const Analysis& analysis, const Arrived& arrived) {
+  for (std::size_t p = 0; p < arrived.last.size(); ++p)
+    if (2 * arrived.last[p] > arrived.compared) return p;
+  std::int64_t charge_ns = 0;
+  for (std::size_t p = 0; p < arrived.last.size(); ++p)
+    if (arrived.last[p] > 0) charge_ns += analysis.arrivals[p].charge_ns;
+  for (std::size_t p = 0; p < arrived.last.size(); ++p)
+    if (2 * arrived.last[p] > analysis.arrivals[p].collectives && 2 * analysis.arrivals[p].charge_ns > charge_ns)
+      return p;
+  return std::nullopt;
+}
+
 // In a run with too few steps to name a rank: the rank that is the latest in each of them, by twice the lateness of any
 // other, and mostly by its own work; with the probability that by chance the same rank is the latest in all.
 struct ProbablyLate {
@@ -113,25 +127,25 @@ void FindTurns(const Context& context, Analysis& analysis) {
   const std::string costs = (s.per_step ? "costs " : "takes ") + OfTheStep(s, left);
   const auto units = static_cast<std::int64_t>(context.units().size());
   const Arrived arrived = WithoutNamed(context, analysis);
-  const auto mostly =
-      static_cast<std::size_t>(std::max_element(arrived.last.begin(), arrived.last.end()) - arrived.last.begin());
-  const bool one_rank = mostly < arrived.last.size() && 2 * arrived.last[mostly] > arrived.compared;
+  const std::optional<std::size_t> one_rank = OneRank(analysis, arrived);
+  const std::size_t mostly = one_rank.value_or(0);
   constexpr double kProbable = 0.05, kPossible = 0.1;
-  const std::optional<ProbablyLate> latest =
+  const std::optional<ProbablyLate> found =
       also ? std::nullopt : LatestThroughout(context, kNameShare * static_cast<double>(whole));
-  const bool probably = latest && latest->p_value <= kPossible;
+  const ProbablyLate latest = found.value_or(ProbablyLate{});  // GCC 12 warns of an optional that is read below.
+  const bool probably = found && latest.p_value <= kPossible;
   if (!also && arrived.ties * 2 > arrived.compared) {
     finding.headline =
         fmt::format("Waiting for whichever rank comes last {}; which one is below clock resolution.", costs);
     finding.brief = "waiting for whichever rank comes last";
   } else if (probably) {
-    const std::int32_t rank = context.ranks()[latest->position];
+    const std::int32_t rank = context.ranks()[latest.position];
     finding.headline = fmt::format(
         "Waiting for whichever rank comes last {}, {} for rank {}: it is the latest in each of the {} (by chance: {}).",
-        costs, latest->p_value <= kProbable ? "probably" : "perhaps", rank,
-        Plural(units, s.per_step ? "step" : "slice"), Percent(latest->p_value));
+        costs, latest.p_value <= kProbable ? "probably" : "perhaps", rank, Plural(units, s.per_step ? "step" : "slice"),
+        Percent(latest.p_value));
     finding.brief =
-        fmt::format("waiting for late ranks, {} rank {}", latest->p_value <= kProbable ? "probably" : "perhaps", rank);
+        fmt::format("waiting for late ranks, {} rank {}", latest.p_value <= kProbable ? "probably" : "perhaps", rank);
     finding.rank = rank;
   } else if (!also && context.units().size() < kMinUnits) {
     // It is unknown whether it is always the same rank.
@@ -139,18 +153,21 @@ void FindTurns(const Context& context, Analysis& analysis) {
         s.per_step ? Plural(units, "step") + " cannot tell" : "the recording is too short to tell";
     finding.headline = fmt::format(
         "Waiting for whichever rank comes last {}; {}.", costs,
-        latest     ? fmt::format("rank {} is the latest in each of the {}, as chance alone has it in {} of such runs",
-                                 context.ranks()[latest->position], Plural(units, s.per_step ? "step" : "slice"),
-                                 Percent(latest->p_value))
+        found      ? fmt::format("rank {} is the latest in each of the {}, as chance alone has it in {} of such runs",
+                                 context.ranks()[latest.position], Plural(units, s.per_step ? "step" : "slice"),
+                                 Percent(latest.p_value))
         : one_rank ? fmt::format("rank {} came last in {} of {}, and {} whether by chance", context.ranks()[mostly],
-                                 Count(arrived.last[mostly]), Plural(arrived.compared, "collective"), short_run)
+                                 Count(arrived.last[mostly]),
+                                 Plural(analysis.arrivals[mostly].collectives, "collective"), short_run)
                    : short_run + " which");
     finding.brief = one_rank ? fmt::format("waiting for late ranks, mostly rank {}", context.ranks()[mostly])
                              : std::string("waiting for whichever rank comes last");
   } else if (one_rank) {
     // It is the last one as a rule, not in turn with others, and still nothing shows that it works longer.
-    finding.headline = fmt::format("Waiting for late ranks {}, mostly for rank {}; nothing shows that it does more.",
-                                   costs, context.ranks()[mostly]);
+    finding.headline = fmt::format("Waiting for late ranks {}, mostly for rank {}; {}.", costs, context.ranks()[mostly],
+                                   analysis.run.ranks_sharing_cores > 0
+                                       ? "where ranks share cores, it is not known whether it does more"
+                                       : "nothing shows that it does more");
     finding.brief = fmt::format("waiting for late ranks, mostly rank {}", context.ranks()[mostly]);
   } else {
     finding.headline =
@@ -169,9 +186,11 @@ void FindTurns(const Context& context, Analysis& analysis) {
     finding.explain.rows.push_back({arrival.rank, arrival.collectives, arrival.last, arrival.ties, arrival.charge_ns});
   finding.explain.columns = {"rank", "collectives", "last", "ties", "charge_ns"};
   finding.evidence = WhoCameLast(context, arrived, also);
+  if (one_rank && analysis.arrivals[mostly].collectives < arrived.compared)
+    finding.evidence += fmt::format("; it was in {} of them", Count(analysis.arrivals[mostly].collectives));
   if (probably)
     finding.action = fmt::format("record 20 steps or more to be sure; see what rank {} does before its collectives",
-                                 context.ranks()[latest->position]);
+                                 context.ranks()[latest.position]);
   else
     finding.action =
         analysis.run.ranks_sharing_cores > 0

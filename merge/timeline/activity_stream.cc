@@ -10,8 +10,7 @@
 namespace lockstep::merge {
 namespace {
 
-constexpr schema::Columns<schema::MpiCalls> kCallTimes(&schema::MpiCalls::begin_ns, &schema::MpiCalls::duration_ns,
-                                                       &schema::MpiCalls::count);
+constexpr schema::Columns<schema::MpiCalls> kCallTimes(&schema::MpiCalls::begin_ns, &schema::MpiCalls::duration_ns);
 constexpr schema::Columns<schema::Kernels> kKernelTimes(&schema::Kernels::begin_ns, &schema::Kernels::duration_ns,
                                                         &schema::Kernels::correlation);
 constexpr schema::Columns<schema::Ranges> kRangeCategory(&schema::Ranges::category);
@@ -214,7 +213,6 @@ bool ActivityStream::NextCalls(std::int64_t& latest) {
   if (calls == nullptr) return false;
   for (std::size_t i = 0; i < calls->rows(); ++i) {
     latest = std::max(latest, calls->begin_ns[i]);
-    if (!InsideMpi(*calls, i)) continue;
     const Interval call = TimeOf(*calls, i);
     if (posted_) Put(kInside, call);
     if (calls->thread[i] != training_) continue;

@@ -19,8 +19,7 @@ struct HtaWindow;
 
 inline constexpr schema::Columns<schema::MpiCalls> kCallColumns(&schema::MpiCalls::begin_ns,
                                                                 &schema::MpiCalls::duration_ns,
-                                                                &schema::MpiCalls::thread, &schema::MpiCalls::op,
-                                                                &schema::MpiCalls::count);
+                                                                &schema::MpiCalls::thread, &schema::MpiCalls::op);
 inline constexpr schema::Columns<schema::Sync> kSyncColumns(&schema::Sync::begin_ns, &schema::Sync::duration_ns,
                                                             &schema::Sync::stream, &schema::Sync::correlation);
 inline constexpr schema::Columns<schema::CpuSamples> kSampleColumns(&schema::CpuSamples::time_ns,
@@ -53,12 +52,6 @@ bool IsPosted(std::uint8_t mode);
 
 // Of a number in mpi_calls.op or mpi_requests.op; functions of a newer version count as "other".
 MpiClass ClassOf(std::uint16_t op);
-
-// lockstep::InsideMpi of a row of mpi_calls.
-template <typename Calls>
-bool InsideMpi(const Calls& calls, std::size_t row) {
-  return lockstep::InsideMpi(calls.count[row], calls.duration_ns[row]);
-}
 
 // Reads several tables side by side: always continues with the one that is furthest behind, and reports how
 // far all of them are. A row may come after rows that begin later, if these are of its own piece or the one

@@ -35,10 +35,10 @@ Result<schema::RankTables> ReadRankActivity(const Timeline& timeline, std::int32
   LS_TRY(const std::unique_ptr<ingest::RankSource> source, OpenRank(timeline, rank));
   schema::RankTables tables = source->ReadHead().tables;
   const std::unique_ptr<ingest::EventReader> events = source->OpenEvents();
-  ReadWhole<schema::MpiCalls>(*events,
-                              {&schema::MpiCalls::begin_ns, &schema::MpiCalls::duration_ns, &schema::MpiCalls::thread,
-                               &schema::MpiCalls::op, &schema::MpiCalls::count},
-                              tables.mpi_calls);
+  ReadWhole<schema::MpiCalls>(
+      *events,
+      {&schema::MpiCalls::begin_ns, &schema::MpiCalls::duration_ns, &schema::MpiCalls::thread, &schema::MpiCalls::op},
+      tables.mpi_calls);
   ReadWhole<schema::Ranges>(*events,
                             {&schema::Ranges::begin_ns, &schema::Ranges::duration_ns, &schema::Ranges::thread,
                              &schema::Ranges::category, &schema::Ranges::name},

@@ -111,7 +111,7 @@ class Pass {
         const auto* rows = tables_.calls.Next();
         for (std::size_t i = 0; rows != nullptr && i < rows->rows(); ++i) {
           latest = std::max(latest, rows->begin_ns[i]);
-          if (InsideMpi(*rows, i)) measure.Add(calls, {rows->begin_ns[i], rows->begin_ns[i] + rows->duration_ns[i]});
+          measure.Add(calls, {rows->begin_ns[i], rows->begin_ns[i] + rows->duration_ns[i]});
         }
         return rows != nullptr;
       });

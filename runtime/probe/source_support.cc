@@ -12,7 +12,9 @@ using namespace probe;
 
 namespace {
 
-constexpr std::uint64_t kSamplesToPollGap = 10;  // sample_ticks are 200 us.
+// Polls at most 20 us apart are one run, the whole of which is time in MPI (docs/definitions.md); sample_ticks are
+// 200 us.
+constexpr std::uint64_t kSamplesToPollGap = 10;
 
 struct {
   std::atomic<std::uint64_t> ticks{0};
@@ -38,7 +40,6 @@ extern "C" void lockstep_poll_slow(std::uint64_t op_and_request, const std::uint
   }
   RingHeader& header = page->header;
   const std::uint32_t kept = count <= 32 ? count : 0;
-  // 20 us: merge treats polls closer than that as spinning in MPI (merge/timeline/rank_pass.cc).
   page->producer.poll_gap_ticks = lockstep_probe.sample_ticks.load(std::memory_order_relaxed) / kSamplesToPollGap;
   const bool same = header.poll_calls != 0 && header.poll_key == op_and_request &&
                     begin_ticks - header.poll_last_ticks <= page->producer.poll_gap_ticks &&

@@ -24,7 +24,6 @@ import definitions
 
 NO_TIME = -2**63
 NONE = 0xFFFFFFFF
-SPIN_PERIOD_NS = 20_000
 NCCL = 3  # comms.kind: numbers its operations per function; members are known from all ranks' files only.
 # Operation numbers of core/mpi_ops.def.
 IO_OPS = set(range(300, 360))
@@ -115,7 +114,7 @@ def pairs(begin, end):
 def read_rank(path, rank):
     with h5py.File(path, "r") as f:
         threads = table(f, "threads", ("thread", "tid", "training", "process", "begin_ns", "end_ns", "records"))
-        calls = table(f, "mpi_calls", ("begin_ns", "duration_ns", "thread", "op", "count"))
+        calls = table(f, "mpi_calls", ("begin_ns", "duration_ns", "thread", "op"))
         ranges = table(f, "ranges", ("begin_ns", "duration_ns", "thread", "category"))
         kernels = table(f, "kernels", ("begin_ns", "duration_ns", "work"))
         copies = table(f, "copies", ("begin_ns", "duration_ns"))
@@ -135,9 +134,6 @@ def read_rank(path, rank):
     marked = [t for t in steps["thread"].tolist() if t != NONE]
     training = [int(i) for i in np.flatnonzero(threads["training"] == 1)]
     thread = max(sorted(set(marked)), key=marked.count) if marked else int(threads["thread"][training[0]]) if training else 0
-    # A row of coalesced polls spans the work between them: inside MPI only if they came within 20 us of each other.
-    inside = (calls["count"] <= 1) | (calls["duration_ns"] // np.maximum(calls["count"], 1) <= SPIN_PERIOD_NS)
-    calls = {c: v[inside] for c, v in calls.items()}
     ends = calls["begin_ns"] + calls["duration_ns"]
     a.all_calls = pairs(calls["begin_ns"], ends)
     of_training = calls["thread"] == thread

@@ -59,11 +59,12 @@ def messages(hosts, each, seed, extra="", steps=30, noise="30%"):
 
 
 class Case:
-    def __init__(self, name, text, ranks=(), hosts=(), says=(), never=(), may_name=()):
+    def __init__(self, name, text, ranks=(), hosts=(), says=(), never=(), may_name=(), causes=()):
         self.name, self.text = name, text
         self.ranks, self.hosts = tuple(ranks), tuple(hosts)  # To be named; of these one at least.
         self.may_name = tuple(may_name)                      # Hosts that may be named beside.
         self.says, self.never = tuple(says), tuple(never)    # Parts of the findings' sentences.
+        self.causes = tuple(causes)                          # Of the named ranks; none: whichever.
 
 
 def steps_from(first, last):
@@ -204,6 +205,21 @@ def few_steps(mode, rank, seed, steps=3, factor=1.3):
     return case
 
 
+# A rank of a stage computes longer: the stages before and after wait for its messages, and pass their lateness on.
+def slow_stage(rank, seed, stages=4, factor=1.3):
+    extra = f"slow rank={rank} factor={factor}\n"
+    body = f"step\n  pipeline stages={stages} microbatches={2 * stages} forward=3ms backward=6ms bytes=400KiB\n  barrier\nend\n"
+    return Case(f"pipeline, stage {rank} {factor}x", head(1, stages, 40, seed, extra=extra) + body, [rank], causes=["compute"])
+
+
+# No collective is of all ranks: a rank is late in its row, and makes its row's others late in their columns.
+def slow_in_groups(rank, seed, steps=40, factor=1.3, **case):
+    extra = f"slow rank={rank} factor={factor}\ncomm row block=2\ncomm col stride=2\n"
+    body = "step\n" + "  compute 6ms\n  allreduce 160KiB comm=row\n" * 8 + "  allreduce 3MiB comm=col\nend\n"
+    return Case(f"rows and columns, rank {rank} {factor}x, {steps} steps", head(2, 2, steps, seed, extra=extra) + body,
+                [rank] if steps > 5 else [], never=["take turns", "No single rank"], causes=["compute"], **case)
+
+
 def healthy(mode, seed, hosts=4, each=2, steps=40, jitter="1%"):
     return Case(f"{mode} {hosts}x{each}, healthy, {steps} steps, seed {seed}", head(hosts, each, steps, seed, jitter) + BODIES[mode], never=["robably for rank", "erhaps for rank"])
 
@@ -227,6 +243,10 @@ def small(seed):
         for i in range(4):
             yield healthy(mode, 100 * seed + i)
             yield healthy(mode, 100 * seed + i, steps=3)
+    for rank in (1, 2):
+        yield slow_stage(rank, seed)
+    yield slow_in_groups(3, seed)
+    yield slow_in_groups(3, seed, steps=3, says=["rank 3"])
     yield slow_way(4, 2, 1, 2, seed)
     yield slow_way(4, 1, 2, 1, seed, one_way=True)
     yield slow_in_messages(4, 2, 2, seed)
@@ -317,6 +337,8 @@ def judge(case, answer):
     named = sorted(s["rank"] for s in answer["stragglers"])
     missing = [f"rank {r} is not named: {answer['verdict']}" for r in case.ranks if r not in named]
     wrong = [f"rank {r} is named: {answer['verdict']}" for r in named if r not in case.ranks]
+    wrong += [f"rank {s['rank']} is named for {s['cause']}" for s in answer["stragglers"]
+              if case.causes and s["cause"] not in case.causes]
     links = [f for f in answer["findings"] if f["id"] == "link.slow"]
     told = " ".join(f["headline"] for f in links)
     hosts = [f"node{i}" for i in range(64) if f"node{i} " in told + " " or f"node{i}'" in told or f"node{i}," in told or f"node{i})" in told]

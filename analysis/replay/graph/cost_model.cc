@@ -34,8 +34,8 @@ void CostModel::Add(std::uint64_t bytes, std::int64_t transfer_ns) {
   if (transfer_ns > 0) samples_.push_back({bytes, transfer_ns});
 }
 
-void CostModel::AddBeside(std::uint64_t bytes, std::int64_t transfer_ns) {
-  if (transfer_ns > 0) beside_.push_back({bytes, transfer_ns});
+void CostModel::AddBeside(std::uint64_t bytes, std::int64_t transfer_ns, bool same_kind) {
+  if (transfer_ns > 0) beside_.push_back({bytes, transfer_ns, same_kind});
 }
 
 std::vector<CostModel::Knot> CostModel::KnotsOf(std::vector<Sample> samples) {
@@ -57,6 +57,17 @@ std::vector<CostModel::Knot> CostModel::KnotsOf(std::vector<Sample> samples) {
 // show how far they spread: not less than those of the steps.
 void CostModel::UseThoseBeside() {
   const Knot own = knots_.front();
+  for (const Sample& each : beside_) {
+    const auto ns = static_cast<double>(each.transfer_ns), bytes = static_cast<double>(each.bytes);
+    if (!each.same_kind || each.bytes <= own.bytes || ns > own.transfer_ns || bytes > kImpossibleBytesPerNs * ns)
+      continue;
+    if (!contradiction_ || std::pair(each.bytes, -ns) > std::pair(contradiction_->bytes, -contradiction_->transfer_ns))
+      contradiction_ = Knot{each.bytes, ns, own.spread, 1};
+  }
+  if (contradiction_) {
+    latency_ns_ = 0;
+    return;
+  }
   std::sort(beside_.begin(), beside_.end(), [](const Sample& a, const Sample& b) {
     return a.bytes != b.bytes ? a.bytes < b.bytes : a.transfer_ns < b.transfer_ns;
   });

@@ -19,7 +19,8 @@ class CostModel {
   void Add(std::uint64_t bytes, std::int64_t transfer_ns);
   // The same of one outside of the replayed steps (DDP's first step reduces all gradients at once). Used where the
   // steps know one size only, and for no line: it is as slow as a first time is.
-  void AddBeside(std::uint64_t bytes, std::int64_t transfer_ns);
+  // `same_kind`: an operation of the steps' kind, not another one that is taken to cost as much.
+  void AddBeside(std::uint64_t bytes, std::int64_t transfer_ns, bool same_kind = true);
   // What next to no bytes take there and back, by collectives of any kind among the same ranks. Not positive: not
   // known.
   void SetLatency(std::int64_t ns) { latency_ns_ = static_cast<double>(ns); }
@@ -42,6 +43,11 @@ class CostModel {
     bool beside = false;  // Of AddBeside only.
   };
   const std::vector<Knot>& knots() const { return knots_; }  // By size.
+
+  // Of those beside of the same kind: the largest that moved more bytes than the steps' only size in no longer. Where
+  // there is one, what the steps' transfers take is not a matter of their size, so nothing is known of other sizes, and
+  // none beside is used.
+  const std::optional<Knot>& contradiction() const { return contradiction_; }
 
   struct Estimate {
     double ns, low_ns, high_ns;  // The range contains about 90 % of single transfers.
@@ -74,12 +80,14 @@ class CostModel {
   struct Sample {
     std::uint64_t bytes;
     std::int64_t transfer_ns;
+    bool same_kind = true;  // Of those beside.
   };
   static std::vector<Knot> KnotsOf(std::vector<Sample> samples);
   void UseThoseBeside();
 
   std::vector<Sample> samples_, beside_;
   std::vector<Knot> knots_, usable_;
+  std::optional<Knot> contradiction_;
   double latency_ns_ = 0;
   double between_ = 0;  // Typical error of an interpolation, as a logarithm.
 };

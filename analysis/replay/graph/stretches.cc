@@ -210,7 +210,7 @@ class Cutter {
     std::vector<Stretch>& out = out_.training;
     const auto& calls = t_.mpi_calls;
     for (std::uint32_t row = 0; row < calls.rows(); ++row) {
-      if (calls.thread[row] != training_ || !merge::InsideMpi(calls, row)) continue;
+      if (calls.thread[row] != training_) continue;
       Stretch call{Stretch::kCall,
                    clock_.ToCluster(calls.begin_ns[row]),
                    clock_.ToCluster(calls.begin_ns[row] + calls.duration_ns[row]),

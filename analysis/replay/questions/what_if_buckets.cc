@@ -53,7 +53,7 @@ void WhatIf::AddBeside() {
     if (each.kind == CollectiveKind::kAllReduce)
       costs_.AddBeside(each.bytes, each.transfer_ns);
     else if (each.kind == CollectiveKind::kBroadcast)  // One way of two: DDP's of the parameters.
-      costs_.AddBeside(each.bytes, 2 * each.transfer_ns);
+      costs_.AddBeside(each.bytes, 2 * each.transfer_ns, false);
   }
   // A reduction goes there and back: twice what the others do.
   costs_.SetLatency(2 * run_->LatencyNs(buckets_->comm));

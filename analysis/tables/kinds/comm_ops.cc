@@ -107,7 +107,6 @@ class Collector {
     const std::uint32_t training = merge::TrainingThread(t_);
     std::vector<Interval> busy, inside;
     for (std::size_t i = 0; i < t_.mpi_calls.rows(); ++i) {
-      if (!merge::InsideMpi(t_.mpi_calls, i)) continue;
       const Interval call{t_.mpi_calls.begin_ns[i], t_.mpi_calls.begin_ns[i] + t_.mpi_calls.duration_ns[i]};
       if (posted) inside.push_back(call);
       if (!out_.gpu && t_.mpi_calls.thread[i] == training) busy.push_back(call);

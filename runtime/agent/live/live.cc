@@ -105,7 +105,7 @@ void Live::Publish(std::int64_t epoch, const State& state) {
     rank.open_step = open.index;
     rank.open_ns = now_.raw_ns - Ns(open.begin_ticks);
   }
-  rank.mpi_share = steps_.MpiShare(now_.ticks, ns_of_ticks);
+  rank.mpi_share = steps_.MpiShare(now_.ticks);
   WriteLiveFile(setup_.directory, rank);  // If this fails, rank 0 reports that nothing arrived.
 }
 

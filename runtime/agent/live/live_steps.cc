@@ -147,7 +147,7 @@ void LiveSteps::OnComm(const CommRecord& record) {
 // Takes a range of the thread that marks steps.
 void LiveSteps::OnRange(const Ring& ring, const RangeRecord& record) {
   const Ticks ticks{record.begin_ticks, record.end_ticks};
-  if (ring.calls.contains(record.name)) calls_.push_back({ticks, 1, false});
+  if (ring.calls.contains(record.name)) calls_.push_back({ticks, false});
   if (helped_)
     helpers_.Did(ticks, record.head.flags >> 4 == schema::Category::kInput, ring.gives.contains(record.name));
 }
@@ -232,10 +232,7 @@ std::int64_t LiveSteps::Add(std::uint32_t ring, const MpiRecord& record, std::ui
 
 void LiveSteps::CountCalls(std::uint32_t index, Ring& ring, MpiClass cls, const Calls& calls) {
   if (!IsMpiOther(cls)) {
-    if (calls.count <= 1)
-      ring.mpi_ticks += calls.ticks.end - calls.ticks.begin;
-    else if (ring.queries.size() < kMostKept)
-      ring.queries.push_back(calls);
+    ring.mpi_ticks += calls.ticks.end - calls.ticks.begin;
     if (index == step_ring_) calls_.push_back(calls);
   }
   if (helped_ && index == step_ring_) helpers_.Did(calls.ticks, false, false);
@@ -245,7 +242,7 @@ void LiveSteps::CountCalls(std::uint32_t index, Ring& ring, MpiClass cls, const 
 void LiveSteps::OnPoll(std::uint32_t index, Ring& ring, const PollRecord& record) {
   const MpiOpInfo* info = InfoOf(static_cast<std::uint16_t>(record.op_and_request & 0xfff));
   if (info == nullptr || record.last_ticks < record.first_ticks) return;
-  CountCalls(index, ring, info->cls, {{record.first_ticks, record.last_ticks}, record.calls, true});
+  CountCalls(index, ring, info->cls, {{record.first_ticks, record.last_ticks}, true});
 }
 
 void LiveSteps::OnMpi(std::uint32_t index, Ring& ring, const MpiRecord& record, bool completions_follow) {
@@ -253,7 +250,7 @@ void LiveSteps::OnMpi(std::uint32_t index, Ring& ring, const MpiRecord& record, 
   const MpiOpInfo* info = InfoOf(record.op);
   if (info == nullptr) return;
   const bool recorded = (record.head.flags & kMpiUnrecorded) == 0;
-  if (recorded) CountCalls(index, ring, info->cls, {{record.begin_ticks, record.end_ticks}, 1, false});
+  if (recorded) CountCalls(index, ring, info->cls, {{record.begin_ticks, record.end_ticks}, false});
   switch (info->cls) {
     case MpiClass::kCollective:
       if (recorded) Add(index, record, 0, {record.begin_ticks, record.end_ticks});
@@ -387,8 +384,7 @@ LiveStep LiveSteps::Make(std::int64_t index, Ticks window, const IntervalSet& he
   std::vector<Interval> calls;
   for (const Calls& made : calls_) {
     if (!inside(made.ticks) || (made.queries && !queries)) continue;
-    const Interval time{ns_of_ticks(made.ticks.begin), ns_of_ticks(made.ticks.end)};
-    if (InsideMpi(made.count, time.end - time.begin)) calls.push_back(time);
+    calls.push_back({ns_of_ticks(made.ticks.begin), ns_of_ticks(made.ticks.end)});
   }
   step.in_comm = Clip(Unite(Normalize(std::move(calls)), helped), step.window);
   for (const Operation& one : operations_)
@@ -465,14 +461,9 @@ LiveSteps::Open LiveSteps::open() const {
   return {boundaries_.back().index, boundaries_.back().ticks};
 }
 
-double LiveSteps::MpiShare(std::uint64_t now_ticks, const NsOfTicks& ns_of_ticks) {
+double LiveSteps::MpiShare(std::uint64_t now_ticks) {
   std::uint64_t most = 0;
-  for (auto& [index, ring] : rings_) {
-    for (const Calls& run : std::exchange(ring.queries, {}))
-      if (InsideMpi(run.count, ns_of_ticks(run.ticks.end) - ns_of_ticks(run.ticks.begin)))
-        ring.mpi_ticks += run.ticks.end - run.ticks.begin;
-    most = std::max(most, std::exchange(ring.mpi_ticks, 0));
-  }
+  for (auto& [index, ring] : rings_) most = std::max(most, std::exchange(ring.mpi_ticks, 0));
   const std::uint64_t span = share_from_ticks_ == 0 ? 0 : now_ticks - share_from_ticks_;
   share_from_ticks_ = now_ticks;
   if (most == 0 || span == 0) return -1;

@@ -72,7 +72,7 @@ class LiveSteps {
   Open open() const;
   std::int64_t steps() const { return steps_; }  // The number that ended so far.
   // Of all threads' shares of the time since the last call in communicating MPI calls the largest; -1: no MPI call.
-  double MpiShare(std::uint64_t now_ticks, const NsOfTicks& ns_of_ticks);
+  double MpiShare(std::uint64_t now_ticks);
 
  private:
   using Ticks = LiveTicks;
@@ -87,8 +87,7 @@ class LiveSteps {
   };
   struct Calls {
     Ticks ticks;
-    std::uint32_t count;
-    bool queries;  // They found nothing; more than one are a run of them.
+    bool queries;  // One or a run of several that found nothing.
   };
   struct Kernel {
     Ticks ticks;
@@ -108,9 +107,7 @@ class LiveSteps {
     std::unordered_set<std::uint32_t> comm_kernels;  // Ids of the names.
     // Ids of names of ranges: calls of torch.distributed, buckets handed over.
     std::unordered_set<std::uint32_t> calls, gives;
-    // In communicating MPI calls since the last MpiShare; runs of queries apart.
-    std::uint64_t mpi_ticks = 0;
-    std::deque<Calls> queries;
+    std::uint64_t mpi_ticks = 0;  // In communicating MPI calls since the last MpiShare.
   };
   void OnRecord(std::uint32_t index, Ring& ring, const RecordHead& head, const RecordReader& reader, std::size_t at);
   void OnStep(std::uint32_t ring, const StepRecord& record);

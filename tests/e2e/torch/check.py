@@ -39,6 +39,19 @@ def run(words, cwd, timeout=120, **environment):
                           timeout=timeout)
 
 
+def run_gloo(words, cwd):
+    """run() of a job over gloo. A worker thread of gloo's that needs the interpreter while that ends terminates the process
+    now and then, recorded or not (pytorch/pytorch issue 190489, pull request 179291): such a job is tried once more."""
+    done = run(words, cwd)
+    if done.returncode == 134 and "terminate called without an active exception" in done.stderr:
+        print("PyTorch ended the job with SIGABRT: run again", file=sys.stderr)
+        shutil.rmtree(cwd + "/out", ignore_errors=True)
+        for left in glob.glob(cwd + "/*meeting*"):
+            os.remove(left)
+        done = run(words, cwd)
+    return done
+
+
 class RankFile:
     def __init__(self, path):
         with rank_tables.open_file(path) as f:

@@ -6,6 +6,7 @@
 
 #include "analysis/run/warmup.h"
 #include "tests/unit/analysis/synthetic_job.h"
+#include "trace/file/strings.h"
 
 namespace lockstep::test {
 namespace {
@@ -66,7 +67,7 @@ TEST(Warmup, OneLateRankIsNone) {
 }
 
 // `extra_ns`: what a step takes longer.
-analysis::Analysis LongerBy(const std::function<std::int64_t(int step, int rank)>& extra_ns) {
+Job JobLongerBy(const std::function<std::int64_t(int step, int rank)>& extra_ns) {
   JobSpec spec;
   spec.steps = 62;
   spec.transfer_ns = 10'000;
@@ -77,7 +78,11 @@ analysis::Analysis LongerBy(const std::function<std::int64_t(int step, int rank)
     return static_cast<std::int64_t>(40e6 * (1 + 0.002 * jitter[static_cast<std::size_t>(4 * step + rank)])) +
            extra_ns(step, rank);
   };
-  return Simulate(spec).Analyze();
+  return Simulate(spec);
+}
+
+analysis::Analysis LongerBy(const std::function<std::int64_t(int step, int rank)>& extra_ns) {
+  return JobLongerBy(extra_ns).Analyze();
 }
 
 analysis::Analysis Bursts(const std::function<bool(int step, int rank)>& burst, std::int64_t ns = 20'000'000) {
@@ -123,6 +128,36 @@ TEST(Bursts, OneFarLongerStepDoesNotHideThem) {
   const analysis::Finding* finding = Find(analysis, "burst.periodic");
   ASSERT_NE(finding, nullptr);
   EXPECT_NE(finding->headline.find("Every 10 steps"), std::string::npos) << finding->headline;
+}
+
+// Steps that are slow for another reason hide the period by step number and make one in time: the range's steps count.
+TEST(Bursts, OtherSlowStepsDoNotHideThePeriodOfARange) {
+  const auto saves = [](int step) { return step % 8 == 7; };
+  Job job = JobLongerBy([&](int step, int rank) -> std::int64_t {
+    if (rank == 0 && saves(step)) return 30'000'000;
+    return rank == 2 && (step == 10 || step == 27 || step == 51) ? 25'000'000 : 0;
+  });
+  schema::RankTables& rank = job.ranks[0];
+  const std::uint32_t save = trace::StringInterner(rank.strings, rank.string_bytes).Intern("torch.save");
+  const schema::TlStepRanks& steps = job.timeline.tables.step_ranks;
+  for (std::size_t i = 0; i < steps.rows(); ++i) {
+    if (steps.rank[i] != 0) continue;
+    rank.steps.Append({.index = steps.index[i], .begin_ns = steps.begin_ns[i], .end_ns = steps.end_ns[i], .thread = 0});
+    if (saves(static_cast<int>(steps.index[i])))
+      rank.ranges.Append({.begin_ns = steps.begin_ns[i],
+                          .duration_ns = 30'000'000,
+                          .thread = 0,
+                          .name = save,
+                          .category = schema::Category::kCheckpoint});
+  }
+  const analysis::Analysis analysis = job.Analyze();
+  const analysis::Finding* finding = Find(analysis, "burst.periodic");
+  ASSERT_NE(finding, nullptr);
+  EXPECT_EQ(finding->headline.rfind("Every 8 steps rank 0 is in \"torch.save\" (checkpoint)", 0), 0u)
+      << finding->headline;
+  EXPECT_EQ(finding->explain.rows.size(), 7u);
+  // 7 of 60 steps, 30 ms each: what the other slow steps cost is not the range's.
+  EXPECT_NEAR(static_cast<double>(*finding->saves_ns_per_step), 7 * 30e6 / 60, 0.05 * 7 * 30e6 / 60);
 }
 
 TEST(Bursts, WithoutAPeriodAreNone) {

@@ -78,8 +78,19 @@ TEST(CostModel, OneSizeAndWhatWasSeenBesideIt) {
   EXPECT_FALSE(with.AlphaBeta().has_value()) << "a first time is no bandwidth";
   EXPECT_EQ(with.usable_sizes(), 1u);
   EXPECT_EQ(with.knots().size(), 2u);
-  // Sixteen times the bytes in less time: something else.
-  EXPECT_EQ(made(900'000, 0).knots().size(), 1u);
+  EXPECT_FALSE(with.contradiction().has_value());
+  // Sixteen times the bytes in less time: size is not what they take their time for, so of others nothing is known.
+  const CostModel without = made(900'000, 400'000);
+  EXPECT_EQ(without.knots().size(), 1u);
+  EXPECT_EQ(without.contradiction().value().bytes, 16u << 20);
+  EXPECT_GT(without.At(16 << 20)->factor, 10);
+  // A broadcast, which stands for an all-reduce, need not cost as much as one: it shows nothing, and is left out.
+  CostModel broadcast;
+  broadcast.Add(1 << 20, 1'000'000);
+  broadcast.AddBeside(16 << 20, 900'000, false);
+  broadcast.Fit();
+  EXPECT_FALSE(broadcast.contradiction().has_value());
+  EXPECT_EQ(broadcast.knots().size(), 1u);
   // Fewer bytes, on the line through latency and the size that is known.
   const auto half = made(0, 400'000).At(512 << 10).value();
   EXPECT_NEAR(half.ns, 705'000, 5'000);
