@@ -285,8 +285,7 @@ void PredictBuckets(const Context& context, Analysis& analysis) {
   if (const auto& other = costs.contradiction(); other && !buckets.recommended_cap_mb && sequence.bytes.size() > 1)
     analysis.remarks.push_back(fmt::format(
         "A bucket of {} takes {}, and {} outside of the steps took {}: it is not their size that makes them slow, so "
-        "what "
-        "other buckets would take is not known. Record a run with larger ones and compare the two: lockstep diff.",
+        "what other buckets would take is not known. Record a run with larger ones and compare the two: lockstep diff.",
         Bytes(costs.knots().front().bytes), Duration(std::llround(costs.knots().front().transfer_ns)),
         Bytes(other->bytes), Duration(std::llround(other->transfer_ns))));
 }

@@ -6,6 +6,7 @@
 #include <numeric>
 #include <set>
 
+#include "analysis/communication/late_sender.h"
 #include "analysis/core/format.h"
 #include "analysis/core/source.h"
 #include "analysis/core/statistics.h"
@@ -88,33 +89,91 @@ std::vector<std::int64_t> PerRank(const Context& context, const Analysis& analys
   return costs;
 }
 
-// The partner that causes most of a rank's waits of one kind; null without waits.
-const P2pPair* Heaviest(const std::vector<P2pPair>& pairs, std::int32_t rank, std::int32_t P2pPair::*waits,
-                        std::int64_t P2pPair::*cost) {
-  const P2pPair* most = nullptr;
-  for (const P2pPair& pair : pairs)
-    if (pair.*waits == rank && pair.*cost > 0 && (most == nullptr || pair.*cost > most->*cost)) most = &pair;
-  return most;
-}
-
-// The rank at the end of the chain of those that wait for each other's messages: `late` cannot send earlier while it
-// waits for another rank for at least half as long as it is waited for. `costs`: what each rank waits, by position.
-std::vector<std::int32_t> ChainFrom(const Context& context, const std::vector<P2pPair>& pairs,
-                                    const std::vector<std::int64_t>& costs, std::int32_t waiting, std::int32_t late) {
-  std::vector<std::int32_t> chain{waiting, late};
-  for (;;) {
-    const std::size_t before = context.Position(chain[chain.size() - 2]), at = context.Position(chain.back());
-    if (before == kNowhere || at == kNowhere || 2 * costs[at] < costs[before]) return chain;
-    const P2pPair* pair = Heaviest(pairs, chain.back(), &P2pPair::destination, &P2pPair::late_sender_ns);
-    if (pair == nullptr || std::find(chain.begin(), chain.end(), pair->source) != chain.end()) return chain;
-    chain.push_back(pair->source);
-  }
-}
-
 struct Kind {
   FindingId id;
   bool sender;  // True: late senders; false: late receivers.
 };
+
+// "; rank 1 waits for rank 2 meanwhile, that for rank 3": of ranks that wait for each other, each for the one behind
+// it.
+std::string Meanwhile(const std::vector<std::int32_t>& chain) {
+  std::string text;
+  if (chain.size() > 2) text += fmt::format("; rank {} waits for rank {} meanwhile", chain[1], chain[2]);
+  if (chain.size() > 4) text += fmt::format(", and so on to rank {}", chain.back());
+  if (chain.size() == 4) text += fmt::format(", that for rank {}", chain.back());
+  return text;
+}
+
+// What the program itself calls, for advice.
+struct Calls {
+  bool gpu, mpi;
+};
+
+// The share of the step, headline, evidence and advice of waiting for late senders.
+void DescribeSender(const LateSender& late, std::int32_t waiting, const std::string& share, const Calls& calls,
+                    Finding& finding) {
+  const std::size_t senders = late.all.size();
+  const bool one = senders == 1 || late.decides;
+  const std::string whose = one ? fmt::format("rank {} has", late.pair->source) : fmt::format("{} ranks have", senders);
+  finding.rank = one ? late.chain.back() : -1;
+  finding.brief = fmt::format("rank {} waits for {} to send", waiting,
+                              one ? fmt::format("rank {}", late.pair->source) : Plural(senders, "rank"));
+  finding.headline = fmt::format("Rank {} waits for messages that {} not begun to send: {}", waiting, whose, share);
+
+  P2pPair sum;
+  for (const P2pPair* pair : late.all) Add(sum, *pair);
+  const P2pPair& shown = late.on_path_ns > 0 ? sum : *late.pair;
+  finding.evidence =
+      fmt::format("{} ({} in all) from {} to rank {}: {} began after {} receiver waited, {} on average",
+                  Plural(shown.messages, "message"), Bytes(shown.bytes),
+                  late.on_path_ns > 0 ? Plural(senders, "rank") : fmt::format("rank {}", late.pair->source), waiting,
+                  Count(shown.late_sender_count), shown.late_sender_count == 1 ? "its" : "their",
+                  Duration(shown.late_sender_ns / std::max<std::int64_t>(1, shown.late_sender_count)));
+  if (late.on_path_ns > 0)
+    finding.evidence +=
+        one ? fmt::format("; of them rank {} is on the critical path for {} per step, the others for {}",
+                          late.pair->source, Duration(late.on_path_ns), Duration(late.others_on_path_ns))
+            : "; none of them is the last as a rule";
+
+  const std::string meanwhile =
+      calls.gpu
+          ? fmt::format("rank {} more that needs no message (more micro-batches, another schedule of the pipeline)",
+                        waiting)
+          : fmt::format("rank {} work to do between {} and {}", waiting, calls.mpi ? "MPI_Irecv" : "irecv",
+                        calls.mpi ? "MPI_Wait" : "wait");
+  finding.action_of_equal = fmt::format("give {}", meanwhile);
+  if (one && late.pair->wrong_order_ns * 4 > late.pair->late_sender_ns) {
+    finding.evidence += fmt::format("; during {} of the wait, an earlier message had already arrived",
+                                    Percent(late.pair->wrong_order_ns, late.pair->late_sender_ns));
+    finding.action = calls.gpu ? "receive in the order of sending, or on a stream per partner"
+                     : calls.mpi
+                         ? "receive in the order of arrival: MPI_Waitany over posted receives, or MPI_ANY_SOURCE"
+                         : "receive in the order of arrival: post all receives, wait for whichever comes first";
+    finding.action_of_equal =
+        finding.action + (calls.gpu ? "" : ", if each message has work of its own; else " + finding.action_of_equal);
+  } else if (!one) {
+    finding.action = finding.action_of_equal;
+  } else if (calls.gpu) {
+    finding.action = fmt::format("give rank {} less to do before it, or {}", late.chain.back(), meanwhile);
+  } else {
+    finding.action =
+        fmt::format("send earlier on rank {} (less to do before it), or give {}", late.chain.back(), meanwhile);
+  }
+}
+
+void DescribeReceiver(const P2pPair& pair, const std::string& share, const Calls& calls, Finding& finding) {
+  const std::int32_t waiting = pair.source, late = pair.destination;
+  finding.rank = late;
+  finding.brief = fmt::format("rank {} waits for rank {} to receive", waiting, late);
+  finding.headline = fmt::format("Rank {} waits in sends until rank {} posts its receives: {}", waiting, late, share);
+  finding.evidence =
+      fmt::format("{} ({} in all) from rank {} to rank {}: {} found no receive posted, {} on average",
+                  Plural(pair.messages, "message"), Bytes(pair.bytes), waiting, late, Count(pair.late_receiver_count),
+                  Duration(pair.late_receiver_ns / std::max<std::int64_t>(1, pair.late_receiver_count)));
+  finding.action = finding.action_of_equal =
+      fmt::format("post the receives earlier on rank {} ({} before its work), or use {} on rank {}", late,
+                  calls.mpi ? "MPI_Irecv" : "irecv", calls.mpi ? "MPI_Isend" : "isend", waiting);
+}
 
 void Find(const Context& context, Analysis& analysis, const std::vector<P2pPair>& pairs, const Kind& kind) {
   const Summary& s = analysis.summary;
@@ -125,75 +184,38 @@ void Find(const Context& context, Analysis& analysis, const std::vector<P2pPair>
                   : PerRank(context, analysis, cells.late_receiver_ns, &RankRow::late_receiver_ns);
   if (costs.empty() || whole <= 0) return;
   const auto worst = static_cast<std::size_t>(std::max_element(costs.begin(), costs.end()) - costs.begin());
-  if (static_cast<double>(costs[worst]) < kNameShare * static_cast<double>(whole)) return;
+  const auto worth = [&](std::int64_t cost) {
+    return static_cast<double>(cost) >= kNameShare * static_cast<double>(whole);
+  };
+  if (!worth(costs[worst])) return;
   const std::int32_t waiting = context.ranks()[worst];
-  const P2pPair* pair = kind.sender ? Heaviest(pairs, waiting, &P2pPair::destination, &P2pPair::late_sender_ns)
-                                    : Heaviest(pairs, waiting, &P2pPair::source, &P2pPair::late_receiver_ns);
-  if (pair == nullptr) return;
-  const std::int32_t late = kind.sender ? pair->source : pair->destination;
-  const std::vector<std::int32_t> chain =
-      kind.sender ? ChainFrom(context, pairs, costs, waiting, late) : std::vector{waiting, late};
-  std::string meanwhile;  // Whom those wait for who are waited for.
-  for (std::size_t i = 2; i < chain.size(); ++i)
-    meanwhile += i == 2 ? fmt::format("; rank {} waits for rank {} meanwhile", chain[1], chain[2])
-                        : fmt::format(", that for rank {}", chain[i]);
-  const auto others = std::count_if(costs.begin(), costs.end(),
-                                    [&](std::int64_t cost) {
-                                      return static_cast<double>(cost) >= kNameShare * static_cast<double>(whole);
-                                    }) -
-                      1;
   const std::string share = s.per_step ? fmt::format("{} of each {} step", Duration(costs[worst]), Duration(whole))
                                        : fmt::format("{} of its time", Percent(costs[worst], whole));
+  const auto others = std::count_if(costs.begin(), costs.end(), worth) - 1;
+  const std::string also = others > 0 ? fmt::format(", and {} wait as well", Plural(others, "rank")) : "";
+  const Source source = SourceOf(context.timeline());
+  const Calls calls{analysis.run.gpu_ranks > 0, source.imported.empty() && !source.torch};
+
   Finding finding;
   finding.id = kind.id;
-  finding.headline =
-      kind.sender
-          ? fmt::format(
-                "Rank {} waits for messages that rank {} has not begun to send: {}{}.", waiting, late, share,
-                others > 0 ? fmt::format(", and {} wait as well", Plural(others, "rank")) + meanwhile : meanwhile)
-          : fmt::format("Rank {} waits in sends until rank {} posts its receives: {}{}.", waiting, late, share,
-                        others > 0 ? fmt::format(", and {} wait as well", Plural(others, "rank")) : "");
-  finding.brief = kind.sender ? fmt::format("rank {} waits for rank {} to send", waiting, late)
-                              : fmt::format("rank {} waits for rank {} to receive", waiting, late);
-  const bool gpu = analysis.run.gpu_ranks > 0;
-  const Source source = SourceOf(context.timeline());
-  const bool mpi = source.imported.empty() && !source.torch;  // The MPI calls are the program's own.
+  if (kind.sender) {
+    const LateSender late = LateSenderOf(context, analysis, pairs, costs, waiting);
+    if (late.pair == nullptr) return;
+    DescribeSender(late, waiting, share, calls, finding);
+    finding.headline += also + (late.decides ? Meanwhile(late.chain) : "") + ".";
+  } else {
+    const P2pPair* pair = HeaviestOf(pairs, waiting, &P2pPair::source, &P2pPair::late_receiver_ns);
+    if (pair == nullptr) return;
+    DescribeReceiver(*pair, share, calls, finding);
+    finding.headline += also + ".";
+  }
   const std::int64_t waited = kind.sender ? s.late_sender_ns : s.late_receiver_ns;
   if (s.per_step)
-    finding.saves_ns_per_step = gpu ? std::min(waited, s.terms.idle_ns + s.terms.exposed_unsplit_ns) : waited;
+    finding.saves_ns_per_step = calls.gpu ? std::min(waited, s.terms.idle_ns + s.terms.exposed_unsplit_ns) : waited;
   else
     finding.saves_share = static_cast<double>(waited) / static_cast<double>(whole);
   finding.upper_bound = true;
   finding.confidence = 0.7;
-  finding.rank = chain.back();
-  const std::int64_t ns = kind.sender ? pair->late_sender_ns : pair->late_receiver_ns;
-  const std::int64_t count = kind.sender ? pair->late_sender_count : pair->late_receiver_count;
-  finding.evidence =
-      fmt::format("{} ({} in all) from rank {} to rank {}: {} {}, {} on average", Plural(pair->messages, "message"),
-                  Bytes(pair->bytes), pair->source, pair->destination, Count(count),
-                  !kind.sender ? "found no receive posted"
-                  : count == 1 ? "began after its receiver waited"
-                               : "began after their receiver waited",
-                  Duration(ns / std::max<std::int64_t>(1, count)));
-  if (kind.sender && pair->wrong_order_ns * 4 > ns) {
-    finding.evidence += fmt::format("; during {} of the wait, an earlier message had already arrived",
-                                    Percent(pair->wrong_order_ns, ns));
-    finding.action = gpu   ? "receive in the order of sending, or on a stream per partner"
-                     : mpi ? "receive in the order of arrival: MPI_Waitany over posted receives, or MPI_ANY_SOURCE"
-                           : "receive in the order of arrival: post all receives, wait for whichever comes first";
-  } else if (gpu) {
-    finding.action = fmt::format(
-        "give rank {} less to do before it, or rank {} more that needs no message (more micro-batches, another "
-        "schedule of the pipeline)",
-        chain.back(), waiting);
-  } else if (kind.sender) {
-    finding.action =
-        fmt::format("send earlier on rank {} or give it less to do before; let rank {} compute between {} and {}",
-                    chain.back(), waiting, mpi ? "MPI_Irecv" : "irecv", mpi ? "MPI_Wait" : "wait");
-  } else {
-    finding.action = fmt::format("post the receives earlier on rank {} ({} before its work), or use {} on rank {}",
-                                 late, mpi ? "MPI_Irecv" : "irecv", mpi ? "MPI_Isend" : "isend", waiting);
-  }
   finding.explain.columns = {"source", "destination", "messages", "bytes", "late_sender_ns", "late_receiver_ns"};
   std::vector<const P2pPair*> rows;
   for (const P2pPair& each : pairs)

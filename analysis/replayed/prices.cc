@@ -316,7 +316,7 @@ class Pricing {
     if (IsMessage(kept.id) && GainShare(analysis_, kept) < kWorthShare) {
       kept.saves_ns_per_step.reset();
       kept.saves_interval_ns.reset();
-      kept.action = "the order of the messages is what is left: " + kept.action;
+      kept.action = kept.action_of_equal;
     }
     std::erase_if(findings, [](const Finding& f) { return IsWaiting(f.id) && f.replayed; });
     findings.push_back(std::move(kept));

@@ -406,7 +406,8 @@ CLI::App* AddRunTo(CLI::App& root, const std::shared_ptr<Flags>& flags) {
   run->add_flag("--estimate", flags->estimate, "Write nothing; print how much space the window would need");
   run->add_flag("--print-env", flags->print_env, "Print the environment for jobs whose command line you cannot change");
   run->add_flag("--torch-ops", flags->torch_ops, "PyTorch's operators as ranges (about 10 us each)");
-  run->add_flag("--quiet", flags->quiet, "Print only the verdict");
+  run->add_flag("--quiet", flags->quiet,
+                "Print only the verdict, and where the run is if that is not the directory asked for");
   run->add_flag("--no-variables", flags->no_variables)->group("");
   return run;
 }

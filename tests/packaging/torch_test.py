@@ -3,6 +3,7 @@
 import json
 import os
 import pathlib
+import shutil
 import subprocess
 import sys
 import tempfile
@@ -15,6 +16,10 @@ sys.path.insert(0, str(BUILD / "python"))
 import lockstep  # noqa: E402
 
 CLEAN = {k: v for k, v in os.environ.items() if not k.startswith(("LOCKSTEP_", "PYTHONPATH", "RANK", "WORLD_SIZE"))}
+
+
+# How PyTorch ends a job over gloo now and then, recorded or not (tests/e2e/torch/check.py, run_gloo).
+ABORTED = "terminate called without an active exception"
 
 
 def run(words, **variables):
@@ -39,9 +44,16 @@ class Torch(unittest.TestCase):
 
     def test_schedule_of_two_ranks(self):
         """The active steps of each rank, complete, and their collectives matched."""
-        run([PYTHON, "-m", "torch.distributed.run", "--standalone", "--nproc-per-node", "2", "--no-python",
-             BUILD / "lockstep", "run", "--quiet", "-o", self.out, "--", PYTHON, JOB, "schedule"],
-            OMP_NUM_THREADS="1", GLOO_SOCKET_IFNAME="lo")
+        words = [PYTHON, "-m", "torch.distributed.run", "--standalone", "--nproc-per-node", "2", "--no-python",
+                 BUILD / "lockstep", "run", "--quiet", "-o", self.out, "--", PYTHON, JOB, "schedule"]
+        try:
+            run(words, OMP_NUM_THREADS="1", GLOO_SOCKET_IFNAME="lo")
+        except AssertionError as error:
+            if ABORTED not in str(error):
+                raise
+            print("PyTorch ended the job with SIGABRT: run again", file=sys.stderr)
+            shutil.rmtree(self.out, ignore_errors=True)
+            run(words, OMP_NUM_THREADS="1", GLOO_SOCKET_IFNAME="lo")
         loaded = lockstep.load(self.out)
         active = [5, 6, 7, 8, 9, 15, 16, 17, 18, 19]
         self.assertEqual(loaded["steps"]["index"].tolist(), active)

@@ -212,6 +212,22 @@ def slow_stage(rank, seed, stages=4, factor=1.3):
     return Case(f"pipeline, stage {rank} {factor}x", head(1, stages, 40, seed, extra=extra) + body, [rank], causes=["compute"])
 
 
+# Rank 0 receives what all others worked out, one after the other in the order of their ranks, and sends back to each.
+# However long it waits for the first, the last to send decides.
+def server(workers, seed, slow=None, factor=1.3, work="10ms", jitter="0.5%"):
+    others = range(1, workers + 1)
+    body = "".join(f"  forward {work} on=1:{r}\n  send 400KiB to={-r} as=up{r} on=1:{r}\n" for r in others)
+    body += "".join(f"  recv up{r} on=1:0\n" for r in others) + "  compute 1ms on=1:0\n"
+    body += "".join(f"  send 400KiB to={r} as=down{r} on=1:0\n  recv down{r} on=1:{r}\n" for r in others)
+    extra = f"slow rank={slow} factor={factor}\n" if slow else ""
+    text = (f"ranks {workers + 1}\nsteps 30\nseed {seed}\nnetwork alpha=20us bandwidth=5GB/s\njitter {jitter}\n{extra}"
+            f"step\n{body}end\n")
+    whose = f"rank {slow} has" if slow else "ranks have"  # Of those that take turns not all need be late.
+    wrong = [f"that rank {r} has not begun" for r in others if r != slow] + ["less to do"]
+    return Case(f"server of {workers}, worker {slow} {factor}x", text, [slow] if slow else [],
+                says=[f"{whose} not begun to send"], never=wrong, causes=["compute"])
+
+
 # No collective is of all ranks: a rank is late in its row, and makes its row's others late in their columns.
 def slow_in_groups(rank, seed, steps=40, factor=1.3, **case):
     extra = f"slow rank={rank} factor={factor}\ncomm row block=2\ncomm col stride=2\n"
@@ -245,6 +261,11 @@ def small(seed):
             yield healthy(mode, 100 * seed + i, steps=3)
     for rank in (1, 2):
         yield slow_stage(rank, seed)
+    for rank in (1, 2, 3):
+        yield server(3, seed, rank)
+    yield server(7, seed, 5, factor=1.2)
+    yield server(3, seed, jitter="5%")
+    yield server(7, seed, jitter="5%")
     yield slow_in_groups(3, seed)
     yield slow_in_groups(3, seed, steps=3, says=["rank 3"])
     yield slow_way(4, 2, 1, 2, seed)
@@ -347,5 +368,6 @@ def judge(case, answer):
     wrong += [f"the network of {host} is named: {told}" for host in hosts if host not in case.hosts + case.may_name]
     sentences = " ".join([answer["verdict"]] + answer["remarks"] + [f["headline"] + " " + f["evidence"] for f in answer["findings"]])
     missing += [f"does not say '{part}': {answer['verdict']}" for part in case.says if part.lower() not in sentences.lower()]
-    wrong += [f"says '{part}': {answer['verdict']}" for part in case.never if part in sentences]
+    advice = " ".join(f["action"] for f in answer["findings"])
+    wrong += [f"says '{part}': {answer['verdict']}" for part in case.never if part in sentences + " " + advice]
     return missing, wrong

@@ -31,7 +31,8 @@ std::string SlotRun::Prepare() {
   auto dir = ClaimRunDir(launch_, options_.estimate ? "" : options_.output);
   if (!dir.ok()) return dir.error().what;
   dir_ = std::move(dir).value();
-  if (!dir_.notice.empty() && speaks()) Say(dir_.notice);
+  // Said even under --quiet: the next command would read what is in the directory that was asked for.
+  if (!dir_.notice.empty() && first_of_node()) Say(dir_.notice);
 
   if (std::string trouble = OpenSpool(); !trouble.empty()) return trouble;
   SegmentRequest request;

@@ -79,7 +79,8 @@ class SlotRun {
   std::string RankText() const { return "rank " + std::to_string(launch_.slot()); }
   bool good_end() const { return exit_.signal == 0 && exit_.code == 0; }
   // One agent per node prints what concerns the node; the agent of rank 0 prints what concerns the run.
-  bool speaks() const { return !options_.quiet && (launch_.rank <= 0 || launch_.local_rank == 0); }
+  bool first_of_node() const { return launch_.rank <= 0 || launch_.local_rank == 0; }
+  bool speaks() const { return !options_.quiet && first_of_node(); }
 
   const RunOptions& options_;
   launch::LaunchEnv launch_;

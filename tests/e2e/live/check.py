@@ -261,7 +261,8 @@ class Torch(Case):
     def test_ddp_over_mpi(self):
         if subprocess.run([PYTHON, "-c", "import torch, mpi4py"], capture_output=True).returncode != 0:
             self.skipTest("no PyTorch or no mpi4py")
-        done = self.job(["--live", "1"], [PYTHON, SOURCE / "examples/torch/ddp_train.py", "--steps", "400", "--width", "128",
+        # Long enough for a line of whole seconds where a step takes 2 ms.
+        done = self.job(["--live", "1"], [PYTHON, SOURCE / "examples/torch/ddp_train.py", "--steps", "2000", "--width", "128",
                                           "--layers", "4", "--batch", "32"])
         shown = self.shown(done)
         self.assertTrue(shown, done.stderr.decode())

@@ -328,6 +328,8 @@ class Places(Case):
             self.assertEqual(done.returncode, 0)
             self.assertTrue(os.path.exists(self.dir + "/" + expected + "/ranks/rank-00000.h5"), done.stderr)
         self.assertIn("out holds another run: this one goes to out-2", done.stderr)
+        done = run([LOCKSTEP, "run", "--quiet", "--after", "none", "-o", "out", "--", "true"], self.dir)
+        self.assertEqual(done.stderr.strip(), "lockstep: out holds another run: this one goes to out-3")
 
     def test_unwritable_output_falls_back_once(self):
         os.mkdir(self.dir + "/tmp")
