@@ -67,6 +67,14 @@ void LeaveInputToStragglers(Analysis& analysis) {
                    [](const IdleCause& a, const IdleCause& b) { return a.ns > b.ns; });
 }
 
+// What was left to another finding is told by that one.
+void LeaveToTellers(Analysis& analysis) {
+  for (const Finding& finding : analysis.findings)
+    for (const FindingId id : finding.tells_also)
+      for (IdleCause& cause : analysis.idle_causes)
+        if (cause.finding == KindOf(id).name) cause.finding = KindOf(finding.id).name;
+}
+
 std::string_view WordsOf(std::string_view cause) {
   for (const IdleKindRow& row : kIdleKindRows)
     if (row.cause == cause) return row.words;
@@ -95,6 +103,7 @@ void TellOtherIdle(const Context& context, const std::set<FindingId>& told, Anal
   const IdleCause* largest = nullptr;
   if (told.contains(FindingId::kStragglerArrival) && !told.contains(FindingId::kInputBound))
     LeaveInputToStragglers(analysis);
+  LeaveToTellers(analysis);
   for (IdleCause& cause : analysis.idle_causes) {
     cause.told = std::any_of(told.begin(), told.end(), [&](FindingId id) { return KindOf(id).name == cause.finding; });
     if (cause.told) continue;

@@ -292,6 +292,7 @@ class Pricing {
     for (const FindingId id : of_named_) {
       const auto at = std::find_if(findings.begin(), findings.end(), [&](const Finding& f) { return f.id == id; });
       AddEvidence(*named, fmt::format("the same waiting also shows as: {}", at->brief));
+      named->tells_also.push_back(id);
     }
     std::erase_if(findings, [&](const Finding& f) {
       return std::find(of_named_.begin(), of_named_.end(), f.id) != of_named_.end();
@@ -310,9 +311,11 @@ class Pricing {
     if (first == findings.size()) return;
     Finding kept = findings[first];
     for (const Finding& other : findings)
-      if (IsWaiting(other.id) && other.replayed && other.id != kept.id)
+      if (IsWaiting(other.id) && other.replayed && other.id != kept.id) {
         AddEvidence(kept, fmt::format("the same waiting also shows as: {} ({})", other.brief,
                                       Duration(other.took_ns.value_or(0))));
+        kept.tells_also.push_back(other.id);
+      }
     if (IsMessage(kept.id) && GainShare(analysis_, kept) < kWorthShare) {
       kept.saves_ns_per_step.reset();
       kept.saves_interval_ns.reset();
