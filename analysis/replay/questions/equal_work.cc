@@ -20,11 +20,12 @@ std::int64_t MeanOf(std::vector<std::int64_t> values) {
 class Equaliser {
  public:
   Equaliser(const RecordedRun& run, std::vector<bool> changed, std::vector<bool> compared, TypicalFunction typical,
-            Job& job)
+            Spread spread, Job& job)
       : run_(run),
         changed_(std::move(changed)),
         compared_(std::move(compared)),
         typical_(typical),
+        spread_(spread),
         operations_(job.graph.operations()),
         about_(job.operations) {
     for (const Operation& operation : operations_) as_it_was_.push_back(operation.duration_ns);
@@ -36,8 +37,10 @@ class Equaliser {
       }
   }
 
-  void DoAll() {
+  // Whether there were lone ranks that work.
+  bool DoAll() {
     for (const Role role : {Role::kWork, Role::kKernel, Role::kCopy, Role::kLaunch}) Do(role);
+    return any_lone_;
   }
 
  private:
@@ -120,6 +123,8 @@ class Equaliser {
       if (compared_[r]) totals.push_back(Total(step, r));
     const std::int64_t total = Total(step, rank);
     if (total <= 0 || totals.empty()) return;
+    any_lone_ = true;
+    if (spread_ == Spread::kOverAlike) return;
     const double factor = static_cast<double>(typical_(std::move(totals))) / static_cast<double>(total);
     for (const Piece& piece : own)
       for (const std::uint32_t i : piece)
@@ -129,6 +134,8 @@ class Equaliser {
   const RecordedRun& run_;
   const std::vector<bool> changed_, compared_;
   const TypicalFunction typical_;
+  const Spread spread_;
+  bool any_lone_ = false;
   std::vector<Operation>& operations_;
   std::vector<std::int64_t> as_it_was_;
   // By the ranks compared; for one step.
@@ -145,12 +152,19 @@ void EqualiseWork(const RecordedRun& run, const std::vector<std::int32_t>& ranks
   for (const std::int32_t rank : run.ranks) slow.push_back(std::find(ranks.begin(), ranks.end(), rank) != ranks.end());
   std::vector<bool> others = slow;
   others.flip();
-  Equaliser(run, std::move(slow), std::move(others), MedianOf, job).DoAll();
+  Equaliser(run, std::move(slow), std::move(others), MedianOf, Spread::kOverAll, job).DoAll();
 }
 
-void EvenOutWork(const RecordedRun& run, Job& job) {
-  const std::vector<bool> all(run.ranks.size(), true);
-  Equaliser(run, all, all, MeanOf, job).DoAll();
+bool EvenOutWork(const RecordedRun& run, Spread spread, Job& job) {
+  std::vector<std::int64_t> work_ns(run.ranks.size(), 0);
+  for (std::size_t i = 0; i < job.operations.size(); ++i)
+    if (const JobOperation& about = job.operations[i]; IsOwnWork(about.role) && about.rank < work_ns.size())
+      work_ns[about.rank] += job.graph.operations()[i].duration_ns;
+  const std::int64_t middle_ns = work_ns.empty() ? 0 : LowerMedian(work_ns);
+  std::vector<bool> alike;
+  for (const std::int64_t ns : work_ns) alike.push_back(spread == Spread::kOverAll || 2 * ns >= middle_ns);
+  const bool apart = std::any_of(work_ns.begin(), work_ns.end(), [&](std::int64_t ns) { return 2 * ns < middle_ns; });
+  return Equaliser(run, alike, alike, MeanOf, spread, job).DoAll() || apart;
 }
 
 }  // namespace lockstep::replay

@@ -14,8 +14,16 @@ namespace lockstep::replay {
 // (lower median); if there are none, as long as the sum of the others' work.
 void EqualiseWork(const RecordedRun& run, const std::vector<std::int32_t>& ranks, Job& job);
 
+// Over whom work is spread.
+enum class Spread : std::uint8_t {
+  kOverAll,    // A rank that divides its step as no other does takes the mean of all ranks' sums: as the stages of a
+               // pipeline, which could have more or fewer layers.
+  kOverAlike,  // Such a rank, and one that works less than half as long as the rank in the middle, has a task of its
+               // own and keeps it: as one that collects what the others compute.
+};
+
 // Distributes the same work evenly: each piece of work of every rank takes the mean over the ranks that divide this
-// step equally; if no other rank does, the rank's work takes the mean of the ranks' sums. No work is removed.
-void EvenOutWork(const RecordedRun& run, Job& job);
+// step equally. No work is removed. Returns whether the two ways may differ.
+bool EvenOutWork(const RecordedRun& run, Spread spread, Job& job);
 
 }  // namespace lockstep::replay

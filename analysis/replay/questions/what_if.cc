@@ -199,7 +199,9 @@ Result<WhatIf::ChangedJob> WhatIf::Changed(const Question& question, const Assum
   }
   for (const Question& each : all) {
     if (each.kind == Question::kWithoutRanks) EqualiseWork(run, each.ranks, job);
-    if (each.kind == Question::kEqualRanks) EvenOutWork(run, job);
+    if (each.kind == Question::kEqualRanks) {
+      LS_TRY(job, WithEqualWork(run, assume, std::move(job)));
+    }
     if (each.kind == Question::kFreeCommunication) FreeCommunication(job);
     if (each.kind == Question::kNetwork) {
       const auto line = costs_.AlphaBeta();
@@ -241,6 +243,16 @@ Result<std::vector<std::int64_t>> WhatIf::Play(const Job& job, const Simulator& 
   }
   if (answer != nullptr) answer->limit = LimitOf(*run_, job, schedule.value());
   return job.StepLengths(schedule.value());
+}
+
+// Which ranks could do whose work is not recorded: of the two ways to spread it the shorter step counts.
+Result<Job> WhatIf::WithEqualWork(const RecordedRun& run, const Assumptions& assume, Job job) const {
+  Job alike = job;
+  if (!EvenOutWork(run, Spread::kOverAll, job)) return job;
+  EvenOutWork(run, Spread::kOverAlike, alike);
+  LS_TRY(const std::vector<std::int64_t> all_ns, Play(job, Simulator(job.graph), assume, nullptr));
+  LS_TRY(const std::vector<std::int64_t> alike_ns, Play(alike, Simulator(alike.graph), assume, nullptr));
+  return LowerMedian(Comparable(alike_ns)) < LowerMedian(Comparable(all_ns)) ? std::move(alike) : std::move(job);
 }
 
 Result<std::int64_t> WhatIf::StepUnder(const Question& question, const Assumptions& assume) const {

@@ -115,6 +115,7 @@ class WhatIf {
   Result<ChangedJob> Changed(const Question& question, const Assumptions& assume, Answer* answer) const;
   Result<std::vector<std::int64_t>> Play(const Job& job, const Simulator& simulator, const Assumptions& assume,
                                          Answer* answer) const;
+  Result<Job> WithEqualWork(const RecordedRun& run, const Assumptions& assume, Job job) const;
   Result<std::vector<std::int64_t>> BestLengths(Answer* answer) const;
   // Median step under these assumptions.
   Result<std::int64_t> StepUnder(const Question& question, const Assumptions& assume) const;
