@@ -109,31 +109,32 @@ struct Calls {
   bool gpu, mpi;
 };
 
-// The share of the step, headline, evidence and advice of waiting for late senders.
+// Headline, evidence and advice of waiting for late senders. `share`: how much of the step.
 void DescribeSender(const LateSender& late, std::int32_t waiting, const std::string& share, const Calls& calls,
                     Finding& finding) {
   const std::size_t senders = late.all.size();
-  const bool one = senders == 1 || late.decides;
-  const std::string whose = one ? fmt::format("rank {} has", late.pair->source) : fmt::format("{} ranks have", senders);
-  finding.rank = one ? late.chain.back() : -1;
+  const bool compared = late.on_path_ns > 0;  // With the other senders, by the critical path.
+  const std::string whose =
+      late.decides ? fmt::format("rank {} has", late.pair->source) : fmt::format("{} ranks have", senders);
+  finding.rank = late.decides ? late.chain.back() : -1;
   finding.brief = fmt::format("rank {} waits for {} to send", waiting,
-                              one ? fmt::format("rank {}", late.pair->source) : Plural(senders, "rank"));
+                              late.decides ? fmt::format("rank {}", late.pair->source) : Plural(senders, "rank"));
   finding.headline = fmt::format("Rank {} waits for messages that {} not begun to send: {}", waiting, whose, share);
 
   P2pPair sum;
   for (const P2pPair* pair : late.all) Add(sum, *pair);
-  const P2pPair& shown = late.on_path_ns > 0 ? sum : *late.pair;
+  const P2pPair& shown = compared ? sum : *late.pair;
   finding.evidence =
       fmt::format("{} ({} in all) from {} to rank {}: {} began after {} receiver waited, {} on average",
                   Plural(shown.messages, "message"), Bytes(shown.bytes),
-                  late.on_path_ns > 0 ? Plural(senders, "rank") : fmt::format("rank {}", late.pair->source), waiting,
+                  compared ? Plural(senders, "rank") : fmt::format("rank {}", late.pair->source), waiting,
                   Count(shown.late_sender_count), shown.late_sender_count == 1 ? "its" : "their",
                   Duration(shown.late_sender_ns / std::max<std::int64_t>(1, shown.late_sender_count)));
-  if (late.on_path_ns > 0)
+  if (compared)
     finding.evidence +=
-        one ? fmt::format("; of them rank {} is on the critical path for {} per step, the others for {}",
-                          late.pair->source, Duration(late.on_path_ns), Duration(late.others_on_path_ns))
-            : "; none of them is the last as a rule";
+        late.decides ? fmt::format("; of them rank {} is on the critical path for {} per step, the others for {}",
+                                   late.pair->source, Duration(late.on_path_ns), Duration(late.others_on_path_ns))
+                     : "; none of them is the last as a rule";
 
   const std::string meanwhile =
       calls.gpu
@@ -142,7 +143,7 @@ void DescribeSender(const LateSender& late, std::int32_t waiting, const std::str
           : fmt::format("rank {} work to do between {} and {}", waiting, calls.mpi ? "MPI_Irecv" : "irecv",
                         calls.mpi ? "MPI_Wait" : "wait");
   finding.action_of_equal = fmt::format("give {}", meanwhile);
-  if (one && late.pair->wrong_order_ns * 4 > late.pair->late_sender_ns) {
+  if (late.decides && late.pair->wrong_order_ns * 4 > late.pair->late_sender_ns) {
     finding.evidence += fmt::format("; during {} of the wait, an earlier message had already arrived",
                                     Percent(late.pair->wrong_order_ns, late.pair->late_sender_ns));
     finding.action = calls.gpu ? "receive in the order of sending, or on a stream per partner"
@@ -151,7 +152,7 @@ void DescribeSender(const LateSender& late, std::int32_t waiting, const std::str
                          : "receive in the order of arrival: post all receives, wait for whichever comes first";
     finding.action_of_equal =
         finding.action + (calls.gpu ? "" : ", if each message has work of its own; else " + finding.action_of_equal);
-  } else if (!one) {
+  } else if (!late.decides) {
     finding.action = finding.action_of_equal;
   } else if (calls.gpu) {
     finding.action = fmt::format("give rank {} less to do before it, or {}", late.chain.back(), meanwhile);
