@@ -14,17 +14,17 @@ PYTHON = sys.argv[2]
 JOB = str(pathlib.Path(__file__).resolve().parent / "torch_job.py")
 sys.path.insert(0, str(BUILD / "python"))
 import lockstep  # noqa: E402
+sys.path.insert(0, str(pathlib.Path(__file__).resolve().parents[1]))
+import torch_abort  # noqa: E402
 
 CLEAN = {k: v for k, v in os.environ.items() if not k.startswith(("LOCKSTEP_", "PYTHONPATH", "RANK", "WORLD_SIZE"))}
 
 
-# How PyTorch ends a job over gloo now and then, recorded or not (tests/e2e/torch/check.py, run_gloo).
-ABORTED = "terminate called without an active exception"
-
-
-def run(words, **variables):
-    done = subprocess.run([str(word) for word in words], env=dict(CLEAN, **variables), stdout=subprocess.PIPE,
-                          stderr=subprocess.PIPE, text=True, timeout=150)
+def run(words, clear=lambda: None, **variables):
+    def start():
+        return subprocess.run([str(word) for word in words], env=dict(CLEAN, **variables), stdout=subprocess.PIPE,
+                              stderr=subprocess.PIPE, text=True, timeout=150)
+    done = torch_abort.once_more_if_aborted(start, clear)
     assert done.returncode == 0, done.stdout + done.stderr
     return done.stdout
 
@@ -46,14 +46,7 @@ class Torch(unittest.TestCase):
         """The active steps of each rank, complete, and their collectives matched."""
         words = [PYTHON, "-m", "torch.distributed.run", "--standalone", "--nproc-per-node", "2", "--no-python",
                  BUILD / "lockstep", "run", "--quiet", "-o", self.out, "--", PYTHON, JOB, "schedule"]
-        try:
-            run(words, OMP_NUM_THREADS="1", GLOO_SOCKET_IFNAME="lo")
-        except AssertionError as error:
-            if ABORTED not in str(error):
-                raise
-            print("PyTorch ended the job with SIGABRT: run again", file=sys.stderr)
-            shutil.rmtree(self.out, ignore_errors=True)
-            run(words, OMP_NUM_THREADS="1", GLOO_SOCKET_IFNAME="lo")
+        run(words, clear=lambda: shutil.rmtree(self.out, ignore_errors=True), OMP_NUM_THREADS="1", GLOO_SOCKET_IFNAME="lo")
         loaded = lockstep.load(self.out)
         active = [5, 6, 7, 8, 9, 15, 16, 17, 18, 19]
         self.assertEqual(loaded["steps"]["index"].tolist(), active)

@@ -16,6 +16,9 @@ import subprocess
 import sys
 import tempfile
 
+sys.path.insert(0, str(pathlib.Path(__file__).resolve().parents[2]))
+import torch_abort  # noqa: E402
+
 TRAIN = str(pathlib.Path(__file__).resolve().parent / "train.py")
 PRIVATE = ("LOCKSTEP_", "OMPI_", "PMIX_", "SLURM_", "TORCHELASTIC_")
 
@@ -70,10 +73,15 @@ def measure(lockstep, python, words, cwd):
     environment.update(OMP_NUM_THREADS="1", DS_ACCELERATOR="cpu", OMPI_ALLOW_RUN_AS_ROOT="1",
                        OMPI_ALLOW_RUN_AS_ROOT_CONFIRM="1", PYTHONWARNINGS="ignore")
     environment["PATH"] = os.path.dirname(python) + ":" + environment["PATH"]  # Launchers look for python themselves.
-    done = subprocess.run([w.replace("{lockstep}", lockstep) for w in words], cwd=cwd, env=environment, timeout=300,
-                          capture_output=True)
+
+    def clear():
+        shutil.rmtree(cwd + "/lockstep.out", ignore_errors=True)
+        pathlib.Path(cwd, "../meet").unlink(missing_ok=True)
+    done = torch_abort.once_more_if_aborted(
+        lambda: subprocess.run([w.replace("{lockstep}", lockstep) for w in words], cwd=cwd, env=environment, timeout=300,
+                               capture_output=True, text=True, errors="replace"), clear)
     runs = [p for p in pathlib.Path(cwd, "lockstep.out").glob("2*") if p.is_dir()]
-    found = {"runs": len(runs), "ranks": 0, "expected": 0, "steps": 0, "verdict": None, "said": done.stderr.decode(errors="replace")}
+    found = {"runs": len(runs), "ranks": 0, "expected": 0, "steps": 0, "verdict": None, "said": done.stderr}
     for run in runs[:1]:
         judged = subprocess.run([lockstep, "analyze", str(run), "--json", "-"], cwd=cwd, capture_output=True)
         found["verdict"] = judged.returncode

@@ -13,7 +13,7 @@ ENVIRONMENT["PYTHONDONTWRITEBYTECODE"] = "1"
 try:
     import h5py
     sys.path.insert(0, os.path.dirname(os.path.dirname(os.path.dirname(os.path.abspath(__file__)))))
-    import rank_tables  # noqa: E402
+    import rank_tables, torch_abort  # noqa: E402
 except ImportError as error:
     print("skipped: %s" % error)
     sys.exit(77)
@@ -35,23 +35,16 @@ def needs_mpi(test):
 
 
 def run(words, cwd, timeout=120, **environment):
-    return subprocess.run(words, cwd=cwd, env=dict(ENVIRONMENT, **environment), capture_output=True, text=True,
-                          timeout=timeout)
+    """A job over gloo that PyTorch aborted at its end is run once more (torch_abort)."""
+    def start():
+        return subprocess.run(words, cwd=cwd, env=dict(ENVIRONMENT, **environment), capture_output=True, text=True,
+                              timeout=timeout)
 
-
-def run_gloo(words, cwd):
-    """run() of a job over gloo. In 2.15 the thread that drops a work takes the interpreter's lock to free the work's
-    ThreadLocalState, and if the interpreter ends meanwhile, the process is terminated, recorded or not: 2 of 25 bare jobs
-    and 2 of 50 recorded ones that ended in their last step without destroy_process_group(), on a busy machine
-    (pytorch/pytorch issue 190489, pull request 179291). Such a job is tried once more."""
-    done = run(words, cwd)
-    if done.returncode == 134 and "terminate called without an active exception" in done.stderr:
-        print("PyTorch ended the job with SIGABRT: run again", file=sys.stderr)
+    def clear():
         shutil.rmtree(cwd + "/out", ignore_errors=True)
         for left in glob.glob(cwd + "/*meeting*"):
             os.remove(left)
-        done = run(words, cwd)
-    return done
+    return torch_abort.once_more_if_aborted(start, clear)
 
 
 class RankFile:

@@ -1,7 +1,7 @@
 """Injected faults of a DDP job over gloo, by rank, cause and price: faults.py BUILD_DIR CASE"""
 import json
 
-from check import HERE, LOCKSTEP, MPIRUN, PYTHON, Case, needs_mpi, run, run_case, run_gloo
+from check import HERE, LOCKSTEP, MPIRUN, PYTHON, Case, needs_mpi, run, run_case
 
 LATE_MS, BURST_MS = 40, 100
 WORDS = ["--fault", "loader,checkpoint,item", "--rank", "1", "--late-ms", str(LATE_MS), "--burst-ms", str(BURST_MS),
@@ -13,7 +13,7 @@ class Faults(Case):
     def job(self, name, *before):
         """What the job itself measured."""
         truth = "%s/%s.json" % (self.dir, name)
-        done = run_gloo(MPIRUN + [*before, PYTHON, HERE + "/faults_job.py", "%s/%s.meeting" % (self.dir, name), "--truth",
+        done = run(MPIRUN + [*before, PYTHON, HERE + "/faults_job.py", "%s/%s.meeting" % (self.dir, name), "--truth",
                                   truth, *WORDS], self.dir)
         self.assertEqual(done.returncode, 0, done.stderr)
         with open(truth) as file:

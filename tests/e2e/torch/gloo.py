@@ -4,7 +4,7 @@ import json
 import shutil
 import sys
 
-from check import Case, DDP_TRAIN, HERE, JOB, LOCKSTEP, MPIRUN, PYTHON, buckets_of_job, needs_mpi, run, run_case, run_gloo
+from check import Case, DDP_TRAIN, HERE, JOB, LOCKSTEP, MPIRUN, PYTHON, buckets_of_job, needs_mpi, run, run_case
 
 ALL_REDUCE, ALL_GATHER, ALL_TO_ALL, BARRIER, BROADCAST, REDUCE, GATHER, SCATTER = 1, 2, 4, 5, 6, 7, 8, 9
 INT64, FLOAT32, FLOAT64 = 7, 11, 12
@@ -14,7 +14,7 @@ TORCH_GROUP = 4
 class Gloo(Case):
     def job(self, kind, *arguments, ranks=2, options=()):
         mpirun = MPIRUN[:-1] + [str(ranks)]
-        done = run_gloo(mpirun + [LOCKSTEP, "run", "--quiet", "--after", "none", "-o", "out", *options, "--", PYTHON,
+        done = run(mpirun + [LOCKSTEP, "run", "--quiet", "--after", "none", "-o", "out", *options, "--", PYTHON,
                                   HERE + "/gloo_job.py", kind, self.dir + "/meeting", *arguments], self.dir)
         self.assertEqual(done.returncode, 0, done.stderr)
         return done.stdout
@@ -110,8 +110,8 @@ class Reducer(Gloo):
     def test_results_and_buckets(self):
         """The same parameters to the last bit, and every bucket of DDP's own reducer."""
         words = [PYTHON, DDP_TRAIN, *JOB, "--plain-gloo", "--save"]
-        plain = run_gloo(MPIRUN + words + ["plain.pt"], self.dir)
-        traced = run_gloo(MPIRUN + [LOCKSTEP, "run", "--quiet", "--after", "none", "-o", "out", "--", *words, "traced.pt"],
+        plain = run(MPIRUN + words + ["plain.pt"], self.dir)
+        traced = run(MPIRUN + [LOCKSTEP, "run", "--quiet", "--after", "none", "-o", "out", "--", *words, "traced.pt"],
                           self.dir)
         self.assertEqual((plain.returncode, traced.returncode), (0, 0), traced.stderr)
         self.assertEqual(self.parameters("plain.pt"), self.parameters("traced.pt"))
@@ -147,7 +147,7 @@ class Reducer(Gloo):
                 continue
             with self.subTest(kind):
                 shutil.rmtree(self.dir + "/out", ignore_errors=True)  # Beside it the next run would go elsewhere.
-                done = run_gloo(MPIRUN + [LOCKSTEP, "run", "--quiet", "--after", "none", "-o", "out", "--", PYTHON,
+                done = run(MPIRUN + [LOCKSTEP, "run", "--quiet", "--after", "none", "-o", "out", "--", PYTHON,
                                           HERE + "/faults_job.py", self.dir + "/meeting-" + kind, "--kind", kind,
                                           "--elsewhere", "--work-ms", "3", "--layers", "6", "--width", "512", "--steps",
                                           "24"], self.dir)
