@@ -1,8 +1,9 @@
 #!/usr/bin/env python3
-"""Closing lines of a test run: how many passed, every skipped test with its reason, and the end of what each failed
-test printed.
+"""Closing lines of a test run: how many passed, every skipped test with its reason, the end of what each failed
+test printed, and the names of those that failed.
 
-usage: summary.py JUNIT_XML   (as written by ctest --output-junit)
+usage: summary.py JUNIT_XML            (as written by ctest --output-junit)
+       summary.py --failed JUNIT_XML   the names of failed tests, on one line; nothing if there are none
 """
 
 import re
@@ -32,10 +33,14 @@ def reason(case):
     return lines[-1] if lines else (case.find("skipped").get("message") or "no reason given")
 
 
-def main(path):
+def main(path, names_only):
     cases = ElementTree.parse(path).getroot().findall("testcase")
     skipped = [case for case in cases if case.find("skipped") is not None]
     failed = [case for case in cases if case.find("failure") is not None]
+    if names_only:
+        if failed:
+            print("failed: " + " ".join(case.get("name") for case in failed))
+        return
     print(f"\n{len(cases) - len(skipped) - len(failed)} passed, {len(failed)} failed, {len(skipped)} skipped")
     for case in skipped:
         print(f"  skipped  {case.get('name')}: {reason(case)}")
@@ -47,4 +52,5 @@ def main(path):
 
 
 if __name__ == "__main__":
-    main(sys.argv[1])
+    main(sys.argv[-1], "--failed" in sys.argv[1:])
+
