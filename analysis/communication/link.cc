@@ -16,42 +16,53 @@ namespace {
 
 constexpr std::size_t kRowsShown = 20;
 
-std::string Listed(const std::vector<std::string>& names) {
+std::string Listed(const std::vector<std::string>& names, const char* last = " and ") {
   std::string text;
-  for (std::size_t i = 0; i < names.size(); ++i)
-    text += (i == 0 ? "" : i + 1 == names.size() ? " and " : ", ") + names[i];
+  for (std::size_t i = 0; i < names.size(); ++i) text += (i == 0 ? "" : i + 1 == names.size() ? last : ", ") + names[i];
   return text;
 }
 
 std::string HostName(const Context& context, std::uint32_t node) { return std::string(context.timeline().Text(node)); }
 std::string PText(double p) { return p < 0.001 ? "< 0.001" : fmt::format("{:.3f}", p); }
 
-// "node2", or several of them.
-std::string SlowHosts(const Context& context, const SlowNetwork& found) {
+std::vector<std::string> SlowHosts(const Context& context, const SlowNetwork& found) {
   std::vector<std::string> hosts;
   for (const std::size_t host : found.hosts) hosts.push_back(HostName(context, found.all[host]));
   std::sort(hosts.begin(), hosts.end());
-  return Listed(hosts);
+  return hosts;
 }
 
 std::string EvidenceOf(const Context& context, const SlowNetwork& found) {
   const std::vector<double> behind(found.behind_ns.begin(), found.behind_ns.end());
   const auto [low, high] =
       BootstrapInterval(behind, BlockLength({behind}), Statistic::kMedian, context.options().seed + 211);
+  const std::string unit = context.units_are_steps() ? "step" : "slice";
+  const std::string rates = found.most_rate > 0 ? fmt::format("; it moves {} at least and {} at most",
+                                                              Bandwidth(found.least_rate), Bandwidth(found.most_rate))
+                                                : "";
+  if (found.first)
+    return fmt::format(
+        "{} of {}: {} there, {} on the last of the others; first there in {} of {}, p {}; {} to {} per {} (95 %){}, "
+        "even "
+        "if it sends everything to each rank by itself: less than half of gigabit Ethernet's rate",
+        Name(static_cast<CollectiveKind>(found.kind)), Bytes(found.bytes), Duration(found.late_ns),
+        Duration(found.others_ns), Count(found.last), Count(found.instances), PText(found.p_value),
+        Duration(static_cast<std::int64_t>(low)), Duration(static_cast<std::int64_t>(high)), unit, rates);
   return fmt::format(
-      "{} of {}: {} ({}) {}, {} ({}) {}; later there in {} of {}, p {}; {} to {} per {} (95 %)",
+      "{} of {}: {} ({}) {}, {} ({}) {}; later there in {} of {}, p {}; {} to {} per {} (95 %){}",
       Name(static_cast<CollectiveKind>(found.kind)), Bytes(found.bytes), Duration(found.late_ns),
       Bandwidth(found.late_rate), found.hosts.size() > 1 ? "on the later of them" : "there", Duration(found.others_ns),
       Bandwidth(found.others_rate),
       found.from ? fmt::format("on {} before it", HostName(context, found.all[*found.from])) : "elsewhere",
       Count(found.last), Count(found.instances), PText(found.p_value), Duration(static_cast<std::int64_t>(low)),
-      Duration(static_cast<std::int64_t>(high)), context.units_are_steps() ? "step" : "slice");
+      Duration(static_cast<std::int64_t>(high)), unit, rates);
 }
 
 Finding OfCollectives(const Context& context, const Analysis& analysis, const SlowNetwork& found) {
   const Summary& s = analysis.summary;
   const std::int64_t per_unit = LowerMedian(found.behind_ns);
-  const std::string slow = SlowHosts(context, found);
+  const std::vector<std::string> hosts = SlowHosts(context, found);
+  const std::string slow = Listed(hosts);
   // It is unknown how fast the transfers would be without it. Therefore its upper bound is all of the transfers and the
   // waiting for ranks that are late because of it.
   std::int64_t waiting = s.terms.exposed_wait_ns;
@@ -60,12 +71,27 @@ Finding OfCollectives(const Context& context, const Analysis& analysis, const Sl
       waiting -= std::min(waiting, finding.saves_ns_per_step.value_or(waiting));
   const std::int64_t price = s.terms.exposed_transfer_ns + s.terms.exposed_unsplit_ns + std::min(waiting, per_unit);
   Finding finding;
-  // Of hosts that exchange data in pairs the partner of the slow one has them last.
-  finding.headline = fmt::format(
-      "Data reach {} ({}) {} later than other hosts: a slow network there or of a host that sends there "
-      "costs at most {}.",
-      slow, RankNames(found.ranks), Duration(per_unit), OfTheStep(s, price));
-  finding.brief = fmt::format("data reach {} later than other hosts", slow);
+  finding.hosts = hosts;
+  finding.one_of_hosts = hosts.size() > 1;
+  if (found.most_rate > 0)
+    finding.network_bytes_per_s = {static_cast<std::int64_t>(found.least_rate),
+                                   static_cast<std::int64_t>(found.most_rate)};
+  std::string claim;
+  if (found.first) {
+    claim =
+        fmt::format("Data reach all other hosts {} after {} ({})", Duration(per_unit), slow, RankNames(found.ranks));
+    finding.brief = fmt::format("data reach the hosts other than {} late", slow);
+    finding.blamed = fmt::format("a slow network of {}, or of all hosts,", slow);
+  } else {
+    claim =
+        fmt::format("Data reach {} ({}) {} later than other hosts", slow, RankNames(found.ranks), Duration(per_unit));
+    finding.brief = fmt::format("data reach {} later than other hosts", slow);
+    // Where hosts exchange data in pairs or pass them on, whoever waits for the slow one has them as late as it has.
+    finding.blamed = finding.one_of_hosts ? fmt::format("a slow network of {} (which of them, this run cannot tell)",
+                                                        Listed(hosts, " or "))
+                                          : "a slow network there or of a host that sends there";
+  }
+  finding.headline = fmt::format("{}: {} costs at most {}.", claim, finding.blamed, OfTheStep(s, price));
   if (s.per_step) finding.saves_ns_per_step = price;
   finding.covers_transfer = true;
   finding.rank = found.ranks.size() == 1 ? found.ranks[0] : -1;
@@ -73,16 +99,16 @@ Finding OfCollectives(const Context& context, const Analysis& analysis, const Sl
   if (found.from)
     finding.action = fmt::format("measure the network from {} to {} (iperf3), their link speed and errors (ethtool)",
                                  HostName(context, found.all[*found.from]), slow);
+  else if (finding.one_of_hosts)
+    finding.action = fmt::format(
+        "measure the network between each of {} and the other hosts (iperf3), their link speed and errors (ethtool): "
+        "one that is slow delays the hosts that wait for its data",
+        slow);
   else
-    finding.action = found.hosts.size() > 1
-                         ? fmt::format(
-                               "measure the network of {} and between them (iperf3, ethtool): one that is slow "
-                               "delays the host that it exchanges data with",
-                               slow)
-                         : fmt::format(
-                               "measure the network between {} and the other hosts (iperf3), its link speed and "
-                               "errors (ethtool), and see what else uses it; if it is sound, the other hosts'",
-                               slow);
+    finding.action = fmt::format(
+        "measure the network between {} and the other hosts (iperf3), its link speed and errors (ethtool), and see "
+        "what else uses it; if it is sound, the other hosts'",
+        slow);
   finding.explain.columns = {context.units_are_steps() ? "step" : "slice", "later_ns"};
   std::vector<std::size_t> order(found.behind_ns.size());
   for (std::size_t u = 0; u < order.size(); ++u) order[u] = u;
@@ -127,6 +153,11 @@ Finding OfMessages(const Context& context, const Analysis& analysis, const SlowM
                              a)
                        : fmt::format("measure the network {} (iperf3), its link speed and errors (ethtool)", way);
   finding.explain = found.rates;
+  if (found.slow_rate > 0)
+    finding.network_bytes_per_s = {static_cast<std::int64_t>(found.slow_rate),
+                                   static_cast<std::int64_t>(found.slow_rate)};
+  finding.hosts.push_back(a);
+  if (!b.empty()) finding.hosts.push_back(b);
   return finding;
 }
 

@@ -11,17 +11,24 @@
 
 namespace lockstep::analysis {
 
-// Hosts that the data of collectives consistently reach later than the others.
+// Bytes per second of gigabit Ethernet, the slowest that servers are sold with. Of two transfers that share a cable
+// each has half of it, so only less than that is too little.
+inline constexpr double kSlowestNetwork = 125e6, kShared = 2;
+
+// Hosts of which one has a slow network, as far as the times show at which the data of collectives had reached each.
 struct SlowNetwork {
   std::vector<std::size_t> hosts;   // Indices into `all`, the latest first.
+  bool first = false;               // It has the data long before all others, which get them from it too slowly.
   std::optional<std::size_t> from;  // If the data move around a ring: the host before the one that has them last.
   std::vector<std::uint32_t> all;   // Texts of ranks.node.
   std::vector<std::int32_t> ranks;  // The ranks of `hosts` that leave late.
   // Medians of the time from the last arrival until the last rank on these hosts had left.
   std::int64_t late_ns = 0, others_ns = 0;
   double late_rate = 0, others_rate = 0;  // Bus bandwidth, bytes per second.
-  std::uint8_t kind = 0;                  // CollectiveKind of the collectives compared ..
-  std::uint64_t bytes = 0;                // .. and their size.
+  // What the slow network moves at least and at most, bytes per second; 0: not known.
+  double least_rate = 0, most_rate = 0;
+  std::uint8_t kind = 0;    // CollectiveKind of the collectives compared ..
+  std::uint64_t bytes = 0;  // .. and their size.
   // How many were compared, and in how many of these the hosts were later than the others (in a ring: than the one
   // before) by more than the clocks' resolution.
   std::int64_t instances = 0, last = 0;
@@ -31,7 +38,8 @@ struct SlowNetwork {
 };
 
 // Evaluates the collectives of at least three hosts. Returns nothing if no host differs: in fewer than kLeastInstances
-// of them, in fewer than nine of ten, or by less than a fifth of the time that the transfer takes on the others.
+// of them, in fewer than nine of ten, or by less than three tenths of the time that the transfer takes on the first; or
+// if it may be any of more than half of the hosts.
 std::optional<SlowNetwork> FindSlowNetwork(const Context& context);
 
 // Collectives that some hosts have left long before others, whichever these are.

@@ -1,4 +1,6 @@
 #include <algorithm>
+#include <cmath>
+#include <limits>
 #include <map>
 #include <tuple>
 
@@ -11,15 +13,21 @@
 namespace lockstep::analysis {
 namespace {
 
-// A share of the time that one transfer takes on the hosts that have the data first. On a healthy network some hosts
-// have them later every time by up to a sixth of that, because of the order in which an algorithm serves its members.
-// The gap between the late hosts and the others must be larger.
-constexpr double kLeastGap = 0.2;
-// Shares of the spread: the next host in a ring may be later by the first; a host beyond the second is not among the
-// first.
-constexpr double kRingTolerance = 0.1, kFollowing = 0.2;
+// From the first host's end to the last one's, as a share of the time that one transfer takes on the first. On a
+// healthy network the hosts that an algorithm serves in its last round have the data later every time: by a fifth with
+// eight ranks, and a little more where they lack cores.
+constexpr double kLeastSpread = 0.3;
+// Hosts at their places around a ring are no accident of that kind.
+constexpr double kLeastRingSpread = 0.2;
+// The same for what is only said to be unlike.
+constexpr double kLeastUnlike = 0.2;
+// Shares of the spread: what a host may be away from its place around a ring; a host beyond the second is not among the
+// first; hosts that are named are later than the others by the third.
+constexpr double kRingTolerance = 0.1, kFollowing = 0.2, kLeastGap = 0.25;
+// Fewer hosts around a ring are at places that they may have in other algorithms, too.
+constexpr std::size_t kLeastRing = 5;
 constexpr double kMostly = 0.9, kSurelyLast = 0.01;
-constexpr std::size_t kLeastHosts = 3, kMostNamed = 2;
+constexpr std::size_t kLeastHosts = 3, kMostNamed = 4;
 
 // One instance: how long the data took to reach each host after the last arrival.
 struct Passage {
@@ -106,23 +114,48 @@ std::vector<double> TypicalPlaces(const Passages& group) {
   return typical;
 }
 
-// The hosts in the upper half of the spread, the latest first.
-std::vector<std::size_t> LateHosts(const Passages& group) {
-  const std::vector<double> typical = TypicalPlaces(group);
+// The hosts that are not among the first, the latest first. A host whose network is slow both ways is one of them
+// unless it is the root of a tree: it has everything later than the others, and whoever it sends to may be later still.
+std::vector<std::size_t> LateHosts(const std::vector<double>& typical) {
   std::vector<std::size_t> late;
   for (std::size_t h = 0; h < typical.size(); ++h)
-    if (typical[h] > 0.5) late.push_back(h);
+    if (typical[h] >= kFollowing) late.push_back(h);
   std::stable_sort(late.begin(), late.end(), [&](std::size_t a, std::size_t b) { return typical[a] > typical[b]; });
   return late;
+}
+
+// The one host that has the data long before all others, which have them together: the root of a tree, or a host that
+// sends slowly.
+std::optional<std::size_t> OnlyFirst(const std::vector<double>& typical) {
+  std::optional<std::size_t> first;
+  for (std::size_t h = 0; h < typical.size(); ++h) {
+    if (typical[h] > 1 - kFollowing) continue;
+    if (first || typical[h] >= kFollowing) return std::nullopt;
+    first = h;
+  }
+  return first;
 }
 
 bool Contains(const std::vector<std::size_t>& of, std::size_t value) {
   return std::find(of.begin(), of.end(), value) != of.end();
 }
 
+// Whether the hosts follow one after the other around a ring from `behind`, which has the data last: behind a slow
+// link, or, together with the next, because both of its links are slow.
+bool AroundRing(const std::vector<double>& typical, std::size_t behind) {
+  const std::size_t n = typical.size();
+  bool one_link = true, both = true;
+  for (std::size_t i = 0; i < n; ++i) {
+    const double place = typical[(behind + i) % n], steps = static_cast<double>(n - 1);
+    one_link &= std::abs(place - (1 - static_cast<double>(i) / steps)) <= kRingTolerance;
+    both &= std::abs(place - (i == 0 ? 1 : 1 - static_cast<double>(i - 1) / (steps - 1))) <= kRingTolerance;
+  }
+  return one_link || both;
+}
+
 // Around a ring each host has its data a little later than the previous one, and the host behind a slow link has them
-// last: it is where the step from one host to the next is largest, if no later host is later than its predecessor.
-std::optional<std::size_t> BehindSlowLink(const Passages& group) {
+// last: it is where the step from one host to the next is largest.
+std::optional<std::size_t> BehindSlowLink(const Passages& group, const std::vector<double>& typical) {
   const std::size_t n = group.hosts.size();
   std::vector<std::int64_t> largest(n, 0);
   for (const Passage& passage : group.passages) {
@@ -138,10 +171,83 @@ std::optional<std::size_t> BehindSlowLink(const Passages& group) {
   const std::int64_t times = Most(largest);
   if (static_cast<double>(times) < kMostly * static_cast<double>(group.passages.size())) return std::nullopt;
   const auto behind = static_cast<std::size_t>(std::find(largest.begin(), largest.end(), times) - largest.begin());
+  return AroundRing(typical, behind) ? std::optional(behind) : std::nullopt;
+}
+
+// Who may be slow, and in `found.from` or `found.first` how that shows; nobody if it may be anybody. Returns the least
+// spread that counts.
+double FindSuspects(const Passages& group, SlowNetwork& found) {
   const std::vector<double> typical = TypicalPlaces(group);
-  for (std::size_t i = 1; i < n; ++i)
-    if (typical[(behind + i) % n] > typical[(behind + i - 1) % n] + kRingTolerance) return std::nullopt;
-  return behind;
+  const std::size_t n = group.hosts.size();
+  double least_spread = kLeastSpread;
+  if (const auto first = OnlyFirst(typical)) {
+    found.hosts = {*first};
+    found.first = true;
+    return least_spread;
+  }
+  found.hosts = LateHosts(typical);
+  if (found.hosts.size() > 1) {
+    if (const auto behind = BehindSlowLink(group, typical)) {
+      least_spread = kLeastRingSpread;
+      if (n >= kLeastRing) {
+        found.hosts = {*behind};
+        found.from = (*behind + n - 1) % n;
+      } else {
+        found.hosts = {*behind, (*behind + 1) % n};
+      }
+    }
+  }
+  if (found.hosts.size() > kMostNamed || 2 * found.hosts.size() > n) found.hosts.clear();
+  return least_spread;
+}
+
+// The members of the collectives on these hosts.
+std::vector<std::int32_t> RanksOf(const Context& context, const Passages& group,
+                                  const std::vector<std::size_t>& hosts) {
+  const auto& members = context.tables().collective_ranks;
+  const std::size_t c = group.passages.front().collective;
+  std::vector<std::int32_t> ranks;
+  for (std::size_t m = context.timeline().FirstMember(c); m < context.timeline().FirstMember(c + 1); ++m) {
+    const std::uint32_t node = context.tables().ranks.node[context.RankRow(context.Position(members.rank[m]))];
+    for (const std::size_t host : hosts)
+      if (group.hosts[host] == node) ranks.push_back(members.rank[m]);
+  }
+  std::sort(ranks.begin(), ranks.end());
+  return ranks;
+}
+
+// What must have crossed the slow network, and what can have, whatever the algorithm: in an all-reduce all ranks need
+// what this host adds, and it needs what they add; after the others are done each of its ranks needs at most the
+// result.
+void FindRates(const Context& context, const Passages& group, std::int64_t operations, std::int64_t alone_ns,
+               SlowNetwork& found) {
+  const std::size_t c = group.passages.front().collective;
+  const auto& t = context.tables().collectives;
+  if (static_cast<CollectiveKind>(t.kind[c]) != CollectiveKind::kAllReduce) return;
+  const auto bytes = static_cast<double>(t.bytes[c]);
+  std::size_t own = 0;
+  const std::size_t all = t.expected[c];
+  for (const std::size_t host : found.hosts) own = std::max(own, RanksOf(context, group, {host}).size());
+  const std::size_t ranks = found.first ? all - std::min<std::size_t>(all, own) : own;
+  const std::int64_t in_all_ns = found.first ? found.others_ns : found.late_ns;
+  if (in_all_ns > 0) found.least_rate = bytes * 1e9 / static_cast<double>(in_all_ns);
+  if (alone_ns > 0)
+    found.most_rate =
+        bytes * static_cast<double>(operations) * static_cast<double>(ranks) * 1e9 / static_cast<double>(alone_ns);
+}
+
+// Ranks that wait for a core are late in every round by as much as they wait, whatever the network: how long that is
+// beside the time that they have one, at least 1.
+double TimesByMissingCores(const Context& context) {
+  const auto& totals = context.tables().rank_totals;
+  std::int64_t without_ns = 0, span_ns = 0;
+  for (std::size_t i = 0; i < totals.rows(); ++i) {
+    if (totals.offcpu_ns[i] < 0) continue;
+    without_ns += totals.offcpu_ns[i];
+    span_ns += SpanOf(totals, i);
+  }
+  if (without_ns >= span_ns) return without_ns > 0 ? std::numeric_limits<double>::infinity() : 1;
+  return std::max(1.0, static_cast<double>(without_ns) / static_cast<double>(span_ns - without_ns));
 }
 
 std::optional<SlowNetwork> Judge(const Context& context, const Passages& group) {
@@ -149,55 +255,46 @@ std::optional<SlowNetwork> Judge(const Context& context, const Passages& group) 
   found.all = group.hosts;
   found.instances = static_cast<std::int64_t>(group.passages.size());
   if (found.instances < kLeastInstances) return std::nullopt;
-  std::vector<std::int64_t> spread, first;
+  std::vector<std::int64_t> spreads, first;
+  std::int64_t operations = 1;
   for (const Passage& passage : group.passages) {
     // Operations that are waited for together move one after the other, and only the last one's data show the spread.
     first.push_back(Least(passage.ns) / passage.operations);
-    spread.push_back(Most(passage.ns) - Least(passage.ns));
+    spreads.push_back(Most(passage.ns) - Least(passage.ns));
+    operations = std::max(operations, passage.operations);
   }
-  if (static_cast<double>(LowerMedian(spread)) < kLeastGap * static_cast<double>(LowerMedian(first)))
+  const std::int64_t spread_ns = LowerMedian(spreads);
+  const double least_spread = FindSuspects(group, found) * TimesByMissingCores(context);
+  if (found.hosts.empty() ||
+      static_cast<double>(spread_ns) < least_spread * static_cast<double>(LowerMedian(std::move(first))))
     return std::nullopt;
-  found.hosts = LateHosts(group);
-  // Around a ring the hosts follow one after the other, so few of them are first; where pairs exchange data, all pairs
-  // but one are on time.
-  const std::vector<double> typical = TypicalPlaces(group);
-  const auto first_ones =
-      std::count_if(typical.begin(), typical.end(), [](double place) { return place < kFollowing; });
-  const bool followed = first_ones <= std::max<std::ptrdiff_t>(1, static_cast<std::ptrdiff_t>(typical.size() / 4)) &&
-                        std::any_of(typical.begin(), typical.end(),
-                                    [](double place) { return place >= kFollowing && place <= 1 - kFollowing; });
-  if (found.hosts.size() > 1 && followed)
-    if (const auto behind = BehindSlowLink(group)) {
-      found.hosts = {*behind};
-      found.from = (*behind + group.hosts.size() - 1) % group.hosts.size();
-    }
-  if (found.hosts.empty() || found.hosts.size() > kMostNamed || 2 * found.hosts.size() > group.hosts.size())
-    return std::nullopt;
+  found.ranks = RanksOf(context, group, found.hosts);
   std::vector<std::int64_t> late, others, gaps;
   for (const Passage& passage : group.passages) {
-    std::int64_t least = INT64_MAX, most = 0, of_others = 0;
+    std::int64_t least = INT64_MAX, most = 0, first_other = INT64_MAX, last_other = 0;
     for (std::size_t h = 0; h < passage.ns.size(); ++h) {
       if (Contains(found.hosts, h)) {
         least = std::min(least, passage.ns[h]);
         most = std::max(most, passage.ns[h]);
       } else if (!found.from || h == *found.from) {
-        of_others = std::max(of_others, passage.ns[h]);
+        first_other = std::min(first_other, passage.ns[h]);
+        last_other = std::max(last_other, passage.ns[h]);
       }
     }
     late.push_back(most);
-    others.push_back(of_others);
-    gaps.push_back(least - of_others);
+    others.push_back(last_other);
+    gaps.push_back(found.first ? first_other - most : least - last_other);
     found.last += gaps.back() > passage.resolution_ns;
   }
   found.late_ns = LowerMedian(std::move(late));
   found.others_ns = LowerMedian(std::move(others));
+  const std::int64_t gap_ns = LowerMedian(std::move(gaps));
   found.p_value = ChanceOf(found.last, found.instances, group.hosts.size(), found.hosts.size());
   if (found.last < kLeastInstances || found.p_value >= kSurelyLast ||
       static_cast<double>(found.last) < kMostly * static_cast<double>(found.instances) ||
-      static_cast<double>(LowerMedian(gaps)) < kLeastGap * static_cast<double>(LowerMedian(first)))
+      static_cast<double>(gap_ns) < kLeastGap * static_cast<double>(spread_ns))
     return std::nullopt;
   const auto& t = context.tables().collectives;
-  const auto& members = context.tables().collective_ranks;
   const std::size_t c = group.passages.front().collective;
   found.kind = t.kind[c];
   found.bytes = t.bytes[c];
@@ -205,12 +302,10 @@ std::optional<SlowNetwork> Judge(const Context& context, const Passages& group) 
       static_cast<double>(found.bytes) * BusFactor(static_cast<CollectiveKind>(found.kind), t.expected[c]);
   if (found.late_ns > 0) found.late_rate = moved * 1e9 / static_cast<double>(found.late_ns);
   if (found.others_ns > 0) found.others_rate = moved * 1e9 / static_cast<double>(found.others_ns);
-  for (std::size_t m = context.timeline().FirstMember(c); m < context.timeline().FirstMember(c + 1); ++m) {
-    const std::uint32_t node = context.tables().ranks.node[context.RankRow(context.Position(members.rank[m]))];
-    for (const std::size_t host : found.hosts)
-      if (group.hosts[host] == node) found.ranks.push_back(members.rank[m]);
-  }
-  std::sort(found.ranks.begin(), found.ranks.end());
+  FindRates(context, group, operations, found.first ? spread_ns : gap_ns, found);
+  // The root of a tree on a healthy network looks like this as well: the network is slow only if what crossed it in
+  // that time is too little even if this host sent everything to every other rank by itself.
+  if (found.first && (found.most_rate == 0 || found.most_rate * kShared >= kSlowestNetwork)) return std::nullopt;
   return found;
 }
 
@@ -269,7 +364,7 @@ std::optional<UnlikeHosts> FindUnlikeHosts(const Context& context) {
     spread.push_back(ns);
     per_unit[passage.unit] += ns;
     found.unlike += ns > passage.resolution_ns &&
-                    static_cast<double>(ns * passage.operations) >= kLeastGap * static_cast<double>(first);
+                    static_cast<double>(ns * passage.operations) >= kLeastUnlike * static_cast<double>(first);
   }
   found.instances = static_cast<std::int64_t>(spread.size());
   if (found.unlike < kLeastInstances ||
@@ -289,12 +384,25 @@ std::optional<SlowNetwork> FindSlowNetwork(const Context& context) {
   if (worst == nullptr) return std::nullopt;
   std::optional<SlowNetwork> found = Judge(context, *worst);
   if (!found) return std::nullopt;
+  // Another kind or size may be moved by another algorithm, in which other hosts wait for the slow one.
+  for (const auto& [size, group] : groups) {
+    if (&group == worst || group.hosts != worst->hosts || found->hosts.size() == 1) continue;
+    const std::optional<SlowNetwork> other = Judge(context, group);
+    if (!other || other->first) continue;
+    std::vector<std::size_t> both;
+    for (const std::size_t host : found->hosts)
+      if (Contains(other->hosts, host)) both.push_back(host);
+    if (both.empty()) continue;
+    found->hosts = std::move(both);
+    found->ranks = RanksOf(context, *worst, found->hosts);
+  }
   found->behind_ns.assign(context.units().size(), 0);
   for (const auto& [size, group] : groups) {
     if (group.hosts != worst->hosts) continue;
     for (const Passage& passage : group.passages) {
       std::int64_t latest = 0;
       for (const std::size_t host : found->hosts) latest = std::max(latest, passage.ns[host]);
+      if (found->first) latest = Most(passage.ns);
       found->behind_ns[passage.unit] += latest - Least(passage.ns);
     }
   }

@@ -22,9 +22,6 @@
 namespace lockstep::analysis {
 namespace {
 
-// Bytes per second of gigabit Ethernet, the slowest that servers are sold with. Of two transfers that share a cable
-// each has half of it, so only less than that is too little.
-constexpr double kSlowestNetwork = 125e6, kShared = 2;
 // A transfer that takes so long at that rate is not a matter of latency, which is a tenth of a millisecond there.
 constexpr double kMuchLongerThanLatencyNs = 1e6;
 // Of the same kind and size one transfer is as long as another, but for others on the same cable.

@@ -244,7 +244,7 @@ class Pricing {
         finding.upper_bound = remedy->kind == Question::kFreeCommunication;
         finding.headline = Claim(finding);
         if (finding.upper_bound) {
-          finding.headline += fmt::format(": a slow network there or of a host that sends there costs at most {} ({}).",
+          finding.headline += fmt::format(": {} costs at most {} ({}).", finding.blamed,
                                           OfTheStep(analysis_.summary, *finding.saves_ns_per_step), ByReplay());
           return;
         }

@@ -4,11 +4,12 @@
 
 #include <algorithm>
 #include <charconv>
+#include <csignal>
 #include <cstring>
-#include <limits>
 #include <map>
 #include <set>
 
+#include "analysis/core/format.h"
 #include "analysis/core/source.h"
 #include "analysis/passes.h"
 #include "core/loss.h"
@@ -121,6 +122,58 @@ void FindSharedCores(const Context& context, RunFacts& run) {
   }
 }
 
+// Whether an end is another one's consequence: the launcher ends the ranks that are left.
+bool EndedByLauncher(std::int32_t exit_code) { return exit_code == -SIGTERM || exit_code == 128 + SIGTERM; }
+
+std::string HowEnded(std::int32_t exit_code, std::size_t ranks) {
+  if (exit_code == schema::kNoExitCode) return "ended without a word: killed, or the host is gone";
+  if (exit_code > 0) return fmt::format("exited with code {}", exit_code);
+  return fmt::format("{} killed by signal {} ({})", ranks == 1 ? "was" : "were", -exit_code, strsignal(-exit_code));
+}
+
+// "all of node3" if these are all recorded ranks of a few hosts of several; else nothing.
+std::string WholeHosts(const Context& context, const std::vector<std::int32_t>& some) {
+  constexpr std::size_t kMostHosts = 3;
+  const auto& ranks = context.tables().ranks;
+  std::map<std::string_view, std::pair<std::size_t, std::size_t>>
+      hosts;  // Name: how many of its ranks; how many it has.
+  for (std::size_t p = 0; p < context.ranks().size(); ++p) {
+    const std::size_t row = context.RankRow(p);
+    auto& [of_these, all] = hosts[context.timeline().Text(ranks.node[row])];
+    of_these += std::binary_search(some.begin(), some.end(), ranks.rank[row]);
+    ++all;
+  }
+  std::vector<std::string> whole;
+  for (const auto& [name, counts] : hosts) {
+    if (counts.first != 0 && counts.first != counts.second) return {};
+    if (counts.first != 0) whole.emplace_back(name);
+  }
+  if (whole.empty() || whole.size() == hosts.size() || whole.size() > kMostHosts || whole.front().empty()) return {};
+  std::string text = " (all of ";
+  for (std::size_t i = 0; i < whole.size(); ++i)
+    text += (i == 0 ? "" : i + 1 == whole.size() ? " and " : ", ") + whole[i];
+  return text + ")";
+}
+
+// One phrase for the ranks that ended alike, those first by which the job may have failed.
+std::vector<std::string> Endings(const Context& context) {
+  const auto& ranks = context.tables().ranks;
+  std::map<std::pair<bool, std::int32_t>, std::vector<std::int32_t>> alike;
+  for (std::size_t p = 0; p < context.ranks().size(); ++p) {
+    const std::size_t row = context.RankRow(p);
+    const std::int32_t code = ranks.exit_code[row];
+    // The end of a rank that may still run, or whose recording ended before it did, is not known either.
+    if (code == 0 || (code == schema::kNoExitCode && !ranks.ended_early[row])) continue;
+    alike[{EndedByLauncher(code), code}].push_back(ranks.rank[row]);
+  }
+  std::vector<std::string> endings;
+  for (auto& [how, list] : alike) {
+    std::sort(list.begin(), list.end());
+    endings.push_back(RankNames(list) + WholeHosts(context, list) + " " + HowEnded(how.second, list.size()));
+  }
+  return endings;
+}
+
 }  // namespace
 
 void DescribeRun(const Context& context, Analysis& analysis) {
@@ -142,13 +195,8 @@ void DescribeRun(const Context& context, Analysis& analysis) {
     nodes.insert(timeline.Text(ranks.node[row]));
     run.gpu_ranks += ranks.gpu[row] != 0;
     if (ranks.ended_early[row]) run.ranks_ended_early.push_back(ranks.rank[row]);
-    if (ranks.exit_code[row] == std::numeric_limits<std::int32_t>::min()) continue;  // Not known.
-    if (ranks.exit_code[row] < 0)
-      run.endings.push_back(fmt::format("rank {} was killed by signal {} ({})", ranks.rank[row], -ranks.exit_code[row],
-                                        strsignal(-ranks.exit_code[row])));
-    else if (ranks.exit_code[row] > 0)
-      run.endings.push_back(fmt::format("rank {} exited with code {}", ranks.rank[row], ranks.exit_code[row]));
   }
+  run.endings = Endings(context);
   if (!nodes.contains("")) run.nodes = static_cast<std::int64_t>(nodes.size());
 
   std::vector<std::int32_t> missing;

@@ -28,11 +28,12 @@ std::int32_t ExitOf(const schema::RankTables& head) {
 std::vector<RankOutcome> FindOutcomes(const std::vector<RunRank>& ranks, const std::vector<std::int64_t>& first_ns,
                                       const std::vector<std::int64_t>& last_ns) {
   std::vector<RankOutcome> outcomes(ranks.size());
-  std::size_t failed = 0, fine = 0;
+  std::size_t failed = 0, fine = 0, terminated = 0;
   for (std::size_t r = 0; r < ranks.size(); ++r) {
     const std::int32_t code = outcomes[r].exit_code = ExitOf(ranks[r].head);
     failed += code != kExitUnknown && code != 0 && !Terminated(code);
     fine += code == 0;
+    terminated += Terminated(code);
   }
   if (failed > 0 && failed < ranks.size()) {
     for (RankOutcome& outcome : outcomes) {
@@ -41,13 +42,16 @@ std::vector<RankOutcome> FindOutcomes(const std::vector<RunRank>& ranks, const s
       outcome.ended_early = true;
       outcome.why = code < 0 ? "signal " + std::to_string(-code) : "exit code " + std::to_string(code);
     }
-  } else if (failed == 0 && fine > 0 && fine < ranks.size()) {
+  } else if (failed == 0 && fine + terminated > 0 && fine < ranks.size()) {
     const std::int64_t last = *std::max_element(last_ns.begin(), last_ns.end());
     const std::int64_t first = *std::min_element(first_ns.begin(), first_ns.end());
-    // A smaller difference is only that between one rank's last record and another's.
-    const std::int64_t slack = std::max<std::int64_t>((last - first) / 100, 1'000'000);
+    // A smaller difference is only that between one rank's last record and another's: agents write down the time every
+    // few seconds.
+    const std::int64_t slack = std::clamp<std::int64_t>((last - first) / 100, 1'000'000, 10'000'000'000);
     for (std::size_t r = 0; r < ranks.size(); ++r) {
-      if (outcomes[r].exit_code == 0 || last - last_ns[r] <= slack) continue;
+      const std::int32_t code = outcomes[r].exit_code;
+      // Where no rank finished, the launcher ended those that it could: because of the ones of which nothing is known.
+      if (code == 0 || (fine == 0 && code != kExitUnknown) || last - last_ns[r] <= slack) continue;
       outcomes[r].ended_early = true;
       outcomes[r].why = "its records end " + std::to_string((last - last_ns[r]) / 1'000'000) + " ms before the others'";
     }

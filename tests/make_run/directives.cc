@@ -122,8 +122,8 @@ std::string Parser::Directive(Line& line) {
     line.Read(line.Key("call"), ParseDuration, &s.call_ns);
     line.Read(line.Key("noise"), ParsePpm, &s.noise_ppm);
     if (const auto by = line.Key("collectives")) {
-      s.pairwise = *by == "pairs";
-      if (*by != "pairs" && *by != "ring") line.Fail("collectives= needs ring or pairs");
+      s.moves = *by == "pairs" ? Moves::kPairs : *by == "tree" ? Moves::kTree : Moves::kRing;
+      if (s.moves == Moves::kRing && *by != "ring") line.Fail("collectives= needs ring, pairs or tree");
     }
   } else if (verb == "comm") {
     CommSpec comm{.name = line.Need(line.Plain(), "a name")};

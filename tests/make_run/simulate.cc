@@ -1,6 +1,9 @@
 #include "make_run/simulate.h"
 
 #include <algorithm>
+#include <array>
+#include <utility>
+#include <vector>
 
 #include "make_run/gloo.h"
 
@@ -23,6 +26,28 @@ bool HasEntries(const Op& op) {
 bool HasInstances(const Op& op) {
   return op.kind == OpKind::kBlocking || op.kind == OpKind::kPost || op.kind == OpKind::kStart ||
          op.kind == OpKind::kNccl;
+}
+
+// Who sends everything to whom at the same time.
+using Round = std::vector<std::pair<std::int32_t, std::int32_t>>;
+
+std::vector<Round> RoundsOf(Moves moves, std::int32_t n) {
+  std::vector<Round> up, rounds;
+  for (std::int32_t distance = 1; distance < n; distance *= 2) {
+    Round& reduce = up.emplace_back();
+    Round& other = rounds.emplace_back();
+    for (std::int32_t member = 0; member < n; ++member) {
+      if (moves == Moves::kPairs) {
+        if ((member ^ distance) < n) other.emplace_back(member ^ distance, member);
+      } else {
+        if (member % (2 * distance) == distance) reduce.emplace_back(member, member - distance);
+        if (member < distance && member + distance < n) other.emplace_back(member, member + distance);
+      }
+    }
+  }
+  if (moves == Moves::kPairs) return rounds;
+  up.insert(up.end(), rounds.begin(), rounds.end());
+  return up;
 }
 
 }  // namespace
@@ -71,7 +96,7 @@ std::int64_t Simulation::Behind(const Op& op, std::int32_t group, std::int32_t p
   const std::int32_t n = MemberCount(spec_, op.comm, group);
   if (n < 2 || op.collective == CollectiveKind::kBarrier || RootSends(op.collective) || RootReceives(op.collective))
     return 0;
-  if (spec_.pairwise) return BehindPairs(op, group, place);
+  if (spec_.moves != Moves::kRing) return BehindInRounds(op, group, place);
   const std::int64_t rounds = (op.collective == CollectiveKind::kAllReduce ? 2 : 1) * (n - 1);
   std::int64_t behind = 0;
   for (std::int32_t to = 0; to < n; ++to) {
@@ -85,21 +110,44 @@ std::int64_t Simulation::Behind(const Op& op, std::int32_t group, std::int32_t p
   return behind;
 }
 
-std::int64_t Simulation::BehindPairs(const Op& op, std::int32_t group, std::int32_t place) const {
+std::int64_t Simulation::BehindInRounds(const Op& op, std::int32_t group, std::int32_t place) const {
   const std::int32_t n = MemberCount(spec_, op.comm, group);
   std::vector<std::int64_t> behind(static_cast<std::size_t>(n), 0);
-  for (std::int32_t distance = 1; distance < n; distance *= 2) {
+  // Each slow link is two pipes, out and in, through which the data of a round go together, and those of the next after
+  // them.
+  struct Pipe {
+    std::int64_t free = 0, ready = 0, takes = 0;
+  };
+  std::vector<std::array<Pipe, 2>> pipes(spec_.links.size());
+  for (const Round& round : RoundsOf(spec_.moves, n)) {
+    // Calls take(to, pipe, ready, excess) for each pipe that data of this round go through.
+    const auto each = [&](const auto& take) {
+      for (const auto& [from, to] : round) {
+        const std::int32_t source = Member(spec_, op.comm, group, from), target = Member(spec_, op.comm, group, to);
+        for (std::size_t l = 0; l < spec_.links.size(); ++l) {
+          const LinkSpec& link = spec_.links[l];
+          if (!spec_.IsOn(link, source, target)) continue;
+          const bool in = link.node >= 0 && spec_.NodeOf(target) == link.node;
+          take(to, pipes[l][in], behind[static_cast<std::size_t>(from)], Excess(link, op.bytes));
+        }
+      }
+    };
     std::vector<std::int64_t> next = behind;
-    for (std::int32_t to = 0; to < n; ++to) {
-      const std::int32_t from = to ^ distance;
-      if (from >= n) continue;
-      std::int64_t& has = next[static_cast<std::size_t>(to)];
-      std::int64_t excess = 0;
-      for (const LinkSpec& link : spec_.links)
-        if (spec_.IsOn(link, Member(spec_, op.comm, group, from), Member(spec_, op.comm, group, to)))
-          excess = std::max(excess, Excess(link, op.bytes));
-      has = std::max(has, behind[static_cast<std::size_t>(from)] + excess);
-    }
+    const auto has = [&](std::int32_t member, std::int64_t ns) {
+      std::int64_t& at = next[static_cast<std::size_t>(member)];
+      at = std::max(at, ns);
+    };
+    for (auto& link : pipes)
+      for (Pipe& pipe : link) pipe.ready = pipe.free, pipe.takes = 0;
+    each([](std::int32_t, Pipe& pipe, std::int64_t ready, std::int64_t excess) {
+      pipe.ready = std::max(pipe.ready, ready);
+      pipe.takes += excess;
+    });
+    for (const auto& [from, to] : round) has(to, behind[static_cast<std::size_t>(from)]);
+    each([&](std::int32_t to, Pipe& pipe, std::int64_t, std::int64_t) {
+      pipe.free = pipe.ready + pipe.takes;
+      has(to, pipe.free);
+    });
     behind = std::move(next);
   }
   return behind[static_cast<std::size_t>(place)];

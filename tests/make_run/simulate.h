@@ -89,7 +89,7 @@ class Simulation {
   // How long after its instance's `done` the member at this place of its group has everything, for slow links of the
   // ring.
   std::int64_t Behind(const Op& op, std::int32_t group, std::int32_t place) const;
-  std::int64_t BehindPairs(const Op& op, std::int32_t group, std::int32_t place) const;
+  std::int64_t BehindInRounds(const Op& op, std::int32_t group, std::int32_t place) const;
   std::int64_t DoneOn(const Op& op, std::size_t instance, std::int32_t rank) const;
   // Groups that may take part: all, or those of the ranks that the operation concerns.
   std::size_t FirstGroup(const Op& op) const;

@@ -154,6 +154,9 @@ struct KinetoSpec {
   std::int64_t base_ns = 1'700'000'000'000'000'000;
 };
 
+// How the data of collectives move: around a ring; between pairs of members, round by round; up and down a tree.
+enum class Moves : std::uint8_t { kRing, kPairs, kTree };
+
 struct Spec {
   std::int32_t ranks = 2;
   std::int64_t steps = 10, warmup = 0;
@@ -163,7 +166,7 @@ struct Spec {
   std::int64_t alpha_ns = 10'000, bandwidth = 5'000'000'000, skew_ns = 0, call_ns = 500;
   std::int64_t jitter_ppm = 0, poll_ns = 100'000, noise_ppm = 0;  // Of compute; tests; of messages.
   Progress progress = Progress::kNone;
-  bool pairwise = false;  // Data of collectives move between pairs of members, round by round, not around a ring.
+  Moves moves = Moves::kRing;
   bool gpu = false, gloo = false, marks = true, clocks_separate = false, bursts_given = true;
   std::int64_t dispatch_ns = 0;  // Host time before each launch call.
   BurstSpec bursts;

@@ -3,6 +3,7 @@
 What must be said of each: which ranks are stragglers, which hosts' network is slow, what no sentence may say.
 """
 import random
+import re
 
 WARMUP = 2
 
@@ -59,10 +60,11 @@ def messages(hosts, each, seed, extra="", steps=30, noise="30%"):
 
 
 class Case:
-    def __init__(self, name, text, ranks=(), hosts=(), says=(), never=(), may_name=(), causes=()):
+    def __init__(self, name, text, ranks=(), hosts=(), says=(), never=(), may_name=(), causes=(), one_of=()):
         self.name, self.text = name, text
         self.ranks, self.hosts = tuple(ranks), tuple(hosts)  # To be named; of these one at least.
-        self.may_name = tuple(may_name)                      # Hosts that may be named beside.
+        self.may_name = tuple(may_name)                      # Hosts that may be named beside, or instead.
+        self.one_of = tuple(one_of)                          # Hosts that may be named beside if it is said that it is one of them.
         self.says, self.never = tuple(says), tuple(never)    # Parts of the findings' sentences.
         self.causes = tuple(causes)                          # Of the named ranks; none: whichever.
 
@@ -80,12 +82,12 @@ def slow_host(mode, node, rate, seed, hosts=4, each=2, steps=30, jitter="0.5%", 
     link = f"link node={node} bandwidth={rate}\n"
     # Around a ring the next host gets its data through the slow one.
     return Case(f"{mode} {hosts}x{each}, network of node{node} at {rate} {extra.strip()}", head(hosts, each, steps, seed, jitter, link + extra) + BODIES[mode],
-                ranks, [f"node{node}"], may_name=[f"node{(node + 1) % hosts}"], never=["take turns"])
+                ranks, [f"node{node}"], one_of=[f"node{(node + 1) % hosts}"], never=["take turns"])
 
 
 def one_link(mode, source, to, rate, seed, steps=30):
     return Case(f"{mode}, rank {source} to {to} at {rate}", head(4, 1, steps, seed, extra=f"link rank={source} to={to} bandwidth={rate}\n") + BODIES[mode],
-                (), [f"node{to}"], may_name=[f"node{source}"])
+                (), [f"node{to}"], may_name=[f"node{source}"], one_of=[f"node{(to + 1) % 4}"])
 
 
 def slow_way(hosts, each, a, b, seed, rate="50MB/s", one_way=False):
@@ -174,6 +176,28 @@ def slow_sender(mode, hosts, each, node, seed, rate="25MB/s"):
     text = head(hosts, each, 30, seed, extra=f"network collectives=pairs\nlink node={node} bandwidth={rate} out\n") + BODIES[mode]
     return Case(f"{mode} {hosts}x{each}, what node{node} sends at {rate}", text, may_name=[f"node{node}"],
                 says=["whether the network of one of them is slow, or the algorithm serves them in turn, this run cannot tell"])
+
+
+def slow_in_pairs(mode, hosts, each, node, seed, rate="25MB/s"):
+    """Whoever exchanges data with the slow host in a late round has them as late as it has: the ends do not tell which of them it is."""
+    text = head(hosts, each, 30, seed, extra=f"network collectives=pairs\nlink node={node} bandwidth={rate}\n") + BODIES[mode]
+    return Case(f"{mode} {hosts}x{each}, in pairs, network of node{node} at {rate}", text, (), [f"node{node}"],
+                one_of=[f"node{h}" for h in range(hosts) if h % 2 == node % 2], says=["this run cannot tell"], never=["take turns"])
+
+
+def slow_in_tree(mode, hosts, each, node, seed, rate="10MB/s"):
+    """Whoever gets its data from the slow host has them later than that has; its root, node0, has them before all others."""
+    text = head(hosts, each, 30, seed, extra=f"network collectives=tree\nlink node={node} bandwidth={rate}\n") + BODIES[mode]
+    below = [f"node{h}" for h in range(node + 1, hosts) if h & node == node]
+    return Case(f"{mode} {hosts}x{each}, in a tree, network of node{node} at {rate}", text, (), [f"node{node}"], one_of=below, never=["take turns"])
+
+
+def slow_root(seed, rate, told):
+    """All others get the data at once, long after the root of the tree: it is slow if even all that it can have sent is too little for a network."""
+    links = "".join(f"link rank=0 to={to} bandwidth={rate}\n" for to in (1, 2))
+    text = head(4, 1, 30, seed, extra="network collectives=tree\n" + links) + BLOCKING
+    says = ["a slow network of node0, or of all hosts"] if told else ["this run cannot tell"]
+    return Case(f"blocking 4x1, in a tree, what its root sends at {rate}", text, (), ["node0"] if told else [], says=says)
 
 
 def healthy_pairs(mode, hosts, each, seed):
@@ -292,7 +316,13 @@ def small(seed):
     for mode in BODIES:
         for hosts, each in ((4, 1), (4, 2), (8, 1)):
             yield slow_sender(mode, hosts, each, 1, seed)
+            for node in (1, 2):
+                yield slow_in_pairs(mode, hosts, each, node, seed)
+                if mode == "blocking":
+                    yield slow_in_tree(mode, hosts, each, node, seed)
             yield healthy_pairs(mode, hosts, each, seed)
+    yield slow_root(seed, "8MB/s", told=True)
+    yield slow_root(seed, "25MB/s", told=False)
     yield two_slow_hosts(seed)
     yield healthy_two_hosts(seed)
     for hosts, each in ((4, 2), (2, 2), (3, 1)):
@@ -352,11 +382,18 @@ def message_matrix(seeds):
             for hosts, each in ((4, 1), (4, 2), (8, 1)):
                 for node in range(hosts):
                     yield slow_sender(mode, hosts, each, node, 1000 * seed + node)
+                    yield slow_in_pairs(mode, hosts, each, node, 1000 * seed + node)
+                    if mode == "blocking":
+                        yield slow_in_tree(mode, hosts, each, node, 1000 * seed + node)
                     yield healthy_pairs(mode, hosts, each, 1000 * seed + node)
         yield two_slow_hosts(seed)
         for i in range(20):
             yield healthy_messages(2, 2, 1000 * seed + i)
             yield healthy_two_hosts(1000 * seed + i)
+
+
+def names(sentence, host):
+    return re.search(rf"\b{re.escape(host)}\b", sentence) is not None
 
 
 def judge(case, answer):
@@ -370,10 +407,18 @@ def judge(case, answer):
               if case.causes and s["cause"] not in case.causes]
     links = [f for f in answer["findings"] if f["id"] == "link.slow"]
     told = " ".join(f["headline"] for f in links)
-    hosts = [f"node{i}" for i in range(64) if f"node{i} " in told + " " or f"node{i}'" in told or f"node{i}," in told or f"node{i})" in told]
+    hosts = [host for f in links for host in f["hosts"]]
     if case.hosts and not any(host in hosts for host in case.hosts):
         missing.append(f"the network of {' or '.join(case.hosts)} is not named: {told or answer['verdict']}")
-    wrong += [f"the network of {host} is named: {told}" for host in hosts if host not in case.hosts + case.may_name]
+    for finding in links:
+        # Each is in the sentence; beside the right host others only if the sentence says that it is one of them.
+        wrong += [f"{host} is not in the sentence: {finding['headline']}" for host in finding["hosts"] if not names(finding["headline"], host)]
+        if finding["one_of_hosts"] and " or ".join(sorted(finding["hosts"])[-2:]) not in finding["headline"]:
+            wrong.append(f"does not say that it is one of {finding['hosts']}: {finding['headline']}")
+        may = case.hosts + case.may_name
+        if finding["one_of_hosts"] and any(host in finding["hosts"] for host in case.hosts):
+            may += case.one_of
+        wrong += [f"the network of {host} is named: {finding['headline']}" for host in finding["hosts"] if host not in may]
     sentences = " ".join([answer["verdict"]] + answer["remarks"] + [f["headline"] + " " + f["evidence"] for f in answer["findings"]])
     missing += [f"does not say '{part}': {answer['verdict']}" for part in case.says if part.lower() not in sentences.lower()]
     advice = " ".join(f["action"] for f in answer["findings"])

@@ -212,6 +212,27 @@ TEST(Verdict, MissingAndEndedRanksAreStated) {
   EXPECT_TRUE(analysis.incomplete());
 }
 
+TEST(Verdict, EndingsNameTheHostWhoseRanksAreGone) {
+  JobSpec spec;
+  spec.ranks = 8;
+  spec.ranks_per_node = 2;
+  Job job = Simulate(spec);
+  auto& ranks = job.timeline.tables.ranks;
+  for (std::size_t r = 0; r < 8; ++r) ranks.exit_code[r] = r / 2 == 2 ? schema::kNoExitCode : -15;
+  EXPECT_EQ(job.Analyze().run.endings,
+            std::vector<std::string>{
+                "ranks 0-3, 6 and 7 (all of node0, node1 and node3) were killed by signal 15 (Terminated)"})
+      << "it may still run";
+  ranks.ended_early[4] = ranks.ended_early[5] = 1;
+  const analysis::Analysis analysis = job.Analyze();
+  ASSERT_EQ(analysis.run.endings.size(), 2u);
+  EXPECT_TRUE(analysis.run.endings[0].starts_with("ranks 4 and 5 (all of node2) ended without a word"))
+      << analysis.run.endings[0];
+  ranks.ended_early[5] = 0;
+  EXPECT_TRUE(job.Analyze().run.endings[0].starts_with("rank 4 ended without a word"))
+      << "the other rank of its host did not";
+}
+
 TEST(Analyze, RefusesTablesThatContradictThemselves) {
   Job job = Simulate({});
   job.timeline.tables.collective_ranks.collective[0] = 7;

@@ -244,23 +244,45 @@ TEST_F(RunDirectory, OpenOrMergeMergesOnlyWhatChanged) {
   EXPECT_TRUE(remade());
 }
 
-TEST(Outcome, TheRankThatFailedEndedEarly) {
-  std::vector<merge::RunRank> ranks(3);
-  for (std::int32_t r = 0; r < 3; ++r) {
-    RankBuilder builder(r, 3);
-    builder.Meta("exit_signal", r == 1 ? "9" : "15");
+// With the signal that ended each; 0: nothing says how it ended.
+std::vector<merge::RunRank> RanksEndedBy(const std::vector<int>& signals) {
+  std::vector<merge::RunRank> ranks(signals.size());
+  for (std::size_t r = 0; r < ranks.size(); ++r) {
+    RankBuilder builder(static_cast<std::int32_t>(r), static_cast<std::int32_t>(ranks.size()));
     // The last value of a key is not looked for: write them once.
     builder.t.meta.key.erase(builder.t.meta.key.begin() + 4);
     builder.t.meta.value.erase(builder.t.meta.value.begin() + 4);
-    ranks[static_cast<std::size_t>(r)].rank = r;
-    ranks[static_cast<std::size_t>(r)].head = builder.t;
+    if (signals[r] != 0) builder.Meta("exit_signal", std::to_string(signals[r]));
+    ranks[r].rank = static_cast<std::int32_t>(r);
+    ranks[r].head = builder.t;
   }
+  return ranks;
+}
+
+TEST(Outcome, TheRankThatFailedEndedEarly) {
+  const std::vector<merge::RunRank> ranks = RanksEndedBy({15, 9, 15});
   const auto outcomes = merge::FindOutcomes(ranks, {0, 0, 0}, {100, 100, 90});
   EXPECT_FALSE(outcomes[0].ended_early);
   EXPECT_TRUE(outcomes[1].ended_early);
   EXPECT_EQ(outcomes[1].why, "signal 9");
   EXPECT_EQ(outcomes[1].exit_code, -9);
   EXPECT_FALSE(outcomes[2].ended_early) << "the launcher ended it";
+}
+
+TEST(Outcome, RanksOfWhichNothingIsKnownEndedEarlyIfTheLauncherEndedTheOthersLater) {
+  const auto outcomes = merge::FindOutcomes(RanksEndedBy({15, 0, 0, 15}), std::vector<std::int64_t>(4, 0),
+                                            {5'000'000'000, 4'000'000'000, 4'999'900'000, 4'500'000'000});
+  EXPECT_FALSE(outcomes[0].ended_early);
+  EXPECT_TRUE(outcomes[1].ended_early);
+  EXPECT_EQ(outcomes[1].why, "its records end 1000 ms before the others'");
+  EXPECT_FALSE(outcomes[2].ended_early) << "it was there until the end";
+  EXPECT_FALSE(outcomes[3].ended_early) << "the launcher ended it";
+}
+
+TEST(Outcome, NobodyEndedEarlyOfAJobOfWhichNothingIsKnownOrThatTheLauncherEnded) {
+  for (const auto& signals : {std::vector<int>{0, 0}, std::vector<int>{15, 15}})
+    for (const auto& outcome : merge::FindOutcomes(RanksEndedBy(signals), {0, 0}, {5'000'000'000, 1'000'000'000}))
+      EXPECT_FALSE(outcome.ended_early);
 }
 
 }  // namespace
