@@ -4,7 +4,7 @@ import json
 import os
 import sys
 
-from check import HERE, LOCKSTEP, MPIRUN, PYTHON, needs_mpi, run, run_case
+from check import DDP_TRAIN, HERE, LOCKSTEP, MPIRUN, PYTHON, needs_mpi, run, run_case
 from gloo import ALL_GATHER, ALL_REDUCE, BARRIER, Gloo
 
 FORWARD = 2
@@ -147,6 +147,40 @@ class Profiled(Compared):
             self.assertEqual((analysis["run"]["ranks"], analysis["run"]["steps"]), (2, 3))
             (loss,) = [loss for loss in analysis["losses"] if loss["name"] == "BackendNotCaptured"]
             self.assertIn("lockstep run", loss["detail"])
+
+
+@needs_mpi
+class Answers(Gloo):
+    def test_replay(self):
+        """A DDP job over gloo has the answers of one over MPI: overlap, the curve of bucket caps, what-if."""
+        words = [PYTHON, DDP_TRAIN, "--steps", "20", "--width", "384", "--layers", "6", "--batch", "16", "--bucket-cap-mb",
+                 "0.6", "--plain-gloo"]
+        done = run(MPIRUN + [LOCKSTEP, "run", "--quiet", "--after", "none", "-o", "out", "--", *words], self.dir)
+        self.assertEqual(done.returncode, 0, done.stderr)
+        analysis, text = self.analyze()
+        overlap, buckets = analysis["overlap"], analysis["buckets"]
+        for name in ("t_actual_ns", "t_free_comm_ns", "t_best_ns"):
+            self.assertGreater(overlap[name], 0, text)
+        self.assertLessEqual(overlap["t_free_comm_ns"], overlap["t_best_ns"])
+        self.assertEqual(overlap["comm_cost_ns"], overlap["t_actual_ns"] - overlap["t_free_comm_ns"])
+        curve = {point["buckets"]: point for point in buckets["curve"]}
+        self.assertIn(len(buckets["sizes"]), curve)  # As it is.
+        self.assertTrue(curve[1]["one_bucket"])
+        self.assertTrue(buckets["exact_sizes"])
+        self.assertEqual(buckets["steps"], buckets["steps_matched"])
+        self.assertGreater(buckets["steps"], 8)  # Of 20; the first ones may be a warm-up.
+        done = run([LOCKSTEP, "whatif", "out", "-q", "--json", "-"], self.dir)
+        self.assertEqual(done.returncode, 0, done.stderr)
+        whatif = json.loads(done.stdout)
+        answers = {answer["question"]: answer for answer in whatif["answers"]}
+        self.assertLessEqual({"communication free", "perfect schedule", "equal work on all ranks",
+                              "all gradients in one bucket"}, set(answers))
+        free = answers["communication free"]
+        self.assertEqual(free["step_ns"] + free["gain_ns"], whatif["replayed_step_ns"])
+        self.assertEqual(free["gain_ns"], overlap["comm_cost_ns"])  # One replay.
+        self.assertLess(whatif["self_error"], 0.3)
+        # Reduced before anybody waits, on a thread of gloo's: what the ranks would wait for without that is not seen.
+        self.assertEqual([one["question"] for one in whatif["unanswered"]], ["no overlap"])
 
 
 if __name__ == "__main__":
