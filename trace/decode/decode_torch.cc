@@ -80,9 +80,9 @@ void ProcessDecoder::OnTorchEnd(Thread& thread, std::span<const std::byte> bytes
   const auto record = LoadRecord<TorchEndRecord>(bytes);
   const std::int64_t ns = thread.clock.Ns(record.ticks);
   thread.life.Cover(ns, ns);
-  if (record.source != 0) {
+  if (record.sender != 0) {
     if (const auto from_any = torch_from_any_.find(record.work); from_any != torch_from_any_.end()) {
-      tables_.p2p.peer[from_any->second] = static_cast<std::int32_t>(record.source - 1);
+      tables_.p2p.peer[from_any->second] = static_cast<std::int32_t>(record.sender - 1);
       torch_from_any_.erase(from_any);
     }
     return;

@@ -121,7 +121,7 @@ TEST_F(DecodeTorchTest, WhoSentToAReceiveFromAnySourceIsToldAfterwards) {
   };
   const auto source = [](std::uint64_t work, std::uint64_t ticks, std::uint32_t rank) {
     TorchEndRecord record = End(work, ticks);
-    record.source = rank + 1;
+    record.sender = rank + 1;
     return record;
   };
   threads_[kTraining].Add(GroupOfTwo()).Add(receive(1, -1)).Add(End(1, 150)).Add(source(1, 160, 1));
