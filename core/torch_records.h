@@ -33,8 +33,9 @@ static_assert(sizeof(TorchBeginRecord) == 2 * kSlotBytes);
 
 struct TorchEndRecord {  // 1 slot
   RecordHead head;
-  std::uint32_t reserved;
-  std::uint64_t ticks;  // Completed.
+  std::uint32_t sender;  // 0: the work has ended. Else it had, and this tells who sent what was received from any
+                         // source: 1 + the rank in the group, which is known after the wait only.
+  std::uint64_t ticks;   // Completed.
   std::uint64_t work;
   std::uint64_t reserved2;
 };

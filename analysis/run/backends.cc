@@ -7,6 +7,7 @@
 #include <utility>
 
 #include "analysis/core/format.h"
+#include "analysis/core/source.h"
 #include "analysis/core/unrecorded.h"
 #include "analysis/passes.h"
 #include "core/loss.h"
@@ -56,8 +57,11 @@ void FindUnrecordedBackend(const Context& context, Analysis& analysis) {
   if (found.backends.empty()) return;
   const std::string names = fmt::format("{}", fmt::join(found.backends, " and "));
   // The remedy depends on where the tensors are, and on what uses MPI already.
+  const bool only_gloo = found.backends.size() == 1 && *found.backends.begin() == "gloo";
   const std::string remedy =
-      analysis.run.gpu_ranks > 0 ? "use the nccl backend"
+      !SourceOf(context.timeline()).imported.empty() && only_gloo
+          ? "run the job with `lockstep run`, which sees on which group each operation is"
+      : analysis.run.gpu_ranks > 0 ? "use the nccl backend"
       : !found.gradients && context.tables().collectives.rows() > 0
           ? "move what still uses it to the mpi backend (DDP sends a model's buffers so at each forward; "
             "broadcast_buffers=False leaves that out)"

@@ -1,12 +1,12 @@
 #include "comms/c10d/gloo_queue.h"
 
-#include <dlfcn.h>
 #include <sched.h>
 
 #include <atomic>
 #include <cstddef>
 
 #include "comms/c10d/groups.h"
+#include "comms/c10d/real.h"
 #include "core/errno_keeper.h"
 #include "core/ring_writer.h"
 
@@ -59,22 +59,6 @@ class Queue {
 constinit Queue g_queue;
 std::atomic<bool> g_seen{false};
 thread_local const QueuedWork* t_executing = nullptr;
-
-// The function of this name in the library that calls ours. Never null: the caller has it.
-void* Real(std::atomic<void*>& real, const char* symbol, const void* caller) {
-  if (void* found = real.load(std::memory_order_acquire); found != nullptr) return found;
-  Dl_info info;
-  void* found = nullptr;
-  if (dladdr(caller, &info) != 0) {
-    if (void* library = dlopen(info.dli_fname, RTLD_NOLOAD | RTLD_LAZY); library != nullptr) {
-      found = dlsym(library, symbol);
-      dlclose(library);
-    }
-  }
-  if (found == nullptr) __builtin_trap();
-  real.store(found, std::memory_order_release);
-  return found;
-}
 
 #define LS_ENQUEUE                                                                                                     \
   "_ZN4c10d16ProcessGroupGloo7enqueueEN3c1013intrusive_ptrINS0_9AsyncWorkENS1_6detail34intrusive_target_default_null_" \

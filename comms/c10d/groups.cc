@@ -1,11 +1,13 @@
 #include "comms/c10d/groups.h"
 
+#include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
 
 #include <algorithm>
 #include <new>
 
+#include "comms/c10d/backends.h"
 #include "core/errno_keeper.h"
 #include "core/hash.h"
 #include "core/ring_writer.h"
@@ -75,6 +77,48 @@ Group* OnlyOne(Fits&& fits) {
   return only == nullptr ? Unknown() : only;
 }
 
+// Null: none.
+Group* LiveAt(const void* backend) {
+  for (std::uint32_t i = 0; i < std::min(g_made.load(std::memory_order_acquire), kMaxGroups); ++i)
+    if (g_groups[i].live.load(std::memory_order_relaxed) &&
+        g_groups[i].backend.load(std::memory_order_relaxed) == backend)
+      return &g_groups[i];
+  return nullptr;
+}
+
+void End(Group& group) {
+  if (group.live.exchange(false)) WriteGroup(group, 0, -1, 0, kFreed);
+}
+
+// `name` and `ranks` are equal on all members. Null: there are too many. Thread: one at a time.
+Group* Add(const char* name, const int* ranks, int size, int rank, const void* backend) {
+  const std::uint32_t index = g_made.load(std::memory_order_relaxed);
+  if (index >= kMaxGroups) return nullptr;
+  Group& group = g_groups[index];
+  group.number = kFirstNumber + index;
+  group.size = size;
+  group.first = ranks[0];
+  group.stride = size > 1 ? ranks[1] - ranks[0] : 1;
+  for (int i = 1; i < size; ++i)
+    if (ranks[i] - ranks[i - 1] != group.stride) group.stride = 0;
+  Hash64 hash;
+  hash.Add(std::string_view(name));
+  for (int i = 0; i < size; ++i) hash.Add(static_cast<std::uint64_t>(ranks[i]));
+  // A record's length is a number of 16 bits: of larger groups the members are not listed.
+  constexpr int kMaxListed = 500'000;
+  if (group.stride == 0 && size <= kMaxListed) {
+    auto* members = new (std::nothrow) std::int32_t[static_cast<std::size_t>(size)];
+    if (members != nullptr) std::copy(ranks, ranks + size, members);
+    group.members = members;
+  }
+  group.backend.store(backend, std::memory_order_relaxed);
+  group.collectives.store(0, std::memory_order_relaxed);
+  WriteGroup(group, hash.value(), rank, lockstep_intern(name), 0);
+  group.live.store(true, std::memory_order_relaxed);
+  g_made.store(index + 1, std::memory_order_release);
+  return &group;
+}
+
 }  // namespace
 
 std::int32_t Group::RankOf(std::int32_t world_rank) const {
@@ -96,6 +140,10 @@ Current Exchange(const Current& current) {
 
 Group* UnknownGroup() { return Unknown(); }
 
+Group* GroupOf(std::uint32_t number) { return ByNumber(number); }
+
+bool InCollective() { return t_current.number != 0 && t_current.tag < 0; }
+
 Group* GroupOfCall(Current* current) {
   *current = t_current;
   if (t_current.number != 0) return ByNumber(t_current.number);
@@ -104,53 +152,41 @@ Group* GroupOfCall(Current* current) {
 
 Group* GroupAt(const void* backend, Current* current) {
   *current = t_current;
-  const std::uint32_t made = std::min(g_made.load(std::memory_order_acquire), kMaxGroups);
-  for (std::uint32_t i = 0; i < made; ++i)
-    if (g_groups[i].live.load(std::memory_order_relaxed) &&
-        g_groups[i].backend.load(std::memory_order_relaxed) == backend)
-      return &g_groups[i];
-  Group* group = t_current.number != 0 ? ByNumber(t_current.number)
-                                       : OnlyOne([](const Group& one) { return one.backend.load() == nullptr; });
-  // A group has one; the call may be of another group than the one that something within it works on.
-  const void* nothing = nullptr;
-  return group->live.load(std::memory_order_relaxed) && group->backend.compare_exchange_strong(nothing, backend)
-             ? group
-             : Unknown();
+  Group* group = LiveAt(backend);
+  if (group == nullptr) {
+    group = t_current.number != 0 ? ByNumber(t_current.number)
+                                  : OnlyOne([](const Group& one) { return one.backend.load() == nullptr; });
+    // A group has one; the call may be of another group than the one that something within it works on.
+    const void* nothing = nullptr;
+    if (!group->live.load(std::memory_order_relaxed) || !group->backend.compare_exchange_strong(nothing, backend))
+      group = Unknown();
+  }
+  if (group->number != current->number) current->peer = current->tag = -1;
+  return group;
+}
+
+void Forget(const void* backend) {
+  if (Group* group = LiveAt(backend); group != nullptr) End(*group);
 }
 
 extern "C" {
 
 // A group of a backend whose works are observed, of which this process is a member: its number, 0 if there are too
-// many. `name` and `ranks` are equal on all members; world ranks in order of the group's ranks.
+// many. `name` and `ranks` are equal on all members; world ranks in order of the group's ranks. Groups are made by one
+// thread at a time: PyTorch requires the same order on all ranks.
 __attribute__((visibility("default"))) unsigned lockstep_hook_torch_group(const char* name, const int* ranks, int size,
                                                                           int rank) {
   if (lockstep_probe.segment == nullptr || size <= 0 || rank < 0) return 0;
   const ErrnoKeeper errno_keeper;
-  // Groups are made by one thread at a time: PyTorch requires the same order on all ranks.
-  const std::uint32_t index = g_made.load(std::memory_order_relaxed);
-  if (index >= kMaxGroups) return 0;
-  Group& group = g_groups[index];
-  group.number = kFirstNumber + index;
-  group.size = size;
-  group.first = ranks[0];
-  group.stride = size > 1 ? ranks[1] - ranks[0] : 1;
-  for (int i = 1; i < size; ++i)
-    if (ranks[i] - ranks[i - 1] != group.stride) group.stride = 0;
-  Hash64 hash;
-  hash.Add(std::string_view(name));
-  for (int i = 0; i < size; ++i) hash.Add(static_cast<std::uint64_t>(ranks[i]));
-  // A record's length is a number of 16 bits: of larger groups the members are not listed.
-  constexpr int kMaxListed = 500'000;
-  if (group.stride == 0 && size <= kMaxListed) {
-    auto* members = new (std::nothrow) std::int32_t[static_cast<std::size_t>(size)];
-    if (members != nullptr) std::copy(ranks, ranks + size, members);
-    group.members = members;
+  const Backends backends = TakeBackends(rank, size);
+  Group* group = Add(name, ranks, size, rank, backends.count == 0 ? nullptr : backends.address[0]);
+  if (group == nullptr) return 0;
+  for (std::size_t i = 1; i < backends.count; ++i) {
+    char other[256];
+    snprintf(other, sizeof other, "checks %zu of %s", i, name);
+    if (Add(other, ranks, size, rank, backends.address[i]) != nullptr) ++group->others;
   }
-  group.collectives.store(0, std::memory_order_relaxed);
-  WriteGroup(group, hash.value(), rank, lockstep_intern(name), 0);
-  group.live.store(true, std::memory_order_relaxed);
-  g_made.store(index + 1, std::memory_order_release);
-  return group.number;
+  return group->number;
 }
 
 // The calling thread's call from now on; the number that was there before. 0: none.
@@ -162,9 +198,9 @@ __attribute__((visibility("default"))) unsigned lockstep_hook_torch_enter(unsign
 __attribute__((visibility("default"))) void lockstep_hook_torch_group_gone(unsigned number) {
   if (lockstep_probe.segment == nullptr) return;
   const ErrnoKeeper errno_keeper;
-  Group* group = ByNumber(number);
-  if (!group->live.exchange(false)) return;
-  WriteGroup(*group, 0, -1, 0, kFreed);
+  const std::uint32_t index = number - kFirstNumber;
+  if (index >= std::min(g_made.load(std::memory_order_acquire), kMaxGroups)) return;
+  for (std::uint32_t i = index; i <= index + g_groups[index].others; ++i) End(g_groups[i]);
 }
 }
 

@@ -98,7 +98,8 @@ std::int32_t PeerWorldRank(const schema::RankTables& tables, const Members& memb
   return ingest::ToldRank(comms.first_world_rank[comm] + static_cast<std::int64_t>(peer) * comms.stride[comm]);
 }
 
-// Receives from any source of which nothing tells who sent, by communicator and tag. gloo does not; MPI's status does.
+// Receives from any source of which nothing tells who sent, by communicator and tag: of gloo, those that no wait() in
+// Python ended.
 using OpenReceives = std::map<std::pair<std::uint64_t, std::int32_t>, std::uint64_t>;
 
 Channels Collect(const MatchRank& rank, const Members& members, std::uint64_t& unplaced, OpenReceives& open) {

@@ -42,6 +42,7 @@ void ProcessDecoder::OnTorchBegin(Thread& thread, std::span<const std::byte> byt
          .outcome = schema::RequestOutcome::kNeverCompleted,
          .call = kNone,
          .kernel = kNone});
+    if (record.message == kTorchReceive && record.peer < 0) torch_from_any_[record.work] = work.row;
   } else {
     work.row = static_cast<std::uint32_t>(tables_.collectives.rows());
     // With gloo, only the root passes the size of a scatter.
@@ -79,6 +80,13 @@ void ProcessDecoder::OnTorchEnd(Thread& thread, std::span<const std::byte> bytes
   const auto record = LoadRecord<TorchEndRecord>(bytes);
   const std::int64_t ns = thread.clock.Ns(record.ticks);
   thread.life.Cover(ns, ns);
+  if (record.sender != 0) {
+    if (const auto from_any = torch_from_any_.find(record.work); from_any != torch_from_any_.end()) {
+      tables_.p2p.peer[from_any->second] = static_cast<std::int32_t>(record.sender - 1);
+      torch_from_any_.erase(from_any);
+    }
+    return;
+  }
   const auto at = torch_works_.find(record.work);
   if (at == torch_works_.end()) {
     ++unknown_requests_;  // Its begin was lost, or came while recording was off.

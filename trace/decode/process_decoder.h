@@ -210,6 +210,8 @@ class ProcessDecoder {
     bool message;  // A row of p2p, else of collectives.
   };
   std::unordered_map<std::uint64_t, TorchWork> torch_works_;  // That have not ended, by number.
+  std::unordered_map<std::uint64_t, std::uint32_t>
+      torch_from_any_;  // Rows of p2p by work, of which the source may be told.
   std::vector<StepMark> marks_;
   std::unordered_map<std::uint32_t, std::int64_t> probed_ns_;  // Row of p2p -> when its matched probe returned.
   std::vector<WindowMark> window_marks_;

@@ -188,6 +188,7 @@ void LiveSteps::OnTorchBegin(std::uint32_t index, const TorchBeginRecord& record
 }
 
 void LiveSteps::OnTorchEnd(const TorchEndRecord& record) {
+  if (record.sender != 0) return;
   const auto found = works_.find(record.work);
   if (found == works_.end()) {
     if (ended_early_.size() < kMostHandles) ended_early_[record.work] = record.ticks;

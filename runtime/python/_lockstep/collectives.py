@@ -7,6 +7,7 @@ carried (uses.py); ddp.py reports what DDP reduces over them.
 
 import functools
 import inspect
+import weakref
 
 from . import groups, identity, probe, state, uses
 from .state import COMMUNICATION, TORCH, thread
@@ -15,9 +16,10 @@ _RECORDED = {"mpi", "nccl"}  # And gloo, if it can be observed.
 _SHOWN = {"mpi", "nccl"}     # By calls of their own.
 _CALLS = (
     "all_reduce", "all_reduce_coalesced", "broadcast", "reduce", "all_gather", "all_gather_coalesced",
-    "all_gather_into_tensor", "_all_gather_base", "gather", "scatter", "reduce_scatter", "reduce_scatter_tensor",
-    "_reduce_scatter_base", "all_to_all", "all_to_all_single", "barrier", "monitored_barrier", "send", "recv", "isend",
-    "irecv", "broadcast_object_list", "all_gather_object", "gather_object", "scatter_object_list",
+    "all_gather_into_tensor", "_all_gather_base", "all_gather_single", "gather", "gather_into_tensor", "gather_single",
+    "scatter", "reduce_scatter", "reduce_scatter_tensor", "_reduce_scatter_base", "reduce_scatter_single", "all_to_all",
+    "all_to_all_single", "barrier", "monitored_barrier", "send", "recv", "isend", "irecv", "broadcast_object_list",
+    "all_gather_object", "gather_object", "scatter_object_list",
 )
 _MESSAGES = {"send", "recv", "isend", "irecv"}
 _ALWAYS = {"all_reduce", "broadcast", "reduce", "all_gather", "barrier", "send", "recv"}  # Of every version.
@@ -26,6 +28,7 @@ _BUILTIN_CALLS = ("_broadcast_coalesced",)
 _ranges = False  # Whether any group has a backend whose calls become ranges.
 _known = set()
 _waits = False  # Whether what a wait in Python is for is recorded.
+_sources = weakref.WeakKeyDictionary()  # Receives from any source that nobody has waited for -> (work, number of its group)
 _torch = None
 
 
@@ -98,6 +101,7 @@ def _call(dist, function, name, builtin=False):
             tag_at = parameters.index("tag") if "tag" in parameters else None
     except (TypeError, ValueError) as error:
         state.missed("the group of torch.distributed." + name, error)
+    of_messages, receives = name == "monitored_barrier", name in ("recv", "irecv")
     text = b"c10d::" + (name.lstrip("_") if builtin else name).encode()
 
     @state.stands_for(function)
@@ -113,11 +117,15 @@ def _call(dist, function, name, builtin=False):
         state.before_record()
         recorded = backend in _RECORDED
         before = _enter(dist, group, args, kwargs) if recorded and not builtin else None
+        barrier = probe.torch_barrier(groups.number_of(dist, group)[0]) if before is not None and of_messages else 0
         done = 0 if recorded else uses.operations(backend)
         begin = probe.range_begin(text, TORCH)
         work = None
         try:
             work = function(*args, **kwargs)
+            probe.torch_barrier_end(barrier)  # One that fails has no end.
+            if receives and before is not None:
+                _note_source(dist, group, args, kwargs, work)
             return work
         finally:
             thread.comm = False
@@ -133,15 +141,40 @@ def _call(dist, function, name, builtin=False):
         return args[index] if len(args) > index else kwargs.get(parameters[index])
 
     @state.aside
+    def _note_source(dist, group, args, kwargs, made):
+        """Who sends what is received from any source is known once it has come."""
+        try:
+            if _argument(args, kwargs, partner) is not None or kwargs.get("group_src") is not None:
+                return
+            work, number = probe.torch_from_any(), groups.number_of(dist, group)[0]
+            if isinstance(made, int):
+                probe.torch_source(work, number, made, -1)
+            elif work and made is not None:
+                _sources[made] = work, number
+        except Exception as error:
+            state.missed("who sent what was received from any source", error)
+
+    @state.aside
     def _enter(dist, group, args, kwargs):
         number, _ = groups.number_of(dist, group)
         peer, tag = _argument(args, kwargs, partner), _argument(args, kwargs, tag_at)
         in_group = next((kwargs[key] for key in ("group_dst", "group_src") if kwargs.get(key) is not None), None)
         if peer is None and in_group is not None:
             peer = dist.get_global_rank(group if group is not None else dist.group.WORLD, in_group)
-        return probe.torch_enter(number, peer if isinstance(peer, int) else -1, tag if isinstance(tag, int) else 0)
+        return probe.torch_enter(number, peer if isinstance(peer, int) else -1,
+                                 -1 if name not in _MESSAGES else tag if isinstance(tag, int) else 0)
 
     return call
+
+
+@state.aside
+def _tell_source(work):
+    try:
+        received = _sources.pop(work, None)
+        if received is not None:
+            probe.torch_source(*received, -1, work._source_rank())
+    except Exception as error:
+        state.missed("who sent what was received from any source", error)
 
 
 def _wrap_wait(torch):
@@ -151,14 +184,20 @@ def _wrap_wait(torch):
 
     @state.stands_for(function)
     def wait(*args, **kwargs):
-        if compiling() or not _waits or not state.on or thread.comm:
+        if compiling() or not state.on or not (_sources or _waits and not thread.comm):
             return function(*args, **kwargs)
-        state.before_record()
-        begin = probe.range_begin(text, TORCH)
-        try:
-            return function(*args, **kwargs)
-        finally:
-            probe.range_end(text, TORCH, COMMUNICATION, begin, 0, 1)
+        if not _waits or thread.comm:
+            done = function(*args, **kwargs)
+        else:
+            state.before_record()
+            begin = probe.range_begin(text, TORCH)
+            try:
+                done = function(*args, **kwargs)
+            finally:
+                probe.range_end(text, TORCH, COMMUNICATION, begin, 0, 1)
+        if _sources:
+            _tell_source(args[0])
+        return done
 
     kind.wait = wait
 
@@ -192,7 +231,9 @@ def wrap(torch):
         state.missed("waiting for works of torch.distributed", error)
     uses.wrap()
     for name, noted in (("init_process_group", lambda _made: _note_default(dist)),
-                        ("new_group", lambda made: _note_made(dist, made)),
+                        # What makes a group of a list of ranks, whoever asks: in 1.13 there is but one function.
+                        ("_new_group_with_tag" if hasattr(c10d, "_new_group_with_tag") else "new_group",
+                         lambda made: _note_made(dist, made)),
                         ("split_group", lambda made: _note_made(dist, made))):  # Not in 1.13; of gloo since 2.15.
         function = getattr(c10d, name, None)
         if function is not None:
@@ -231,6 +272,7 @@ def _noting(function, noted):
     @functools.wraps(function)
     def make(*args, **kwargs):
         before = probe.torch_enter(groups.UNKNOWN, -1, -1)  # What it does by itself is on no group that is known yet.
+        probe.torch_making()
         try:
             made = function(*args, **kwargs)
         finally:

@@ -1,7 +1,7 @@
 """Process groups of torch.distributed whose works the probe observes (comms/c10d): their numbers.
 
-A work is seen where PyTorch's C++ begins it, and that does not say which group it is on. So
-each group is told to the probe when it is made, and each call in Python which group it is on.
+A work is seen where PyTorch's C++ begins it, and that does not say what Python calls the group that it is on. So each
+group is told to the probe when it is made, which saw what C++ made for it, and each call in Python which group it is on.
 """
 
 import ctypes
@@ -51,6 +51,8 @@ def _ranks(dist, group):
 def made(dist, group):
     """A group of which this process is a member."""
     group = group if group is not None else dist.group.WORLD
+    if _name(dist, group) in _numbers:  # It was there already (functional collectives ask by ranks).
+        return
     ranks = _ranks(dist, group)
     number = probe.torch_group((_name(dist, group) + "@" + identity.place).encode("utf-8", "replace"), (ctypes.c_int * len(ranks))(*ranks),
                                len(ranks), dist.get_rank(group))

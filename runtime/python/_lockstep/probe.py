@@ -83,11 +83,18 @@ label_begin, label_end = _builtin("label_begin"), _builtin("label_end")
 
 torch_observe = _function("lockstep_hook_torch_observe", _int)
 torch_seen = _function("lockstep_hook_torch_seen", _ticks)
+torch_making = _function("lockstep_hook_torch_making", None)  # Before the calling thread makes a group.
 # (name, world ranks, how many, own rank in the group) -> number, 0 none
 torch_group = _function("lockstep_hook_torch_group", _number, _text, ctypes.POINTER(_int), _int, _int)
 torch_group_gone = _function("lockstep_hook_torch_group_gone", None, _number)
-# (number, world rank of partner or root, tag) -> the number before
+# (number, world rank of partner or root, a message's tag, else -1) -> the number before
 torch_enter = _function("lockstep_hook_torch_enter", _number, _number, _int, _int)
+# A barrier that PyTorch makes of messages: (number of its group) -> work, 0 none; (work)
+torch_barrier = _function("lockstep_hook_torch_barrier", _ticks, _number)
+torch_barrier_end = _function("lockstep_hook_torch_barrier_end", None, _ticks)
+# The thread's last receive from any source, 0 none; (it, number of the group, its source in the world or -1, in the group or -1)
+torch_from_any = _function("lockstep_hook_torch_from_any", _ticks)
+torch_source = _function("lockstep_hook_torch_source", None, _ticks, _number, _int, _int)
 
 lockstep_step = _function("lockstep_step", None)
 lockstep_step_index = _function("lockstep_step_index", None, _wide)

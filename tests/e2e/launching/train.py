@@ -1,6 +1,6 @@
 """A small training over gloo whose ranks come together in the way that is named.
 
-usage: train.py [env|tcp|file|spawn|accelerate|none] [options]
+usage: train.py [env|tcp|file|spawn|none] [options]
 """
 import argparse
 import os
@@ -11,10 +11,7 @@ import torch.distributed as dist
 
 
 def train(rank, a, how, where):
-    if how == "accelerate":
-        import accelerate
-        accelerate.Accelerator(cpu=True)
-    elif how == "env":
+    if how == "env":
         dist.init_process_group("gloo")
     elif how != "none":
         dist.init_process_group("gloo", init_method=f"{how}://{where}", rank=rank, world_size=a.nprocs)
@@ -50,7 +47,7 @@ def main():
     parser.add_argument("--where", default="")
     parser.add_argument("--again", action="store_true")
     parser.add_argument("--quit", type=int, nargs="*", default=[])
-    parser.add_argument("--local_rank", "--local-rank", type=int)  # deepspeed gives it.
+    parser.add_argument("--local_rank", "--local-rank", type=int)  # torch.distributed.launch gives it.
     a = parser.parse_args()
     torch.set_num_threads(1)
     if a.how == "spawn":

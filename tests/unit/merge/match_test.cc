@@ -339,7 +339,7 @@ TEST(MatchP2p, CountsThoseWithoutPartner) {
   EXPECT_EQ(m.p2p.unmatched, 1u);
 }
 
-// gloo does not tell who sent what is received from any source. Its sender is traced and dropped nothing.
+// Who sent what is received from any source may not be told (gloo). Its sender is traced and dropped nothing.
 TEST(MatchP2p, ReceivesFromAnySource) {
   Merged m(2);
   m[0].Message(true, -1, 0, 100, 130, 3);

@@ -110,5 +110,31 @@ TEST_F(DecodeTorchTest, AMessageEndsSomewhereBetweenPostAndWait) {
   EXPECT_EQ(t.collectives.rows(), 0u);
 }
 
+TEST_F(DecodeTorchTest, WhoSentToAReceiveFromAnySourceIsToldAfterwards) {
+  const auto receive = [](std::uint64_t work, std::int32_t peer) {
+    TorchBeginRecord record = Begin(work, 0, 100 * work, 0);
+    record.head.flags = 0;
+    record.message = kTorchReceive;
+    record.peer = peer;
+    record.tag = 5;
+    return record;
+  };
+  const auto source = [](std::uint64_t work, std::uint64_t ticks, std::uint32_t rank) {
+    TorchEndRecord record = End(work, ticks);
+    record.sender = rank + 1;
+    return record;
+  };
+  threads_[kTraining].Add(GroupOfTwo()).Add(receive(1, -1)).Add(End(1, 150)).Add(source(1, 160, 1));
+  threads_[kTraining].Add(receive(2, -1)).Add(End(2, 250));
+  threads_[kTraining].Add(receive(3, 0)).Add(End(3, 350)).Add(source(3, 360, 1)).Add(source(9, 370, 1));
+  const schema::RankTables t = Run();
+  ASSERT_EQ(t.p2p.rows(), 3u);
+  EXPECT_EQ(t.p2p.peer_world_rank[0], 1);
+  EXPECT_EQ(t.p2p.end_ns[0], 150) << "not when it was told";
+  EXPECT_EQ(t.p2p.peer_world_rank[1], -1) << "nobody told";
+  EXPECT_EQ(t.p2p.peer_world_rank[2], 0) << "known before";
+  EXPECT_EQ(LossCount(t, "RequestUnknown"), 0u);
+}
+
 }  // namespace
 }  // namespace lockstep::trace
