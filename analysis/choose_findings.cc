@@ -143,6 +143,13 @@ double GainShare(const Analysis& analysis, const Finding& finding) {
   return finding.saves_share.value_or(-1);
 }
 
+void SayExtrapolated(Finding& finding) {
+  finding.extrapolated = true;
+  if (finding.headline.ends_with('.')) finding.headline.pop_back();
+  finding.headline += "; extrapolated: no transfer of that size was measured.";
+  finding.evidence += "; no transfer of that size was measured";
+}
+
 bool Overlap(const Finding& a, const Finding& b) {
   const FindingId p = KindOf(a.id).same_time_as, q = KindOf(b.id).same_time_as;
   if (p == q) return true;

@@ -20,6 +20,10 @@ double GainShare(const Analysis& analysis, const Finding& finding);
 // Findings of what ranks spend on each other: waiting and transfers.
 bool WaitsForOthers(FindingId id);
 
+// Its price rests on transfers of sizes that were not measured: marks it, and says so in its sentences, which are
+// complete.
+void SayExtrapolated(Finding& finding);
+
 // Two findings that price the same time, or part of it.
 bool Overlap(const Finding& a, const Finding& b);
 

@@ -114,19 +114,23 @@ class InputSource : public CauseOf<Loading> {
       finding.action = "load the next batch in the background while this one computes";
       finding.confidence = 0.9;
     } else {
-      finding.headline = fmt::format(
-          "The GPU is idle for {} between the optimizer's step and the forward pass, where input is loaded.",
-          OfTheStep(cost, whole));
-      finding.brief = "GPU idle before the forward pass";
-      finding.evidence =
-          fmt::format("{} of the GPU before the forward pass; nothing is marked as input", Plural(gaps, "gap"));
       const auto most = std::max_element(all.unmarked.begin(), all.unmarked.end(),
                                          [](const auto& a, const auto& b) { return a.second < b.second; });
       std::int64_t total = 0;
       for (const auto& [name, ns] : all.unmarked) total += ns;
-      finding.evidence += fmt::format(", {} {}", Percent(most->second, total),
-                                      most->first.empty() ? std::string("in Python outside of operators and ranges")
-                                                          : fmt::format("in \"{}\"", most->first));
+      // Whether the program has an optimizer or a forward pass need not be known.
+      finding.headline =
+          fmt::format("The GPU is idle for {} before the work of a step begins, where input is loaded{}.",
+                      OfTheStep(cost, whole), most->first.empty() ? "" : fmt::format(", most in \"{}\"", most->first));
+      finding.brief = "GPU idle before the work of a step begins";
+      finding.evidence =
+          fmt::format("{} of the GPU before the first work of a step; nothing is marked as input", Plural(gaps, "gap"));
+      finding.evidence +=
+          fmt::format(", {} {}", Percent(most->second, total),
+                      most->first.empty()
+                          ? std::string(SourceOf(context.timeline()).torch ? "in Python outside of operators and ranges"
+                                                                           : "outside of ranges")
+                          : fmt::format("in \"{}\"", most->first));
       finding.action = "load and decode the next batch in the background while this one computes: " +
                        Advise(SourceOf(context.timeline()), "a thread with a queue",
                               "a DataLoader with workers, or a thread with a queue") +

@@ -3,6 +3,7 @@
 #include <string_view>
 
 #include "analysis/core/source.h"
+#include "core/loss.h"
 
 namespace lockstep::analysis {
 namespace {
@@ -15,13 +16,25 @@ Recorder RecorderOf(const Context& context) {
   return context.timeline().Meta("command").starts_with("Nsight Systems") ? Recorder::kNsys : Recorder::kTorchProfiler;
 }
 
+// Whether the imported traces hold calls of Python functions that were left out.
+bool HasPythonFunctions(const Context& context) {
+  const auto& losses = context.tables().losses;
+  for (std::size_t i = 0; i < losses.rows(); ++i)
+    if (context.timeline().Text(losses.name[i]) == Info(Loss::kImportCategorySkipped).name &&
+        context.timeline().Text(losses.detail[i]).find("python_function") != std::string_view::npos)
+      return true;
+  return false;
+}
+
 }  // namespace
 
 std::string ToNameHostWork(const Context& context) {
   switch (RecorderOf(context)) {
     case Recorder::kTorchProfiler:
+      if (HasPythonFunctions(context))
+        return "lockstep import kineto --python-functions TRACES (the traces hold the calls of Python functions)";
       return "torch.profiler.profile(activities=[ProfilerActivity.CPU, ProfilerActivity.CUDA], with_stack=True) and "
-             "lockstep import --python-functions, or record_function(...) around parts of the step";
+             "lockstep import kineto --python-functions TRACES, or record_function(...) around parts of the step";
     case Recorder::kNsys:
       return "nsys profile --trace=cuda,nvtx,osrt with NVTX ranges around parts of the step "
              "(in PyTorch: torch.autograd.profiler.emit_nvtx() for operators)";

@@ -9,6 +9,7 @@
 #include <cmath>
 #include <set>
 
+#include "analysis/choose_findings.h"
 #include "analysis/core/format.h"
 #include "analysis/core/rates.h"
 #include "analysis/passes.h"
@@ -195,17 +196,14 @@ class Recommendation {
                                    Duration(answer.gain_ns), Duration(step), now);
     finding.brief = fmt::format("{} instead of {}", Named(candidates_[chosen]), now);
     finding.evidence = fmt::format(
-        "replayed: {} with {} of at most {}, {} with {} of at most {}; {:.4g} to {:.4g} MiB are as good",
+        "replayed: {} with {} of at most {}, {} with {} of at most {}",
         Duration(step), buckets.sizes.size(), Bytes(*std::max_element(buckets.sizes.begin(), buckets.sizes.end())),
         Duration(answer.step_ns), candidates_[chosen].bytes.size(),
-        Bytes(*std::max_element(candidates_[chosen].bytes.begin(), candidates_[chosen].bytes.end())),
-        buckets.flat_cap_mb->first, buckets.flat_cap_mb->second);
-    finding.extrapolated = answer.extrapolated;
-    if (answer.extrapolated) {
-      finding.headline.pop_back();
-      finding.headline += "; extrapolated: no transfer of that size was measured.";
-      finding.evidence += "; no transfer of that size was measured";
-    }
+        Bytes(*std::max_element(candidates_[chosen].bytes.begin(), candidates_[chosen].bytes.end())));
+    const auto [from, to] = *buckets.flat_cap_mb;
+    if (const std::string least = fmt::format("{:.4g}", from), most = fmt::format("{:.4g}", to); least != most)
+      finding.evidence += fmt::format("; {} to {} MiB are as good", least, most);
+    if (answer.extrapolated) SayExtrapolated(finding);
     finding.action = buckets.try_it;
     if (steps) {
       finding.saves_ns_per_step = answer.gain_ns;
@@ -273,7 +271,7 @@ void PredictBuckets(const Context& context, Analysis& analysis) {
     const Answer& answer = answers.back();
     const Candidate& candidate = answered.back();
     OptInt low, high;
-    if (answer.step_interval_ns) {
+    if (answer.step_interval_ns && answer.step_interval_ns->first < answer.step_interval_ns->second) {
       low = answer.step_interval_ns->first;
       high = answer.step_interval_ns->second;
     }

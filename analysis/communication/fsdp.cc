@@ -5,6 +5,7 @@
 
 #include <algorithm>
 
+#include "analysis/choose_findings.h"
 #include "analysis/core/format.h"
 #include "analysis/core/statistics.h"
 #include "analysis/passes.h"
@@ -168,7 +169,7 @@ class Sharded {
     finding.saves_interval_ns = larger->gain_interval_ns;
     finding.then = larger->limit;
     finding.replayed = true;
-    finding.extrapolated = larger->extrapolated;
+    if (larger->extrapolated) SayExtrapolated(finding);
     finding.confidence = larger->extrapolated ? 0.4 : 0.6;
     finding.explain = UnitRows();
     analysis_.findings.push_back(std::move(finding));

@@ -94,6 +94,12 @@ void FindExposedTransfer(const Context& context, Analysis& analysis) {
                                     row.censored});
     finding.explain.names.push_back(row.op == "none" ? std::string("unknown kind") : row.op);
   }
+  for (const P2pPair& pair : analysis.p2p.pairs) {
+    finding.explain.rows.push_back(
+        {static_cast<std::int64_t>(pair.messages > 0 ? pair.bytes / static_cast<std::uint64_t>(pair.messages) : 0),
+         pair.messages, Evidence::kUnknown, Evidence::kUnknown, 0});
+    finding.explain.names.push_back(fmt::format("messages of rank {} to {}, mean size", pair.source, pair.destination));
+  }
   if (s.terms.exposed_transfer_ns > 0)
     finding.evidence = fmt::format("{} transferring", Duration(s.terms.exposed_transfer_ns));
   if (exposed > s.terms.exposed_transfer_ns)

@@ -36,12 +36,21 @@ std::string Change(const MeasureResult& result) {
   return Signed(result.difference.value, result.measure->fraction);
 }
 
+// Steps that are all alike, or one alone, tell of no spread.
+bool HasInterval(const MeasureResult& result) {
+  return result.base.count > 0 && result.now.count > 0 && result.difference.low < result.difference.high;
+}
+
 std::string IntervalText(const MeasureResult& result) {
-  if (result.base.count == 0 || result.now.count == 0) return "";
-  if (result.relative && !result.measure->fraction)
-    return fmt::format("{:+.1f} to {:+.1f} %", 100 * result.relative->low, 100 * result.relative->high);
-  return Signed(result.difference.low, result.measure->fraction) + " to " +
-         Signed(result.difference.high, result.measure->fraction);
+  if (!HasInterval(result)) return "";
+  std::string low = Signed(result.difference.low, result.measure->fraction), unit;
+  std::string high = Signed(result.difference.high, result.measure->fraction);
+  if (result.relative && !result.measure->fraction) {
+    low = fmt::format("{:+.1f}", 100 * result.relative->low);
+    high = fmt::format("{:+.1f}", 100 * result.relative->high);
+    unit = " %";
+  }
+  return low == high ? low + unit : low + " to " + high + unit;
 }
 
 std::string Facts(const diff::RunSample& run) {
@@ -70,33 +79,35 @@ void Wrap(std::string& out, std::string_view indent, std::string_view sentence, 
 
 Json ToJson(const Spread& spread, bool fraction) {
   if (spread.count == 0) return nullptr;
-  if (fraction) return {{"median", spread.median}, {"low", spread.low}, {"high", spread.high}, {"count", spread.count}};
-  return {{"median", std::llround(spread.median)},
-          {"low", std::llround(spread.low)},
-          {"high", std::llround(spread.high)},
+  const auto number = [&](double value) { return fraction ? Json(value) : Json(std::llround(value)); };
+  const bool wide = spread.low < spread.high;
+  return {{"median", number(spread.median)},
+          {"low", wide ? number(spread.low) : Json(nullptr)},
+          {"high", wide ? number(spread.high) : Json(nullptr)},
           {"count", spread.count}};
 }
 
 Json ToJson(const MeasureResult& result) {
   const bool known = result.base.count > 0 && result.now.count > 0, fraction = result.measure->fraction;
-  const auto number = [&](double value) -> Json {
-    if (!known) return nullptr;
+  const bool wide = HasInterval(result);
+  const auto number = [&](double value, bool shown) -> Json {
+    if (!shown) return nullptr;
     return fraction ? Json(value) : Json(std::llround(value));
   };
-  const auto share = [&](double diff::Difference::*part) -> Json {
-    return known && result.relative ? Json((*result.relative).*part) : Json(nullptr);
+  const auto share = [&](double diff::Difference::*part, bool shown) -> Json {
+    return shown && result.relative ? Json((*result.relative).*part) : Json(nullptr);
   };
   Json json{{"name", result.measure->name},
             {"verdict", Name(result.verdict)},
             {"reason", result.reason.empty() ? Json(nullptr) : Json(result.reason)},
             {"base", ToJson(result.base, fraction)},
             {"new", ToJson(result.now, fraction)},
-            {"difference", number(result.difference.value)},
-            {"difference_low", number(result.difference.low)},
-            {"difference_high", number(result.difference.high)},
-            {"relative", share(&diff::Difference::value)},
-            {"relative_low", share(&diff::Difference::low)},
-            {"relative_high", share(&diff::Difference::high)},
+            {"difference", number(result.difference.value, known)},
+            {"difference_low", number(result.difference.low, wide)},
+            {"difference_high", number(result.difference.high, wide)},
+            {"relative", share(&diff::Difference::value, known)},
+            {"relative_low", share(&diff::Difference::low, wide)},
+            {"relative_high", share(&diff::Difference::high, wide)},
             {"limit", result.limit.text},
             {"fails", result.limit.asked}};
   return json;

@@ -58,9 +58,26 @@ bool Communicates(const Context& context) {
   return false;
 }
 
+// Steps of the host in which the GPUs got nothing to do: what was recorded outside of them says nothing of the job.
+std::string NothingInSteps(const Analysis& analysis) {
+  const RunFacts& run = analysis.run;
+  if (run.gpu_ranks == 0 || run.steps > 0 || run.incomplete_steps == 0) return "";
+  for (const LossRow& loss : analysis.losses)
+    if (loss.name == Info(Loss::kStepIncomplete).name &&
+        loss.detail.find("no kernel was launched") != std::string::npos)
+      return fmt::format(
+          "No kernel was launched in {}: the GPU is idle for all of {}, and what was recorded outside of "
+          "{} is not judged.",
+          run.incomplete_steps == 1 ? std::string("the only step that is marked")
+                                    : fmt::format("any of the {} marked steps", run.incomplete_steps),
+          run.incomplete_steps == 1 ? "it" : "them", run.incomplete_steps == 1 ? "it" : "them");
+  return "";
+}
+
 std::string Sentence(const Context& context, Analysis& analysis) {
   const RunFacts& run = analysis.run;
   const bool communicates = Communicates(context);
+  const std::string idle = NothingInSteps(analysis);
   if (run.ranks == 0) {
     analysis.suspicious = true;
     return "No rank left a readable file: there is nothing to analyse.";
@@ -73,16 +90,20 @@ std::string Sentence(const Context& context, Analysis& analysis) {
     return "Only one rank was recorded: nothing to compare." + OfTheOneThereIs(analysis);
   if (run.ranks_expected > 1 && run.ranks == 1) return "There is nothing to compare." + OfTheOneThereIs(analysis);
   if (!analysis.unrecorded.empty()) return analysis.unrecorded;
+  analysis.suspicious |= !idle.empty() && MostWorth(analysis) == nullptr;
   if (run.ranks == 1) {
     if (const Finding* first = MostWorth(analysis)) return first->headline;
+    if (!idle.empty()) return idle;
     return fmt::format("One rank{}: nothing to compare, and {}", communicates ? "" : " that does not communicate",
                        Nothing(analysis));
   }
   if (!communicates) {
     analysis.suspicious = true;
-    return fmt::format("{} ranks, but no communication was recorded: that is suspicious.", run.ranks);
+    return fmt::format("{} ranks, but no communication was recorded: that is suspicious.{}", run.ranks,
+                       idle.empty() ? "" : " " + idle);
   }
   if (const Finding* first = MostWorth(analysis)) return first->headline;
+  if (!idle.empty()) return idle;
   std::string nothing = Nothing(analysis);
   if (!run.ranks_missing.empty()) return "In the others " + nothing;
   nothing[0] = 'N';
@@ -138,7 +159,7 @@ void Remark(const Context& context, Analysis& analysis) {
     endings[0] = 'R';
     add(endings + ".");
   }
-  if (analysis.suspicious && run.ranks > 1)
+  if (analysis.suspicious && run.ranks > 1 && !Communicates(context))
     add("If the ranks do communicate, Lockstep did not see it: lockstep doctor shows which sources were in place.");
   const Finding* wait_only = Find(analysis, FindingId::kProgressWaitOnly);
   if (analysis.wait_only && (wait_only == nullptr || wait_only->headline != analysis.verdict))

@@ -197,8 +197,8 @@ Assessment AssessHidden(const Context& context, const std::vector<std::int64_t>&
   straggler.rank = context.ranks()[position];
   straggler.p_value = p_value;
   straggler.kind = StragglerKind::kPersistent;
+  // What the others wait for it where they do meet it is not what it costs: that is left to the replay.
   straggler.saves_ns = LowerMedian(price);
-  if (context.units_are_steps()) straggler.saves_ns_per_step = straggler.saves_ns;
   straggler.saves_interval_ns = {std::llround(low), std::llround(high)};
   return assessment;
 }

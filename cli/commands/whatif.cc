@@ -61,7 +61,13 @@ Result<std::unique_ptr<RecordedRun>> Read(const std::string& name, const Flags& 
                    // What one rank by itself can answer does not depend on others.
                    if (asked != nullptr && context.ranks().size() > 1)
                      if (std::optional<Error> why = analysis::WhyNotReplayed(context)) return *why;
-                   if (asked == nullptr || !flags.without_stragglers) return replay::ReadRun(timeline, steps);
+                   // One rank has no straggler to name: the question itself says so.
+                   if (asked == nullptr || !flags.without_stragglers || context.ranks().size() < 2) {
+                     if (asked != nullptr && flags.without_stragglers) asked->stragglers = context.ranks();
+                     return replay::ReadRun(timeline, steps);
+                   }
+                   // With its replay, which names those for which nobody is seen to wait.
+                   options.replay = true;
                    LS_TRY(const analysis::Analysis analysis, analysis::Analyze(timeline, options));
                    for (const analysis::Straggler& straggler : analysis.stragglers)
                      asked->stragglers.push_back(straggler.rank);
@@ -127,13 +133,20 @@ struct Unanswered {
   std::string question, why, what_to_do;
 };
 
-// Null if there is no interval.
+// Null if there is no interval: of too few steps, and of steps that are all alike, which tell of no spread.
 using Interval = std::optional<std::pair<std::int64_t, std::int64_t>>;
+bool HasWidth(const Interval& interval) { return interval && interval->first < interval->second; }
 nlohmann::ordered_json Low(const Interval& interval) {
-  return interval ? nlohmann::ordered_json(interval->first) : nlohmann::ordered_json(nullptr);
+  return HasWidth(interval) ? nlohmann::ordered_json(interval->first) : nlohmann::ordered_json(nullptr);
 }
 nlohmann::ordered_json High(const Interval& interval) {
-  return interval ? nlohmann::ordered_json(interval->second) : nlohmann::ordered_json(nullptr);
+  return HasWidth(interval) ? nlohmann::ordered_json(interval->second) : nlohmann::ordered_json(nullptr);
+}
+std::string Text(const Interval& interval) {
+  if (!interval) return "too few steps";
+  if (!HasWidth(interval)) return "all steps alike";
+  const std::string low = analysis::Duration(interval->first), high = analysis::Duration(interval->second);
+  return low == high ? "all at " + low : fmt::format("{:>10} - {:>10}", low, high);
 }
 
 nlohmann::ordered_json AsJson(const WhatIf& what_if, const std::vector<Answer>& answers,
@@ -193,12 +206,9 @@ std::string AsText(const WhatIf& what_if, const std::vector<Answer>& answers,
   // What the gains are of: each step below is this one less its gain.
   text += fmt::format("{:<{}}  {:>10}\n", kUnchanged, width, analysis::Duration(what_if.replayed_step_ns()));
   for (const Answer& answer : answers) {
-    text += out::Format(
-        "{:<{}}  {:>10}  {:>10}  {:>7}  {:>23}\n", answer.question, width, analysis::Duration(answer.step_ns),
-        analysis::Duration(answer.gain_ns), Change(answer.gain_ns, what_if.replayed_step_ns()),
-        answer.step_interval_ns ? fmt::format("{:>10} - {:>10}", analysis::Duration(answer.step_interval_ns->first),
-                                              analysis::Duration(answer.step_interval_ns->second))
-                                : std::string("too few steps"));
+    text += out::Format("{:<{}}  {:>10}  {:>10}  {:>7}  {:>23}\n", answer.question, width,
+                        analysis::Duration(answer.step_ns), analysis::Duration(answer.gain_ns),
+                        Change(answer.gain_ns, what_if.replayed_step_ns()), Text(answer.step_interval_ns));
     if (answer.extrapolated) text += "    extrapolated: beyond what was measured\n";
     if (!answer.limit.empty()) text += out::Format("    then limited by: {}\n", answer.limit);
     if (!answer.try_it.empty()) text += out::Format("    try: {}\n", answer.try_it);

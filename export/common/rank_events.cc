@@ -223,6 +223,10 @@ Extent RankEvents::Look(const Interval& window) {
     const schema::TlStepRanks& steps = timeline_.tables.step_ranks;
     add(EventKind::kStep, Lasting(steps.begin_ns[row], steps.end_ns[row] - steps.begin_ns[row]));
   }
+  // The host's steps may begin before the first event that is recorded in them.
+  for (std::size_t row = 0; rank_.gpu && row < head_.steps.rows(); ++row)
+    if (const std::int64_t begin = head_.steps.begin_ns[row]; begin != kNoTime)
+      add(EventKind::kHostStep, Place{begin, std::max(begin, head_.steps.end_ns[row])});
   return extent;
 }
 

@@ -2,7 +2,7 @@
 """Traces of torch.profiler whose GPU is idle for reasons that were put in: every gap is made of parts of known kind and
 length, and all of it must come back, to the ns, gap by gap; the independent computation (idle_parts.py) must agree.
 
-  idle_mixtures.py LOCKSTEP WORK_DIR --ranks N [--seed S] [--oracle M]
+  idle_mixtures.py LOCKSTEP WORK_DIR --ranks N [--seed S] [--oracle M [--gaps G]]
 
 Each rank is a mixture of its own; the oracle looks at the first M of them.
 """
@@ -240,6 +240,7 @@ def main():
     parser.add_argument("--ranks", type=int, default=500)
     parser.add_argument("--seed", type=int, default=1)
     parser.add_argument("--oracle", type=int, default=50)
+    parser.add_argument("--gaps", type=int, default=0, help="what the oracle must judge at least")
     args = parser.parse_args()
     shutil.rmtree(args.work, ignore_errors=True)
     traces, place = os.path.join(args.work, "traces"), os.path.join(args.work, "run")
@@ -270,14 +271,20 @@ def main():
         for begin in sorted(set(got) | set(want)):
             if got.get(begin) != want.get(begin):
                 bad.append(f"rank {rank}, gap at {begin}: {got.get(begin)}, put in {want.get(begin)}")
-    for number in sorted(checker.files)[:args.oracle]:
+    judged = sorted(checker.files)[:args.oracle]
+    judged_gaps = sum(len(mixtures[number].truth) for number in judged)
+    for number in judged:
         checker.check_rank(number)
     bad += checker.bad
     for line in bad[:20]:
         print(line)
     missing = {"operator", "between", "input", "before_forward", "memory", "sync", "call", "load", "launch", "communication",
                "start", "not_started", "launch_unknown", "copy", "stream_wait"} - set(kinds)
-    print(f"{gaps} gaps of {args.ranks} mixtures, {checker.compared} values of the oracle, {len(bad)} differ; {dict(kinds)}")
+    print(f"{gaps} gaps of {args.ranks} mixtures; the oracle judged {judged_gaps} of them, {checker.compared} values; "
+          f"{len(bad)} differ; {dict(kinds)}")
+    if judged_gaps < args.gaps:
+        print(f"the oracle judged fewer than {args.gaps} gaps")
+        bad.append("too few gaps")
     shutil.rmtree(args.work)
     return 1 if bad or missing or checker.compared == 0 else 0
 

@@ -43,7 +43,8 @@ struct JobOperation {
   // other ranks.
   std::uint32_t position = 0;
   std::uint32_t collective = kNone;  // Index in RecordedRun::collectives.
-  // For kernels: differs if their names and shapes do (stages of a pipeline do other work at the same position).
+  // For kernels: differs if their names and shapes do (stages of a pipeline do other work at the same position). For
+  // collectives and calls of one message: differs if what is communicated with whom does, relative to the own rank.
   std::uint32_t likeness = 0;
   // For calls that wait for messages: the index in RecordedRun::messages of the last one to arrive; the remaining time
   // is its transfer.

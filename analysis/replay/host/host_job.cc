@@ -18,6 +18,9 @@
 namespace lockstep::replay {
 namespace {
 
+// No message has it.
+constexpr std::uint32_t kLikenessOfCollective = 1;
+
 class Maker {
  public:
   Maker(const HostRun& run, const JobOptions& options) : run_(run), options_(options) {
@@ -76,7 +79,21 @@ class Maker {
     const std::uint32_t made = Add(operation, about);
     if (!stretch.awaits.empty()) awaiting_.push_back({made, &stretch});
     if (stretch.awaits.empty() && stretch.collectives.empty()) job_.operations[made].message = stretch.hands_over;
+    // Which of several comes last is chance and says nothing of what the rank does.
+    if (stretch.awaits.size() == 1)
+      job_.operations[made].likeness = LikenessOf(about.rank, stretch.awaits.front() / 2);
+    else if (stretch.awaits.empty() && job_.operations[made].message != kNone)
+      job_.operations[made].likeness = LikenessOf(about.rank, job_.operations[made].message);
     return made;
+  }
+
+  // Direction and distance of a message: in a ring the neighbour of the last rank is the first one.
+  std::uint32_t LikenessOf(std::uint32_t rank, std::uint32_t message) const {
+    const RunMessage& about = run_.messages[message];
+    const auto ranks = static_cast<std::uint32_t>(run_.ranks.size());
+    const bool sends = about.from == rank;
+    const std::uint32_t peer = sends ? about.to : about.from;
+    return 2 * (1 + (peer + ranks - rank) % ranks) + sends;
   }
 
   void LinkMessages() {
@@ -115,7 +132,7 @@ class Maker {
                                          .activity = Activity::kTransfer,
                                          .waits = c.waits,
                                          .awaited = c.awaited},
-                                        {Role::kMember, r, step, 0, c.collective});
+                                        {Role::kMember, r, step, 0, c.collective, kLikenessOfCollective});
     std::uint32_t exit = kNone;
     if (job_.graph.queued_lanes()[lane]) {
       exit = Add({}, {Role::kExit, r, step, 0, c.collective});

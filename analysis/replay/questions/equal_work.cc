@@ -30,9 +30,10 @@ class Equaliser {
         about_(job.operations) {
     for (const Operation& operation : operations_) as_it_was_.push_back(operation.duration_ns);
     kinds_.assign(run_.ranks.size() * run_.steps.size(), 0);
+    orders_ = kinds_;
     for (const JobOperation& about : about_)
       if (about.likeness != 0 && about.rank < run_.ranks.size() && about.step < run_.steps.size()) {
-        std::uint64_t& kind = kinds_[about.step * run_.ranks.size() + about.rank];
+        std::uint64_t& kind = (about.role == Role::kKernel ? kinds_ : orders_)[At(about.step, about.rank)];
         kind = (kind ^ about.likeness) * 1'099'511'628'211u;
       }
   }
@@ -61,6 +62,8 @@ class Equaliser {
     }
     for (std::uint32_t step = 0; step < run_.steps.size(); ++step) {
       typical_of_.clear();
+      totals_.clear();
+      for (std::uint32_t rank = 0; rank < run_.ranks.size(); ++rank) totals_.push_back(Total(step, rank));
       for (std::uint32_t rank = 0; rank < run_.ranks.size(); ++rank)
         if (changed_[rank]) Change(step, rank);
     }
@@ -70,7 +73,8 @@ class Equaliser {
   // longer work into more of them, so their number does not say what kind of work it is.
   using Piece = std::vector<std::uint32_t>;
 
-  std::vector<Piece>& Cell(std::size_t step, std::size_t rank) { return cells_[step * run_.ranks.size() + rank]; }
+  std::size_t At(std::size_t step, std::size_t rank) const { return step * run_.ranks.size() + rank; }
+  std::vector<Piece>& Cell(std::size_t step, std::size_t rank) { return cells_[At(step, rank)]; }
   std::int64_t Length(const Piece& piece) const {
     std::int64_t length = 0;
     for (const std::uint32_t i : piece) length += as_it_was_[i];
@@ -97,15 +101,26 @@ class Equaliser {
     for (std::uint32_t r = 0; r < run_.ranks.size(); ++r) {
       if (r == rank || !compared_[r] || Cell(step, r).size() != Cell(step, rank).size()) continue;
       peers.push_back(r);
-      if (kinds_[step * run_.ranks.size() + r] == kinds_[step * run_.ranks.size() + rank]) twins.push_back(r);
+      if (kinds_[At(step, r)] == kinds_[At(step, rank)]) twins.push_back(r);
     }
     return twins.empty() ? peers : twins;
+  }
+
+  // Those of them that communicate in the same order: for them the k-th piece is the same work. As many pieces alone do
+  // not say that: two stages of a pipeline have as many, forward and backward passes in another order.
+  std::vector<std::uint32_t> InOrderOf(std::uint32_t step, std::uint32_t rank, std::vector<std::uint32_t> peers) const {
+    std::erase_if(peers, [&](std::uint32_t r) { return orders_[At(step, r)] != orders_[At(step, rank)]; });
+    return peers;
   }
 
   void Change(std::uint32_t step, std::uint32_t rank) {
     const std::vector<Piece>& own = Cell(step, rank);
     std::vector<std::uint32_t> peers = Alike(step, rank);
-    if (!peers.empty()) {
+    const std::vector<std::uint32_t> in_order = InOrderOf(step, rank, peers);
+    // A mean over some of those that divide the step equally would not keep the sum of all.
+    const bool by_piece = compared_[rank] ? in_order.size() == peers.size() : !in_order.empty();
+    if (!peers.empty() && by_piece) {
+      peers = in_order;
       // For the mean the rank itself is included, and all of these ranks get the same duration.
       if (compared_[rank]) peers.push_back(rank);
       std::sort(peers.begin(), peers.end());
@@ -118,13 +133,15 @@ class Equaliser {
       for (std::size_t k = 0; k < own.size(); ++k) Lengthen(own[k], Length(own[k]), typical[k]);
       return;
     }
+    const bool lone = peers.empty();
     std::vector<std::int64_t> totals;
     for (std::uint32_t r = 0; r < run_.ranks.size(); ++r)
-      if (compared_[r]) totals.push_back(Total(step, r));
-    const std::int64_t total = Total(step, rank);
+      if (compared_[r] && (lone || r == rank || std::binary_search(peers.begin(), peers.end(), r)))
+        totals.push_back(totals_[r]);
+    const std::int64_t total = totals_[rank];
     if (total <= 0 || totals.empty()) return;
-    any_lone_ = true;
-    if (spread_ == Spread::kOverAlike) return;
+    any_lone_ |= lone;
+    if (lone && spread_ == Spread::kOverAlike) return;
     const double factor = static_cast<double>(typical_(std::move(totals))) / static_cast<double>(total);
     for (const Piece& piece : own)
       for (const std::uint32_t i : piece)
@@ -138,11 +155,13 @@ class Equaliser {
   bool any_lone_ = false;
   std::vector<Operation>& operations_;
   std::vector<std::int64_t> as_it_was_;
+  std::vector<std::int64_t> totals_;  // [rank] of one step.
   // By the ranks compared; for one step.
   std::map<std::vector<std::uint32_t>, std::vector<std::int64_t>> typical_of_;
   const std::vector<JobOperation>& about_;
   std::vector<std::vector<Piece>> cells_;  // [step][rank]: its work of the role, in order.
   std::vector<std::uint64_t> kinds_;       // [step][rank]: a hash of its kernels, in order.
+  std::vector<std::uint64_t> orders_;      // [step][rank]: one of what it communicates, in order.
 };
 
 }  // namespace

@@ -71,7 +71,8 @@ Status WhatIf::Describe(const Question& question, Answer& answer) const {
                        fmt::format("ranks {} to {}", run_->ranks.front(), run_->ranks.back())};
         answer.question += fmt::format(" {}", rank);
       }
-      if (question.ranks.size() >= run_->ranks.size())
+      // Of one rank there is no question to put right: Answerable says why.
+      if (run_->ranks.size() > 1 && question.ranks.size() >= run_->ranks.size())
         return Error{ErrorCode::kUsage, "no rank is left to compare with", "--without-rank", "leave one out"};
       answer.try_it = "give these ranks the work, the cores and the input that the others have";
       break;

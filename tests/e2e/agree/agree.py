@@ -1,26 +1,31 @@
 """What is said twice is said alike: text, --explain, JSON, every table, the page, whatif, diff and baseline, merge, info and the exports of one run
 against each other. Live figures are compared with the trace in tests/e2e/live.
 
-usage: agree.py BUILD_DIR CASE
+usage: agree.py BUILD_DIR Named|Mixtures|Kineto
+       agree.py BUILD_DIR Foreign DIR...
 
-The cases are generated runs; with LOCKSTEP_TRACES_DIR=DIR also each run or directory of traces in DIR (case Foreign).
+The cases are generated runs; Foreign: every run and directory of traces that is one of the directories or
+below one, without any named those in LOCKSTEP_TRACES_DIR.
 """
 
 import json
 import os
 import pathlib
+import re
 import shutil
+import stat
 import sys
 import tempfile
 
 sys.path.insert(0, str(pathlib.Path(__file__).resolve().parents[1]))
 sys.path.insert(0, str(pathlib.Path(__file__).resolve().parent))
 import jobs
-from specs import KINETO, NAMED, mixture
+from specs import KINETO, NAMED, PAIRS, mixture
 from forms import Forms
 
 from agreements import ALL
 from form_agreements import FORMS
+from price_agreements import PRICES, two_runs
 
 MIXTURES = 10
 
@@ -29,7 +34,7 @@ def check(run, name):
     """Every agreement, on every view of a run. The mismatches, in words."""
     views = Forms(run)
     bad = []
-    for agreement in [*ALL, *FORMS]:
+    for agreement in [*ALL, *FORMS, *PRICES]:
         try:
             bad += [f"{name}: {agreement.__name__}: {what}" for what in agreement(views)]
         except Exception as error:  # A view that is not as expected is a mismatch as well.
@@ -53,6 +58,18 @@ def generated(place, texts, words=()):
     return bad
 
 
+def pairs(place, texts, words=()):
+    """Each run beside another one."""
+    bad = []
+    for name, (base, new) in texts.items():
+        first, second = (Forms(made(place, f"{name}_{side}", text, *words)) for side, text in (("base", base), ("new", new)))
+        try:
+            bad += [f"{name}: two_runs: {what}" for what in two_runs(first, second)]
+        except Exception as error:
+            bad.append(f"{name}: two_runs: {type(error).__name__}: {error}")
+    return bad
+
+
 def empty_last_step(place):
     """A profiler that stops right after prof.step() marks a step in which nothing is done: it is in no figure, and counted."""
     run = made(place, "empty_last_step", KINETO["gpu_ddp"], "--kineto", "nccl=seq")
@@ -70,19 +87,44 @@ def empty_last_step(place):
     return bad
 
 
-def foreign(place):
-    where = os.environ.get("LOCKSTEP_TRACES_DIR")
-    if not where:
-        print("skipped: LOCKSTEP_TRACES_DIR is not set")
-        sys.exit(77)
-    bad = []
-    for run in sorted(pathlib.Path(where).iterdir()):
-        # Logs and dumps of other tools may lie beside them.
-        if (run / "ranks").is_dir() or any(file.name.endswith((".json", ".json.gz", ".sqlite")) for file in run.glob("*")):
-            copy = place / run.name
-            shutil.copytree(run, copy)
-            bad += check(copy, run.name)
-            shutil.rmtree(copy)
+NO_RUN = re.compile(r"error: .+\n(  .+\n){1,2}")
+
+
+TRACES = (".json", ".json.gz", ".sqlite", ".h5", ".spool")
+
+
+def runs_below(directory):
+    """The directories that Lockstep reads, as it says itself: this one, or else those in it."""
+    done = jobs.run([jobs.LOCKSTEP, "info", directory], "/", timeout=300)
+    if done.returncode in (0, 3):
+        return [directory], []
+    # Logs and dumps of other tools may lie beside them: they are refused in a sentence.
+    bad = [] if done.returncode == 2 and NO_RUN.fullmatch(done.stderr.decode()) else \
+        [f"{directory.name}: info: exit {done.returncode}: {done.stderr.decode()[:300]}"]
+    found = []
+    if any(path.is_file() and path.name.endswith(TRACES) for path in directory.iterdir()):
+        bad.append(f"{directory.name}: not read: {done.stderr.decode()[:300]}")
+    for inner in sorted(path for path in directory.iterdir() if path.is_dir()):
+        runs, wrong = runs_below(inner)
+        found, bad = found + runs, bad + wrong
+    return found, bad
+
+
+def foreign(place, directories):
+    bad, checked = [], []
+    for number, directory in enumerate(directories):
+        # What is made of traces lies beside them, and they may be read-only.
+        copy = place / str(number) / directory.name
+        shutil.copytree(directory, copy)
+        for path in [copy, *copy.rglob("*")]:
+            path.chmod(path.stat().st_mode | stat.S_IWUSR)
+        runs, wrong = runs_below(copy)
+        bad += wrong
+        for run in runs:
+            bad += check(run, run.relative_to(copy.parent))
+        checked += runs
+        shutil.rmtree(copy.parent)
+    print("checked: " + (", ".join(str(run.relative_to(place)) for run in checked) or "nothing that can be read, and refused in a sentence"))
     return bad
 
 
@@ -91,9 +133,18 @@ def main():
     try:
         case = sys.argv[2]
         if case == "Foreign":
-            bad = foreign(place)
+            named = [pathlib.Path(word) for word in sys.argv[3:]]
+            if not named and (where := os.environ.get("LOCKSTEP_TRACES_DIR")):
+                named = sorted(pathlib.Path(where).iterdir())
+            directories = [path for path in named if path.is_dir()]
+            if not directories:
+                print("skipped: no reference traces (LOCKSTEP_SHARED_DIR, LOCKSTEP_TRACES_DIR)")
+                sys.exit(77)
+            bad = foreign(place, directories)
         elif case == "Kineto":
             bad = generated(place, KINETO, ("--kineto", "nccl=seq")) + empty_last_step(place)
+        elif case == "Pairs":
+            bad = pairs(place, PAIRS) + pairs(place, {"kineto": PAIRS["gpu"]}, ("--kineto", "nccl=seq"))
         elif case == "Mixtures":
             bad = generated(place, {f"mixture_{seed}": mixture(seed) for seed in range(1, MIXTURES + 1)})
         else:

@@ -176,7 +176,7 @@ def diff(v):
     """A run compared with itself is the same, and as long as analyze says."""
     if v.json["summary"]["step_ns_median"] is None:
         return
-    if v.diff["verdict"] in ("slower", "faster") or v.diff["regression"]:
+    if v.diff["verdict"] in ("worse", "better") or v.diff["regression"]:
         yield f"verdict {v.diff['verdict']}"
     for measure in v.diff["measures"]:
         if measure["name"] == "step_ns" and measure["base"]["median"] != v.json["summary"]["step_ns_median"]:

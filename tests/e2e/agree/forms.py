@@ -4,11 +4,17 @@ import base64
 import csv
 import functools
 import json
+import pathlib
 import re
+import shutil
+import sys
 import tempfile
 import zlib
 
 import jobs
+
+sys.path.insert(0, str(pathlib.Path(__file__).resolve().parents[1] / "export"))
+import timeline
 from views import UNITS, Views
 
 csv.field_size_limit(1 << 30)  # Names of kernels.
@@ -60,6 +66,14 @@ class Forms(Views):
         if done.returncode != 1 or not re.fullmatch(r"error: .+\n(  .+\n){1,2}", done.stderr.decode()):
             raise AssertionError(f"lockstep {' '.join(map(str, words))}: exit {done.returncode}: {done.stderr.decode()[:300]}")
         return None
+
+    def compared(self, *words):
+        """Output of diff; None for runs that cannot be compared. 4: the new one is slower."""
+        done = jobs.run([jobs.LOCKSTEP, *words], "/", timeout=300)
+        if done.returncode == 1 and re.fullmatch(r"error: these runs cannot be compared.+\n(  .+\n){1,2}", done.stderr.decode()):
+            return None
+        assert done.returncode in (0, 3, 4), f"exit {done.returncode}: {done.stderr.decode()[:300]}"
+        return done.stdout.decode()
 
     @functools.cached_property
     def explained(self):
@@ -123,6 +137,29 @@ class Forms(Views):
         out = self.run.parent / (self.run.name + "-chrome.json")
         said = self.lockstep("export", self.run, "--format", "chrome", "-o", out, "--no-findings")
         return said, strict(out.read_text())["traceEvents"]
+
+    @functools.cached_property
+    def perfetto(self):
+        """The timeline of ui.perfetto.dev, or None where nothing can read it."""
+        if not timeline.have_protoc():
+            return None
+        out = self.run.parent / (self.run.name + ".pftrace")
+        self.lockstep("export", self.run, "-o", out, "--no-findings")
+        return timeline.Timeline(out.read_bytes())
+
+    @functools.cached_property
+    def otf2(self):
+        """What otf2-print says of the archive, or None without OTF2."""
+        if shutil.which("otf2-print") is None:
+            return None
+        out = self.run.parent / (self.run.name + "-otf2")
+        done = jobs.run([jobs.LOCKSTEP, "export", self.run, "--format", "otf2", "-o", out, "--no-findings"], "/", timeout=300)
+        if b"built without otf2" in done.stderr:
+            return None
+        assert done.returncode in (0, 3), done.stderr.decode()
+        said = jobs.run(["otf2-print", out / "traces.otf2"], "/", timeout=300)
+        assert said.returncode == 0, said.stderr.decode()
+        return said.stdout.decode(errors="replace")
 
     @functools.cached_property
     def texts(self):

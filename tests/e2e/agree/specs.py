@@ -32,8 +32,36 @@ NAMED = {
             "  gather 64\n  allreduce 1MiB\nend\n",
     "input_bound": "ranks 2\nsteps 9\n" + HEAD + "step\n  input 9ms\n  forward 2ms\n  allreduce 1MiB\nend\n",
 }
+# Late ranks whose price is another one's as well: in a pipeline nobody waits for them in a collective.
+STAGES = "comm dp block=4 stride=2\ncomm tp block=2\n"
+NAMED |= {
+    "late_stage": "ranks 16\nsteps 14\nnetwork alpha=20us bandwidth=20GB/s\njitter 0.3%\n" + STAGES + "slow rank=9 factor=1.3\nstep\n"
+                  "  pipeline stages=4 microbatches=6 forward=2ms backward=4ms bytes=4MiB tensor=tp tensorbytes=1MiB data=dp databytes=50MiB\n"
+                  "  optimizer 1ms\nend\n",
+    "late_stage_alone": "ranks 4\nsteps 14\nnetwork alpha=20us bandwidth=20GB/s\njitter 0.3%\nslow rank=2 factor=1.3\nstep\n"
+                        "  pipeline stages=4 microbatches=6 forward=2ms backward=4ms bytes=4MiB\n  optimizer 1ms\nend\n",
+    "two_stragglers": "ranks 8\nsteps 20\nlate rank=2 by=4ms\nslow rank=5 factor=1.4\n" + HEAD + "jitter 1%\nstep\n  forward 9ms\n"
+                      "  allreduce 2MiB\n  compute 3ms\n  allreduce 1MiB\nend\n",
+    "drifting": "ranks 4\nsteps 40\nlate rank=1 by=4ms steps=20-39\n" + HEAD + "jitter 1%\nstep\n  forward 9ms\n  allreduce 2MiB\nend\n",
+    "late_ring": "ranks 6\nsteps 20\nslow rank=3 factor=1.3\n" + HEAD + "jitter 1%\nstep\n  compute 6ms\n  ring 2MiB\n  compute 3ms\n  halo 1MiB\nend\n",
+}
 KINETO = {name: NAMED[name] for name in ("gpu_one", "gpu_ddp", "gpu_fsdp")}
 KINETO["gpu_two_steps"] = NAMED["gpu_ddp"].replace("steps 8", "steps 2")
+
+# Two runs of one job: something became slower, faster, another number of steps or ranks, or nothing changed.
+PAIRS = {
+    "slower": (NAMED["eight_ranks"], NAMED["eight_ranks"].replace("by=3ms", "by=8ms")),
+    "faster": (NAMED["two_ranks"], NAMED["two_ranks"].replace("factor=1.5", "factor=1.1")),
+    "same": (NAMED["posted"], NAMED["posted"].replace("ranks 4", "ranks 4\nseed 7")),
+    "input": (NAMED["input_bound"], NAMED["input_bound"].replace("input 9ms", "input 6us")),
+    "few_steps": (NAMED["eight_ranks"].replace("steps 10", "steps 3"), NAMED["eight_ranks"].replace("steps 10", "steps 30")),
+    "other_ranks": (NAMED["all_equal"], NAMED["all_equal"].replace("ranks 12", "ranks 6")),
+    "no_steps": (NAMED["no_steps"], NAMED["no_steps"].replace("by=2ms", "by=4ms")),
+    "missing_rank": (NAMED["missing_rank"], NAMED["missing_rank"].replace("missing rank=3\n", "")),
+    "buckets": (NAMED["posted"], NAMED["posted"].replace("4MiB,4MiB", "1MiB,1MiB,6MiB")),
+    "gpu": (NAMED["gpu_ddp"], NAMED["gpu_ddp"].replace("kernel 500us", "kernel 900us").replace("forward=4ms", "forward=6ms")),
+    "cpu_gpu": (NAMED["one_rank"], NAMED["gpu_one"]),
+}
 
 
 def mixture(seed):

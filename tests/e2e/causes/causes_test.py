@@ -118,7 +118,7 @@ class Causes(unittest.TestCase):
         slow = self.analyze(gpu(kernel="100us", before="  host 6ms"))
         step = slow["summary"]["step_ns_median"]
         self.assertAlmostEqual(self.price(slow, "input.bound"), step - 20 * 100e3 - 20e3, delta=0.05 * step)
-        self.assertIn("forward pass", slow["findings"][0]["headline"])
+        self.assertIn("before the work of a step begins, where input is loaded", slow["findings"][0]["headline"])
         self.assertEqual(slow["findings"][0]["id"], "input.bound")
 
     def test_input_has_a_price_without_steps(self):

@@ -1,7 +1,7 @@
 // What a transfer costs by its size, and what a step would take with buckets of another size.
 
 import { absent, code, h, name, select } from './dom.js';
-import { bytes, count, duration, number, percent, plural } from './format.js';
+import { bytes, count, duration, interval, number, percent, plural } from './format.js';
 import { chart, marker } from './chart.js';
 import { colour } from './plot.js';
 import { behind } from './table.js';
@@ -158,7 +158,7 @@ export function curve(data) {
       label: 'Predicted step time against bucket cap, with its 95 % interval. Left and right move from point to point; the data is in the table below.',
       data: () => [all.map((p) => p.cap_mb), all.map((p) => p.predicted_step_ns / 1e6), all.map((p) => (p.low_ns === null ? null : p.low_ns / 1e6)), all.map((p) => (p.high_ns === null ? null : p.high_ns / 1e6))],
       points: () => all.map((p) => ({ x: p.cap_mb, y: p.predicted_step_ns / 1e6, lines: [`${p.one_bucket ? 'all in one bucket' : `cap ${number(p.cap_mb)} MiB`}: ${plural(p.buckets, 'bucket')}`,
-        `step ${duration(p.predicted_step_ns)}${p.low_ns === null ? '; too few steps for an interval' : ` (95 %: ${duration(p.low_ns)} to ${duration(p.high_ns)})`}`, ...(p.extrapolated ? ['beyond what was measured'] : [])] })),
+        `step ${duration(p.predicted_step_ns)}; ${interval(p.low_ns, p.high_ns)}`, ...(p.extrapolated ? ['beyond what was measured'] : [])] })),
     });
     parts.push(h('p', { class: 'note' }, 'Replayed with the gradients in other buckets; the band is the 95 % interval.',
       flat ? ` Green: caps as good as the recommended one, ${number(flat[0])} to ${number(flat[1])} MiB.` : ' No other cap is better by more than the interval.',

@@ -54,3 +54,10 @@ export function count(n) {
 export const plural = (n, noun) => `${count(n)} ${noun}${n === 1 ? '' : 's'}`;
 export const number = (value, digits = 4) => (known(value) ? String(Number(value.toPrecision(digits))) : 'unknown');
 export const milliseconds = (ns) => (known(ns) ? (ns === 0 ? '0' : (ns / 1e6).toFixed(Math.abs(ns) >= 99.95e6 ? 0 : Math.abs(ns) >= 9.995e6 ? 1 : 2)) : '-');
+
+// A 95 % interval in words. Of too few values, and of values that are all alike, there is none.
+export function interval(low, high, show = duration) {
+  if (!known(low) || !known(high) || low === high) return 'no interval';
+  const [from, to] = [show(low), show(high)];
+  return from === to ? `95 %: all at ${from}` : `95 %: ${from} to ${to}`;
+}

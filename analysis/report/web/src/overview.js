@@ -1,7 +1,7 @@
 // The verdict, five figures, and what to fix.
 
 import { absent, h, name } from './dom.js';
-import { count, duration, percent, plural, share } from './format.js';
+import { count, duration, interval, percent, plural, share } from './format.js';
 import { csvButton } from './table.js';
 
 const exposed = (s) => s.exposed_wait_ns + s.exposed_transfer_ns + s.exposed_unsplit_ns;
@@ -83,8 +83,8 @@ function rowsBehind(finding, number) {
 export function findings(data) {
   const { analysis } = data, whole = stepLength(analysis.summary);
   if (!analysis.findings.length) return [absent('No finding: nothing that this analysis checks costs enough to be listed. What it could not check is under Trust.')];
-  const interval = (f) => f.saves_interval_ns && f.saves_ns_per_step !== null
-    ? h('span', { class: 'dim' }, `95 %: ${duration(f.saves_interval_ns[0])} to ${duration(f.saves_interval_ns[1])}`) : null;
+  const within = (f) => f.saves_interval_ns && f.saves_ns_per_step !== null
+    ? h('span', { class: 'dim' }, interval(...f.saves_interval_ns)) : null;
   return [
     h('ol', { class: 'findings' }, analysis.findings.map((f, i) => {
       const [value, part, fraction] = price(f, whole);
@@ -97,7 +97,7 @@ export function findings(data) {
           h('p', { class: 'action' }, '→ ', name(f.action)),
           f.then ? h('p', { class: 'dim' }, 'then limited by: ', name(f.then)) : null,
           rowsBehind(f, i + 1)),
-        h('div', { class: 'price' }, h('b', {}, value), h('span', {}, part), bar, interval(f),
+        h('div', { class: 'price' }, h('b', {}, value), h('span', {}, part), bar, within(f),
           f.replayed ? h('span', { class: 'dim' }, 'from replay') : null,
           h('span', { class: 'dim' }, `confidence ${percent(f.confidence)}`)));
     })),

@@ -1,7 +1,7 @@
 // Who is last, in what, where in the step, and what is different on that rank.
 
 import { absent, h, name, select } from './dom.js';
-import { bytes, count, duration, number, percent, plural } from './format.js';
+import { bytes, count, duration, interval, number, percent, plural } from './format.js';
 import { canvasPlot, colour, niceStep } from './plot.js';
 import { behind, csvButton, table } from './table.js';
 
@@ -24,8 +24,8 @@ function cards(data) {
     h('dl', {}, ...[
       ['price', s.price_ns_per_step === null ? 'unknown per step'
         : s.priced_by === 'replay' ? `a step would be ${duration(s.price_ns_per_step)} shorter without what slows it (replayed)`
-          : `the others wait ${duration(s.price_ns_per_step)} per step (95 %: ${duration(s.saves_interval_ns[0])} to ${duration(s.saves_interval_ns[1])})`],
-      ['its work against the others\'', `${s.score >= 0 ? '+' : ''}${percent(Math.expm1(s.score))} (95 %: ${percent(Math.expm1(s.interval[0]))} to ${percent(Math.expm1(s.interval[1]))})`],
+          : `the others wait ${duration(s.price_ns_per_step)} per step (${interval(s.saves_interval_ns?.[0], s.saves_interval_ns?.[1])})`],
+      ['its work against the others\'', `${s.score >= 0 ? '+' : ''}${percent(Math.expm1(s.score))} (${interval(s.interval?.[0], s.interval?.[1], (v) => percent(Math.expm1(v)))})`],
       ['chance', s.p_value < 0.001 ? 'p < 0.001' : `p = ${number(s.p_value, 2)}`],
     ].flatMap(([term, text]) => [h('dt', {}, term), h('dd', {}, text)])))));
 }
@@ -46,7 +46,7 @@ function scores(data) {
   const tell = (row) => {
     const r = order[row];
     return r === undefined ? null : { lines: [`rank ${all.rank[r]}: work ${all.straggler_score[r] >= 0 ? '+' : ''}${percent(Math.expm1(all.straggler_score[r]))} against the median rank`,
-      `95 %: ${percent(Math.expm1(all.score_low[r]))} to ${percent(Math.expm1(all.score_high[r]))}`], x: at(all.straggler_score[r]), y: row * rowHeight + 8 };
+      interval(all.score_low[r], all.score_high[r], (v) => percent(Math.expm1(v)))], x: at(all.straggler_score[r]), y: row * rowHeight + 8 };
   };
   const plot = canvasPlot({
     label: 'Each rank\'s work against the median rank\'s, with 95 % interval. Up and down move from rank to rank.',

@@ -1,7 +1,7 @@
 // Sliders over replayed points; and what overlap and equal ranks would be worth.
 
 import { absent, h, name } from './dom.js';
-import { duration, number, percent, plural, share } from './format.js';
+import { duration, interval, number, percent, plural, share } from './format.js';
 import { csvButton } from './table.js';
 
 function others(data) {
@@ -52,7 +52,7 @@ export function whatIf(data) {
     if (Number.isNaN(ns)) parts.push(h('p', {}, 'Not answered: ', name(w.unanswered ?? 'this run cannot tell'), '.'));
     else if (moved.length) {
       const gain = base - ns, i = index(at);
-      parts.push(h('p', {}, `${duration(Math.abs(gain))} ${gain >= 0 ? 'shorter' : 'longer'} (${share(Math.abs(gain), base)})${Number.isNaN(points.low_ns[i]) ? '; too few steps for an interval' : `; 95 %: ${duration(points.low_ns[i])} to ${duration(points.high_ns[i])}`}`,
+      parts.push(h('p', {}, `${duration(Math.abs(gain))} ${gain >= 0 ? 'shorter' : 'longer'} (${share(Math.abs(gain), base)}); ${interval(points.low_ns[i], points.high_ns[i])}`,
         points.extrapolated[i] ? '; beyond what was measured' : '', '.'));
       if (moved.length > 1) {
         const singles = moved.map((key) => [titles[key], base - stepAt({ ...still, [key]: at[key] })]), sum = singles.reduce((total, [, one]) => total + one, 0);
