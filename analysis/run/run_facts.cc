@@ -126,7 +126,7 @@ void FindSharedCores(const Context& context, RunFacts& run) {
 bool EndedByLauncher(std::int32_t exit_code) { return exit_code == -SIGTERM || exit_code == 128 + SIGTERM; }
 
 std::string HowEnded(std::int32_t exit_code, std::size_t ranks) {
-  if (exit_code == schema::kNoExitCode) return "ended without a word: killed, or the host is gone";
+  if (exit_code == schema::kNoExitCode) return "ended without a word (killed, or the host is gone)";
   if (exit_code > 0) return fmt::format("exited with code {}", exit_code);
   return fmt::format("{} killed by signal {} ({})", ranks == 1 ? "was" : "were", -exit_code, strsignal(-exit_code));
 }

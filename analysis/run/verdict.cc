@@ -153,8 +153,8 @@ void Remark(const Context& context, Analysis& analysis) {
   std::string endings;
   constexpr std::size_t kMaxEndings = 4;
   for (std::size_t i = 0; i < std::min(run.endings.size(), kMaxEndings); ++i)
-    endings += (i == 0 ? "" : ", ") + run.endings[i];
-  if (run.endings.size() > kMaxEndings) endings += fmt::format(" and {} more", run.endings.size() - kMaxEndings);
+    endings += (i == 0 ? "" : "; ") + run.endings[i];
+  if (run.endings.size() > kMaxEndings) endings += fmt::format("; and {} more", run.endings.size() - kMaxEndings);
   if (!endings.empty()) {
     endings[0] = 'R';
     add(endings + ".");

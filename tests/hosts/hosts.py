@@ -24,6 +24,9 @@ def why_not():
     """Why hosts cannot be made here; None if they can."""
     if os.geteuid() != 0:
         return "hosts out of namespaces need root"
+    with open("/proc/self/uid_map") as file:
+        if file.read().split() != ["0", "0", str(2**32 - 1)]:  # Its root may enter no time namespace.
+            return "hosts out of namespaces need root outside of a user namespace"
     for program in ("unshare", "nsenter", "ip", "tc", "mpirun", "hostname"):
         if not shutil.which(program):
             return f"hosts out of namespaces need the program {program}"
