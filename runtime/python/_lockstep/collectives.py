@@ -123,7 +123,8 @@ def _call(dist, function, name, builtin=False):
         work = None
         try:
             work = function(*args, **kwargs)
-            probe.torch_barrier_end(barrier)  # One that fails has no end.
+            if barrier:
+                probe.torch_barrier_end(barrier)  # One that fails has no end.
             if receives and before is not None:
                 _note_source(dist, group, args, kwargs, work)
             return work
