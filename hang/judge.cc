@@ -161,7 +161,8 @@ class Court {
         behind_.push_back(index);
         break;
       case Wait::End::kUnknown:
-        unknown_.push_back(index);
+        // A receive from anybody says nothing by itself; who holds others up by it waits for somebody unknown.
+        if (!wait.unknown.empty() || !wait.message || !pointing_[wait.inside[0]].empty()) unknown_.push_back(index);
         break;
       case Wait::End::kDiffers: {
         Verdict verdict = wait.differs;
@@ -211,6 +212,15 @@ class Court {
       // If most did not come and none of them waits anywhere, the call itself may be one too many.
       if (cause == Cause::kDidNotEnter && !verdict.message && 2 * ranks.size() > known && !seen_doing) {
         verdict.cause = Cause::kExtraOrMissingCall;
+        verdict.candidates = std::move(verdict.culprits);
+        verdict.culprits.clear();
+      }
+      for (const std::uint32_t rank : ranks) {
+        verdict.hides_messages |= waits_.ranks[rank].hides_messages;
+        verdict.in_message |= waits_.ranks[rank].hides_messages && waits_.ranks[rank].makes_messages;
+      }
+      if (verdict.cause == Cause::kDidNotEnter && verdict.in_message) {
+        verdict.cause = Cause::kCannotTell;
         verdict.candidates = std::move(verdict.culprits);
         verdict.culprits.clear();
       }

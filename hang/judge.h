@@ -56,6 +56,8 @@ struct Verdict {
   std::vector<Side> sides;             // Where calls differ, the largest side first.
   std::vector<Link> cycle;
   bool made_one_less = false, made_one_more = false;  // kExtraOrMissingCall, where the calls themselves show it.
+  bool in_message = false;                            // kCannotTell: a candidate may be inside a message.
+  bool hides_messages = false;                        // kDidNotEnter: messages of a culprit would not be seen.
   bool not_started = false;                           // kBehindOnGpu: others have started it, none has completed it.
 };
 

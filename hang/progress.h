@@ -27,6 +27,9 @@ struct RankFacts {
   std::string host;                  // "" unknown.
   std::string doing;                 // What it does now, as part of a sentence; "" unknown.
   std::int64_t seen_ns = kNotKnown;  // When these facts were taken, on the clock of its operations' times.
+  // Its facts hold no messages (gloo's dumps): where it seems to wait for nobody, it may be inside one.
+  bool hides_messages = false;
+  bool makes_messages = false;  // And it is known to have made some.
 };
 
 enum class OperationState : std::uint8_t { kScheduled, kStarted, kCompleted };

@@ -137,7 +137,8 @@ class Teller {
               NameOfCall(verdict_.last, verdict_.last.kind == "send" || verdict_.last.kind == "recv");
       if (!verdict_.last.site.empty()) text += ", " + Printed(verdict_.last.site);
     }
-    return text + "; it waits for nobody else";
+    return text + (verdict_.hides_messages ? "; its dump shows no other call that is open, and would show no message"
+                                           : "; it waits for nobody else");
   }
 
   void AddSides(std::vector<std::string>& details) const {
@@ -209,7 +210,10 @@ class Teller {
         }
         break;
       case Cause::kCannotTell:
-        if (!verdict_.candidates.empty())
+        if (verdict_.in_message)
+          details.push_back(
+              fmt::format("{} did not enter, and may be inside a message, which gloo's dumps do not show", candidates));
+        else if (!verdict_.candidates.empty())
           details.push_back(fmt::format("no dump of {}, so it cannot be told who is late", candidates));
         break;
     }
@@ -250,6 +254,8 @@ class Teller {
       case Cause::kCannotTell:
         break;
     }
+    if (verdict_.in_message)
+      return "look at the stacks of " + Names(verdict_.candidates) + ": in a receive, or elsewhere";
     return verdict_.candidates.empty()
                ? "add the dumps of all ranks"
                : "add the dump of " + Names(verdict_.candidates) + ", or look at its output and machine";

@@ -174,7 +174,7 @@ class Finder {
     for (const Member& member : group.members) {
       for (const Operation& call : member.messages) {
         const bool sends = call.kind == "send";
-        if (call.peer < 0 || call.peer == member.rank || !Open(member, call)) continue;
+        if (call.peer == member.rank || !Open(member, call)) continue;
         if (!seen.insert({member.rank, call.peer, sends}).second) continue;
         const std::uint32_t rank = node_.at(member.rank);
         if (Young(rank, &call)) continue;

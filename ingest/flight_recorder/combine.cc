@@ -92,6 +92,11 @@ class Combiner {
     for (const RankDump& dump : dumps_) {
       hang::RankFacts facts{.rank = dump.rank};
       facts.seen_ns = SeenAt(dump);
+      for (const Entry& entry : dump.dump.entries) {
+        if (entry.backend != "gloo") continue;
+        facts.hides_messages = true;
+        facts.makes_messages |= entry.collective != kNotKnown && entry.operation > entry.collective;
+      }
       // An empty dump is what a recorder that was off writes, as well as a rank that never called.
       if (!dump.dump.anything) facts.state = hang::RankState::kMissing, empty.push_back(dump.rank);
       world_ = std::max(world_, dump.rank);

@@ -200,6 +200,8 @@ class Reader {
         entry.collective = number(kNotKnown);
       } else if (key == "p2p_seq_id") {
         entry.message = number(kNotKnown);
+      } else if (key == "op_id") {
+        entry.operation = number(kNotKnown);
       } else if (key == "profiling_name") {
         profiling_name = document_.Text(value);
       } else if (key == "time_created_ns") {

@@ -20,6 +20,7 @@ struct Entry {
   std::int64_t group = -1;                                               // Index of DumpGroup.
   std::int64_t collective = hang::kNotKnown, message = hang::kNotKnown;  // Both counts at this entry.
   std::int64_t record = hang::kNotKnown;                                 // Counts all entries of the rank.
+  std::int64_t operation = hang::kNotKnown;                              // Counts both in the group.
   std::int64_t timeout_ns = 0;
   std::int32_t from = -1, to = -1;  // Of a message: places in the group.
   bool is_message = false, retired = false;

@@ -2,6 +2,7 @@
 
 usage: gloo_job.py DIRECTORY RANK SIZE pickle|json
 """
+import json
 import os
 import pathlib
 import sys
@@ -24,6 +25,13 @@ elif rank == 1:
     dist.recv(data, 0)
 work = dist.all_reduce(data, async_op=True) if rank != 2 else None
 dumper = torch._C._distributed_c10d
+# A call that has ended is marked so a moment later.
+deadline = time.monotonic() + 60
+while time.monotonic() < deadline:
+    entries = json.loads(dumper._dump_fr_trace_json())["entries"]
+    if sum(not entry["retired"] for entry in entries) == (rank != 2):
+        break
+    time.sleep(0.05)
 dump = dumper._dump_fr_trace_json() if form == "json" else dumper._dump_fr_trace()
 (directory / f"part_{rank}").write_bytes(dump)
 (directory / f"part_{rank}").rename(directory / ("dumps/" + (f"rank{rank}.json" if form == "json" else f"_dump_{rank}")))

@@ -280,6 +280,20 @@ TEST(Judge, CannotTell) {
   undecided(job, {});
 }
 
+TEST(Judge, MessagesThatAreNotRecorded) {
+  Progress job = JobOf({Named("dp", {At(0, 5, 4), At(1, 5, 4), At(2, 4, 4)})});
+  job.ranks[2].hides_messages = true;
+  EXPECT_EQ(JudgeAll(job), Only(Cause::kDidNotEnter, {2}));
+  job.ranks[2].makes_messages = true;
+  EXPECT_EQ(JudgeAll(job), Only(Cause::kCannotTell, {}));
+}
+
+TEST(Judge, WhoReceivesFromAnybodyWaitsForSomebody) {
+  Progress job = JobOf({Named("dp", {At(0, 5, 4), At(1, 5, 4), At(2, 4, 4)})});
+  job.groups[0].members[2].messages = {Message("recv", -1)};
+  EXPECT_EQ(JudgeAll(job), Only(Cause::kCannotTell, {}));
+}
+
 TEST(Judge, WorkUnderWay) {
   Progress job = JobOf({Named("dp", {At(0, 5, 4), At(1, 4, 4)})});
   job.groups[0].members[0].calls[0].created_ns = 1'000;
