@@ -217,7 +217,9 @@ class Court {
       }
       for (const std::uint32_t rank : ranks) {
         verdict.hides_messages |= waits_.ranks[rank].hides_messages;
-        verdict.in_message |= waits_.ranks[rank].hides_messages && waits_.ranks[rank].makes_messages;
+        // Of several ranks that seem to wait for nobody, one may wait for the other.
+        verdict.in_message |=
+            waits_.ranks[rank].hides_messages && (waits_.ranks[rank].makes_messages || held_up_by_.size() > 1);
       }
       if (verdict.cause == Cause::kDidNotEnter && verdict.in_message) {
         verdict.cause = Cause::kCannotTell;

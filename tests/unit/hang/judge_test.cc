@@ -284,6 +284,12 @@ TEST(Judge, MessagesThatAreNotRecorded) {
   Progress job = JobOf({Named("dp", {At(0, 5, 4), At(1, 5, 4), At(2, 4, 4)})});
   job.ranks[2].hides_messages = true;
   EXPECT_EQ(JudgeAll(job), Only(Cause::kDidNotEnter, {2}));
+  // Two may be connected by one.
+  Progress two = JobOf({Named("a", {At(0, 5, 4), At(2, 4, 4)}), Named("b", {At(1, 5, 4), At(3, 4, 4)})});
+  EXPECT_EQ(JudgeAll(two).size(), 2u);
+  EXPECT_EQ(JudgeAll(two)[0].cause, Cause::kDidNotEnter);
+  for (RankFacts& facts : two.ranks) facts.hides_messages = true;
+  for (const Said& said : JudgeAll(two)) EXPECT_EQ(said, (Said{Cause::kCannotTell, {}}));
   job.ranks[2].makes_messages = true;
   EXPECT_EQ(JudgeAll(job), Only(Cause::kCannotTell, {}));
 }
