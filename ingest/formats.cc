@@ -3,6 +3,7 @@
 namespace lockstep::ingest {
 
 #define LS_RANK_FORMAT(format)
+#define LS_PROGRESS_FORMAT(format)
 #define LS_FOREIGN_FORMAT(format) extern const ForeignFormat format;
 #include "ingest/formats.def"
 #undef LS_FOREIGN_FORMAT
@@ -13,6 +14,7 @@ const ForeignFormat* const kFormats[] = {
 #include "ingest/formats.def"
 };
 #undef LS_FOREIGN_FORMAT
+#undef LS_PROGRESS_FORMAT
 #undef LS_RANK_FORMAT
 }  // namespace
 

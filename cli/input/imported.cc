@@ -7,9 +7,20 @@
 
 #include "cli/input/import_cache.h"
 #include "cli/options/command.h"
+#include "ingest/dumps.h"
 
 namespace lockstep::cli {
 namespace fs = std::filesystem;
+
+namespace {
+
+// Dumps have no steps, but they do say why a job stopped.
+Error DumpsError(const ingest::ProgressFormat& format, const std::string& path) {
+  return {ErrorCode::kUsage, fmt::format("these are {}: they tell who holds a job up, and no times", format.what), path,
+          "lockstep hang " + path};
+}
+
+}  // namespace
 
 void AddTraceFlags(CLI::App& app, std::string& step_range, unsigned& jobs) {
   app.add_option("--step-range", step_range,
@@ -40,8 +51,21 @@ Result<std::string> ResolveRunOrTraces(const std::vector<std::string>& given, co
       given.size() > 1 ||
       (given.size() == 1 && (ingest::HoldsTraces(given[0]) ||
                              (given[0].find_first_of("*?[") != std::string::npos && !fs::exists(given[0]))));
-  if (traces) return ImportIntoCache(given, flags);
-  LS_TRY(std::string run, ResolveRun(given.empty() ? "" : given[0]));
+  const auto dumps = [&]() -> const ingest::ProgressFormat* {
+    return given.empty() || ingest::HoldsTraces(given[0]) ? nullptr : ingest::HoldsDumps(given[0]);
+  };
+  if (traces) {
+    std::error_code ignored;
+    if (given.size() > 1 && fs::is_regular_file(given[0], ignored))
+      if (const ingest::ProgressFormat* format = dumps()) return DumpsError(*format, given[0]);
+    return ImportIntoCache(given, flags);
+  }
+  Result<std::string> resolved = ResolveRun(given.empty() ? "" : given[0]);
+  if (!resolved.ok()) {
+    if (const ingest::ProgressFormat* format = dumps()) return DumpsError(*format, given[0]);
+    return resolved.error();
+  }
+  std::string run = std::move(resolved).value();
   if (!flags.step_range.empty())
     return Error{ErrorCode::kUsage, "a run has its steps already; --step-range is for traces of other tools", run,
                  "leave it out, or record again with lockstep run --step-range " + flags.step_range};

@@ -19,7 +19,8 @@ enum ExitCode : int {
   kFailed = 1,      // What was asked for could be done and was not: no space, no permission, too little memory.
   kUsage = 2,       // What was given cannot be used: a wrong flag, or no run and no trace that can be read.
   kIncomplete = 3,  // Input incomplete or suspicious; results were still written.
-  kRegression = 4,
+  kRegression = 4,  // `diff`: it is slower than it may be.
+  kHang = 4,        // `hang`: something hangs.
   kBlocked = 5,
 };
 
@@ -37,6 +38,7 @@ void AddReport(CLI::App& root, Chosen& chosen);
 void AddWhatIf(CLI::App& root, Chosen& chosen);
 void AddDiff(CLI::App& root, Chosen& chosen);
 void AddRecover(CLI::App& root, Chosen& chosen);
+void AddHang(CLI::App& root, Chosen& chosen);
 void AddDoctor(CLI::App& root, Chosen& chosen);
 void AddInfo(CLI::App& root, Chosen& chosen);
 void AddCompletion(CLI::App& root, Chosen& chosen);

@@ -5,6 +5,7 @@
 namespace lockstep::ingest {
 
 #define LS_FOREIGN_FORMAT(format)
+#define LS_PROGRESS_FORMAT(format)
 #define LS_RANK_FORMAT(format) extern const RankFormat format;
 #include "ingest/formats.def"
 #undef LS_RANK_FORMAT
@@ -15,6 +16,7 @@ const RankFormat* const kFormats[] = {
 #include "ingest/formats.def"
 };
 #undef LS_RANK_FORMAT
+#undef LS_PROGRESS_FORMAT
 #undef LS_FOREIGN_FORMAT
 }  // namespace
 

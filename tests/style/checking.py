@@ -7,7 +7,7 @@ import re
 import tempfile
 
 # Folders whose code ends up in the programs of Lockstep and in applications.
-PRODUCT = ["core", "trace", "comms", "runtime", "ingest", "merge", "export", "analysis", "cli"]
+PRODUCT = ["core", "trace", "comms", "runtime", "hang", "ingest", "merge", "export", "analysis", "cli"]
 
 
 def sources(root):

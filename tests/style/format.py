@@ -8,7 +8,7 @@ import pathlib
 import subprocess
 import sys
 
-FOLDERS = ["core", "comms", "trace", "runtime", "ingest", "merge", "export", "analysis", "cli", "examples", "tests", "bench"]
+FOLDERS = ["core", "comms", "trace", "runtime", "hang", "ingest", "merge", "export", "analysis", "cli", "examples", "tests", "bench"]
 
 
 def main(clang_format, source, fix):

@@ -17,13 +17,14 @@ ALLOWED = {
     "comms": ["comms/", "core/"],
     "trace": ["trace/", "core/"],
     "runtime": ["runtime/", "comms/", "trace/", "core/"],
-    "ingest": ["ingest/", "merge/parallel.h", "trace/", "core/"],
+    "hang": ["hang/", "analysis/core/format.h", "core/"],
+    "ingest": ["ingest/", "hang/progress.h", "merge/parallel.h", "trace/", "core/"],
     "merge": ["merge/", "ingest/rank_files/", "trace/", "core/"],
     "export": ["export/", "merge/", "ingest/rank_files/", "trace/", "core/"],
     "analysis": ["analysis/", "merge/timeline/", "merge/match/awaited.h", "merge/parallel.h", "trace/file/strings.h", "core/"],
-    "cli": ["cli/", "analysis/", "export/", "merge/", "ingest/", "runtime/", "trace/", "comms/", "core/"],
+    "cli": ["cli/", "hang/", "analysis/", "export/", "merge/", "ingest/", "runtime/", "trace/", "comms/", "core/"],
     "examples": ["examples/", "runtime/lockstep.h"],
-    "bench": ["bench/", "tests/", "make_run/", "cli/", "analysis/", "export/", "merge/", "ingest/", "runtime/",
+    "bench": ["bench/", "tests/", "make_run/", "cli/", "hang/", "analysis/", "export/", "merge/", "ingest/", "runtime/",
               "trace/", "comms/", "core/"],
     "tests": [""],
 }
@@ -59,7 +60,8 @@ ROOMS = {
     },
 }
 # What a format's folder below ingest/ may include beside itself: only the registry's list names it.
-FORMAT = ["ingest/map/", "ingest/foreign.h", "ingest/rank_files/", "merge/parallel.h", "trace/", "core/"]
+FORMAT = ["ingest/map/", "ingest/foreign.h", "ingest/progress_format.h", "ingest/rank_files/", "hang/progress.h",
+          "merge/parallel.h", "trace/", "core/"]
 # Wrappers write through the probe's rings: the one arrow from comms to runtime.
 WIDER = {"comms/pmpi": ["runtime/probe/"]}
 
@@ -69,14 +71,14 @@ OUTSIDE = {
     r"hdf5\.h|libdeflate\.h": ["trace", "tests", "bench"],
     r"cupti.*|nvtx.*|nvToolsExt.*|cuda.*|nccl.*": ["runtime", "comms/nccl", "tests"],
     r"CLI/.*": ["cli", "examples", "tests", "bench"],
-    r"nlohmann/.*": ["runtime/agent", "ingest", "merge", "analysis", "cli", "tests", "bench"],
+    r"nlohmann/.*": ["runtime/agent", "hang", "ingest", "merge", "analysis", "cli", "tests", "bench"],
     r"(oneapi/)?tbb/.*": ["ingest", "merge", "analysis", "trace", "tests", "bench"],
     r"nettle/.*": ["comms/clock", "tests", "bench"],
     r"boost/(asio|beast)/.*": ["cli", "tests", "bench"],
     r"boost/(?!asio/|beast/).*": ["merge", "analysis", "tests", "bench"],
     r"sqlite3\.h": ["ingest/nsys", "tests"],
     r"protozero/.*|otf2/.*": ["export", "tests", "bench"],
-    r"fmt/.*|spdlog/.*": ["trace", "runtime/agent", "runtime/doctor", "ingest", "merge", "analysis", "cli", "tests", "bench"],
+    r"fmt/.*|spdlog/.*": ["trace", "runtime/agent", "runtime/doctor", "hang", "ingest", "merge", "analysis", "cli", "tests", "bench"],
     r"gtest/.*|gmock/.*": ["tests"],
     r"benchmark/.*": ["bench"],
 }
@@ -162,6 +164,10 @@ CASES = {
     'cli/a.cc|#include "runtime/agent/slot/agent.h"\n#include "merge/merge.h"': False,
     'trace/a.cc|#include <hdf5.h>\n#include "core/schema.h"': False,
     'merge/mpi/a.cc|#include <mpi.h>': False,
+    'hang/a.cc|#include "analysis/analyze.h"': True,
+    'hang/a.cc|#include "ingest/dumps.h"': True,
+    'hang/a.cc|#include "core/printed.h"\n#include <fmt/format.h>': False,
+    'ingest/new/a.cc|#include "hang/judge.h"': True,
 }
 
 

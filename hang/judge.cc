@@ -1,0 +1,352 @@
+#include "hang/judge.h"
+
+#include <algorithm>
+#include <map>
+#include <set>
+#include <utility>
+
+#include "hang/sinks.h"
+#include "hang/waits.h"
+
+namespace lockstep::hang {
+namespace {
+
+Cause CauseOf(RankState state) {
+  switch (state) {
+    case RankState::kStopped:
+      return Cause::kStopped;
+    case RankState::kExited:
+      return Cause::kEarlyExit;
+    case RankState::kKilled:
+      return Cause::kKilled;
+    case RankState::kSilent:
+      return Cause::kUnreachable;
+    case RankState::kUnknown:
+    case RankState::kAlive:
+    case RankState::kMissing:
+      break;
+  }
+  return Cause::kDidNotEnter;
+}
+
+class Court {
+ public:
+  explicit Court(const Progress& progress, Waits waits) : progress_(progress), waits_(std::move(waits)) {
+    pointing_.resize(waits_.ranks.size());
+    for (std::uint32_t w = 0; w < waits_.waits.size(); ++w) {
+      for (const std::uint32_t rank : waits_.waits[w].missing) pointing_[rank].push_back(w);
+      for (const std::uint32_t rank : waits_.waits[w].lagging) pointing_[rank].push_back(w);
+    }
+  }
+
+  Judgement Decide() {
+    judgement_.young = waits_.young;
+    judgement_.oldest_young_ns = waits_.oldest_young_ns;
+    for (std::size_t rank = 0; rank < waits_.ranks.size(); ++rank) {
+      judgement_.waiting += !waits_.of_rank[rank].empty();
+      if (waits_.ranks[rank].state == RankState::kMissing) judgement_.no_dump.push_back(waits_.ranks[rank].rank);
+    }
+    for (const std::vector<std::uint32_t>& sink : FindSinks(waits_)) {
+      if (sink.size() > 1) {
+        SayCircular(sink);
+      } else if (sink[0] < waits_.ranks.size()) {
+        held_up_by_.push_back(sink[0]);
+      } else {
+        SayEnd(sink[0] - static_cast<std::uint32_t>(waits_.ranks.size()));
+      }
+    }
+    SayRanks();
+    SayBehind();
+    SayUnknown();
+    std::stable_sort(judgement_.verdicts.begin(), judgement_.verdicts.end(), [](const Verdict& a, const Verdict& b) {
+      if (a.culprits.empty() != b.culprits.empty()) return b.culprits.empty();
+      return a.waiting.size() > b.waiting.size();
+    });
+    return std::move(judgement_);
+  }
+
+ private:
+  std::int32_t RankOf(std::uint32_t node) const { return waits_.ranks[node].rank; }
+  std::size_t NodeOf(std::int32_t rank) const {
+    const auto at = std::lower_bound(waits_.ranks.begin(), waits_.ranks.end(), rank,
+                                     [](const RankFacts& facts, std::int32_t wanted) { return facts.rank < wanted; });
+    return static_cast<std::size_t>(at - waits_.ranks.begin());
+  }
+  std::vector<std::int32_t> RanksOf(const std::vector<std::uint32_t>& nodes) const {
+    std::vector<std::int32_t> ranks;
+    for (const std::uint32_t node : nodes) ranks.push_back(RankOf(node));
+    std::sort(ranks.begin(), ranks.end());
+    return ranks;
+  }
+
+  void Describe(std::uint32_t index, Verdict& verdict) const {
+    const Wait& wait = waits_.waits[index];
+    verdict.group = wait.group;
+    verdict.call = wait.call;
+    verdict.message = wait.message;
+    verdict.waiting = RanksOf(wait.inside);
+    verdict.waited_ns = wait.waited_ns;
+  }
+
+  void SetLast(Verdict& verdict) const {
+    if (verdict.culprits.size() != 1) return;
+    for (const Member& member : progress_.groups[verdict.group].members) {
+      if (member.rank != verdict.culprits[0]) continue;
+      const std::vector<Operation>& calls = verdict.message ? member.messages : member.calls;
+      if (!calls.empty()) verdict.last = calls.back();
+    }
+  }
+
+  // Ranks in a row, each waiting for the next, and the last for the first.
+  void SayCircular(const std::vector<std::uint32_t>& sink) {
+    Verdict verdict;
+    verdict.cause = Cause::kCircularWait;
+    std::set<std::uint32_t> within(sink.begin(), sink.end());
+    const auto count = static_cast<std::uint32_t>(waits_.ranks.size());
+    std::uint32_t most = 0;
+    bool any = false;
+    std::set<std::uint32_t> members;
+    for (const std::uint32_t node : sink) {
+      if (node < count) {
+        members.insert(node);
+        continue;
+      }
+      const std::uint32_t index = node - count;
+      const Wait& wait = waits_.waits[index];
+      Link link{wait.group, wait.call, {}, {}};
+      for (const std::uint32_t rank : wait.inside)
+        if (within.contains(rank) || !wait.behind.empty()) link.waiting.push_back(RankOf(rank));
+      for (const auto* for_ranks : {&wait.missing, &wait.lagging})
+        for (const std::uint32_t rank : *for_ranks)
+          if (within.contains(rank)) link.missing.push_back(RankOf(rank));
+      // Operations that only queue behind one another make a cycle, too: their ranks are its members.
+      if (!wait.behind.empty()) members.insert(wait.inside.begin(), wait.inside.end());
+      std::sort(link.waiting.begin(), link.waiting.end());
+      std::sort(link.missing.begin(), link.missing.end());
+      verdict.cycle.push_back(std::move(link));
+      if (!any || wait.inside.size() > waits_.waits[most].inside.size()) most = index;
+      any = true;
+    }
+    Describe(most, verdict);
+    verdict.culprits = RanksOf({members.begin(), members.end()});
+    std::set<std::int32_t> waiting;
+    for (const std::uint32_t node : sink)
+      if (node >= count)
+        for (const std::uint32_t rank : waits_.waits[node - count].inside) waiting.insert(RankOf(rank));
+    verdict.waiting.assign(waiting.begin(), waiting.end());
+    judgement_.verdicts.push_back(std::move(verdict));
+  }
+
+  // An operation that holds itself up.
+  void SayEnd(std::uint32_t index) {
+    const Wait& wait = waits_.waits[index];
+    std::map<Cause, std::vector<std::uint32_t>> gone;
+    for (const std::uint32_t rank : wait.inside)
+      if (Gone(waits_.ranks[rank].state)) gone[CauseOf(waits_.ranks[rank].state)].push_back(rank);
+    if (!gone.empty() && wait.end != Wait::End::kDiffers) {
+      for (const auto& [cause, ranks] : gone) {
+        Verdict verdict;
+        verdict.cause = cause;
+        Describe(index, verdict);
+        verdict.culprits = RanksOf(ranks);
+        SetLast(verdict);
+        judgement_.verdicts.push_back(std::move(verdict));
+      }
+      return;
+    }
+    switch (wait.end) {
+      case Wait::End::kPasses:
+        break;
+      case Wait::End::kBehind:
+        behind_.push_back(index);
+        break;
+      case Wait::End::kUnknown:
+        // A receive from anybody says nothing by itself; who holds others up by it waits for somebody unknown.
+        if (!wait.unknown.empty() || !wait.message || !pointing_[wait.inside[0]].empty()) unknown_.push_back(index);
+        break;
+      case Wait::End::kDiffers: {
+        Verdict verdict = wait.differs;
+        Describe(index, verdict);
+        judgement_.verdicts.push_back(std::move(verdict));
+        break;
+      }
+      case Wait::End::kAllInside: {
+        Verdict verdict;
+        verdict.cause = wait.unstarted.empty() ? Cause::kAllInside : Cause::kBehindOnGpu;
+        verdict.not_started = !wait.unstarted.empty();
+        Describe(index, verdict);
+        verdict.culprits = RanksOf(wait.unstarted);
+        judgement_.verdicts.push_back(std::move(verdict));
+      }
+    }
+  }
+
+  // Of the waits for this rank, the one that most ranks are inside; of those the oldest.
+  std::uint32_t MainWaitFor(std::uint32_t rank) const {
+    const auto worth = [&](std::uint32_t w) {
+      const Wait& wait = waits_.waits[w];
+      return std::pair(static_cast<std::int64_t>(wait.inside.size()),
+                       wait.first_ns == kNotKnown ? INT64_MIN : -wait.first_ns);
+    };
+    std::uint32_t main = pointing_[rank].front();
+    for (const std::uint32_t w : pointing_[rank])
+      if (worth(w) > worth(main)) main = w;
+    return main;
+  }
+
+  // Ranks that others wait for and that wait for nobody.
+  void SayRanks() {
+    std::map<std::pair<std::uint32_t, Cause>, std::vector<std::uint32_t>> by_wait;
+    for (const std::uint32_t rank : held_up_by_)
+      by_wait[{MainWaitFor(rank), CauseOf(waits_.ranks[rank].state)}].push_back(rank);
+    for (const auto& [key, ranks] : by_wait) {
+      const auto& [index, cause] = key;
+      Verdict verdict;
+      verdict.cause = cause;
+      Describe(index, verdict);
+      verdict.culprits = RanksOf(ranks);
+      std::size_t known = 0;
+      for (const Member& member : progress_.groups[verdict.group].members) known += member.known;
+      bool seen_doing = true;
+      for (const std::uint32_t rank : ranks) seen_doing &= !waits_.ranks[rank].doing.empty();
+      // If most did not come and none of them waits anywhere, the call itself may be one too many.
+      if (cause == Cause::kDidNotEnter && !verdict.message && 2 * ranks.size() > known && !seen_doing) {
+        verdict.cause = Cause::kExtraOrMissingCall;
+        verdict.candidates = std::move(verdict.culprits);
+        verdict.culprits.clear();
+      }
+      for (const std::uint32_t rank : ranks) {
+        verdict.hides_messages |= waits_.ranks[rank].hides_messages;
+        // Of several ranks that seem to wait for nobody, one may wait for the other.
+        verdict.in_message |=
+            waits_.ranks[rank].hides_messages && (waits_.ranks[rank].makes_messages || held_up_by_.size() > 1);
+      }
+      if (verdict.cause == Cause::kDidNotEnter && verdict.in_message) {
+        verdict.cause = Cause::kCannotTell;
+        verdict.candidates = std::move(verdict.culprits);
+        verdict.culprits.clear();
+      }
+      SetLast(verdict);
+      judgement_.verdicts.push_back(std::move(verdict));
+    }
+  }
+
+  void SayBehind() {
+    if (behind_.empty()) return;
+    std::set<std::uint32_t> ranks;
+    for (const std::uint32_t w : behind_) ranks.insert(waits_.waits[w].inside.begin(), waits_.waits[w].inside.end());
+    Verdict verdict;
+    verdict.cause = Cause::kBehindOnGpu;
+    // Where most wait for one of them; if nobody does, what they themselves are inside.
+    std::uint32_t main = behind_.front();
+    bool waited_for = false;
+    for (const std::uint32_t rank : ranks) {
+      if (pointing_[rank].empty()) continue;
+      const std::uint32_t w = MainWaitFor(rank);
+      if (!waited_for || waits_.waits[w].inside.size() > waits_.waits[main].inside.size()) main = w;
+      waited_for = true;
+    }
+    Describe(main, verdict);
+    verdict.culprits = RanksOf({ranks.begin(), ranks.end()});
+    SetLast(verdict);
+    judgement_.verdicts.push_back(std::move(verdict));
+  }
+
+  // The ranks that share a group with one that is known to wait for nobody: they may wait for that one.
+  std::vector<bool> BesideIdle() const {
+    std::vector<bool> beside(waits_.ranks.size());
+    for (const Group& group : progress_.groups) {
+      const auto idle = [&](const Member& member) {
+        return member.known && waits_.of_rank[NodeOf(member.rank)].empty();
+      };
+      if (!std::any_of(group.members.begin(), group.members.end(), idle)) continue;
+      for (const Member& member : group.members) beside[NodeOf(member.rank)] = true;
+    }
+    return beside;
+  }
+
+  // Everybody of whom something is known is inside.
+  void SayUnknown() {
+    if (unknown_.empty()) return;
+    const bool explained = std::any_of(judgement_.verdicts.begin(), judgement_.verdicts.end(), [](const Verdict& v) {
+      return !v.culprits.empty() || !v.candidates.empty() || !v.sides.empty();
+    });
+    if (explained) return;
+    std::set<std::uint32_t> named, candidates, common;
+    bool first = true, all_told = true;
+    for (const std::uint32_t w : unknown_) {
+      const std::set<std::uint32_t> here(waits_.waits[w].unknown.begin(), waits_.waits[w].unknown.end());
+      candidates.insert(here.begin(), here.end());
+      if (here.size() == 1) named.insert(*here.begin());
+      if (first) common = here;
+      std::erase_if(common, [&](std::uint32_t rank) { return !here.contains(rank); });
+      first = false;
+    }
+    if (named.empty() && common.size() == 1) named = common;
+    for (const std::uint32_t w : unknown_) {
+      const std::vector<std::uint32_t>& here = waits_.waits[w].unknown;
+      all_told &= std::any_of(here.begin(), here.end(), [&](std::uint32_t rank) { return named.contains(rank); });
+    }
+    const std::vector<bool> beside_idle = BesideIdle();
+    for (const std::uint32_t rank : named)
+      all_told &= waits_.ranks[rank].state == RankState::kMissing && !beside_idle[rank];
+    std::uint32_t main = unknown_.front();
+    for (const std::uint32_t w : unknown_)
+      if (waits_.waits[w].inside.size() > waits_.waits[main].inside.size()) main = w;
+    Verdict verdict;
+    const bool told = all_told && !named.empty();
+    verdict.cause = told ? Cause::kNoDump : Cause::kCannotTell;
+    Describe(main, verdict);
+    (told ? verdict.culprits : verdict.candidates) =
+        told ? RanksOf({named.begin(), named.end()}) : RanksOf({candidates.begin(), candidates.end()});
+    // Of a group whose members are not all known, any rank without a dump may be one.
+    if (!told && candidates.empty()) verdict.candidates = judgement_.no_dump;
+    judgement_.verdicts.push_back(std::move(verdict));
+  }
+
+  const Progress& progress_;
+  Waits waits_;
+  std::vector<std::vector<std::uint32_t>> pointing_;  // By rank: the waits that wait for it.
+  std::vector<std::uint32_t> held_up_by_, behind_, unknown_;
+  Judgement judgement_;
+};
+
+}  // namespace
+
+const char* NameOf(Cause cause) {
+  switch (cause) {
+    case Cause::kDidNotEnter:
+      return "did_not_enter";
+    case Cause::kStopped:
+      return "stopped";
+    case Cause::kEarlyExit:
+      return "early_exit";
+    case Cause::kKilled:
+      return "killed";
+    case Cause::kUnreachable:
+      return "unreachable";
+    case Cause::kNoDump:
+      return "no_dump";
+    case Cause::kBehindOnGpu:
+      return "behind_on_gpu";
+    case Cause::kOtherOperation:
+      return "other_operation";
+    case Cause::kMismatch:
+      return "mismatch";
+    case Cause::kExtraOrMissingCall:
+      return "extra_or_missing_call";
+    case Cause::kAllInside:
+      return "all_inside";
+    case Cause::kCircularWait:
+      return "circular_wait";
+    case Cause::kCannotTell:
+      break;
+  }
+  return "cannot_tell";
+}
+
+Judgement Judge(const Progress& progress, const JudgeOptions& options) {
+  return Court(progress, FindWaits(progress, options)).Decide();
+}
+
+}  // namespace lockstep::hang

@@ -1,0 +1,80 @@
+#pragma once
+// How far each rank of a job is in each of its groups, at one moment: what the judge of hangs (judge.h) works on,
+// whoever found it out. A reader of dumps fills it; so may whoever sees a running job, or what a killed one left.
+
+#include <cstdint>
+#include <string>
+#include <vector>
+
+namespace lockstep::hang {
+
+// Of sequences, counts and times.
+inline constexpr std::int64_t kNotKnown = -1;
+
+enum class RankState : std::uint8_t {
+  kUnknown,  // There are facts about its calls, and none about its process.
+  kAlive,
+  kStopped,  // By a signal or a debugger.
+  kExited,   // By itself.
+  kKilled,
+  kSilent,   // Neither it nor its machine answers.
+  kMissing,  // There are no facts about it at all: no dump.
+};
+
+struct RankFacts {
+  std::int32_t rank = -1;  // In the world of the job.
+  RankState state = RankState::kUnknown;
+  std::string host;                  // "" unknown.
+  std::string doing;                 // What it does now, as part of a sentence; "" unknown.
+  std::int64_t seen_ns = kNotKnown;  // When these facts were taken, on the clock of its operations' times.
+  // Its facts hold no messages (gloo's dumps): where it seems to wait for nobody, it may be inside one.
+  bool hides_messages = false;
+  bool makes_messages = false;  // And it is known to have made some.
+};
+
+enum class OperationState : std::uint8_t { kScheduled, kStarted, kCompleted };
+
+// A call of one rank.
+struct Operation {
+  // A collective: its number in the group, the same on all ranks. A message: its number between the two, if both ends
+  // count alike; kNotKnown if they do not, and then the order of calls counts.
+  std::int64_t sequence = kNotKnown;
+  std::string kind;  // "all_reduce", "send", "recv"; "" not known.
+  std::string type;  // Of elements, as the program calls it; "" unknown.
+  std::int64_t elements_in = kNotKnown, elements_out = kNotKnown;
+  std::int64_t bytes = kNotKnown;
+  std::int32_t peer = -1;  // Root of a collective, other end of a message; -1 none or unknown.
+  OperationState state = OperationState::kScheduled;
+  std::int64_t created_ns = kNotKnown;
+  std::string site;  // "train.py:88 step"; "" unknown.
+};
+
+// One rank in one group.
+struct Member {
+  std::int32_t rank = -1;
+  bool known = false;  // False: what this rank did in this group is not known.
+  // Every collective up to this one was entered, completed; 0 before the first.
+  std::int64_t entered = kNotKnown, completed = kNotKnown;
+  // Whether it is recorded when the GPU starts an operation: otherwise kScheduled may be started.
+  bool shows_started = false;
+  // The latest collectives, ascending, one per number; older ones may be left out.
+  std::vector<Operation> calls;
+  // The latest messages in the order of calls; all that have not completed are there.
+  std::vector<Operation> messages;
+  // As above, of messages whose number both ends know.
+  std::int64_t messages_completed = kNotKnown;
+};
+
+// A group is its name and its set of ranks.
+struct Group {
+  std::string name, label;      // The label is for people; "" none.
+  std::vector<Member> members;  // Ascending by rank.
+  bool complete = true;         // False: there may be more members than these.
+};
+
+struct Progress {
+  std::vector<RankFacts> ranks;  // Ascending.
+  std::vector<Group> groups;
+};
+
+}  // namespace lockstep::hang

@@ -1,0 +1,301 @@
+#include "hang/text.h"
+
+#include <fmt/format.h>
+
+#include <algorithm>
+#include <set>
+
+#include "analysis/core/format.h"
+#include "core/printed.h"
+
+namespace lockstep::hang {
+namespace {
+
+using analysis::Plural;
+
+std::string Dashed(std::string kind) {
+  std::replace(kind.begin(), kind.end(), '_', '-');
+  return kind.empty() ? "operation" : Printed(kind);
+}
+
+// "all-reduce #482 of 17.7 MB", "send to rank 3 of 40 MB".
+std::string NameOfCall(const Operation& call, bool message) {
+  std::string text = Dashed(call.kind);
+  if (message) {
+    text += fmt::format(" {} rank {}", call.kind == "send" ? "to" : "from", call.peer);
+  } else if (call.sequence != kNotKnown) {
+    text += fmt::format(" #{}", call.sequence);
+  }
+  if (call.bytes != kNotKnown && call.kind != "barrier")
+    text += " of " + analysis::Bytes(static_cast<std::uint64_t>(call.bytes));
+  return text;
+}
+
+// What distinguishes a call from that of another rank.
+std::string Exactly(const Operation& call) {
+  std::string text = Dashed(call.kind);
+  if (call.elements_in != kNotKnown)
+    text += fmt::format(" of {} {}", analysis::Count(call.elements_in),
+                        call.type.empty() ? "elements" : Printed(call.type));
+  if (call.peer >= 0 && call.kind != "send" && call.kind != "recv") text += fmt::format(", root rank {}", call.peer);
+  if (!call.site.empty()) text += ", " + Printed(call.site);
+  return text;
+}
+
+class Teller {
+ public:
+  Teller(const Progress& progress, const Verdict& verdict, bool all_ranks)
+      : progress_(progress), verdict_(verdict), all_ranks_(all_ranks) {}
+
+  Words Tell() {
+    Words words;
+    words.headline = NameOfCall(verdict_.call, verdict_.message) + OnGroup(verdict_.group) + Headline();
+    Details(words.details);
+    words.remedy = Remedy();
+    return words;
+  }
+
+ private:
+  std::string Names(const std::vector<std::int32_t>& ranks) const {
+    if (!all_ranks_) return analysis::RankNames(ranks);
+    return (ranks.size() == 1 ? "rank " : "ranks ") + analysis::RankList(ranks);
+  }
+  const RankFacts* FactsOf(std::int32_t rank) const {
+    const auto at = std::lower_bound(progress_.ranks.begin(), progress_.ranks.end(), rank,
+                                     [](const RankFacts& facts, std::int32_t wanted) { return facts.rank < wanted; });
+    return at == progress_.ranks.end() || at->rank != rank ? nullptr : &*at;
+  }
+  std::string NamesAndHost(const std::vector<std::int32_t>& ranks) const {
+    std::set<std::string> hosts;
+    for (const std::int32_t rank : ranks)
+      if (const RankFacts* facts = FactsOf(rank); facts != nullptr && !facts->host.empty())
+        hosts.insert(Printed(facts->host));
+    return Names(ranks) + (hosts.size() == 1 ? " (" + *hosts.begin() + ")" : "");
+  }
+  std::string NameOfGroup(std::size_t index) const {
+    const Group& group = progress_.groups[index];
+    return Printed(group.label.empty() ? group.name : group.label);
+  }
+  std::string OnGroup(std::size_t index) const {
+    const Group& group = progress_.groups[index];
+    std::vector<std::int32_t> ranks;
+    for (const Member& member : group.members) ranks.push_back(member.rank);
+    return fmt::format(" on group {} ({} {}{})", NameOfGroup(index), ranks.size() == 1 ? "rank" : "ranks",
+                       all_ranks_ ? analysis::RankList(ranks) : analysis::ShortRankList(ranks),
+                       group.complete ? "" : " and perhaps more");
+  }
+  static bool One(const std::vector<std::int32_t>& ranks) { return ranks.size() == 1; }
+
+  std::string Waited() const {
+    const std::size_t count = verdict_.waiting.size();
+    std::string text = fmt::format("; {} {}", Plural(static_cast<std::int64_t>(count), "rank"),
+                                   verdict_.waited_ns != kNotKnown ? count == 1 ? "has waited " : "have waited "
+                                   : count == 1                    ? "waits"
+                                                                   : "wait");
+    if (verdict_.waited_ns != kNotKnown) text += analysis::Duration(verdict_.waited_ns);
+    return text;
+  }
+
+  std::string Headline() const {
+    const std::string who = NamesAndHost(verdict_.culprits);
+    switch (verdict_.cause) {
+      case Cause::kDidNotEnter:
+      case Cause::kStopped:
+      case Cause::kEarlyExit:
+      case Cause::kKilled:
+      case Cause::kUnreachable:
+      case Cause::kNoDump:
+        return " waits for " + who + Waited();
+      case Cause::kBehindOnGpu:
+        return " waits for " + who + Waited();
+      case Cause::kOtherOperation:
+        return " cannot end: the ranks called different operations" + Waited();
+      case Cause::kMismatch:
+        return " cannot end: the ranks' calls do not fit together" + Waited();
+      case Cause::kExtraOrMissingCall:
+        return " cannot end: one side made a call more than the other" + Waited();
+      case Cause::kAllInside:
+        return " does not move: everybody is inside" + Waited();
+      case Cause::kCircularWait:
+        return fmt::format(" is part of a circle: {} wait for one another", who) + Waited();
+      case Cause::kCannotTell:
+        break;
+    }
+    return " waits, and the facts do not say for whom" + Waited();
+  }
+
+  void AddDoing(std::vector<std::string>& details) const {
+    for (const std::int32_t rank : verdict_.culprits)
+      if (const RankFacts* facts = FactsOf(rank); facts != nullptr && !facts->doing.empty() && details.size() < 8)
+        details.push_back(fmt::format("rank {} is {}", rank, Printed(facts->doing)));
+  }
+
+  std::string DidNotEnter() const {
+    std::string text = Names(verdict_.culprits) + (verdict_.message ? " made no call that fits" : " did not enter");
+    if (!verdict_.last.kind.empty()) {
+      text += ": its last call in this group was " +
+              NameOfCall(verdict_.last, verdict_.last.kind == "send" || verdict_.last.kind == "recv");
+      if (!verdict_.last.site.empty()) text += ", " + Printed(verdict_.last.site);
+    }
+    return text + (verdict_.hides_messages ? "; its dump shows no other call that is open, and would show no message"
+                                           : "; it waits for nobody else");
+  }
+
+  void AddSides(std::vector<std::string>& details) const {
+    constexpr std::size_t kMost = 6;
+    for (std::size_t i = 0; i < std::min(kMost, verdict_.sides.size()); ++i)
+      details.push_back(fmt::format("{} called {}", Names(verdict_.sides[i].ranks), Exactly(verdict_.sides[i].call)));
+    if (verdict_.sides.size() > kMost)
+      details.push_back(
+          fmt::format("and {} more", Plural(static_cast<std::int64_t>(verdict_.sides.size() - kMost), "call")));
+    if (verdict_.culprits.empty() && !verdict_.sides.empty())
+      details.emplace_back("whose call is the wrong one cannot be told: too few ranks agree");
+  }
+
+  void Details(std::vector<std::string>& details) const {
+    const std::string who = Names(verdict_.culprits), candidates = Names(verdict_.candidates);
+    const bool one = One(verdict_.culprits);
+    switch (verdict_.cause) {
+      case Cause::kDidNotEnter:
+        details.push_back(DidNotEnter());
+        break;
+      case Cause::kStopped:
+        details.push_back(fmt::format("{} {} stopped by a signal or a debugger", who, one ? "is" : "are"));
+        break;
+      case Cause::kEarlyExit:
+        details.push_back(fmt::format("{} ended by {} before this call", who, one ? "itself" : "themselves"));
+        break;
+      case Cause::kKilled:
+        details.push_back(fmt::format("{} {} killed", who, one ? "was" : "were"));
+        break;
+      case Cause::kUnreachable:
+        details.push_back(fmt::format("neither {} nor {} machine answers", who, one ? "its" : "their"));
+        break;
+      case Cause::kNoDump:
+        details.push_back(fmt::format("there is no dump of {}, and all others that wait are inside", who));
+        break;
+      case Cause::kBehindOnGpu:
+        details.push_back(verdict_.not_started
+                              ? "the GPU of " + who + " has not started it; others' have"
+                              : fmt::format("{} called and {} not finished what other ranks have finished", who,
+                                            one ? "has" : "have"));
+        break;
+      case Cause::kOtherOperation:
+      case Cause::kMismatch:
+        AddSides(details);
+        break;
+      case Cause::kExtraOrMissingCall:
+        AddSides(details);
+        if (verdict_.made_one_less) details.push_back(who + " made a call less: its next one is already here");
+        if (verdict_.made_one_more) details.push_back(who + " made a call more: the others' call is its next one");
+        if (!verdict_.candidates.empty())
+          details.push_back(
+              fmt::format("{} did not enter and {} nowhere else: either {} late, or {} made a call too many",
+                          candidates, One(verdict_.candidates) ? "waits" : "wait",
+                          One(verdict_.candidates) ? "it is" : "they are", Names(verdict_.waiting)));
+        break;
+      case Cause::kAllInside:
+        details.emplace_back("nobody is missing and nobody is ahead: the GPUs or the network between them stopped");
+        break;
+      case Cause::kCircularWait:
+        for (std::size_t i = 0; i < std::min<std::size_t>(6, verdict_.cycle.size()); ++i) {
+          const Link& link = verdict_.cycle[i];
+          const bool message = link.call.kind == "send" || link.call.kind == "recv";
+          const std::string what = NameOfCall(link.call, message) + " on group " + NameOfGroup(link.group);
+          details.push_back(link.missing.empty()
+                                ? fmt::format("{} {} queued in {} behind another one", Names(link.waiting),
+                                              One(link.waiting) ? "is" : "are", what)
+                                : fmt::format("{} {} in {} for {}", Names(link.waiting),
+                                              One(link.waiting) ? "waits" : "wait", what, Names(link.missing)));
+        }
+        break;
+      case Cause::kCannotTell:
+        if (verdict_.in_message)
+          details.push_back(
+              fmt::format("{} did not enter, and may be inside a message, which gloo's dumps do not show", candidates));
+        else if (!verdict_.candidates.empty())
+          details.push_back(fmt::format("no dump of {}, so it cannot be told who is late", candidates));
+        break;
+    }
+    if (!verdict_.call.site.empty() && verdict_.sides.empty())
+      details.push_back("those who wait called it at " + Printed(verdict_.call.site));
+    AddDoing(details);
+  }
+
+  std::string Remedy() const {
+    const std::string who = Names(verdict_.culprits);
+    switch (verdict_.cause) {
+      case Cause::kDidNotEnter:
+        return "look at what the host of " + who +
+               " does: input, a lock, the file system, a caught exception; the others are "
+               "healthy";
+      case Cause::kStopped:
+        return "let it go on (kill -CONT), or end the debugger";
+      case Cause::kEarlyExit:
+        return "look at the output and the exit code of " + who + ": it left while others went on";
+      case Cause::kKilled:
+        return "look for why " + who + " was killed: out of memory (dmesg), the scheduler, a fault";
+      case Cause::kUnreachable:
+        return "look at the machine of " + who;
+      case Cause::kNoDump:
+        return "look at the output and the machine of " + who + ": it may have ended before it could write";
+      case Cause::kBehindOnGpu:
+        return "look at the GPU and the network of " + who + ": Xid errors in dmesg, nvidia-smi, the links";
+      case Cause::kOtherOperation:
+        return "the program's order of calls depends on the rank: look for a branch around these lines";
+      case Cause::kMismatch:
+        return "make size, type and root the same on all ranks: look for an uneven last batch or a branch on the rank";
+      case Cause::kExtraOrMissingCall:
+        return "look for a call that some ranks skip: a branch on the rank, on the data or on the number of batches";
+      case Cause::kAllInside:
+        return "look at the network and the GPUs of these ranks (NCCL_DEBUG=INFO, dmesg, the links' counters)";
+      case Cause::kCircularWait:
+        return "let all ranks make these calls in the same order, or receive before they send";
+      case Cause::kCannotTell:
+        break;
+    }
+    if (verdict_.in_message)
+      return "look at the stacks of " + Names(verdict_.candidates) + ": in a receive, or elsewhere";
+    return verdict_.candidates.empty()
+               ? "add the dumps of all ranks"
+               : "add the dump of " + Names(verdict_.candidates) + ", or look at its output and machine";
+  }
+
+  const Progress& progress_;
+  const Verdict& verdict_;
+  bool all_ranks_;
+};
+
+}  // namespace
+
+Words WordsOf(const Progress& progress, const Verdict& verdict, bool all_ranks) {
+  return Teller(progress, verdict, all_ranks).Tell();
+}
+
+std::string TextOf(const Progress& progress, const Judgement& judgement, bool all_ranks) {
+  constexpr std::size_t kMostVerdicts = 5;
+  std::string text;
+  const std::size_t shown = all_ranks ? judgement.verdicts.size() : std::min(kMostVerdicts, judgement.verdicts.size());
+  for (std::size_t i = 0; i < shown; ++i) {
+    const Words words = WordsOf(progress, judgement.verdicts[i], all_ranks);
+    text += "HANG  " + words.headline + "\n";
+    for (const std::string& detail : words.details) text += "      " + detail + "\n";
+    text += "      → " + words.remedy + "\n";
+  }
+  if (shown < judgement.verdicts.size())
+    text += fmt::format("{} more like this: --members shows all\n",
+                        Plural(static_cast<std::int64_t>(judgement.verdicts.size() - shown), "operation"));
+  if (judgement.verdicts.empty()) {
+    text += judgement.young == 0 ? "nothing hangs: no rank is inside an operation that others hold up\n"
+                                 : fmt::format("nothing hangs: {} open, the longest for {}\n",
+                                               Plural(static_cast<std::int64_t>(judgement.young), "operation") +
+                                                   (judgement.young == 1 ? " was" : " were"),
+                                               analysis::Duration(judgement.oldest_young_ns));
+  }
+  if (!judgement.no_dump.empty())
+    text += fmt::format("      no dump of {} {}\n", judgement.no_dump.size() == 1 ? "rank" : "ranks",
+                        all_ranks ? analysis::RankList(judgement.no_dump) : analysis::ShortRankList(judgement.no_dump));
+  return text;
+}
+
+}  // namespace lockstep::hang

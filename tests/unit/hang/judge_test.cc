@@ -1,0 +1,332 @@
+#include "hang/judge.h"
+
+#include <gtest/gtest.h>
+
+#include <string>
+#include <utility>
+#include <vector>
+
+#include "jobs.h"
+
+namespace lockstep::hang {
+namespace {
+
+using Ranks = std::vector<std::int32_t>;
+
+struct Said {
+  Cause cause;
+  Ranks culprits;
+  friend bool operator==(const Said&, const Said&) = default;
+};
+
+std::vector<Said> JudgeAll(const Progress& progress, std::int64_t least_wait_ns = 0) {
+  std::vector<Said> said;
+  for (const Verdict& verdict : Judge(progress, {.least_wait_ns = least_wait_ns}).verdicts)
+    said.push_back({verdict.cause, verdict.culprits});
+  return said;
+}
+std::vector<Said> Only(Cause cause, Ranks culprits) { return {{cause, std::move(culprits)}}; }
+
+TEST(Judge, NobodyWaits) {
+  EXPECT_TRUE(JudgeAll({}).empty());
+  EXPECT_TRUE(JudgeAll(JobOf({Named("dp", {At(0, 5, 5), At(1, 5, 5)})})).empty());
+  // One is ahead, and has completed what it entered.
+  EXPECT_TRUE(JudgeAll(JobOf({Named("dp", {At(0, 5, 5), At(1, 4, 4)})})).empty());
+}
+
+TEST(Judge, DidNotEnter) {
+  EXPECT_EQ(JudgeAll(JobOf({Named("dp", {At(0, 5, 4), At(1, 4, 4)})})), Only(Cause::kDidNotEnter, {1}));
+  EXPECT_EQ(JudgeAll(JobOf({Named("dp", {At(0, 7, 4), At(1, 7, 4), At(2, 4, 4), At(3, 5, 4)})})),
+            Only(Cause::kDidNotEnter, {2}));
+}
+
+TEST(Judge, TheOneAheadIsNotBlamed) {
+  const auto said = JudgeAll(JobOf({Named("dp", {At(0, 9, 4), At(1, 5, 4), At(2, 5, 4), At(3, 4, 4)})}));
+  EXPECT_EQ(said, Only(Cause::kDidNotEnter, {3}));
+}
+
+TEST(Judge, MostDidNotComeAndNoneOfThemWaits) {
+  const Judgement judgement = Judge(JobOf({Named("dp", {At(0, 5, 4), At(1, 4, 4), At(2, 4, 4), At(3, 4, 4)})}), {});
+  ASSERT_EQ(judgement.verdicts.size(), 1u);
+  EXPECT_EQ(judgement.verdicts[0].cause, Cause::kExtraOrMissingCall);
+  EXPECT_TRUE(judgement.verdicts[0].culprits.empty());
+  EXPECT_EQ(judgement.verdicts[0].candidates, (Ranks{1, 2, 3}));
+}
+
+TEST(Judge, WhatTheProcessDoesDecidesHowItIsCalled) {
+  for (const auto& [state, cause] :
+       {std::pair(RankState::kStopped, Cause::kStopped), std::pair(RankState::kExited, Cause::kEarlyExit),
+        std::pair(RankState::kKilled, Cause::kKilled), std::pair(RankState::kSilent, Cause::kUnreachable),
+        std::pair(RankState::kAlive, Cause::kDidNotEnter)}) {
+    Progress job = JobOf({Named("dp", {At(0, 5, 4), At(1, 5, 4), At(2, 4, 4)})});
+    job.ranks[2].state = state;
+    EXPECT_EQ(JudgeAll(job), Only(cause, {2}));
+    if (state == RankState::kAlive) continue;
+    // Inside, as all others.
+    job.groups[0].members[2] = At(2, 5, 4);
+    EXPECT_EQ(JudgeAll(job), Only(cause, {2}));
+    // Nothing is known of its calls.
+    job.groups[0].members[2] = Unseen(2);
+    EXPECT_EQ(JudgeAll(job), Only(cause, {2}));
+  }
+}
+
+TEST(Judge, BlameIsPassedOn) {
+  // 1 did not come to dp, because it waits for 3 in tp.
+  const Progress job = JobOf({Named("dp", {At(0, 5, 4), At(1, 4, 4)}), Named("tp", {At(1, 8, 7), At(3, 7, 7)})});
+  EXPECT_EQ(JudgeAll(job), Only(Cause::kDidNotEnter, {3}));
+}
+
+TEST(Judge, BlameIsPassedOnThroughMessages) {
+  Progress job = JobOf({Named("dp", {At(0, 5, 4), At(1, 4, 4)}), Named("pp", {At(1, 0, 0), At(2, 0, 0)})});
+  job.groups[1].members[0].messages = {Message("recv", 2)};
+  EXPECT_EQ(JudgeAll(job), Only(Cause::kDidNotEnter, {2}));
+}
+
+TEST(Judge, BehindInWhatOthersHaveCompleted) {
+  EXPECT_EQ(JudgeAll(JobOf({Named("dp", {At(0, 9, 6), At(1, 9, 6), At(2, 9, 4)})})), Only(Cause::kBehindOnGpu, {2}));
+  // Also if it does not come to later calls.
+  EXPECT_EQ(JudgeAll(JobOf({Named("dp", {At(0, 9, 6), At(1, 9, 6), At(2, 7, 4)})})), Only(Cause::kBehindOnGpu, {2}));
+}
+
+TEST(Judge, NotStarted) {
+  Progress job = JobOf({Named("dp", {At(0, 5, 4), At(1, 5, 4), At(2, 5, 4)})});
+  for (Member& member : job.groups[0].members) {
+    member.shows_started = true;
+    if (member.rank != 1) member.calls[0].state = OperationState::kStarted;
+  }
+  EXPECT_EQ(JudgeAll(job), Only(Cause::kBehindOnGpu, {1}));
+  // Where starts are not recorded, a missing one says nothing.
+  job.groups[0].members[1].shows_started = false;
+  EXPECT_EQ(JudgeAll(job), Only(Cause::kAllInside, {}));
+}
+
+TEST(Judge, EverybodyInside) {
+  EXPECT_EQ(JudgeAll(JobOf({Named("dp", {At(0, 5, 4), At(1, 5, 4)})})), Only(Cause::kAllInside, {}));
+  EXPECT_EQ(JudgeAll(JobOf({Named("one", {At(0, 5, 4)})})), Only(Cause::kAllInside, {}));
+}
+
+TEST(Judge, EverybodyInsideBehindAnEarlierWait) {
+  // 0 and 1 are inside tp; but before that 1 entered dp, where 2 is missing.
+  Progress job = JobOf({Named("dp", {At(1, 5, 4), At(2, 4, 4)}), Named("tp", {At(0, 8, 7), At(1, 8, 7)})});
+  job.groups[0].members[0].calls[0].created_ns = 10;
+  job.groups[1].members[0].calls[0].created_ns = 20;
+  job.groups[1].members[1].calls[0].created_ns = 20;
+  EXPECT_EQ(JudgeAll(job), Only(Cause::kDidNotEnter, {2}));
+}
+
+TEST(Judge, AnotherOperation) {
+  Progress job = JobOf({Named("dp", {At(0, 5, 4), At(1, 5, 4), At(2, 5, 4)})});
+  job.groups[0].members[2].calls[0].kind = "broadcast";
+  EXPECT_EQ(JudgeAll(job), Only(Cause::kOtherOperation, {2}));
+}
+
+TEST(Judge, AnotherSizeTypeOrRoot) {
+  const Progress same = JobOf({Named("dp", {At(0, 5, 4), At(1, 5, 4), At(2, 5, 4)})});
+  Progress size = same, type = same, root = same;
+  size.groups[0].members[1].calls[0].elements_in = 7;
+  type.groups[0].members[1].calls[0].type = "Half";
+  for (Member& member : root.groups[0].members) member.calls[0].kind = "broadcast", member.calls[0].peer = 0;
+  root.groups[0].members[1].calls[0].peer = 2;
+  for (const Progress& job : {size, type, root}) EXPECT_EQ(JudgeAll(job), Only(Cause::kMismatch, {1}));
+}
+
+TEST(Judge, TwoOfTwoAreNotAskedToVote) {
+  for (const std::vector<std::int32_t>& odd : {std::vector<std::int32_t>{1}, {1, 3}}) {
+    std::vector<Member> members;
+    for (std::int32_t rank = 0; rank < static_cast<std::int32_t>(2 * odd.size()); ++rank)
+      members.push_back(At(rank, 5, 4));
+    for (const std::int32_t rank : odd) members[static_cast<std::size_t>(rank)].calls[0].elements_in = 7;
+    EXPECT_EQ(JudgeAll(JobOf({Named("dp", members)})), Only(Cause::kMismatch, {}));
+  }
+}
+
+TEST(Judge, SizesThatMayDiffer) {
+  for (const char* kind : {"all_to_all", "all_gather_v", "coalesced"}) {
+    Progress job = JobOf({Named("dp", {At(0, 5, 4), At(1, 5, 4)})});
+    for (Member& member : job.groups[0].members) {
+      member.calls[0].kind = kind;
+      // What one sends more it receives less.
+      member.calls[0].elements_in = 10 + member.rank;
+      member.calls[0].elements_out = 11 - member.rank;
+    }
+    EXPECT_EQ(JudgeAll(job), Only(Cause::kAllInside, {})) << kind;
+  }
+}
+
+TEST(Judge, AnExchangeThatSendsMoreThanItReceives) {
+  Progress job = JobOf({Named("ep", {At(0, 5, 4), At(1, 5, 4)})});
+  for (Member& member : job.groups[0].members) member.calls[0].kind = "all_to_all";
+  job.groups[0].members[0].calls[0].elements_out = 90;
+  EXPECT_EQ(JudgeAll(job), Only(Cause::kMismatch, {}));
+}
+
+TEST(Judge, UnknownSizesAreNoMismatch) {
+  Progress job = JobOf({Named("dp", {At(0, 5, 4), At(1, 5, 4)})});
+  job.groups[0].members[1].calls[0].elements_in = kNotKnown;
+  job.groups[0].members[1].calls[0].type = "";
+  EXPECT_EQ(JudgeAll(job), Only(Cause::kAllInside, {}));
+}
+
+// The ring has lost the call; only its number is known.
+TEST(Judge, LostCallsAreNoMismatch) {
+  Progress job = JobOf({Named("dp", {At(0, 5, 4), At(1, 5, 4), At(2, 5, 4)})});
+  job.groups[0].members[1].calls.clear();
+  EXPECT_EQ(JudgeAll(job), Only(Cause::kAllInside, {}));
+}
+
+TEST(Judge, ACallLessAndACallMore) {
+  const auto kinds = [](std::int32_t rank, const std::vector<std::int64_t>& sizes) {
+    Member member = At(rank, 4 + static_cast<std::int64_t>(sizes.size()), 4);
+    for (std::size_t i = 0; i < sizes.size(); ++i) member.calls[i].elements_in = sizes[i];
+    return member;
+  };
+  EXPECT_EQ(JudgeAll(JobOf({Named("dp", {kinds(0, {1, 2, 3}), kinds(1, {1, 2, 3}), kinds(2, {2, 3})})})),
+            Only(Cause::kExtraOrMissingCall, {2}));
+  EXPECT_EQ(JudgeAll(JobOf({Named("dp", {kinds(0, {1, 2, 3}), kinds(1, {9, 1, 2}), kinds(2, {1, 2, 3})})})),
+            Only(Cause::kExtraOrMissingCall, {1}));
+  EXPECT_EQ(JudgeAll(JobOf({Named("dp", {kinds(0, {1, 2, 3}), kinds(1, {2, 1, 3}), kinds(2, {1, 2, 3})})})),
+            Only(Cause::kMismatch, {1}));
+  // Of two ranks, either may be right.
+  EXPECT_EQ(JudgeAll(JobOf({Named("dp", {kinds(0, {1, 2, 3}), kinds(1, {2, 3})})})),
+            Only(Cause::kExtraOrMissingCall, {}));
+}
+
+TEST(Judge, CircleOfGroups) {
+  const Progress job = JobOf({Named("a", {At(0, 5, 4), At(1, 4, 4)}), Named("b", {At(0, 7, 7), At(1, 8, 7)})});
+  const Judgement judgement = Judge(job, {});
+  ASSERT_EQ(judgement.verdicts.size(), 1u);
+  EXPECT_EQ(judgement.verdicts[0].cause, Cause::kCircularWait);
+  EXPECT_EQ(judgement.verdicts[0].culprits, (Ranks{0, 1}));
+  EXPECT_EQ(judgement.verdicts[0].cycle.size(), 2u);
+}
+
+// Both have entered both, in another order: on a GPU, each waits behind the other.
+TEST(Judge, CircleOfQueues) {
+  Progress job = JobOf({Named("a", {At(0, 5, 4), At(1, 5, 4)}), Named("b", {At(0, 8, 7), At(1, 8, 7)})});
+  const std::int64_t times[2][2] = {{10, 20}, {20, 10}};
+  for (std::size_t g = 0; g < 2; ++g)
+    for (std::size_t rank = 0; rank < 2; ++rank) job.groups[g].members[rank].calls[0].created_ns = times[g][rank];
+  EXPECT_EQ(JudgeAll(job), Only(Cause::kCircularWait, {0, 1}));
+}
+
+TEST(Judge, CircleOfMessages) {
+  for (const char* kind : {"send", "recv"}) {
+    Progress job = JobOf({Named("pp", {At(0, 0, 0), At(1, 0, 0), At(2, 0, 0)})});
+    for (Member& member : job.groups[0].members) member.messages = {Message(kind, (member.rank + 1) % 3)};
+    EXPECT_EQ(JudgeAll(job), Only(Cause::kCircularWait, {0, 1, 2})) << kind;
+  }
+}
+
+TEST(Judge, Messages) {
+  const auto job_of = [](std::vector<Operation> first, std::vector<Operation> second) {
+    Progress job = JobOf({Named("pp", {At(0, 0, 0), At(1, 0, 0)})});
+    job.groups[0].members[0].messages = std::move(first);
+    job.groups[0].members[1].messages = std::move(second);
+    return job;
+  };
+  EXPECT_EQ(JudgeAll(job_of({Message("send", 1)}, {})), Only(Cause::kDidNotEnter, {1}));
+  EXPECT_EQ(JudgeAll(job_of({Message("send", 1)}, {Message("recv", 0)})), Only(Cause::kAllInside, {}));
+  EXPECT_EQ(JudgeAll(job_of({Message("send", 1)}, {Message("recv", 0, 11)})), Only(Cause::kMismatch, {}));
+  // A message from anybody waits for nobody in particular, and may be this one.
+  EXPECT_TRUE(JudgeAll(job_of({Message("recv", -1)}, {})).empty());
+  EXPECT_EQ(JudgeAll(job_of({Message("send", 1)}, {Message("recv", -1)})), Only(Cause::kAllInside, {}));
+}
+
+TEST(Judge, MessagesWithNumbers) {
+  Progress job = JobOf({Named("pp", {At(0, 0, 0), At(1, 0, 0)})});
+  Operation send = Message("send", 1), receive = Message("recv", 0);
+  send.sequence = 7;
+  receive.sequence = 6;
+  job.groups[0].members[0].messages = {send};
+  job.groups[0].members[1].messages = {receive};
+  job.groups[0].members[0].messages_completed = 6;
+  // The sixth is complete on the other side, so the receiver's is what stopped.
+  EXPECT_EQ(JudgeAll(job), Only(Cause::kBehindOnGpu, {1}));
+}
+
+TEST(Judge, NoDump) {
+  EXPECT_EQ(JudgeAll(JobOf({Named("dp", {At(0, 5, 4), At(1, 5, 4), Unseen(2)})})), Only(Cause::kNoDump, {2}));
+  // Two groups wait, and each for one rank only.
+  EXPECT_EQ(JudgeAll(JobOf({Named("a", {At(0, 5, 4), Unseen(2)}), Named("b", {At(1, 5, 4), Unseen(3)})})),
+            Only(Cause::kNoDump, {2, 3}));
+  // Only one rank is in both.
+  EXPECT_EQ(JudgeAll(JobOf(
+                {Named("a", {At(0, 5, 4), Unseen(2), Unseen(3)}), Named("b", {At(1, 5, 4), Unseen(3), Unseen(4)})})),
+            Only(Cause::kNoDump, {3}));
+}
+
+TEST(Judge, NoDumpIsNotBlamedForBeingOne) {
+  EXPECT_EQ(JudgeAll(JobOf({Named("dp", {At(0, 5, 4), At(1, 4, 4), Unseen(2)})})), Only(Cause::kDidNotEnter, {1}));
+  // Others have completed it, so it took part.
+  EXPECT_EQ(JudgeAll(JobOf({Named("dp", {At(0, 5, 5), At(1, 5, 4), Unseen(2)})})), Only(Cause::kBehindOnGpu, {1}));
+}
+
+TEST(Judge, CannotTell) {
+  const auto undecided = [](const Progress& job, const Ranks& candidates) {
+    const Judgement judgement = Judge(job, {});
+    ASSERT_EQ(judgement.verdicts.size(), 1u);
+    EXPECT_EQ(judgement.verdicts[0].cause, Cause::kCannotTell);
+    EXPECT_TRUE(judgement.verdicts[0].culprits.empty());
+    EXPECT_EQ(judgement.verdicts[0].candidates, candidates);
+  };
+  // One of two.
+  undecided(JobOf({Named("dp", {At(0, 5, 4), Unseen(2), Unseen(3)})}), {2, 3});
+  // Rank 2 may wait for rank 1, of which is known that it waits for nobody.
+  undecided(JobOf({Named("a", {At(0, 5, 4), Unseen(2)}), Named("b", {At(1, 5, 5), Unseen(2)})}), {2});
+  // Who else is in the group is not known.
+  Progress job = JobOf({Named("a", {At(0, 5, 4), At(1, 5, 4)})});
+  job.groups[0].complete = false;
+  undecided(job, {});
+}
+
+TEST(Judge, MessagesThatAreNotRecorded) {
+  Progress job = JobOf({Named("dp", {At(0, 5, 4), At(1, 5, 4), At(2, 4, 4)})});
+  job.ranks[2].hides_messages = true;
+  EXPECT_EQ(JudgeAll(job), Only(Cause::kDidNotEnter, {2}));
+  // Two may be connected by one.
+  Progress two = JobOf({Named("a", {At(0, 5, 4), At(2, 4, 4)}), Named("b", {At(1, 5, 4), At(3, 4, 4)})});
+  EXPECT_EQ(JudgeAll(two).size(), 2u);
+  EXPECT_EQ(JudgeAll(two)[0].cause, Cause::kDidNotEnter);
+  for (RankFacts& facts : two.ranks) facts.hides_messages = true;
+  for (const Said& said : JudgeAll(two)) EXPECT_EQ(said, (Said{Cause::kCannotTell, {}}));
+  job.ranks[2].makes_messages = true;
+  EXPECT_EQ(JudgeAll(job), Only(Cause::kCannotTell, {}));
+}
+
+TEST(Judge, WhoReceivesFromAnybodyWaitsForSomebody) {
+  Progress job = JobOf({Named("dp", {At(0, 5, 4), At(1, 5, 4), At(2, 4, 4)})});
+  job.groups[0].members[2].messages = {Message("recv", -1)};
+  EXPECT_EQ(JudgeAll(job), Only(Cause::kCannotTell, {}));
+}
+
+TEST(Judge, WorkUnderWay) {
+  Progress job = JobOf({Named("dp", {At(0, 5, 4), At(1, 4, 4)})});
+  job.groups[0].members[0].calls[0].created_ns = 1'000;
+  job.ranks[0].seen_ns = 3'000;
+  EXPECT_TRUE(JudgeAll(job, 5'000).empty());
+  EXPECT_EQ(Judge(job, {.least_wait_ns = 5'000}).oldest_young_ns, 2'000);
+  EXPECT_EQ(JudgeAll(job, 2'000), Only(Cause::kDidNotEnter, {1}));
+  job.ranks[0].seen_ns = kNotKnown;
+  EXPECT_EQ(JudgeAll(job, 5'000), Only(Cause::kDidNotEnter, {1}));
+}
+
+TEST(Judge, ManyRanksInARow) {
+  // Each waits for the next one; recursion would end here.
+  constexpr std::int32_t kRanks = 50'000;
+  Progress job;
+  for (std::int32_t rank = 0; rank < kRanks; ++rank) job.ranks.push_back({.rank = rank});
+  for (std::int32_t rank = 0; rank + 1 < kRanks; ++rank)
+    job.groups.push_back(Named(std::to_string(rank), {At(rank, 5, 4), At(rank + 1, 4, 4)}));
+  EXPECT_EQ(JudgeAll(job), Only(Cause::kDidNotEnter, {kRanks - 1}));
+}
+
+TEST(Judge, Held) {
+  const Judgement judgement = Judge(JobOf({Named("dp", {At(0, 5, 4), At(1, 5, 4), At(2, 4, 4), Unseen(7)})}), {});
+  EXPECT_EQ(judgement.waiting, 2u);
+  EXPECT_EQ(judgement.no_dump, (Ranks{7}));
+  EXPECT_EQ(judgement.verdicts.at(0).waiting, (Ranks{0, 1}));
+}
+
+}  // namespace
+}  // namespace lockstep::hang

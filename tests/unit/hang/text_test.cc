@@ -1,0 +1,94 @@
+#include "hang/text.h"
+
+#include <gtest/gtest.h>
+
+#include <algorithm>
+#include <nlohmann/json.hpp>
+#include <string>
+
+#include "jobs.h"
+
+namespace lockstep::hang {
+namespace {
+
+bool Has(const std::string& text, const std::string& part) { return text.find(part) != std::string::npos; }
+
+std::string Said(const Progress& progress, bool all_ranks = false) {
+  return TextOf(progress, Judge(progress, {}), all_ranks);
+}
+
+TEST(HangText, SaysWhoHowLongAndWhatToDo) {
+  Progress job = JobOf({Named("dp", {At(0, 482, 481), At(1, 482, 481), At(2, 481, 481)})});
+  for (std::size_t rank = 0; rank < 2; ++rank) {
+    job.groups[0].members[rank].calls[0].created_ns = 1'000'000'000;
+    job.groups[0].members[rank].calls[0].bytes = 17'700'000;
+    job.ranks[rank].seen_ns = 32'000'000'000;
+  }
+  job.ranks[2].host = "node3";
+  job.ranks[2].doing = "in data loading, train.py:88 collate";
+  EXPECT_EQ(
+      Said(job),
+      "HANG  all-reduce #482 of 17.7 MB on group dp (ranks 0-2) waits for rank 2 (node3); 2 ranks have waited 31 s\n"
+      "      rank 2 did not enter; it waits for nobody else\n"
+      "      rank 2 is in data loading, train.py:88 collate\n"
+      "      → look at what the host of rank 2 does: input, a lock, the file system, a caught exception; the others "
+      "are healthy\n");
+}
+
+TEST(HangText, EveryCauseHasWords) {
+  for (int cause = 0; cause <= static_cast<int>(Cause::kCannotTell); ++cause) {
+    const Progress job = JobOf({Named("dp", {At(0, 5, 4), At(1, 4, 4)})});
+    Verdict verdict = Judge(job, {}).verdicts.at(0);
+    verdict.cause = static_cast<Cause>(cause);
+    const Words words = WordsOf(job, verdict, false);
+    EXPECT_TRUE(Has(words.headline, "all-reduce #5 on group dp")) << cause;
+    EXPECT_FALSE(words.remedy.empty()) << cause;
+    EXPECT_STRNE(NameOf(verdict.cause), "") << cause;
+  }
+}
+
+TEST(HangText, NamesCannotMakeLines) {
+  Progress job = JobOf({Named("a\nHANG  b\x1b[31m", {At(0, 5, 4), At(1, 4, 4)})});
+  job.groups[0].members[0].calls[0].kind = "x\ny";
+  job.groups[0].members[0].calls[0].site = "t\rz";
+  job.ranks[1].host = "h\ni";
+  job.ranks[1].doing = "d\ne";
+  const std::string said = Said(job);
+  EXPECT_EQ(std::count(said.begin(), said.end(), '\n'), 5) << said;
+  EXPECT_FALSE(Has(said, "\x1b"));
+  EXPECT_FALSE(Has(said, "\r"));
+}
+
+TEST(HangText, LongListsOnlyWhereAsked) {
+  std::vector<Member> members;
+  for (std::int32_t rank = 0; rank < 60; ++rank) members.push_back(At(rank, rank % 4 == 0 ? 4 : 5, 4));
+  const Progress job = JobOf({Named("dp", members)});
+  EXPECT_TRUE(Has(Said(job), "ranks 0, 4, 8 and 12 others"));
+  EXPECT_TRUE(Has(Said(job, true), "ranks 0,4,8,12,16,20,24,28,32,36,40,44,48,52,56"));
+}
+
+TEST(HangText, NothingHangs) {
+  EXPECT_EQ(Said({}), "nothing hangs: no rank is inside an operation that others hold up\n");
+  Progress job = JobOf({Named("dp", {At(0, 5, 4), At(1, 4, 4)})});
+  job.groups[0].members[0].calls[0].created_ns = 1'000'000;
+  job.ranks[0].seen_ns = 41'000'000;
+  EXPECT_EQ(TextOf(job, Judge(job, {.least_wait_ns = 50'000'000}), false),
+            "nothing hangs: 1 operation was open, the longest for 40 ms\n");
+}
+
+TEST(HangJson, HoldsTheSame) {
+  const Progress job = JobOf({Named("dp", {At(0, 5, 4), At(1, 5, 4), At(2, 4, 4), Unseen(3)})});
+  const auto json = nlohmann::json::parse(JsonOf(job, Judge(job, {})));
+  EXPECT_EQ(json["schema"], "lockstep.hang/1");
+  EXPECT_EQ(json["hangs"], true);
+  EXPECT_EQ(json["no_dump"], nlohmann::json({3}));
+  const auto& verdict = json["verdicts"].at(0);
+  EXPECT_EQ(verdict["cause"], "did_not_enter");
+  EXPECT_EQ(verdict["culprits"], nlohmann::json({2}));
+  EXPECT_EQ(verdict["group"]["ranks"], nlohmann::json({0, 1, 2, 3}));
+  EXPECT_EQ(verdict["call"]["sequence"], 5);
+  EXPECT_EQ(verdict["waited_ns"], nullptr);
+}
+
+}  // namespace
+}  // namespace lockstep::hang
