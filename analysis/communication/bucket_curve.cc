@@ -195,11 +195,11 @@ class Recommendation {
     finding.headline = fmt::format("{} would save {} of each {} step ({} now).", Capital(Named(candidates_[chosen])),
                                    Duration(answer.gain_ns), Duration(step), now);
     finding.brief = fmt::format("{} instead of {}", Named(candidates_[chosen]), now);
-    finding.evidence = fmt::format(
-        "replayed: {} with {} of at most {}, {} with {} of at most {}",
-        Duration(step), buckets.sizes.size(), Bytes(*std::max_element(buckets.sizes.begin(), buckets.sizes.end())),
-        Duration(answer.step_ns), candidates_[chosen].bytes.size(),
-        Bytes(*std::max_element(candidates_[chosen].bytes.begin(), candidates_[chosen].bytes.end())));
+    finding.evidence =
+        fmt::format("replayed: {} with {} of at most {}, {} with {} of at most {}", Duration(step),
+                    buckets.sizes.size(), Bytes(*std::max_element(buckets.sizes.begin(), buckets.sizes.end())),
+                    Duration(answer.step_ns), candidates_[chosen].bytes.size(),
+                    Bytes(*std::max_element(candidates_[chosen].bytes.begin(), candidates_[chosen].bytes.end())));
     const auto [from, to] = *buckets.flat_cap_mb;
     if (const std::string least = fmt::format("{:.4g}", from), most = fmt::format("{:.4g}", to); least != most)
       finding.evidence += fmt::format("; {} to {} MiB are as good", least, most);

@@ -217,6 +217,34 @@ std::vector<Cause> SupportedCauses(const RunSample& base, const RunSample& now) 
   return causes;
 }
 
+// Few steps may not decide by their length: the first one of a recording, say, is cut at its begin and another length.
+// A part of them that is the same in each step of a run decides, if it changed by more than the limit of few steps and
+// the steps did as it says.
+void DecideByParts(Comparison& c) {
+  MeasureResult& step = c.measures.front();
+  const bool few = !TooFew(c.base, c.now).empty() && std::min(c.base.steps, c.now.steps) >= kFewestSteps;
+  if (step.verdict != Verdict::kCannotTell || !few || c.base.ranks != c.now.ranks || !OtherFiles(c.base, c.now).empty())
+    return;
+  const double large =
+      std::max(step.limit.absolute.value_or(step.limit.share * step.base.median), kFewStepsShare * step.base.median);
+  const double changed = step.difference.value;
+  if (large <= 0 || std::fabs(changed) < large) return;
+  for (const Cause& cause : c.causes) {
+    // A rank's own and a collective's need not change the step.
+    if ((cause.kind != "phase" && cause.kind != "all_ranks") || !cause.interval_ns || !cause.change_ns) continue;
+    const auto [low, high] = *cause.interval_ns;
+    if (changed > 0 ? low < large : high > -large) continue;
+    if (std::fabs(changed - *cause.change_ns) > kFewStepsShare * step.base.median) continue;
+    step.verdict = changed > 0 ? Verdict::kWorse : Verdict::kBetter;
+    step.reason.clear();
+    c.verdict = step.verdict;
+    c.regression = c.regression || (step.limit.asked && step.verdict == Verdict::kWorse);
+    c.remarks.push_back("the steps are too few to decide by their length alone; what decides is a part of them: " +
+                        cause.sentence);
+    return;
+  }
+}
+
 void AddRemarks(Comparison& c) {
   const auto add = [&](std::string text) { c.remarks.push_back(std::move(text)); };
   for (const auto& [which, run] : {std::pair("base", &c.base), std::pair("new", &c.now)})
@@ -276,8 +304,9 @@ Result<Comparison> Compare(RunSample base, RunSample now, const std::vector<Limi
     c.measures.push_back(std::move(result));
   }
   c.verdict = c.measures.front().verdict;
-  c.sentence = Sentence(c);
   c.causes = SupportedCauses(c.base, c.now);
+  DecideByParts(c);
+  c.sentence = Sentence(c);
   AddRemarks(c);
   return c;
 }

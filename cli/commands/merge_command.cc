@@ -90,9 +90,9 @@ void Print(const merge::Timeline& timeline) {
   const auto many = [](std::size_t n, const char* noun) {
     return analysis::Plural(static_cast<std::int64_t>(n), noun);
   };
-  Show("{} of {} ranks, {}, {} matched, {} events, {} dropped\n", meta("ranks"), meta("ranks_expected"),
+  Show("{} of {} ranks, {}, {} matched, {} {}, {} dropped\n", meta("ranks"), meta("ranks_expected"),
        many(timeline.tables.steps.rows(), "step"), many(timeline.tables.collectives.rows(), "collective"),
-       meta("events"), meta("dropped"));
+       meta("events"), meta("events") == "1" ? "event" : "events", meta("dropped"));
   Show("unmatched {}, mismatches {}, clock violations {}\n", meta("unmatched_collectives"), meta("mismatches"),
        meta("clock_violations"));
   PrintLosses(timeline);

@@ -32,6 +32,12 @@ NAMED = {
             "  gather 64\n  allreduce 1MiB\nend\n",
     "input_bound": "ranks 2\nsteps 9\n" + HEAD + "step\n  input 9ms\n  forward 2ms\n  allreduce 1MiB\nend\n",
 }
+NAMED |= {
+    "one_event": "ranks 1\nsteps 1\nstep\n  forward 3ms\nend\n",
+    "no_event": "ranks 2\nsteps 3\nstep\n  compute 0\nend\n",
+    "hostile_names": "ranks 3\nsteps 9\nlate rank=1 by=3ms\n" + HEAD + "jitter 1%\nstep\n  compute 3ms name=<script>alert(1)</script>\n"
+                     "  compute 2ms name=%s%n\n  compute 1ms name=../../\u00e9\U0001f600\n  allreduce 1MiB\nend\n",
+}
 # Late ranks whose price is another one's as well: in a pipeline nobody waits for them in a collective.
 STAGES = "comm dp block=4 stride=2\ncomm tp block=2\n"
 NAMED |= {

@@ -27,6 +27,22 @@ step
   optimizer 1ms
 end
 """
+# 166 ms a step, and 110 ms without its input.
+FEW = """
+let I 56ms
+ranks 2
+steps 3
+gpu
+seed 1
+jitter 1%
+network alpha=20us bandwidth=40GB/s
+step
+  input $I
+  ddp buckets=8MiB forward=40ms backward=60ms
+  kernel 2ms name=adam count=5
+  sync
+end
+"""
 
 
 def setUpModule():
@@ -113,6 +129,32 @@ class Diff(unittest.TestCase):
         code, report = compare(run("a"), run("shorter", 7, "slow rank=1 factor=1.5", "9MiB", "--set", "steps=8"))
         self.assertEqual((code, report["verdict"]), (4, "worse"))
         self.assertIn("steps and 6", report["sentence"])
+
+    def test_few_steps_are_decided_by_their_parts(self):
+        """The first step of a GPU's recording is cut at its begin and shorter than the others: of three or five steps
+        the length decides nothing, but the input in each of them does."""
+        def job(name, **values):
+            (PLACE / "few.run").write_text(FEW)
+            sets = [word for key, value in values.items() for word in ("--set", f"{key}={value}")]
+            if not (PLACE / name).exists():
+                done = jobs.run([jobs.BUILD / "make_run", "few.run", name, "--kineto", "nccl=seq", *sets], cwd=PLACE)
+                self.assertEqual(done.returncode, 0, done.stderr)
+            return PLACE / name
+        for steps in (3, 5):
+            base, new = job(f"base{steps}", steps=steps), job(f"new{steps}", steps=steps, I="6us", seed=2)
+            code, report = compare(base, new)
+            self.assertEqual((code, report["verdict"]), (0, "better"), report)
+            self.assertIn("input takes 5", report["remarks"][0])
+            self.assertRegex(report["sentence"], rf"^A step takes 5[4-8](\.\d)? ms less: 1\d\d ms became 1\d\d ms \(.*, from {steps} steps and {steps}\.$")
+            # The other way around it is a regression.
+            code, report = compare(new, base)
+            self.assertEqual((code, report["verdict"], report["regression"]), (4, "worse", True), report)
+            # What did not change, and what changed by less than few steps can show, stays open.
+            for other in (job(f"again{steps}", steps=steps, seed=3), job(f"little{steps}", steps=steps, seed=3, I="60ms")):
+                code, report = compare(base, other)
+                self.assertEqual((code, report["verdict"]), (0, "cannot tell"), report["sentence"])
+        # Two steps show no spread.
+        self.assertEqual(compare(job("base2", steps=2), job("new2", steps=2, I="6us", seed=2))[1]["verdict"], "cannot tell")
 
     def test_incomplete_run(self):
         code, report = compare(run("a"), run("died", 8, "died rank=1 step=35 signal=9"))

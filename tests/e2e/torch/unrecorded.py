@@ -135,6 +135,23 @@ class Buffers(Judged):
         self.assertIn("gloo was not recorded", done.stderr)
 
 
+@needs_mpi
+class Recorded(Judged):
+    """The same with gloo recorded: the rank whose data is late is named in the first sentence, and why."""
+
+    def test_late_data(self):
+        done, analysis = self.traced(self.script(BUFFERS), self.dir + "/meeting", os.path.dirname(DDP_TRAIN), "buffers")
+        self.assertEqual(done.returncode, 0, done.stdout)
+        self.assertEqual([(s["rank"], s["cause"]) for s in analysis["stragglers"]], [(1, "input")], done.stdout)
+        self.assertRegex(analysis["verdict"], r"^Rank 1 holds the other back: without what slows it, each [\d.]+ ms step would "
+                                              r"be [\d.]+ ms shorter \(replayed\)\.$")
+        (late,) = [f for f in analysis["findings"] if f["id"] == "straggler.arrival"]
+        self.assertGreater(late["saves_ns_per_step"], 10_000_000)
+        # Its gradients go over MPI, its buffers over gloo: both are seen, and rank 0 waits in the latter.
+        self.assertEqual({row["op"] for row in analysis["collectives"]} & {"all-reduce", "broadcast"}, {"all-reduce", "broadcast"})
+        self.assertNotIn("not recorded", done.stdout)
+
+
 COUNTED = """
 import os, sys, torch, torch.distributed as dist
 dist.init_process_group("gloo", init_method="file://" + sys.argv[1], rank=int(os.environ["OMPI_COMM_WORLD_RANK"]),

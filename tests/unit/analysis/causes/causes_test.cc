@@ -179,7 +179,8 @@ TEST(Input, WithoutALoaderIsFoundBeforeTheForwardPass) {
   const analysis::Analysis analysis = AnalyzeGpus({&rank});
   EXPECT_NEAR(PriceUs(analysis, "input.bound"), 4'000, 10);
   EXPECT_EQ(FindIn(analysis, "host.work"), nullptr);
-  EXPECT_NE(analysis.verdict.find("forward pass"), std::string::npos) << analysis.verdict;
+  EXPECT_NE(analysis.verdict.find("before the work of a step begins, where input is loaded"), std::string::npos)
+      << analysis.verdict;
 }
 
 TEST(HostSyncs, ThatTheGpuDoesNotWaitForCostNothing) {

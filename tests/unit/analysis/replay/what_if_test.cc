@@ -215,10 +215,11 @@ HostRun OneRank(std::size_t job_ranks) {
 TEST(WhatIf, OneRankCannotTellOfOthers) {
   for (const std::size_t job_ranks : {std::size_t{1}, std::size_t{8}}) {
     const WhatIf what_if = Make(OneRank(job_ranks));
-    Question faster = Of(Question::kNetwork);
+    Question faster = Of(Question::kNetwork), slows = Of(Question::kWithoutRanks);
     faster.bandwidth = 2;
+    slows.ranks = {1};
     for (const Question& question :
-         {Of(Question::kFreeCommunication), faster, Of(Question::kNoOverlap), Of(Question::kPerfectSchedule),
+         {slows, Of(Question::kFreeCommunication), faster, Of(Question::kNoOverlap), Of(Question::kPerfectSchedule),
           Of(Question::kEqualRanks), Of(Question::kProgress), Cap(1, 1)}) {
       const Result<Answer> answer = what_if.Ask(question);
       ASSERT_FALSE(answer.ok()) << what_if.Name(question);
