@@ -62,8 +62,6 @@ class Equaliser {
     }
     for (std::uint32_t step = 0; step < run_.steps.size(); ++step) {
       typical_of_.clear();
-      totals_.clear();
-      for (std::uint32_t rank = 0; rank < run_.ranks.size(); ++rank) totals_.push_back(Total(step, rank));
       for (std::uint32_t rank = 0; rank < run_.ranks.size(); ++rank)
         if (changed_[rank]) Change(step, rank);
     }
@@ -116,11 +114,11 @@ class Equaliser {
   void Change(std::uint32_t step, std::uint32_t rank) {
     const std::vector<Piece>& own = Cell(step, rank);
     std::vector<std::uint32_t> peers = Alike(step, rank);
-    const std::vector<std::uint32_t> in_order = InOrderOf(step, rank, peers);
-    // A mean over some of those that divide the step equally would not keep the sum of all.
-    const bool by_piece = compared_[rank] ? in_order.size() == peers.size() : !in_order.empty();
-    if (!peers.empty() && by_piece) {
-      peers = in_order;
+    // Only for the median: a mean over some of those that divide the step equally would not keep the sum of all.
+    if (!compared_[rank])
+      if (std::vector<std::uint32_t> in_order = InOrderOf(step, rank, peers); !in_order.empty())
+        peers = std::move(in_order);
+    if (!peers.empty()) {
       // For the mean the rank itself is included, and all of these ranks get the same duration.
       if (compared_[rank]) peers.push_back(rank);
       std::sort(peers.begin(), peers.end());
@@ -133,15 +131,13 @@ class Equaliser {
       for (std::size_t k = 0; k < own.size(); ++k) Lengthen(own[k], Length(own[k]), typical[k]);
       return;
     }
-    const bool lone = peers.empty();
     std::vector<std::int64_t> totals;
     for (std::uint32_t r = 0; r < run_.ranks.size(); ++r)
-      if (compared_[r] && (lone || r == rank || std::binary_search(peers.begin(), peers.end(), r)))
-        totals.push_back(totals_[r]);
-    const std::int64_t total = totals_[rank];
+      if (compared_[r]) totals.push_back(Total(step, r));
+    const std::int64_t total = Total(step, rank);
     if (total <= 0 || totals.empty()) return;
-    any_lone_ |= lone;
-    if (lone && spread_ == Spread::kOverAlike) return;
+    any_lone_ = true;
+    if (spread_ == Spread::kOverAlike) return;
     const double factor = static_cast<double>(typical_(std::move(totals))) / static_cast<double>(total);
     for (const Piece& piece : own)
       for (const std::uint32_t i : piece)
@@ -155,7 +151,6 @@ class Equaliser {
   bool any_lone_ = false;
   std::vector<Operation>& operations_;
   std::vector<std::int64_t> as_it_was_;
-  std::vector<std::int64_t> totals_;  // [rank] of one step.
   // By the ranks compared; for one step.
   std::map<std::vector<std::uint32_t>, std::vector<std::int64_t>> typical_of_;
   const std::vector<JobOperation>& about_;

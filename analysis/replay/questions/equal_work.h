@@ -10,9 +10,9 @@
 
 namespace lockstep::replay {
 
-// Each piece of work of `ranks` takes as long as the same piece on the other ranks that divide their step equally and
-// communicate in the same order (lower median). If none does the latter their sum counts, which all pieces follow in
-// proportion; if none divides it so, that of all others.
+// Each piece of work of `ranks` takes as long as the same piece on the other ranks that divide their step equally and,
+// if there are such ranks, communicate in the same order (lower median); if none divides it so, as long as the sum of
+// the others' work.
 void EqualiseWork(const RecordedRun& run, const std::vector<std::int32_t>& ranks, Job& job);
 
 // Over whom work is spread.
