@@ -78,14 +78,15 @@ struct Form {
     kAbsentIfNegative,  // No key below 0.
     kHex,               // Text: 64 bits do not fit a number of JavaScript.
     kRanks,             // "0-7".
+    kSpread,            // An interval of a statistic: null without a width, which would claim that nothing varies.
     kInline,            // Its own members are written in its place.
     kHidden,            // Not in JSON.
   } kind;
   const char* key = nullptr;
 };
 inline constexpr Form Same{Form::kSame}, OrNull{Form::kOrNull}, NotNegative{Form::kNotNegative},
-    AbsentIfNegative{Form::kAbsentIfNegative}, Hex{Form::kHex}, Ranks{Form::kRanks}, Inline{Form::kInline},
-    Hidden{Form::kHidden};
+    AbsentIfNegative{Form::kAbsentIfNegative}, Hex{Form::kHex}, Ranks{Form::kRanks}, Spread{Form::kSpread},
+    Inline{Form::kInline}, Hidden{Form::kHidden};
 constexpr Form As(const char* key) { return {Form::kSame, key}; }
 constexpr Form OrNullAs(const char* key) { return {Form::kOrNull, key}; }
 

@@ -68,14 +68,10 @@ Json ToJson(const analysis::Evidence& evidence) {
   return json;
 }
 
-// Values that are all alike tell of no spread: an interval without a width would claim that there is none.
 template <typename T>
-bool HasNoWidth(const T&) {
-  return false;
+bool HasNoWidth(const analysis::LowHigh<T>& interval) {
+  return interval.first == interval.second;
 }
-template <typename T>
-requires std::is_arithmetic_v<T>
-bool HasNoWidth(const analysis::LowHigh<T>& interval) { return interval.first == interval.second; }
 template <typename T>
 bool HasNoWidth(const std::optional<analysis::LowHigh<T>>& interval) {
   return interval && HasNoWidth(*interval);
@@ -88,7 +84,9 @@ void VisitJson(const T& of, F&& f) {
     using Value = std::decay_t<decltype(value)>;
     using enum analysis::model::Form::Kind;
     if (form.kind == kHidden) return;
-    if (HasNoWidth(value)) return f(key, nullptr);
+    if constexpr (requires { HasNoWidth(value); }) {
+      if (form.kind == kSpread && HasNoWidth(value)) return f(key, nullptr);
+    }
     if constexpr (std::is_same_v<T, analysis::IdentityTerms>) {
       if (of.device_unknown && !analysis::KnownWithoutDevice(key)) return f(key, nullptr);
     }

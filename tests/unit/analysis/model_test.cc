@@ -96,6 +96,7 @@ void AddRows(std::string& text, std::set<std::string>& keys) {
     std::string type =
         form.kind == model::Form::kHex || form.kind == model::Form::kRanks ? "string" : TypeName<Value>();
     if (form.kind == model::Form::kOrNull || form.kind == model::Form::kNotNegative) type += " or null";
+    if (form.kind == model::Form::kSpread && !type.ends_with("or null")) type += " or null";
     if (form.kind == model::Form::kAbsentIfNegative) return;
     text += "| `" + std::string(key) + "` | " + type + " | " + std::string(what) + " |\n";
   });
