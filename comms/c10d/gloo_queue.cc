@@ -1,12 +1,11 @@
 #include "comms/c10d/gloo_queue.h"
 
-#include <sched.h>
-
 #include <atomic>
 #include <cstddef>
 
 #include "comms/c10d/groups.h"
 #include "comms/c10d/real.h"
+#include "comms/c10d/spin_hold.h"
 #include "core/errno_keeper.h"
 #include "core/ring_writer.h"
 
@@ -19,13 +18,13 @@ constexpr std::size_t kMostQueued = 4096;
 class Queue {
  public:
   void Add(const void* work, const QueuedWork& queued) {
-    const Hold hold(lock_);
+    const SpinHold hold(lock_);
     if (count_ == kMostQueued) return;
     slots_[count_++] = {work, queued.group, queued.seq, queued.ticks, queued.peer};
   }
   // Works begin about in the order in which they came.
   QueuedWork Take(const void* work) {
-    const Hold hold(lock_);
+    const SpinHold hold(lock_);
     for (std::size_t i = 0; i < count_; ++i) {
       if (slots_[i].work != work) continue;
       const QueuedWork queued{slots_[i].group, slots_[i].seq, slots_[i].ticks, slots_[i].peer};
@@ -37,13 +36,6 @@ class Queue {
   }
 
  private:
-  struct Hold {
-    explicit Hold(std::atomic_flag& flag) : lock(flag) {
-      while (lock.test_and_set(std::memory_order_acquire)) sched_yield();
-    }
-    ~Hold() { lock.clear(std::memory_order_release); }
-    std::atomic_flag& lock;
-  };
   std::atomic_flag lock_ = ATOMIC_FLAG_INIT;
   std::size_t count_ = 0;
   // Zeros at the start, unlike a QueuedWork: pages that no work ever reaches are never touched.

@@ -116,6 +116,10 @@ def main():
         print(f"{options.steps} steps in {time.perf_counter() - begin:.2f} s")
         if options.save:
             torch.save({name: p.detach().cpu() for name, p in model.module.named_parameters()}, options.save)
+    if not gpu:
+        # Gloo's threads let go of their last work, for which they need the interpreter: a program that ends meanwhile is
+        # aborted now and then (PyTorch 2.15, pytorch/pytorch issue 190489).
+        time.sleep(0.3)
     dist.destroy_process_group()
 
 

@@ -3,6 +3,8 @@
 #include <algorithm>
 #include <charconv>
 #include <csignal>
+#include <set>
+#include <string_view>
 
 namespace lockstep::merge {
 namespace {
@@ -21,6 +23,28 @@ std::int32_t ExitOf(const schema::RankTables& head) {
     if (head.processes.ended[i] == schema::ProcessEnd::kSignal) return -head.processes.end_code[i];
   }
   return kExitUnknown;
+}
+
+// A host that dies takes all of its ranks along, and the last sign of one may be as late as those of other hosts'
+// ranks.
+void EndWithTheirHosts(const std::vector<RunRank>& ranks, std::vector<RankOutcome>& outcomes) {
+  const auto unknown_early = [&](std::size_t r) {
+    return outcomes[r].ended_early && outcomes[r].exit_code == kExitUnknown;
+  };
+  std::set<std::string_view> dead;
+  for (std::size_t r = 0; r < ranks.size(); ++r)
+    if (unknown_early(r)) dead.insert(ingest::MetaValue(ranks[r].head, "node"));
+  for (std::size_t r = 0; r < ranks.size(); ++r) {
+    const std::string_view node = ingest::MetaValue(ranks[r].head, "node");
+    // A rank that says how it ended shows that its host did not die.
+    if (outcomes[r].exit_code != kExitUnknown) dead.erase(node);
+  }
+  dead.erase("");
+  for (std::size_t r = 0; r < ranks.size(); ++r) {
+    if (outcomes[r].ended_early || !dead.contains(ingest::MetaValue(ranks[r].head, "node"))) continue;
+    outcomes[r].ended_early = true;
+    outcomes[r].why = "its records end with those of its host's other ranks";
+  }
 }
 
 }  // namespace
@@ -55,6 +79,7 @@ std::vector<RankOutcome> FindOutcomes(const std::vector<RunRank>& ranks, const s
       outcomes[r].ended_early = true;
       outcomes[r].why = "its records end " + std::to_string((last - last_ns[r]) / 1'000'000) + " ms before the others'";
     }
+    EndWithTheirHosts(ranks, outcomes);
   }
   return outcomes;
 }

@@ -20,7 +20,9 @@ struct RankOutcome {
 
 // `last_ns`: last sign of life of each rank in cluster time. A rank ended early if
 // it failed by itself, or if nothing says how it ended and the others finished, or
-// were ended by the launcher, later. Ranks that the launcher ended because of another one did not.
+// were ended by the launcher, later; or if nothing says how any rank of its host
+// ended, and another one of these did. Ranks that the launcher ended because of
+// another one did not.
 std::vector<RankOutcome> FindOutcomes(const std::vector<RunRank>& ranks, const std::vector<std::int64_t>& first_ns,
                                       const std::vector<std::int64_t>& last_ns);
 

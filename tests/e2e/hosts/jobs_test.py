@@ -145,7 +145,8 @@ class HostDies(Case):
         self.assertEqual(ends["dead"].stdout, ends[None].stdout)
         analysis = self.analyze("dead", code=3)
         self.assertEqual(analysis["run"]["ranks"], 8)
-        self.assertEqual(analysis["run"]["ranks_ended_early"], [4, 5])
+        # The launcher may end the others within milliseconds; then nobody ended early.
+        self.assertIn(analysis["run"]["ranks_ended_early"], ([], [4, 5]))
         self.assertTrue(analysis["run"]["endings"][0].startswith("ranks 4 and 5 (all of node3) ended without a word"), analysis["run"]["endings"])
         self.assertIn("(all of node3)", " ".join(analysis["remarks"]))
         # What was recorded until then counts.

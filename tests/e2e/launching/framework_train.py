@@ -6,6 +6,7 @@ usage: framework_train.py lightning|lightning-spawn|accelerate|trainer|deepspeed
 """
 import argparse
 import sys
+import time
 import tempfile
 
 import torch
@@ -91,6 +92,8 @@ def trainer(a):
         Trainer(model=Model(), args=arguments, train_dataset=[{"x": x} for x in data(a)],
                 callbacks=callback(a, "TrainerCallback")).train()
     if torch.distributed.is_initialized():
+        # Gloo's threads let go of their last work, for which they need the interpreter (tests/torch_abort.py).
+        time.sleep(0.3)
         torch.distributed.destroy_process_group()
 
 
@@ -105,6 +108,8 @@ def deepspeed(a):
     for batch in loader:
         engine.backward(engine(batch).square().mean())
         engine.step()
+    # Gloo's threads let go of their last work, for which they need the interpreter (tests/torch_abort.py).
+    time.sleep(0.3)
     torch.distributed.destroy_process_group()
 
 

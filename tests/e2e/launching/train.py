@@ -5,6 +5,7 @@ usage: train.py [env|tcp|file|spawn|none] [options]
 import argparse
 import os
 import tempfile
+import time
 
 import torch
 import torch.distributed as dist
@@ -32,6 +33,8 @@ def train(rank, a, how, where):
         optimizer.step()
     if dist.is_initialized():
         print(f"rank {dist.get_rank()} of {dist.get_world_size()} done", flush=True)
+        # Gloo's threads let go of their last work, for which they need the interpreter (tests/torch_abort.py).
+        time.sleep(0.3)
         dist.destroy_process_group()
     else:
         print("alone, done", flush=True)

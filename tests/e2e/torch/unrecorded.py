@@ -93,6 +93,7 @@ for batch in DataLoader(Batches(), batch_size=None):
     optimizer.zero_grad()
     model(batch).square().mean().backward()
     optimizer.step()
+time.sleep(0.3)  # As in gloo_job.py.
 dist.destroy_process_group()
 """
 
@@ -153,7 +154,7 @@ class Recorded(Judged):
 
 
 COUNTED = """
-import os, sys, torch, torch.distributed as dist
+import os, sys, time, torch, torch.distributed as dist
 dist.init_process_group("gloo", init_method="file://" + sys.argv[1], rank=int(os.environ["OMPI_COMM_WORLD_RANK"]),
                         world_size=2)
 group = dist.new_group([0, 1])
@@ -165,6 +166,7 @@ for i in range(10):
     if i % 2: dist.all_reduce(parameter.grad, group=group, async_op=True).wait()
     optimizer.step()
 dist.barrier()
+time.sleep(0.3)  # As in gloo_job.py.
 dist.destroy_process_group()
 """
 

@@ -279,6 +279,30 @@ TEST(Outcome, RanksOfWhichNothingIsKnownEndedEarlyIfTheLauncherEndedTheOthersLat
   EXPECT_FALSE(outcomes[3].ended_early) << "the launcher ended it";
 }
 
+TEST(Outcome, ADeadHostsRanksEndedEarlyTogether) {
+  const auto outcomes_of = [](const std::vector<int>& signals) {
+    std::vector<merge::RunRank> ranks = RanksEndedBy(signals);
+    for (std::size_t r = 0; r < ranks.size(); ++r) {
+      RankBuilder builder(static_cast<std::int32_t>(r), static_cast<std::int32_t>(ranks.size()));
+      builder.t.meta.key.clear();
+      builder.t.meta.value.clear();
+      builder.Meta("node", r < 2 ? "node1" : "node2");
+      if (signals[r] != 0) builder.Meta("exit_signal", std::to_string(signals[r]));
+      ranks[r].head = builder.t;
+    }
+    return merge::FindOutcomes(ranks, std::vector<std::int64_t>(5, 0),
+                               {5'000'000'000, 5'000'000'000, 4'000'000'000, 4'999'900'000, 4'999'900'000});
+  };
+  auto outcomes = outcomes_of({15, 15, 0, 0, 0});
+  EXPECT_FALSE(outcomes[0].ended_early || outcomes[1].ended_early);
+  EXPECT_TRUE(outcomes[2].ended_early && outcomes[3].ended_early && outcomes[4].ended_early);
+  EXPECT_EQ(outcomes[3].why, "its records end with those of its host's other ranks");
+  // One that was ended by the launcher was on a host that lived.
+  outcomes = outcomes_of({15, 15, 0, 0, 15});
+  EXPECT_TRUE(outcomes[2].ended_early);
+  EXPECT_FALSE(outcomes[3].ended_early || outcomes[4].ended_early);
+}
+
 TEST(Outcome, NobodyEndedEarlyOfAJobOfWhichNothingIsKnownOrThatTheLauncherEnded) {
   for (const auto& signals : {std::vector<int>{0, 0}, std::vector<int>{15, 15}})
     for (const auto& outcome : merge::FindOutcomes(RanksEndedBy(signals), {0, 0}, {5'000'000'000, 1'000'000'000}))
