@@ -181,8 +181,11 @@ class Answers(Gloo):
         self.assertEqual(free["step_ns"] + free["gain_ns"], whatif["replayed_step_ns"])
         self.assertEqual(free["gain_ns"], overlap["comm_cost_ns"])  # One replay.
         self.assertLess(whatif["self_error"], 0.3)
-        # A thread of gloo's carries them: whether what the ranks would wait for otherwise was seen depends on the run.
-        self.assertLessEqual({one["question"] for one in whatif["unanswered"]}, {"no overlap"})
+        # A thread of gloo's carries them: whether what the ranks would wait for otherwise was seen, and whether larger ones
+        # took longer, depends on the run.
+        for one in whatif["unanswered"]:
+            self.assertIn(one["question"], ("no overlap", "bandwidth x 2, latency x 1"))
+            self.assertTrue(one["why"])
 
 
 if __name__ == "__main__":
