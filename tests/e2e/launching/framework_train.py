@@ -6,8 +6,8 @@ usage: framework_train.py lightning|lightning-spawn|accelerate|trainer|deepspeed
 """
 import argparse
 import sys
-import time
 import tempfile
+import time
 
 import torch
 

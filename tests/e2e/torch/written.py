@@ -1,8 +1,8 @@
 """What people write in training scripts, over gloo under `lockstep run`: written.py BUILD_DIR CASE [PYTHON]"""
 import collections
 import json
-import shutil
 import os
+import shutil
 import sys
 
 from check import DDP_TRAIN, HERE, LOCKSTEP, MPIRUN, PYTHON, needs_mpi, run, run_case
