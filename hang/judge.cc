@@ -290,6 +290,11 @@ class Court {
     const std::vector<bool> beside_idle = BesideIdle();
     for (const std::uint32_t rank : named)
       all_told &= waits_.ranks[rank].state == RankState::kMissing && !beside_idle[rank];
+    // Of several ranks without facts one may wait for another. Several waits that meet in one rank say that it does
+    // not; a single one does not say it.
+    for (const std::int32_t rank : judgement_.no_dump)
+      all_told &= unknown_.size() > 1 ||
+                  std::any_of(named.begin(), named.end(), [&](std::uint32_t node) { return RankOf(node) == rank; });
     std::uint32_t main = unknown_.front();
     for (const std::uint32_t w : unknown_)
       if (waits_.waits[w].inside.size() > waits_.waits[main].inside.size()) main = w;

@@ -272,6 +272,8 @@ TEST(Judge, CannotTell) {
   };
   // One of two.
   undecided(JobOf({Named("dp", {At(0, 5, 4), Unseen(2), Unseen(3)})}), {2, 3});
+  // The only dump of a job: rank 1 may itself wait for rank 2 or 3.
+  undecided(JobOf({Named("pp", {At(0, 5, 4), Unseen(1)}), Named("dp", {Unseen(1), Unseen(2), Unseen(3)})}), {1});
   // Rank 2 may wait for rank 1, of which is known that it waits for nobody.
   undecided(JobOf({Named("a", {At(0, 5, 4), Unseen(2)}), Named("b", {At(1, 5, 5), Unseen(2)})}), {2});
   // Who else is in the group is not known.
