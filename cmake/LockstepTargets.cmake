@@ -81,5 +81,6 @@ function(lockstep_unit_test name)
   target_compile_options(${name} PRIVATE $<$<CONFIG:RelWithDebInfo>:-O1>)
   set_target_properties(${name} PROPERTIES LOCKSTEP_UNIT_TEST ON)  # Only the links of the programs compare types.
   set_property(GLOBAL APPEND PROPERTY LOCKSTEP_UNIT_TESTS ${name})
+  lockstep_join(${name})
   gtest_discover_tests(${name} PROPERTIES TIMEOUT 300 LABELS unit DISCOVERY_TIMEOUT 60)
 endfunction()

@@ -46,7 +46,7 @@ constexpr Remedy kRemedies[] = {
     {"EventSynchronize", "wait later, or let the stream wait for the event (cudaStreamWaitEvent)"},
 };
 
-std::string_view ActionFor(const SyncSite& site) {
+std::string_view SyncAction(const SyncSite& site) {
   for (const Remedy& remedy : kRemedies)
     if (site.op.find(remedy.text) != std::string::npos) return remedy.action;
   for (const Remedy& remedy : kRemedies)
@@ -114,7 +114,7 @@ class HostSyncs : public CauseOf<Syncs> {
                                          Plural(worst.calls, "call"), Percent(worst.idle_ns, idle), Count(worst.gaps));
     if (order.size() > 1 && order[1].second.idle_ns * 10 > idle)
       finding.evidence += fmt::format("; {} at {}", Percent(order[1].second.idle_ns, idle), Where(order[1].first));
-    finding.action = ActionFor(site);
+    finding.action = SyncAction(site);
     finding.upper_bound = true;
     finding.confidence = 0.7;
     SetPrice(cost, finding);

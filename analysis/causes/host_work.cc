@@ -20,18 +20,18 @@ namespace {
 
 // What the host was in. Only the program's own ranges and functions can be removed from the step.
 enum class Place : std::uint8_t { kNothing, kModel, kRange, kOperator, kCall };
-struct Work {
+struct WorkKey {
   Place place = Place::kNothing;
   std::string name;  // "" for kNothing.
-  friend auto operator<=>(const Work&, const Work&) = default;
+  friend auto operator<=>(const WorkKey&, const WorkKey&) = default;
 };
-struct Found {
+struct HostWorkFound {
   RankCost cost;
-  std::map<Work, std::int64_t> by_work;
+  std::map<WorkKey, std::int64_t> by_work;
   GapEvidence rows;
 };
 
-Work WorkOf(const RankEvents& events, const gpu::GapPart& part) {
+WorkKey WorkOf(const RankEvents& events, const gpu::GapPart& part) {
   if (part.call != schema::kNone || part.kind == gpu::PartKind::kLoad) {
     const std::string name = events.NameOf(part);
     return {Place::kCall, name.empty() ? "loading GPU code" : name};
@@ -43,7 +43,7 @@ Work WorkOf(const RankEvents& events, const gpu::GapPart& part) {
   return {place, events.NameOf(part)};
 }
 
-std::string Text(const Work& work) {
+std::string Text(const WorkKey& work) {
   switch (work.place) {
     case Place::kNothing:
       return "between operators, outside all ranges";
@@ -54,11 +54,11 @@ std::string Text(const Work& work) {
   }
 }
 
-class HostWork : public CauseOf<Found> {
+class HostWork : public CauseOf<HostWorkFound> {
  public:
-  std::optional<Found> EvidenceOf(const RankEvents& events) const override {
+  std::optional<HostWorkFound> EvidenceOf(const RankEvents& events) const override {
     if (!events.gpu()) return std::nullopt;
-    Found all{RankCost(events), {}, {}};
+    HostWorkFound all{RankCost(events), {}, {}};
     all.rows.Look(events, IdleKind::kHostWork, all.cost,
                   [&](const gpu::GapPart& part, std::int64_t ns) { all.by_work[WorkOf(events, part)] += ns; });
     return all;
@@ -68,15 +68,15 @@ class HostWork : public CauseOf<Found> {
     const std::int64_t whole = analysis.summary.terms.Sum();
     const GapSums in_gaps = SumGaps(found());
     const std::int64_t total = in_gaps.ns, gaps = in_gaps.gaps;
-    std::map<Work, std::int64_t> by_work;
+    std::map<WorkKey, std::int64_t> by_work;
     std::int64_t stretches = 0;
-    for (const Found* one : found()) {
+    for (const HostWorkFound* one : found()) {
       stretches += static_cast<std::int64_t>(one->cost.step.size());
       for (const auto& [work, ns] : one->by_work) by_work[work] += ns;
     }
     const Cost cost = CostOf(in_gaps.costs, whole, context.options().seed);
     if (cost.ns <= 0 || total <= 0) return;
-    std::vector<std::pair<Work, std::int64_t>> order(by_work.begin(), by_work.end());
+    std::vector<std::pair<WorkKey, std::int64_t>> order(by_work.begin(), by_work.end());
     std::stable_sort(order.begin(), order.end(), [](const auto& a, const auto& b) { return a.second > b.second; });
     std::map<Place, std::int64_t> by_place;
     for (const auto& [work, ns] : order) by_place[work.place] += ns;
@@ -85,7 +85,7 @@ class HostWork : public CauseOf<Found> {
     Finding finding;
     finding.id = FindingId::kHostWork;
     const std::string idle = OfTheStep(cost, whole);
-    const Work& first = order.front().first;
+    const WorkKey& first = order.front().first;
     const std::int64_t between = by_place[Place::kNothing] + by_place[Place::kModel];
     const bool takes_most = 2 * order.front().second > total;
     if (takes_most && (first.place == Place::kRange || first.place == Place::kCall)) {
@@ -128,7 +128,7 @@ class HostWork : public CauseOf<Found> {
       finding.brief = "GPU idle while the host does other work";
       finding.action = "see what the host does there: " + ToNameHostWork(context);
     }
-    const auto of = [&](const std::pair<Work, std::int64_t>& one) {
+    const auto of = [&](const std::pair<WorkKey, std::int64_t>& one) {
       return fmt::format("{} {}", Percent(one.second, total), Text(one.first));
     };
     const std::string count =
@@ -147,7 +147,7 @@ class HostWork : public CauseOf<Found> {
   }
 
  private:
-  using OfWork = std::pair<Work, std::int64_t>;
+  using OfWork = std::pair<WorkKey, std::int64_t>;
   static const OfWork* LargestLibrary(const std::vector<OfWork>& order) {
     for (const OfWork& one : order)
       if (one.first.place == Place::kOperator || one.first.place == Place::kCall) return &one;

@@ -8,7 +8,7 @@
 namespace lockstep::analysis {
 namespace {
 
-constexpr std::uint32_t kNone = schema::kNone;
+using schema::kNone;
 
 // Kernel names as they appear in traces of PyTorch 1.13 to 2.5, cuBLAS, cuDNN 8 and 9 and MIOpen.
 constexpr KernelPattern kPatterns[] = {
@@ -45,7 +45,7 @@ constexpr KernelPattern kPatterns[] = {
      "torch.compile fuses them; in-place or fused variants where it cannot"},
 };
 
-bool AnyOf(std::string_view list, std::string_view lower_name) {
+bool HasAnyOf(std::string_view list, std::string_view lower_name) {
   while (!list.empty()) {
     const std::size_t bar = std::min(list.find('|'), list.size());
     if (lower_name.find(list.substr(0, bar)) != std::string_view::npos) return true;
@@ -55,7 +55,7 @@ bool AnyOf(std::string_view list, std::string_view lower_name) {
 }
 
 bool IsGemm(std::string_view lower_name) {
-  return AnyOf("gemm|cijk_|_mma_|cutlass", lower_name) && !AnyOf("splitk_reduce|splitkreduce", lower_name);
+  return HasAnyOf("gemm|cijk_|_mma_|cutlass", lower_name) && !HasAnyOf("splitk_reduce|splitkreduce", lower_name);
 }
 
 // The relevant properties of a name, found once per name.
@@ -98,7 +98,7 @@ class Matcher {
     std::transform(lower.begin(), lower.end(), lower.begin(),
                    [](unsigned char c) { return static_cast<char>(std::tolower(c)); });
     for (const KernelPattern& pattern : kPatterns)
-      at->second.fits.push_back(AnyOf(pattern.any, lower) && !AnyOf(pattern.none, lower) &&
+      at->second.fits.push_back(HasAnyOf(pattern.any, lower) && !HasAnyOf(pattern.none, lower) &&
                                 !(pattern.needs == KernelPattern::kBetweenGemms && IsLogSoftmax(lower)));
     at->second.gemm = IsGemm(lower);
     return at->second;

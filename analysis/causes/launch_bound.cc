@@ -14,7 +14,7 @@ namespace lockstep::analysis {
 namespace {
 
 constexpr std::int64_t kShortNs = 10'000;
-constexpr std::size_t kPhases = 7;
+constexpr std::size_t kStepPhases = 7;
 constexpr std::uint8_t kOptimizer = schema::Category::kOptimizer;
 
 struct Launches {

@@ -17,7 +17,7 @@ namespace {
 // Growth over the recorded time, as a share of the peak and in bytes; less than that may have other reasons.
 constexpr double kLeastGrowth = 0.01;
 constexpr double kLeastBytes = 4e6;
-constexpr std::size_t kLeastSteps = 12;
+constexpr std::size_t kLeastGrowthSteps = 12;
 
 struct Growth {
   std::int32_t rank = -1;
@@ -29,7 +29,8 @@ struct Growth {
 class MemoryGrowth : public CauseOf<std::vector<Growth>> {
  public:
   std::optional<std::vector<Growth>> EvidenceOf(const RankEvents& events) const override {
-    if (!events.per_step() || events.stretches().size() < kLeastSteps || events.view().tables.gpu_memory.rows() == 0)
+    if (!events.per_step() || events.stretches().size() < kLeastGrowthSteps ||
+        events.view().tables.gpu_memory.rows() == 0)
       return std::nullopt;
     std::vector<Growth> all = Slopes(events, 0);
     // Memory that is filled only once grows in the first half and not in the second.

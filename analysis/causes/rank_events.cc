@@ -11,7 +11,7 @@
 namespace lockstep::analysis {
 namespace {
 
-constexpr std::uint32_t kNone = schema::kNone;
+using schema::kNone;
 // Python needs tens of microseconds from one launch to the next; a longer gap contains other work.
 constexpr std::int64_t kLaunchGapNs = 100'000;
 constexpr std::size_t kMostPaths = 16;

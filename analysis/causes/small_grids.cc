@@ -21,12 +21,12 @@ constexpr double kWorthTelling = 0.03;
 // purpose.
 constexpr std::int64_t kFewBlocks = 2;
 
-struct NameSum {
+struct GridSum {
   std::int64_t count = 0, ns = 0, unused_ns = 0, blocks = 0;
 };
 struct Grids {
   RankCost cost;
-  std::map<std::string, NameSum> by_name;
+  std::map<std::string, GridSum> by_name;
   std::int64_t multiprocessors = 0, known_ns = 0;
 };
 
@@ -63,7 +63,7 @@ class SmallGrids : public CauseOf<Grids> {
         const auto unused = static_cast<std::int64_t>(
             static_cast<double>(ns) * (1 - static_cast<double>(blocks) / static_cast<double>(sms->second)));
         grids.cost.ns[p] += unused;
-        NameSum& sum = grids.by_name[gpu::OpName(events.view(), op)];
+        GridSum& sum = grids.by_name[gpu::OpName(events.view(), op)];
         ++sum.count;
         sum.ns += ns;
         sum.unused_ns += unused;
@@ -75,7 +75,7 @@ class SmallGrids : public CauseOf<Grids> {
   void Report(const Context& context, Analysis& analysis) override {
     const std::int64_t whole = analysis.summary.terms.Sum();
     std::vector<RankCost> costs;
-    std::map<std::string, NameSum> by_name;
+    std::map<std::string, GridSum> by_name;
     std::int64_t stretches = 0, small_ns = 0, known_ns = 0, count = 0, multiprocessors = 0;
     for (const Grids* one : found()) {
       costs.push_back(one->cost);
@@ -83,14 +83,14 @@ class SmallGrids : public CauseOf<Grids> {
       known_ns += one->known_ns;
       multiprocessors = std::max(multiprocessors, one->multiprocessors);
       for (const auto& [name, sum] : one->by_name) {
-        NameSum& all = by_name[name];
+        GridSum& all = by_name[name];
         all.count += sum.count, all.ns += sum.ns, all.unused_ns += sum.unused_ns, all.blocks += sum.blocks;
         small_ns += sum.ns, count += sum.count;
       }
     }
     const Cost cost = CostOf(costs, whole, context.options().seed);
     if (cost.share < kWorthTelling || by_name.empty()) return;
-    std::vector<std::pair<std::string, NameSum>> order(by_name.begin(), by_name.end());
+    std::vector<std::pair<std::string, GridSum>> order(by_name.begin(), by_name.end());
     std::stable_sort(order.begin(), order.end(),
                      [](const auto& a, const auto& b) { return a.second.unused_ns > b.second.unused_ns; });
     const auto& [name, most] = order.front();

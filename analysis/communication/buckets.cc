@@ -13,7 +13,7 @@
 namespace lockstep::analysis {
 namespace {
 
-struct Samples {
+struct BucketSamples {
   std::vector<std::int64_t> transfer_ns, wait_ns;
 };
 
@@ -49,7 +49,7 @@ void JoinBuckets(const Context& context, Analysis& analysis) {
     if (at != of_step.end() && static_cast<CollectiveKind>(c.kind[i]) == CollectiveKind::kAllReduce)
       at->second.push_back(i);
   }
-  std::vector<Samples> samples(buckets.rows.size());
+  std::vector<BucketSamples> samples(buckets.rows.size());
   for (auto& [step, rows] : of_step) {
     std::stable_sort(rows.begin(), rows.end(),
                      [&](std::size_t a, std::size_t b) { return c.first_arrival_ns[a] < c.first_arrival_ns[b]; });

@@ -18,7 +18,7 @@ namespace {
 // The number of pairs that a reader can look at, by bytes and by waits each; all pairs are in p2p_pairs.
 constexpr std::size_t kMaxPairs = 100;
 
-std::int64_t Waits(const P2pPair& pair) { return pair.late_sender_ns + pair.late_receiver_ns; }
+std::int64_t WaitNs(const P2pPair& pair) { return pair.late_sender_ns + pair.late_receiver_ns; }
 
 std::vector<P2pPair> AllPairs(const schema::TlP2pPairs& t) {
   std::vector<P2pPair> pairs(t.rows());
@@ -60,7 +60,7 @@ std::vector<P2pPair> Heaviest(const std::vector<P2pPair>& pairs) {
       if (weight(pairs[order[i]]) > 0) chosen.insert(order[i]);
   };
   choose([](const P2pPair& pair) { return pair.bytes; });
-  choose([](const P2pPair& pair) { return static_cast<std::uint64_t>(Waits(pair)); });
+  choose([](const P2pPair& pair) { return static_cast<std::uint64_t>(WaitNs(pair)); });
   std::vector<P2pPair> kept;
   for (const std::size_t i : chosen) kept.push_back(pairs[i]);
   return kept;
@@ -176,7 +176,7 @@ void DescribeReceiver(const P2pPair& pair, const std::string& share, const Calls
                   calls.mpi ? "MPI_Irecv" : "irecv", calls.mpi ? "MPI_Isend" : "isend", waiting);
 }
 
-void Find(const Context& context, Analysis& analysis, const std::vector<P2pPair>& pairs, const Kind& kind) {
+void FindKind(const Context& context, Analysis& analysis, const std::vector<P2pPair>& pairs, const Kind& kind) {
   const Summary& s = analysis.summary;
   const std::int64_t whole = s.terms.Sum();
   const auto& cells = context.tables().step_ranks;
@@ -242,8 +242,8 @@ void TabulateP2p(const Context& context, Analysis& analysis) {
   for (const P2pPair& pair : pairs) Add(p2p.total, pair);
   p2p.pairs = Heaviest(pairs);
   p2p.truncated = p2p.pairs.size() < pairs.size();
-  Find(context, analysis, pairs, {FindingId::kP2pLateSender, true});
-  Find(context, analysis, pairs, {FindingId::kP2pLateReceiver, false});
+  FindKind(context, analysis, pairs, {FindingId::kP2pLateSender, true});
+  FindKind(context, analysis, pairs, {FindingId::kP2pLateReceiver, false});
 }
 
 }  // namespace lockstep::analysis

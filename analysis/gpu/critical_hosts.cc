@@ -6,7 +6,7 @@
 namespace lockstep::gpu {
 namespace {
 
-constexpr std::uint32_t kNone = schema::kNone;
+using schema::kNone;
 // A waiting call returns within this time of what it waited for; what is longer still waits, for something that is not
 // known.
 constexpr std::int64_t kReturnsWithinNs = 30'000;

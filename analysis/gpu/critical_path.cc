@@ -12,8 +12,8 @@
 namespace lockstep::gpu {
 namespace {
 
-constexpr std::uint32_t kNone = schema::kNone;
-constexpr std::int64_t kNever = std::numeric_limits<std::int64_t>::min();
+using schema::kNone;
+using schema::kNoTime;
 // A device that has its next operation queued starts it within this time; longer means
 // that it waited for something (HTA's consecutive_kernel_delay).
 constexpr std::int64_t kStartsWithinNs = 30'000;
@@ -107,7 +107,7 @@ class CriticalPathFinder::Graph {
     std::vector<Stretch> stretches;
     const std::vector<HostThread>& threads = hosts_.threads();
     for (std::uint32_t i = 0; i < threads.size(); ++i) {
-      std::int64_t before = kNever;
+      std::int64_t before = kNoTime;
       // Being blocked is no pause.
       for (const Interval& at : Unite(threads[i].covered, threads[i].blocked)) {
         stretches.push_back({at, before, i});
@@ -221,7 +221,7 @@ class CriticalPathFinder::Graph {
 
   // What has no launching call was launched before the trace began, or nothing has one.
   std::pair<std::int64_t, std::uint32_t> LaunchOf(const GpuOp& op) const {
-    return op.api == kNone ? std::pair(kNever, 0u) : std::pair(t_.api.begin_ns[op.api], op.api);
+    return op.api == kNone ? std::pair(kNoTime, 0u) : std::pair(t_.api.begin_ns[op.api], op.api);
   }
 
   // What its stream waited for, if that is later than the end on its own stream. Where the trace
@@ -255,7 +255,7 @@ class CriticalPathFinder::Graph {
     const std::int64_t begin = op.begin_ns;
     EndUntil(begin);
     Step best{};  // From the window's begin, unexplained, if there is nothing else.
-    std::int64_t best_time = kNever;
+    std::int64_t best_time = kNoTime;
     const auto offer = [&](PathEdge edge, std::uint32_t from, std::int64_t from_time, std::int64_t from_best,
                            bool counts) {
       const std::int64_t weight = from_best + (counts ? begin - from_time : 0);
@@ -263,13 +263,13 @@ class CriticalPathFinder::Graph {
       best = {weight, from, edge, counts};
       best_time = from_time;
     };
-    const std::int64_t launch = op.api == kNone ? kNever : t_.api.begin_ns[op.api];
+    const std::int64_t launch = op.api == kNone ? kNoTime : t_.api.begin_ns[op.api];
     const std::uint32_t own = streams_[op.stream].ended;
     const std::int64_t own_end = own == kNone ? window_.begin : ops_[own].end_ns;
     const auto queued_and_prompt = [&](std::int64_t end) { return launch < end && begin - end <= kStartsWithinNs; };
     if (own != kNone) offer(PathEdge::kStream, own, own_end, AtEnd(own), queued_and_prompt(own_end));
     const std::uint32_t other = HeldBy(i, own_end);
-    std::int64_t ready = own == kNone ? kNever : own_end;
+    std::int64_t ready = own == kNone ? kNoTime : own_end;
     if (other != kNone) {
       ready = ops_[other].end_ns;
       offer(PathEdge::kCross, other, ready, AtEnd(other), queued_and_prompt(ready));
@@ -414,7 +414,7 @@ class CriticalPathFinder::Graph {
 
   std::vector<std::uint32_t> carried_;  // Operations before carried_to_ that end after carried_at_ns_.
   std::size_t carried_to_ = 0;
-  std::int64_t carried_at_ns_ = kNever;
+  std::int64_t carried_at_ns_ = kNoTime;
 
   Interval window_{0, 0};
   std::vector<StreamState> streams_;

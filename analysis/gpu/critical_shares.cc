@@ -6,7 +6,7 @@
 namespace lockstep::gpu {
 namespace {
 
-constexpr std::uint32_t kNone = schema::kNone;
+using schema::kNone;
 
 // Is a time in a set, and until when does that hold? Times must not decrease.
 class SetCursor {

@@ -9,7 +9,7 @@
 namespace lockstep::gpu {
 namespace {
 
-constexpr std::uint32_t kNone = schema::kNone;
+using schema::kNone;
 // Beyond what clocks show: the window has no known end on that side.
 constexpr std::int64_t kNoEnd = std::int64_t{1} << 61;
 

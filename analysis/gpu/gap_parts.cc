@@ -8,9 +8,9 @@
 namespace lockstep::gpu {
 namespace {
 
-constexpr std::uint32_t kNone = schema::kNone;
-constexpr std::int64_t kNever = std::numeric_limits<std::int64_t>::min(),
-                       kEndOfTime = std::numeric_limits<std::int64_t>::max();
+using schema::kNone;
+using schema::kNoTime;
+constexpr std::int64_t kEndOfTime = std::numeric_limits<std::int64_t>::max();
 
 // Adds `part`, if it is not empty, to the one before where both say the same.
 void Append(GapPart part, std::size_t first, std::vector<GapPart>& parts) {
@@ -51,7 +51,7 @@ GapSplitter::GapSplitter(const DeviceActivity& activity, const std::vector<Block
     if (t_.threads.training[row] && training_ == kNone) training_ = t_.threads.thread[row];
   of_call_.assign(t_.api.rows(), kNone);
   by_thread_.resize(blocking.size());
-  std::int64_t covered = kNever;
+  std::int64_t covered = kNoTime;
   for (std::uint32_t i = 0; i < blocking.size(); ++i) {
     by_thread_[i] = i;
     if (blocking[i].api != kNone) of_call_[blocking[i].api] = i;
@@ -140,7 +140,7 @@ std::uint32_t GapSplitter::Follows(Interval whole, std::uint32_t before, std::ui
   const Launch launch = LaunchOf(before, after);
   if (launch.call.begin < whole.begin) return kNone;
   const Interval idle{whole.begin, std::min(whole.end, launch.call.begin)};
-  const std::int64_t launched = ops_[before].api != kNone ? t_.api.begin_ns[ops_[before].api] : kNever;
+  const std::int64_t launched = ops_[before].api != kNone ? t_.api.begin_ns[ops_[before].api] : kNoTime;
   std::uint32_t found = LastBlocking(launch.thread, idle, launched);
   if (found == kNone && training_ != launch.thread) found = LastBlocking(training_, idle, launched);
   if (found == kNone && training_ != kNone) found = LastBlocking(kNone, idle, launched);
@@ -157,10 +157,10 @@ PartKind GapSplitter::KindOfBlocking(std::uint32_t blocking) const {
 }
 
 std::int64_t GapSplitter::HeldUntil(std::uint32_t after, std::uint16_t device, Interval whole) const {
-  if (after >= waits_.held_by.size() || waits_.held_by[after] == kNone) return kNever;
+  if (after >= waits_.held_by.size() || waits_.held_by[after] == kNone) return kNoTime;
   const GpuOp& held_by = ops_[waits_.held_by[after]];
   const bool elsewhere = activity_.timeline.DeviceOf(held_by) != device;
-  return elsewhere && held_by.end_ns > whole.begin && held_by.end_ns <= whole.end ? held_by.end_ns : kNever;
+  return elsewhere && held_by.end_ns > whole.begin && held_by.end_ns <= whole.end ? held_by.end_ns : kNoTime;
 }
 
 void GapSplitter::Split(const Gap& gap, Interval whole, std::vector<GapPart>& parts) const {

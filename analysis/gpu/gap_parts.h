@@ -39,7 +39,7 @@ class GapSplitter {
   void AddHostPart(GapPart part, bool launching_thread, const Launch& launch, std::uint32_t follows, std::size_t first,
                    std::vector<GapPart>& parts) const;
   PartKind KindOfBlocking(std::uint32_t blocking) const;
-  // Until when work of another device held the operation, as the trace tells; kNever.
+  // Until when work of another device held the operation, as the trace tells; schema::kNoTime if not.
   std::int64_t HeldUntil(std::uint32_t after, std::uint16_t device, Interval whole) const;
 
   const DeviceActivity& activity_;

@@ -8,9 +8,9 @@
 namespace lockstep::gpu {
 namespace {
 
-constexpr std::uint32_t kNone = schema::kNone;
+using schema::kNone;
 
-bool Holds(std::string_view text, std::string_view part) { return text.find(part) != std::string_view::npos; }
+bool Contains(std::string_view text, std::string_view part) { return text.find(part) != std::string_view::npos; }
 
 // Backends of torch.distributed that move data on the CPU: the caller waits in them. "nccl:all_reduce" only enqueues.
 bool CommunicatesOnCpu(std::string_view name) {
@@ -19,7 +19,7 @@ bool CommunicatesOnCpu(std::string_view name) {
 
 // Loads GPU code, or makes it: cuModuleLoadData, cuLibraryLoadData, hipModuleLoad, cuLinkComplete, nvrtcCompileProgram.
 bool LoadsCode(std::string_view name) {
-  return Holds(name, "ModuleLoad") || Holds(name, "LibraryLoad") || name.starts_with("cuLink") ||
+  return Contains(name, "ModuleLoad") || Contains(name, "LibraryLoad") || name.starts_with("cuLink") ||
          name.starts_with("hiprtc") || name.starts_with("nvrtc");
 }
 
@@ -119,7 +119,7 @@ void HostStates::ClassifyCalls(const RankView& rank, const LaunchIndex& launches
   }
   for (const BlockingCall& call : blocking) {
     if (call.api == kNone) continue;
-    if (Holds(rank.Text(t.api.name[call.api]), "Free"))
+    if (Contains(rank.Text(t.api.name[call.api]), "Free"))
       of_call_[call.api] = HostState::kMemory;
     else
       of_call_[call.api] = pageable[call.api] ? HostState::kCopy : HostState::kSync;

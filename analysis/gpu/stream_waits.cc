@@ -10,10 +10,10 @@
 namespace lockstep::gpu {
 namespace {
 
-constexpr std::uint32_t kNone = schema::kNone;
+using schema::kNone;
 constexpr std::uint8_t kEvent = schema::SyncKind::kEvent, kStreamWaits = schema::SyncKind::kStreamWait,
                        kStream = schema::SyncKind::kStream, kEventRecord = schema::SyncKind::kEventRecord;
-constexpr std::int64_t kNever = std::numeric_limits<std::int64_t>::min();
+using schema::kNoTime;
 
 class Finder {
  public:
@@ -50,7 +50,7 @@ class Finder {
   struct State {
     std::uint32_t last = kNone;  // What everything asked for so far waits for: the operation that ends last.
     std::uint32_t held = kNone, wait = kNone;
-    std::int64_t free_ns = kNever;  // End of its own operations.
+    std::int64_t free_ns = kNoTime;  // End of its own operations.
     bool unknown = false;
   };
 
@@ -137,7 +137,7 @@ class Finder {
     const GpuOp& op = timeline_.ops[i];
     std::int64_t ready = state.free_ns;
     if (op.api != kNone) ready = std::max(ready, t_.api.begin_ns[op.api] + t_.api.duration_ns[op.api]);
-    if (state.held == kNone || ready == kNever || timeline_.ops[state.held].end_ns > op.begin_ns) return 0;
+    if (state.held == kNone || ready == kNoTime || timeline_.ops[state.held].end_ns > op.begin_ns) return 0;
     return std::max<std::int64_t>(0, timeline_.ops[state.held].end_ns - ready);
   }
 

@@ -18,7 +18,7 @@ namespace {
 using replay::Counterfactual;
 using replay::Job;
 
-constexpr std::size_t kMostRanks = 1024, kLeastRanks = 16;
+constexpr std::size_t kMostCounterfactualRanks = 1024, kLeastRanks = 16;
 constexpr double kWorstShare = 0.03, kLeastWaste = 0.002;
 
 class Counter {
@@ -62,7 +62,7 @@ class Counter {
   std::vector<std::uint32_t> RanksToAsk() const {
     std::vector<std::uint32_t> ranks(replayed_.run().ranks.size());
     std::iota(ranks.begin(), ranks.end(), 0u);
-    const std::size_t room = replayed_.Plays(2 * kLeastRanks, 2 * kMostRanks) / 2;
+    const std::size_t room = replayed_.Plays(2 * kLeastRanks, 2 * kMostCounterfactualRanks) / 2;
     if (ranks.size() <= room) return ranks;
     std::vector<std::int64_t> beyond(ranks.size(), 0);
     const std::vector<std::int64_t> ordinary = OrdinaryDurations(replayed_.run(), job_);

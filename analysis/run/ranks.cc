@@ -13,7 +13,7 @@ namespace {
 
 // The work of a rank itself in a step. CPU ranks: compute, awake. GPU ranks: compute and own gaps, that is everything
 // but communication.
-double Work(const Context& context, std::size_t cell, bool gpu) {
+double WorkNs(const Context& context, std::size_t cell, bool gpu) {
   const IdentityTerms terms = context.TermsOf(cell);
   return static_cast<double>(gpu ? terms.Sum() - terms.ExposedComm() : context.tables().step_ranks.compute_ns[cell]);
 }
@@ -29,7 +29,7 @@ void Score(const Context& context, std::vector<RankRow>& rows) {
     for (std::size_t p = 0; p < n && whole; ++p) {
       const std::size_t cell = context.Cell(step, p);
       const double work =
-          cell == kNowhere ? 0 : Work(context, cell, context.tables().ranks.gpu[context.RankRow(p)] != 0);
+          cell == kNowhere ? 0 : WorkNs(context, cell, context.tables().ranks.gpu[context.RankRow(p)] != 0);
       whole = work > 0;
       if (whole) logs[p] = std::log(work);
     }
@@ -50,7 +50,7 @@ void Score(const Context& context, std::vector<RankRow>& rows) {
   }
 }
 
-void Lateness(const Context& context, const Analysis& analysis, std::vector<RankRow>& rows) {
+void AddLateness(const Context& context, const Analysis& analysis, std::vector<RankRow>& rows) {
   const auto& members = context.tables().collective_ranks;
   std::vector<std::vector<std::int64_t>> late(rows.size());
   for (std::size_t c = 0; c < context.tables().collectives.rows(); ++c) {
@@ -115,7 +115,7 @@ void TabulateRanks(const Context& context, Analysis& analysis) {
     if (t.cpu_ns[i] >= 0) row.cpu_ns = t.cpu_ns[i];
     if (t.offcpu_ns[i] >= 0) row.offcpu_ns = t.offcpu_ns[i];
   }
-  Lateness(context, analysis, rows);
+  AddLateness(context, analysis, rows);
   Score(context, rows);
 }
 

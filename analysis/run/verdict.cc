@@ -17,7 +17,7 @@
 namespace lockstep::analysis {
 namespace {
 
-const Finding* Find(const Analysis& analysis, FindingId id) {
+const Finding* FindingOf(const Analysis& analysis, FindingId id) {
   for (const Finding& finding : analysis.findings)
     if (finding.id == id) return &finding;
   return nullptr;
@@ -161,7 +161,7 @@ void Remark(const Context& context, Analysis& analysis) {
   }
   if (analysis.suspicious && run.ranks > 1 && !Communicates(context))
     add("If the ranks do communicate, Lockstep did not see it: lockstep doctor shows which sources were in place.");
-  const Finding* wait_only = Find(analysis, FindingId::kProgressWaitOnly);
+  const Finding* wait_only = FindingOf(analysis, FindingId::kProgressWaitOnly);
   if (analysis.wait_only && (wait_only == nullptr || wait_only->headline != analysis.verdict))
     add(analysis.mostly_posted
             ? "Communication was posted early but moved only in Wait: no overlap is claimed."

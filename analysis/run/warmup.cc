@@ -13,7 +13,7 @@
 namespace lockstep::analysis {
 namespace {
 
-constexpr std::size_t kLeastSteps = 8;
+constexpr std::size_t kLeastWarmupSteps = 8;
 // Longer than the later steps by this share, and outside of their scatter.
 constexpr double kLeastExcess = 0.10, kDeviations = 6;
 // The share of later steps that may be as long: with more, the first steps are not special.
@@ -23,7 +23,7 @@ constexpr double kMostAlike = 0.02;
 
 std::size_t CountWarmup(const std::vector<std::int64_t>& own_ns) {
   const std::size_t n = own_ns.size();
-  if (n < kLeastSteps) return 0;
+  if (n < kLeastWarmupSteps) return 0;
   // The later half is beyond any warm-up that can be distinguished from a change.
   const std::vector<std::int64_t> later(own_ns.begin() + static_cast<std::ptrdiff_t>(n / 2), own_ns.end());
   const std::int64_t middle = LowerMedian(later);

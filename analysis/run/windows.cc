@@ -18,7 +18,7 @@ std::string StepsOf(const CaptureWindow& window) {
                                                  : fmt::format("{}-{}", *window.first_step, *window.last_step);
 }
 
-std::string Sentence(const RunFacts& run) {
+std::string RecordingSentence(const RunFacts& run) {
   if (run.window.windows.empty())
     return run.window.outside_steps > 0 ? "The ranks' capture windows have no step in common."
                                         : "The ranks' capture windows have nothing in common, or none was opened.";
@@ -57,7 +57,8 @@ void DescribeWindows(const Context& context, Analysis& analysis) {
     run.window.windows.push_back(window);
   }
   run.window.outside_steps = std::max<std::int64_t>(context.timeline().MetaNumber("outside_steps", 0), 0);
-  if (!run.window.recording.empty() && run.window.recording != "all") analysis.remarks.push_back(Sentence(run));
+  if (!run.window.recording.empty() && run.window.recording != "all")
+    analysis.remarks.push_back(RecordingSentence(run));
   if (!run.ranks_left_out.empty())
     analysis.remarks.push_back(fmt::format(
         "{} {} not recorded (--ranks): waiting for {} is not seen.", run.ranks_left_out.size() == 1 ? "Rank" : "Ranks",

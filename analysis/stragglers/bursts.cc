@@ -20,9 +20,9 @@
 namespace lockstep::analysis {
 namespace {
 
-constexpr std::size_t kLeastSteps = 12, kLeastBursts = 4, kLeastBurstsInTime = 5;
+constexpr std::size_t kLeastBurstSteps = 12, kLeastBursts = 4, kLeastBurstsInTime = 5;
 // A burst must exceed the other steps' length by this many deviations, and by this share of it to be worth reporting.
-constexpr double kDeviations = 6, kLeastExcess = 0.05;
+constexpr double kBurstDeviations = 6, kLeastBurstExcess = 0.05;
 // Bursts with one cause are similar: steps with far less than this share of their excess are scatter of the other
 // steps, which would fall between the bursts and hide their period.
 constexpr double kAlike = 0.5;
@@ -43,7 +43,7 @@ struct Burst {
   std::size_t Begin() const { return first == 0 ? 0 : first - 1; }
 };
 
-struct Series {
+struct SlowSeries {
   std::vector<std::size_t> rows;  // Rows of tables.steps.
   std::vector<std::int64_t> ns;   // Each step's length.
   std::int64_t ordinary_ns = 0;   // The median of the others.
@@ -63,21 +63,22 @@ struct Series {
   }
 };
 
-std::optional<Series> FindSlowSteps(const Context& context) {
+std::optional<SlowSeries> FindSlowSteps(const Context& context) {
   const auto& steps = context.tables().steps;
-  Series series;
+  SlowSeries series;
   for (const std::size_t row : context.usable_steps()) {
     series.rows.push_back(row);
     series.ns.push_back(steps.step_ns[row]);
   }
   const std::size_t n = series.ns.size();
-  if (n < kLeastSteps) return std::nullopt;
+  if (n < kLeastBurstSteps) return std::nullopt;
   series.ordinary_ns = LowerMedian(series.ns);
   std::vector<std::int64_t> deviations;
   for (const std::int64_t ns : series.ns) deviations.push_back(std::abs(ns - series.ordinary_ns));
   const double scatter = 1.4826 * static_cast<double>(LowerMedian(std::move(deviations)));
-  const double limit = static_cast<double>(series.ordinary_ns) +
-                       std::max(kLeastExcess * static_cast<double>(series.ordinary_ns), kDeviations * scatter);
+  const double limit =
+      static_cast<double>(series.ordinary_ns) +
+      std::max(kLeastBurstExcess * static_cast<double>(series.ordinary_ns), kBurstDeviations * scatter);
   std::vector<std::int64_t> largest = series.ns;
   std::nth_element(largest.begin(), largest.begin() + (kLeastBursts - 1), largest.end(), std::greater<>());
   const auto ordinary = static_cast<double>(series.ordinary_ns);
@@ -105,7 +106,7 @@ std::optional<Series> FindSlowSteps(const Context& context) {
 }
 
 // `at`: the step of each burst, as an index of Series::rows.
-std::optional<Period> FindPeriod(const Context& context, const Series& series, const std::vector<std::size_t>& at) {
+std::optional<Period> FindPeriod(const Context& context, const SlowSeries& series, const std::vector<std::size_t>& at) {
   if (at.size() < kLeastBursts) return std::nullopt;
   const auto& steps = context.tables().steps;
   std::vector<std::int64_t> in_steps, in_time;
@@ -143,7 +144,7 @@ struct Share {
   std::int64_t own_ns = 0, host_ns = 0;
 };
 
-std::vector<Share> SharesOf(const Context& context, const Series& series) {
+std::vector<Share> SharesOf(const Context& context, const SlowSeries& series) {
   std::vector<Share> shares;
   for (std::size_t p = 0; p < context.ranks().size(); ++p) {
     const bool gpu = context.tables().ranks.gpu[context.RankRow(p)];
@@ -178,7 +179,7 @@ std::vector<Share> SharesOf(const Context& context, const Series& series) {
   return shares;
 }
 
-struct Named {
+struct NamedBurst {
   std::string name;
   std::uint8_t category = schema::Category::kNone;
   std::int64_t extra_ns = 0;  // Per burst.
@@ -208,7 +209,7 @@ void VisitRanges(const schema::RankTables& t, const std::vector<StepWindow>& win
 // Finds the bursts of which the range is a part. Others are slow for another reason, so they say nothing of its period,
 // and where two are in a row, the range's own step counts.
 void FindItsBursts(const schema::RankTables& t, const std::vector<StepWindow>& windows, std::uint32_t id,
-                   const Series& series, double in_other_step, Named& named) {
+                   const SlowSeries& series, double in_other_step, NamedBurst& named) {
   std::vector<std::int64_t> in_step(series.rows.size(), 0);
   VisitRanges(t, windows, [&](std::uint32_t row, const StepWindow& window, std::int64_t ns) {
     if (t.ranges.name[row] == id) in_step[window.row] += ns;
@@ -227,7 +228,8 @@ void FindItsBursts(const schema::RankTables& t, const std::vector<StepWindow>& w
 }
 
 // Finds the range in which the time is spent: the innermost that contains at least half of it.
-std::optional<Named> NameIt(const Context& context, const Series& series, std::size_t position, std::int64_t excess) {
+std::optional<NamedBurst> NameIt(const Context& context, const SlowSeries& series, std::size_t position,
+                                 std::int64_t excess) {
   const std::int32_t rank = context.ranks()[position];
   const auto read = context.ReadRank(rank);
   if (!read.ok()) return std::nullopt;
@@ -252,7 +254,7 @@ std::optional<Named> NameIt(const Context& context, const Series& series, std::s
   const auto bursts = static_cast<double>(series.bursts.size());
   const auto in_bursts = static_cast<double>(std::count(series.burst.begin(), series.burst.end(), true));
   const double others = static_cast<double>(series.rows.size()) - in_bursts;
-  std::optional<Named> best;
+  std::optional<NamedBurst> best;
   std::uint32_t best_id = 0;
   double best_length = 0, best_in_other_step = 0;
   for (const auto& [id, sum] : sums) {
@@ -263,7 +265,7 @@ std::optional<Named> NameIt(const Context& context, const Series& series, std::s
     // A range that encloses it takes at least as long.
     const double length = sum.in[1] / bursts;
     if (!best || length < best_length) {
-      best = Named{name, sum.category, std::llround(extra), {}, {}};
+      best = NamedBurst{name, sum.category, std::llround(extra), {}, {}};
       best_id = id;
       best_length = length;
       best_in_other_step = sum.in[0] / others;
@@ -273,7 +275,7 @@ std::optional<Named> NameIt(const Context& context, const Series& series, std::s
   return best;
 }
 
-std::string WhatOf(const std::optional<Named>& named) {
+std::string WhatOf(const std::optional<NamedBurst>& named) {
   using enum schema::Category::Value;
   if (!named) return "nothing names";
   if (named->category == kCheckpoint) return fmt::format("\"{}\" (checkpoint)", named->name);
@@ -281,7 +283,7 @@ std::string WhatOf(const std::optional<Named>& named) {
   return fmt::format("\"{}\"", named->name);
 }
 
-std::string ActionFor(const std::optional<Named>& named, bool gpu) {
+std::string BurstAction(const std::optional<NamedBurst>& named, bool gpu) {
   using enum schema::Category::Value;
   if (!named)
     return "name what the host does there (record_function, NVTX, lockstep.h); if it is Python's garbage collection: "
@@ -309,7 +311,7 @@ void FindBursts(const Context& context, Analysis& analysis) {
            2 * shares[0].host_ns >= shares[0].own_ns;
   };
   if (!of_host()) return;
-  const std::optional<Named> named = NameIt(context, *series, shares[0].position, series->MedianExcess());
+  const std::optional<NamedBurst> named = NameIt(context, *series, shares[0].position, series->MedianExcess());
   std::vector<std::size_t> at;
   if (named) {
     at = named->at;
@@ -352,7 +354,7 @@ void FindBursts(const Context& context, Analysis& analysis) {
       "{} in {} steps, {} of {} distances between them alike; {} of each within {} on rank {}", series->bursts.size(),
       series->ns.size(), period->fitting, period->distances, Duration(named ? named->extra_ns : shares[0].host_ns),
       named ? WhatOf(named) : std::string("the host's part"), context.ranks()[shares[0].position]);
-  finding.action = ActionFor(named, context.tables().ranks.gpu[context.RankRow(shares[0].position)] != 0);
+  finding.action = BurstAction(named, context.tables().ranks.gpu[context.RankRow(shares[0].position)] != 0);
   finding.saves_ns_per_step = per_step;
   finding.upper_bound = true;
   finding.rank = all ? -1 : context.ranks()[shares[0].position];

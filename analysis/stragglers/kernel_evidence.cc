@@ -23,10 +23,10 @@ constexpr double kSlow = 0.6, kFast = 0.25;
 constexpr double kFastShare = 0.05;
 constexpr std::size_t kOthersRead = 3, kNamesTold = 2;
 
-struct Calls {
+struct KernelCalls {
   std::int64_t ns = 0, count = 0;
 };
-using ByName = std::map<std::string, Calls, std::less<>>;
+using ByName = std::map<std::string, KernelCalls, std::less<>>;
 
 std::optional<ByName> KernelsOf(const Context& context, std::size_t position, const std::vector<std::size_t>& steps) {
   const std::int32_t rank = context.ranks()[position];
@@ -39,14 +39,14 @@ std::optional<ByName> KernelsOf(const Context& context, std::size_t position, co
       windows.push_back({context.tables().step_ranks.begin_ns[cell], context.tables().step_ranks.end_ns[cell]});
   const IntervalSet counted = Normalize(std::move(windows));
   ByName kernels;
-  std::vector<Calls> by_id(tables.strings.rows());
+  std::vector<KernelCalls> by_id(tables.strings.rows());
   for (std::size_t i = 0; i < tables.kernels.rows(); ++i) {
     if (tables.kernels.work[i] != schema::Work::kCompute || tables.kernels.name[i] >= by_id.size()) continue;
     const std::int64_t begin = tables.kernels.begin_ns[i];
     const auto after = std::upper_bound(counted.begin(), counted.end(), begin,
                                         [](std::int64_t t, const Interval& window) { return t < window.begin; });
     if (after == counted.begin() || begin >= after[-1].end) continue;
-    Calls& calls = by_id[tables.kernels.name[i]];
+    KernelCalls& calls = by_id[tables.kernels.name[i]];
     calls.ns += tables.kernels.duration_ns[i];
     ++calls.count;
   }
@@ -55,7 +55,7 @@ std::optional<ByName> KernelsOf(const Context& context, std::size_t position, co
     const std::size_t offset = tables.strings.offset_bytes[id], length = tables.strings.length_bytes[id];
     const auto& bytes = tables.string_bytes.value;
     if (offset + length > bytes.size()) continue;
-    Calls& calls = kernels[std::string(reinterpret_cast<const char*>(bytes.data()) + offset, length)];
+    KernelCalls& calls = kernels[std::string(reinterpret_cast<const char*>(bytes.data()) + offset, length)];
     calls.ns += by_id[id].ns;
     calls.count += by_id[id].count;
   }

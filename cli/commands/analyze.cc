@@ -26,7 +26,7 @@ namespace {
 
 namespace fs = std::filesystem;
 
-struct Flags : RunFlags {
+struct AnalyzeFlags : RunFlags {
   MergeChoices choices;
   std::string json, bytes_matrix;
   std::optional<std::int64_t> explain;  // Of a finding, from 1.
@@ -62,7 +62,7 @@ std::string BytesMatrix(const schema::TlP2pPairs& pairs) {
   return csv;
 }
 
-Result<int> Tables(const Flags& flags) {
+Result<int> Tables(const AnalyzeFlags& flags) {
   if (PrintTableHelp(flags.table)) return kOk;
   LS_CHECK(CheckTableFlags(flags.table));
   LS_TRY(merge::MergeOptions merge, MergeOptionsOf(flags.runs, flags));
@@ -77,7 +77,7 @@ Result<int> Tables(const Flags& flags) {
 }
 
 // The text to show: the verdict, or the rows behind one finding.
-Result<std::string> TextOf(const Flags& flags, const std::string& run_dir, const analysis::Analysis& analysis) {
+Result<std::string> TextOf(const AnalyzeFlags& flags, const std::string& run_dir, const analysis::Analysis& analysis) {
   const report::TextOptions options = report::TextOptions::ForFile(STDOUT_FILENO);
   if (flags.explain) {
     const std::size_t n = analysis.findings.size();
@@ -96,7 +96,7 @@ Result<std::string> TextOf(const Flags& flags, const std::string& run_dir, const
   return text;
 }
 
-Result<int> Analyze(const Flags& flags) {
+Result<int> Analyze(const AnalyzeFlags& flags) {
   if (!flags.table.name.empty()) return Tables(flags);
   LS_TRY(merge::MergeOptions merge, MergeOptionsOf(flags.runs, flags));
   LS_CHECK(FillMergeOptions(flags.choices, merge));
@@ -127,7 +127,7 @@ Result<int> Analyze(const Flags& flags) {
 }  // namespace
 
 void AddAnalyze(CLI::App& root, Chosen& chosen) {
-  auto flags = std::make_shared<Flags>();
+  auto flags = std::make_shared<AnalyzeFlags>();
   CLI::App* app =
       root.add_subcommand("analyze", "Report what slows a run down, what that costs per step, and what to change");
   app->footer(

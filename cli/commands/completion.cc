@@ -16,7 +16,7 @@
 namespace lockstep::cli {
 namespace {
 
-std::vector<std::string> Flags(const DescribedCommand& command) {
+std::vector<std::string> FlagWords(const DescribedCommand& command) {
   std::vector<std::string> names;
   for (const DescribedFlag& flag : command.flags)
     if (!flag.positional) names.insert(names.end(), flag.names.begin(), flag.names.end());
@@ -51,7 +51,7 @@ void Bash(const std::vector<DescribedCommand>& commands) {
   for (const DescribedCommand& command : commands)
     ShowOwn("    {}) COMPREPLY=($(compgen -W '{} {}' -- \"$word\")) ;;\n",
             Quoted(command.path.empty() ? "" : " " + command.path), fmt::join(command.below, " "),
-            fmt::join(Flags(command), " "));
+            fmt::join(FlagWords(command), " "));
   ShowOwn(
       "  esac\n"
       "  [[ $word != -* ]] && compopt -o default\n"

@@ -23,7 +23,7 @@ namespace {
 
 namespace fs = std::filesystem;
 
-struct Flags : ReadFlags {
+struct DiffFlags : ReadFlags {
   std::string base, now, fail_on{diff::kDefaultLimits}, json, markdown, save_baseline;
 };
 
@@ -53,7 +53,7 @@ bool IsBaseline(const std::string& path) {
 }
 
 // A run directory, traces, or a baseline.
-Result<diff::RunSample> Read(const std::string& name, const Flags& flags) {
+Result<diff::RunSample> ReadSample(const std::string& name, const DiffFlags& flags) {
   std::string run = name;
   if (IsAnalysis(name)) run = fs::path(name).parent_path().string();
   if (IsBaseline(run)) return ReadBaseline(run);
@@ -65,12 +65,12 @@ Result<diff::RunSample> Read(const std::string& name, const Flags& flags) {
   });
 }
 
-Result<int> Diff(const Flags& flags) {
+Result<int> Diff(const DiffFlags& flags) {
   if (flags.json == "-" && flags.markdown == "-")
     return Error{ErrorCode::kUsage, "two outputs cannot both be standard output", "--json - --markdown -",
                  "name a file for one of them"};
   LS_TRY(const auto limits, diff::ParseLimits(flags.fail_on));
-  LS_TRY(auto base, Read(flags.base, flags));
+  LS_TRY(auto base, ReadSample(flags.base, flags));
   if (!flags.save_baseline.empty()) {
     LS_CHECK(WriteOrShow(flags.save_baseline, diff::BaselineJson(base), ShowJson));
     if (flags.now.empty()) {
@@ -80,7 +80,7 @@ Result<int> Diff(const Flags& flags) {
       return base.incomplete.empty() ? kOk : kIncomplete;
     }
   }
-  LS_TRY(auto now, Read(flags.now, flags));
+  LS_TRY(auto now, ReadSample(flags.now, flags));
   LS_TRY(const diff::Comparison c, diff::Compare(std::move(base), std::move(now), limits));
   if (!flags.json.empty()) LS_CHECK(WriteOrShow(flags.json, report::RenderDiffJson(c), ShowJson));
   if (!flags.markdown.empty()) LS_CHECK(WriteOrShow(flags.markdown, report::RenderDiffMarkdown(c), ShowText));
@@ -93,7 +93,7 @@ Result<int> Diff(const Flags& flags) {
 }  // namespace
 
 void AddDiff(CLI::App& root, Chosen& chosen) {
-  auto flags = std::make_shared<Flags>();
+  auto flags = std::make_shared<DiffFlags>();
   CLI::App* app = root.add_subcommand("diff", "Compare two runs step by step: slower or not, by how much, and why");
   app->footer(
       "Examples:\n"

@@ -20,9 +20,7 @@
 namespace lockstep::cli {
 namespace {
 
-using Json = nlohmann::ordered_json;
-
-struct Flags {
+struct DoctorFlags {
   std::string run, json, program, output = "lockstep.out", self_test_child;
   int ranks = 0;
   unsigned jobs = 0;
@@ -44,7 +42,7 @@ std::string Painted(doctor::Status status, bool color) {
 }
 
 // One line per check, as soon as it is known: self-tests take a second.
-void Print(const Line& line, bool color) {
+void PrintLine(const Line& line, bool color) {
   ShowText(Painted(line.finding.status, color) +
            out::Format(" {:<14} {}{}\n", line.name, line.finding.text,
                        line.finding.remedy.empty() ? "" : "; try: " + line.finding.remedy));
@@ -56,7 +54,7 @@ int CoresAllowed() {
   return ::sched_getaffinity(0, sizeof allowed, &allowed) == 0 ? CPU_COUNT(&allowed) : 1;
 }
 
-Result<int> Doctor(const Flags& flags) {
+Result<int> Doctor(const DoctorFlags& flags) {
   if (!flags.self_test_child.empty()) return doctor::RunSelfTestChild(flags.self_test_child == "mpi");
   // A limit on file sizes is to be reported, and must not end this process.
   ::signal(SIGXFSZ, SIG_IGN);
@@ -65,7 +63,7 @@ Result<int> Doctor(const Flags& flags) {
   std::vector<Line> lines;
   const auto add = [&](std::string name, doctor::Finding finding) {
     lines.push_back({std::move(name), std::move(finding)});
-    if (text) Print(lines.back(), color);
+    if (text) PrintLine(lines.back(), color);
   };
   if (flags.run.empty()) {
     doctor::Machine machine = doctor::ThisMachine();
@@ -106,7 +104,7 @@ Result<int> Doctor(const Flags& flags) {
 }  // namespace
 
 void AddDoctor(CLI::App& root, Chosen& chosen) {
-  auto flags = std::make_shared<Flags>();
+  auto flags = std::make_shared<DoctorFlags>();
   CLI::App* app = root.add_subcommand(
       "doctor", "Check whether runs on this machine can be recorded well, or what a recorded run is missing");
   app->footer(

@@ -16,7 +16,7 @@ namespace {
 using doctor::Finding;
 using doctor::Status;
 
-Finding LookAtRanks(const merge::Timeline& timeline, const analysis::RunFacts& run) {
+Finding CheckRanks(const merge::Timeline& timeline, const analysis::RunFacts& run) {
   std::string trouble;
   const auto add = [&](const std::string& part) { trouble += (trouble.empty() ? "" : "; ") + part; };
   const auto& ranks = timeline.tables.ranks;
@@ -105,7 +105,7 @@ Result<std::vector<RunFinding>> LookAtRun(const std::string& run_dir, unsigned j
   options.jobs = jobs;
   options.replay = false;
   LS_TRY(const analysis::Analysis analysis, analysis::Analyze(timeline, options));
-  return std::vector<RunFinding>{{"run_ranks", LookAtRanks(timeline, analysis.run)},
+  return std::vector<RunFinding>{{"run_ranks", CheckRanks(timeline, analysis.run)},
                                  {"run_losses", LookAtLosses(analysis)},
                                  {"run_matching", LookAtMatching(analysis.trust)},
                                  {"run_clocks", LookAtClocks(analysis.trust)},

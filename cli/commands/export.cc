@@ -102,8 +102,8 @@ std::string CountsText(const exporters::Counts& counts) {
   return text;
 }
 
-int Report(const ExportFlags& flags, const exporters::ExportOptions& options, const exporters::ExportResult& result,
-           bool incomplete) {
+int ReportExport(const ExportFlags& flags, const exporters::ExportOptions& options,
+                 const exporters::ExportResult& result, bool incomplete) {
   std::uint64_t events = 0;
   for (std::size_t kind = 0; kind < exporters::kEventKinds; ++kind)
     if (!exporters::IsValue(static_cast<EventKind>(kind))) events += result.written[kind];
@@ -125,7 +125,7 @@ int Report(const ExportFlags& flags, const exporters::ExportOptions& options, co
   return !shown ? kFailed : result.troubles.empty() && !incomplete ? kOk : kIncomplete;
 }
 
-Result<int> Run(const ExportFlags& flags) {
+Result<int> RunExport(const ExportFlags& flags) {
   exporters::ExportOptions options;
   LS_CHECK(FillOptions(flags, options));
   LS_TRY(merge::MergeOptions merge, MergeOptionsOf(flags.runs, flags));
@@ -145,7 +145,7 @@ Result<int> Run(const ExportFlags& flags) {
   };
   LS_TRY(const exporters::ExportResult result, WithRun(merge, flags.quiet, work));
   if (!trouble.empty() && !flags.quiet) Note("lockstep: no findings in it: {}\n", trouble);
-  return Report(flags, options, result, incomplete);
+  return ReportExport(flags, options, result, incomplete);
 }
 
 }  // namespace
@@ -182,7 +182,7 @@ void AddExport(CLI::App& root, Chosen& chosen) {
   AddClockFlag(*app, flags->clock);
   app->add_flag("--no-findings", flags->no_findings, "Leave out the findings of the analysis");
   AddReadFlags(*app, *flags);
-  app->callback([flags, &chosen] { chosen = [flags] { return Run(*flags); }; });
+  app->callback([flags, &chosen] { chosen = [flags] { return RunExport(*flags); }; });
 }
 
 }  // namespace lockstep::cli

@@ -19,9 +19,7 @@
 namespace lockstep::cli {
 namespace {
 
-using Json = nlohmann::ordered_json;
-
-struct Flags {
+struct HangFlags {
   std::vector<std::string> dumps;
   std::string json;
   bool members = false;
@@ -38,7 +36,7 @@ void ShowNotes(const std::vector<std::string>& notes, bool all) {
          analysis::Plural(static_cast<std::int64_t>(notes.size() - shown), "note"));
 }
 
-Result<int> Hang(const Flags& flags) {
+Result<int> Hang(const HangFlags& flags) {
   LS_TRY(const ingest::FoundDumps found, ingest::FindDumps(flags.dumps));
   LS_TRY(const ingest::ReadProgress read, found.format->read(found.files, flags.jobs));
   const hang::JudgeOptions options{.least_wait_ns = static_cast<std::int64_t>(std::min(flags.least_wait_s, 1e9) * 1e9)};
@@ -62,7 +60,7 @@ Result<int> Hang(const Flags& flags) {
 }  // namespace
 
 void AddHang(CLI::App& root, Chosen& chosen) {
-  auto flags = std::make_shared<Flags>();
+  auto flags = std::make_shared<HangFlags>();
   CLI::App* app = root.add_subcommand("hang", "Say which rank holds up a job that does not move, from its dumps");
   app->footer(
       "Examples:\n"

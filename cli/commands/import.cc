@@ -79,7 +79,7 @@ void PrintLosses(const ingest::ImportResult& result) {
 
 std::string Many(std::uint64_t n, const char* word) { return fmt::format("{} {}{}", n, word, n == 1 ? "" : "s"); }
 
-Result<int> Run(const ImportFlags& flags) {
+Result<int> RunImport(const ImportFlags& flags) {
   LS_CHECK(CheckOutput(flags));
   LS_TRY(const ingest::TraceFiles traces, ingest::FindTraces(flags.files, flags.format));
   // Written inside the run directory under another name, so that readers of the previous run can finish.
@@ -139,7 +139,7 @@ void AddFlags(CLI::App& command, const std::shared_ptr<ImportFlags>& flags, cons
     if (flags->files.empty()) throw CLI::RequiredError("files");
     if (flags->output.empty()) throw CLI::RequiredError("--output");
     flags->format = format;
-    chosen = [flags] { return Run(*flags); };
+    chosen = [flags] { return RunImport(*flags); };
   });
 }
 

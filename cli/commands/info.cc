@@ -29,8 +29,6 @@ namespace lockstep::cli {
 namespace {
 
 namespace fs = std::filesystem;
-using Json = nlohmann::ordered_json;
-
 struct InfoFlags {
   std::string what, json;
   bool digest = false, schema = false;
@@ -203,7 +201,7 @@ bool BeginsLikeHdf5(const std::string& path) {
   return std::string_view(first, sizeof first) == kSignature;
 }
 
-Result<FileFacts> LookAt(const std::string& path, bool digest) {
+Result<FileFacts> LookAtFile(const std::string& path, bool digest) {
   // A pipe would block, and could not be read twice.
   std::error_code absent;
   if (const fs::file_type type = fs::status(path, absent).type();
@@ -253,7 +251,7 @@ void ShowLoss(const FileFacts::LossFacts& loss) {
        loss.detail.empty() ? "" : "; ", loss.detail);
 }
 
-void Print(const FileFacts& facts, bool digest) {
+void PrintFile(const FileFacts& facts, bool digest) {
   Show("{}\n  {}, {}\n", facts.path, facts.format,
        !facts.complete   ? "not complete: its writer did not finish"
        : facts.recovered ? "complete, recovered from what its agent left"
@@ -278,7 +276,7 @@ void Print(const FileFacts& facts, bool digest) {
          fmt::join(facts.missing_columns, ", "));
 }
 
-Json ToJson(const FileFacts& facts) {
+Json FileJson(const FileFacts& facts) {
   Json json{{"file", facts.path}, {"format", facts.format}, {"complete", facts.complete}};
   json["recovered"] = facts.recovered;
   json["notes"] = facts.notes;
@@ -356,7 +354,7 @@ Result<int> Info(const InfoFlags& flags) {
   Json all = Json::array();
   std::vector<std::uint64_t> digests;
   for (const std::string& path : files) {
-    const Result<FileFacts> facts = LookAt(path, flags.digest);
+    const Result<FileFacts> facts = LookAtFile(path, flags.digest);
     if (!facts.ok()) {
       const int failed = PrintError(facts.error());
       code = readable == 0 && path == files.back() ? failed : static_cast<int>(kIncomplete);
@@ -364,11 +362,11 @@ Result<int> Info(const InfoFlags& flags) {
     }
     ++readable;
     if (Suspicious(facts.value())) code = kIncomplete;
-    all.push_back(ToJson(facts.value()));
+    all.push_back(FileJson(facts.value()));
     if (facts.value().digest) digests.push_back(*facts.value().digest);
     if (flags.json == "-") continue;
     if (readable > 1) Show("\n");
-    Print(facts.value(), flags.digest);
+    PrintFile(facts.value(), flags.digest);
   }
   if (readable == 0) return code;
   Json whole{{"schema", "lockstep.info/1"}, {"files", std::move(all)}};

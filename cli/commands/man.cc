@@ -38,7 +38,7 @@ std::string Names(const DescribedFlag& flag) {
   return text;
 }
 
-void Print(const DescribedCommand& command) {
+void PrintManual(const DescribedCommand& command) {
   ShowOwn(".SS lockstep {}\n{}.\n", Plain(command.path), Plain(command.help));
   for (const DescribedFlag& flag : command.flags) {
     ShowOwn(".TP\n{}\n{}", Names(flag), flag.help.empty() ? "\\&" : Plain(flag.help));
@@ -49,7 +49,7 @@ void Print(const DescribedCommand& command) {
   if (!command.footer.empty()) ShowOwn(".PP\n.nf\n{}\n.fi\n", Plain(command.footer));
 }
 
-int Print(const CLI::App& root) {
+int PrintManual(const CLI::App& root) {
   const auto commands = Describe(root);
   ShowOwn(
       ".TH LOCKSTEP 1 \"\" \"lockstep {0}\" \"User commands\"\n"
@@ -64,7 +64,7 @@ int Print(const CLI::App& root) {
       "change. RUN is a run directory; if it is left out, the latest run in ./lockstep.out is used.\n"
       ".SH COMMANDS\n",
       LOCKSTEP_VERSION, Plain(commands.front().help));
-  for (std::size_t i = 1; i < commands.size(); ++i) Print(commands[i]);
+  for (std::size_t i = 1; i < commands.size(); ++i) PrintManual(commands[i]);
   ShowOwn(
       ".SH ENVIRONMENT\nFlags of lockstep run can be given as LOCKSTEP_<FLAG>, in capitals with underscores, those of "
       "other\ncommands as LOCKSTEP_<COMMAND>_<FLAG>; each is named beside its flag. Flags on the command line "
@@ -87,7 +87,7 @@ int Print(const CLI::App& root) {
 void AddMan(CLI::App& root, Chosen& chosen) {
   CLI::App* app = root.add_subcommand("man", "Print the manual page");
   app->footer("Example:\n  lockstep man | man -l -");
-  app->callback([&root, &chosen] { chosen = [&root] { return Print(root); }; });
+  app->callback([&root, &chosen] { chosen = [&root] { return PrintManual(root); }; });
 }
 
 }  // namespace lockstep::cli

@@ -33,7 +33,7 @@ bool HasDataLoss(const merge::Timeline& timeline) {
   return false;
 }
 
-nlohmann::json Json(const merge::Timeline& timeline) {
+nlohmann::json TimelineJson(const merge::Timeline& timeline) {
   nlohmann::json json;
   json["schema"] = "lockstep.merge/1";
   json["run_dir"] = timeline.run_dir;
@@ -53,7 +53,7 @@ nlohmann::json Json(const merge::Timeline& timeline) {
   return json;
 }
 
-void PrintLosses(const merge::Timeline& timeline) {
+void PrintTimelineLosses(const merge::Timeline& timeline) {
   // One line per kind of loss; its ranks and the first details that are known, more of those that lose something.
   constexpr std::size_t kMostDetails = 3;
   struct Group {
@@ -85,7 +85,7 @@ void PrintLosses(const merge::Timeline& timeline) {
   }
 }
 
-void Print(const merge::Timeline& timeline) {
+void PrintTimeline(const merge::Timeline& timeline) {
   const auto meta = [&](const char* key) { return std::string(timeline.Meta(key)); };
   const auto many = [](std::size_t n, const char* noun) {
     return analysis::Plural(static_cast<std::int64_t>(n), noun);
@@ -95,7 +95,7 @@ void Print(const merge::Timeline& timeline) {
        meta("events"), meta("events") == "1" ? "event" : "events", meta("dropped"));
   Show("unmatched {}, mismatches {}, clock violations {}\n", meta("unmatched_collectives"), meta("mismatches"),
        meta("clock_violations"));
-  PrintLosses(timeline);
+  PrintTimelineLosses(timeline);
   Show("{}/timeline.h5\n", timeline.run_dir);
 }
 
@@ -126,8 +126,8 @@ Result<int> RunMerge(const MergeFlags& flags, merge::MergeTeam* team) {
   progress.reset();
   lock.reset();
   LS_TRY(const merge::Timeline timeline, std::move(merged));
-  if (speaks && flags.json != "-") Print(timeline);
-  if (speaks && !flags.json.empty()) LS_CHECK(WriteOrShow(flags.json, JsonText(Json(timeline)), ShowJson));
+  if (speaks && flags.json != "-") PrintTimeline(timeline);
+  if (speaks && !flags.json.empty()) LS_CHECK(WriteOrShow(flags.json, JsonText(TimelineJson(timeline)), ShowJson));
   return HasDataLoss(timeline) ? kIncomplete : kOk;
 }
 

@@ -144,7 +144,7 @@ Result<int> ServeTo(const std::string& origin, const OpenFlags& flags, const Tim
   return shown ? file.code : kFailed;
 }
 
-Result<int> Run(const OpenFlags& flags) {
+Result<int> RunOpen(const OpenFlags& flags) {
   const std::string origin = flags.ui.substr(0, flags.ui.find('/', flags.ui.find("://") + 3));
   if (!(origin.starts_with("https://") || origin.starts_with("http://")))
     return Error{ErrorCode::kUsage, "no address of a page: " + flags.ui, "--ui", "--ui https://ui.perfetto.dev"};
@@ -176,7 +176,7 @@ void AddOpen(CLI::App& root, Chosen& chosen) {
       ->capture_default_str();
   app->add_flag("--stay", flags->stay, "Keep serving after the file has been fetched");
   AddReadFlags(*app, *flags);
-  app->callback([flags, &chosen] { chosen = [flags] { return Run(*flags); }; });
+  app->callback([flags, &chosen] { chosen = [flags] { return RunOpen(*flags); }; });
 }
 
 }  // namespace lockstep::cli

@@ -28,14 +28,12 @@ namespace lockstep::cli {
 namespace {
 
 namespace fs = std::filesystem;
-using Json = nlohmann::ordered_json;
-
-struct Flags {
+struct RecoverFlags {
   std::string run, json;
   bool stale = false, without_memory = false;
 };
 
-std::string_view Name(agent::SlotRecovery state) {
+std::string_view StateName(agent::SlotRecovery state) {
   switch (state) {
     case agent::SlotRecovery::kComplete:
       return "complete";
@@ -58,7 +56,7 @@ std::string_view Name(agent::SlotRecovery state) {
 }
 
 // Everything that is reported, in any form.
-struct Report {
+struct RecoveryReport {
   std::string run;
   agent::Recovery recovery;
   struct Missing {
@@ -70,10 +68,10 @@ struct Report {
 };
 
 // Slots that should exist and have no file.
-std::vector<Report::Missing> FindMissing(const std::string& run, const agent::Recovery& recovery) {
+std::vector<RecoveryReport::Missing> FindMissing(const std::string& run, const agent::Recovery& recovery) {
   std::set<std::int64_t> present;
   for (const agent::RecoveredSlot& slot : recovery.slots) present.insert(slot.slot);
-  std::vector<Report::Missing> missing;
+  std::vector<RecoveryReport::Missing> missing;
   const auto claimed = [&](std::int64_t slot) {
     std::error_code ignored;
     return fs::exists(fmt::format("{}/ranks/.agent-{:05}", run, slot), ignored);
@@ -89,7 +87,7 @@ std::vector<Report::Missing> FindMissing(const std::string& run, const agent::Re
 }
 
 // Removes segments of this run that hold nothing any more; with --stale all of this user that no process uses.
-void CleanSegments(const Flags& flags, Report& report) {
+void CleanSegments(const RecoverFlags& flags, RecoveryReport& report) {
   std::vector<std::uint64_t> mine;
   if (const std::string id = report.run.empty() ? "" : merge::ReadManifest(report.run).run_id; !id.empty())
     mine.push_back(agent::RunHashOf(id));
@@ -105,7 +103,7 @@ void CleanSegments(const Flags& flags, Report& report) {
   }
 }
 
-std::string Describe(const agent::RecoveredSlot& slot) {
+std::string DescribeSlot(const agent::RecoveredSlot& slot) {
   std::string text;
   const auto add = [&](const std::string& part) { text += (text.empty() ? "" : "; ") + part; };
   if (!slot.files.empty()) add(analysis::Plural(static_cast<std::int64_t>(slot.records), "event"));
@@ -124,7 +122,7 @@ std::string LossText(const agent::RecoveredSlot::Lost& lost) {
          (lost.detail.empty() ? "" : "; " + lost.detail);
 }
 
-void Print(const Report& report) {
+void PrintRecovery(const RecoveryReport& report) {
   std::size_t complete = 0;
   for (const agent::RecoveredSlot& slot : report.recovery.slots)
     complete += slot.state == agent::SlotRecovery::kComplete;
@@ -135,10 +133,10 @@ void Print(const Report& report) {
   for (const agent::RecoveredSlot& slot : report.recovery.slots) {
     if (slot.state == agent::SlotRecovery::kComplete && !list_all && slot.lost.empty()) continue;
     const std::string name = slot.slot < 0 ? std::string("a file of another name") : fmt::format("rank {}", slot.slot);
-    Show("  {:<9} {:<17} {}\n", name, Name(slot.state), Describe(slot));
+    Show("  {:<9} {:<17} {}\n", name, StateName(slot.state), DescribeSlot(slot));
     for (const agent::RecoveredSlot::Lost& lost : slot.lost) Show("  {:<9}   missing: {}\n", "", LossText(lost));
   }
-  for (const Report::Missing& missing : report.missing)
+  for (const RecoveryReport::Missing& missing : report.missing)
     Show("  {:<9} {:<17} {}\n", fmt::format("rank {}", missing.slot), "missing", missing.why);
   for (const std::string& path : report.recovery.removed) Show("  removed {}\n", path);
   for (const agent::StaleSegment& segment : report.removed_segments)
@@ -151,7 +149,7 @@ void Print(const Report& report) {
         segment.path, analysis::Bytes(segment.bytes));
 }
 
-Json ToJson(const Report& report) {
+Json RecoveryJson(const RecoveryReport& report) {
   Json json{{"schema", "lockstep.recover/1"},
             {"run", report.run.empty() ? Json(nullptr) : Json(report.run)},
             {"ranks", Json::array()}};
@@ -162,7 +160,7 @@ Json ToJson(const Report& report) {
                       {"count", each.count},
                       {"detail", each.detail.empty() ? Json(nullptr) : Json(each.detail)}});
     json["ranks"].push_back({{"rank", slot.slot < 0 ? Json(nullptr) : Json(slot.slot)},
-                             {"state", Name(slot.state)},
+                             {"state", StateName(slot.state)},
                              {"files", slot.files},
                              {"events", slot.files.empty() ? Json(nullptr) : Json(slot.records)},
                              {"from_rings", slot.from_rings},
@@ -173,7 +171,7 @@ Json ToJson(const Report& report) {
                              {"spool_kept", slot.spool_kept},
                              {"missing", std::move(lost)}});
   }
-  for (const Report::Missing& missing : report.missing)
+  for (const RecoveryReport::Missing& missing : report.missing)
     json["ranks"].push_back({{"rank", missing.slot}, {"state", "missing"}, {"why", missing.why}});
   json["removed"] = report.recovery.removed;
   for (const agent::StaleSegment& segment : report.removed_segments) json["removed"].push_back(segment.path);
@@ -182,7 +180,7 @@ Json ToJson(const Report& report) {
   return json;
 }
 
-int CodeOf(const Report& report) {
+int CodeOf(const RecoveryReport& report) {
   int code = report.missing.empty() ? kOk : kIncomplete;
   for (const agent::RecoveredSlot& slot : report.recovery.slots) {
     if (slot.state == agent::SlotRecovery::kUnwritten) return kFailed;
@@ -191,18 +189,18 @@ int CodeOf(const Report& report) {
   return code;
 }
 
-Result<int> Recover(const Flags& flags) {
+Result<int> Recover(const RecoverFlags& flags) {
   // A limit on file sizes is reported as an error and must not end this process, so that no work is left half done.
   ::signal(SIGXFSZ, SIG_IGN);
   // Traces have no agents.
   if (!flags.run.empty() && !flags.stale && ingest::HoldsTraces(flags.run)) {
     if (flags.json == "-")
-      ShowJson(JsonText(ToJson(Report())));
+      ShowJson(JsonText(RecoveryJson(RecoveryReport())));
     else
       Show("{} holds traces: there is nothing to recover\n", flags.run);
     return kOk;
   }
-  Report report;
+  RecoveryReport report;
   auto run = ResolveRun(flags.run);
   // Shared memory can be cleaned without a run.
   if (!run.ok() && !(flags.stale && flags.run.empty())) return run.error();
@@ -221,8 +219,8 @@ Result<int> Recover(const Flags& flags) {
     report.missing = FindMissing(report.run, report.recovery);
   }
   CleanSegments(flags, report);
-  if (flags.json != "-") Print(report);
-  if (!flags.json.empty()) LS_CHECK(WriteOrShow(flags.json, JsonText(ToJson(report)), ShowJson));
+  if (flags.json != "-") PrintRecovery(report);
+  if (!flags.json.empty()) LS_CHECK(WriteOrShow(flags.json, JsonText(RecoveryJson(report)), ShowJson));
   for (const agent::RecoveredSlot& slot : report.recovery.slots)
     if (slot.state == agent::SlotRecovery::kUnwritten) {
       PrintError({ErrorCode::kIo, fmt::format("the file of rank {} could not be written: {}", slot.slot, slot.why),
@@ -237,7 +235,7 @@ Result<int> Recover(const Flags& flags) {
 }  // namespace
 
 void AddRecover(CLI::App& root, Chosen& chosen) {
-  auto flags = std::make_shared<Flags>();
+  auto flags = std::make_shared<RecoverFlags>();
   CLI::App* app =
       root.add_subcommand("recover", "Recover the rank files of a run that was killed, and remove what it left behind");
   app->footer(

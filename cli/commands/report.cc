@@ -21,13 +21,13 @@
 namespace lockstep::cli {
 namespace {
 
-struct Flags : RunFlags {
+struct ReportFlags : RunFlags {
   MergeChoices choices;
   std::string output, timeline_steps;
   bool no_replay = false;
 };
 
-Result<int> Report(const Flags& flags) {
+Result<int> RunReport(const ReportFlags& flags) {
   const Result<StepRange> shown = ParseSteps(flags.timeline_steps);
   if (!shown.ok()) return Error{ErrorCode::kUsage, shown.error().what, "--timeline-steps", "--timeline-steps 110:120"};
   LS_TRY(merge::MergeOptions merge, MergeOptionsOf(flags.runs, flags));
@@ -61,7 +61,7 @@ Result<int> Report(const Flags& flags) {
 }  // namespace
 
 void AddReport(CLI::App& root, Chosen& chosen) {
-  auto flags = std::make_shared<Flags>();
+  auto flags = std::make_shared<ReportFlags>();
   CLI::App* app = root.add_subcommand("report", "Write the analysis as one HTML page: plots, timeline, what-if");
   app->footer(
       "Examples:\n"
@@ -77,7 +77,7 @@ void AddReport(CLI::App& root, Chosen& chosen) {
   AddMergeChoices(*app, flags->choices);
   app->add_flag("--no-replay", flags->no_replay, "Skip the replay of the run, which takes most of the time");
   AddReadFlags(*app, *flags);
-  app->callback([flags, &chosen] { chosen = [flags] { return Report(*flags); }; });
+  app->callback([flags, &chosen] { chosen = [flags] { return RunReport(*flags); }; });
 }
 
 }  // namespace lockstep::cli

@@ -33,7 +33,7 @@
 namespace lockstep::cli {
 namespace {
 
-struct Flags {
+struct RecordFlags {
   std::vector<std::string> command;
   std::string output, spool_dir, after = "analyze", after_to, clock = "auto", metrics;
   double live_s = 0;
@@ -68,7 +68,7 @@ CLI::Validator AtMost(std::uint64_t most) {
 
 constexpr double kLivePeriodS = 10;  // Used with --metrics alone.
 
-std::string Number(double value) {
+std::string NumberText(double value) {
   char text[32];
   std::snprintf(text, sizeof text, "%g", value);
   return text;
@@ -96,7 +96,7 @@ std::vector<std::pair<const char*, std::string>> WindowWords(const agent::Window
 
 // Returns the arguments of `lockstep run` that give these flags. Paths are absolute, because the launcher may start the
 // program in another directory.
-std::vector<std::string> Words(const Flags& flags) {
+std::vector<std::string> Words(const RecordFlags& flags) {
   std::vector<std::string> words = {agent::SelfPath(), "run"};
   const auto add = [&](const char* name, const std::string& value) {
     if (!value.empty()) words.insert(words.end(), {name, value});
@@ -112,7 +112,7 @@ std::vector<std::string> Words(const Flags& flags) {
   add("--ring-total", std::to_string(flags.ring_total));
   for (const auto& [name, value] : WindowWords(flags.window)) add(name, value);
   if (flags.window.trigger) words.emplace_back("--trigger");
-  if (flags.live_s > 0) add("--live", Number(flags.live_s));
+  if (flags.live_s > 0) add("--live", NumberText(flags.live_s));
   add("--metrics", Absolute(flags.metrics));
   if (flags.estimate) words.emplace_back("--estimate");
   if (flags.quiet) words.emplace_back("--quiet");
@@ -128,7 +128,7 @@ std::vector<std::string> Words(const Flags& flags) {
 
 constexpr std::uint64_t kMebibyte = std::uint64_t{1} << 20;
 
-std::uint32_t GpuOptions(const Flags& flags) {
+std::uint32_t GpuOptions(const RecordFlags& flags) {
   if (flags.gpu == "off") return kGpuOff;
   std::uint32_t options = flags.gpu_memory ? kGpuMemoryRecords : 0;
   if (flags.cuda_graphs == "whole") options |= kGpuGraphsWhole;
@@ -138,7 +138,7 @@ std::uint32_t GpuOptions(const Flags& flags) {
 }
 
 // For jobs whose command line the user cannot change. It is printed to stdout so that a shell can eval it.
-Result<int> PrintEnv(const Flags& flags) {
+Result<int> PrintEnv(const RecordFlags& flags) {
   std::string agent;
   for (const std::string& word : Words(flags)) {
     if (word.find_first_of(" \t") != std::string::npos)
@@ -170,7 +170,7 @@ std::string PythonOf(const std::vector<std::string>& command) {
 }
 
 // torchrun gets an agent in front of each worker: their ranks are then the ranks of the job, on any number of nodes.
-Result<std::vector<std::string>> LauncherWords(const Flags& flags) {
+Result<std::vector<std::string>> LauncherWords(const RecordFlags& flags) {
   std::vector<std::string> agent = Words(flags);
   // Variables were turned into these words already, and errors in others were reported once.
   agent.insert(agent.end() - 1, "--no-variables");
@@ -184,7 +184,7 @@ Result<std::vector<std::string>> LauncherWords(const Flags& flags) {
       launch::ForwardVariables(flags.command, resolved ? real : launcher, agent::EnvironmentWith({})));
 }
 
-Result<int> Launch(const Flags& flags) {
+Result<int> Launch(const RecordFlags& flags) {
   LS_TRY(const auto words, LauncherWords(flags));
   std::vector<char*> argv;
   for (const std::string& word : words) argv.push_back(const_cast<char*>(word.c_str()));
@@ -195,7 +195,7 @@ Result<int> Launch(const Flags& flags) {
   return error == ENOENT ? 127 : 126;
 }
 
-void TellEstimate(const agent::RunResult& result, const agent::RunOptions& options, const Flags& flags) {
+void TellEstimate(const agent::RunResult& result, const agent::RunOptions& options, const RecordFlags& flags) {
   const std::int32_t slots = result.launch.slots();
   const bool good = result.signal == 0 && result.exit_code == 0;
   struct statvfs room {};
@@ -209,7 +209,7 @@ void TellEstimate(const agent::RunResult& result, const agent::RunOptions& optio
     agent::Say(line);
 }
 
-Result<int> Run(const Flags& flags) {
+Result<int> RunProgram(const RecordFlags& flags) {
   LS_TRY(const auto window, agent::ParseWindow(flags.window));
   if (flags.print_env) return PrintEnv(flags);
   if (flags.command.empty())
@@ -255,7 +255,7 @@ Result<int> Run(const Flags& flags) {
     if (!value.empty()) options.recorded[key] = value;
   }
   if (flags.window.trigger) options.recorded["trigger"] = "true";
-  if (flags.live_s > 0) options.recorded["live"] = Number(flags.live_s);
+  if (flags.live_s > 0) options.recorded["live"] = NumberText(flags.live_s);
   if (!flags.metrics.empty()) options.recorded["metrics"] = flags.metrics;
   if (flags.gpu != "off") {
     options.recorded["cuda_graphs"] = flags.cuda_graphs;
@@ -323,7 +323,7 @@ void AddWindowOptions(CLI::App& run, agent::WindowFlags& window) {
       ->group(group);
 }
 
-void AddGpuOptions(CLI::App& run, Flags& flags) {
+void AddGpuOptions(CLI::App& run, RecordFlags& flags) {
   const char* group = "GPUs (see docs/gpu.md)";
   run.add_option("--gpu", flags.gpu, "off: do not load the CUDA and NCCL sources, for example so that nsys can be used")
       ->check(CLI::IsMember({"auto", "off"}))
@@ -348,7 +348,7 @@ void AddGpuOptions(CLI::App& run, Flags& flags) {
 }
 
 // Paths are checked in the process that runs the program.
-std::string TroubleOfPaths(const Flags& flags) {
+std::string TroubleOfPaths(const RecordFlags& flags) {
   if (!Program().empty() && launch::RecognizeLauncher(Program()[0]) != launch::Launcher::kNone) return "";
   const auto directory = [](const std::string& path) -> std::string {
     std::error_code error;
@@ -363,7 +363,7 @@ std::string TroubleOfPaths(const Flags& flags) {
   return trouble;
 }
 
-CLI::App* AddRunTo(CLI::App& root, const std::shared_ptr<Flags>& flags) {
+CLI::App* AddRunTo(CLI::App& root, const std::shared_ptr<RecordFlags>& flags) {
   CLI::App* run = root.add_subcommand("run", "Run a program and record it; its output and exit code stay as they are");
   run->footer(
       "Examples:\n"
@@ -415,16 +415,16 @@ CLI::App* AddRunTo(CLI::App& root, const std::shared_ptr<Flags>& flags) {
 }  // namespace
 
 void AddRun(CLI::App& root, Chosen& chosen) {
-  auto flags = std::make_shared<Flags>();
+  auto flags = std::make_shared<RecordFlags>();
   AddRunTo(root, flags)->callback([flags, &chosen] {
     flags->command = Program();
-    chosen = [flags] { return Run(*flags); };
+    chosen = [flags] { return RunProgram(*flags); };
   });
 }
 
 std::string TroubleOfRun(const std::vector<std::string>& words) {
   CLI::App root;
-  auto flags = std::make_shared<Flags>();
+  auto flags = std::make_shared<RecordFlags>();
   AddRunTo(root, flags);
   root.parse(std::vector<std::string>(words.rbegin(), words.rend()));
   const auto window = agent::ParseWindow(flags->window);

@@ -28,7 +28,7 @@ using replay::Question;
 using replay::RecordedRun;
 using replay::WhatIf;
 
-struct Flags : ReadFlags {
+struct WhatIfFlags : ReadFlags {
   std::string run, json;
   std::vector<std::string> calibrate;
   std::vector<double> caps_mb;
@@ -47,7 +47,8 @@ struct Asked {
   std::vector<std::int32_t> stragglers;  // Those that the analysis names, if requested.
 };
 
-Result<std::unique_ptr<RecordedRun>> Read(const std::string& name, const Flags& flags, Asked* asked = nullptr) {
+Result<std::unique_ptr<RecordedRun>> ReadNamed(const std::string& name, const WhatIfFlags& flags,
+                                               Asked* asked = nullptr) {
   LS_TRY(merge::MergeOptions merge, MergeOptionsOf({name}, flags));
   return WithRun(merge, flags.quiet,
                  [&](const merge::Timeline& timeline, Progress&) -> Result<std::unique_ptr<RecordedRun>> {
@@ -79,7 +80,7 @@ Result<std::unique_ptr<RecordedRun>> Read(const std::string& name, const Flags& 
 }
 
 // The questions that were asked or, if there were none, those that most users have.
-std::vector<Question> Questions(const Flags& flags, const WhatIf& what_if,
+std::vector<Question> Questions(const WhatIfFlags& flags, const WhatIf& what_if,
                                 const std::vector<std::int32_t>& stragglers) {
   std::vector<Question> questions;
   const auto add = [&](Question::Kind kind) -> Question& {
@@ -221,12 +222,12 @@ std::string AsText(const WhatIf& what_if, const std::vector<Answer>& answers,
   return text;
 }
 
-Result<int> Run(const Flags& flags) {
+Result<int> RunWhatIf(const WhatIfFlags& flags) {
   Asked asked;
-  LS_TRY(auto run, Read(flags.run, flags, &asked));
+  LS_TRY(auto run, ReadNamed(flags.run, flags, &asked));
   std::vector<std::unique_ptr<RecordedRun>> calibration;
   for (const std::string& name : flags.calibrate) {
-    LS_TRY(auto other, Read(name, flags));
+    LS_TRY(auto other, ReadNamed(name, flags));
     calibration.push_back(std::move(other));
   }
   LS_TRY(const WhatIf what_if, WhatIf::Make(std::move(run), std::move(calibration)));
@@ -272,7 +273,7 @@ void AddWhatIf(CLI::App& root, Chosen& chosen) {
       "  lockstep whatif RUN --bucket-cap-mb 4 10 --calibrate OTHER\n"
       "  lockstep whatif RUN --without-rank 3     what does rank 3 cost?\n"
       "CPU runs over MPI with marked steps and GPU runs; other changes of the job are not predicted.");
-  auto flags = std::make_shared<Flags>();
+  auto flags = std::make_shared<WhatIfFlags>();
   app->add_option("run", flags->run, "Run directory (default: the latest run), or traces: a file or a directory")
       ->type_name("RUN");
   app->add_flag("--free-communication", flags->free_communication, "Transfers take no time; late ranks stay late");
@@ -303,7 +304,7 @@ void AddWhatIf(CLI::App& root, Chosen& chosen) {
                   "Other runs of the same job, with other buckets: their transfers count too");
   app->add_option("--json", flags->json, "Write the answers to this file, - for stdout");
   AddReadFlags(*app, *flags);
-  app->callback([&chosen, flags] { chosen = [flags] { return Run(*flags); }; });
+  app->callback([&chosen, flags] { chosen = [flags] { return RunWhatIf(*flags); }; });
 }
 
 }  // namespace lockstep::cli

@@ -33,9 +33,9 @@ std::string VariableOf(const CLI::Option& option, const std::string& path) {
   return std::string(kPrefix) + (path == "run" ? "" : Capitals(path) + "_") + Capitals(flag);
 }
 
-void Name(CLI::App& app, const std::string& path) {
+void NameVariables(CLI::App& app, const std::string& path) {
   for (CLI::App* below : app.get_subcommands({}))
-    Name(*below, path.empty() ? below->get_name() : path + " " + below->get_name());
+    NameVariables(*below, path.empty() ? below->get_name() : path + " " + below->get_name());
   if (path.empty()) return;
   for (CLI::Option* option : app.get_options())
     if (const std::string name = VariableOf(*option, path); !name.empty()) option->envname(name);
@@ -156,7 +156,7 @@ class Reader {
   // without its command (LOCKSTEP_JOBS). Other names may belong to other programs.
   static void Unknown(CLI::App& root, const CLI::App& command, const std::string& path,
                       std::vector<std::string>& warnings) {
-    Name(root, "");
+    NameVariables(root, "");
     std::vector<std::string> known(std::begin(env::kInternal), std::end(env::kInternal)), of_run;
     const auto add = [&](const CLI::App& app, auto&& self) -> void {
       for (const CLI::Option* option : app.get_options())
@@ -197,7 +197,7 @@ class Reader {
 
 }  // namespace
 
-void NameEnvironment(CLI::App& app) { Name(app, ""); }
+void NameEnvironment(CLI::App& app) { NameVariables(app, ""); }
 
 std::vector<std::string> WordsOfEnvironment(const std::vector<std::string>& words, const Variables& variables,
                                             std::vector<std::string>& warnings) {

@@ -14,7 +14,7 @@
 namespace lockstep::exporters {
 namespace {
 
-struct LaneState {
+struct ChromeLane {
   bool named = false;
 };
 
@@ -103,7 +103,7 @@ class ChromeWriter final : public Writer {
   std::uint64_t bytes() const override { return out_.bytes(); }
 
  private:
-  using Lane = Tracks<LaneState>::Lane;
+  using Lane = Tracks<ChromeLane>::Lane;
 
   void Start(std::string_view phase, std::int64_t tid, std::int64_t ns) {
     json_.BeginObject();
@@ -162,7 +162,7 @@ class ChromeWriter final : public Writer {
   const ExportRun* run_ = nullptr;
   ExportRank rank_;
   std::optional<Describer> describer_;
-  Tracks<LaneState> tracks_;
+  Tracks<ChromeLane> tracks_;
   OutFile out_;
   JsonWriter json_{out_.buffer()};
   std::int64_t pid_ = 0;

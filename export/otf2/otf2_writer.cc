@@ -67,7 +67,7 @@ struct Pending {
   std::uint64_t bytes;
 };
 
-struct LaneState {
+struct Otf2Lane {
   OTF2_EvtWriter* events = nullptr;
   std::vector<OTF2_RegionRef> open;
   std::multimap<std::int64_t, Pending> pending;
@@ -145,7 +145,7 @@ class Otf2Writer final : public Writer {
       return status();
     }
     Introduce(*lane);
-    LaneState& state = lane->extra;
+    Otf2Lane& state = lane->extra;
     Flush(*lane, begin, false);
     const OTF2_RegionRef region = RegionOf(event);
     state.open.push_back(region);
@@ -194,7 +194,7 @@ class Otf2Writer final : public Writer {
   }
 
  private:
-  using Lane = Tracks<LaneState>::Lane;
+  using Lane = Tracks<Otf2Lane>::Lane;
   struct Locations {
     std::uint64_t id;
     OTF2_StringRef name;
@@ -256,13 +256,13 @@ class Otf2Writer final : public Writer {
   }
 
   // The library wants times of a location that never go back.
-  static OTF2_TimeStamp Time(LaneState& state, std::int64_t ns) {
+  static OTF2_TimeStamp Time(Otf2Lane& state, std::int64_t ns) {
     state.latest_ns = std::max(state.latest_ns, ns);
     return static_cast<OTF2_TimeStamp>(state.latest_ns);
   }
 
   void Leave(Lane& lane, std::int64_t ns) {
-    LaneState& state = lane.extra;
+    Otf2Lane& state = lane.extra;
     if (state.events == nullptr || state.open.empty()) return;
     Flush(lane, ns, true);
     Check(OTF2_EvtWriter_Leave(state.events, nullptr, Time(state, ns), state.open.back()));
@@ -272,7 +272,7 @@ class Otf2Writer final : public Writer {
 
   // Writes what was put off until `ns`, itself included if `all`.
   void Flush(Lane& lane, std::int64_t ns, bool all) {
-    LaneState& state = lane.extra;
+    Otf2Lane& state = lane.extra;
     while (!state.pending.empty() &&
            (state.pending.begin()->first < ns || (all && state.pending.begin()->first == ns))) {
       const auto at = state.pending.begin();
@@ -454,7 +454,7 @@ class Otf2Writer final : public Writer {
   const ExportRun* run_ = nullptr;
   ExportRank rank_;
   std::optional<Describer> describer_;
-  Tracks<LaneState> tracks_;
+  Tracks<Otf2Lane> tracks_;
   OTF2_Archive* archive_ = nullptr;
   OTF2_ErrorCode error_ = OTF2_SUCCESS;
   std::map<std::string, OTF2_StringRef> texts_;  // Nodes stay where they are.

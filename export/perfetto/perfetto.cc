@@ -48,7 +48,7 @@ class Names {
   std::unordered_map<std::uint64_t, std::uint64_t> iids_;
 };
 
-struct LaneState {
+struct PerfettoLane {
   std::uint32_t sequence = 0;
   Names names;                                                      // By Describer::NameKey.
   std::unordered_map<std::string_view, std::uint64_t> annotations;  // Keys are literals.
@@ -142,7 +142,7 @@ class PerfettoWriter final : public Writer {
   std::uint64_t bytes() const override { return out_.bytes(); }
 
  private:
-  using Lane = Tracks<LaneState>::Lane;
+  using Lane = Tracks<PerfettoLane>::Lane;
   static constexpr const char* kClusterFile = "cluster.pftrace";
 
   static std::string FileOf(std::int32_t rank) { return RankName(rank) + ".pftrace"; }
@@ -292,7 +292,7 @@ class PerfettoWriter final : public Writer {
   // `duration_ns` >= 0: the slice is shown as an instant, because too many lie side by side.
   void PutBegin(Lane& lane, const Event& event, std::int64_t ns, bool instant, std::int64_t duration_ns) {
     if (lane.extra.sequence == 0) Introduce(lane, {});
-    LaneState& state = lane.extra;
+    PerfettoLane& state = lane.extra;
     interned_.clear();
     event_.clear();
     Builder<perfetto::TrackEvent> e(event_);
@@ -318,7 +318,7 @@ class PerfettoWriter final : public Writer {
     PutPacket();
   }
 
-  void PutArgument(Builder<perfetto::TrackEvent>& e, LaneState& state, const Argument& argument) {
+  void PutArgument(Builder<perfetto::TrackEvent>& e, PerfettoLane& state, const Argument& argument) {
     const auto [at, fresh] = state.annotations.try_emplace(argument.key, state.annotations.size() + 1);
     if (fresh) Intern(perfetto::Interned::kAnnotationNames, at->second, argument.key);
     annotation_.clear();
@@ -341,7 +341,7 @@ class PerfettoWriter final : public Writer {
   const ExportRun* run_ = nullptr;
   ExportRank rank_;
   std::optional<Describer> describer_;
-  Tracks<LaneState> tracks_;
+  Tracks<PerfettoLane> tracks_;
   OutFile out_;
   std::optional<Tar::Member> member_;
   std::uint32_t sequence_ = 0;

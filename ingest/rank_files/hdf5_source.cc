@@ -94,7 +94,7 @@ class Hdf5Source final : public RankSource {
   trace::TableFile file_;
 };
 
-bool Sniff(std::string_view first_bytes) { return first_bytes.starts_with("\x89HDF\r\n\x1a\n"); }
+bool SniffHdf5(std::string_view first_bytes) { return first_bytes.starts_with("\x89HDF\r\n\x1a\n"); }
 
 Result<RankSources> OpenHdf5(const std::string& path) {
   LS_TRY(trace::TableFile file, trace::TableFile::Open(path));
@@ -109,6 +109,6 @@ Result<RankSources> OpenHdf5(const std::string& path) {
 }  // namespace
 
 extern const RankFormat kHdf5Format;
-const RankFormat kHdf5Format = {"rank file", Sniff, OpenHdf5};
+const RankFormat kHdf5Format = {"rank file", SniffHdf5, OpenHdf5};
 
 }  // namespace lockstep::ingest

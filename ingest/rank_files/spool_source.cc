@@ -53,7 +53,7 @@ class SpoolSource final : public RankSource {
   schema::RankTables head_;
 };
 
-bool Sniff(std::string_view first_bytes) {
+bool SniffSpool(std::string_view first_bytes) {
   std::uint32_t magic = 0;
   if (first_bytes.size() < sizeof magic) return false;
   std::memcpy(&magic, first_bytes.data(), sizeof magic);
@@ -74,6 +74,6 @@ Result<RankSources> OpenSpool(const std::string& path) {
 }  // namespace
 
 extern const RankFormat kSpoolFormat;
-const RankFormat kSpoolFormat = {"spool", Sniff, OpenSpool};
+const RankFormat kSpoolFormat = {"spool", SniffSpool, OpenSpool};
 
 }  // namespace lockstep::ingest

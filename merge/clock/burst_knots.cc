@@ -8,7 +8,7 @@ namespace lockstep::merge {
 namespace {
 
 // Largest drift of the offset between two unknown clocks: two crystals of 50 ppm.
-constexpr double kDriftLimit = 100e-6;
+constexpr double kKnotDriftLimit = 100e-6;
 // Knots closer than this do not determine the drift.
 constexpr std::int64_t kSlopeSpanNs = 200'000'000;
 
@@ -20,7 +20,7 @@ const OffsetBounds& Tightest(const Burst& burst) {
 std::int64_t Middle(const OffsetBounds& e) { return e.low_at_ns + (e.high_at_ns - e.low_at_ns) / 2; }
 
 struct Slope {
-  double rate = 0, doubt = kDriftLimit;
+  double rate = 0, doubt = kKnotDriftLimit;
 };
 
 // From the nearest knots on both sides that are far enough away.
@@ -33,10 +33,10 @@ Slope LocalSlope(const std::vector<OffsetKnot>& knots, std::size_t k) {
   const double rate = static_cast<double>(knots[right].mid_ns() - knots[left].mid_ns()) / span;
   const double doubt = static_cast<double>(knots[right].half_ns() + knots[left].half_ns()) / span;
   // Wide knots bound the drift less than the known tolerance of crystals does.
-  const double low = std::max(rate - doubt, -kDriftLimit), high = std::min(rate + doubt, kDriftLimit);
+  const double low = std::max(rate - doubt, -kKnotDriftLimit), high = std::min(rate + doubt, kKnotDriftLimit);
   if (low <= high) return {(low + high) / 2, (high - low) / 2};
   // A jump between the two is not drift.
-  if (std::abs(rate) > 3 * kDriftLimit) return {};
+  if (std::abs(rate) > 3 * kKnotDriftLimit) return {};
   return {rate, doubt};
 }
 

@@ -19,7 +19,7 @@
 namespace lockstep::merge {
 namespace {
 
-constexpr std::int64_t kNoTime = schema::kNoTime;
+using schema::kNoTime;
 
 struct Instance {
   std::uint64_t seq;

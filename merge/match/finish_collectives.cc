@@ -12,7 +12,7 @@
 namespace lockstep::merge {
 namespace {
 
-constexpr std::int64_t kNoTime = schema::kNoTime;
+using schema::kNoTime;
 
 // -1 for none.
 std::int64_t MedianOrUnknown(std::vector<std::int64_t>& values) { return values.empty() ? -1 : LowerMedian(values); }

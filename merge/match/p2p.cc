@@ -14,7 +14,7 @@
 namespace lockstep::merge {
 namespace {
 
-constexpr std::int64_t kNoTime = schema::kNoTime;
+using schema::kNoTime;
 constexpr std::uint8_t kInterComm = schema::CommKind::kInter, kCancelled = schema::RequestOutcome::kCancelled,
                        kReceive = schema::Direction::kReceive;
 

@@ -11,12 +11,11 @@
 namespace lockstep::merge {
 namespace {
 
-constexpr std::int64_t kNoTime = schema::kNoTime;
-constexpr std::uint8_t kReceive = schema::Direction::kReceive;
+using schema::kNoTime;
 
 // A call that began to wait before the other half of one of its messages was
 // there. All messages that one call completes have its begin and end.
-struct Candidate {
+struct WaitCandidate {
   std::int64_t begin_ns, end_ns;  // Begin and end of the call, rank clock.
   std::int64_t until_ns;          // When the partner came, rank clock; at most end_ns.
   std::uint32_t thread, row;
@@ -48,7 +47,7 @@ class RankWaits {
   void Run() {
     FindCandidates();
     if (candidates_.empty()) return;
-    std::sort(candidates_.begin(), candidates_.end(), [](const Candidate& a, const Candidate& b) {
+    std::sort(candidates_.begin(), candidates_.end(), [](const WaitCandidate& a, const WaitCandidate& b) {
       return std::tie(a.begin_ns, a.thread, a.end_ns, b.until_ns, a.row) <
              std::tie(b.begin_ns, b.thread, b.end_ns, a.until_ns, b.row);
     });
@@ -57,7 +56,7 @@ class RankWaits {
     std::size_t end = candidates_.size();
     while (end > 0) {
       std::size_t begin = end - 1;
-      const auto same = [](const Candidate& a, const Candidate& b) {
+      const auto same = [](const WaitCandidate& a, const WaitCandidate& b) {
         return a.begin_ns == b.begin_ns && a.thread == b.thread && a.end_ns == b.end_ns;
       };
       while (begin > 0 && same(candidates_[begin - 1], candidates_[begin])) --begin;
@@ -77,7 +76,7 @@ class RankWaits {
       const std::int64_t came = begins_[row];
       if (came == kNoTime || p2p_.wait_begin_ns[row] == kNoTime || p2p_.end_ns[row] == kNoTime) continue;
       if (came <= rank_.clock->ToCluster(p2p_.wait_begin_ns[row])) continue;
-      const bool receive = p2p_.direction[row] == kReceive;
+      const bool receive = p2p_.direction[row] == schema::Direction::kReceive;
       const std::int64_t end = p2p_.end_ns[row];
       const std::int64_t until = rank_.clock->ToLocal(came);
       // A send that ended before its receive was posted was buffered and did not wait.
@@ -88,7 +87,8 @@ class RankWaits {
 
   void OrderReceives() {
     for (std::uint32_t row = 0; row < p2p_.rows(); ++row)
-      if (p2p_.direction[row] == kReceive && begins_[row] != kNoTime && p2p_.wait_begin_ns[row] != kNoTime)
+      if (p2p_.direction[row] == schema::Direction::kReceive && begins_[row] != kNoTime &&
+          p2p_.wait_begin_ns[row] != kNoTime)
         receives_.push_back(row);
     const auto by_wait = [&](std::uint32_t a, std::uint32_t b) {
       return p2p_.wait_begin_ns[a] < p2p_.wait_begin_ns[b];
@@ -97,13 +97,13 @@ class RankWaits {
       std::stable_sort(receives_.begin(), receives_.end(), by_wait);
   }
 
-  std::int64_t ResolutionOf(const Candidate& candidate) const {
+  std::int64_t ResolutionOf(const WaitCandidate& candidate) const {
     const MatchRank& partner = ranks_[partners_[candidate.row]];
     return Resolution(rank_, candidate.begin_ns, partner, partner.clock->ToLocal(begins_[candidate.row]));
   }
 
   // Whether a message that is received after `call` was sent before the one it waited for.
-  bool WrongOrder(const Candidate& call) {
+  bool WrongOrder(const WaitCandidate& call) {
     while (!receives_.empty() && p2p_.wait_begin_ns[receives_.back()] >= call.end_ns) {
       const std::uint32_t row = receives_.back();
       receives_.pop_back();
@@ -118,9 +118,9 @@ class RankWaits {
 
   // One call's candidates, [begin, end), the longest wait first.
   void AddCall(std::size_t begin, std::size_t end) {
-    const Candidate *sender = nullptr, *receiver = nullptr;
+    const WaitCandidate *sender = nullptr, *receiver = nullptr;
     for (std::size_t i = begin; i < end; ++i) {
-      const Candidate*& longest = candidates_[i].receive ? sender : receiver;
+      const WaitCandidate*& longest = candidates_[i].receive ? sender : receiver;
       if (longest == nullptr) longest = &candidates_[i];
     }
     const std::int64_t call = candidates_[begin].begin_ns;
@@ -138,7 +138,7 @@ class RankWaits {
 
   // Counts waiting from `from_ns` on, if the clocks can resolve it; returns false if they cannot. `costs` null: it is
   // not counted.
-  bool AddWait(const Candidate& wait, std::int64_t from_ns, bool wrong_order, Costs* costs,
+  bool AddWait(const WaitCandidate& wait, std::int64_t from_ns, bool wrong_order, Costs* costs,
                std::vector<Interval>& out) const {
     const std::int64_t length = wait.until_ns - from_ns;
     const bool resolved = length > ResolutionOf(wait);
@@ -158,7 +158,7 @@ class RankWaits {
   const std::vector<std::int64_t>& begins_;
   const std::vector<std::uint32_t>& partners_;
   Interval window_;
-  std::vector<Candidate> candidates_;
+  std::vector<WaitCandidate> candidates_;
   std::vector<std::uint32_t> receives_;  // By the begin of their wait; taken from the back.
   std::uint32_t earliest_row_ = schema::kNone;
   std::vector<Interval> late_sender_, late_receiver_;

@@ -22,7 +22,7 @@ constexpr double kGap = 0.5, kGapByTime = 0.1, kNear = 0.05, kLate = 0.45, kWron
                  kApart = 1.5, kWrongAndLate = 1.6;
 // Operations beyond the end of a sequence or window may or may not fit. Those left over at the sequence's own end need
 // no partner.
-constexpr double kUnknown = 0.5, kLeftOver = 0.1;
+constexpr double kUnknownCost = 0.5, kLeftOver = 0.1;
 // Ends may differ by this many times the position's spread (a quarter of the ends is beyond one spread).
 constexpr std::int64_t kToleranceSpreads = 6;
 // Operations before and after the point at which, by the clock, the longer side continues: ends are not exact.
@@ -131,7 +131,7 @@ class Walker {
       if (a.together && b.together) cost += Late(a, b, offset) ? 1 : 0;
     }
     // Beyond the end nothing is known: it counts as neither good nor bad.
-    return cost + kUnknown * static_cast<double>(kLookahead - k);
+    return cost + kUnknownCost * static_cast<double>(kLookahead - k);
   }
 
   std::int64_t Slack(const OrderedOp& b, const Tracker& offset) const { return tolerance_ + offset.Doubt(b.end_ns); }
@@ -231,7 +231,7 @@ class Walker {
           const bool open = x == n ? n == kWindow : m == kWindow;
           const std::size_t left = x == n ? m - y : n - x;
           step[x][y] = x == n ? kSkipOwn : kSkipSpine;
-          cost[x][y] = kGap * static_cast<double>(left) * (open ? kUnknown : kLeftOver);
+          cost[x][y] = kGap * static_cast<double>(left) * (open ? kUnknownCost : kLeftOver);
           continue;
         }
         cost[x][y] = cost[x + 1][y + 1] + PairCost(s[i + x], o[j + y], offset);

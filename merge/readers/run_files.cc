@@ -52,14 +52,14 @@ FileName ParseName(std::string_view name) {
   return parsed;
 }
 
-struct Candidate {
+struct FileCandidate {
   std::string file;  // Relative to the run directory.
   FileName name;
 };
 
 // One process that was read.
 struct Found {
-  const Candidate* candidate = nullptr;
+  const FileCandidate* candidate = nullptr;
   std::unique_ptr<ingest::RankSource> source;
   ingest::ReadTables head;
   std::int32_t rank = -1;
@@ -94,8 +94,8 @@ fs::path RanksDir(const std::string& run_dir) {
   return fs::is_directory(ranks, ignored) ? ranks : fs::path(run_dir);
 }
 
-std::vector<Candidate> ListCandidates(const std::string& run_dir) {
-  std::vector<Candidate> candidates;
+std::vector<FileCandidate> ListCandidates(const std::string& run_dir) {
+  std::vector<FileCandidate> candidates;
   std::error_code error;
   const fs::path dir = RanksDir(run_dir);
   for (fs::directory_iterator at(dir, error), end; !error && at != end; at.increment(error)) {
@@ -106,7 +106,7 @@ std::vector<Candidate> ListCandidates(const std::string& run_dir) {
     if (parsed.kind == FileName::kOther || name == "timeline.h5" || name == "timeline.h5.part") continue;
     candidates.push_back({at->path().lexically_relative(run_dir).string(), parsed});
   }
-  std::sort(candidates.begin(), candidates.end(), [](const Candidate& a, const Candidate& b) {
+  std::sort(candidates.begin(), candidates.end(), [](const FileCandidate& a, const FileCandidate& b) {
     return std::tie(a.name.slot, a.name.process, a.name.kind, a.file) <
            std::tie(b.name.slot, b.name.process, b.name.kind, b.file);
   });
@@ -134,9 +134,9 @@ struct SlotFiles {
   bool unreadable = false;
 };
 
-SlotFiles OpenSlot(const std::string& run_dir, const std::vector<const Candidate*>& files) {
+SlotFiles OpenSlot(const std::string& run_dir, const std::vector<const FileCandidate*>& files) {
   SlotFiles slot;
-  const auto open = [&](const Candidate& candidate) {
+  const auto open = [&](const FileCandidate& candidate) {
     auto sources = ingest::OpenRankSources((fs::path(run_dir) / candidate.file).string());
     if (!sources.ok()) return std::optional<Error>(sources.error());
     for (auto& source : sources.value()) {
@@ -160,7 +160,7 @@ SlotFiles OpenSlot(const std::string& run_dir, const std::vector<const Candidate
   // A damaged file beside a good one of the same slot is reported as well.
   const auto open_all = [&](FileName::Kind kind) {
     bool opened = false;
-    for (const Candidate* candidate : files) {
+    for (const FileCandidate* candidate : files) {
       if (candidate->name.kind != kind) continue;
       if (const auto error = open(*candidate))
         slot.losses.push_back(MakeLoss(-1, Loss::kFileUnreadable, 1, candidate->file + ": " + error->what));
@@ -210,20 +210,20 @@ void AddMissing(const std::string& run_dir, const std::vector<std::int32_t>& ran
 
 // All processes use the first process's listing of the directory, so that a file that appears meanwhile appears to all
 // or to none.
-std::vector<Candidate> AgreeOn(MergeTeam& team, const std::vector<Candidate>& candidates) {
+std::vector<FileCandidate> AgreeOn(MergeTeam& team, const std::vector<FileCandidate>& candidates) {
   std::vector<std::string> names;
-  for (const Candidate& candidate : candidates) names.push_back(candidate.file);
+  for (const FileCandidate& candidate : candidates) names.push_back(candidate.file);
   Packer packer;
   packer.Put(names);
   const std::string first = team.Share(packer.Take())[0];
   Unpacker(first).Take(names);
-  std::vector<Candidate> agreed;
+  std::vector<FileCandidate> agreed;
   for (const std::string& name : names) agreed.push_back({name, ParseName(fs::path(name).filename().string())});
   return agreed;
 }
 
 // Shares what each process found in its slots with all processes.
-void ShareSlots(MergeTeam& team, const std::vector<Candidate>& candidates, std::vector<SlotFiles>& slots) {
+void ShareSlots(MergeTeam& team, const std::vector<FileCandidate>& candidates, std::vector<SlotFiles>& slots) {
   Packer packer;
   for (std::size_t i = 0; i < slots.size(); ++i) {
     if (!IsMine(&team, i)) continue;
@@ -261,10 +261,10 @@ void ShareSlots(MergeTeam& team, const std::vector<Candidate>& candidates, std::
 }
 
 // Opens all files, slot by slot: those with one number belong together.
-std::vector<SlotFiles> OpenSlots(const std::string& run_dir, const std::vector<Candidate>& candidates, unsigned jobs,
-                                 const std::function<void(double)>& progress, const MergeTeam* team) {
-  std::vector<std::vector<const Candidate*>> files;
-  for (const Candidate& candidate : candidates) {
+std::vector<SlotFiles> OpenSlots(const std::string& run_dir, const std::vector<FileCandidate>& candidates,
+                                 unsigned jobs, const std::function<void(double)>& progress, const MergeTeam* team) {
+  std::vector<std::vector<const FileCandidate*>> files;
+  for (const FileCandidate& candidate : candidates) {
     if (files.empty() || candidate.name.slot < 0 || files.back()[0]->name.slot != candidate.name.slot)
       files.emplace_back();
     files.back().push_back(&candidate);
@@ -454,7 +454,7 @@ ManifestFacts ReadManifest(const std::string& run_dir) {
 
 std::vector<std::string> ListRunFiles(const std::string& run_dir) {
   std::vector<std::string> files;
-  for (const Candidate& candidate : ListCandidates(run_dir)) files.push_back(candidate.file);
+  for (const FileCandidate& candidate : ListCandidates(run_dir)) files.push_back(candidate.file);
   std::error_code ignored;
   if (fs::exists(fs::path(run_dir) / "manifest.json", ignored)) files.push_back("manifest.json");
   return files;
@@ -466,7 +466,7 @@ Result<RunFiles> OpenRun(const std::string& run_dir, unsigned jobs, const std::f
   if (!fs::is_directory(run_dir, ignored))
     return Error{ErrorCode::kNotFound, "no such run directory", run_dir,
                  "name the directory that holds manifest.json and ranks/"};
-  std::vector<Candidate> candidates = ListCandidates(run_dir);
+  std::vector<FileCandidate> candidates = ListCandidates(run_dir);
   if (team != nullptr) candidates = AgreeOn(*team, candidates);
   RunFiles run;
   ManifestFacts manifest = ReadManifest(run_dir);

@@ -27,8 +27,8 @@ bool InSomeWindow(const MatchRank& rank, std::int64_t index) {
 }
 
 // Whether the rank's file covers most of the time in which others have this step.
-bool Covers(const MatchRank& rank, const std::vector<MatchRank>& ranks, const std::vector<std::vector<RankStep>>& steps,
-            std::int64_t index) {
+bool CoveredByOthers(const MatchRank& rank, const std::vector<MatchRank>& ranks,
+                     const std::vector<std::vector<RankStep>>& steps, std::int64_t index) {
   for (std::size_t r = 0; r < ranks.size(); ++r) {
     const RankStep* step = FindStep(steps[r], index);
     if (step == nullptr || !step->complete) continue;
@@ -150,7 +150,7 @@ bool Lacks(std::size_t r, std::int64_t index, const std::vector<MatchRank>& rank
   const bool beyond = (rank.cut_begin && index < steps.front().index) || (rank.cut_end && index > steps.back().index);
   // Profilers may start a step later on one rank than on another, so other numbers at the same time do not belong to
   // another part of the run.
-  return !beyond || (!ingest::MetaValue(*rank.tables, "imported").empty() && Covers(rank, ranks, all, index));
+  return !beyond || (!ingest::MetaValue(*rank.tables, "imported").empty() && CoveredByOthers(rank, ranks, all, index));
 }
 
 // Finds which steps are complete on every rank that has steps at all, and which are missing somewhere without a reason.

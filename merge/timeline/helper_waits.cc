@@ -11,15 +11,17 @@
 namespace lockstep::merge {
 namespace {
 
-constexpr schema::Columns<schema::Ranges> kRangeColumns(&schema::Ranges::begin_ns, &schema::Ranges::duration_ns,
-                                                        &schema::Ranges::thread, &schema::Ranges::category,
-                                                        &schema::Ranges::name);
-constexpr schema::Columns<schema::MpiCalls> kCallColumns(&schema::MpiCalls::begin_ns, &schema::MpiCalls::duration_ns,
-                                                         &schema::MpiCalls::thread);
-constexpr schema::Columns<schema::CpuSamples> kSampleColumns(&schema::CpuSamples::time_ns, &schema::CpuSamples::thread,
-                                                             &schema::CpuSamples::run_delay_ns);
+constexpr schema::Columns<schema::Ranges> kHelperRangeColumns(&schema::Ranges::begin_ns, &schema::Ranges::duration_ns,
+                                                              &schema::Ranges::thread, &schema::Ranges::category,
+                                                              &schema::Ranges::name);
+constexpr schema::Columns<schema::MpiCalls> kHelperCallColumns(&schema::MpiCalls::begin_ns,
+                                                               &schema::MpiCalls::duration_ns,
+                                                               &schema::MpiCalls::thread);
+constexpr schema::Columns<schema::CpuSamples> kHelperSampleColumns(&schema::CpuSamples::time_ns,
+                                                                   &schema::CpuSamples::thread,
+                                                                   &schema::CpuSamples::run_delay_ns);
 template <auto kAsked, typename Each>
-void ForEachRow(ingest::EventReader& events, Each&& each) {
+void ForEachEvent(ingest::EventReader& events, Each&& each) {
   ingest::RowCursor<typename decltype(kAsked)::Of, kAsked> cursor(events);
   lockstep::merge::ForEachRow(cursor, each);
 }
@@ -39,7 +41,7 @@ void AddSteps(const schema::RankTables& head, ingest::EventReader& events, std::
   }
   if (windows.empty()) return;
   CounterCurve delay(windows);
-  ForEachRow<kSampleColumns>(events, [&](const auto& rows, std::size_t i) {
+  ForEachEvent<kHelperSampleColumns>(events, [&](const auto& rows, std::size_t i) {
     if (rows.thread[i] == training && rows.run_delay_ns[i] >= 0) delay.Add(rows.time_ns[i], rows.run_delay_ns[i]);
   });
   for (std::size_t s = 0; s < windows.size(); ++s) evidence.steps[s].run_delay_ns = delay.Within(s);
@@ -50,7 +52,7 @@ void AddSigns(const schema::RankTables& head, ingest::EventReader& events, std::
   std::vector<bool> gives(head.strings.rows());
   for (std::uint32_t s = 0; s < gives.size(); ++s)
     gives[s] = trace::TextOf(head.strings, head.string_bytes, s).starts_with(kGivesBucketAway);
-  ForEachRow<kRangeColumns>(events, [&](const auto& rows, std::size_t i) {
+  ForEachEvent<kHelperRangeColumns>(events, [&](const auto& rows, std::size_t i) {
     if (rows.thread[i] != training) return;
     const Interval range{rows.begin_ns[i], rows.begin_ns[i] + rows.duration_ns[i]};
     evidence.signs.insert(evidence.signs.end(), {range.begin, range.end});
@@ -62,7 +64,7 @@ void AddSigns(const schema::RankTables& head, ingest::EventReader& events, std::
   for (std::size_t i = 0; i < handed_over.size(); ++i)
     if (OfHelper(head.collectives, i, training) && handed_over[i] != schema::kNoTime)
       evidence.signs.push_back(handed_over[i]);
-  ForEachRow<kCallColumns>(events, [&](const auto& rows, std::size_t i) {
+  ForEachEvent<kHelperCallColumns>(events, [&](const auto& rows, std::size_t i) {
     if (rows.thread[i] == training)
       evidence.signs.insert(evidence.signs.end(), {rows.begin_ns[i], rows.begin_ns[i] + rows.duration_ns[i]});
   });

@@ -13,7 +13,7 @@
 namespace lockstep::merge {
 namespace {
 
-constexpr std::uint32_t kNone = schema::kNone;
+using schema::kNone;
 constexpr std::uint64_t kIdle = 1;  // NVML's bit.
 
 std::uint32_t MedianKnown(std::vector<std::uint32_t> values) {

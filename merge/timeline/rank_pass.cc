@@ -22,7 +22,7 @@
 namespace lockstep::merge {
 namespace {
 
-constexpr std::int64_t kNoTime = schema::kNoTime;
+using schema::kNoTime;
 
 class Pass {
  public:

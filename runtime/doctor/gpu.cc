@@ -77,7 +77,7 @@ int MajorOf(const std::string& path, const char* before) {
   return at == std::string::npos ? 0 : std::atoi(path.c_str() + at + std::char_traits<char>::length(before));
 }
 
-Finding Refused(const Machine& machine, std::string_view source, std::string good) {
+Finding GpuRefused(const Machine& machine, std::string_view source, std::string good) {
   const auto libraries = machine.libraries();
   if (!libraries.ok() || libraries.value().gpu.empty())
     return {Status::kNotHere, "this Lockstep has no GPU library", ""};
@@ -131,7 +131,7 @@ Finding LookAtCupti(const Machine& machine) {
 }
 
 Finding LookAtCuptiSlot(const Machine& machine) {
-  return Refused(machine, "GPU activity", "no other tool (nsys, ncu) uses the CUDA injection");
+  return GpuRefused(machine, "GPU activity", "no other tool (nsys, ncu) uses the CUDA injection");
 }
 
 Finding LookAtNccl(const Machine& machine) {
@@ -158,7 +158,7 @@ Finding LookAtNccl(const Machine& machine) {
 }
 
 Finding LookAtNcclPlugin(const Machine& machine) {
-  return Refused(machine, "NCCL", "no other plugin is set as NCCL's profiler");
+  return GpuRefused(machine, "NCCL", "no other plugin is set as NCCL's profiler");
 }
 
 }  // namespace lockstep::doctor

@@ -19,7 +19,7 @@ from one_definition import stripped
 
 TOKEN = re.compile(r"namespace(\s+[\w:]+)?\s*\{|[{};]")
 TYPE = re.compile(r"(?:struct|class|enum class|enum|union)\s+(\w+)")
-TARGET = re.compile(r"^[^#\n]*?(lockstep_library|add_executable|target_sources)\(([^()]*)\)", re.M)
+TARGET = re.compile(r"^[^#\n]*?(lockstep_library|lockstep_unit_test|add_executable|target_sources)\(([^()]*)\)", re.M)
 
 
 def names_of(declaration):

@@ -16,7 +16,6 @@ using schema::kNoTime;
 
 // ProcessEntry::cupti_state
 constexpr std::uint32_t kRecording = 1, kRefused = 2, kTaken = 3;
-constexpr std::uint8_t kNcclCommKind = schema::CommKind::kNccl;
 // A flush that the agent asked for is the last one if the process ended so soon after it.
 constexpr std::int64_t kSoonNs = 2'000'000'000;
 
@@ -90,7 +89,7 @@ std::int32_t RankFromNccl(const schema::RankTables& tables, const std::map<std::
   std::int32_t rank = -1;
   const schema::Comms& comms = tables.comms;
   for (std::size_t i = 0; i < comms.rows(); ++i) {
-    if (comms.kind[i] != kNcclCommKind || comms.size[i] != world_size || comms.rank[i] < 0) continue;
+    if (comms.kind[i] != schema::CommKind::kNccl || comms.size[i] != world_size || comms.rank[i] < 0) continue;
     // If communicators order the job's ranks differently, none of them determines the order of the job.
     if (rank >= 0 && rank != comms.rank[i]) return -1;
     rank = comms.rank[i];

@@ -83,7 +83,7 @@ struct Facts {
   }
 };
 
-std::int64_t EndOf(const schema::Kernels& kernels, std::uint32_t row) {
+std::int64_t KernelEnd(const schema::Kernels& kernels, std::uint32_t row) {
   const std::int64_t begin = kernels.begin_ns[row], duration = kernels.duration_ns[row];
   return begin > INT64_MAX - duration ? INT64_MAX : begin + duration;
 }
@@ -229,7 +229,7 @@ void NcclRecords::MakeOperations() {
     if (op.tie.copy_begin_ns != kNoTime) {
       times = {op.tie.copy_begin_ns, op.tie.copy_end_ns};
     } else if (op.tie.kernel != kNone) {
-      times = {tables_.kernels.begin_ns[op.tie.kernel], EndOf(tables_.kernels, op.tie.kernel)};
+      times = {tables_.kernels.begin_ns[op.tie.kernel], KernelEnd(tables_.kernels, op.tie.kernel)};
     } else if (facts.event != nullptr && op.replay == 0 && channels.TimesOf(facts.event->id, times.begin, times.end)) {
       // NCCL's own times of the kernel if CUPTI has none: less exact by the delay of its polling.
     } else if (op.replay != 0) {

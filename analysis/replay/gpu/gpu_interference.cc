@@ -11,7 +11,7 @@
 namespace lockstep::replay {
 namespace {
 
-constexpr std::uint64_t kSeed = 20'261;
+constexpr std::uint64_t kGpuSeed = 20'261;
 constexpr std::size_t kRounds = 200;
 // A slowdown that cannot be distinguished from this or less counts as none.
 constexpr double kLeast = 0.01;
@@ -235,7 +235,7 @@ class Estimator {
 
   template <typename F>
   static std::pair<double, double> Interval95(std::size_t n, F&& value) {
-    analysis::SeededRandom random(kSeed);
+    analysis::SeededRandom random(kGpuSeed);
     std::vector<double> values;
     for (std::size_t round = 0; round < kRounds; ++round) {
       std::vector<std::size_t> drawn(n);

@@ -11,7 +11,7 @@
 namespace lockstep::replay {
 namespace {
 
-constexpr std::uint32_t kNone = schema::kNone;
+using schema::kNone;
 constexpr std::int64_t kNever = std::numeric_limits<std::int64_t>::min();
 // A device with a queued operation starts it within this time; a longer gap means that the operation waited for
 // something (HTA's consecutive_kernel_delay).

@@ -12,8 +12,8 @@
 namespace lockstep::replay {
 namespace {
 
-constexpr std::uint32_t kNone = schema::kNone;
-constexpr std::int64_t kNoTime = schema::kNoTime;
+using schema::kNone;
+using schema::kNoTime;
 constexpr std::uint8_t kEvent = schema::SyncKind::kEvent, kStreamWaits = schema::SyncKind::kStreamWait,
                        kStreamSync = schema::SyncKind::kStream, kContextSync = schema::SyncKind::kContext,
                        kEventRecord = schema::SyncKind::kEventRecord;

@@ -18,10 +18,10 @@ struct Old {
   std::uint32_t ready = kNone;  // The last kernel that computes its gradients.
 };
 
-class RankChange {
+class GpuRankChange {
  public:
-  RankChange(const GpuRank& rank, const BucketSequence& buckets, const std::vector<std::uint64_t>& bytes,
-             std::uint32_t first_new)
+  GpuRankChange(const GpuRank& rank, const BucketSequence& buckets, const std::vector<std::uint64_t>& bytes,
+                std::uint32_t first_new)
       : rank_(rank), buckets_(buckets), bytes_(bytes), first_new_(first_new) {}
 
   GpuRank Make() {
@@ -326,7 +326,7 @@ std::unique_ptr<RecordedRun> GpuRun::WithReductions(const BucketSequence& bucket
                                                     const std::vector<std::uint64_t>& bytes,
                                                     std::uint32_t first_new) const {
   auto changed = std::make_unique<GpuRun>(*this);
-  for (GpuRank& rank : changed->gpu_ranks) rank = RankChange(rank, buckets, bytes, first_new).Make();
+  for (GpuRank& rank : changed->gpu_ranks) rank = GpuRankChange(rank, buckets, bytes, first_new).Make();
   return changed;
 }
 

@@ -15,9 +15,9 @@
 namespace lockstep::replay {
 namespace {
 
-class Reader {
+class GpuReader {
  public:
-  Reader(const merge::Timeline& timeline, const ReadRunOptions& options)
+  GpuReader(const merge::Timeline& timeline, const ReadRunOptions& options)
       : timeline_(timeline), t_(timeline.tables), options_(options) {}
 
   Result<GpuRun> Read() {
@@ -202,7 +202,7 @@ class Reader {
 }  // namespace
 
 Result<GpuRun> ReadGpuRun(const merge::Timeline& timeline, const ReadRunOptions& options) {
-  return Reader(timeline, options).Read();
+  return GpuReader(timeline, options).Read();
 }
 
 }  // namespace lockstep::replay

@@ -22,9 +22,11 @@
 #include <span>
 #include <vector>
 
+#include "core/column.h"
+
 namespace lockstep::replay {
 
-inline constexpr std::uint32_t kNone = 0xffffffffu;
+using schema::kNone;
 
 enum class Activity : std::uint8_t { kOther, kCompute, kTransfer };
 

@@ -6,7 +6,7 @@
 namespace lockstep::replay {
 namespace {
 
-constexpr std::int64_t kNoTime = schema::kNoTime;
+using schema::kNoTime;
 constexpr std::uint8_t kCompleted = schema::RequestOutcome::kCompleted;
 
 struct Found {

@@ -18,7 +18,7 @@
 namespace lockstep::replay {
 namespace {
 
-constexpr std::int64_t kNoTime = schema::kNoTime;
+using schema::kNoTime;
 
 class Reader {
  public:

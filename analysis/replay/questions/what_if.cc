@@ -17,7 +17,7 @@
 namespace lockstep::replay {
 namespace {
 
-constexpr std::uint64_t kSeed = 20'260;
+constexpr std::uint64_t kAnswerSeed = 20'260;
 // If median and mean gain differ by more than this share of the mean, and of the step, both are reported.
 constexpr double kApartShare = 0.2, kApartOfStep = 0.01;
 // The largest additional error of the replay that interference may cause.
@@ -158,7 +158,7 @@ Result<WhatIf::ChangedJob> WhatIf::Changed(const Question& question, const Assum
   if (question.kind == Question::kMoreRanks) {
     Note(answer, "an extrapolation: the work of a rank and the bus bandwidth stay, the latency grows with the ranks");
     if (answer != nullptr) answer->extrapolated = true;
-    LS_TRY(Job more, WithMoreRanks(*run_, costs_, question.rank_count, assume.growth, kSeed + assume.draw));
+    LS_TRY(Job more, WithMoreRanks(*run_, costs_, question.rank_count, assume.growth, kAnswerSeed + assume.draw));
     return ChangedJob{std::move(more), {}};
   }
   const std::vector<Question> all =
@@ -365,7 +365,8 @@ Result<Answer> WhatIf::Ask(const Question& question, bool intervals) const {
   const double self = std::abs(static_cast<double>(replayed_step_ns() - measured_step_ns()));
   const auto interval_of = [](const std::vector<std::int64_t>& values) {
     const std::vector<double> series(values.begin(), values.end());
-    return analysis::BootstrapInterval(series, analysis::BlockLength({series}), analysis::Statistic::kMedian, kSeed);
+    return analysis::BootstrapInterval(series, analysis::BlockLength({series}), analysis::Statistic::kMedian,
+                                       kAnswerSeed);
   };
   auto [low, high] = interval_of(after);
   // The median of the changed steps need not be that of the replayed ones less that of the gains.

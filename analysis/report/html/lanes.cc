@@ -18,7 +18,7 @@
 namespace lockstep::report {
 namespace {
 
-constexpr std::uint32_t kNone = schema::kNone;
+using schema::kNone;
 
 struct ChosenStep {
   std::int64_t index = -1;  // Of the step, or the slice's position.

@@ -15,7 +15,7 @@ std::string Quoted(std::string_view text) {
   return nlohmann::json(text).dump(-1, ' ', false, nlohmann::json::error_handler_t::replace);
 }
 
-std::string Value(const Cell& cell) {
+std::string ValueText(const Cell& cell) {
   if (const auto* number = std::get_if<std::int64_t>(&cell)) return fmt::format("{}", *number);
   if (const auto* real = std::get_if<double>(&cell)) return std::isfinite(*real) ? fmt::format("{}", *real) : "null";
   if (const auto* text = std::get_if<std::string>(&cell)) return Quoted(*text);
@@ -34,7 +34,7 @@ std::string RenderTableJson(const Table& table) {
   out += "],\n\"rows\":[";
   for (std::size_t r = 0; r < table.rows.size(); ++r) {
     out += r > 0 ? ",\n  [" : "\n  [";
-    for (std::size_t c = 0; c < table.rows[r].size(); ++c) out += (c > 0 ? "," : "") + Value(table.rows[r][c]);
+    for (std::size_t c = 0; c < table.rows[r].size(); ++c) out += (c > 0 ? "," : "") + ValueText(table.rows[r][c]);
     out += ']';
   }
   out += "],\n\"notes\":[";

@@ -10,6 +10,7 @@
 
 namespace lockstep::tables {
 namespace {
+namespace breakdown {
 
 const struct Columns : TableColumns {
   Column activity = Add("activity", kText,
@@ -81,15 +82,16 @@ void Derive(TableRow& row, const TableTotals& totals) {
 
 bool Longer(const TableRow& a, const TableRow& b) { return InOrder(a, b, {Down(col.time)}); }
 
+}  // namespace breakdown
 }  // namespace
 
 const TableKind kBreakdownTable = {
     .name = "breakdown",
     .title = "GPU time by what ran side by side",
     .answers = "how much of the GPU's time compute, communication and copies ran, alone and together",
-    .columns = &col,
-    .rank_rows = RankRows,
-    .before = Longer,
-    .derive = Derive};
+    .columns = &breakdown::col,
+    .rank_rows = breakdown::RankRows,
+    .before = breakdown::Longer,
+    .derive = breakdown::Derive};
 
 }  // namespace lockstep::tables

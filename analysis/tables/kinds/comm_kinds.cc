@@ -12,6 +12,7 @@
 
 namespace lockstep::tables {
 namespace {
+namespace comm_kinds {
 
 const struct Columns : TableColumns {
   Column group = Add("group", kText, "as in groups", kKey);
@@ -148,15 +149,16 @@ void RankRows(const gpu::RankView& rank, const TableOptions& options, Table& tab
   }
 }
 
+}  // namespace comm_kinds
 }  // namespace
 
 const TableKind kCollectivesTable = {.name = "collectives",
                                      .title = "Collectives by group, kind, size and how they were made",
                                      .answers = "collectives by size, algorithm and protocol: count, wait, bandwidth",
-                                     .columns = &col,
-                                     .rank_rows = RankRows,
-                                     .before = Longer,
-                                     .derive = Derive,
-                                     .pool_row = KeepLongestWait};
+                                     .columns = &comm_kinds::col,
+                                     .rank_rows = comm_kinds::RankRows,
+                                     .before = comm_kinds::Longer,
+                                     .derive = comm_kinds::Derive,
+                                     .pool_row = comm_kinds::KeepLongestWait};
 
 }  // namespace lockstep::tables

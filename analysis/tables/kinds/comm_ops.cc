@@ -12,9 +12,10 @@
 
 namespace lockstep::tables {
 namespace {
+namespace comm_ops {
 
-constexpr std::int64_t kNoTime = schema::kNoTime;
-constexpr std::uint32_t kNone = schema::kNone;
+using schema::kNone;
+using schema::kNoTime;
 
 constexpr auto kGpu = static_cast<std::uint8_t>(CollectiveMode::kGpu);
 
@@ -227,6 +228,7 @@ class Collector {
   std::map<GroupOfOps, std::uint32_t> group_of_;
 };
 
+}  // namespace comm_ops
 }  // namespace
 
 double BusFactorOf(std::string_view kind, std::int64_t members) {
@@ -236,6 +238,6 @@ double BusFactorOf(std::string_view kind, std::int64_t members) {
   return BusFactor(CollectiveKind::kNone, static_cast<std::uint32_t>(members));
 }
 
-RankComm CommOf(const gpu::RankView& rank) { return Collector(rank).Run(); }
+RankComm CommOf(const gpu::RankView& rank) { return comm_ops::Collector(rank).Run(); }
 
 }  // namespace lockstep::tables

@@ -12,7 +12,7 @@
 namespace lockstep::tables {
 namespace {
 
-constexpr std::uint32_t kNone = schema::kNone;
+using schema::kNone;
 
 Cell HostMemory(std::uint8_t host_memory) {
   switch (host_memory) {
@@ -179,7 +179,7 @@ void RankRows(const gpu::RankView& rank, const TableOptions& options, Table& tab
 
 }  // namespace sums
 
-namespace list {
+namespace copy_list {
 
 const struct Columns : TableColumns {
   using TableColumns::TableColumns;
@@ -245,7 +245,7 @@ void RankRows(const gpu::RankView& rank, const TableOptions& options, Table& tab
   }
 }
 
-}  // namespace list
+}  // namespace copy_list
 }  // namespace
 
 const TableKind kCopiesTable = {.name = "copies",
@@ -258,9 +258,9 @@ const TableKind kCopiesTable = {.name = "copies",
 const TableKind kCopyListTable = {.name = "copy-list",
                                   .title = "The longest copies",
                                   .answers = "the longest copies: where, when, by whom",
-                                  .columns = &list::col,
-                                  .rank_rows = list::RankRows,
-                                  .before = list::Longer,
+                                  .columns = &copy_list::col,
+                                  .rank_rows = copy_list::RankRows,
+                                  .before = copy_list::Longer,
                                   .list = true};
 
 }  // namespace lockstep::tables

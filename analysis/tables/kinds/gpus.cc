@@ -10,8 +10,9 @@
 
 namespace lockstep::tables {
 namespace {
+namespace gpus {
 
-constexpr std::uint32_t kNone = schema::kNone;
+using schema::kNone;
 
 const struct Columns : TableColumns {
   using TableColumns::TableColumns;
@@ -83,12 +84,13 @@ void RankRows(const gpu::RankView& rank, const TableOptions&, Table& table) {
   }
 }
 
+}  // namespace gpus
 }  // namespace
 
 const TableKind kGpusTable = {.name = "gpus",
                               .title = "Readings of the GPUs' sensors",
                               .answers = "clocks, power, heat and throttling of the GPUs",
-                              .columns = &col,
-                              .rank_rows = RankRows};
+                              .columns = &gpus::col,
+                              .rank_rows = gpus::RankRows};
 
 }  // namespace lockstep::tables

@@ -9,6 +9,7 @@
 
 namespace lockstep::tables {
 namespace {
+namespace groups {
 
 constexpr std::string_view kSeveral = "(several at once)";
 
@@ -235,16 +236,17 @@ void RankRows(const gpu::RankView& rank, const TableOptions& options, Table& tab
   if (comm.receives_alone > 0) table.Note("the other ranks' files cannot be read: receives count from their own post");
 }
 
+}  // namespace groups
 }  // namespace
 
 const TableKind kGroupsTable = {
     .name = "groups",
     .title = "Communication by process group and kind",
     .answers = "exposed communication per process group and kind of collective, on each rank and over all",
-    .columns = &col,
-    .rank_rows = RankRows,
-    .before = MoreExposed,
-    .derive = Derive,
+    .columns = &groups::col,
+    .rank_rows = groups::RankRows,
+    .before = groups::MoreExposed,
+    .derive = groups::Derive,
     .p2p_partners = true};
 
 }  // namespace lockstep::tables

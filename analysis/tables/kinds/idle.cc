@@ -85,7 +85,7 @@ void RankRows(const gpu::RankView& rank, const TableOptions&, Table& table) {
 
 }  // namespace cause
 
-namespace list {
+namespace gap_list {
 
 struct Columns : TableColumns {
   explicit Columns(const char* first) : TableColumns(first) {
@@ -167,7 +167,7 @@ void RankRows(const gpu::RankView& rank, const TableOptions& options, Table& tab
   }
 }
 
-}  // namespace list
+}  // namespace gap_list
 }  // namespace
 
 const TableKind kIdleTable = {
@@ -181,9 +181,9 @@ const TableKind kIdleTable = {
 const TableKind kIdleGapsTable = {.name = "idle-gaps",
                                   .title = "The largest stretches in which the GPU did nothing",
                                   .answers = "the largest idle gaps: where, when, what the host did",
-                                  .columns = &list::col,
-                                  .rank_rows = list::RankRows,
-                                  .before = list::Longer,
+                                  .columns = &gap_list::col,
+                                  .rank_rows = gap_list::RankRows,
+                                  .before = gap_list::Longer,
                                   .list = true};
 
 }  // namespace lockstep::tables

@@ -14,6 +14,7 @@
 
 namespace lockstep::tables {
 namespace {
+namespace kernels {
 
 constexpr std::int64_t kShortNs = 10'000;  // docs/definitions.md, gaps.
 
@@ -196,15 +197,16 @@ void PoolRow(const TableRow& of_rank, bool first, TableRow& pooled) {
   }
 }
 
+}  // namespace kernels
 }  // namespace
 
 const TableKind kKernelsTable = {.name = "kernels",
                                  .title = "GPU kernels",
                                  .answers = "which GPU kernels take the time, by name",
-                                 .columns = &col,
-                                 .rank_rows = RankRows,
-                                 .before = Longer,
-                                 .derive = Derive,
-                                 .pool_row = PoolRow};
+                                 .columns = &kernels::col,
+                                 .rank_rows = kernels::RankRows,
+                                 .before = kernels::Longer,
+                                 .derive = kernels::Derive,
+                                 .pool_row = kernels::PoolRow};
 
 }  // namespace lockstep::tables

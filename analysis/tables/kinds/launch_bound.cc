@@ -9,6 +9,7 @@
 
 namespace lockstep::tables {
 namespace {
+namespace launch_bound {
 
 constexpr std::int64_t kShortNs = 10'000;
 // A device that is busy for this part of the step is what limits it.
@@ -186,14 +187,15 @@ void OrderPooled(std::span<TableRow> pooled) {
   });
 }
 
+}  // namespace launch_bound
 }  // namespace
 
 const TableKind kLaunchBoundTable = {.name = "launch-bound",
                                      .title = "What limits each step: the GPU's work or its launches",
                                      .answers = "which steps wait for launches, which for the GPU",
-                                     .columns = &col,
-                                     .rank_rows = RankRows,
-                                     .derive = Derive,
-                                     .order_pooled = OrderPooled};
+                                     .columns = &launch_bound::col,
+                                     .rank_rows = launch_bound::RankRows,
+                                     .derive = launch_bound::Derive,
+                                     .order_pooled = launch_bound::OrderPooled};
 
 }  // namespace lockstep::tables

@@ -14,8 +14,9 @@
 
 namespace lockstep::tables {
 namespace {
+namespace launches {
 
-constexpr std::uint32_t kNone = schema::kNone;
+using schema::kNone;
 constexpr std::int64_t kShortNs = 10'000, kSlowCallNs = 50'000, kLateNs = 100'000;
 
 const struct Columns : TableColumns {
@@ -238,15 +239,16 @@ void OrderPooled(std::span<TableRow> pooled) {
   std::stable_sort(pooled.begin(), pooled.end(), [&](const TableRow& a, const TableRow& b) { return key(a) < key(b); });
 }
 
+}  // namespace launches
 }  // namespace
 
 const TableKind kLaunchesTable = {.name = "launches",
                                   .title = "Launches: their delay, the host's time in them, the GPU's",
                                   .answers = "launch delay, the host's time in launches, short kernels",
-                                  .columns = &col,
-                                  .rank_rows = RankRows,
-                                  .derive = Derive,
-                                  .pool_row = PoolRow,
-                                  .order_pooled = OrderPooled};
+                                  .columns = &launches::col,
+                                  .rank_rows = launches::RankRows,
+                                  .derive = launches::Derive,
+                                  .pool_row = launches::PoolRow,
+                                  .order_pooled = launches::OrderPooled};
 
 }  // namespace lockstep::tables

@@ -10,6 +10,7 @@
 
 namespace lockstep::tables {
 namespace {
+namespace memory {
 
 constexpr std::uint16_t kHost = 65535;
 using enum schema::MemoryKind::Value;
@@ -241,15 +242,16 @@ void PoolRow(const TableRow& of_rank, bool first, TableRow& pooled) {
   for (const Column column : {col.growth, col.growth_low, col.growth_high, col.grows}) pooled[column] = of_rank[column];
 }
 
+}  // namespace memory
 }  // namespace
 
 const TableKind kMemoryTable = {
     .name = "memory",
     .title = "Memory",
     .answers = "peak and growth of memory, what the allocator holds unused, largest allocations",
-    .columns = &col,
-    .rank_rows = RankRows,
-    .before = Higher,
-    .pool_row = PoolRow};
+    .columns = &memory::col,
+    .rank_rows = memory::RankRows,
+    .before = memory::Higher,
+    .pool_row = memory::PoolRow};
 
 }  // namespace lockstep::tables

@@ -12,8 +12,9 @@
 
 namespace lockstep::tables {
 namespace {
+namespace ops {
 
-constexpr std::uint32_t kNone = schema::kNone;
+using schema::kNone;
 constexpr std::uint8_t kCpuOp = schema::RangeSource::kCpuOp, kSequenceNumber = schema::PayloadKind::kSequence;
 // What PyTorch calls the range around each node of the backward graph.
 constexpr std::string_view kBackwardPrefix = "autograd::engine::evaluate_function";
@@ -233,14 +234,15 @@ void Derive(TableRow& row, const TableTotals& totals) {
   row[col.gpu_share] = Share(IntOf(row[col.gpu_self]), TotalOf(totals, "gpu_ns"));
 }
 
+}  // namespace ops
 }  // namespace
 
 const TableKind kOpsTable = {.name = "ops",
                              .title = "CPU operators and the GPU work they launched",
                              .answers = "which operators take host time, and GPU time through what they launch",
-                             .columns = &col,
-                             .rank_rows = RankRows,
-                             .before = MoreTime,
-                             .derive = Derive};
+                             .columns = &ops::col,
+                             .rank_rows = ops::RankRows,
+                             .before = ops::MoreTime,
+                             .derive = ops::Derive};
 
 }  // namespace lockstep::tables

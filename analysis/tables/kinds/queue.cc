@@ -13,8 +13,9 @@
 
 namespace lockstep::tables {
 namespace {
+namespace queue {
 
-constexpr std::uint32_t kNone = schema::kNone;
+using schema::kNone;
 // The capacity of a stream in launches; the next launch blocks its caller (HTA's constant, CUDA's default).
 constexpr std::int64_t kFull = 1024;
 
@@ -200,14 +201,15 @@ void RankRows(const gpu::RankView& rank, const TableOptions&, Table& table) {
         fmt::format("{} without launching call in the trace left out", analysis::Plural(unlinked, "GPU operation")));
 }
 
+}  // namespace queue
 }  // namespace
 
 const TableKind kQueueTable = {.name = "queue",
                                .title = "Operations launched and not yet started, per stream",
                                .answers = "how far launches run ahead of the GPU, per stream",
-                               .columns = &col,
-                               .rank_rows = RankRows,
-                               .before = MoreOperations,
-                               .derive = Derive};
+                               .columns = &queue::col,
+                               .rank_rows = queue::RankRows,
+                               .before = queue::MoreOperations,
+                               .derive = queue::Derive};
 
 }  // namespace lockstep::tables

@@ -14,8 +14,9 @@
 
 namespace lockstep::tables {
 namespace {
+namespace ranges {
 
-constexpr std::uint32_t kNone = schema::kNone;
+using schema::kNone;
 constexpr std::uint32_t kAnnotations = 1u << 0 | 1u << 1 | 1u << 2;  // ranges.source: lockstep.h, NVTX, torch.
 constexpr std::string_view kSourceNames[] = {"lockstep", "nvtx", "annotation"};
 
@@ -181,16 +182,17 @@ void RankRows(const gpu::RankView& rank, const TableOptions& options, Table& tab
   if (list.open > 0) table.Note("ranges that never ended count to the last sign of life: " + std::to_string(list.open));
 }
 
+}  // namespace ranges
 }  // namespace
 
 const TableKind kRangesTable = {
     .name = "ranges",
     .title = "Ranges and the GPU work launched inside",
     .answers = "the application's ranges: host time, GPU work and exposed communication launched inside",
-    .columns = &col,
-    .rank_rows = RankRows,
-    .before = Longer,
-    .derive = Derive,
+    .columns = &ranges::col,
+    .rank_rows = ranges::RankRows,
+    .before = ranges::Longer,
+    .derive = ranges::Derive,
     .p2p_partners = true};
 
 }  // namespace lockstep::tables

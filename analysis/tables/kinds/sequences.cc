@@ -11,8 +11,9 @@
 
 namespace lockstep::tables {
 namespace {
+namespace sequences {
 
-constexpr std::uint32_t kNone = schema::kNone;
+using schema::kNone;
 constexpr std::uint8_t kCpuOp = schema::RangeSource::kCpuOp;
 // By copies.kind; Kineto's words.
 constexpr std::array<std::string_view, 7> kCopyNames = {"Memcpy",      "Memcpy HtoD", "Memcpy DtoH", "Memcpy DtoD",
@@ -166,16 +167,17 @@ void PoolRow(const TableRow& of_rank, bool first, TableRow& pooled) {
   if (first) pooled[col.ops] = of_rank[col.ops];
 }
 
+}  // namespace sequences
 }  // namespace
 
 const TableKind kSequencesTable = {
     .name = "sequences",
     .title = "Frequent sequences of GPU work",
     .answers = "sequences of kernels that operators launch again and again (--filter: operators by name)",
-    .columns = &col,
-    .rank_rows = RankRows,
-    .before = MoreTime,
-    .derive = Derive,
-    .pool_row = PoolRow};
+    .columns = &sequences::col,
+    .rank_rows = sequences::RankRows,
+    .before = sequences::MoreTime,
+    .derive = sequences::Derive,
+    .pool_row = sequences::PoolRow};
 
 }  // namespace lockstep::tables

@@ -11,6 +11,7 @@
 
 namespace lockstep::tables {
 namespace {
+namespace stream_wait {
 
 const struct Columns : TableColumns {
   Column device = Add("device", kId, "device, on ranks that use several", kKey);
@@ -88,14 +89,15 @@ void RankRows(const gpu::RankView& rank, const TableOptions&, Table& table) {
   }
 }
 
+}  // namespace stream_wait
 }  // namespace
 
 const TableKind kStreamWaitsTable = {.name = "stream-waits",
                                      .title = "Streams that wait for other streams",
                                      .answers = "which streams wait for which, and how long that holds work back",
-                                     .columns = &col,
-                                     .rank_rows = RankRows,
-                                     .before = Longer,
-                                     .derive = Derive};
+                                     .columns = &stream_wait::col,
+                                     .rank_rows = stream_wait::RankRows,
+                                     .before = stream_wait::Longer,
+                                     .derive = stream_wait::Derive};
 
 }  // namespace lockstep::tables

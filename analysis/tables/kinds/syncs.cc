@@ -10,8 +10,9 @@
 
 namespace lockstep::tables {
 namespace {
+namespace syncs {
 
-constexpr std::uint32_t kNone = schema::kNone;
+using schema::kNone;
 
 const struct Columns : TableColumns {
   Column call = Add("call", kText, "what blocks: a sync, a blocking copy, freeing memory", kKey);
@@ -133,14 +134,15 @@ void RankRows(const gpu::RankView& rank, const TableOptions& options, Table& tab
   }
 }
 
+}  // namespace syncs
 }  // namespace
 
 const TableKind kSyncsTable = {.name = "syncs",
                                .title = "Where the host waits for the GPU",
                                .answers = "where the host waits for the GPU, and what that costs",
-                               .columns = &col,
-                               .rank_rows = RankRows,
-                               .before = Worse,
-                               .derive = Derive};
+                               .columns = &syncs::col,
+                               .rank_rows = syncs::RankRows,
+                               .before = syncs::Worse,
+                               .derive = syncs::Derive};
 
 }  // namespace lockstep::tables

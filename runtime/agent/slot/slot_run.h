@@ -28,7 +28,6 @@
 
 namespace lockstep::agent {
 
-inline constexpr std::int64_t kSecondNs = 1'000'000'000;
 inline constexpr std::int64_t kMillisecondNs = 1'000'000;
 inline constexpr std::int64_t kFirstTickNs = 5 * kMillisecondNs;
 

@@ -16,7 +16,6 @@
 namespace lockstep::agent {
 namespace {
 
-constexpr std::int64_t kSecondNs = 1'000'000'000;
 // The longest wait for a step boundary: the application may be past its last step.
 constexpr std::int64_t kBoundaryWaitNs = 10 * kSecondNs;
 constexpr std::int64_t kPollNs = kSecondNs / 5;  // Interval at which files that request a window are looked for.

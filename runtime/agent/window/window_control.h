@@ -22,6 +22,8 @@
 
 namespace lockstep::agent {
 
+inline constexpr std::int64_t kSecondNs = 1'000'000'000;
+
 // Thread: the agent's main loop only.
 class WindowControl {
  public:
