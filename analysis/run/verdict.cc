@@ -86,6 +86,13 @@ std::string Sentence(const Context& context, Analysis& analysis) {
     analysis.suspicious = true;
     return fmt::format("No event was recorded on {}: there is nothing to analyse.", Plural(run.ranks, "rank"));
   }
+  // A profiler that is stopped as its step begins writes this: the step's own range and nothing within it.
+  if (const auto marks = static_cast<std::int64_t>(context.tables().step_ranks.rows());
+      marks > 0 && analysis.trust.events <= marks && !communicates && !SourceOf(context.timeline()).imported.empty()) {
+    analysis.suspicious = true;
+    return fmt::format("Nothing was recorded within {} of {}: there is nothing to analyse.",
+                       run.steps == 1 ? "the only step" : "any step", Plural(run.ranks, "rank"));
+  }
   if (run.ranks_expected > 1 && run.ranks == 1 && !run.ranks_left_out.empty())
     return "Only one rank was recorded: nothing to compare." + OfTheOneThereIs(analysis);
   if (run.ranks_expected > 1 && run.ranks == 1) return "There is nothing to compare." + OfTheOneThereIs(analysis);
@@ -159,7 +166,7 @@ void Remark(const Context& context, Analysis& analysis) {
     endings[0] = 'R';
     add(endings + ".");
   }
-  if (analysis.suspicious && run.ranks > 1 && !Communicates(context))
+  if (analysis.suspicious && run.ranks > 1 && !Communicates(context) && SourceOf(context.timeline()).imported.empty())
     add("If the ranks do communicate, Lockstep did not see it: lockstep doctor shows which sources were in place.");
   const Finding* wait_only = FindingOf(analysis, FindingId::kProgressWaitOnly);
   if (analysis.wait_only && (wait_only == nullptr || wait_only->headline != analysis.verdict))
@@ -167,6 +174,10 @@ void Remark(const Context& context, Analysis& analysis) {
             ? "Communication was posted early but moved only in Wait: no overlap is claimed."
             : "What was posted early moved only in Wait, the rest is blocking: no overlap is claimed.");
   if (run.ranks > 1 && !analysis.suspicious) {
+    // Without it a reader takes the lengths of these steps for those of an iteration.
+    if (context.timeline().Meta("step_source") == "signature")
+      add(fmt::format("No steps are marked: what repeats with the collectives counts as a step. If it is none, {}.",
+                      ToMarkSteps(SourceOf(context.timeline()))));
     if (run.steps + run.incomplete_steps == 0)
       add(fmt::format("No steps are marked: figures are of the whole recording. To have steps, {}.",
                       ToMarkSteps(SourceOf(context.timeline()))));

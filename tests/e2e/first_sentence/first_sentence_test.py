@@ -111,6 +111,19 @@ class FirstSentence(unittest.TestCase):
         self.traces("once", IDLE.replace("steps 6", "steps 1"))
         self.assertIn("No kernel was launched in the only step that is marked: the GPU is idle for all of it", self.first(3, "once"))
 
+    def test_steps_that_hold_nothing(self):
+        """A profiler that is stopped as its step begins writes the step and nothing else."""
+        for ranks in (1, 3):
+            place = self.place / f"begun{ranks}"
+            place.mkdir()
+            for rank in range(ranks):
+                step = {"ph": "X", "cat": "user_annotation", "name": "ProfilerStep#5", "pid": 1, "tid": 1, "ts": 10, "dur": 17}
+                (place / f"rank{rank}.json").write_text(json.dumps({
+                    "schemaVersion": 1, "traceEvents": [step],
+                    "distributedInfo": {"backend": "gloo", "rank": rank, "world_size": ranks}}))
+            self.assertEqual(self.first(3, place.name), "Nothing was recorded within the only step of "
+                             f"{'1 rank' if ranks == 1 else '3 ranks'}: there is nothing to analyse.")
+
     def test_an_idle_window(self):
         """Runs whose GPU does next to nothing are not called healthy, whatever there is to say of them."""
         for name, body, said in (("host", "  host 20ms\n", "the recording does not tell why"),
