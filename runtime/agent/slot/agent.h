@@ -43,9 +43,11 @@ struct RunResult {
   bool converted = false;  // The rank file is complete.
   launch::LaunchEnv launch;
   std::string run_dir;
-  std::vector<RunFile> files;  // What this slot left in run_dir.
-  SlotRanks ranks;             // Which ranks are in them; with `converted`.
-  RunDir dir;                  // With RunOptions::estimate: the directory of the slots' estimates.
+  std::vector<RunFile> files;    // What this slot left in run_dir.
+  SlotRanks ranks;               // Which ranks are in them; with `converted`.
+  std::vector<RunPlace> places;  // Rank 0: where other hosts' files are, as far as their agents told.
+  bool place_told = false;       // Rank 0's agent was told where this slot's are.
+  RunDir dir;                    // With RunOptions::estimate: the directory of the slots' estimates.
 };
 
 // Runs the command to its end. Returns an error only if nothing was started
