@@ -369,6 +369,20 @@ class Names(Case):
                 done = self.gather(f"{written}:job", "-o", "of " + host)
                 self.assertIn(f"  {written}:job  5 files", done.stdout)
 
+    def test_what_agents_print(self):
+        """Rank 1 of two hosts that agents cannot connect: the words for a shell are those that are meant, on one line."""
+        told = {"RANK": "1", "WORLD_SIZE": "2", "LOCAL_RANK": "0", "LOCAL_WORLD_SIZE": "1", "MASTER_ADDR": "x", "MASTER_PORT": "1"}
+        for name in self.ODD:
+            with self.subTest(name=name):
+                done = jobs.run([jobs.LOCKSTEP, "run", "-o", f"./{name}", "--after", "none", "--", "true"], self.place, env=told)
+                lines = [line for line in done.stderr.splitlines() if b"lockstep gather" in line]
+                self.assertEqual(len(lines), 1, done.stderr)
+                self.assertNotIn(b"\x1b", done.stderr)
+                command = lines[0][lines[0].index(b"lockstep gather"):lines[0].index(b"   then: ")]
+                words = jobs.run(["bash", "-c", "printf '%s\\0' " + os.fsdecode(command)], self.place).stdout.split(b"\0")
+                self.assertEqual(words[:2] + words[3:], [b"lockstep", b"gather", b"-o", b"RUN", b""])
+                self.assertEqual(words[2], os.fsencode(f"{os.uname().nodename}:{self.place}/{name}"))
+
     def test_files(self):
         ranks = self.hosts / "node1/job/ranks"
         for name in ("rank-0 0.h5", "rank-$(touch HURT).h5", "rank--x.h5", "rank-1.h5\nfile 1 x rank-00009.h5", "rank-.h5", "rank-00001.px.h5", "rank-\x1b.spool"):

@@ -157,6 +157,18 @@ class NotShared(Case):
         analysis = self.analyze(lines[0][1], code=3)
         self.assertEqual((analysis["run"]["ranks"], analysis["run"]["ranks_missing"]), (8, []))
 
+    def test_a_host_that_dies(self):
+        """Where its files are was told before; what is there of the others is had."""
+        self.once_training(lambda: self.hosts.kill("node3"))
+        done = self.job([*JOB, "--steps", "2000"], run="", cwd=of_hosts.OWN)
+        lines = re.findall(r"^lockstep: the application failed; .*(lockstep gather .*?)   then: lockstep analyze (.*)$", done.stderr, re.M)
+        self.assertEqual((len(lines), done.stderr.count("lockstep gather")), (1, 1), done.stderr)
+        words = [*shlex.split(lines[0][0])[1:], "--rsh", os.path.join(of_hosts.HERE, "rsh")]
+        gathered = self.hosts.run("head", [jobs.LOCKSTEP, *words], env=jobs.ENVIRONMENT)
+        self.assertEqual(gathered.returncode, 3, gathered.stdout + gathered.stderr)
+        self.assertRegex(gathered.stderr, r"^error: nothing could be had from one of the directories: .*\n  node3:/mnt/own/.*\n  try: .*\n$")
+        self.assertEqual(self.analyze(lines[0][1], code=3)["run"]["ranks_missing"], [4, 5])
+
 
 class Addresses(Case):
     """Agents find each other over the network that there is. Two hosts, a program without MPI, clocks over TCP."""
