@@ -187,32 +187,39 @@ void TellWhatIsMissing(const agent::RunResult& result, const std::vector<std::in
              there + "): lockstep gather HOST:DIR... -o " + run + "   then: lockstep analyze " + run);
 }
 
+// Whether another agent speaks for the run. Variables may describe another job: if all ranks are here, there is no
+// other rank to wait for.
+bool NotFirst(const agent::RunResult& result) {
+  return result.launch.rank > 0 && !(result.ranks.AllHere() && LookAt(result.run_dir, 0) == SlotEnd::kUnclaimed);
+}
+
 }  // namespace
+
+void TellFailure(const agent::RunResult& result, const AfterOptions& options) {
+  if (options.quiet || NotFirst(result)) return;
+  const std::string& dir = result.run_dir;
+  if (const std::string command = GatherCommand(result); !command.empty()) {
+    agent::Say("the application failed; what was recorded is in " + dir +
+               " and on other hosts. To bring all into one run: " + command);
+    return;
+  }
+  const bool one_node = result.launch.local_size >= result.launch.slots() || result.launch.slots() == 1;
+  agent::Say("the application failed; what was recorded is in " + dir + ", to see it: lockstep analyze " + dir +
+             (options.spools_apart && !one_node
+                  ? " (first, on each other node: lockstep recover " + AbsoluteDir(result) + ")"
+                  : ""));
+}
 
 void RunAfter(const agent::RunResult& result, const AfterOptions& options) {
   if (!result.traced) return;
   const std::vector<std::int32_t>& recorded = result.ranks.ranks;
-  // Variables may describe another job: if all ranks are here, there is no other rank to wait for.
-  const bool all_here = result.ranks.AllHere();
-  if (result.launch.rank > 0 && !(all_here && LookAt(result.run_dir, 0) == SlotEnd::kUnclaimed)) {
+  if (NotFirst(result)) {
     if (!options.quiet) TellWhereFilesAre(result);
     return;
   }
   const std::string& dir = result.run_dir;
   const bool good = result.signal == 0 && result.exit_code == 0;
-  const bool one_node = result.launch.local_size >= result.launch.slots() || result.launch.slots() == 1;
-  if (!good) {
-    const std::string command = options.quiet ? "" : GatherCommand(result);
-    if (!command.empty())
-      agent::Say("the application failed; what was recorded is in " + dir +
-                 " and on other hosts. To bring all into one run: " + command);
-    else if (!options.quiet)
-      agent::Say("the application failed; what was recorded is in " + dir + ", to see it: lockstep analyze " + dir +
-                 (options.spools_apart && !one_node ? " (first, on each other node: lockstep recover " +
-                                                          fs::absolute(dir).lexically_normal().string() + ")"
-                                                    : ""));
-    return;
-  }
+  if (!good) return;  // TellFailure has said what there is to say.
   // A single agent knows the result itself; on a full disk its claim may not contain it.
   const bool alone = result.launch.slots() == 1 || result.launch.rank > 0;
   const Waited waited = alone ? Waited{.files = result.converted, .failed = !result.converted, .missing = {}}

@@ -110,8 +110,9 @@ class Clocks(Case):
 
 class NotShared(Case):
     def test_what_is_said_leads_to_the_whole_run(self):
-        bare = self.job([*JOB, "--steps", "20"])
-        done = self.job([*JOB, "--steps", "20"], run="", cwd=of_hosts.OWN)
+        words = [*JOB, "--steps", "20", "--slow-rank", "5:4"]
+        bare = self.job(words)
+        done = self.job(words, run="", cwd=of_hosts.OWN)
         self.assertEqual((done.returncode, bare.returncode), (0, 0), done.stderr)
         self.assertEqual(done.stdout.splitlines()[0], bare.stdout.splitlines()[0])
         home = self.hosts.path("node1", of_hosts.OWN + "/lockstep.out/latest")
@@ -134,6 +135,8 @@ class NotShared(Case):
         self.assertEqual({host: self.state(host) for host in self.hosts.nodes}, before)
         analysis = self.analyze(run)
         self.check_complete(analysis)
+        # On a machine that is busy with other things another rank may be late as well.
+        self.assertIn(5, [late["rank"] for late in analysis["stragglers"]], analysis["verdict"])
         self.check_clocks(self.hosts.path("head", f"{of_hosts.SHARED}/{run}/timeline.h5"), analysis)
         # All is there: nothing is copied a second time.
         again = self.hosts.run("head", [jobs.LOCKSTEP, *words], env=jobs.ENVIRONMENT)
