@@ -266,11 +266,6 @@ Result<int> RunProgram(const RecordFlags& flags) {
   if (!flags.output.empty()) options.recorded["output"] = flags.output;
   if (!flags.spool_dir.empty()) options.recorded["spool_dir"] = flags.spool_dir;
 
-  LS_TRY(const agent::RunResult result, agent::RunAgent(options));
-  if (flags.estimate) {
-    if (result.traced && result.launch.rank <= 0) TellEstimate(result, options, flags);
-    agent::FinishLike(result);
-  }
   AfterOptions after;
   after.after = flags.after == "none"     ? After::kNone
                 : flags.after == "merge"  ? After::kMerge
@@ -281,6 +276,13 @@ Result<int> RunProgram(const RecordFlags& flags) {
   after.wait_ms = flags.after_wait_s * 1000;
   after.quiet = flags.quiet;
   after.spools_apart = !flags.spool_dir.empty();
+  if (!flags.estimate) options.failed = [&after](const agent::RunResult& failed) { TellFailure(failed, after); };
+
+  LS_TRY(const agent::RunResult result, agent::RunAgent(options));
+  if (flags.estimate) {
+    if (result.traced && result.launch.rank <= 0) TellEstimate(result, options, flags);
+    agent::FinishLike(result);
+  }
   RunAfter(result, after);
   agent::FinishLike(result);
 }

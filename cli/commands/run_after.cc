@@ -14,6 +14,7 @@
 #include <vector>
 
 #include "analysis/run/ranks_recorded.h"
+#include "cli/gather/place.h"
 #include "core/byte_text.h"
 #include "core/rank_name.h"
 #include "runtime/agent/inject/libraries.h"
@@ -134,51 +135,96 @@ void ListFiles(const std::string& run_dir) {
   agent::Say(line);
 }
 
-// Rank 0 cannot know where the files of a node without a shared directory are, so the node's first rank prints it.
+// Relative paths may begin with a dash.
+std::string RunWord(const std::string& dir) { return TypedWord(dir.starts_with('-') ? "./" + dir : dir); }
+
+std::string PlaceWord(const std::string& host, const std::string& dir) { return TypedWord(TextOf(Place{host, dir})); }
+
+std::string AbsoluteDir(const agent::RunResult& result) {
+  std::error_code ignored;
+  return fs::absolute(result.run_dir, ignored).lexically_normal().string();
+}
+
+// "lockstep gather node1:DIR node2:DIR -o RUN   then: lockstep analyze RUN": for the hosts that told rank 0's agent
+// where their files are, and that do not share its directory. "" if there is none.
+std::string GatherCommand(const agent::RunResult& result) {
+  std::string places;
+  for (const agent::RunPlace& place : result.places)
+    if (LookAt(result.run_dir, place.slot) == SlotEnd::kUnclaimed) places += " " + PlaceWord(place.host, place.dir);
+  if (places.empty()) return "";
+  const std::string run = RunWord(result.run_dir);
+  return "lockstep gather " + PlaceWord(agent::HostName(), AbsoluteDir(result)) + places + " -o " + run +
+         "   then: lockstep analyze " + run;
+}
+
+// Where rank 0's agent was not told where the files of a host without a shared directory are, the host's first rank
+// prints it.
 void TellWhereFilesAre(const agent::RunResult& result) {
   const bool good = result.signal == 0 && result.exit_code == 0;
-  if (!good || result.launch.local_rank != 0 || LookAt(result.run_dir, 0) != SlotEnd::kUnclaimed) return;
+  if (!good || result.place_told || result.launch.local_rank != 0 || LookAt(result.run_dir, 0) != SlotEnd::kUnclaimed)
+    return;
   const std::string host = agent::HostName();
   agent::Say("rank 0 has no file in " + result.run_dir + " on " + host +
-             ". If its node does not share this directory, run on that node: rsync -a " + host + ":'" +
-             fs::absolute(result.run_dir).string() + "/ranks/' RUN/ranks/   then: lockstep analyze RUN");
+             ". If its host does not share this directory, RUN being rank 0's: lockstep gather " +
+             PlaceWord(host, AbsoluteDir(result)) + " -o RUN   then: lockstep analyze RUN");
+}
+
+// Ranks without files in rank 0's directory: how to bring them there.
+void TellWhatIsMissing(const agent::RunResult& result, const std::vector<std::int32_t>& missing) {
+  const std::string ranks = (missing.size() == 1 ? "rank " : "ranks ") + Ranges(missing);
+  if (const std::string command = GatherCommand(result); !command.empty()) {
+    agent::Say("no files from " + ranks + " in " + result.run_dir +
+               ", which other hosts do not share. To bring all into one run: " + command);
+    return;
+  }
+  const fs::path dir = AbsoluteDir(result);
+  const std::string name = dir.filename().string();
+  const std::size_t dash = name.rfind('-');
+  // Hosts without a shared file system made directories of their own, with the same last letters.
+  const std::string there = (dir.parent_path() / (dash == std::string::npos ? name : "*" + name.substr(dash))).string();
+  const std::string run = RunWord(result.run_dir);
+  agent::Say("no files from " + ranks + " in " + result.run_dir + ". If their hosts do not share it (there it is " +
+             there + "): lockstep gather HOST:DIR... -o " + run + "   then: lockstep analyze " + run);
+}
+
+// Whether another agent speaks for the run. Variables may describe another job: if all ranks are here, there is no
+// other rank to wait for.
+bool NotFirst(const agent::RunResult& result) {
+  return result.launch.rank > 0 && !(result.ranks.AllHere() && LookAt(result.run_dir, 0) == SlotEnd::kUnclaimed);
 }
 
 }  // namespace
 
+void TellFailure(const agent::RunResult& result, const AfterOptions& options) {
+  if (options.quiet || NotFirst(result)) return;
+  const std::string& dir = result.run_dir;
+  if (const std::string command = GatherCommand(result); !command.empty()) {
+    agent::Say("the application failed; what was recorded is in " + dir +
+               " and on other hosts. To bring all into one run: " + command);
+    return;
+  }
+  const bool one_node = result.launch.local_size >= result.launch.slots() || result.launch.slots() == 1;
+  agent::Say("the application failed; what was recorded is in " + dir + ", to see it: lockstep analyze " + dir +
+             (options.spools_apart && !one_node
+                  ? " (first, on each other node: lockstep recover " + AbsoluteDir(result) + ")"
+                  : ""));
+}
+
 void RunAfter(const agent::RunResult& result, const AfterOptions& options) {
   if (!result.traced) return;
   const std::vector<std::int32_t>& recorded = result.ranks.ranks;
-  // Variables may describe another job: if all ranks are here, there is no other rank to wait for.
-  const bool all_here = result.ranks.AllHere();
-  if (result.launch.rank > 0 && !(all_here && LookAt(result.run_dir, 0) == SlotEnd::kUnclaimed)) {
+  if (NotFirst(result)) {
     if (!options.quiet) TellWhereFilesAre(result);
     return;
   }
   const std::string& dir = result.run_dir;
   const bool good = result.signal == 0 && result.exit_code == 0;
-  const bool one_node = result.launch.local_size >= result.launch.slots() || result.launch.slots() == 1;
-  if (!good) {
-    if (!options.quiet)
-      agent::Say("the application failed; what was recorded is in " + dir + ", to see it: lockstep analyze " + dir +
-                 (options.spools_apart && !one_node ? " (first, on each other node: lockstep recover " +
-                                                          fs::absolute(dir).lexically_normal().string() + ")"
-                                                    : ""));
-    return;
-  }
+  if (!good) return;  // TellFailure has said what there is to say.
   // A single agent knows the result itself; on a full disk its claim may not contain it.
   const bool alone = result.launch.slots() == 1 || result.launch.rank > 0;
   const Waited waited = alone ? Waited{.files = result.converted, .failed = !result.converted, .missing = {}}
                               : WaitForSlots(dir, result.launch.slots(), options.wait_ms);
-  if (!waited.missing.empty() && !options.quiet) {
-    const std::string ranks = Ranges(waited.missing), name = fs::path(dir).filename().string();
-    const std::size_t dash = name.rfind('-');
-    // Nodes without a shared file system made directories of their own, with the same last letters.
-    const std::string there = fs::path(fs::absolute(dir)).parent_path().string() + "/" +
-                              (dash == std::string::npos ? name : "*" + name.substr(dash));
-    agent::Say("no files from rank " + ranks + " in " + dir + ". If their nodes do not share it: rsync -a NODE:'" +
-               there + "/ranks/' " + dir + "/ranks/   then: lockstep analyze " + dir);
-  }
+  if (!waited.missing.empty() && !options.quiet) TellWhatIsMissing(result, waited.missing);
   bool verdict = false;
   if (options.after != After::kNone) {
     int out_fd = STDERR_FILENO;

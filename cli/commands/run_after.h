@@ -19,8 +19,12 @@ struct AfterOptions {
   bool spools_apart = false;  // --spool-dir: the spool of a rank that is killed may be on its node only.
 };
 
-// Waits (bounded) for the other ranks, starts `lockstep merge` or `lockstep analyze` on the run, and prints where the
-// files are. This never changes the exit code: a command that fails or crashes is another process.
+// After an application that failed: where its records are and how to bring those of all hosts together.
+void TellFailure(const agent::RunResult& result, const AfterOptions& options);
+
+// After one that succeeded: waits (bounded) for the other ranks, starts `lockstep merge` or `lockstep analyze` on the
+// run, and prints where the files are. This never changes the exit code: a command that fails or crashes is another
+// process.
 void RunAfter(const agent::RunResult& result, const AfterOptions& options);
 
 }  // namespace lockstep::cli

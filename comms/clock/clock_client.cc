@@ -37,6 +37,8 @@ struct ClockClient::Impl {
   bool tried_ok = false;
   int fd = -1;  // Of the connection in use: shut down by the destructor.
   std::atomic<std::uint64_t> bursts{0}, unproven{0};
+  std::atomic<bool> told{false};
+  bool telling = false;  // On this connection; the answer to a later ping shows that the server has taken it.
   std::uint32_t next_burst = 0;
   BurstPacer pacer;
   std::thread thread;
@@ -44,6 +46,7 @@ struct ClockClient::Impl {
   void Run();
   net::Fd Open();
   bool Handshake(int socket);
+  bool TellPlace(int socket, const net::Hello& hello, const net::Hello& challenge) const;
   bool Burst(int socket, std::vector<BurstRow>* rows);
   bool Pause(std::chrono::nanoseconds time);  // Returns false if the thread must stop.
   bool Stopped() {
@@ -98,6 +101,7 @@ bool ClockClient::FinalBurst(int limit_ms) {
 
 std::uint64_t ClockClient::bursts() const { return impl_->bursts.load(std::memory_order_relaxed); }
 std::uint64_t ClockClient::unproven() const { return impl_->unproven.load(std::memory_order_relaxed); }
+bool ClockClient::told() const { return impl_->told.load(std::memory_order_relaxed); }
 
 bool ClockClient::Impl::Pause(std::chrono::nanoseconds time) {
   std::unique_lock lock(mutex);
@@ -125,6 +129,7 @@ void ClockClient::Impl::Run() {
     if (done) {
       sink(rows);
       bursts.fetch_add(1, std::memory_order_relaxed);
+      if (telling) told.store(true, std::memory_order_relaxed);
     }
     {
       std::lock_guard lock(mutex);
@@ -181,7 +186,18 @@ bool ClockClient::Impl::Handshake(int socket) {
     return false;
   }
   net::SetTimeouts(socket, kExchangeMs);
-  return true;
+  telling = (challenge.takes & net::kTakesPlaces) != 0 && !config.place.empty() &&
+            config.place.size() <= net::kMostPlaceBytes;
+  return !telling || TellPlace(socket, hello, challenge);
+}
+
+bool ClockClient::Impl::TellPlace(int socket, const net::Hello& hello, const net::Hello& challenge) const {
+  const net::Message head{net::kPlaceMagic, config.place.size(), 0, 0};
+  const Proof proof = net::PlaceProof(config.key, hello, challenge, config.place);
+  std::string all(reinterpret_cast<const char*>(&head), sizeof head);
+  all += config.place;
+  all.append(reinterpret_cast<const char*>(proof.data()), proof.size());
+  return net::SendAll(socket, all.data(), all.size());
 }
 
 bool ClockClient::Impl::Burst(int socket, std::vector<BurstRow>* rows) {

@@ -53,6 +53,7 @@ struct ClockCoordinator::Impl {
   std::string called_at;
   std::string no_client;                   // The reason why there is none although this slot is its domain's leader.
   std::uint64_t bursts = 0, unproven = 0;  // Of a client that was destroyed.
+  bool told = false;
   std::string state = "no exchange was needed or possible yet";
 
   // Used by the coordinator's thread only.
@@ -137,6 +138,7 @@ void ClockCoordinator::Finish(int limit_ms) {
     impl_->state += ", " + std::to_string(impl_->client->bursts()) + " tcp bursts";
     impl_->bursts = impl_->client->bursts();
     impl_->unproven = impl_->client->unproven();
+    impl_->told = impl_->client->told();
     impl_->client.reset();
   }
 }
@@ -178,6 +180,15 @@ void ClockCoordinator::Impl::Run() {
     std::unique_lock lock(mutex);
     if (changed.wait_for(lock, pause, [&] { return stop; })) return;
   }
+}
+
+std::vector<ToldPlace> ClockCoordinator::places() const {
+  return impl_->server ? impl_->server->places() : std::vector<ToldPlace>();
+}
+
+bool ClockCoordinator::told() const {
+  std::lock_guard lock(impl_->mutex);
+  return impl_->client ? impl_->client->told() : impl_->told;
 }
 
 // Runs the coordinator once; returns the pause before the next call.

@@ -15,6 +15,7 @@
 #include <functional>
 #include <memory>
 #include <string>
+#include <vector>
 
 #include "comms/clock/clock_service.h"
 #include "core/result.h"
@@ -79,6 +80,10 @@ class ClockCoordinator {
   // The reason why this slot, which had to measure with the reference's clock service, has no result so far; "" if it
   // has one, or if it did not have to measure.
   std::string Trouble() const;
+  // On the reference rank: what the leaders of other clock domains told (ClockServiceConfig::place).
+  std::vector<ToldPlace> places() const;
+  // The reference rank has what this slot had to tell.
+  bool told() const;
 
  private:
   struct Impl;

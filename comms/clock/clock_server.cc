@@ -9,7 +9,10 @@
 #include <unistd.h>
 
 #include <atomic>
+#include <map>
+#include <mutex>
 #include <thread>
+#include <utility>
 #include <vector>
 
 #include "comms/clock/clock_service.h"
@@ -29,12 +32,13 @@ constexpr std::int64_t kBurstLimitNs = 100'000'000;
 
 struct Connection {
   net::Fd fd;
-  enum class State { kHello, kProof, kKnown } state = State::kHello;
+  enum class State { kHello, kProof, kKnown, kPlace } state = State::kHello;
   bool left = false;  // Closed by the other side before it sent anything.
-  bool known() const { return state == State::kKnown; }
+  bool known() const { return state == State::kKnown || state == State::kPlace; }
   net::Hello hello, challenge;
-  std::size_t filled = 0;  // Bytes of `message` received.
+  std::size_t filled = 0;  // Bytes of `message` received; of `place` in that state.
   net::Message message{};
+  std::string place;  // The text and its proof.
   std::int64_t since_ns = 0;
 };
 
@@ -46,6 +50,8 @@ struct ClockServer::Impl {
   std::string address;
   std::atomic<std::uint64_t> refused{0};
   std::vector<Connection> connections;
+  mutable std::mutex mutex;  // Protects `places`.
+  std::map<std::int32_t, std::string> places;
   std::thread thread;
 
   void Run();
@@ -54,6 +60,8 @@ struct ClockServer::Impl {
   bool Challenge(Connection& connection);
   bool Check(Connection& connection);
   bool Answer(Connection& connection);
+  bool ExpectPlace(Connection& connection) const;
+  bool TakePlace(Connection& connection);
 };
 
 Result<std::unique_ptr<ClockServer>> ClockServer::Start(const ClockServiceConfig& config) {
@@ -84,6 +92,13 @@ ClockServer::~ClockServer() {
 
 const std::string& ClockServer::address() const { return impl_->address; }
 std::uint64_t ClockServer::refused() const { return impl_->refused.load(std::memory_order_relaxed); }
+
+std::vector<ToldPlace> ClockServer::places() const {
+  const std::lock_guard lock(impl_->mutex);
+  std::vector<ToldPlace> all;
+  for (const auto& [rank, text] : impl_->places) all.push_back({rank, text});
+  return all;
+}
 
 void ClockServer::Impl::Run() {
   std::vector<pollfd> polls;
@@ -148,32 +163,55 @@ void ClockServer::Impl::Accept() {
 
 // Reads what has arrived. Returns false if the connection is to be dropped.
 bool ClockServer::Impl::Serve(Connection& connection) {
-  char* into = reinterpret_cast<char*>(&connection.message);
-  const ssize_t n =
-      recv(connection.fd.get(), into + connection.filled, sizeof(net::Message) - connection.filled, MSG_DONTWAIT);
+  const bool place = connection.state == Connection::State::kPlace;
+  char* into = place ? connection.place.data() : reinterpret_cast<char*>(&connection.message);
+  const std::size_t bytes = place ? connection.place.size() : sizeof(net::Message);
+  const ssize_t n = recv(connection.fd.get(), into + connection.filled, bytes - connection.filled, MSG_DONTWAIT);
   if (n < 0) return errno == EAGAIN || errno == EINTR;
   if (n == 0) {
     connection.left = connection.state == Connection::State::kHello && connection.filled == 0;
     return false;
   }
   connection.filled += static_cast<std::size_t>(n);
-  if (connection.filled < sizeof(net::Message)) return true;
+  if (connection.filled < bytes) return true;
   connection.filled = 0;
   switch (connection.state) {
     case Connection::State::kHello:
       return Challenge(connection);
     case Connection::State::kProof:
       return Check(connection);
+    case Connection::State::kPlace:
+      return TakePlace(connection);
     case Connection::State::kKnown:
       break;
   }
-  return Answer(connection);
+  return connection.message.magic == net::kPlaceMagic ? ExpectPlace(connection) : Answer(connection);
+}
+
+bool ClockServer::Impl::ExpectPlace(Connection& connection) const {
+  if (connection.message.a > net::kMostPlaceBytes) return false;
+  connection.place.resize(connection.message.a + kProofBytes);
+  connection.state = Connection::State::kPlace;
+  return true;
+}
+
+bool ClockServer::Impl::TakePlace(Connection& connection) {
+  const std::string all = std::exchange(connection.place, {});
+  const std::string_view text = std::string_view(all).substr(0, all.size() - kProofBytes);
+  connection.state = Connection::State::kKnown;
+  const Proof proof = net::PlaceProof(config.key, connection.hello, connection.challenge, text);
+  if (!SameSecret({reinterpret_cast<const std::uint8_t*>(all.data()) + text.size(), kProofBytes}, proof)) return false;
+  const std::lock_guard lock(mutex);
+  // As many ranks as connections; a client that names another rank each time it connects is not kept for ever.
+  if (places.size() < kMaxConnections || places.contains(connection.hello.rank)) places[connection.hello.rank] = text;
+  return true;
 }
 
 bool ClockServer::Impl::Challenge(Connection& connection) {
   memcpy(static_cast<void*>(&connection.hello), &connection.message, sizeof connection.hello);
   if (connection.hello.magic != net::kHelloMagic) return false;
   connection.challenge.rank = config.rank;
+  connection.challenge.takes = net::kTakesPlaces;
   if (!RandomBytes(connection.challenge.nonce)) return false;
   connection.state = Connection::State::kProof;
   return net::SendAll(connection.fd.get(), &connection.challenge, sizeof connection.challenge);

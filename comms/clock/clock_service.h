@@ -10,6 +10,7 @@
 #include <memory>
 #include <span>
 #include <string>
+#include <vector>
 
 #include "comms/clock/run_key.h"
 #include "core/event_clock.h"
@@ -23,6 +24,14 @@ struct ClockServiceConfig {
   RunKey key{};                // Both sides prove that they hold it. All 0: there is none, and no peer is accepted.
   EventClock clock;            // What bursts are stamped with.
   bool loopback_only = false;  // All ranks are on this host, so the server listens on the loopback only.
+  // What a client tells the server, once both have proved themselves; "" nothing. More than 8 KiB is not told.
+  std::string place;
+};
+
+// What a client told.
+struct ToldPlace {
+  std::int32_t rank = -1;
+  std::string text;
 };
 
 // Answers any number of clients, one burst at a time, from one thread.
@@ -39,6 +48,8 @@ class ClockServer {
   const std::string& address() const;
   // Connections dropped because they did not follow the protocol or did not prove that they hold the key.
   std::uint64_t refused() const;
+  // What clients have told so far, by rank; the last word of each.
+  std::vector<ToldPlace> places() const;
 
  private:
   struct Impl;
@@ -67,6 +78,8 @@ class ClockClient {
   std::uint64_t bursts() const;  // Completed so far.
   // Answers from the reference's addresses that did not prove that they hold the key; they were discarded.
   std::uint64_t unproven() const;
+  // The server has taken what it was told (ClockServiceConfig::place).
+  bool told() const;
 
  private:
   struct Impl;

@@ -80,8 +80,9 @@ void RemoveSharedRunKey(const std::string& directory) { unlink((directory + kKey
 
 Proof Prove(const RunKey& key, ProofOf side, std::span<const std::uint8_t> hello,
             std::span<const std::uint8_t> challenge) {
-  constexpr std::string_view kClient = "lockstep clock 2 client", kServer = "lockstep clock 2 server";
-  const std::string_view name = side == ProofOf::kClient ? kClient : kServer;
+  constexpr std::string_view kClient = "lockstep clock 2 client", kServer = "lockstep clock 2 server",
+                             kPlace = "lockstep clock 2 place";
+  const std::string_view name = side == ProofOf::kClient ? kClient : side == ProofOf::kServer ? kServer : kPlace;
   hmac_sha256_ctx context;
   hmac_sha256_set_key(&context, key.size(), key.data());
   hmac_sha256_update(&context, name.size(), reinterpret_cast<const std::uint8_t*>(name.data()));

@@ -35,8 +35,8 @@ Result<RunKey> SharedRunKey(const std::string& directory);
 // Removes the file.
 void RemoveSharedRunKey(const std::string& directory);
 
-// The side that proves. A proof of one side is not valid for the other side.
-enum class ProofOf : std::uint8_t { kClient, kServer };
+// The side that proves, or what the client tells afterwards. A proof of one is not valid for another.
+enum class ProofOf : std::uint8_t { kClient, kServer, kPlace };
 inline constexpr std::size_t kProofBytes = 32;
 using Proof = std::array<std::uint8_t, kProofBytes>;
 // HMAC-SHA256 over the side's name and both sides' first messages, which hold

@@ -258,6 +258,13 @@ bool SendAll(int fd, const void* data, std::size_t bytes) {
   return true;
 }
 
+clock::Proof PlaceProof(const clock::RunKey& key, const Hello& hello, const Hello& challenge, std::string_view text) {
+  const auto theirs = BytesOf(challenge);
+  std::vector<std::uint8_t> rest(theirs.begin(), theirs.end());
+  rest.insert(rest.end(), text.begin(), text.end());
+  return clock::Prove(key, clock::ProofOf::kPlace, BytesOf(hello), rest);
+}
+
 bool ReceiveAll(int fd, void* data, std::size_t bytes, int limit_ms) {
   const auto deadline = std::chrono::steady_clock::now() + std::chrono::milliseconds(limit_ms);
   char* at = static_cast<char*>(data);

@@ -49,14 +49,14 @@ inline constexpr std::uint64_t kPingMagic = 0x474e4950534cu;     // "LSPING"
 // these two messages, the client first. A client without the key learns nothing but the server's rank.
 struct Hello {
   std::uint64_t magic = kHelloMagic;
-  std::int32_t rank = -1;  // Of the sender.
-  std::uint32_t reserved = 0;
+  std::int32_t rank = -1;   // Of the sender.
+  std::uint32_t takes = 0;  // Of the server: what else it understands (kTakesPlaces); 0 from versions without it.
   std::uint8_t nonce[16] = {};
 };
 static_assert(sizeof(Hello) == 32);
 struct Message {
   std::uint64_t magic;
-  std::uint64_t a;  // Ping: number. Answer: number.
+  std::uint64_t a;  // Ping: number. Answer: number. Place: bytes of its text.
   std::int64_t b;   // Ping: pings still to come in this burst. Answer: t2.
   std::int64_t c;   // Answer: t3.
 };
@@ -66,5 +66,12 @@ std::span<const std::uint8_t> BytesOf(const T& message) {
   return {reinterpret_cast<const std::uint8_t*>(&message), sizeof message};
 }
 inline constexpr int kMaxBurstPings = 64;
+
+// Before its first burst a client may tell where its host's files are: a message with kPlaceMagic, the text, and a
+// proof over it (PlaceProof), so that nobody on the way can put another text in its place. It is not answered.
+inline constexpr std::uint64_t kPlaceMagic = 0x4543414c50534cu;  // "LSPLACE"
+inline constexpr std::uint32_t kTakesPlaces = 1;
+inline constexpr std::size_t kMostPlaceBytes = 8192;
+clock::Proof PlaceProof(const clock::RunKey& key, const Hello& hello, const Hello& challenge, std::string_view text);
 
 }  // namespace lockstep::net

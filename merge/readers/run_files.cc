@@ -391,7 +391,7 @@ Error NothingReadable(const std::string& run_dir, const RunFiles& run) {
     if (const std::string where = trace::SpoolElsewhere(run_dir, rank); !where.empty())
       first = "rank " + std::to_string(rank) + ": " + where;
   return {ErrorCode::kNotFound, first.empty() ? "there is no rank file here" : "no rank file could be read: " + first,
-          RanksDir(run_dir).string(), "gather the ranks/ files of all nodes into one run directory"};
+          RanksDir(run_dir).string(), "lockstep gather HOST:DIR... -o RUN, if the hosts of the job share no directory"};
 }
 
 void AddRank(const std::string& run_dir, std::int32_t rank, Found found, RunFiles& run) {

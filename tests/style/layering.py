@@ -56,7 +56,7 @@ ROOMS = {
     },
     "cli": {
         "output": [], "options": ["output/"], "input": ["options/", "output/"],
-        "commands": ["options/", "input/", "output/"],
+        "gather": [], "commands": ["options/", "input/", "output/", "gather/"],
     },
 }
 # What a format's folder below ingest/ may include beside itself: only the registry's list names it.

@@ -40,6 +40,12 @@ struct RunDir {
   std::string RankFile(std::int32_t slot, const char* suffix) const;  // absolute/ranks/rank-NNNNN<suffix>
 };
 
+// Where files of another host are, as an agent there told.
+struct RunPlace {
+  std::int32_t slot = -1;  // Of that agent.
+  std::string host, dir;   // The run directory there, absolute.
+};
+
 // If the wanted directory cannot be written, or is another user's inside a directory that everybody may write to, falls
 // back to $TMPDIR or /tmp, to a directory that belongs to this user alone. kIo if no directory can be used. `output` is
 // "" for the default.

@@ -268,6 +268,10 @@ Result<RunResult> SlotRun::Run() {
   result_.launch = launch_;
   result_.run_dir = dir_.path;
   if (traced_) Finish();
+  if (clock_link_) {
+    result_.places = clock_link_->places();
+    result_.place_told = clock_link_->told();
+  }
   // From here on a signal ends this process, and the spool is complete.
   if (good_end()) {
     gate_.reset();

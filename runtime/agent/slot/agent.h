@@ -5,6 +5,7 @@
 // exit code stay what they are without it.
 
 #include <cstdint>
+#include <functional>
 #include <map>
 #include <string>
 #include <vector>
@@ -17,6 +18,8 @@
 #include "runtime/agent/window/window_options.h"
 
 namespace lockstep::agent {
+
+struct RunResult;
 
 struct RunOptions {
   std::vector<std::string> command;
@@ -34,6 +37,9 @@ struct RunOptions {
   std::string metrics;              // Rank 0 writes them to this file, for Prometheus; "" for none.
   bool quiet = false;
   std::map<std::string, std::string> recorded;  // Options as given, for the manifest.
+  // Called once the application has failed and its spool is complete. A launcher that ends the job may kill this
+  // process from then on, so that what is to be said is said here. May be empty.
+  std::function<void(const RunResult&)> failed;
 };
 
 struct RunResult {
@@ -43,9 +49,11 @@ struct RunResult {
   bool converted = false;  // The rank file is complete.
   launch::LaunchEnv launch;
   std::string run_dir;
-  std::vector<RunFile> files;  // What this slot left in run_dir.
-  SlotRanks ranks;             // Which ranks are in them; with `converted`.
-  RunDir dir;                  // With RunOptions::estimate: the directory of the slots' estimates.
+  std::vector<RunFile> files;    // What this slot left in run_dir.
+  SlotRanks ranks;               // Which ranks are in them; with `converted`.
+  std::vector<RunPlace> places;  // Rank 0: where other hosts' files are, as far as their agents told.
+  bool place_told = false;       // Rank 0's agent was told where this slot's are.
+  RunDir dir;                    // With RunOptions::estimate: the directory of the slots' estimates.
 };
 
 // Runs the command to its end. Returns an error only if nothing was started

@@ -113,6 +113,7 @@ void SlotRun::Convert() {
   if (!good_end()) {
     spool_->Unlock();
     WriteClaim(dir_, false);
+    if (options_.failed) options_.failed(result_);
     if (term_ns_ != 0) {
       const std::int64_t left_ns = term_ns_ + kTermGraceNs - RawNs();
       const timespec pause{0, static_cast<long>(left_ns)};

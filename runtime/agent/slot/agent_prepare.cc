@@ -52,8 +52,8 @@ std::string SlotRun::Prepare() {
     Say("the rings are on a disk (" + segment_->tmpfs_trouble() + "), so recorded calls may take milliseconds longer");
   ExamineMpi();
   FillHeader();
-  clock_link_.emplace(clock_service_, launch_, clock_, segment_->view(), dir_.absolute + "/ranks",
-                      libraries_.clock_program, [this] { return TerminationAsked(); });
+  clock_link_.emplace(clock_service_, launch_, clock_, segment_->view(), dir_.absolute, libraries_.clock_program,
+                      [this] { return TerminationAsked(); });
   if (!clock_link_->trouble().empty() && speaks()) Say("no clock service: " + clock_link_->trouble());
   drain_.emplace(segment_->view(), *spool_, clock_);
   plan_ = options_.window;

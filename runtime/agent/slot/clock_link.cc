@@ -5,6 +5,7 @@
 #include <utility>
 
 #include "comms/clock/clock_meeting.h"
+#include "runtime/agent/rundir/process_state.h"
 
 namespace lockstep::agent {
 namespace {
@@ -12,18 +13,33 @@ namespace {
 constexpr int kFinishLimitMs = 500;
 constexpr std::size_t kRowsPerBlock = kSpoolBlockBytes / sizeof(BurstRow);
 
+// Host names have no such byte, and paths may have any other.
+constexpr char kBetween = '\0';
+
+std::string PlaceText(const std::string& host, const std::string& run_dir) { return host + kBetween + run_dir; }
+
+std::vector<RunPlace> ParsePlaces(const std::vector<clock::ToldPlace>& told) {
+  std::vector<RunPlace> places;
+  for (const auto& [slot, text] : told) {
+    const std::size_t between = text.find(kBetween);
+    if (between == std::string::npos || text.find(kBetween, between + 1) != std::string::npos) continue;
+    places.push_back({slot, text.substr(0, between), text.substr(between + 1)});
+  }
+  return places;
+}
+
 }  // namespace
 
 ClockLink::ClockLink(clock::ClockService mode, const launch::LaunchEnv& launch, const EventClock& clock,
-                     const SegmentView& segment, const std::string& meeting_dir, const std::string& clock_program,
+                     const SegmentView& segment, const std::string& run_dir, const std::string& clock_program,
                      std::function<bool()> interrupted)
-    : segment_(segment), meeting_dir_(meeting_dir), rank_(launch.slot()) {
+    : segment_(segment), meeting_dir_(run_dir + "/ranks"), rank_(launch.slot()) {
   SegmentHeader& header = segment.header();
   // A job of one rank has no other clock to compare with: nothing is opened or written.
   if (mode == clock::ClockService::kOff || launch.world_size == 1 || launch.source == launch::LaunchSource::kNone)
     return;
   clock::RunKey key{};
-  if (const Result<clock::RunKey> shared = clock::SharedRunKey(meeting_dir); shared.ok()) {
+  if (const Result<clock::RunKey> shared = clock::SharedRunKey(meeting_dir_); shared.ok()) {
     key = shared.value();
   } else {
     // Rank 0's own key is enough if the application's MPI distributes it.
@@ -32,13 +48,13 @@ ClockLink::ClockLink(clock::ClockService mode, const launch::LaunchEnv& launch, 
   }
   std::memcpy(header.clock_key, key.data(), key.size());
   clock::ClockCoordinatorConfig config;
-  config.service = {.rank = launch.slot(), .key = key, .clock = clock};
+  config.service = {.rank = launch.slot(), .key = key, .clock = clock, .place = PlaceText(HostName(), run_dir)};
   config.listen = clock::WhereToListen(launch.slot(), launch.world_size, launch.local_size);
   config.world_size = launch.slots();
   config.domain = header.clock_domain;
   config.mode = mode;
   config.segment = segment;
-  config.meeting_dir = meeting_dir;
+  config.meeting_dir = meeting_dir_;
   config.clock_program = clock_program;
   config.interrupted = std::move(interrupted);
   config.sink = [this](std::span<const BurstRow> rows) {
@@ -90,6 +106,10 @@ std::string ClockLink::TakeTrouble() {
   return why + (no_shared_key_.empty() ? "" : "; " + no_shared_key_);
 }
 
+std::vector<RunPlace> ClockLink::places() const {
+  return ParsePlaces(coordinator_ == nullptr ? places_ : coordinator_->places());
+}
+
 ClockLine ClockLink::line() {
   const std::lock_guard lock(mutex_);
   return line_;
@@ -128,6 +148,7 @@ void ClockLink::Finish(bool good) {
     coordinator_->Finish(kFinishLimitMs);
   } else {
     coordinator_->Abandon();
+    places_ = coordinator_->places();
     coordinator_.reset();
   }
 }

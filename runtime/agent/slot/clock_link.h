@@ -14,6 +14,7 @@
 #include "core/event_clock.h"
 #include "core/ring_layout.h"
 #include "runtime/agent/live/clock_line.h"
+#include "runtime/agent/rundir/run_dir.h"
 #include "runtime/agent/spool/spool_writer.h"
 
 namespace lockstep::agent {
@@ -23,7 +24,7 @@ class ClockLink {
   // Listens where other ranks may have to connect, and writes address and key into the segment's header. The run goes
   // on if the clock service cannot start; trouble() says why.
   ClockLink(clock::ClockService mode, const launch::LaunchEnv& launch, const EventClock& clock,
-            const SegmentView& segment, const std::string& meeting_dir, const std::string& clock_program,
+            const SegmentView& segment, const std::string& run_dir, const std::string& clock_program,
             std::function<bool()> interrupted);
   ~ClockLink();
 
@@ -35,6 +36,10 @@ class ClockLink {
   // Through the quickest exchanges of the last two bursts between agents.
   ClockLine line();
   const std::string& trouble() const { return trouble_; }
+  // On rank 0: what the agents that measured with it told, by slot. Known after Finish, too.
+  std::vector<RunPlace> places() const;
+  // Rank 0's agent knows where this slot's files are.
+  bool told() const { return coordinator_ != nullptr && coordinator_->told(); }
   // The reason why this slot, which had to measure, has no exchange with the reference rank; "" if there is nothing to
   // report. A failed exchange is reported once.
   std::string TakeTrouble();
@@ -48,6 +53,7 @@ class ClockLink {
   std::unique_ptr<clock::ClockCoordinator> coordinator_;
   std::string trouble_, no_shared_key_;
   bool reported_ = false;
+  std::vector<clock::ToldPlace> places_;  // Of a coordinator that was abandoned.
   SegmentView segment_;
   std::string meeting_dir_;
   std::int32_t rank_;

@@ -3,7 +3,8 @@
 usage: jobs_test.py BUILD_DIR Class
 
 Clocks       one run directory, and clocks that are where they are said to be
-NotShared    each host has directories of its own: what is said leads to the whole run
+NotShared    each host has directories of its own: the command that is said brings them together
+Addresses    IPv6 alone; twelve addresses, of which one leads to the other host
 HostDies     the job ends as without Lockstep, and the analysis says whose ranks are gone
 LinkCut      for two seconds: the job's results, and the whole run
 SlowNetwork  the host whose network is slow, and no rank
@@ -12,7 +13,7 @@ import json
 import os
 import pathlib
 import re
-import shutil
+import shlex
 import sys
 import threading
 import time
@@ -109,24 +110,110 @@ class Clocks(Case):
 
 class NotShared(Case):
     def test_what_is_said_leads_to_the_whole_run(self):
-        bare = self.job([*JOB, "--steps", "20"])
-        done = self.job([*JOB, "--steps", "20"], run="", cwd=of_hosts.OWN)
+        words = [*JOB, "--steps", "20", "--slow-rank", "5:4"]
+        bare = self.job(words)
+        done = self.job(words, run="", cwd=of_hosts.OWN)
         self.assertEqual((done.returncode, bare.returncode), (0, 0), done.stderr)
         self.assertEqual(done.stdout.splitlines()[0], bare.stdout.splitlines()[0])
         home = self.hosts.path("node1", of_hosts.OWN + "/lockstep.out/latest")
         self.assertEqual(sorted(os.listdir(home + "/ranks"))[-2:], ["rank-00000.h5", "rank-00001.h5"])
         self.assertIn("nothing is there of ranks 2-7", done.stderr)
-        # The first rank of each other host says in one line where its files are, and how to bring them.
-        lines = re.findall(r"^lockstep: rank 0 has no file in .* on (node\d)\. .* run on that node: rsync -a (node\d):'(/[^']+/ranks/)' RUN/ranks/   "
-                           r"then: lockstep analyze RUN$", done.stderr, re.M)
-        self.assertEqual(sorted(host for host, _, _ in lines), ["node2", "node3", "node4"], done.stderr)
-        for host, source, path in lines:
-            self.assertEqual(source, host)
-            for file in pathlib.Path(self.hosts.path(host, path)).glob("rank-*.h5"):
-                shutil.copy(file, home + "/ranks")
-        analysis = self.analyze("lockstep.out/latest", host="node1", cwd=of_hosts.OWN)
+        # One line for the whole job says how to bring them together; head is a host that reaches all.
+        lines = re.findall(r"^lockstep: .*(lockstep gather .*?)   then: lockstep analyze (.*)$", done.stderr, re.M)
+        self.assertEqual((len(lines), done.stderr.count("lockstep gather")), (1, 1), done.stderr)
+        command, run = lines[0]
+        words = shlex.split(command)
+        self.assertEqual(words[0], "lockstep")
+        self.assertEqual([word.split(":")[0] for word in words if word.startswith("node")], self.hosts.nodes)
+        self.check_gathered([*words[1:], "--rsh", os.path.join(of_hosts.HERE, "rsh")], run)
+
+    def check_gathered(self, words, run):
+        before = {host: self.state(host) for host in self.hosts.nodes}
+        gathered = self.hosts.run("head", [jobs.LOCKSTEP, *words], env=jobs.ENVIRONMENT)
+        self.assertEqual((gathered.returncode, gathered.stderr), (0, ""), gathered.stdout)
+        self.assertIn("8 of 8 ranks recorded", gathered.stdout)
+        self.assertEqual({host: self.state(host) for host in self.hosts.nodes}, before)
+        analysis = self.analyze(run)
         self.check_complete(analysis)
-        self.check_clocks(home + "/timeline.h5", analysis)
+        # On a machine that is busy with other things another rank may be late as well.
+        self.assertIn(5, [late["rank"] for late in analysis["stragglers"]], analysis["verdict"])
+        self.check_clocks(self.hosts.path("head", f"{of_hosts.SHARED}/{run}/timeline.h5"), analysis)
+        # All is there: nothing is copied a second time.
+        again = self.hosts.run("head", [jobs.LOCKSTEP, *words], env=jobs.ENVIRONMENT)
+        self.assertEqual((again.returncode, again.stdout.count("  0 files (0 B) copied")), (0, 4), again.stdout + again.stderr)
+
+    def state(self, host):
+        top = pathlib.Path(self.hosts.path(host, of_hosts.OWN))
+        return {str(path.relative_to(top)): (path.lstat().st_mtime_ns, path.lstat().st_size) for path in top.rglob("*")}
+
+    def test_a_job_that_fails(self):
+        """Ranks that were told to end left spools, and one line says where they are."""
+        fail = ('[ "$OMPI_COMM_WORLD_RANK" = 5 ] || exec "$@"; "$@" & while [ ! -e fail ]; do sleep 0.1; done; kill -9 $!; exit 7')
+        self.once_training(lambda: pathlib.Path(self.hosts.path("node3", of_hosts.OWN + "/fail")).touch())
+        done = self.job(["sh", "-c", fail, "sh", *JOB, "--steps", "5000"], run="", cwd=of_hosts.OWN)
+        self.assertEqual(done.returncode, 7, done.stderr)
+        lines = re.findall(r"^lockstep: the application failed; .*(lockstep gather .*?)   then: lockstep analyze (.*)$", done.stderr, re.M)
+        self.assertEqual((len(lines), done.stderr.count("lockstep gather")), (1, 1), done.stderr)
+        words = [*shlex.split(lines[0][0])[1:], "--rsh", os.path.join(of_hosts.HERE, "rsh")]
+        gathered = self.hosts.run("head", [jobs.LOCKSTEP, *words], env=jobs.ENVIRONMENT)
+        self.assertEqual(gathered.returncode, 0, gathered.stdout + gathered.stderr)
+        analysis = self.analyze(lines[0][1], code=3)
+        self.assertEqual((analysis["run"]["ranks"], analysis["run"]["ranks_missing"]), (8, []))
+
+    def test_a_host_that_dies(self):
+        """Where its files are was told before; what is there of the others is had."""
+        self.once_training(lambda: self.hosts.kill("node3"))
+        done = self.job([*JOB, "--steps", "2000"], run="", cwd=of_hosts.OWN)
+        lines = re.findall(r"^lockstep: the application failed; .*(lockstep gather .*?)   then: lockstep analyze (.*)$", done.stderr, re.M)
+        self.assertEqual((len(lines), done.stderr.count("lockstep gather")), (1, 1), done.stderr)
+        words = [*shlex.split(lines[0][0])[1:], "--rsh", os.path.join(of_hosts.HERE, "rsh")]
+        gathered = self.hosts.run("head", [jobs.LOCKSTEP, *words], env=jobs.ENVIRONMENT)
+        self.assertEqual(gathered.returncode, 3, gathered.stdout + gathered.stderr)
+        self.assertRegex(gathered.stderr, r"^error: nothing could be had from one of the directories: .*\n  node3:/mnt/own/.*\n  try: .*\n$")
+        self.assertEqual(self.analyze(lines[0][1], code=3)["run"]["ranks_missing"], [4, 5])
+
+
+class Addresses(Case):
+    """Agents find each other over the network that there is. Two hosts, a program without MPI, clocks over TCP."""
+    PROGRAM = ["sh", "-c", "while [ ! -e go ]; do sleep 0.1; done"]
+
+    def on_both(self, script):
+        for number, host in enumerate(self.hosts.nodes[:2], 1):
+            done = self.hosts.run(host, ["sh", "-c", script], env=dict(jobs.ENVIRONMENT, N=str(number)))
+            if done.returncode != 0:
+                self.skipTest("these hosts get no such addresses: " + done.stderr)
+
+    def measured(self):
+        """How rank 1 reached rank 0, and how far its clock was found to be from the truth."""
+        agents = []
+        sent = self.hosts.sent_bytes("node2")
+        for rank, host in enumerate(self.hosts.nodes[:2]):
+            told = {"RANK": rank, "WORLD_SIZE": 2, "LOCAL_RANK": 0, "LOCAL_WORLD_SIZE": 1, "MASTER_ADDR": "node1", "MASTER_PORT": 29500}
+            agents.append(self.hold(self.hosts.start(host, [jobs.LOCKSTEP, "run", "-o", "run", "--after", "none", "--clock", "tcp", "--", *self.PROGRAM],
+                                                     env=dict(jobs.ENVIRONMENT, **{name: str(value) for name, value in told.items()}))))
+        # A burst is 25 messages of 32 bytes in packets of some 100.
+        end = time.monotonic() + 60
+        while self.hosts.sent_bytes("node2") - sent < 6000 and time.monotonic() < end:
+            time.sleep(0.05)
+        pathlib.Path(self.hosts.path("head", of_hosts.SHARED + "/go")).touch()
+        self.assertEqual([agent.wait(60) for agent in agents], [0, 0])
+        file = jobs.RankFile(self.hosts.path("head", of_hosts.SHARED + "/run/ranks/rank-00001.h5"))
+        t1, t2, t3, t4 = (file.column("clock_bursts", name).astype(object) for name in ("send_ns", "peer_receive_ns", "peer_send_ns", "receive_ns"))
+        self.assertGreaterEqual(len(t1), 25, file.meta["clock_service"])
+        true_ns = (self.hosts.shift_s["node1"] - self.hosts.shift_s["node2"]) * 10**9
+        for i in range(len(t1)):
+            self.assertTrue(t2[i] - t1[i] >= true_ns >= t3[i] - t4[i], i)
+        return file.meta["clock_service"]
+
+    def test_ipv6_only(self):
+        self.on_both("echo 0 >/proc/sys/net/ipv6/conf/eth0/disable_ipv6 && ip addr flush dev eth0 scope global && ip -6 addr add fd77::$N/64 dev eth0 nodad")
+        self.assertIn("[fd77::1]:", self.measured())
+
+    def test_twelve_addresses(self):
+        """Most of both hosts lead nowhere or to the asking host itself, and the one that leads there is the last."""
+        self.on_both("ip addr flush dev eth0 scope global && for k in 1 2 3 4 5; do ip addr add 172.20.$k.1/24 dev eth0 && ip addr add 172.21.$((N * 10 + k)).1/24 dev eth0 "
+                     "|| exit; done && ip -6 addr add fd88:$N::1/64 dev eth0 nodad && ip addr add 10.77.0.$N/24 dev eth0 && ip route add default via 10.77.0.200")
+        self.assertIn("tcp to rank 0", self.measured())
 
 
 class HostDies(Case):

@@ -168,6 +168,7 @@ if %r:
             + [[run, "--format", kind, "-o", b"/proc/" + FILE] for kind in ("perfetto", "otf2")],
             "info": [[run], [run, "--json", "-"], [run, "--digest"]],
             "report": [[run, "-o", out + b".html"]],
+            "gather": [[run, "-o", out + b"gathered"], [run, run, "-o", out + b"gathered"], [b"host\x1b:" + run, "-o", out + b"not"]],
             "recover": [[run], [run, "--json", "-"]],
             "doctor": [[run], [run, "--json", "-"], ["--program", out, "--ranks", "1"]],
             "merge": [[run], [run, "--json", "-"]],
