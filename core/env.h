@@ -4,11 +4,12 @@
 
 namespace lockstep::env {
 
-inline constexpr char kSegment[] = "LOCKSTEP_SEGMENT";           // Path of the slot's shared segment.
-inline constexpr char kTestClock[] = "LOCKSTEP_TEST_CLOCK";      // ParseClockDistortion's argument.
-inline constexpr char kTorchOps[] = "LOCKSTEP_HOOKS_OPERATORS";  // "1": PyTorch's operators as ranges (runtime/python).
-inline constexpr char kCupti[] = "LOCKSTEP_CUPTI";               // libcupti to load if the process has none.
-inline constexpr char kNvml[] = "LOCKSTEP_NVML";                 // NVML library the agent uses instead of the driver's.
+inline constexpr char kSegment[] = "LOCKSTEP_SEGMENT";       // Path of the slot's shared segment.
+inline constexpr char kTestClock[] = "LOCKSTEP_TEST_CLOCK";  // ParseClockDistortion's argument.
+inline constexpr char kTorchOps[] =
+    "LOCKSTEP_HOOKS_OPERATORS";  // "1": PyTorch's operators as ranges (runtime/python); "2": with shapes.
+inline constexpr char kCupti[] = "LOCKSTEP_CUPTI";  // libcupti to load if the process has none.
+inline constexpr char kNvml[] = "LOCKSTEP_NVML";    // NVML library the agent uses instead of the driver's.
 inline constexpr char kGpuRawDir[] =
     "LOCKSTEP_GPU_RAW_DIR";  // Where CUPTI's buffers are copied to (runtime/cupti/raw_file.h).
 // The NCCL profiler plugin that the user had set (NCCL_PROFILER_PLUGIN's value): called beside ours.

@@ -76,6 +76,9 @@ struct RangeRecord {   // 1 slot, or 2 with a RangeExtra behind it
 // off, which is written so that its start does not look open for ever.
 inline constexpr std::uint16_t kRangeForgotten = 1;  // In `depth` of a kRangeEnd.
 
+// In the name of an operator (source 3): the shapes of its inputs follow.
+inline constexpr char kShapesFollow = '\x1f';
+
 // What few ranges have. `payload` is the number's bits as `payload_kind` says.
 struct RangeExtra {  // 1 slot, the second of a RangeRecord
   std::int64_t payload;

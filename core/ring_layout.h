@@ -16,7 +16,7 @@
 namespace lockstep {
 
 inline constexpr std::uint64_t kSegmentMagic = 0x31474553504b434cu;  // "LCKPSEG1"
-inline constexpr std::uint32_t kSegmentVersion = 5;
+inline constexpr std::uint32_t kSegmentVersion = 6;
 inline constexpr std::uint32_t kMaxProcesses = 256;
 inline constexpr std::uint32_t kMaxRings = 4096;
 inline constexpr std::uint32_t kMaxRangeDepth = 64;  // Of lockstep.h's ranges, and separately of NVTX's.
@@ -116,18 +116,6 @@ inline constexpr std::uint32_t kNcclKernelChannels = 8;  // --nccl-kernel-channe
 inline constexpr std::uint32_t kGpuBuffersShift = 16;    // Bits 16 to 31: MiB that CUPTI's buffers may take at most
                                                          // (--gpu-buffers), 0: the source's default.
 
-// The last switches of recording, for sources whose records arrive long after the event: ticks << 1 | on.
-inline constexpr std::uint32_t kSwitchHistory = 64;
-struct SwitchHistory {
-  std::atomic<std::uint32_t> count;  // Of all time; the n-th is in at[n % kSwitchHistory].
-  std::uint32_t reserved;
-  std::atomic<std::uint64_t> at[kSwitchHistory];
-  // Called by the thread that turned the switch. Wait-free.
-  void Note(bool on, std::uint64_t ticks) {
-    at[count.fetch_add(1) % kSwitchHistory].store(ticks << 1 | (on ? 1 : 0), std::memory_order_release);
-  }
-};
-
 struct SegmentHeader {
   std::uint64_t magic;
   std::uint32_t version, header_bytes;
@@ -147,7 +135,6 @@ struct SegmentHeader {
   std::uint32_t anchor_timeout_ms;
 
   std::uint32_t gpu_options;                              // kGpu...
-  std::atomic<std::uint32_t> recording;                   // 0: identities are counted, nothing is written.
   std::atomic<std::uint32_t> agent_gone;                  // The agent closed the segment.
   std::uint32_t clock_agent;                              // 1: --clock agent, which says that no rank uses MPI.
   std::atomic<std::uint64_t> next_free;                   // Bump offset for ring memory.
@@ -160,7 +147,6 @@ struct SegmentHeader {
   WindowSpec window;
   ClockMailbox mailbox;
   std::atomic<std::uint32_t> burst_rows;  // Rows of `bursts` written.
-  SwitchHistory switches;
 };
 
 // A thread's ring: this header, then capacity_slots slots.
@@ -216,8 +202,11 @@ static_assert(std::atomic<std::uint64_t>::is_always_lock_free && std::atomic<Slo
 inline constexpr std::uint64_t kProcessTableOffset = 4096;
 inline constexpr std::uint64_t kRingTableOffset = kProcessTableOffset + sizeof(ProcessEntry) * kMaxProcesses;
 inline constexpr std::uint64_t kBurstTableOffset = kRingTableOffset + sizeof(RingEntry) * kMaxRings;
-inline constexpr std::uint64_t kArenaOffset =
+inline constexpr std::uint64_t kWindowTableOffset =
     (kBurstTableOffset + sizeof(BurstRow) * kMaxProbeBursts + 4095) / 4096 * 4096;
+// A window for each entry of the process table, then the slot's.
+inline constexpr std::uint64_t kArenaOffset =
+    (kWindowTableOffset + sizeof(ProcessWindow) * (kMaxProcesses + 1) + 4095) / 4096 * 4096;
 static_assert(sizeof(SegmentHeader) <= kProcessTableOffset);
 
 // Typed views into a mapped segment.
@@ -226,10 +215,30 @@ struct SegmentView {
   std::uint64_t bytes = 0;
   SegmentHeader& header() const { return *reinterpret_cast<SegmentHeader*>(base); }
   ProcessEntry* processes() const { return reinterpret_cast<ProcessEntry*>(base + kProcessTableOffset); }
+  ProcessWindow* windows() const { return reinterpret_cast<ProcessWindow*>(base + kWindowTableOffset); }
+  ProcessWindow& slot_window() const { return windows()[kMaxProcesses]; }
   RingEntry* rings() const { return reinterpret_cast<RingEntry*>(base + kRingTableOffset); }
   BurstRow* bursts() const { return reinterpret_cast<BurstRow*>(base + kBurstTableOffset); }
   RingHeader& ring(std::uint64_t offset) const { return *reinterpret_cast<RingHeader*>(base + offset); }
   std::byte* slots(std::uint64_t offset) const { return base + offset + kRingHeaderBytes; }
 };
+
+// Whether the job is being recorded: any of the processes that decide for themselves, else any process, else (there is
+// none yet) what the first one will begin with.
+inline bool AnyRecording(const SegmentView& view) {
+  bool decided = false, deciding_on = false, any = false, on = false;
+  const std::uint32_t used = view.header().processes_used.load(std::memory_order_relaxed);
+  for (std::uint32_t i = 0; i < used && i < kMaxProcesses; ++i) {
+    if (view.processes()[i].state.load(std::memory_order_relaxed) != SlotState::kActive) continue;
+    const std::uint64_t state = view.windows()[i].state.load(std::memory_order_relaxed);
+    const bool decides = (state & kWindowDecides) != 0, is_on = (state & kWindowOn) != 0;
+    decided |= decides;
+    deciding_on |= decides && is_on;
+    any = true;
+    on |= is_on;
+  }
+  if (decided) return deciding_on;
+  return any ? on : (view.slot_window().state.load(std::memory_order_relaxed) & kWindowOn) != 0;
+}
 
 }  // namespace lockstep

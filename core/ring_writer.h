@@ -74,6 +74,9 @@ struct ProbeState {
   EventClock clock;
   std::atomic<std::uint64_t> sample_ticks{0};  // Between two samples of a thread's CPU time: about 200 us.
   bool watches_ranges = false;                 // WindowSpec has a range_name or a step_range.
+  // What this process's recording goes by: its own once it has an entry, before that the one that it will begin with.
+  // Null: this process is not profiled.
+  std::atomic<ProcessWindow*> window{nullptr};
 };
 
 #pragma GCC visibility push(default)
@@ -126,8 +129,8 @@ inline std::uint64_t Ticks() {
 }
 
 inline bool Recording() {
-  const SegmentHeader* segment = lockstep_probe.segment;
-  return segment != nullptr && segment->recording.load(std::memory_order_relaxed) != 0;
+  const ProcessWindow* window = lockstep_probe.window.load(std::memory_order_relaxed);
+  return window != nullptr && window->recording.load(std::memory_order_relaxed) != 0;
 }
 
 // The fence keeps the compiler from moving stores across; a signal handler runs

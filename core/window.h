@@ -3,7 +3,8 @@
 // specification into the shared segment before the application starts; the probe
 // decides at step boundaries and range edges, so that every rank takes the same
 // steps however far apart the ranks run; the agent decides where time or a size
-// decides. Identities (communicators, sequence numbers, steps) are counted outside
+// decides. Each process has a switch of its own (ProcessWindow), because several ranks may
+// share one agent. Identities (communicators, sequence numbers, steps) are counted outside
 // windows as well.
 
 #include <atomic>
@@ -53,19 +54,64 @@ struct WindowSpec {
   char step_range[kWindowNameBytes];   // --step-range: each push of a range of this name is a step boundary; "" none.
   // kTrigger: [begin, end) armed by the agent, the same on every rank; -1 none.
   std::atomic<std::int64_t> armed_begin, armed_end;
-  std::atomic<std::int64_t> next_step;        // The step that the next boundary will begin; 0 before the first one.
-  std::atomic<std::uint32_t> steps_live;      // Boundaries seen so far, saturated.
   std::atomic<std::uint32_t> stop_requested;  // WindowCause + 1: the agent wants recording off at the next boundary.
-  std::atomic<std::uint32_t> windows_begun;   // Of this rank.
-  // WindowCause + 1: the agent wants recording on at the next boundary.
+  // WindowCause + 1: the agent wants recording on at the next boundary of each process; once per run.
   std::atomic<std::uint32_t> start_requested;
-  // Bit 0: recording is wanted (SegmentHeader::recording follows); above it: the last boundary that decided, plus 1.
-  // One word, so that threads which announce boundaries out of turn cannot undo each other.
-  std::atomic<std::uint64_t> state;
-  std::atomic<std::int64_t> step_owner;     // The process whose steps decide; 0: none yet.
-  std::atomic<std::uint64_t> ranges_begun;  // kRange: of range_name, outermost ones.
-  std::atomic<std::int32_t> ranges_open;    // kRange: of those, not ended yet; of the first range_count if that is set.
 };
+
+// The last switches of recording, for sources whose records arrive long after the event: ticks << 1 | on.
+inline constexpr std::uint32_t kSwitchHistory = 64;
+struct SwitchHistory {
+  std::atomic<std::uint32_t> count;  // Of all time; the n-th is in at[n % kSwitchHistory].
+  std::uint32_t reserved;
+  std::atomic<std::uint64_t> at[kSwitchHistory];
+  // Called by the thread that turned the switch. Wait-free.
+  void Note(bool on, std::uint64_t ticks) {
+    at[count.fetch_add(1) % kSwitchHistory].store(ticks << 1 | (on ? 1 : 0), std::memory_order_release);
+  }
+};
+
+// Whether one process records, and how far it is. It begins as the process that started it is, if that one is recorded,
+// else as the slot is, and goes on with it until its own steps, ranges or calls decide. In shared memory.
+struct alignas(64) ProcessWindow {
+  std::atomic<std::uint32_t> recording;  // 0: identities are counted, nothing is written. Follows `state`.
+  std::uint32_t starter_generation;      // Of the entry below.
+  std::uint32_t starter;  // Entry of the process that started this one, plus 1; 0: none that is recorded.
+  // kWindowOn: recording is wanted; kWindowDecides; above them the last boundary that decided, plus 1. One word, so
+  // that threads which announce boundaries out of turn cannot undo each other.
+  std::atomic<std::uint64_t> state;
+  // These also in the slot's window, for all its processes together.
+  std::atomic<std::int64_t> next_step;      // The step that the next boundary will begin; 0 before the first one.
+  std::atomic<std::uint32_t> steps_live;    // Boundaries seen so far.
+  std::atomic<std::uint64_t> ranges_begun;  // kRange: of range_name, outermost ones.
+
+  std::atomic<std::uint32_t> windows_begun;  // Of this process.
+  std::atomic<std::uint32_t> start_done;     // WindowSpec::start_requested needs no answer any more.
+  std::atomic<std::int32_t> ranges_open;     // kRange: not ended yet; of the first range_count if that is set.
+  SwitchHistory switches;
+};
+// Bits of ProcessWindow::state. kWindowDecides: the process itself decided, so that it goes with no other any more.
+inline constexpr std::uint64_t kWindowOn = 1, kWindowDecides = 2;
+inline constexpr std::uint32_t kWindowStepShift = 2;
+
+// Changes the lowest bit of the state unless it is `on` already; `undecided`: only of a process that has not decided.
+inline bool TurnState(ProcessWindow& window, bool on, bool undecided = false) noexcept {
+  std::uint64_t state = window.state.load(std::memory_order_seq_cst);
+  do {
+    if (((state & kWindowOn) != 0) == on || (undecided && (state & kWindowDecides) != 0)) return false;
+  } while (!window.state.compare_exchange_weak(state, state ^ kWindowOn, std::memory_order_seq_cst));
+  return true;
+}
+// Sets the switch to the value of the state, which is returned. A thread that changed the state may be preempted before
+// it does so itself, so every thread that depends on the switch helps. Thread: any, without locks.
+inline bool FollowState(ProcessWindow& window) noexcept {
+  std::uint64_t state;
+  do {
+    state = window.state.load(std::memory_order_seq_cst);
+    window.recording.store(static_cast<std::uint32_t>(state & kWindowOn), std::memory_order_seq_cst);
+  } while (((window.state.load(std::memory_order_seq_cst) ^ state) & kWindowOn) != 0);
+  return (state & kWindowOn) != 0;
+}
 
 // The phase that torch.profiler.ProfilerAction gives a step.
 enum class StepPhase : std::uint8_t {

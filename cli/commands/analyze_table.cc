@@ -57,6 +57,11 @@ void AddTableFlags(CLI::App& app, TableFlags& flags) {
   app.add_option("--top", flags.top, "With --table: the most rows per rank; 0 for all")
       ->type_name("N")
       ->capture_default_str();
+  app.add_option("--sort-by", flags.sort_by,
+                 "With --table: order the rows by this column (as in CSV), largest numbers first")
+      ->type_name("COLUMN");
+  app.add_option("--group-by", flags.group_by, "With --table ops: a row for each combination of the inputs' shapes")
+      ->type_name("shapes");
   app.add_option("--filter", flags.filter, "With --table: only names that contain TEXT")->type_name("TEXT");
   app.add_option("--min-length", flags.min_length, "With --table sequences: the least number of kernels in a sequence")
       ->type_name("N")
@@ -72,7 +77,9 @@ bool PrintTableHelp(const TableFlags& flags) {
   std::string text;
   for (const tables::TableKind& kind : tables::TableKinds())
     text += fmt::format("  {:<15} {}\n", kind.name, kind.answers);
-  ShowText(text + "\n  lockstep analyze RUN --table NAME [--rank R] [--steps A:B] [--top N] [--csv FILE]\n");
+  ShowText(
+      text +
+      "\n  lockstep analyze RUN --table NAME [--rank R] [--steps A:B] [--sort-by COLUMN] [--top N] [--csv FILE]\n");
   return true;
 }
 
@@ -80,6 +87,10 @@ Status CheckTableFlags(const TableFlags& flags) {
   std::string names;
   for (const tables::TableKind& kind : tables::TableKinds()) {
     if (kind.name == flags.name) {
+      LS_CHECK(tables::CheckSortBy(kind, flags.sort_by));
+      if (!flags.group_by.empty() && (flags.group_by != "shapes" || flags.name != "ops"))
+        return Error{ErrorCode::kUsage, "table " + flags.name + " cannot be grouped by " + flags.group_by, "--group-by",
+                     "--table ops --group-by shapes"};
       tables::TableOptions ignored;
       return FillRanks(flags.ranks, ignored);
     }
@@ -95,6 +106,8 @@ Result<MadeTable> MakeTableOf(const TableFlags& flags, std::int64_t first_step, 
   options.first_step = first_step;
   options.last_step = last_step;
   options.top = flags.top;
+  options.sort_by = flags.sort_by;
+  options.by_shapes = !flags.group_by.empty();
   options.filter = flags.filter;
   options.min_length = flags.min_length;
   options.jobs = jobs;

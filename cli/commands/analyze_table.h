@@ -12,7 +12,7 @@
 namespace lockstep::cli {
 
 struct TableFlags {
-  std::string name, csv, ranks, filter;
+  std::string name, csv, ranks, sort_by, group_by, filter;
   std::size_t top = 20, min_length = 3;
 };
 

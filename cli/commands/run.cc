@@ -44,7 +44,8 @@ struct RecordFlags {
   std::string gpu = "auto", cuda_graphs = "nodes";
   std::uint64_t gpu_buffers = 0;
   bool gpu_memory = false, nccl_kernel_channels = false;
-  bool estimate = false, print_env = false, quiet = false, no_variables = false, torch_ops = false;
+  bool estimate = false, print_env = false, quiet = false, no_variables = false, torch_ops = false,
+       torch_shapes = false;
 };
 
 // The words after our own options, set before the parser runs.
@@ -117,6 +118,7 @@ std::vector<std::string> Words(const RecordFlags& flags) {
   if (flags.estimate) words.emplace_back("--estimate");
   if (flags.quiet) words.emplace_back("--quiet");
   if (flags.torch_ops) words.emplace_back("--torch-ops");
+  if (flags.torch_shapes) words.emplace_back("--torch-shapes");
   add("--gpu", flags.gpu);
   add("--cuda-graphs", flags.cuda_graphs);
   if (flags.gpu_buffers != 0) add("--gpu-buffers", std::to_string(flags.gpu_buffers));
@@ -223,7 +225,7 @@ Result<int> RunProgram(const RecordFlags& flags) {
     return Launch(flags);
 
   // Read by runtime/python, in the application.
-  if (flags.torch_ops) ::setenv(env::kTorchOps, "1", 1);
+  if (flags.torch_ops || flags.torch_shapes) ::setenv(env::kTorchOps, flags.torch_shapes ? "2" : "1", 1);
   agent::RunOptions options;
   options.command = flags.command;
   options.output = flags.output;
@@ -408,6 +410,8 @@ CLI::App* AddRunTo(CLI::App& root, const std::shared_ptr<RecordFlags>& flags) {
   run->add_flag("--estimate", flags->estimate, "Write nothing; print how much space the window would need");
   run->add_flag("--print-env", flags->print_env, "Print the environment for jobs whose command line you cannot change");
   run->add_flag("--torch-ops", flags->torch_ops, "PyTorch's operators as ranges (about 10 us each)");
+  run->add_flag("--torch-shapes", flags->torch_shapes,
+                "--torch-ops with the shapes of operators' inputs, and their floating-point operations");
   run->add_flag("--quiet", flags->quiet,
                 "Print only the verdict, and where the run is if that is not the directory asked for");
   run->add_flag("--no-variables", flags->no_variables)->group("");

@@ -1,7 +1,6 @@
 #include "comms/nccl/mask.h"
 
 #include <sched.h>
-#include <unistd.h>
 
 #include <atomic>
 
@@ -27,15 +26,16 @@ bool MayRest() {
   const SegmentHeader* segment = lockstep_probe.segment;
   if (segment == nullptr) return true;
   if (g_chained.load(std::memory_order_relaxed) != 0) return false;
-  const WindowSpec& window = segment->window;
-  switch (window.kind) {
+  const ProcessWindow* window = lockstep_probe.window.load(std::memory_order_relaxed);
+  if (window == nullptr) return true;
+  switch (segment->window.kind) {
     case WindowKind::kSteps:
     case WindowKind::kSchedule:
-      return window.step_owner.load(std::memory_order_relaxed) == getpid();
     case WindowKind::kRange:
     case WindowKind::kManual:
     case WindowKind::kAll:
-      return segment->processes_used.load(std::memory_order_relaxed) <= 1;
+      // Until it decides itself, it goes with the process that started it.
+      return window->starter == 0 || (window->state.load(std::memory_order_relaxed) & kWindowDecides) != 0;
     default:
       return false;
   }

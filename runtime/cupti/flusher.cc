@@ -119,7 +119,7 @@ void Flusher::Decode() {
     nanosleep(&wait, nullptr);
     Clock();
   }
-  decoder_.windows().Follow(*lockstep_probe.segment);
+  decoder_.windows().Follow(*lockstep_probe.window.load(std::memory_order_acquire));
   while (buffer != nullptr) {
     Buffer* next = buffer->next;
     const TimeScale scale = foreign_clocks_.Scale(buffer->clock, buffer->out_ticks.load());
@@ -311,7 +311,7 @@ void Flusher::Run() {
       Wake(process.gpu_flush_done);
       next_flush_ns = now_ns + kFlushNs;
     } else if (now_ns >= next_flush_ns) {
-      decoder_.windows().Follow(segment);
+      decoder_.windows().Follow(*lockstep_probe.window.load(std::memory_order_acquire));
       Flush(false);
       next_flush_ns = RawNs() + kFlushNs;
     } else {

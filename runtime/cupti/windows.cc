@@ -5,16 +5,16 @@
 
 namespace lockstep::cupti {
 
-void Windows::Follow(const SegmentHeader& segment) {
+void Windows::Follow(const ProcessWindow& window) {
   begin_ = end_ = 0;
-  const std::uint32_t count = segment.switches.count.load(std::memory_order_acquire);
-  if (used_ == 0 && count == seen_) first_ = segment.recording.load(std::memory_order_relaxed) != 0;
+  const std::uint32_t count = window.switches.count.load(std::memory_order_acquire);
+  if (used_ == 0 && count == seen_) first_ = window.recording.load(std::memory_order_relaxed) != 0;
   if (count == seen_) return;
   std::uint32_t next = seen_;
   const bool lost = count - next > kSwitchHistory;
   if (lost) next = count - kSwitchHistory;
   for (; next != count; ++next) {
-    const std::uint64_t entry = segment.switches.at[next % kSwitchHistory].load(std::memory_order_acquire);
+    const std::uint64_t entry = window.switches.at[next % kSwitchHistory].load(std::memory_order_acquire);
     // Counted, but not stored yet: it is found at the next call.
     if (entry == 0 || (used_ != 0 && !lost && (entry >> 1) + 1 < switches_[used_ - 1] >> 1 && next + 1 == count)) break;
     if (used_ == kKept) {

@@ -10,9 +10,9 @@ namespace lockstep::cupti {
 
 class Windows {
  public:
-  // Copies the new entries of the segment's history. Call it at least once per 64 switches, or the time between two
+  // Copies the new entries of the process's history. Call it at least once per 64 switches, or the time between two
   // known ones counts as recorded.
-  void Follow(const SegmentHeader& segment);
+  void Follow(const ProcessWindow& window);
 
   bool On(std::uint64_t ticks) const {
     if (ticks >= begin_ && ticks < end_) return on_;

@@ -68,12 +68,11 @@ __attribute__((noinline)) void PushOn(const char* name, std::uint32_t flags) {
 // Recording is off as often as on, so this must be cheap too: the range is only counted, in the thread's stand-in page.
 // Rearm() makes its entry in the stack if need be.
 __attribute__((noinline)) void PushSlow(const char* name, std::uint32_t flags) {
-  const SegmentHeader* segment = lockstep_probe.segment;
-  if (segment == nullptr) return;
+  if (lockstep_probe.segment == nullptr) return;
   const bool watched = WindowWatchesRanges();
   if (watched) RangeOpened(kSourceLockstep, nullptr, name);
   RingPage* page = lockstep_thread_ring;
-  if (watched || page->producer.owner == nullptr || segment->recording.load(std::memory_order_relaxed) != 0)
+  if (watched || page->producer.owner == nullptr || ring::Recording())
     PushOn(name, flags);
   else
     page->producer.unrecorded_ranges += 1;
@@ -129,8 +128,7 @@ __attribute__((noinline)) void PopOn() {
 void Pop();
 
 __attribute__((noinline)) void PopSlow() {
-  const SegmentHeader* segment = lockstep_probe.segment;
-  if (segment == nullptr) return;
+  if (lockstep_probe.segment == nullptr) return;
   if (WindowWatchesRanges()) {
     PopOn();
     return;
@@ -145,8 +143,7 @@ __attribute__((noinline)) void PopSlow() {
     }
   }
   page = lockstep_thread_ring;
-  if (page->producer.owner == nullptr || page->producer.unrecorded_ranges == 0 ||
-      segment->recording.load(std::memory_order_relaxed) != 0)
+  if (page->producer.owner == nullptr || page->producer.unrecorded_ranges == 0 || ring::Recording())
     PopOn();
   else
     page->producer.unrecorded_ranges -= 1;

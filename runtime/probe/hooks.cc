@@ -138,7 +138,8 @@ __attribute__((visibility("default"))) unsigned long long lockstep_hook_now(void
   return ring::Recording() ? ring::Ticks() : 0;
 }
 
-// A range from `begin_ticks` to now. `nested` 0: the begin came from lockstep_hook_now. payload 0: none.
+// A range from `begin_ticks` to now. `nested` 0: the begin came from lockstep_hook_now. payload 0: none; of an operator
+// it is its number of floating-point operations. An operator's name may end with kShapesFollow and its inputs' shapes.
 __attribute__((visibility("default"))) void lockstep_hook_range_end(const char* name, int source, int category,
                                                                     unsigned long long begin_ticks, long long payload,
                                                                     int nested) {

@@ -22,6 +22,7 @@
 #include "runtime/probe/nvtx.h"
 #include "runtime/probe/nvtx_names.h"
 #include "runtime/probe/ring.h"
+#include "runtime/probe/window.h"
 
 namespace lockstep {
 
@@ -93,6 +94,8 @@ void MapSegment(const char* path) {
   // Until the rate is measured: 200 us of a 2 GHz counter.
   lockstep_probe.sample_ticks.store(header.clock_mode == ClockMode::kTsc ? 400'000 : 200'000);
   lockstep_probe.segment = static_cast<SegmentHeader*>(base);
+  std::uint32_t starter = 0;
+  lockstep_probe.window.store(WindowAtBegin(starter), std::memory_order_release);
 }
 
 void FindConstantSegments() {
@@ -207,12 +210,18 @@ ProcessEntry* ClaimProcess() {
   SegmentHeader* segment = lockstep_probe.segment;
   if (segment == nullptr || segment->agent_gone.load(std::memory_order_relaxed) != 0) return nullptr;
   const SegmentView view{reinterpret_cast<std::byte*>(segment), lockstep_probe.segment_bytes};
+  std::uint32_t starter = 0;
+  ProcessWindow* from = WindowAtBegin(starter);
   CloseFormerSelf(view);
   const std::uint32_t index = FreeEntry(*segment, view.processes());
   if (index == kMaxProcesses) return nullptr;
   ProcessEntry& entry = view.processes()[index];
   FillEntry(entry);
+  BeginWindow(index, *from, starter);
   entry.state.store(SlotState::kActive, std::memory_order_release);
+  // Whoever switched in between did not see this entry yet.
+  if (const bool on = (from->state.load() & kWindowOn) != 0; TurnState(view.windows()[index], on, true))
+    FollowState(view.windows()[index]);
   FindConstantSegments();
   return &entry;
 }

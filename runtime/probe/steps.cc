@@ -1,9 +1,7 @@
 // Step boundaries: counted always, recorded while recording is on, and the places
 // where windows by step number begin and end (core/window.h).
 
-#include <signal.h>
 #include <time.h>
-#include <unistd.h>
 
 #include "runtime/probe/hooks.h"
 #include "runtime/probe/ring.h"
@@ -52,18 +50,6 @@ bool IsBestSource(StepSource source) {
   return true;
 }
 
-// The steps of one process of a slot decide: of the first that marks any, and after its end of the next.
-bool OwnsWindow(WindowSpec& window) {
-  const std::int64_t pid = getpid();
-  std::int64_t owner = window.step_owner.load(std::memory_order_acquire);
-  if (owner == pid) return true;
-  if (owner != 0 && (kill(static_cast<pid_t>(owner), 0) == 0 || errno != ESRCH)) return false;
-  if (!window.step_owner.compare_exchange_strong(owner, pid)) return false;
-  // The step numbers of the new process begin anew.
-  window.state.fetch_and(1);
-  return true;
-}
-
 // Order of boundaries: the end of step i-1 without a new one, the begin of step i. From 1.
 std::uint64_t PositionOf(std::int64_t index, bool ends) {
   return index < 0 ? 1 : (static_cast<std::uint64_t>(index) << 1) + (ends ? 1 : 2);
@@ -86,42 +72,46 @@ WindowCause CauseOf(WindowKind kind) {
 
 // The effect of the boundary before step `index`; `before`: the step before it, -1 none. Where a step only ends,
 // recording may go off but not on, because another step may never begin.
-Decision Decide(WindowSpec& window, bool was_on, std::int64_t before, std::int64_t index, bool ends) {
-  Decision decision{was_on, was_on, false, false, CauseOf(window.kind)};
-  if (const std::uint32_t stop = window.stop_requested.load(std::memory_order_seq_cst); stop != 0) {
+Decision Decide(const WindowSpec& spec, const ProcessWindow& window, bool was_on, std::int64_t before,
+                std::int64_t index, bool ends) {
+  Decision decision{was_on, was_on, false, false, CauseOf(spec.kind)};
+  if (const std::uint32_t stop = spec.stop_requested.load(std::memory_order_seq_cst); stop != 0) {
     decision.is_on = false;
     decision.cause = static_cast<WindowCause>(stop - 1);
     decision.cut = decision.cause == WindowCause::kSizeLimit;
     return decision;
   }
-  const std::uint32_t start = window.start_requested.load(std::memory_order_acquire);
-  if (start != 0 && !ends) {
+  const std::uint32_t start = spec.start_requested.load(std::memory_order_acquire);
+  if (start != 0 && !ends && window.start_done.load(std::memory_order_relaxed) == 0) {
     decision.is_on = true;
     decision.cause = static_cast<WindowCause>(start - 1);
     return decision;
   }
-  if (!StepsDecide(window.kind)) return decision;
+  if (!StepsDecide(spec.kind)) return decision;
   const std::int64_t first = g_first_step.load(std::memory_order_relaxed);
-  const StepPhase now = PhaseOf(window, index, first);
-  const StepPhase then = before < 0 ? StepPhase::kNone : PhaseOf(window, before, first);
+  const StepPhase now = PhaseOf(spec, index, first);
+  const StepPhase then = before < 0 ? StepPhase::kNone : PhaseOf(spec, before, first);
   // Only edges of the window switch: what lockstep_start and lockstep_stop set between them holds until the next edge.
-  if (window.kind == WindowKind::kTrigger || Records(now) != Records(then)) decision.is_on = Records(now);
+  if (spec.kind == WindowKind::kTrigger || Records(now) != Records(then)) decision.is_on = Records(now);
   decision.cut = was_on && then == StepPhase::kRecord;
   if (ends && !was_on) decision.is_on = false;
   decision.splits = was_on && decision.is_on && then == StepPhase::kRecordLast && !ends;
   return decision;
 }
 
-void WriteSwitch(bool on, const Decision& decision, std::int64_t step, std::uint64_t ticks) {
-  RecordSwitch(on, decision.cause, step, !on && decision.cut, ticks);
+void WriteSwitch(ProcessWindow& window, bool on, const Decision& decision, std::int64_t step, std::uint64_t ticks) {
+  RecordSwitch(window, on, decision.cause, step, !on && decision.cut, ticks);
 }
 
 // Handles one boundary of the best source. Threads may come out of order: the highest number decides.
 void Boundary(StepSource source, std::int64_t index, bool ends) {
   SegmentHeader& segment = *lockstep_probe.segment;
-  WindowSpec& window = segment.window;
+  const WindowSpec& spec = segment.window;
   RingPage* page = lockstep_ring();
   const ErrnoKeeper errno_keeper;
+  ProcessWindow* own = OwnWindow();
+  if (own == nullptr) return;
+  ProcessWindow& window = *own;
   if (source == StepSource::kExplicit) MarkLockstepUsed();
   std::int64_t none = -1;
   g_first_step.compare_exchange_strong(none, index);
@@ -129,39 +119,44 @@ void Boundary(StepSource source, std::int64_t index, bool ends) {
   const std::uint8_t flags = ends ? kEnds : 0;
 
   Decision decision;
-  bool decides = segment.agent_gone.load(std::memory_order_relaxed) == 0 && OwnsWindow(window);
+  bool decides = segment.agent_gone.load(std::memory_order_relaxed) == 0;
   const std::uint64_t position = PositionOf(index, ends);
+  const std::uint64_t by_step = StepsDecide(spec.kind) ? kWindowDecides : 0;
   std::uint64_t state = window.state.load(std::memory_order_seq_cst);
   while (decides) {
     // The same thread may go back to lower numbers, which starts a new epoch.
-    decides = position > state >> 1 || (page != nullptr && page == g_last_page.load(std::memory_order_relaxed));
+    decides = position > state >> kWindowStepShift ||
+              (page != nullptr && page == g_last_page.load(std::memory_order_relaxed));
     if (!decides) break;
-    decision = Decide(window, (state & 1) != 0, StepAt(state >> 1), index, ends);
-    if (window.state.compare_exchange_weak(state, position << 1 | (decision.is_on ? 1 : 0), std::memory_order_seq_cst))
-      break;
+    decision = Decide(spec, window, (state & kWindowOn) != 0, StepAt(state >> kWindowStepShift), index, ends);
+    const std::uint64_t next =
+        position << kWindowStepShift | (state & kWindowDecides) | by_step | (decision.is_on ? kWindowOn : 0);
+    if (window.state.compare_exchange_weak(state, next, std::memory_order_seq_cst)) break;
   }
   if (!decides) {
-    FollowState(segment);
+    FollowState(window);
     if (ring::Recording()) Write(source, index, flags, ticks);
     return;
   }
   g_last_page.store(page, std::memory_order_relaxed);
-  if (std::uint32_t live = window.steps_live.load(std::memory_order_relaxed); live != UINT32_MAX)
-    window.steps_live.store(live + 1, std::memory_order_relaxed);
-  window.next_step.store(index + (ends ? 0 : 1), std::memory_order_release);
+  for (ProcessWindow* each : {&window, &View().slot_window()}) {
+    each->steps_live.fetch_add(1, std::memory_order_relaxed);
+    each->next_step.store(index + (ends ? 0 : 1), std::memory_order_release);
+  }
   if (decision.is_on) {
-    window.start_requested.store(0, std::memory_order_relaxed);
+    if (spec.start_requested.load(std::memory_order_relaxed) != 0)
+      window.start_done.store(1, std::memory_order_relaxed);
     if (!decision.was_on || decision.splits) {
       if (decision.splits) {
         Write(source, index, kEnds, ticks);
-        WriteSwitch(false, decision, index, ticks);
+        WriteSwitch(window, false, decision, index, ticks);
       }
-      WriteSwitch(true, decision, index, ticks);
+      WriteSwitch(window, true, decision, index, ticks);
     }
     Write(source, index, flags, ticks);
   } else if (decision.was_on) {
     Write(source, index, kEnds, ticks);
-    WriteSwitch(false, decision, index, ticks);
+    WriteSwitch(window, false, decision, index, ticks);
   }
 }
 
@@ -180,8 +175,8 @@ void NextStepOf(StepSource source) {
 // (loading data) belongs to the later one. Ranges that overlap (requests served by several threads) are steps from
 // begin to begin, and recording stays on until those of the window have ended.
 void FollowStepRanges(std::uint64_t ticks) {
-  WindowSpec& window = lockstep_probe.segment->window;
-  if (!StepsDecide(window.kind) || !OwnsWindow(window)) return;
+  const WindowSpec& window = lockstep_probe.segment->window;
+  if (!StepsDecide(window.kind)) return;
   for (;;) {
     const std::int64_t next = g_next_step[1].load(std::memory_order_seq_cst);
     const auto wanted = [&] {
@@ -197,24 +192,27 @@ void FollowStepRanges(std::uint64_t ticks) {
 
 // Requests of the agent apply to every source of boundaries.
 void FollowRequests(std::int64_t step, std::uint64_t ticks) {
-  WindowSpec& window = lockstep_probe.segment->window;
+  const WindowSpec& window = lockstep_probe.segment->window;
+  ProcessWindow* own = OwnWindow();
+  if (own == nullptr) return;
   if (const std::uint32_t stop = window.stop_requested.load(std::memory_order_seq_cst); stop != 0) {
     const auto cause = static_cast<WindowCause>(stop - 1);
     SwitchRecording(false, cause, step, cause == WindowCause::kSizeLimit, ticks);
-  } else if (window.start_requested.load(std::memory_order_relaxed) != 0) {
-    const std::uint32_t start = window.start_requested.exchange(0);
-    if (start == 0) return;
+  } else if (const std::uint32_t start = window.start_requested.load(std::memory_order_acquire);
+             start != 0 && own->start_done.exchange(1) == 0) {
     SwitchRecording(true, static_cast<WindowCause>(start - 1), step, false, ticks);
   }
 }
 
 void StoreProgress(std::int64_t next) {
-  WindowSpec& window = lockstep_probe.segment->window;
-  std::int64_t known = window.next_step.load(std::memory_order_relaxed);
-  while (known < next && !window.next_step.compare_exchange_weak(known, next, std::memory_order_release)) {
+  ProcessWindow* own = OwnWindow();
+  if (own == nullptr) return;
+  std::int64_t known = own->next_step.load(std::memory_order_relaxed);
+  while (known < next && !own->next_step.compare_exchange_weak(known, next, std::memory_order_release)) {
   }
-  if (const std::uint32_t live = window.steps_live.load(std::memory_order_relaxed); live != UINT32_MAX)
-    window.steps_live.store(live + 1, std::memory_order_relaxed);
+  own->steps_live.fetch_add(1, std::memory_order_relaxed);
+  View().slot_window().next_step.store(next, std::memory_order_release);
+  View().slot_window().steps_live.fetch_add(1, std::memory_order_relaxed);
 }
 
 }  // namespace
@@ -233,37 +231,10 @@ std::int64_t NextStep() {
   return source < kSources ? g_next_step[source].load(std::memory_order_relaxed) : -1;
 }
 
-bool FollowState(SegmentHeader& segment) {
-  std::uint64_t state;
-  do {
-    state = segment.window.state.load(std::memory_order_seq_cst);
-    segment.recording.store(static_cast<std::uint32_t>(state & 1), std::memory_order_seq_cst);
-  } while (((segment.window.state.load(std::memory_order_seq_cst) ^ state) & 1) != 0);
-  return (state & 1) != 0;
-}
-
-void RecordSwitch(bool on, WindowCause cause, std::int64_t step, bool cut, std::uint64_t ticks) {
-  SegmentHeader& segment = *lockstep_probe.segment;
-  WindowSpec& window = segment.window;
-  const ErrnoKeeper errno_keeper;
-  RingPage* page = lockstep_ring();
-  const WindowRecord record{
-      {RecordKind::kWindow, static_cast<std::uint8_t>(on ? 1 : 0), 1}, cause, cut, 0, ticks, step, 0};
-  segment.switches.Note(on, ticks);
-  if (on)
-    window.windows_begun.fetch_add(1, std::memory_order_relaxed);
-  else
-    SlowWriter(1).Append(&record, 1, 1);
-  const bool now_on = FollowState(segment);
-  if (on) SlowWriter(1).Append(&record, 1, 1);
-  if (page != nullptr) Rearm(*page);
-  AnnounceSwitch(now_on);
-}
-
 bool StepRangeOpened() {
   if (!IsBestSource(StepSource::kStepRange)) return false;
   SegmentHeader& segment = *lockstep_probe.segment;
-  WindowSpec& window = segment.window;
+  const WindowSpec& window = segment.window;
   const std::int64_t index = g_next_step[1].fetch_add(1, std::memory_order_seq_cst);
   std::int64_t none = -1;
   g_first_step.compare_exchange_strong(none, index);
@@ -273,7 +244,7 @@ bool StepRangeOpened() {
   g_step_ranges.fetch_add(1, std::memory_order_seq_cst);
   const std::uint64_t ticks = ring::Ticks();
   const ErrnoKeeper errno_keeper;
-  if (segment.agent_gone.load(std::memory_order_relaxed) == 0 && OwnsWindow(window)) {
+  if (segment.agent_gone.load(std::memory_order_relaxed) == 0) {
     StoreProgress(index + 1);
     FollowStepRanges(ticks);
     FollowRequests(index, ticks);
@@ -302,7 +273,7 @@ void StepRangeClosed(bool recorded) {
     g_recorded_ranges.fetch_sub(1, std::memory_order_seq_cst);
   if (segment.agent_gone.load(std::memory_order_relaxed) != 0) return;
   FollowStepRanges(ticks);
-  if (open == 1 && OwnsWindow(segment.window)) FollowRequests(next, ticks);
+  if (open == 1) FollowRequests(next, ticks);
 }
 
 namespace {

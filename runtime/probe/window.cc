@@ -3,6 +3,9 @@
 #include "runtime/probe/window.h"
 
 #include <string.h>
+#include <unistd.h>
+
+#include <algorithm>
 
 #include "runtime/probe/ring.h"
 
@@ -20,7 +23,7 @@ bool NameMatches(const char* wanted, const char* domain, const char* name) {
 }
 
 // Recording follows a counter; threads that change it at the same moment all end up with the last value.
-void FollowRanges(WindowSpec& window) {
+void FollowRanges(ProcessWindow& window) {
   for (;;) {
     const bool on = window.ranges_open.load(std::memory_order_seq_cst) > 0;
     SwitchRecording(on, WindowCause::kRange, NextStep(), false, ring::Ticks());
@@ -29,15 +32,23 @@ void FollowRanges(WindowSpec& window) {
 }
 
 // Counts one more range with the window's name; returns whether it counts.
-bool BeginRange(WindowSpec& window) {
-  const std::uint64_t number = window.ranges_begun.fetch_add(1, std::memory_order_relaxed);
-  if (window.range_count != 0 && number >= window.range_count) return false;
+bool BeginRange() {
+  ProcessWindow* own = OwnWindow();
+  if (own == nullptr) return false;
+  ProcessWindow& window = *own;
+  const std::uint64_t number = window.ranges_begun.fetch_add(1, std::memory_order_relaxed),
+                      most = lockstep_probe.segment->window.range_count;
+  View().slot_window().ranges_begun.fetch_add(1, std::memory_order_relaxed);
+  if (most != 0 && number >= most) return false;
   window.ranges_open.fetch_add(1, std::memory_order_seq_cst);
   FollowRanges(window);
   return true;
 }
 
-void EndRange(WindowSpec& window) {
+void EndRange() {
+  ProcessWindow* own = OwnWindow();
+  if (own == nullptr) return;
+  ProcessWindow& window = *own;
   std::int32_t open = window.ranges_open.load(std::memory_order_relaxed);
   do {
     if (open <= 0) return;  // It was opened before ranges were followed, or exceeds the count.
@@ -60,20 +71,117 @@ void AnnounceSwitch(bool on) {
     if (auto* hook = each.load(std::memory_order_acquire); hook != nullptr) hook(on);
 }
 
+SegmentView View() { return {reinterpret_cast<std::byte*>(lockstep_probe.segment), lockstep_probe.segment_bytes}; }
+
+ProcessWindow* OwnWindow() {
+  const ProcessEntry* entry = lockstep_process();
+  return entry == nullptr ? nullptr : View().windows() + (entry - View().processes());
+}
+
+ProcessWindow* WindowAtBegin(std::uint32_t& starter) {
+  const SegmentView view = View();
+  const std::uint32_t used = view.header().processes_used.load();
+  const std::int64_t self = getpid(), parent = getppid();
+  starter = 0;
+  for (std::uint32_t i = 0; i < used && i < kMaxProcesses; ++i) {
+    const ProcessEntry& entry = view.processes()[i];
+    if (entry.state.load(std::memory_order_acquire) != SlotState::kActive) continue;
+    if (entry.pid == self && entry.parent_pid == parent) {
+      starter = i + 1;
+      break;
+    }
+    if (entry.pid == parent) starter = i + 1;
+  }
+  return starter == 0 ? &view.slot_window() : view.windows() + (starter - 1);
+}
+
+void BeginWindow(std::uint32_t entry, const ProcessWindow& from, std::uint32_t starter) {
+  const SegmentView view = View();
+  ProcessWindow& window = view.windows()[entry];
+  std::uint64_t kept = kWindowOn;
+  if (starter != 0 && view.processes()[starter - 1].pid == getpid()) {
+    // The same process before an exec: what it decided stands, and whoever started it started this program.
+    kept |= kWindowDecides;
+    window.starter_generation = from.starter_generation;
+    window.starter = from.starter;
+  } else {
+    window.starter_generation = starter == 0 ? 0 : view.processes()[starter - 1].generation;
+    window.starter = starter;
+  }
+  for (auto* number : {&window.steps_live, &window.windows_begun, &window.start_done, &window.switches.count})
+    number->store(0, std::memory_order_relaxed);
+  for (auto& at : window.switches.at) at.store(0, std::memory_order_relaxed);
+  window.next_step.store(0, std::memory_order_relaxed);
+  window.ranges_open.store(0, std::memory_order_relaxed);
+  window.ranges_begun.store(0, std::memory_order_relaxed);
+  window.state.store(from.state.load(std::memory_order_seq_cst) & kept, std::memory_order_seq_cst);
+  FollowState(window);
+  lockstep_probe.window.store(&window, std::memory_order_release);
+}
+
+namespace {
+
+// Processes that this one started, directly or by others that have not decided either, switch with it.
+void TakeAlong(const ProcessWindow& window, bool on, std::uint64_t ticks) {
+  const SegmentView view = View();
+  const std::uint32_t used = std::min(view.header().processes_used.load(), kMaxProcesses);
+  const auto self = static_cast<std::uint32_t>(&window - view.windows());
+  for (std::uint32_t i = 0; i < used; ++i) {
+    // Up from the process, as far as none decides. The table may be damaged: no more than its length.
+    std::uint32_t at = i;
+    for (std::uint32_t depth = 0; at != self && depth < kMaxProcesses; ++depth) {
+      const ProcessWindow& each = view.windows()[at];
+      if (view.processes()[at].state.load(std::memory_order_acquire) != SlotState::kActive) break;
+      if ((each.state.load(std::memory_order_relaxed) & kWindowDecides) != 0) break;
+      if (each.starter == 0 || each.starter > used ||
+          view.processes()[each.starter - 1].generation != each.starter_generation)
+        break;
+      at = each.starter - 1;
+    }
+    if (i == self || at != self || !TurnState(view.windows()[i], on, true)) continue;
+    view.windows()[i].switches.Note(on, ticks);
+    FollowState(view.windows()[i]);
+  }
+}
+
+}  // namespace
+
+void RecordSwitch(ProcessWindow& window, bool on, WindowCause cause, std::int64_t step, bool cut, std::uint64_t ticks) {
+  const ErrnoKeeper errno_keeper;
+  RingPage* page = lockstep_ring();
+  const WindowRecord record{
+      {RecordKind::kWindow, static_cast<std::uint8_t>(on ? 1 : 0), 1}, cause, cut, 0, ticks, step, 0};
+  window.switches.Note(on, ticks);
+  if (on)
+    window.windows_begun.fetch_add(1, std::memory_order_relaxed);
+  else
+    SlowWriter(1).Append(&record, 1, 1);
+  const bool now_on = FollowState(window);
+  if (on) SlowWriter(1).Append(&record, 1, 1);
+  if (page != nullptr) Rearm(*page);
+  TakeAlong(window, on, ticks);
+  AnnounceSwitch(now_on);
+}
+
 bool SwitchRecording(bool on, WindowCause cause, std::int64_t step, bool cut, std::uint64_t ticks) {
   SegmentHeader* segment = lockstep_probe.segment;
   if (segment == nullptr || segment->agent_gone.load(std::memory_order_relaxed) != 0) return false;
-  WindowSpec& window = segment->window;
-  std::uint64_t state = window.state.load(std::memory_order_seq_cst);
+  ProcessWindow* window = OwnWindow();
+  if (window == nullptr) return false;
+  // What the agent asked for decides nothing.
+  const bool own = cause != WindowCause::kTimer && cause != WindowCause::kSizeLimit;
+  std::uint64_t state = window->state.load(std::memory_order_seq_cst), next;
   do {
-    if (((state & 1) != 0) == on) {
-      // The thread that decided may not have reached the switch yet, and the caller's next record must not wait for it.
-      FollowState(*segment);
-      return false;
-    }
-    if (on && window.stop_requested.load(std::memory_order_seq_cst) != 0) return false;
-  } while (!window.state.compare_exchange_weak(state, state ^ 1, std::memory_order_seq_cst));
-  RecordSwitch(on, cause, step, cut, ticks);
+    const bool is_on = (state & kWindowOn) != 0;
+    if (on && !is_on && segment->window.stop_requested.load(std::memory_order_seq_cst) != 0) return false;
+    next = (on ? state | kWindowOn : state & ~kWindowOn) | (own ? kWindowDecides : 0);
+  } while (!window->state.compare_exchange_weak(state, next, std::memory_order_seq_cst));
+  if (((state & kWindowOn) != 0) == on) {
+    // The thread that decided may not have reached the switch yet, and the caller's next record must not wait for it.
+    FollowState(*window);
+    return false;
+  }
+  RecordSwitch(*window, on, cause, step, cut, ticks);
   return true;
 }
 
@@ -85,9 +193,9 @@ void RangeOpened(std::uint8_t source, const char* domain, const char* name, bool
   if (IsWindowRange(window, source, domain, name)) {
     // A request that calls itself counts as one request.
     if (page == nullptr) {
-      BeginRange(window);
+      BeginRange();
     } else if (page->producer.window_depth++ == 0) {
-      page->producer.window_counts = BeginRange(window) ? 1 : 0;
+      page->producer.window_counts = BeginRange() ? 1 : 0;
     }
   }
   if (NameMatches(window.step_range, domain, name)) {
@@ -115,7 +223,7 @@ void RangeClosed(std::uint8_t source, const char* domain, const char* name, bool
   if (IsWindowRange(window, source, domain, name)) {
     const bool outermost = page == nullptr || (page->producer.window_depth > 0 && --page->producer.window_depth == 0 &&
                                                page->producer.window_counts != 0);
-    if (outermost) EndRange(window);
+    if (outermost) EndRange();
   }
 }
 
@@ -138,7 +246,7 @@ extern "C" __attribute__((visibility("default"))) void lockstep_cuda_profiler(in
   WindowSpec& window = segment->window;
   if (window.kind != WindowKind::kRange || window.range_source != kRangeSourceCuda) return;
   if (on == 0)
-    EndRange(window);
-  else if (window.ranges_open.load(std::memory_order_relaxed) == 0)
-    BeginRange(window);
+    EndRange();
+  else if (ProcessWindow* own = OwnWindow(); own != nullptr && own->ranges_open.load(std::memory_order_relaxed) == 0)
+    BeginRange();
 }

@@ -3,9 +3,10 @@
 // on and off at step boundaries, range edges and calls of lockstep_start and
 // lockstep_stop; and what range sources report to it.
 //
-// Recording is one switch per slot. All who turn it do so through WindowSpec::state,
+// Recording is one switch per process. All who turn it do so through ProcessWindow::state,
 // one word: the thread that changes its lowest bit writes the WindowRecord, so records
-// and switch agree however many threads (or processes, or the agent) use it at once.
+// and switch agree however many threads (or the agent) use it at once. Processes that this
+// one started, and that have decided nothing themselves, go with it.
 
 #include "core/ring_writer.h"
 
@@ -31,11 +32,19 @@ enum class StepSource : std::uint8_t { kExplicit = 0, kStepRange = 1, kHook = 2 
 // already, or may not go on again (the size limit, the end of a timer).
 bool SwitchRecording(bool on, WindowCause cause, std::int64_t step, bool cut, std::uint64_t ticks);
 
-// Writes the WindowRecord of a change of WindowSpec::state by this thread; the switch and the thread's ring follow.
-void RecordSwitch(bool on, WindowCause cause, std::int64_t step, bool cut, std::uint64_t ticks);
-// Sets the switch to the value of WindowSpec::state, which is returned. A thread that changed the state may be
-// preempted before it does so itself, so every thread that depends on the switch helps. Thread: any, without locks.
-bool FollowState(SegmentHeader& segment);
+// Writes the WindowRecord of a change of `window`'s state by this thread; the switch, the thread's ring and the
+// processes that go with this one follow.
+void RecordSwitch(ProcessWindow& window, bool on, WindowCause cause, std::int64_t step, bool cut, std::uint64_t ticks);
+
+SegmentView View();  // lockstep_probe.segment is not null.
+// This process's window; null if the process is not profiled or the table of processes is full.
+ProcessWindow* OwnWindow();
+// The window that this process begins with: that of the process that started it, or of its own program before an exec,
+// else the slot's. `starter`: which entry that is, plus 1; 0 the slot's.
+ProcessWindow* WindowAtBegin(std::uint32_t& starter);
+// Makes the window of the entry that this process has just claimed. `from` and `starter` as WindowAtBegin gave them
+// before.
+void BeginWindow(std::uint32_t entry, const ProcessWindow& from, std::uint32_t starter);
 
 // Calls the hooks of lockstep_on_switch.
 void AnnounceSwitch(bool on);

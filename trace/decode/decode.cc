@@ -274,32 +274,87 @@ class SlotDecoder {
          .mpi_thread_level = state.mpi_thread_level});
   }
 
-  // Recording is one switch per slot: its windows apply to all processes, whichever of them switched.
+  // The latest process that began before `i` did and for which `is` holds; -1: there is none.
+  template <typename F>
+  std::ptrdiff_t LatestBefore(std::size_t i, F&& is) const {
+    std::ptrdiff_t found = -1;
+    for (std::size_t j = 0; i < plans_.size() && j < plans_.size(); ++j) {
+      const ProcessState& each = plans_[j].state;
+      if (each.begin_ticks == 0 || each.begin_ticks >= plans_[i].state.begin_ticks || !is(each)) continue;
+      if (found < 0 || each.begin_ticks > plans_[static_cast<std::size_t>(found)].state.begin_ticks)
+        found = static_cast<std::ptrdiff_t>(j);
+    }
+    return found;
+  }
+
+  // What a process did to its switch, also as the program that it was before an exec.
+  std::vector<ProcessDecoder::WindowMark> OwnSwitches(std::size_t i) const {
+    std::vector<ProcessDecoder::WindowMark> own = decoders_[i]->window_marks();
+    const std::ptrdiff_t former = LatestBefore(i, [&](const ProcessState& each) {
+      return each.pid == plans_[i].state.pid && each.parent_pid == plans_[i].state.parent_pid;
+    });
+    if (former >= 0) {
+      const std::vector<ProcessDecoder::WindowMark> before = OwnSwitches(static_cast<std::size_t>(former));
+      own.insert(own.end(), before.begin(), before.end());
+    }
+    return own;
+  }
+
+  // All that turned it: until a process decides for the first time, it goes with the one that started it, if that is
+  // recorded (BeginWindow in runtime/probe/window.cc).
+  std::vector<ProcessDecoder::WindowMark> SwitchesOf(std::size_t i) const {
+    std::vector<ProcessDecoder::WindowMark> marks = OwnSwitches(i);
+    std::int64_t decided_ns = INT64_MAX;
+    for (const ProcessDecoder::WindowMark& mark : marks)
+      if (mark.cause != WindowCause::kTimer && mark.cause != WindowCause::kSizeLimit)
+        decided_ns = std::min(decided_ns, mark.ns);
+    const std::ptrdiff_t starter = LatestBefore(i, [&](const ProcessState& each) {
+      const bool ended = each.end_ticks != 0 && each.end_ticks < plans_[i].state.begin_ticks;
+      return each.pid == plans_[i].state.parent_pid && !ended;
+    });
+    if (starter >= 0)
+      for (const ProcessDecoder::WindowMark& mark : SwitchesOf(static_cast<std::size_t>(starter)))
+        if (mark.ns < decided_ns) marks.push_back(mark);
+    return marks;
+  }
+
+  // Windows that were over when a process began are not its own.
+  void ForgetBefore(std::size_t i, std::vector<ProcessDecoder::WindowMark>& marks) const {
+    if (i >= plans_.size() || plans_[i].state.begin_ticks == 0) return;
+    const std::int64_t begin_ns = Ns(plans_[i].state.begin_ticks);
+    const auto later = std::find_if(marks.begin(), marks.end(), [&](const auto& mark) { return mark.ns > begin_ns; });
+    if (later == marks.begin()) return;
+    if (std::any_of(later - 1, marks.end(), [](const auto& mark) { return mark.on; }))
+      marks.erase(marks.begin(), later - 1);
+  }
+
+  // Recording is a switch per process; what the agent switches, it switches for all.
   void AddWindows() {
-    std::vector<ProcessDecoder::WindowMark> marks;
+    std::vector<ProcessDecoder::WindowMark> of_agent;
     Extent life{kNoTime, contents_.end ? TickConverter(*map_).Ns(contents_.end->ticks) : kNoTime};
     TickConverter clock(*map_);
     for (const SpoolWindow& row : contents_.windows)
-      marks.push_back(
+      of_agent.push_back(
           {clock.Ns(row.ticks), row.step, static_cast<WindowCause>(row.cause), (row.on & 1) != 0, row.cut != 0});
-    for (const auto& decoder : decoders_) {
-      marks.insert(marks.end(), decoder->window_marks().begin(), decoder->window_marks().end());
-      life.Cover(decoder->life());
-    }
-    std::stable_sort(marks.begin(), marks.end(), [](const auto& a, const auto& b) { return a.ns < b.ns; });
+    for (const auto& decoder : decoders_) life.Cover(decoder->life());
     // Spools without meta key `recording` were recorded from begin to end.
     const auto recording = contents_.meta.find("recording");
     const bool all = recording == contents_.meta.end() || recording->second == "all";
-    if (life.first_ns != kNoTime && all && (marks.empty() || !marks.front().on))
-      marks.insert(marks.begin(), {std::min(life.first_ns, marks.empty() ? life.first_ns : marks.front().ns), -1,
-                                   WindowCause::kRunBegin, true, false});
-    for (const auto& decoder : decoders_) {
-      decoder->MakeWindows(marks, life.last_ns);
-      decoder->CountLosses();
+    for (std::size_t i = 0; i < decoders_.size(); ++i) {
+      std::vector<ProcessDecoder::WindowMark> marks = SwitchesOf(i);
+      marks.insert(marks.end(), of_agent.begin(), of_agent.end());
+      std::stable_sort(marks.begin(), marks.end(), [](const auto& a, const auto& b) { return a.ns < b.ns; });
+      if (life.first_ns != kNoTime && all && (marks.empty() || !marks.front().on))
+        marks.insert(marks.begin(), {std::min(life.first_ns, marks.empty() ? life.first_ns : marks.front().ns), -1,
+                                     WindowCause::kRunBegin, true, false});
+      ForgetBefore(i, marks);
+      decoders_[i]->MakeWindows(marks, life.last_ns);
+      decoders_[i]->CountLosses();
+      std::uint64_t cut = 0;
+      for (const std::uint8_t each : TablesOf(i).windows.cut) cut += each;
+      // A helper's windows are those of the process that it goes with, whose loss it is.
+      if (i == 0 || !decoders_[i]->window_marks().empty()) decoders_[i]->AddLoss(Loss::kWindowCut, cut);
     }
-    std::uint64_t cut = 0;
-    for (const std::uint8_t each : TablesOf(0).windows.cut) cut += each;
-    decoders_[0]->AddLoss(Loss::kWindowCut, cut);
   }
 
   // Losses of the slot as a whole, in the main process's file.

@@ -158,6 +158,27 @@ void ProcessDecoder::NameDomains() {
         ranges.category[i] = known->second;
     ranges.domain[i] = name(ranges.domain[i]);
   }
+  NameShapes();
+}
+
+// An operator's shapes came with its name. Few names with many rows.
+void ProcessDecoder::NameShapes() {
+  std::map<std::uint32_t, std::pair<std::uint32_t, std::uint32_t>> parts;
+  schema::Ranges& ranges = tables_.ranges;
+  for (std::size_t i = 0; i < ranges.rows(); ++i) {
+    if (ranges.source[i] != schema::RangeSource::kCpuOp || ranges.name[i] == kNone) continue;
+    const auto [at, fresh] = parts.try_emplace(ranges.name[i], ranges.name[i], kNone);
+    if (fresh) {
+      const std::string text(TextOf(tables_, ranges.name[i]));
+      if (const std::size_t end = text.find(kShapesFollow); end != std::string::npos) {
+        at->second.first = Intern(text.substr(0, end));
+        at->second.second = Intern(text.substr(end + 1));
+      }
+    }
+    if (at->second.second == kNone) continue;
+    ranges.name[i] = at->second.first;
+    ranges.domain[i] = at->second.second;
+  }
 }
 
 }  // namespace lockstep::trace

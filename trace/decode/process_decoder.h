@@ -138,7 +138,8 @@ class ProcessDecoder {
   void OnCategory(Thread& thread, std::span<const std::byte> bytes);
   void DecodeOpenRanges(Thread& thread, std::int64_t last_ns);
   void PairRanges(std::int64_t last_ns);  // Start/end ranges.
-  void NameDomains();                     // And categories. Until then ranges.domain holds the process's numbers.
+  void NameShapes();
+  void NameDomains();  // And categories. Until then ranges.domain holds the process's numbers.
   std::uint32_t NameOf(const Thread& thread) const;
 
   // decode_windows.cc

@@ -102,6 +102,8 @@ struct TableOptions {
   std::size_t min_length = 3;                    // Kernels of a sequence at least.
   unsigned jobs = 0;                             // Threads; never changes the result.
   std::function<void(double done)> progress;     // Between ranks, from the calling thread. May be empty.
+  std::string sort_by;                           // A column's name; "": the table's own order.
+  bool by_shapes = false;                        // ops: a row for each combination of the inputs' shapes.
 };
 
 struct TableKind {
@@ -128,6 +130,9 @@ struct TableKind {
   bool list = false;
 };
 inline constexpr std::string_view kListedRows = "listed_rows";
+
+// kUsage with the list of columns if the table has none of this name; "" is no column and right.
+Status CheckSortBy(const TableKind& kind, const std::string& column);
 
 // Every table there is, in the order of the help. tables.cc
 const std::vector<TableKind>& TableKinds();

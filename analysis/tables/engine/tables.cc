@@ -66,14 +66,29 @@ Table EmptyTable(const TableKind& kind) {
   return {std::string(kind.name), std::string(kind.title), kind.columns->list(), {}, {}, {}, false};
 }
 
-void Order(const TableKind& kind, std::span<TableRow> rows) {
+// Texts in their order, the largest numbers first, what is unknown last.
+bool ComesFirst(const Cell& a, const Cell& b) {
+  if (Known(a) != Known(b)) return Known(a);
+  if (a.index() != b.index()) return a.index() > b.index();  // Rank "all" before numbers.
+  return std::holds_alternative<std::string>(a) ? TextOfCell(a) < TextOfCell(b)
+         : std::holds_alternative<double>(a)    ? RealOf(a) > RealOf(b)
+                                                : IntOf(a) > IntOf(b);
+}
+
+// Rows that are equal by the column asked for are in the table's own order.
+void Order(const TableKind& kind, const TableOptions& options, std::span<TableRow> rows) {
   if (kind.before != nullptr) std::stable_sort(rows.begin(), rows.end(), kind.before);
+  const auto& columns = kind.columns->list();
+  for (std::size_t i = 0; i < columns.size(); ++i)
+    if (columns[i].name == options.sort_by)
+      std::stable_sort(rows.begin(), rows.end(),
+                       [i](const TableRow& a, const TableRow& b) { return ComesFirst(a[i], b[i]); });
 }
 
 // For a list: keeps the first of all ranks' rows, unless single ranks were asked for.
 void KeepFirst(const TableKind& kind, const TableOptions& options, Table& table) {
   if (options.ranks.empty() && !options.every_rank) {
-    Order(kind, table.rows);
+    Order(kind, options, table.rows);
     table.rows.resize(RowsWanted(options, table.rows.size()));
   }
   const std::int64_t hidden = TotalOf(table.totals, kListedRows) - static_cast<std::int64_t>(table.rows.size());
@@ -91,10 +106,14 @@ using Contents = merge::Timeline::RankContents;
 using Read = std::function<Result<Contents>(std::int32_t rank)>;
 
 void FillRank(const TableKind& kind, const gpu::RankView& view, const TableOptions& options, Table& table) {
-  kind.rank_rows(view, options, table);
+  // A list gives its first rows by its own order; by another order any of them may be first.
+  TableOptions all = options;
+  if (!options.sort_by.empty()) all.top = 0;
+  kind.rank_rows(view, all, table);
   if (kind.derive != nullptr)
     for (TableRow& row : table.rows) kind.derive(row, table.totals);
-  Order(kind, table.rows);
+  Order(kind, options, table.rows);
+  if (kind.list) table.rows.resize(RowsWanted(options, table.rows.size()));
 }
 
 RankResult RowsOf(const TableKind& kind, const ViewIndex& index, const TableOptions& options, std::int32_t rank,
@@ -155,8 +174,8 @@ Result<Table> Make(const TableKind& kind, const merge::Timeline& timeline, const
     table.rows = pool.Take();
     if (kind.derive != nullptr)
       for (TableRow& row : table.rows) kind.derive(row, table.totals);
-    Order(kind, table.rows);
-    if (kind.order_pooled != nullptr) kind.order_pooled(table.rows);
+    Order(kind, options, table.rows);
+    if (kind.order_pooled != nullptr && options.sort_by.empty()) kind.order_pooled(table.rows);
     cut += Cut(table.rows, options.top);
   }
   std::move(rank_rows.begin(), rank_rows.end(), std::back_inserter(table.rows));
@@ -182,6 +201,16 @@ bool InOrder(const TableRow& a, const TableRow& b, std::initializer_list<SortKey
   return false;
 }
 
+Status CheckSortBy(const TableKind& kind, const std::string& column) {
+  std::string names;
+  for (const TableColumn& each : kind.columns->list()) {
+    if (column.empty() || each.name == column) return Ok();
+    names += (names.empty() ? "" : ", ") + each.name;
+  }
+  return Error{ErrorCode::kUsage, "table " + std::string(kind.name) + " has no column " + column, "--sort-by",
+               "one of " + names};
+}
+
 Table RankTable(const TableKind& kind, const gpu::RankView& rank, const TableOptions& options) {
   Table table = EmptyTable(kind);
   FillRank(kind, rank, options, table);
@@ -203,7 +232,10 @@ namespace {
 Result<Table> MakeNamed(std::string_view name, const merge::Timeline& timeline, const TableOptions& options,
                         const Read& read) {
   for (const TableKind& kind : TableKinds())
-    if (kind.name == name) return Make(kind, timeline, options, read);
+    if (kind.name == name) {
+      LS_CHECK(CheckSortBy(kind, options.sort_by));
+      return Make(kind, timeline, options, read);
+    }
   return Error{ErrorCode::kUsage, "there is no table " + std::string(name), "--table", "one of " + Names()};
 }
 

@@ -16,6 +16,8 @@ namespace ops {
 
 using schema::kNone;
 constexpr std::uint8_t kCpuOp = schema::RangeSource::kCpuOp, kSequenceNumber = schema::PayloadKind::kSequence;
+// What an operator's plain number is (runtime/python/_lockstep/operators.py).
+constexpr std::uint8_t kFlops = schema::PayloadKind::kInteger;
 // What PyTorch calls the range around each node of the backward graph.
 constexpr std::string_view kBackwardPrefix = "autograd::engine::evaluate_function";
 constexpr std::string_view kOutside = "(outside operators)", kNoLaunch = "(launch not in the trace)";
@@ -37,18 +39,21 @@ const struct Columns : TableColumns {
   Column cpu_share = AddDetail("cpu_share", kFraction, "cpu_self of the sum over all operators");
   Column gpu_share = AddDetail("gpu_share", kFraction, "gpu_self of all GPU work's durations");
   Column launched = AddDetail("kernels_self", kCount, "kernels that it launched itself", kSum);
+  Column shapes = Add("shapes", kText, "with --group-by shapes: of its inputs, where they were recorded", kKey);
+  Column flops = Add("flops", kCount,
+                     "floating-point operations of the calls, where they were recorded: see --torch-shapes", kSum);
 } col;
 
 struct Sum {
   std::int64_t calls = 0, cpu_self = 0, cpu_total = 0, gpu_self = 0, gpu_total = 0, kernels = 0, kernels_self = 0;
-  std::int64_t backward_gpu = 0, backward_cpu = 0;
+  std::int64_t backward_gpu = 0, backward_cpu = 0, flops = 0;
 };
 
 // One rank's operators.
 class Operators {
  public:
-  explicit Operators(const gpu::RankView& rank)
-      : rank_(rank), ranges_(rank.tables.ranges), nest_(rank.tables, gpu::RangeNest::kCpuOps) {}
+  Operators(const gpu::RankView& rank, bool by_shapes)
+      : rank_(rank), by_shapes_(by_shapes), ranges_(rank.tables.ranges), nest_(rank.tables, gpu::RangeNest::kCpuOps) {}
 
   void Run() {
     const std::size_t n = ranges_.rows();
@@ -59,11 +64,15 @@ class Operators {
     Backward();
   }
 
-  std::map<std::uint32_t, Sum> by_name;
+  // Name and shapes (kNone unless they matter): texts of the rank's file.
+  using Key = std::pair<std::uint32_t, std::uint32_t>;
+  std::map<Key, Sum> by_name;
+  bool flops = false;  // Some operator has a number.
   Sum outside, no_launch;
   std::int64_t unlinked = 0;  // Backward functions whose forward operator is not there.
 
  private:
+  Key KeyOf(std::uint32_t row) const { return {ranges_.name[row], by_shapes_ ? ranges_.domain[row] : kNone}; }
   bool Counts(std::uint32_t row) const {
     return ranges_.source[row] == kCpuOp && ranges_.kind[row] != schema::RangeKind::kMark &&
            rank_.InHostWindow(ranges_.begin_ns[row]);
@@ -131,15 +140,19 @@ class Operators {
 
   bool WithinItsName(std::uint32_t row) const {
     for (std::uint32_t at = nest_.Parent(row); at != kNone; at = nest_.Parent(at))
-      if (ranges_.name[at] == ranges_.name[row] && Counts(at)) return true;
+      if (KeyOf(at) == KeyOf(row) && Counts(at)) return true;
     return false;
   }
 
   void AddUp() {
     for (std::uint32_t row = 0; row < ranges_.rows(); ++row) {
       if (!Counts(row)) continue;
-      Sum& sum = by_name[ranges_.name[row]];
+      Sum& sum = by_name[KeyOf(row)];
       ++sum.calls;
+      if (ranges_.payload_kind[row] == kFlops) {
+        flops = true;
+        sum.flops += ranges_.payload[row];
+      }
       sum.cpu_self += self_[row], sum.gpu_self += gpu_[row], sum.kernels_self += kernels_[row];
       if (WithinItsName(row)) continue;
       sum.cpu_total += ranges_.duration_ns[row], sum.gpu_total += gpu_total_[row], sum.kernels += kernels_total_[row];
@@ -175,11 +188,11 @@ class Operators {
         unlinked += Counts(function);
         continue;
       }
-      std::vector<std::uint32_t> names;
+      std::vector<Key> names;
       for (std::uint32_t at = maker; at != kNone; at = nest_.Parent(at)) {
-        if (!Counts(at) || std::find(names.begin(), names.end(), ranges_.name[at]) != names.end()) continue;
-        names.push_back(ranges_.name[at]);
-        Sum& sum = by_name[ranges_.name[at]];
+        if (!Counts(at) || std::find(names.begin(), names.end(), KeyOf(at)) != names.end()) continue;
+        names.push_back(KeyOf(at));
+        Sum& sum = by_name[KeyOf(at)];
         sum.backward_cpu += ranges_.duration_ns[function];
         sum.backward_gpu += gpu_total_[function];
       }
@@ -187,6 +200,7 @@ class Operators {
   }
 
   const gpu::RankView& rank_;
+  const bool by_shapes_;
   const schema::Ranges& ranges_;
   gpu::RangeNest nest_;
   std::vector<std::uint32_t> op_of_call_;
@@ -196,35 +210,37 @@ class Operators {
 bool MoreTime(const TableRow& a, const TableRow& b) {
   const std::int64_t time_a = IntOf(a[col.cpu_self]) + IntOf(a[col.gpu_self]);
   const std::int64_t time_b = IntOf(b[col.cpu_self]) + IntOf(b[col.gpu_self]);
-  return time_a != time_b ? time_a > time_b : TextOfCell(a[col.op]) < TextOfCell(b[col.op]);
+  return time_a != time_b ? time_a > time_b : InOrder(a, b, {Up(col.op), Up(col.shapes)});
 }
 
 void RankRows(const gpu::RankView& rank, const TableOptions& options, Table& table) {
   const auto& sources = rank.tables.ranges.source;
   if (std::find(sources.begin(), sources.end(), kCpuOp) == sources.end())
     return table.Note("no CPU operators were recorded");
-  Operators ops(rank);
+  Operators ops(rank, options.by_shapes);
   ops.Run();
   std::int64_t cpu = 0, gpu = ops.outside.gpu_self + ops.no_launch.gpu_self;
   for (const auto& [name, sum] : ops.by_name) cpu += sum.cpu_self, gpu += sum.gpu_self;
   table.totals["cpu_ns"] += cpu;
   table.totals["gpu_ns"] += gpu;
 
-  const auto add = [&](std::string_view name, const Sum& sum, bool op) {
+  const auto add = [&](std::string_view name, std::uint32_t shapes, const Sum& sum, bool op) {
     if (!Passes(name, options)) return;
     TableRow& row = table.AddRow(rank.rank);
     row[col.op] = Text(name);
+    if (shapes != kNone) row[col.shapes] = Text(rank.Text(shapes));
     row[col.gpu_self] = Int(sum.gpu_self), row[col.gpu_total] = Int(sum.gpu_total);
     row[col.kernels] = Int(sum.kernels), row[col.launched] = Int(sum.kernels_self);
     if (op) {
       row[col.calls] = Int(sum.calls);
+      row[col.flops] = IntOrUnknown(sum.flops, ops.flops);
       row[col.cpu_self] = Int(sum.cpu_self), row[col.cpu_total] = Int(sum.cpu_total);
       row[col.backward_gpu] = Int(sum.backward_gpu), row[col.backward_cpu] = Int(sum.backward_cpu);
     }
   };
-  for (const auto& [name, sum] : ops.by_name) add(rank.Text(name), sum, true);
-  if (ops.outside.gpu_self > 0 || ops.outside.kernels > 0) add(kOutside, ops.outside, false);
-  if (ops.no_launch.gpu_self > 0 || ops.no_launch.kernels > 0) add(kNoLaunch, ops.no_launch, false);
+  for (const auto& [key, sum] : ops.by_name) add(rank.Text(key.first), key.second, sum, true);
+  if (ops.outside.gpu_self > 0 || ops.outside.kernels > 0) add(kOutside, kNone, ops.outside, false);
+  if (ops.no_launch.gpu_self > 0 || ops.no_launch.kernels > 0) add(kNoLaunch, kNone, ops.no_launch, false);
   if (ops.unlinked > 0)
     table.Note("backward functions whose forward operator is not in the trace: " + std::to_string(ops.unlinked));
 }

@@ -64,7 +64,7 @@ void GpuSampler::Follow(const SegmentView& segment) {
         devices.push_back(uuid);
     }
   }
-  const bool recording = segment.header().recording.load(std::memory_order_relaxed) != 0;
+  const bool recording = AnyRecording(segment);
   if (!started_ && devices.empty()) return;
   {
     const std::lock_guard lock(shared_->mutex);

@@ -100,12 +100,12 @@ void SlotRun::Tick() {
     live_->Tick([this] {
       return Live::State{.records = drain_->records(),
                          .dropped = drain_->dropped_records(),
-                         .recording = segment_->view().header().recording.load(std::memory_order_relaxed) != 0,
+                         .recording = AnyRecording(segment_->view()),
                          .clock = clock_link_->line()};
     });
   const bool limited = window_->limit_reached();
   window_->Tick(RawNs(), spool_->bytes());
-  if (options_.estimate) step_bytes_.Add(segment_->view().header().window.next_step.load(), drain_->records_bytes());
+  if (options_.estimate) step_bytes_.Add(window_->next_step(), drain_->records_bytes());
   if (window_->limit_reached() && !limited)
     drain_->CountLoss(Loss::kBytesLimit, 1, "--max-bytes " + std::to_string(options_.max_bytes));
   // The fill after a tick of this length determines how long the next tick may be.

@@ -81,7 +81,7 @@ void SlotRun::Finish() {
   if (header.mailbox.state.load(std::memory_order_acquire) == 2) drain_->CountLoss(Loss::kAnchorAbandoned, 1, "");
   if (live_) live_->Finish();
   const std::string unwritten = drain_->RunLast();
-  if (options_.estimate) step_bytes_.Add(header.window.next_step.load(), drain_->records_bytes());
+  if (options_.estimate) step_bytes_.Add(window_->next_step(), drain_->records_bytes());
   clock_link_->Drain(*spool_, SpoolReserve::kAll);
   Snapshot(SpoolReserve::kAll);
   bool good = WriteEnd();

@@ -9,9 +9,11 @@
 #include <cinttypes>
 #include <cmath>
 #include <cstdio>
+#include <vector>
 
 #include "core/byte_text.h"
 #include "core/own_file.h"
+#include "runtime/agent/rings/segment_entries.h"
 
 namespace lockstep::agent {
 namespace {
@@ -35,7 +37,7 @@ bool Exists(const std::string& path) {
 WindowControl::WindowControl(const WindowPlan& plan, const SegmentView& segment, const EventClock& clock,
                              SpoolWriter& spool, Setup setup)
     : plan_(plan),
-      header_(segment.header()),
+      segment_(segment),
       window_(segment.header().window),
       clock_(clock),
       spool_(spool),
@@ -60,14 +62,51 @@ void WindowControl::Begin() {
     SwitchNow(true, WindowCause::kTimer, false);
 }
 
-// The agent's counterpart of RecordSwitch in runtime/probe/steps.cc.
+template <typename F>
+void WindowControl::ForEachProcess(F&& f) const {
+  const std::span<ProcessEntry> entries = UsedProcesses(segment_);
+  for (std::size_t i = 0; i < entries.size(); ++i)
+    if (entries[i].state.load(std::memory_order_acquire) == SlotState::kActive) f(segment_.windows()[i]);
+}
+
+std::int64_t WindowControl::next_step() const {
+  std::int64_t next = 0;
+  bool live = false;
+  ForEachProcess([&](const ProcessWindow& each) {
+    live |= each.steps_live.load(std::memory_order_relaxed) != 0;
+    next = std::max(next, each.next_step.load(std::memory_order_acquire));
+  });
+  return live ? next : segment_.slot_window().next_step.load(std::memory_order_acquire);
+}
+
+bool WindowControl::AllPast(std::int64_t step) const {
+  bool all = segment_.slot_window().next_step.load() > step;
+  ForEachProcess([&](const ProcessWindow& each) {
+    all &= each.steps_live.load(std::memory_order_relaxed) == 0 || each.next_step.load() > step;
+  });
+  return all;
+}
+
+bool WindowControl::BoundaryMissing(bool on) const {
+  bool missing = false;
+  ForEachProcess([&](const ProcessWindow& each) {
+    missing |= each.steps_live.load(std::memory_order_relaxed) != 0 &&
+               ((each.state.load(std::memory_order_acquire) & kWindowOn) != 0) != on;
+  });
+  return missing;
+}
+
+// The agent's counterpart of RecordSwitch in runtime/probe/window.cc, for all processes and those to come.
 void WindowControl::SwitchNow(bool on, WindowCause cause, bool cut) {
-  std::uint64_t state = window_.state.load();
-  do {
-    if (((state & 1) != 0) == on) return;
-  } while (!window_.state.compare_exchange_weak(state, state ^ 1));
-  const bool live = window_.steps_live.load(std::memory_order_relaxed) > 0;
-  const std::int64_t next = window_.next_step.load(std::memory_order_acquire);
+  std::vector<ProcessWindow*> turned;
+  const auto turn = [&](ProcessWindow& window) {
+    if (TurnState(window, on)) turned.push_back(&window);
+  };
+  turn(segment_.slot_window());
+  ForEachProcess(turn);
+  if (turned.empty()) return;
+  const std::int64_t next = next_step();
+  const bool live = StepsSeen() > 0;
   SpoolWindow row{};
   row.step = !live ? -1 : on ? next : std::max<std::int64_t>(next - 1, 0);
   row.on = on ? 1 : 0;
@@ -75,22 +114,21 @@ void WindowControl::SwitchNow(bool on, WindowCause cause, bool cut) {
   row.cut = cut ? 1 : 0;
   // The time is taken while recording is off, so that every recorded event lies within the window.
   if (on) row.ticks = clock_.Ticks();
-  do {
-    state = window_.state.load();
-    header_.recording.store(static_cast<std::uint32_t>(state & 1));
-  } while (((window_.state.load() ^ state) & 1) != 0);
+  for (ProcessWindow* window : turned) FollowState(*window);
   if (!on) row.ticks = clock_.Ticks();
-  header_.switches.Note(on, row.ticks);
-  if (on) window_.windows_begun.fetch_add(1, std::memory_order_relaxed);
+  for (ProcessWindow* window : turned) {
+    window->switches.Note(on, row.ticks);
+    if (on) window->windows_begun.fetch_add(1, std::memory_order_relaxed);
+  }
   spool_.Append({SpoolKind::kWindows}, &row, sizeof row, SpoolReserve::kHalf);
 }
 
 void WindowControl::FollowSteps(std::int64_t now_ns) {
-  const std::uint32_t live = window_.steps_live.load(std::memory_order_relaxed);
+  const std::uint32_t live = StepsSeen();
   if (live == seen_live_) return;
   seen_live_ = live;
   last_step_ns_ = now_ns;
-  steps_.emplace_back(now_ns, window_.next_step.load(std::memory_order_acquire));
+  steps_.emplace_back(now_ns, next_step());
   while (steps_.size() > 2 && now_ns - steps_[1].first > kRateSpanNs) steps_.pop_front();
 }
 
@@ -107,7 +145,7 @@ double WindowControl::StepsPerSecond() const {
 void WindowControl::FollowTimer(std::int64_t now_ns) {
   const auto request = [&](std::atomic<std::uint32_t>& flag, bool on) {
     if (asked_ns_ == 0) asked_ns_ = now_ns;
-    if (StepsLive(now_ns) && now_ns - asked_ns_ < kBoundaryWaitNs) {
+    if (StepsLive(now_ns) && now_ns - asked_ns_ < kBoundaryWaitNs && BoundaryMissing(on)) {
       flag.store(static_cast<std::uint32_t>(WindowCause::kTimer) + 1);
       return;
     }
@@ -116,21 +154,21 @@ void WindowControl::FollowTimer(std::int64_t now_ns) {
   };
   if (timer_on_ns_ == 0) {
     if (now_ns < begin_ns_ + plan_.delay_ns) return;
-    if (!Recording()) request(window_.start_requested, true);
-    if (!Recording()) return;
+    if (!SlotRecords()) request(window_.start_requested, true);
+    if (!SlotRecords()) return;
     window_.start_requested.store(0);
     timer_on_ns_ = now_ns;
     asked_ns_ = 0;
   }
   if (timer_over_ || plan_.duration_ns == 0 || now_ns < timer_on_ns_ + plan_.duration_ns) return;
-  if (Recording()) request(window_.stop_requested, false);
-  timer_over_ = !Recording();
+  if (SlotRecords()) request(window_.stop_requested, false);
+  timer_over_ = !SlotRecords();
 }
 
 bool WindowControl::Busy(std::int64_t now_ns) const {
   if (off_at_ns_ != 0 && now_ns < off_at_ns_) return true;
   const std::int64_t begin = window_.armed_begin.load();
-  return begin >= 0 && window_.next_step.load() <= window_.armed_end.load();
+  return begin >= 0 && !AllPast(window_.armed_end.load());
 }
 
 bool WindowControl::Adopt(const std::string& text, std::int64_t now_ns) {
@@ -140,7 +178,7 @@ bool WindowControl::Adopt(const std::string& text, std::int64_t now_ns) {
     window_.armed_end.store(end);
     window_.armed_begin.store(begin, std::memory_order_release);
     Say("recording steps " + std::to_string(begin) + " to " + std::to_string(end - 1) + " (now at step " +
-        std::to_string(std::max<std::int64_t>(window_.next_step.load() - 1, 0)) + ")");
+        std::to_string(std::max<std::int64_t>(next_step() - 1, 0)) + ")");
     return true;
   }
   if (std::sscanf(text.c_str(), "time %" SCNd64 "\n", &duration_ns) == 1 && duration_ns > 0) {
@@ -158,7 +196,7 @@ bool WindowControl::Adopt(const std::string& text, std::int64_t now_ns) {
 void WindowControl::AnswerRequest(std::int64_t now_ns) {
   std::string text;
   if (seen_live_ > 0) {
-    const std::int64_t next = window_.next_step.load(std::memory_order_acquire);
+    const std::int64_t next = next_step();
     const double ahead = std::ceil(StepsPerSecond() * (static_cast<double>(kLeadNs) * 1e-9));
     const std::int64_t least = next + std::max<std::int64_t>(2, static_cast<std::int64_t>(ahead));
     const std::int64_t begin = (least + plan_.align_steps - 1) / plan_.align_steps * plan_.align_steps;
@@ -206,13 +244,13 @@ void WindowControl::FollowSize(std::int64_t now_ns, std::uint64_t bytes) {
   // The next tick may find as much again as this one, so recording stops while the limit still covers that.
   const std::uint64_t growth = bytes - std::min(bytes, last_bytes_);
   last_bytes_ = bytes;
-  if (limit_since_ns_ == 0 && (!Recording() || bytes + growth < setup_.max_bytes)) return;
+  if (limit_since_ns_ == 0 && (!AnyRecording(segment_) || bytes + growth < setup_.max_bytes)) return;
   if (limit_since_ns_ == 0) {
     limit_since_ns_ = now_ns;
     window_.stop_requested.store(static_cast<std::uint32_t>(WindowCause::kSizeLimit) + 1);
     Say("recording stops at the size limit, --max-bytes " + std::to_string(setup_.max_bytes));
   }
-  const bool wait = StepsLive(now_ns) && now_ns - limit_since_ns_ < kBoundaryWaitNs &&
+  const bool wait = StepsLive(now_ns) && BoundaryMissing(false) && now_ns - limit_since_ns_ < kBoundaryWaitNs &&
                     bytes < setup_.max_bytes + setup_.max_bytes / 32;
   if (!wait) SwitchNow(false, WindowCause::kSizeLimit, true);
 }
@@ -221,8 +259,8 @@ void WindowControl::FollowSize(std::int64_t now_ns, std::uint64_t bytes) {
 void WindowControl::Project(std::uint64_t bytes) {
   constexpr std::int64_t kEnoughSteps = 5;
   const std::int64_t wanted = StepsWanted(window_);
-  if (projected_ || wanted <= 0 || !Recording()) return;
-  const std::int64_t next = window_.next_step.load();
+  if (projected_ || wanted <= 0 || !AnyRecording(segment_)) return;
+  const std::int64_t next = next_step();
   if (step_at_on_ < 0) {
     step_at_on_ = next;
     bytes_at_on_ = bytes;
@@ -271,17 +309,17 @@ std::int64_t WindowControl::due_ns(std::int64_t now_ns) const {
 }
 
 bool WindowControl::ranges_missing() const {
-  return setup_.included && plan_.kind == WindowKind::kRange && window_.ranges_begun.load() == 0;
+  return setup_.included && plan_.kind == WindowKind::kRange && segment_.slot_window().ranges_begun.load() == 0;
 }
 
 bool WindowControl::steps_missing() const {
   const bool wanted =
       plan_.kind == WindowKind::kSteps || plan_.kind == WindowKind::kSchedule || !plan_.step_range.empty();
-  return setup_.included && wanted && window_.steps_live.load() == 0;
+  return setup_.included && wanted && StepsSeen() == 0;
 }
 
 void WindowControl::Finish() {
-  if (!setup_.included || !Recording()) return;
+  if (!setup_.included) return;
   const bool open_ended = plan_.kind == WindowKind::kAll || plan_.kind == WindowKind::kManual ||
                           (plan_.kind == WindowKind::kTimer && plan_.duration_ns == 0);
   const bool limited = limit_reached();

@@ -48,6 +48,8 @@ class WindowControl {
   // The application has ended: closes the window.
   void Finish();
 
+  // Of the process that is furthest; where none runs any more, the last one. 0 before the first step.
+  std::int64_t next_step() const;
   bool limit_reached() const { return limit_since_ns_ != 0; }
   bool ranges_missing() const;  // No range with the window's name was opened.
   bool steps_missing() const;   // Windows by step were requested, and no step was seen.
@@ -55,7 +57,14 @@ class WindowControl {
 
  private:
   void SwitchNow(bool on, WindowCause cause, bool cut);
-  bool Recording() const { return (window_.state.load(std::memory_order_acquire) & 1) != 0; }
+  // What processes begin with.
+  bool SlotRecords() const { return (segment_.slot_window().state.load(std::memory_order_acquire) & kWindowOn) != 0; }
+  // Whether a process that marks steps is still in the other state: it switches at its next boundary.
+  bool BoundaryMissing(bool on) const;
+  bool AllPast(std::int64_t step) const;
+  std::uint32_t StepsSeen() const { return segment_.slot_window().steps_live.load(std::memory_order_relaxed); }
+  template <typename F>
+  void ForEachProcess(F&& f) const;
   void FollowSteps(std::int64_t now_ns);
   bool StepsLive(std::int64_t now_ns) const;
   double StepsPerSecond() const;
@@ -71,7 +80,7 @@ class WindowControl {
   }
 
   const WindowPlan& plan_;
-  SegmentHeader& header_;
+  SegmentView segment_;
   WindowSpec& window_;
   EventClock clock_;
   SpoolWriter& spool_;

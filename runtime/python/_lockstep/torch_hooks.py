@@ -18,7 +18,7 @@ def install(torch):
         return
     probe.hook_state(1)
     state.start(torch)
-    operators = os.environ.get("LOCKSTEP_HOOKS_OPERATORS") == "1"
+    operators = os.environ.get("LOCKSTEP_HOOKS_OPERATORS") in ("1", "2")  # core/env.h
     for part in _PARTS + (("operators",) if operators else ()):
         try:
             module = __import__("_lockstep." + part, fromlist=["wrap"])

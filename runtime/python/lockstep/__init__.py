@@ -30,12 +30,14 @@ is dropped and counted.
 `range` is not in __all__: `from lockstep import *` leaves Python's own alone.
 """
 
+import typing as _typing
 from typing import Any as _Any
 
 from . import _runtime
 from ._profile import (ProfilerAction, ProfilerActivity, profile, schedule, supported_activities,
                        tensorboard_trace_handler)
-from ._ranges import (BACKWARD, CHECKPOINT, COMMUNICATION, FORWARD, INPUT, NONE, OPTIMIZER, range, ranges)
+from ._ranges import BACKWARD, CHECKPOINT, COMMUNICATION, FORWARD, INPUT, NONE, OPTIMIZER, ranges
+from ._ranges import range as range  # Not in __all__: for type checkers, it is public only by its second name.
 
 __all__ = [
     "NONE", "INPUT", "FORWARD", "BACKWARD", "OPTIMIZER", "COMMUNICATION", "CHECKPOINT",
@@ -77,7 +79,7 @@ def mark(name: str) -> None:
 
 
 def start() -> None:
-    """Recording goes on, for all processes of this rank. At a step boundary, on all ranks."""
+    """Recording goes on, for this process and those that it started. At a step boundary, on all ranks."""
     if _probe is not None and not _runtime.state.compiling():
         _probe.lockstep_start()
 
@@ -100,17 +102,17 @@ def load(run: _Any) -> "Run":
     return Run(run)
 
 
-def __getattr__(name: str) -> _Any:
-    if name == "__version__":  # Asked for rarely, and reading it takes longer than everything else here.
-        from ._program import version
+if _typing.TYPE_CHECKING:  # Which would take any name for known otherwise.
+    from ._frames import Run as Run
+else:
 
-        return version()
-    if name == "Run":
-        from ._frames import Run
+    def __getattr__(name: str) -> _Any:
+        if name == "__version__":  # Asked for rarely, and reading it takes longer than everything else here.
+            from ._program import version
 
-        return Run
-    raise AttributeError("module 'lockstep' has no attribute %r" % name)
+            return version()
+        if name == "Run":
+            from ._frames import Run
 
-
-if False:  # For type checkers.
-    from ._frames import Run
+            return Run
+        raise AttributeError("module 'lockstep' has no attribute %r" % name)

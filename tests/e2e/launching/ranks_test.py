@@ -3,6 +3,7 @@
 usage: ranks_test.py BUILD_DIR Class
 
 Spawned    ranks of torch.multiprocessing.spawn below one agent, in a shell whose RANK speaks of another job, twice
+Windows    ranks of torch.multiprocessing.spawn that record different steps, each as it says itself
 Missing    a rank that nobody records: every place that counts ranks says so
 """
 import json
@@ -75,6 +76,48 @@ class Spawned(Case):
         shown = json.loads(self.check([jobs.LOCKSTEP, "info", run, "--json", "-"])[0])
         self.assertEqual((shown["world_size"], [one["rank"] for one in shown["ranks"]], shown["ranks_missing"]),
                          (2, [0, 1], []))
+
+
+class Windows(Case):
+    def record(self, how, *options):
+        """Rank -> (its file, what it says that it recorded); analysis."""
+        out, _ = self.check([jobs.LOCKSTEP, "run", "--after", "none", "-o", "out", *options, "--", jobs.PYTHON,
+                             str(pathlib.Path(__file__).resolve().parent / "windows_job.py"), how])
+        told = {one["rank"]: one for one in map(json.loads, out.splitlines())}
+        run = jobs.Run(pathlib.Path(self.dir, "out"))
+        ranks = {int(f.meta["rank"]): f for f in run.files().values() if "rank" in f.meta}
+        self.assertEqual((sorted(ranks), sorted(told)), ([0, 1, 2], [0, 1, 2]))
+        for rank, file in ranks.items():
+            told_here = told[rank]
+            self.assertEqual(told_here["seen"], told_here["wanted"], (rank, "lockstep.recording()"))
+            self.assertEqual({name: count for name, count in file.ranges.items() if name.startswith("work")},
+                             {f"work {step}": 1 for step in told_here["wanted"]}, rank)
+            steps = [int(i) for i, whole in zip(file.column("steps", "index"), file.column("steps", "complete")) if whole]
+            self.assertEqual(steps, told_here["whole"], rank)
+        code, analysis, said = run.analyze()
+        self.assertEqual(code, 0, said)
+        self.assertEqual(analysis["trust"]["unmatched_collectives"], 0)
+        # What all ranks recorded, and nothing else.
+        common = sorted(set.intersection(*(set(one["whole"]) for one in told.values())))
+        window = analysis["run"]["window"]
+        self.assertEqual(list(range(window["first_step"], window["last_step"] + 1)), common)
+        self.assertEqual(analysis["run"]["steps"], len(common))
+        return analysis
+
+    def test_a_schedule_each(self):
+        self.record("profile")
+
+    def test_start_and_stop(self):
+        self.record("hand")
+        shutil.rmtree(pathlib.Path(self.dir, "out"))
+        self.record("hand", "--start", "off")
+
+    def test_a_late_rank(self):
+        """It begins its steps when the others' windows are over, and some of them have ended."""
+        self.record("late")
+
+    def test_steps_of_the_command(self):
+        self.record("command", "--steps", "3:6")
 
 
 class Missing(Case):

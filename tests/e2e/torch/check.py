@@ -252,6 +252,55 @@ class Operators(Case):
             self.assertTrue(any(name.startswith(operator) for name in names), (operator, set(names)))
 
 
+    def test_shapes_and_flops(self):
+        """Those of torch.profiler, for each operator that it has a formula for and each combination of shapes."""
+        words = [PYTHON, HERE + "/shapes.py"]
+        truth = run([*words, "truth"], self.dir)
+        self.assertEqual(truth.returncode, 0, truth.stderr)
+        wanted = {}
+        for operator, shapes, flops in map(json.loads, truth.stdout.splitlines()):
+            # Convolutions are seen below autograd, where they have one name. Of 1d it knows no formula.
+            name = {"aten::conv2d": "aten::convolution.default"}.get(operator, operator + (
+                ".Tensor" if operator in ("aten::add", "aten::mul") else ".default"))
+            wanted[name, str(shapes)] = flops
+        self.assertTrue({"aten::mm.default", "aten::addmm.default", "aten::bmm.default", "aten::convolution.default",
+                         "aten::mul.Tensor"} <= {name for name, _ in wanted}, wanted)
+        plain, traced = run([*words, "train"], self.dir), self.lockstep(*words, "train", options=["--torch-shapes"])
+        self.assertEqual((traced.returncode, traced.stdout), (0, plain.stdout), traced.stderr)
+        table = self.table("ops", "--group-by", "shapes")
+        got = {(row["op"], str([shape for shape in json.loads(row["shapes"]) if shape])): row for row in table if row["shapes"]}
+        for key, flops in wanted.items():
+            if key in got:  # What comes before training begins is not seen.
+                self.assertEqual(got[key]["flops"], flops * got[key]["calls"], key)
+        self.assertGreater(len(wanted.keys() & got.keys()), 6, (wanted, list(got)))
+        # Both passes, 1d and transposed ones too: by hand, of one call.
+        of = {(op, shapes): row["flops"] // row["calls"] for (op, shapes), row in got.items()}
+        line = str([[3, 6, 64], [3, 6, 5], [3]])
+        self.assertEqual(of["aten::convolution.default", line], 2 * 3 * 56 * 3 * 6 * 5)
+        self.assertEqual(of["aten::convolution_backward.default", str([[3, 3, 56], [3, 6, 64], [3, 6, 5]])],
+                         2 * 2 * 3 * 56 * 3 * 6 * 5)
+        up = str([[3, 6, 8, 8], [6, 4, 2, 2], [4]])
+        self.assertEqual(of["aten::convolution.default", up], 2 * 3 * 8 * 8 * 6 * 4 * 2 * 2)
+        # Together they are the rows without shapes; any column orders them.
+        whole = {row["op"]: row for row in self.table("ops", "--sort-by", "flops")}
+        for op, row in whole.items():
+            for column in ("calls", "cpu_self_ns", "flops"):
+                self.assertEqual(row[column] or 0, sum(r[column] or 0 for r in table if r["op"] == op), (op, column))
+        flops = [row["flops"] or 0 for row in whole.values()]
+        self.assertEqual(flops, sorted(flops, reverse=True))
+        done = run([LOCKSTEP, "analyze", "--table", "ranges", "--group-by", "shapes", self.latest()], self.dir)
+        self.assertEqual(done.returncode, 2)
+
+    def table(self, name, *options):
+        done = run([LOCKSTEP, "analyze", "--table", name, "--top", "0", *options, "--json", "-", self.latest()], self.dir)
+        self.assertEqual(done.returncode, 0, done.stderr)
+        table = json.loads(done.stdout)
+        return [dict(zip([column["name"] for column in table["columns"]], row)) for row in table["rows"]]
+
+    def latest(self):
+        return self.dir + "/out"
+
+
 def compiling_python():
     """An interpreter whose torch has a compiler that works: LOCKSTEP_TORCH2_PYTHON, else the one on the path."""
     for python in (os.environ.get("LOCKSTEP_TORCH2_PYTHON"), PYTHON, shutil.which("python3")):

@@ -66,6 +66,45 @@ TEST_F(DecodeWindows, AStepThatRecordingLeftIsNotComplete) {
   EXPECT_EQ(LossCount(t, "StepIncomplete"), 1u);
 }
 
+// Two ranks, what one of them started, and what that started; the agent's switches are everybody's.
+TEST_F(DecodeWindows, EachProcessHasItsOwnSwitch) {
+  ThreadRecords rank, other, helper, decider, replaced;
+  rank.Add(Switch(false, 150, -1, WindowCause::kManual)).Add(Switch(true, 500, -1, WindowCause::kManual));
+  other.Range(0, 110, 120, 0).Range(0, 600, 610, 0);
+  helper.Range(0, 110, 120, 0).Range(0, 160, 170, 0);
+  decider.Add(Switch(false, 300, -1, WindowCause::kManual)).Add(Switch(true, 400, -1, WindowCause::kManual));
+  replaced.Range(0, 460, 470, 0);
+  SpoolBuilder spool;
+  spool.Meta("clock_mode\traw\nrank\t0\nrecording\tall\n");
+  spool.Process(0, 100, 0, 60, 1).Process(1, 101, 1, 61, 1).Process(2, 102, -1, 70, 100);
+  // Began while its starter was off; then it is replaced by another program of the same number.
+  spool.Process(3, 103, -1, 200, 102).Process(4, 103, -1, 450, 102);
+  const ThreadRecords* records[] = {&rank, &other, &helper, &decider, &replaced};
+  for (std::uint32_t i = 0; i < 5; ++i) spool.Thread(i, 100 + i, i).Records(*records[i], i);
+  Agent(spool, true, 50, WindowCause::kRunBegin);
+  Agent(spool, false, 900, WindowCause::kRunEnd);
+  const Decoded decoded = Decode(spool.End(1000));
+  ASSERT_EQ(decoded.processes.size(), 5u);
+  const auto windows = [&](const char* pid, std::int64_t begin_ns) {
+    for (const DecodedProcess& each : decoded.processes)
+      if (MetaOf(each.tables, "pid") == pid && each.tables.processes.begin_ns[0] == begin_ns)
+        return WindowsOf(each.tables);
+    return Rows{{-1}};
+  };
+  EXPECT_EQ(windows("100", 60), (Rows{{50, 150, -1, -1, 0, 5, 0}, {500, 900, -1, -1, 5, 8, 0}}));
+  EXPECT_EQ(windows("101", 61), (Rows{{50, 900, -1, -1, 0, 8, 0}}));
+  EXPECT_EQ(windows("102", 70), windows("100", 60));
+  EXPECT_EQ(windows("103", 200), (Rows{{400, 900, -1, -1, 5, 8, 0}}));
+  EXPECT_EQ(windows("103", 450), windows("103", 200));
+  // Of the helper's two ranges the one that its starter's window holds.
+  for (const DecodedProcess& each : decoded.processes) {
+    const std::string pid = MetaOf(each.tables, "pid");
+    EXPECT_EQ(each.tables.ranges.rows(), pid == "101"                                               ? 2u
+                                         : pid == "102" || each.tables.processes.begin_ns[0] == 450 ? 1u
+                                                                                                    : 0u);
+  }
+}
+
 TEST_F(DecodeWindows, ADeadAgentsWindowEndsWithTheLastSign) {
   ThreadRecords records;
   records.Add(Switch(true, 100, 5, WindowCause::kSteps)).Step(5, 100, -1).Step(6, 200, -1).Range(0, 210, 260, 0);

@@ -118,10 +118,11 @@ class SpoolBuilder {
   SpoolBuilder& Text(SpoolKind kind, std::string_view text) { return Block(kind, text.data(), text.size()); }
   SpoolBuilder& Meta(std::string_view lines = "clock_mode\traw\nrank\t0\n") { return Text(SpoolKind::kMeta, lines); }
   SpoolBuilder& Process(std::uint32_t index = 0, std::int64_t pid = 100, std::int32_t world_rank = 0,
-                        std::uint64_t begin_ticks = 1) {
+                        std::uint64_t begin_ticks = 1, std::int64_t parent_pid = 0) {
     ProcessEntry entry{};
     entry.generation = 1;
     entry.pid = pid;
+    entry.parent_pid = parent_pid;
     entry.begin_ticks = begin_ticks;
     entry.world_rank = world_rank;
     entry.rank_source = world_rank >= 0 ? 1 : 0;

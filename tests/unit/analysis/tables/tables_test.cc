@@ -121,6 +121,51 @@ TEST(Tables, PooledRowsComeFirstAndRanksOnlyWhenAskedFor) {
   EXPECT_EQ(table.notes.back(), "1 row more: --top 0 shows all");
 }
 
+TEST(Tables, SortedByAnyColumnBeforeTheyAreCut) {
+  HandMade a, b;
+  a.Kernel("few", 0, 50);
+  for (int i = 0; i < 3; ++i) a.Kernel("many", 60 + i, 61 + i), b.Kernel("many", 60 + i, 61 + i);
+  b.Kernel("few", 0, 40);
+  b.Kernel("middle", 50, 52);
+  const merge::Timeline timeline = TimelineOf({&a, &b}, {{0, 100}, {0, 100}});
+  TableOptions options;
+  options.top = 2;
+  EXPECT_EQ(At(Make("kernels", timeline, {&a, &b}, options), 0, "count"), I(2));  // By time.
+  options.sort_by = "count";
+  Table table = Make("kernels", timeline, {&a, &b}, options);
+  EXPECT_EQ(At(table, 0, "count"), I(6));
+  EXPECT_EQ(At(table, 1, "count"), I(2));
+  options.sort_by = "kernel";
+  options.top = 0;
+  table = Make("kernels", timeline, {&a, &b}, options);
+  EXPECT_EQ(At(table, 0, "kernel"), S("few"));
+  EXPECT_EQ(At(table, 2, "kernel"), S("middle"));
+  options.sort_by = "counts";
+  const auto wrong =
+      MakeTable("kernels", timeline, options, [&](std::int32_t) -> Result<schema::RankTables> { return a.tables; });
+  ASSERT_FALSE(wrong.ok());
+  EXPECT_EQ(wrong.error().code, ErrorCode::kUsage);
+  EXPECT_NE(wrong.error().hint.find("count"), std::string::npos);
+}
+
+// A list's rows are its first by its own order: by another one they are the first of all.
+TEST(Tables, AListIsSortedBeforeItIsCut) {
+  HandMade rank;
+  rank.Kernel("k", 0, 10);
+  for (std::int64_t i = 0; i < 5; ++i) rank.Kernel("k", 100 + 20 * i + i, 115 + 20 * i);
+  const merge::Timeline timeline = TimelineOf({&rank}, {{0, 300}});
+  TableOptions options;
+  const Table whole = Make("idle-gaps", timeline, {&rank}, options);
+  ASSERT_GT(whole.rows.size(), 3u);
+  options.top = 1;
+  options.sort_by = "at_ns";
+  const Table last = Make("idle-gaps", timeline, {&rank}, options);
+  ASSERT_EQ(last.rows.size(), 1u);
+  std::int64_t latest = 0;
+  for (const TableRow& row : whole.rows) latest = std::max(latest, IntOf(row[ColumnOf(whole, "at_ns")]));
+  EXPECT_EQ(At(last, 0, "at_ns"), I(latest));
+}
+
 TEST(Tables, JobsNeverChangeTheResult) {
   std::vector<HandMade> ranks(40);
   std::vector<const HandMade*> pointers;

@@ -41,6 +41,9 @@ class GpuTest : public testing::Test {
     entry.state.store(SlotState::kActive);
     return entry;
   }
+  void Record() {
+    for (std::uint32_t i = 0; i <= kMaxProcesses; ++i) TurnState(view_.windows()[i], true);
+  }
   static void Name(ProcessEntry& entry, std::uint8_t first) {
     std::memset(entry.gpu_uuids[entry.gpu_count], 0x11, 16);
     entry.gpu_uuids[entry.gpu_count][0] = first;
@@ -103,7 +106,7 @@ TEST_F(GpuTest, SamplesOfTheDevicesInUseWhileRecording) {
   sampler.Follow(view_);
   std::this_thread::sleep_for(300ms);
   EXPECT_TRUE(sampler.Take().empty());  // Recording is off.
-  view_.header().recording.store(1);
+  Record();
   const std::vector<GpuSample> samples = Collect(sampler, 3);
   ASSERT_GE(samples.size(), 3u);
   for (std::size_t i = 0; i < samples.size(); ++i) {
@@ -126,7 +129,7 @@ TEST_F(GpuTest, WhatADeviceDoesNotTellIsUnknown) {
   ::setenv("LOCKSTEP_FAKE_NVML", "mute", 1);
   GpuSampler sampler({});
   Name(Add(1), 9);
-  view_.header().recording.store(1);
+  Record();
   const std::vector<GpuSample> samples = Collect(sampler, 1);
   ASSERT_FALSE(samples.empty());
   EXPECT_EQ(samples[0].utilization_percent, 0xffffffffu);
@@ -139,7 +142,7 @@ TEST_F(GpuTest, FailuresAreToldOnceAndHurtNobody) {
     ::setenv("LOCKSTEP_FAKE_NVML", mode, 1);
     if (library != nullptr) ::setenv(env::kNvml, library, 1);
     GpuSampler sampler({});
-    view_.header().recording.store(1);
+    Record();
     trouble_.clear();
     EXPECT_TRUE(Collect(sampler, 1).empty());
     EXPECT_EQ(sampler.TakeTrouble(), "");
@@ -155,7 +158,7 @@ TEST_F(GpuTest, FailuresAreToldOnceAndHurtNobody) {
 TEST_F(GpuTest, AHangingDriverHoldsNobodyUp) {
   ::setenv("LOCKSTEP_FAKE_NVML", "hang", 1);
   Name(Add(1), 5);
-  view_.header().recording.store(1);
+  Record();
   const auto begin = std::chrono::steady_clock::now();
   {
     GpuSampler sampler({});

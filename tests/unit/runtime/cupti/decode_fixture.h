@@ -102,10 +102,14 @@ class DecodeTest : public ::testing::Test {
     return segment;
   }
 
+  // This process's.
+  static ProcessWindow& Own() { return Segment().view().windows()[0]; }
+
   void SetUp() override {
-    Segment().header().recording = 1;
-    Segment().header().switches.count = 0;
+    Segment();
     ring::Page();
+    Own().recording = 1;
+    Own().switches.count = 0;
     Records();
     output_ = std::make_unique<Output>();
   }
@@ -131,7 +135,7 @@ class DecodeTest : public ::testing::Test {
     MeasureRecords(api_, sizes_);
     decoder_ = std::make_unique<Decoder>(api_, sizes_, *output_);
     decoder_->Believe(kLow, kHigh);
-    decoder_->windows().Follow(Segment().header());
+    decoder_->windows().Follow(Own());
     return true;
   }
   template <typename Record>

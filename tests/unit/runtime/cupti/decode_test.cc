@@ -340,19 +340,19 @@ TEST_P(Versions, KindsThatNobodyKnowsEndTheBuffer) {
 
 TEST_F(DecodeTest, ManySwitchesAreRemembered) {
   Windows windows;
-  SegmentHeader& header = Segment().header();
+  ProcessWindow& own = Own();
   for (std::uint64_t i = 1; i <= 20'000; ++i) {
-    header.switches.Note(i % 2 == 0, i * 10);
-    if (i % 50 == 0) windows.Follow(header);
+    own.switches.Note(i % 2 == 0, i * 10);
+    if (i % 50 == 0) windows.Follow(own);
   }
-  windows.Follow(header);
+  windows.Follow(own);
   for (std::uint64_t i = 19'000; i < 20'000; ++i) {
     EXPECT_EQ(windows.On(i * 10), i % 2 == 0) << i;
     EXPECT_EQ(windows.On(i * 10 + 9), i % 2 == 0) << i;
   }
   // More than the history holds between two looks: what is not known counts as recorded.
-  for (std::uint64_t i = 1; i <= 200; ++i) header.switches.Note(i % 2 != 0, 300'000 + i * 10);
-  windows.Follow(header);
+  for (std::uint64_t i = 1; i <= 200; ++i) own.switches.Note(i % 2 != 0, 300'000 + i * 10);
+  windows.Follow(own);
   EXPECT_TRUE(windows.On(300'500));
   EXPECT_FALSE(windows.On(302'000));
 }

@@ -14,14 +14,14 @@ class DecodeWindows : public DecodeTest {
   // On from 3 to 5 and from 7 to 8 million ticks.
   void SetUp() override {
     DecodeTest::SetUp();
-    Segment().header().recording = 0;
+    Own().recording = 0;
     ASSERT_TRUE(Use(130001));
-    SwitchHistory& switches = Segment().header().switches;
+    SwitchHistory& switches = Own().switches;
     switches.Note(true, 3'000'000);
     switches.Note(false, 5'000'000);
     switches.Note(true, 7'000'000);
     switches.Note(false, 8'000'000);
-    decoder_->windows().Follow(Segment().header());
+    decoder_->windows().Follow(Own());
   }
   static bool On(std::uint64_t ticks) {
     return (ticks >= 3'000'000 && ticks < 5'000'000) || (ticks >= 7'000'000 && ticks < 8'000'000);

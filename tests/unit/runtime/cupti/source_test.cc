@@ -171,8 +171,7 @@ TEST_F(CuptiSource, Options) {
 }
 
 TEST_F(CuptiSource, OutsideWindowsNothingIsWritten) {
-  segment_->header().recording = 0;
-  segment_->header().window.state = 0;
+  probe::Record(segment_->view(), false);
   const Outcome run = Start({"steps", "3"});
   EXPECT_EQ(run.Count(RecordKind::kGpuKernel), 0u);
   EXPECT_EQ(run.Count(RecordKind::kGpuApi), 0u);

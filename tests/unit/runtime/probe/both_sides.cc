@@ -58,10 +58,10 @@ int main(int argc, char** argv) {
   std::thread consumer([&] {
     for (int i = 0; !done.load(); ++i) {
       drain.Run();
-      view.header().recording.store(i % 16 != 15, std::memory_order_relaxed);
+      lockstep_probe.window.load()->recording.store(i % 16 != 15, std::memory_order_relaxed);
       usleep(200);
     }
-    view.header().recording.store(1, std::memory_order_relaxed);
+    lockstep_probe.window.load()->recording.store(1, std::memory_order_relaxed);
   });
   std::vector<std::thread> producers;
   for (int t = 0; t < 4; ++t) producers.emplace_back(Produce, 3000);

@@ -390,8 +390,7 @@ void Watch(TestSegment& segment, const char* range, const char* step_range) {
   if (range != nullptr) {
     window.kind = WindowKind::kRange;
     std::strcpy(window.range_name, range);
-    segment.header().recording = 0;
-    window.state = 0;
+    Record(segment.view(), false);
   }
   if (step_range != nullptr) {
     std::strcpy(window.step_range, step_range);

@@ -141,6 +141,69 @@ int Fork() {
   return 0;
 }
 
+// A forked process that does what it is told, a letter at a time, and answers whether it records.
+struct Relative {
+  explicit Relative(bool claims) {
+    int down[2], up[2];
+    if (pipe(down) != 0 || pipe(up) != 0) std::exit(1);
+    pid = fork();
+    if (pid == 0) {
+      close(down[1]);
+      if (claims) Ranges(1);
+      char letter = 'r';
+      while (read(down[0], &letter, 1) == 1) {
+        if (letter == 'g') lockstep_start();
+        if (letter == 's') lockstep_stop();
+        if (letter == 'm') Ranges(1);
+        const char answer = lockstep_recording() != 0 ? '1' : '0';
+        if (write(up[1], &answer, 1) != 1) break;
+      }
+      std::exit(0);
+    }
+    to = down[1];
+    from = up[0];
+  }
+  char operator()(char letter) const {
+    char answer = '?';
+    return write(to, &letter, 1) == 1 && read(from, &answer, 1) == 1 ? answer : '?';
+  }
+  ~Relative() {
+    close(to);
+    waitpid(pid, nullptr, 0);
+  }
+  pid_t pid = 0;
+  int to = -1, from = -1;
+};
+
+// Which processes record after whose call. Of a pair: this process, then the other.
+int Family() {
+  Ranges(1);
+  const auto self = [] { return lockstep_recording() != 0 ? '1' : '0'; };
+  {
+    const Relative child(true);
+    std::printf("%c%c ", self(), child('r'));
+    lockstep_stop();
+    std::printf("%c%c ", self(), child('r'));
+    lockstep_start();
+    std::printf("%c%c ", self(), child('m'));
+    const char stopped = child('s');
+    std::printf("%c%c ", self(), stopped);
+    lockstep_stop();
+    lockstep_start();
+    std::printf("%c%c\n", self(), child('r'));
+    std::fflush(stdout);
+  }
+  {
+    lockstep_stop();
+    const Relative child(false);  // Has no entry before it starts recording.
+    std::printf("%c%c ", self(), child('r'));
+    const char started = child('g');
+    std::printf("%c%c\n", self(), started);
+    std::fflush(stdout);
+  }
+  return 0;
+}
+
 int Kill(const char* count_file) {
   const int fd = open(count_file, O_RDWR | O_CREAT, 0600);
   for (long i = 1;; ++i) {
@@ -240,6 +303,7 @@ int main(int argc, char** argv) {
   if (name == "threads") result = Threads(first, second);
   if (name == "recycle") result = Recycle();
   if (name == "fork") result = Fork();
+  if (name == "family") result = Family();
   if (name == "kill") result = Kill(argv[2]);
   if (name == "signals") result = Signals(first);
   if (name == "window") result = Window();

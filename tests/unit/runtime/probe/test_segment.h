@@ -44,6 +44,14 @@ struct TestSegmentOptions {
   std::uint64_t ready_bytes = ~std::uint64_t{0};  // At most `bytes`.
 };
 
+// As the agent switches it, for every process and those to come.
+inline void Record(const SegmentView& view, bool on) {
+  for (std::uint32_t i = 0; i <= kMaxProcesses; ++i) {
+    TurnState(view.windows()[i], on);
+    FollowState(view.windows()[i]);
+  }
+}
+
 class TestSegment {
  public:
   using Options = TestSegmentOptions;
@@ -73,8 +81,7 @@ class TestSegment {
     header.other_ring_slots = options.other_ring_slots;
     header.clock_mode = options.mode;
     header.distortion = options.distortion;
-    header.recording = options.recording ? 1 : 0;
-    header.window.state = options.recording ? 1 : 0;
+    Record(view_, options.recording);
     header.next_free = kArenaOffset;
     header.ready_bytes = ready;
   }
