@@ -404,31 +404,36 @@ class Viewer {
   void Doing() {
     if (inside_ || view_.left_mpi) return;
     std::string text = range_.empty() ? "" : "in range " + range_;
-    if (const double share = CpuShare(); share >= 0) {
-      const int percent = static_cast<int>(std::lround(100 * share));
-      const char* how = percent >= 50 ? "computing" : percent >= 5 ? "mostly asleep" : "asleep";
-      text += (text.empty() ? "" : ", ") + std::string(how) + " (CPU " + std::to_string(percent) + " %)";
-    }
+    if (const std::string cpu = CpuWords(); !cpu.empty()) text += (text.empty() ? "" : ", ") + cpu;
     view_.facts.doing = std::move(text);
   }
 
-  // Of its main thread in its last seconds; -1 not known.
-  double CpuShare() {
-    std::int64_t first_ns = kNoTime, last_ns = kNoTime, first_cpu = 0, last_cpu = 0;
+  // Of its main thread in its last seconds: "computing (CPU 98 %)"; "" not known.
+  std::string CpuWords() {
+    schema::CpuSamples::Row first{}, last{};
+    bool any = false;
     RowCursor<schema::CpuSamples> cursor(*reader_);
     while (const schema::CpuSamples* piece = cursor.Next()) {
       for (std::size_t i = 0; i < piece->rows(); ++i) {
         const std::uint32_t thread = piece->thread[i];
         if (thread >= head_.threads.rows() || head_.threads.training[thread] == 0 || piece->cpu_ns[i] < 0) continue;
-        last_ns = piece->time_ns[i];
-        last_cpu = piece->cpu_ns[i];
-        if (last_ns < end_ns_ - kCpuSpanNs || first_ns != kNoTime) continue;
-        first_ns = last_ns;
-        first_cpu = last_cpu;
+        last = piece->Get(i);
+        if (last.time_ns < end_ns_ - kCpuSpanNs || std::exchange(any, true)) continue;
+        first = last;
       }
     }
-    if (first_ns == kNoTime || last_ns - first_ns < kSecond) return -1;
-    return static_cast<double>(last_cpu - first_cpu) / static_cast<double>(last_ns - first_ns);
+    if (!any || last.time_ns - first.time_ns < kSecond) return "";
+    const auto percent = [&](std::int64_t part_ns) {
+      return std::lround(100 * static_cast<double>(part_ns) / static_cast<double>(last.time_ns - first.time_ns));
+    };
+    const bool delay_known = first.run_delay_ns >= 0 && last.run_delay_ns >= 0;
+    const long used = percent(last.cpu_ns - first.cpu_ns);
+    const long lacked = delay_known ? percent(last.run_delay_ns - first.run_delay_ns) : 0;
+    // A thread that gets no core is not asleep.
+    std::string text = used + lacked >= 50 ? "computing" : used + lacked >= 5 ? "mostly asleep" : "asleep";
+    text += " (CPU " + std::to_string(used) + " %";
+    if (lacked >= 10) text += ", " + std::to_string(lacked) + " % without a core";
+    return text + ")";
   }
 
   static constexpr std::uint32_t kMostRows = 16;  // Of a completion call (trace/decode/open_call.h).

@@ -114,11 +114,11 @@ class HangRun(unittest.TestCase):
         text = ask(job.run).stdout
         self.assertRegex(text, r"(?m)^HANG  all-reduce #11 of 8 k?B on group MPI_COMM_WORLD \(ranks 0-3\) waits for rank 2")
         self.assertIn("rank 2 did not enter", text)
-        self.assertRegex(text, r"rank 2 is computing \(CPU \d+ %\)")
+        self.assertRegex(text, r"rank 2 is computing \(CPU \d+ %")
 
     def test_a_rank_that_sleeps(self):
         job = self.expect("sleep", "did_not_enter", [2])
-        self.assertRegex(ask(job.run).stdout, r"rank 2 is asleep \(CPU \d %\)")
+        self.assertRegex(ask(job.run).stdout, r"rank 2 is (mostly )?asleep \(CPU \d+ %")
 
     def test_a_call_less(self):
         # Nobody came to the next call, which would tell a missing one from one in another order.
