@@ -149,6 +149,24 @@ struct SegmentHeader {
   std::atomic<std::uint32_t> burst_rows;  // Rows of `bursts` written.
 };
 
+// What the call in RingHeader::call_op transfers, and with whom: only these facts tell later in which operation a
+// thread was that never returned.
+inline constexpr std::uint32_t kOpenCallHandles = 16;
+inline constexpr std::uint8_t kOpenCallKnown =
+    128;  // In `flags`, above those of MpiRecord; else nothing here is valid.
+inline constexpr std::uint8_t kOpenCallReceives = 4;  // In `flags`: `source` and `source_tag` are a receive beside it.
+struct OpenCall {
+  std::uint8_t flags;    // Of MpiRecord, kMpiUneven and kMpiInterComm only.
+  std::uint8_t handles;  // How many of `handle` are valid.
+  std::uint16_t dtype;   // DataType
+  std::uint32_t count;   // As in MpiRecord, all of these.
+  std::uint64_t bytes;   // Completion calls: requests given.
+  std::uint32_t comm, seq;
+  std::int32_t peer, tag;
+  std::int32_t source, source_tag;
+  std::uint64_t handle[kOpenCallHandles];  // Completion calls: the first requests that were given.
+};
+
 // A thread's ring: this header, then capacity_slots slots.
 struct RingHeader {
   // The producer's cache line: private to the thread, but kept here so that it survives kill -9.
@@ -193,6 +211,9 @@ struct RingHeader {
     std::uint8_t payload_kind;
     std::uint8_t reserved[3];
   } nvtx[kMaxRangeDepth];
+
+  // Written before call_op is set, in cache lines of its own: a waiting thread touches no other.
+  alignas(64) OpenCall open_call;
 };
 inline constexpr std::uint32_t kRingHeaderBytes = 8192;
 static_assert(sizeof(RingHeader) <= kRingHeaderBytes);

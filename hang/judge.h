@@ -58,6 +58,7 @@ struct Verdict {
   bool made_one_less = false, made_one_more = false;  // kExtraOrMissingCall, where the calls themselves show it.
   bool in_message = false;                            // kCannotTell: a candidate may be inside a message.
   bool hides_messages = false;                        // kDidNotEnter: messages of a culprit would not be seen.
+  bool began = false;                                 // kDidNotEnter: the culprits began it and do not wait for it.
   bool not_started = false;                           // kBehindOnGpu: others have started it, none has completed it.
 };
 

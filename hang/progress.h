@@ -43,10 +43,11 @@ struct Operation {
   std::string type;  // Of elements, as the program calls it; "" unknown.
   std::int64_t elements_in = kNotKnown, elements_out = kNotKnown;
   std::int64_t bytes = kNotKnown;
-  std::int32_t peer = -1;  // Root of a collective, other end of a message; -1 none or unknown.
+  std::int32_t peer = -1;  // Root of a collective, other end of a message; -1 none, unknown or any.
   OperationState state = OperationState::kScheduled;
   std::int64_t created_ns = kNotKnown;
-  std::string site;  // "train.py:88 step"; "" unknown.
+  std::string site;    // "train.py:88 step"; "" unknown.
+  bool waited = true;  // False: the rank began it, went on, and is known not to wait for it.
 };
 
 // One rank in one group.
@@ -55,6 +56,8 @@ struct Member {
   bool known = false;  // False: what this rank did in this group is not known.
   // Every collective up to this one was entered, completed; 0 before the first.
   std::int64_t entered = kNotKnown, completed = kNotKnown;
+  // What this rank began moves only while it is inside a call (MPI without a thread of its own).
+  bool moves_in_calls = false;
   // Whether it is recorded when the GPU starts an operation: otherwise kScheduled may be started.
   bool shows_started = false;
   // The latest collectives, ascending, one per number; older ones may be left out.
@@ -73,6 +76,7 @@ struct Group {
 };
 
 struct Progress {
+  std::string source = "dump";   // What a rank's facts come from, in words: "no dump of rank 3".
   std::vector<RankFacts> ranks;  // Ascending.
   std::vector<Group> groups;
 };

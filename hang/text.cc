@@ -22,7 +22,8 @@ std::string Dashed(std::string kind) {
 std::string NameOfCall(const Operation& call, bool message) {
   std::string text = Dashed(call.kind);
   if (message) {
-    text += fmt::format(" {} rank {}", call.kind == "send" ? "to" : "from", call.peer);
+    text += call.kind == "send" ? " to " : " from ";
+    text += call.peer < 0 ? "some rank" : fmt::format("rank {}", call.peer);
   } else if (call.sequence != kNotKnown) {
     text += fmt::format(" #{}", call.sequence);
   }
@@ -131,6 +132,8 @@ class Teller {
   }
 
   std::string DidNotEnter() const {
+    if (verdict_.began)
+      return Names(verdict_.culprits) + " began it and does not wait for it; MPI moves it only inside its calls";
     std::string text = Names(verdict_.culprits) + (verdict_.message ? " made no call that fits" : " did not enter");
     if (!verdict_.last.kind.empty()) {
       text += ": its last call in this group was " +
@@ -139,6 +142,19 @@ class Teller {
     }
     return text + (verdict_.hides_messages ? "; its dump shows no other call that is open, and would show no message"
                                            : "; it waits for nobody else");
+  }
+
+  // Most of a group did not come: candidates are named, nobody is blamed.
+  std::string Absent() const {
+    const bool one = One(verdict_.candidates);
+    const bool ended = std::all_of(verdict_.candidates.begin(), verdict_.candidates.end(), [&](std::int32_t rank) {
+      const RankFacts* facts = FactsOf(rank);
+      return facts != nullptr && facts->state == RankState::kExited;
+    });
+    const std::string who = Names(verdict_.candidates), others = Names(verdict_.waiting);
+    if (ended) return fmt::format("{} ended without it: either too early, or {} made a call too many", who, others);
+    return fmt::format("{} did not enter and {} nowhere else: either {} late, or {} made a call too many", who,
+                       one ? "waits" : "wait", one ? "it is" : "they are", others);
   }
 
   void AddSides(std::vector<std::string>& details) const {
@@ -172,7 +188,8 @@ class Teller {
         details.push_back(fmt::format("neither {} nor {} machine answers", who, one ? "its" : "their"));
         break;
       case Cause::kNoDump:
-        details.push_back(fmt::format("there is no dump of {}, and all others that wait are inside", who));
+        details.push_back(
+            fmt::format("there is no {} of {}, and all others that wait are inside", progress_.source, who));
         break;
       case Cause::kBehindOnGpu:
         details.push_back(verdict_.not_started
@@ -188,11 +205,7 @@ class Teller {
         AddSides(details);
         if (verdict_.made_one_less) details.push_back(who + " made a call less: its next one is already here");
         if (verdict_.made_one_more) details.push_back(who + " made a call more: the others' call is its next one");
-        if (!verdict_.candidates.empty())
-          details.push_back(
-              fmt::format("{} did not enter and {} nowhere else: either {} late, or {} made a call too many",
-                          candidates, One(verdict_.candidates) ? "waits" : "wait",
-                          One(verdict_.candidates) ? "it is" : "they are", Names(verdict_.waiting)));
+        if (!verdict_.candidates.empty()) details.push_back(Absent());
         break;
       case Cause::kAllInside:
         details.emplace_back("nobody is missing and nobody is ahead: the GPUs or the network between them stopped");
@@ -214,7 +227,7 @@ class Teller {
           details.push_back(
               fmt::format("{} did not enter, and may be inside a message, which gloo's dumps do not show", candidates));
         else if (!verdict_.candidates.empty())
-          details.push_back(fmt::format("no dump of {}, so it cannot be told who is late", candidates));
+          details.push_back(fmt::format("no {} of {}, so it cannot be told who is late", progress_.source, candidates));
         break;
     }
     if (!verdict_.call.site.empty() && verdict_.sides.empty())
@@ -256,9 +269,12 @@ class Teller {
     }
     if (verdict_.in_message)
       return "look at the stacks of " + Names(verdict_.candidates) + ": in a receive, or elsewhere";
-    return verdict_.candidates.empty()
-               ? "add the dumps of all ranks"
-               : "add the dump of " + Names(verdict_.candidates) + ", or look at its output and machine";
+    if (!verdict_.candidates.empty())
+      return "add the " + progress_.source + " of " + Names(verdict_.candidates) +
+             ", or look at its output and machine";
+    // Of a recorded run every rank's file is here, or named.
+    return progress_.source == "dump" ? "add the dumps of all ranks"
+                                      : "look at the stacks of " + Names(verdict_.waiting) + ": whom they wait for";
   }
 
   const Progress& progress_;
@@ -293,7 +309,7 @@ std::string TextOf(const Progress& progress, const Judgement& judgement, bool al
                                                analysis::Duration(judgement.oldest_young_ns));
   }
   if (!judgement.no_dump.empty())
-    text += fmt::format("      no dump of {} {}\n", judgement.no_dump.size() == 1 ? "rank" : "ranks",
+    text += fmt::format("      no {} of {} {}\n", progress.source, judgement.no_dump.size() == 1 ? "rank" : "ranks",
                         all_ranks ? analysis::RankList(judgement.no_dump) : analysis::ShortRankList(judgement.no_dump));
   return text;
 }

@@ -67,7 +67,8 @@ class Finder {
   // The oldest collective that the member is inside; sequence kNotKnown: none.
   Front FrontOf(const Member& member) {
     for (const Operation& call : member.calls)
-      if (call.state != OperationState::kCompleted && call.sequence > member.completed) return {call.sequence, &call};
+      if (call.state != OperationState::kCompleted && call.sequence > member.completed && call.waited)
+        return {call.sequence, &call};
     if (member.entered != kNotKnown && member.completed != kNotKnown && member.entered > member.completed) {
       const Operation* call = CallOf(member, member.completed + 1);
       // Calls that are known to have completed are not waited in, whatever the count says.
@@ -121,6 +122,7 @@ class Finder {
         } else {
           const Operation* call = CallOf(member, sequence);
           completed |= member.completed >= sequence || (call != nullptr && call->state == OperationState::kCompleted);
+          if (Away(member, call)) wait.away.push_back(rank);
         }
       }
       Decide(wait, group, completed);
@@ -128,12 +130,21 @@ class Finder {
     }
   }
 
+  static bool Away(const Member& member, const Operation* call) {
+    return call != nullptr && call->state != OperationState::kCompleted && !call->waited && member.moves_in_calls;
+  }
+
   void Decide(Wait& wait, const Group& group, bool completed) {
     // Who has completed it has seen all others' part in it.
     const bool all_entered = completed && (HoldsAll(wait.call) || wait.unknown.empty());
-    if (!all_entered && Differ(group, wait.call.sequence, wait.differs)) {
+    // Members of an operation that does not hold all may leave it although others called something else.
+    const bool agreed = completed && HoldsAll(wait.call);
+    if (!agreed && Differ(group, wait.call.sequence, wait.differs)) {
       wait.end = Wait::End::kDiffers;
     } else if (!wait.missing.empty() || !wait.lagging.empty()) {
+      wait.end = Wait::End::kPasses;
+    } else if (!completed && !wait.away.empty()) {
+      wait.lagging = wait.away;
       wait.end = Wait::End::kPasses;
     } else if (all_entered && group.members.size() >= 2 * wait.inside.size()) {
       wait.end = Wait::End::kBehind;
@@ -174,7 +185,7 @@ class Finder {
     for (const Member& member : group.members) {
       for (const Operation& call : member.messages) {
         const bool sends = call.kind == "send";
-        if (call.peer == member.rank || !Open(member, call)) continue;
+        if (call.peer == member.rank || !Open(member, call) || !call.waited) continue;
         if (!seen.insert({member.rank, call.peer, sends}).second) continue;
         const std::uint32_t rank = node_.at(member.rank);
         if (Young(rank, &call)) continue;
@@ -239,6 +250,9 @@ class Finder {
       wait.end = Wait::End::kBehind;
     } else if (other == nullptr) {
       wait.missing.push_back(node);
+      wait.end = Wait::End::kPasses;
+    } else if (Away(peer, other)) {
+      wait.away = wait.lagging = {node};
       wait.end = Wait::End::kPasses;
     } else if (const std::int64_t sent = wanted == "recv" ? wait.call.elements_in : other->elements_in,
                received = wanted == "recv" ? other->elements_out : wait.call.elements_out;

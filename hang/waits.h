@@ -26,6 +26,7 @@ struct Wait {
   std::vector<std::int64_t> inside_ns;  // Since when; kNotKnown.
   std::vector<std::uint32_t> missing;   // That did not enter it.
   std::vector<std::uint32_t> lagging;   // That entered it and have not completed an earlier one of the group.
+  std::vector<std::uint32_t> away;      // Of `lagging`: that began it, went on, and move nothing meanwhile.
   std::vector<std::uint32_t> unknown;
   std::vector<std::uint32_t> unstarted;  // Inside, and their GPU has not started it while another's has.
   std::vector<std::uint32_t> behind;     // Waits that its ranks entered before it and that are still open.

@@ -1,26 +1,34 @@
-// lockstep hang: who holds up a job that does not move, from what it left.
+// lockstep hang: who holds up a job that does not move, from what it left or what is recorded of it so far.
 
 #include <fmt/format.h>
 
 #include <algorithm>
+#include <filesystem>
 #include <memory>
 #include <nlohmann/json.hpp>
+#include <optional>
 #include <string>
+#include <system_error>
+#include <utility>
 #include <vector>
 
 #include "analysis/core/format.h"
 #include "cli/options/command.h"
 #include "cli/output/out.h"
 #include "cli/output/write_file.h"
+#include "hang/join.h"
 #include "hang/judge.h"
 #include "hang/text.h"
 #include "ingest/dumps.h"
+#include "ingest/recorded/progress.h"
+#include "merge/readers/run_files.h"
+#include "trace/spool/spool_facts.h"
 
 namespace lockstep::cli {
 namespace {
 
 struct HangFlags {
-  std::vector<std::string> dumps;
+  std::vector<std::string> given;
   std::string json;
   bool members = false;
   double least_wait_s = 5;
@@ -36,20 +44,92 @@ void ShowNotes(const std::vector<std::string>& notes, bool all) {
          analysis::Plural(static_cast<std::int64_t>(notes.size() - shown), "note"));
 }
 
+// What is read: a run, dumps, or both.
+struct Sources {
+  std::string run;  // A run directory; "" none.
+  std::optional<ingest::FoundDumps> dumps;
+};
+
+bool HoldsRun(const std::string& path) {
+  std::error_code ignored;
+  return std::filesystem::is_directory(path, ignored) && !merge::ListRunFiles(path).empty();
+}
+
+Result<Sources> FindSources(const std::vector<std::string>& given) {
+  Sources sources;
+  std::vector<std::string> dumps;
+  for (const std::string& argument : given) {
+    if (!HoldsRun(argument)) {
+      dumps.push_back(argument);
+    } else if (sources.run.empty()) {
+      sources.run = argument;
+    } else {
+      return Error{ErrorCode::kUsage, "two runs were given", sources.run + " and " + argument, "name one of them"};
+    }
+  }
+  if (given.empty()) {
+    LS_TRY(sources.run, ResolveRun(""));
+  }
+  if (!sources.run.empty() && ingest::HoldsDumps(sources.run) != nullptr) dumps.push_back(sources.run);
+  if (!dumps.empty()) {
+    LS_TRY(sources.dumps, ingest::FindDumps(dumps));
+  }
+  return sources;
+}
+
+struct Account {
+  ingest::ReadProgress read;
+  std::vector<std::string> from;  // "rank files of 4 ranks, out/run1", one per source.
+  Json sources = Json::array();
+};
+
+std::string Ranks(std::size_t count) { return analysis::Plural(static_cast<std::int64_t>(count), "rank"); }
+
+Status ReadRun(const std::string& run_dir, std::int64_t least_wait_ns, unsigned jobs, Account& account) {
+  LS_TRY(const merge::RunFiles run, merge::OpenRun(run_dir, jobs));
+  std::vector<recorded::RecordedRank> ranks;
+  for (const merge::RunRank& rank : run.ranks) {
+    const std::string path = (std::filesystem::path(run_dir) / rank.file).string();
+    ranks.push_back({rank.rank, path.ends_with(".spool") && trace::SpoolIsHeld(path), rank.source.get(), &rank.head});
+  }
+  account.read = recorded::ProgressOf(ranks, run.world_size, least_wait_ns, jobs);
+  account.from.push_back("what Lockstep recorded of " + Ranks(account.read.used) + ", " + run_dir);
+  account.sources.push_back({{"format", "lockstep"}, {"files", ranks.size()}, {"ranks", account.read.used}});
+  return Ok();
+}
+
+Status ReadDumps(const ingest::FoundDumps& found, const std::vector<std::string>& given, unsigned jobs,
+                 Account& account) {
+  LS_TRY(ingest::ReadProgress dumps, found.format->read(found.files, jobs));
+  account.from.push_back(fmt::format("{} of {}, {}", found.format->what, Ranks(dumps.used),
+                                     given.empty() ? found.files.front().path : given.back()));
+  account.sources.push_back({{"format", found.format->name}, {"files", found.files.size()}, {"ranks", dumps.used}});
+  std::vector<std::string>& notes = account.read.notes;
+  notes.insert(notes.end(), dumps.notes.begin(), dumps.notes.end());
+  if (account.sources.size() == 1)
+    account.read.progress = std::move(dumps.progress);
+  else
+    hang::Join(account.read.progress, std::move(dumps.progress));
+  return Ok();
+}
+
 Result<int> Hang(const HangFlags& flags) {
-  LS_TRY(const ingest::FoundDumps found, ingest::FindDumps(flags.dumps));
-  LS_TRY(const ingest::ReadProgress read, found.format->read(found.files, flags.jobs));
+  LS_TRY(const Sources sources, FindSources(flags.given));
   const hang::JudgeOptions options{.least_wait_ns = static_cast<std::int64_t>(std::min(flags.least_wait_s, 1e9) * 1e9)};
+  Account account;
+  if (!sources.run.empty()) LS_CHECK(ReadRun(sources.run, options.least_wait_ns, flags.jobs, account));
+  if (sources.dumps) LS_CHECK(ReadDumps(*sources.dumps, flags.given, flags.jobs, account));
+  const ingest::ReadProgress& read = account.read;
   const hang::Judgement judgement = hang::Judge(read.progress, options);
   ShowNotes(read.notes, flags.members);
   if (flags.json != "-") {
     ShowText(hang::TextOf(read.progress, judgement, flags.members));
-    Show("      from {} of {}, {}\n", found.format->what,
-         analysis::Plural(static_cast<std::int64_t>(read.used), "rank"), flags.dumps.front());
+    for (const std::string& from : account.from) Show("      from {}\n", from);
   }
   if (!flags.json.empty()) {
     Json json = Json::parse(hang::JsonOf(read.progress, judgement));
-    json["source"] = {{"format", found.format->name}, {"files", found.files.size()}, {"ranks", read.used}};
+    json["source"] = account.sources.front();
+    json["sources"] = account.sources;
     json["notes"] = read.notes;
     LS_CHECK(WriteOrShow(flags.json, JsonText(json), ShowJson));
   }
@@ -61,14 +141,18 @@ Result<int> Hang(const HangFlags& flags) {
 
 void AddHang(CLI::App& root, Chosen& chosen) {
   auto flags = std::make_shared<HangFlags>();
-  CLI::App* app = root.add_subcommand("hang", "Say which rank holds up a job that does not move, from its dumps");
+  CLI::App* app =
+      root.add_subcommand("hang", "Say which rank holds up a job that does not move, or did not when it was ended");
   app->footer(
       "Examples:\n"
+      "  lockstep hang out/run1                a recorded run: killed, timed out, or hanging now\n"
+      "  lockstep hang                         the latest run\n"
       "  lockstep hang /tmp/dumps              the Flight Recorder dumps of all ranks\n"
       "  lockstep hang /tmp/nccl_trace_rank_*  the same, named one by one\n"
       "PyTorch writes them if TORCH_FR_BUFFER_SIZE is set: docs/hang.md.\n"
-      "Exit code 4: something hangs; 3: nothing does in what could be read, and dumps are missing.");
-  app->add_option("dumps", flags->dumps, "Dumps of all ranks: files, directories")->type_name("DUMPS")->required();
+      "Exit code 4: something hangs; 3: nothing does in what could be read, and ranks are missing.");
+  app->add_option("sources", flags->given, "A run directory, dumps of all ranks (files, directories), or both")
+      ->type_name("RUN|DUMPS");
   app->add_flag("--members", flags->members, "Name every rank, group and note: nothing is shortened");
   app->add_option("--least-wait", flags->least_wait_s,
                   "Take what was open for less than so many seconds for work under way")

@@ -12,7 +12,7 @@ namespace {
 // A call that sets `*created`. The record names the parent.
 template <typename Call>
 int Create(MpiOp op, const Origin& origin, MPI_Comm* created, Call&& call) {
-  Blocking blocking(op);
+  Blocking blocking(op, ring::Recording() ? NumberOf(origin.parent) : kNoComm, origin.nth, Shape{});
   const int result = call();
   const std::uint64_t end = blocking.End();
   if (result == MPI_SUCCESS && created != nullptr) CommCreated(*created, origin);

@@ -172,7 +172,7 @@ template <typename Call, typename Add>
   Batch batch(requests, count, each && wanted == MPI_STATUSES_IGNORE);
   MPI_Status own;
   MPI_Status* used = StatusesFor(batch, each, wanted, &own);
-  Blocking blocking(op);
+  Blocking blocking(op, batch.handles(), batch.count(), batch.given());
   const int result = call(used);
   const std::uint64_t end = blocking.End();
   batch.Call(CompletionCall(op, blocking.begin(), end, count));

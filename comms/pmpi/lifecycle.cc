@@ -15,6 +15,15 @@ extern "C" void lockstep_stop(void);
 namespace lockstep::pmpi {
 namespace {
 
+// The ring's header keeps a call in which this thread may stay for good.
+void ShowInside(MpiOp op, std::uint64_t ticks) {
+  RingPage* page = ring::Page();
+  if (page == nullptr) return;
+  page->header.open_call.flags = 0;
+  page->header.call_begin_ticks.store(ticks, std::memory_order_relaxed);
+  page->header.call_op.store(static_cast<std::uint32_t>(op), std::memory_order_release);
+}
+
 SegmentView Segment() { return {reinterpret_cast<std::byte*>(lockstep_probe.segment), lockstep_probe.segment_bytes}; }
 
 // lockstep-clock may have taken the MPI rank that the launcher keeps for this process. MPI_Init then aborts (Open MPI
@@ -80,6 +89,8 @@ void FinalizeBegins() {
 
 LS_EXPORT int MPI_Finalize() {
   if (!Active()) return LS_PMPI(Finalize);
+  // The last exchanges of clocks wait for other ranks, too.
+  ShowInside(MpiOp::kFinalize, ring::Ticks());
   FinalizeBegins();
   Deactivate();
   std::uint64_t begin = 0, end = 0;
@@ -106,10 +117,7 @@ LS_EXPORT int MPI_Abort(MPI_Comm comm, int code) {
       MpiRecord record = MakeRecord(MpiOp::kAbort, now, now, NumberOf(FindComm(comm)), shape);
       Write(record, MPI_SUCCESS);
     }
-    if (RingPage* page = ring::Page(); page != nullptr) {
-      page->header.call_begin_ticks.store(now, std::memory_order_relaxed);
-      page->header.call_op.store(static_cast<std::uint32_t>(MpiOp::kAbort), std::memory_order_relaxed);
-    }
+    ShowInside(MpiOp::kAbort, now);
   }
   return LS_PMPI(Abort, comm, code);
 }

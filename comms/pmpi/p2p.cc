@@ -41,11 +41,12 @@ CompletionRecord Received(const MPI_Status& status) {
 template <typename Call>
 int Send(MpiOp op, MPI_Count count, MPI_Datatype type, int dest, int tag, MPI_Comm handle, Call&& call) {
   if (!Active() || !ring::Recording()) return call();
-  Comm* comm = KnownComm(handle);
-  Blocking blocking(op);
+  const std::uint32_t comm = NumberOf(KnownComm(handle));
+  const Shape sent = Message(count, type, dest, tag);
+  Blocking blocking(op, comm, 0, sent);
   const int result = call();
   const std::uint64_t end = blocking.End();
-  WriteOperation(op, result, 0, blocking.begin(), end, 0, NumberOf(comm), 0, Message(count, type, dest, tag));
+  WriteOperation(op, result, 0, blocking.begin(), end, 0, comm, 0, sent);
   return result;
 }
 
@@ -78,20 +79,34 @@ void WriteReceive(WithCompletion& records, int result, const MPI_Status& status)
   ring::Emit(&records, 3, 2);
 }
 
-// `call` is passed a status: the caller's, or one of ours if the caller wants none.
-template <typename Call>
-int Receive(MpiOp op, MPI_Comm handle, const Shape& shape, MPI_Status* status, Call&& call) {
+// `call` is passed a status: the caller's, or one of ours if the caller wants none. `open` makes the Blocking from the
+// communicator's number.
+template <typename Open, typename Call>
+int ReceiveIn(Open&& open, MpiOp op, MPI_Comm handle, const Shape& shape, MPI_Status* status, Call&& call) {
   if (!Active() || !ring::Recording()) return call(status);
-  Comm* comm = KnownComm(handle);
+  const std::uint32_t comm = NumberOf(KnownComm(handle));
   MPI_Status own;
   MPI_Status* used = status != MPI_STATUS_IGNORE ? status : &own;
-  Blocking blocking(op);
+  Blocking blocking = open(comm);
   const int result = call(used);
   const std::uint64_t end = blocking.End();
   WithCompletion records;
-  records.call = MakeRecord(op, blocking.begin(), end, NumberOf(comm), shape);
+  records.call = MakeRecord(op, blocking.begin(), end, comm, shape);
   WriteReceive(records, result, *used);
   return result;
+}
+
+template <typename Call>
+int Receive(MpiOp op, MPI_Comm handle, const Shape& shape, MPI_Status* status, Call&& call) {
+  return ReceiveIn([&](std::uint32_t comm) { return Blocking(op, comm, 0, shape); }, op, handle, shape, status, call);
+}
+
+// `shape` is that of the message that is sent.
+template <typename Call>
+int SendReceive(MpiOp op, MPI_Comm handle, const Shape& shape, int source, int source_tag, MPI_Status* status,
+                Call&& call) {
+  return ReceiveIn([&](std::uint32_t comm) { return Blocking(op, comm, shape, source, source_tag); }, op, handle, shape,
+                   status, call);
 }
 
 template <typename Call>
@@ -103,7 +118,7 @@ int BlockingProbe(MpiOp op, int source, int tag, MPI_Comm handle, MPI_Message* m
   MPI_Status* used = status != MPI_STATUS_IGNORE ? status : &own;
   if (!ring::Recording() && message == nullptr) return call(status);
   const bool recording = ring::Recording();
-  Blocking blocking(op);
+  Blocking blocking(op, NumberOf(comm), 0, Between({}, source, tag));
   const int result = call(used);
   const std::uint64_t end = blocking.End();
   if (message != nullptr && result == MPI_SUCCESS)

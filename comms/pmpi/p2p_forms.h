@@ -29,6 +29,7 @@ LS_EXPORT int LS_WRAPPER(Mrecv)(void* buffer, LS_COUNT count, MPI_Datatype type,
   if (!ring::Recording()) return LS_REAL(Mrecv, buffer, count, type, message, status);
   MPI_Status own;
   MPI_Status* used = status != MPI_STATUS_IGNORE ? status : &own;
+  // The message is there already: this call waits for nobody's call.
   Blocking blocking(MpiOp::kMrecv);
   const int result = LS_REAL(Mrecv, buffer, count, type, message, used);
   const std::uint64_t end = blocking.End();
@@ -55,17 +56,18 @@ LS_EXPORT int LS_WRAPPER(Imrecv)(void* buffer, LS_COUNT count, MPI_Datatype type
 LS_EXPORT int LS_WRAPPER(Sendrecv)(const void* send, LS_COUNT sendcount, MPI_Datatype sendtype, int dest, int sendtag,
                                    void* recv, LS_COUNT recvcount, MPI_Datatype recvtype, int source, int recvtag,
                                    MPI_Comm comm, MPI_Status* status) {
-  return Receive(MpiOp::kSendrecv, comm, Active() ? Message(sendcount, sendtype, dest, sendtag) : Shape{}, status,
-                 [&](MPI_Status* used) {
-                   return LS_REAL(Sendrecv, send, sendcount, sendtype, dest, sendtag, recv, recvcount, recvtype, source,
-                                  recvtag, comm, used);
-                 });
+  return SendReceive(MpiOp::kSendrecv, comm, Active() ? Message(sendcount, sendtype, dest, sendtag) : Shape{}, source,
+                     recvtag, status, [&](MPI_Status* used) {
+                       return LS_REAL(Sendrecv, send, sendcount, sendtype, dest, sendtag, recv, recvcount, recvtype,
+                                      source, recvtag, comm, used);
+                     });
 }
 
 LS_EXPORT int LS_WRAPPER(Sendrecv_replace)(void* buffer, LS_COUNT count, MPI_Datatype type, int dest, int sendtag,
                                            int source, int recvtag, MPI_Comm comm, MPI_Status* status) {
-  return Receive(MpiOp::kSendrecv_replace, comm, Active() ? Message(count, type, dest, sendtag) : Shape{}, status,
-                 [&](MPI_Status* used) {
-                   return LS_REAL(Sendrecv_replace, buffer, count, type, dest, sendtag, source, recvtag, comm, used);
-                 });
+  return SendReceive(MpiOp::kSendrecv_replace, comm, Active() ? Message(count, type, dest, sendtag) : Shape{}, source,
+                     recvtag, status, [&](MPI_Status* used) {
+                       return LS_REAL(Sendrecv_replace, buffer, count, type, dest, sendtag, source, recvtag, comm,
+                                      used);
+                     });
 }

@@ -43,6 +43,10 @@ inline Shape Elements(std::uint64_t count, MPI_Datatype type) {
   return shape;
 }
 
+inline std::uint32_t Saturated(std::uint64_t count) {
+  return static_cast<std::uint32_t>(count < 0xffffffffu ? count : 0xffffffffu);
+}
+
 inline void Fill(MpiRecord& record, MpiOp op, std::uint8_t flags, std::uint64_t begin, std::uint64_t end,
                  std::uint64_t request, std::uint32_t comm, std::uint32_t seq, const Shape& shape) {
   record.head = {RecordKind::kMpi, flags, 2};
@@ -52,7 +56,7 @@ inline void Fill(MpiRecord& record, MpiOp op, std::uint8_t flags, std::uint64_t 
   record.end_ticks = end;
   record.request = request;
   record.bytes = shape.bytes;
-  record.count = static_cast<std::uint32_t>(shape.count < 0xffffffffu ? shape.count : 0xffffffffu);
+  record.count = Saturated(shape.count);
   record.comm = comm;
   record.peer = shape.peer;
   record.tag = shape.tag;
@@ -92,12 +96,35 @@ inline int WriteCall(MpiOp op, int result, std::uint64_t begin, std::uint64_t en
 // 250 ns).
 class Blocking {
  public:
+  // A call of which nothing but its name is kept.
   explicit Blocking(MpiOp op) : page_(ring::Page()) {
-    begin_ = ring::Ticks();
-    if (page_ == nullptr) return;
-    Sample(begin_);
-    page_->header.call_begin_ticks.store(begin_, std::memory_order_relaxed);
-    page_->header.call_op.store(static_cast<std::uint32_t>(op), std::memory_order_relaxed);
+    if (page_ != nullptr) page_->header.open_call.flags = 0;
+    Begin(op);
+  }
+  // A collective, a message, or a call on a communicator.
+  Blocking(MpiOp op, std::uint32_t comm, std::uint32_t seq, const Shape& shape, std::uint8_t flags = 0)
+      : page_(ring::Page()) {
+    if (page_ != nullptr) Describe(comm, seq, shape, flags);
+    Begin(op);
+  }
+  // A message with a receive beside it.
+  Blocking(MpiOp op, std::uint32_t comm, const Shape& shape, int source, int source_tag) : page_(ring::Page()) {
+    if (page_ != nullptr) {
+      Describe(comm, 0, shape, kOpenCallReceives);
+      page_->header.open_call.source = PeerOf(source);
+      page_->header.open_call.source_tag = TagOf(source_tag);
+    }
+    Begin(op);
+  }
+  // A call that waits for `given` requests, those among `handles` that are not 0.
+  Blocking(MpiOp op, const std::uint64_t handles[], int count, int given) : page_(ring::Page()) {
+    if (page_ != nullptr) {
+      Describe(kNoComm, 0, Shape{.bytes = static_cast<std::uint64_t>(given)}, 0);
+      OpenCall& open = page_->header.open_call;
+      for (int i = 0; i < count && open.handles < kOpenCallHandles; ++i)
+        if (handles[i] != 0) open.handle[open.handles++] = handles[i];
+    }
+    Begin(op);
   }
   std::uint64_t begin() const { return begin_; }
   // The end of the call. Record() is called after it.
@@ -114,6 +141,26 @@ class Blocking {
   Blocking& operator=(const Blocking&) = delete;
 
  private:
+  void Describe(std::uint32_t comm, std::uint32_t seq, const Shape& shape, std::uint8_t flags) {
+    OpenCall& open = page_->header.open_call;
+    open.flags = static_cast<std::uint8_t>(kOpenCallKnown | (shape.flags & kMpiUneven) | flags);
+    open.handles = 0;
+    open.dtype = static_cast<std::uint16_t>(shape.dtype);
+    open.count = Saturated(shape.count);
+    open.bytes = shape.bytes;
+    open.comm = comm;
+    open.seq = seq;
+    open.peer = shape.peer;
+    open.tag = shape.tag;
+  }
+  void Begin(MpiOp op) {
+    begin_ = ring::Ticks();
+    if (page_ == nullptr) return;
+    Sample(begin_);
+    page_->header.call_begin_ticks.store(begin_, std::memory_order_relaxed);
+    // After what describes it: who finds the thread inside a call finds all of it.
+    page_->header.call_op.store(static_cast<std::uint32_t>(op), std::memory_order_release);
+  }
   void Sample(std::uint64_t& ticks) {
     if (ticks - page_->header.last_cpu_ticks < lockstep_probe.sample_ticks.load(std::memory_order_relaxed)) [[likely]]
       return;
@@ -126,18 +173,20 @@ class Blocking {
   std::uint64_t begin_ = 0, end_ = 0;
 };
 
-// A blocking collective. `shape` is called after the operation, so that its cost is not part of it.
+// A blocking collective. `shape` is called before the operation's time begins, so that its cost is not part of it.
 template <typename ShapeOf, typename Call>
 int Collective(MpiOp op, MPI_Comm handle, ShapeOf&& shape, Call&& call) {
   if (!Active()) return call();
   Comm* comm = KnownComm(handle);
   const std::uint32_t seq = NextSeq(comm);
   if (!ring::Recording()) return call();
-  Blocking blocking(op);
+  const std::uint8_t flags = comm != nullptr && comm->inter() ? kMpiInterComm : 0;
+  const std::uint32_t number = NumberOf(comm);
+  const Shape transferred = shape(comm);
+  Blocking blocking(op, number, seq, transferred, flags);
   const int result = call();
   const std::uint64_t end = blocking.End();
-  const std::uint8_t flags = comm != nullptr && comm->inter() ? kMpiInterComm : 0;
-  WriteOperation(op, result, flags, blocking.begin(), end, 0, NumberOf(comm), seq, shape(comm));
+  WriteOperation(op, result, flags, blocking.begin(), end, 0, number, seq, transferred);
   return result;
 }
 

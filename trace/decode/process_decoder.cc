@@ -252,6 +252,7 @@ void ProcessDecoder::DecodeLeftOpen(Thread& thread, std::int64_t last_ns) {
                               .tag = -1,
                               .count = 1,
                               .outcome = schema::CallOutcome::kNotReturned});
+    AddOpenCall(state, begin);
   }
   if (state.from_segment && state.dropped_records != 0)
     OnGap(thread,

@@ -16,6 +16,7 @@
 #include "core/record.h"
 #include "core/schema.h"
 #include "trace/decode/decode_gpu.h"
+#include "trace/decode/open_call.h"
 #include "trace/decode/open_requests.h"
 #include "trace/decode/record_context.h"
 #include "trace/decode/tick_converter.h"
@@ -175,6 +176,10 @@ class ProcessDecoder {
                 std::int64_t end_ns);
   void Incomplete(std::uint64_t handle, std::int64_t ns);
   void Free(std::uint64_t handle);
+  // decode_open_call.cc
+  void AddOpenCall(const RingState& state, std::int64_t begin_ns);
+  void AddAwaited(const OpenCall& open, const OpenCallFact& call);
+  void AddOpenCallFact(const OpenCallFact& call);
   std::uint32_t CommRow(std::uint32_t number, std::int64_t ns);
 
   // decode_torch.cc

@@ -130,6 +130,10 @@ void SlotRun::Periodic(std::int64_t now_ns) {
     Snapshot();
     drain_->ReapDead(child_->pid());
     drain_->WriteProcesses(true);
+    // A launcher that ends the job lets stopped processes go on first, which is not what they were waiting for.
+    if (term_ns_ == 0)
+      if (const std::string lines = stop_watch_.Look(segment_->view(), now_ns); !lines.empty())
+        spool_->Append({SpoolKind::kMeta}, lines);
   }
 }
 

@@ -18,6 +18,7 @@
 #include "runtime/agent/rundir/run_dir.h"
 #include "runtime/agent/sample/cpu_sampler.h"
 #include "runtime/agent/sample/gpu_sampler.h"
+#include "runtime/agent/sample/stop_watch.h"
 #include "runtime/agent/slot/agent.h"
 #include "runtime/agent/slot/child.h"
 #include "runtime/agent/slot/clock_link.h"
@@ -101,6 +102,7 @@ class SlotRun {
   std::optional<Live> live_;
   std::int64_t begin_ns_ = 0;
   std::optional<CpuSampler> sampler_;
+  StopWatch stop_watch_;
   std::optional<GpuSampler> gpu_sampler_;
   std::optional<GpuFlush> gpu_flush_;
   std::optional<Child> child_;

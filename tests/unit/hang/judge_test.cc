@@ -53,6 +53,56 @@ TEST(Judge, MostDidNotComeAndNoneOfThemWaits) {
   EXPECT_EQ(judgement.verdicts[0].candidates, (Ranks{1, 2, 3}));
 }
 
+// A rank that began the operation and went on, where MPI moves it only inside calls.
+Member Away(std::int32_t rank, std::int64_t entered) {
+  Member member = At(rank, entered, entered - 1);
+  member.calls.back().waited = false;
+  member.moves_in_calls = true;
+  return member;
+}
+
+TEST(Judge, WhoBeganItAndWentOn) {
+  const Progress job = JobOf({Named("dp", {At(0, 5, 4), At(1, 5, 4), Away(2, 5)})});
+  const Judgement judgement = Judge(job, {});
+  ASSERT_EQ(judgement.verdicts.size(), 1u);
+  EXPECT_EQ(judgement.verdicts[0].cause, Cause::kDidNotEnter);
+  EXPECT_EQ(judgement.verdicts[0].culprits, (Ranks{2}));
+  EXPECT_TRUE(judgement.verdicts[0].began);
+  // Where threads of a library move it, everybody is inside.
+  Progress threads = job;
+  threads.groups[0].members[2].moves_in_calls = false;
+  EXPECT_EQ(JudgeAll(threads), Only(Cause::kAllInside, {}));
+  // Who did not begin it at all comes first.
+  EXPECT_EQ(JudgeAll(JobOf({Named("dp", {At(0, 5, 4), Away(1, 5), At(2, 4, 4)})})), Only(Cause::kDidNotEnter, {2}));
+}
+
+TEST(Judge, WhoBeganItIsNotAWaiter) {
+  // Rank 2 waits for nobody, although what it began is open: it holds up the second group.
+  EXPECT_EQ(JudgeAll(JobOf({Named("a", {At(1, 4, 4), Away(2, 5)}), Named("b", {At(0, 3, 2), At(2, 2, 2)})})),
+            Only(Cause::kDidNotEnter, {2}));
+}
+
+TEST(Judge, MostHaveEnded) {
+  Progress job = JobOf({Named("dp", {At(0, 5, 4), At(1, 4, 4), At(2, 4, 4), At(3, 4, 4)})});
+  for (std::int32_t rank = 1; rank < 4; ++rank) job.ranks[static_cast<std::size_t>(rank)].state = RankState::kExited;
+  EXPECT_EQ(JudgeAll(job), Only(Cause::kExtraOrMissingCall, {}));
+  for (std::int32_t rank = 2; rank < 4; ++rank) job.groups[0].members[static_cast<std::size_t>(rank)] = At(rank, 5, 4);
+  EXPECT_EQ(JudgeAll(job), Only(Cause::kEarlyExit, {1}));
+}
+
+TEST(Judge, AnotherRootThanThatOfThoseWhoAreThrough) {
+  // Ranks 1 and 3 have sent to rank 0 and gone on; rank 2 waits as a root of its own.
+  const auto gather = [](Member member, std::int32_t root, bool through) {
+    member.calls = {Call(5, "gather")};
+    member.calls[0].peer = root;
+    if (through) member.calls[0].state = OperationState::kCompleted;
+    return member;
+  };
+  EXPECT_EQ(JudgeAll(JobOf({Named("dp", {gather(At(0, 5, 4), 0, false), gather(At(1, 5, 5), 0, true),
+                                         gather(At(2, 5, 4), 2, false), gather(At(3, 5, 5), 0, true)})})),
+            Only(Cause::kMismatch, {2}));
+}
+
 TEST(Judge, WhatTheProcessDoesDecidesHowItIsCalled) {
   for (const auto& [state, cause] :
        {std::pair(RankState::kStopped, Cause::kStopped), std::pair(RankState::kExited, Cause::kEarlyExit),

@@ -3,6 +3,7 @@
 #include <random>
 
 #include "decode_fixture.h"
+#include "trace/decode/open_call.h"
 
 namespace lockstep::trace {
 namespace {
@@ -348,6 +349,12 @@ TEST_F(DecodeSpoolFile, RingBlockOfAnEndedThread) {
   EXPECT_EQ(t.mpi_calls.outcome[2], 3);
   EXPECT_EQ(t.mpi_calls.duration_ns[2], 600);
   EXPECT_EQ(LossCount(t, "RingFull"), 0u);
+  // The probe left nothing but the call's name.
+  const std::vector<OpenCallFact> open = OpenCallsOf(t);
+  ASSERT_EQ(open.size(), 1u);
+  EXPECT_EQ(open[0].op, static_cast<std::uint16_t>(MpiOp::kRecv));
+  EXPECT_EQ(open[0].awaits, Awaits::kNothing);
+  EXPECT_EQ(open[0].begin_ns, 400);
 }
 
 // Random damage of spool and segment: whatever it says, the decoder returns.

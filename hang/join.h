@@ -1,0 +1,11 @@
+#pragma once
+// Two accounts of one job as one: what Lockstep recorded, and the dumps of another program.
+
+#include "hang/progress.h"
+
+namespace lockstep::hang {
+
+// Adds `more` to `progress`: its groups, and what it knows of ranks that `progress` does not.
+void Join(Progress& progress, Progress more);
+
+}  // namespace lockstep::hang

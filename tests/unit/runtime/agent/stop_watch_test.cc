@@ -1,0 +1,61 @@
+#include "runtime/agent/sample/stop_watch.h"
+
+#include <gtest/gtest.h>
+#include <signal.h>
+#include <sys/wait.h>
+#include <unistd.h>
+
+#include <string>
+#include <vector>
+
+namespace lockstep::agent {
+namespace {
+
+// A process that sleeps until the test ends.
+class Sleeper {
+ public:
+  Sleeper() : pid_(::fork()) {
+    if (pid_ == 0)
+      for (;;) ::pause();
+  }
+  ~Sleeper() {
+    ::kill(pid_, SIGKILL);
+    ::waitpid(pid_, nullptr, 0);
+  }
+  pid_t pid() const { return pid_; }
+  // Until it is stopped, or goes on.
+  void Send(int signal) const {
+    ::kill(pid_, signal);
+    int status = 0;
+    ::waitpid(pid_, &status, signal == SIGSTOP ? WUNTRACED : WCONTINUED);
+  }
+
+ private:
+  pid_t pid_;
+};
+
+TEST(StopWatch, SaysOnceThatAProcessIsStoppedAndThatItGoesOn) {
+  std::vector<std::byte> memory(kRingTableOffset);
+  const SegmentView segment{memory.data(), memory.size()};
+  const Sleeper sleeper;
+  ProcessEntry* entries = segment.processes();
+  entries[0].pid = sleeper.pid();
+  entries[0].state = SlotState::kActive;
+  entries[1].pid = 0x7fffffff;  // There is no such process.
+  entries[1].state = SlotState::kActive;
+  entries[2].pid = sleeper.pid();
+  entries[2].state = SlotState::kFree;
+  segment.header().processes_used = 3;
+  StopWatch watch;
+  const std::string key = "stopped." + std::to_string(sleeper.pid()) + "\t";
+  EXPECT_EQ(watch.Look(segment, 10), "");
+  sleeper.Send(SIGSTOP);
+  EXPECT_EQ(watch.Look(segment, 20), key + "20\n");
+  EXPECT_EQ(watch.Look(segment, 30), "");
+  sleeper.Send(SIGCONT);
+  EXPECT_EQ(watch.Look(segment, 40), key + "\n");
+  EXPECT_EQ(watch.Look(segment, 50), "");
+}
+
+}  // namespace
+}  // namespace lockstep::agent
