@@ -13,6 +13,7 @@ bool HasTotals(const Context& context) { return context.tables().rank_totals.row
 bool HasCollectives(const Context& context) { return context.tables().collectives.rows() > 0; }
 bool HasBuckets(const Context& context) { return context.tables().gradient_buckets.rows() > 0; }
 bool HasMessages(const Context& context) { return context.tables().p2p_pairs.rows() > 0; }
+bool Communicates(const Context& context) { return HasCollectives(context) || HasMessages(context); }
 bool HasGpus(const Context& context) { return context.tables().rank_gpus.rows() > 0; }
 bool HasUnits(const Context& context) { return context.ranks().size() >= 2 && context.units().size() >= 2; }
 
@@ -50,8 +51,8 @@ constexpr Pass kPasses[] = {
      {wait_only, mostly_posted, findings},
      {"links"}},
     {"turns",
-     "matched collectives",
-     HasCollectives,
+     "matched collectives or point-to-point messages",
+     Communicates,
      FindTurns,
      {run, summary, arrivals, stragglers, findings},
      {findings},

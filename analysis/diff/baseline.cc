@@ -12,6 +12,7 @@ namespace {
 
 using Json = nlohmann::ordered_json;
 constexpr const char* kSchema = "lockstep.baseline/1";
+constexpr NameKind kKinds[] = {NameKind::kKernel, NameKind::kOperator, NameKind::kRange};
 
 // Times are whole ns in files; fractions keep nine digits.
 double Rounded(double value) { return std::fabs(value) >= 100 ? std::round(value) : std::round(value * 1e9) / 1e9; }
@@ -29,6 +30,15 @@ Spread ToSpread(const Json& json) {
   if (json.is_null()) return {};
   return {json.at("median").get<double>(), json.at("low").get<double>(), json.at("high").get<double>(),
           json.at("count").get<std::int64_t>()};
+}
+
+// Of a named row. Baselines of before have no interval: a tenth either way stands for it, of times.
+Spread ToSpread(const Json& row, const std::string& key, std::int64_t steps) {
+  const double median = row.at(key).get<double>();
+  const auto interval = row.find(key + "_interval");
+  const double doubt = key == "step_ns" ? 0.1 * median : 0;
+  if (interval == row.end()) return {median, median - doubt, median + doubt, steps};
+  return {median, interval->at(0).get<double>(), interval->at(1).get<double>(), steps};
 }
 
 template <typename T>
@@ -68,10 +78,17 @@ RunSample Parse(const Json& json) {
                                   ToSpread(row.at("transfer_ns")), ToSpread(row.at("wait_ns"))});
   for (const auto& [name, spread] : json.at("phases").items()) sample.phases.push_back({name, ToSpread(spread)});
   sample.bucket_cap_mb = OrNothing<double>(json, "bucket_cap_mb");
-  sample.kernels_per_step = OrNothing<double>(json, "kernels_per_step");
-  for (const Json& row : json.at("kernels"))
-    sample.kernels.push_back(
-        {row.at("name").get<std::string>(), row.at("per_step").get<double>(), row.at("step_ns").get<double>()});
+  sample.names.kernels_per_step = OrNothing<double>(json, "kernels_per_step");
+  for (const NameKind kind : kKinds) {
+    const auto rows = json.find(std::string(Noun(kind)) + "s");
+    const auto at = static_cast<std::size_t>(kind);
+    if (rows == json.end() || rows->is_null()) continue;
+    sample.names.recorded[at] = !rows->empty();
+    for (const Json& row : *rows)
+      sample.names.rows.push_back({kind, row.at("name").get<std::string>(), ToSpread(row, "per_step", sample.steps),
+                                   ToSpread(row, "step_ns", sample.steps)});
+    sample.names.more[at] = OrNothing<bool>(json, ("more_" + std::string(Noun(kind)) + "s").c_str()).value_or(false);
+  }
   return sample;
 }
 
@@ -110,11 +127,20 @@ std::string BaselineJson(const RunSample& sample) {
   json["phases"] = Json::object();
   for (const PhaseSample& phase : sample.phases) json["phases"][phase.name] = ToJson(phase.spread);
   json["bucket_cap_mb"] = OrNull(sample.bucket_cap_mb);
-  json["kernels_per_step"] = OrNull(sample.kernels_per_step);
-  json["kernels"] = Json::array();
-  for (const KernelSample& kernel : sample.kernels)
-    json["kernels"].push_back(
-        {{"name", kernel.name}, {"per_step", Rounded(kernel.per_step)}, {"step_ns", Rounded(kernel.step_ns)}});
+  json["kernels_per_step"] = OrNull(sample.names.kernels_per_step);
+  for (const NameKind kind : kKinds) {
+    Json rows = nullptr;
+    if (sample.names.recorded[static_cast<std::size_t>(kind)]) rows = Json::array();
+    for (const NameSample& row : sample.names.rows)
+      if (row.kind == kind)
+        rows.push_back({{"name", row.name},
+                        {"per_step", Rounded(row.launches.median)},
+                        {"per_step_interval", {Rounded(row.launches.low), Rounded(row.launches.high)}},
+                        {"step_ns", Rounded(row.time_ns.median)},
+                        {"step_ns_interval", {Rounded(row.time_ns.low), Rounded(row.time_ns.high)}}});
+    json[std::string(Noun(kind)) + "s"] = std::move(rows);
+    json["more_" + std::string(Noun(kind)) + "s"] = sample.names.more[static_cast<std::size_t>(kind)];
+  }
   return json.dump(1, ' ', false, Json::error_handler_t::replace) + "\n";
 }
 

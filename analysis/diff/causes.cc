@@ -31,7 +31,8 @@ std::string PerStep(double count) {
 
 class Causes {
  public:
-  Causes(const RunSample& base, const RunSample& now) : base_(base), now_(now) {
+  Causes(const RunSample& base, const RunSample& now, const NameChanges& names)
+      : base_(base), now_(now), names_(names) {
     if (const MeasureSample* step = base.Find("step_ns")) worth_ns_ = analysis::kWorthShare * step->spread.median;
   }
 
@@ -40,7 +41,7 @@ class Causes {
     Buckets();
     Collectives();
     Phases();
-    Kernels();
+    Names();
     Clocks();
     return std::move(causes_);
   }
@@ -229,42 +230,45 @@ class Causes {
     Take(std::move(found));
   }
 
-  // Totals without an interval: they name what changed, and the measures decide whether it did.
-  void Kernels() {
-    if (!base_.kernels_per_step || !now_.kernels_per_step) return;
-    const double before = *base_.kernels_per_step, after = *now_.kernels_per_step;
-    if (std::fabs(after - before) > kCountShare * std::max(before, after))
-      causes_.push_back(
-          {"kernels_per_step", -1, "",
-           fmt::format("{} kernels per step became {} ({})", PerStep(before), PerStep(after), Change(after, before)),
-           std::nullopt, std::nullopt});
-    std::map<std::string, std::pair<const KernelSample*, const KernelSample*>> names;
-    for (const KernelSample& kernel : base_.kernels) names[kernel.name].first = &kernel;
-    for (const KernelSample& kernel : now_.kernels) names[kernel.name].second = &kernel;
-    std::vector<Cause> found;
-    for (const auto& [name, sides] : names) {
-      const double base_ns = sides.first == nullptr ? 0 : sides.first->step_ns;
-      const double now_ns = sides.second == nullptr ? 0 : sides.second->step_ns;
-      const double change = now_ns - base_ns;
-      if (std::fabs(change) < worth_ns_) continue;
-      const double base_n = sides.first == nullptr ? 0 : sides.first->per_step;
-      const double now_n = sides.second == nullptr ? 0 : sides.second->per_step;
-      std::string sentence;
-      if (sides.first == nullptr) {
-        sentence = fmt::format("kernel {} is new: {} per step in {} launches", name, Ns(now_ns), PerStep(now_n));
-      } else if (sides.second == nullptr) {
-        sentence =
-            fmt::format("kernel {} is gone: it took {} per step in {} launches", name, Ns(base_ns), PerStep(base_n));
-      } else {
-        sentence = fmt::format("kernel {}: {} {} per step ({}), {}", name, Ns(change), change > 0 ? "longer" : "less",
-                               Change(now_ns, base_ns),
-                               std::fabs(now_n - base_n) > kCountShare * base_n
-                                   ? fmt::format("{} launches became {}", PerStep(base_n), PerStep(now_n))
-                                   : fmt::format("in as many launches ({})", PerStep(now_n)));
-      }
-      found.push_back({"kernel", -1, name, std::move(sentence), change, std::nullopt});
+  // Counts without an interval, and names whose time changed by enough: the measures decide whether the step did.
+  void Names() {
+    if (base_.names.kernels_per_step && now_.names.kernels_per_step) {
+      const double before = *base_.names.kernels_per_step, after = *now_.names.kernels_per_step;
+      if (std::fabs(after - before) > kCountShare * std::max(before, after))
+        causes_.push_back(
+            {"kernels_per_step", -1, "",
+             fmt::format("{} kernels per step became {} ({})", PerStep(before), PerStep(after), Change(after, before)),
+             std::nullopt, std::nullopt});
     }
-    Take(std::move(found));
+    for (const NameKind kind : {NameKind::kKernel, NameKind::kOperator}) {
+      std::vector<Cause> found;
+      for (const NameResult& result : names_.rows) {
+        const double change = result.difference_ns.value, base = result.base_ns.median;
+        // Single steps do not tell how much a time varies by itself; what changed much is listed all the same.
+        const bool single = result.verdict == NameVerdict::kCannotTell && std::fabs(change) >= kFewStepsShare * base &&
+                            result.base_launches.count > 0 && result.now_launches.count > 0;
+        if (result.kind != kind || !(result.Changed() || single) || std::fabs(change) < worth_ns_ || change == 0)
+          continue;
+        found.push_back({std::string(Noun(kind)), -1, result.name, SentenceOf(result), change, std::nullopt});
+      }
+      Take(std::move(found));
+    }
+  }
+
+  static std::string SentenceOf(const NameResult& result) {
+    const std::string_view calls = result.kind == NameKind::kKernel ? "launches" : "calls";
+    const std::string name = fmt::format("{} {}", Noun(result.kind), result.name);
+    const double base_ns = result.base_ns.median, now_ns = result.now_ns.median;
+    const std::string before = PerStep(result.base_launches.median), after = PerStep(result.now_launches.median);
+    if (result.verdict == NameVerdict::kNew)
+      return fmt::format("{} is new: {} per step in {} {}", name, Ns(now_ns), after, calls);
+    if (result.verdict == NameVerdict::kGone)
+      return fmt::format("{} is gone: it took {} per step in {} {}", name, Ns(base_ns), before, calls);
+    const bool other = result.verdict == NameVerdict::kMore || result.verdict == NameVerdict::kFewer;
+    return fmt::format(
+        "{}: {} {} per step ({}), {}", name, Ns(now_ns - base_ns), now_ns > base_ns ? "longer" : "less",
+        Change(now_ns, base_ns),
+        other ? fmt::format("{} {} became {}", before, calls, after) : fmt::format("in as many {} ({})", calls, after));
   }
 
   void Clocks() {
@@ -291,12 +295,15 @@ class Causes {
   }
 
   const RunSample &base_, &now_;
+  const NameChanges& names_;
   double worth_ns_ = 0;
   std::vector<Cause> causes_;
 };
 
 }  // namespace
 
-std::vector<Cause> FindCauses(const RunSample& base, const RunSample& now) { return Causes(base, now).All(); }
+std::vector<Cause> FindCauses(const RunSample& base, const RunSample& now, const NameChanges& names) {
+  return Causes(base, now, names).All();
+}
 
 }  // namespace lockstep::diff

@@ -20,7 +20,7 @@ std::string List(const std::vector<std::string>& names) {
 // The reason why these two cannot be compared; "" if they can.
 std::string Incomparable(const RunSample& base, const RunSample& now) {
   // Where kernels were recorded, what one rank does in a step can be compared.
-  if (base.ranks != now.ranks && (!base.kernels_per_step || !now.kernels_per_step))
+  if (base.ranks != now.ranks && (!base.names.kernels_per_step || !now.names.kernels_per_step))
     return fmt::format("{} against {}: steps of different numbers of ranks cannot be compared",
                        analysis::Plural(base.ranks, "rank"), analysis::Plural(now.ranks, "rank"));
   const auto kind = [](const RunSample& run) {
@@ -66,15 +66,6 @@ std::string OtherFiles(const RunSample& base, const RunSample& now) {
   return ranks(base) == ranks(now) ? "" : "it is a mean over other ranks in each run";
 }
 
-// Few values may all be on one side of the true median, so the wider half of each interval is used for both sides.
-Difference FewApart(const Spread& base, const Spread& now) {
-  const auto half = [](const Spread& spread) {
-    return std::max(spread.median - spread.low, spread.high - spread.median);
-  };
-  const double value = now.median - base.median, wide = kWiden99 * std::hypot(half(base), half(now));
-  return {value, value - wide, value + wide};
-}
-
 Limit UsualLimit(const Measure& measure) {
   Limit limit;
   limit.measure = measure.name;
@@ -107,7 +98,7 @@ class Comparer {
     }
     const bool careful = !result.limit.asked && measure.name != std::string_view("step_ns");
     result.difference = too_few_.empty() ? DifferenceOf(result.base, result.now, careful ? kWiden99 : 1)
-                                         : FewApart(result.base, result.now);
+                                         : DifferenceOfFew(result.base, result.now, kWiden99);
     const double base = result.base.median;
     if (base > 0)
       result.relative = {result.difference.value / base, result.difference.low / base, result.difference.high / base};
@@ -206,13 +197,14 @@ std::string Sentence(const Comparison& c) {
 }
 
 // The causes that the data of the two runs support.
-std::vector<Cause> SupportedCauses(const RunSample& base, const RunSample& now) {
-  std::vector<Cause> causes = FindCauses(base, now);
+std::vector<Cause> SupportedCauses(const RunSample& base, const RunSample& now, const NameChanges& names) {
+  std::vector<Cause> causes = FindCauses(base, now, names);
   const bool few = std::min(base.steps, now.steps) < kFewestSteps, other = base.ranks != now.ranks;
   std::erase_if(causes, [&](const Cause& cause) {
     // For single steps nothing has an interval; for different ranks only what one rank does by itself can be compared.
     if (few && cause.interval_ns) return true;
-    return other && cause.kind != "kernel" && cause.kind != "kernels_per_step" && cause.kind != "gpu_clock";
+    return other && cause.kind != "kernel" && cause.kind != "operator" && cause.kind != "kernels_per_step" &&
+           cause.kind != "gpu_clock";
   });
   return causes;
 }
@@ -258,6 +250,14 @@ void AddRemarks(Comparison& c) {
     add(fmt::format("{} against {}", analysis::Plural(c.base.nodes, "node"), analysis::Plural(c.now.nodes, "node")));
   if (c.base.lockstep_version != c.now.lockstep_version)
     add(fmt::format("made by Lockstep {} and {}", c.base.lockstep_version, c.now.lockstep_version));
+  for (std::size_t kind = 0; kind < kNameKinds; ++kind) {
+    const std::string nouns = fmt::format("{}s", Noun(static_cast<NameKind>(kind)));
+    const bool before = c.base.names.recorded[kind], after = c.now.names.recorded[kind];
+    if (before != after) add(fmt::format("{} were recorded in the {} run only", nouns, before ? "base" : "new"));
+    if (const double factor = c.names.common[kind]; std::fabs(factor - 1) >= kOtherShare)
+      add(fmt::format("all {} take {:.0f} % {} in common: what is listed is beyond that", nouns,
+                      100 * std::fabs(factor - 1), factor > 1 ? "longer" : "less"));
+  }
   if (c.base.shared_cores > 0 || c.now.shared_cores > 0)
     add("ranks share cores: their step times depend on the scheduler and differ from run to run");
 }
@@ -286,7 +286,8 @@ Result<Comparison> Compare(RunSample base, RunSample now, const std::vector<Limi
   c.base = std::move(base);
   c.now = std::move(now);
   const MeasureSample* step = c.base.Find("step_ns");
-  const Comparer comparer(c, step == nullptr ? 0 : step->spread.median);
+  const double step_ns = step == nullptr ? 0 : step->spread.median;
+  const Comparer comparer(c, step_ns);
   for (const Measure& measure : Measures()) {
     const auto asked =
         std::find_if(limits.begin(), limits.end(), [&](const Limit& limit) { return limit.measure == measure.name; });
@@ -304,7 +305,8 @@ Result<Comparison> Compare(RunSample base, RunSample now, const std::vector<Limi
     c.measures.push_back(std::move(result));
   }
   c.verdict = c.measures.front().verdict;
-  c.causes = SupportedCauses(c.base, c.now);
+  c.names = CompareNames(c.base.names, c.now.names, std::min(c.base.steps, c.now.steps), step_ns);
+  c.causes = SupportedCauses(c.base, c.now, c.names);
   DecideByParts(c);
   c.sentence = Sentence(c);
   AddRemarks(c);

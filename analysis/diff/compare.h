@@ -8,6 +8,7 @@
 #include <vector>
 
 #include "analysis/diff/measures.h"
+#include "analysis/diff/names.h"
 #include "analysis/diff/sample.h"
 
 namespace lockstep::diff {
@@ -49,10 +50,10 @@ struct MeasureResult {
 
 // Something that changed and explains a difference, certainly or possibly.
 struct Cause {
-  std::string kind;        // rank, all_ranks, collective, buckets, kernel, kernels_per_step, phase, gpu_clock,
-                           // straggler.
+  std::string kind;        // rank, all_ranks, collective, buckets, kernel, operator, kernels_per_step, phase,
+                           // gpu_clock, straggler.
   std::int32_t rank = -1;  // The rank that it names.
-  std::string what;        // Of the collective, kernel or phase.
+  std::string what;        // Of the collective, kernel, operator or phase.
   std::string sentence;
   std::optional<double> change_ns;                       // Per step; + is slower.
   std::optional<std::pair<double, double>> interval_ns;  // 99 %.
@@ -62,6 +63,7 @@ struct Comparison {
   RunSample base, now;
   std::vector<MeasureResult> measures;  // In the order of Measures(); those that neither run has left out.
   std::vector<Cause> causes;            // Largest first.
+  NameChanges names;
   std::vector<std::string> remarks;
   Verdict verdict = Verdict::kCannotTell;  // Of the step.
   std::string sentence;
@@ -73,6 +75,6 @@ struct Comparison {
 Result<Comparison> Compare(RunSample base, RunSample now, const std::vector<Limit>& limits);
 
 // causes.cc
-std::vector<Cause> FindCauses(const RunSample& base, const RunSample& now);
+std::vector<Cause> FindCauses(const RunSample& base, const RunSample& now, const NameChanges& names);
 
 }  // namespace lockstep::diff

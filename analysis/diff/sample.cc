@@ -9,10 +9,7 @@
 #include "analysis/context.h"
 #include "analysis/core/format.h"
 #include "analysis/diff/measures.h"
-#include "analysis/tables/engine/cells.h"
-#include "analysis/tables/engine/table.h"
 #include "core/collective.h"
-#include "core/function_name.h"
 #include "core/loss.h"
 #include "core/version.h"
 
@@ -20,7 +17,7 @@ namespace lockstep::diff {
 namespace {
 
 // A baseline stays small: entries that affect no step noticeably are left out.
-constexpr std::size_t kMostCollectives = 100, kMostKernels = 100;
+constexpr std::size_t kMostCollectives = 100;
 
 void AddMeasures(const analysis::Context& context, RunSample& sample) {
   for (const Measure& measure : Measures()) {
@@ -121,36 +118,6 @@ void AddPhases(const analysis::Analysis& analysis, RunSample& sample) {
   }
 }
 
-Status AddKernels(const merge::Timeline& timeline, const analysis::AnalyzeOptions& options,
-                  const analysis::Analysis& analysis, RunSample& sample) {
-  if (sample.gpu_ranks == 0 || analysis.run.steps == 0) return Ok();
-  tables::TableOptions all;
-  all.top = 0;
-  all.jobs = options.jobs;
-  LS_TRY(const tables::Table table, options.read_rank ? tables::MakeTable("kernels", timeline, all, options.read_rank)
-                                                      : tables::MakeTable("kernels", timeline, all));
-  std::map<std::string_view, std::size_t> at;
-  for (std::size_t i = 0; i < table.columns.size(); ++i) at[table.columns[i].name] = i;
-  const double rank_steps = static_cast<double>(analysis.run.steps) * static_cast<double>(sample.gpu_ranks);
-  std::map<std::string, KernelSample> families;
-  double count = 0;
-  for (const std::vector<tables::Cell>& row : table.rows) {
-    const auto launches = static_cast<double>(tables::IntOf(row[at["count"]]));
-    count += launches;
-    const std::string family = TellingFunction(tables::TextOfCell(row[at["kernel"]]));
-    KernelSample& kernel = families[family];
-    kernel.name = family;
-    kernel.per_step += launches / rank_steps;
-    kernel.step_ns += static_cast<double>(tables::IntOf(row[at["total_ns"]])) / rank_steps;
-  }
-  sample.kernels_per_step = count / rank_steps;
-  for (auto& [name, kernel] : families) sample.kernels.push_back(std::move(kernel));
-  std::stable_sort(sample.kernels.begin(), sample.kernels.end(),
-                   [](const KernelSample& a, const KernelSample& b) { return a.step_ns > b.step_ns; });
-  if (sample.kernels.size() > kMostKernels) sample.kernels.resize(kMostKernels);
-  return Ok();
-}
-
 std::vector<std::string> WhyIncomplete(const analysis::Analysis& analysis) {
   std::vector<std::string> why;
   // Missing partners on those ranks follow from this and are not reported.
@@ -204,7 +171,7 @@ Result<RunSample> SampleOf(const merge::Timeline& timeline, const analysis::Anal
   if (sample.steps > 0) AddCollectives(context, sample);
   AddPhases(analysis, sample);
   if (analysis.buckets.current_cap_mb) sample.bucket_cap_mb = *analysis.buckets.current_cap_mb;
-  LS_CHECK(AddKernels(timeline, plain, analysis, sample));
+  LS_TRY(sample.names, NamesOf(context));
   return sample;
 }
 

@@ -8,6 +8,7 @@
 #include <vector>
 
 #include "analysis/analyze.h"
+#include "analysis/diff/names.h"
 #include "analysis/diff/spread.h"
 
 namespace lockstep::diff {
@@ -34,13 +35,6 @@ struct CollectiveSample {
   Spread transfer_ns, wait_ns;  // Sums over a step of the instances' medians over ranks; count 0: unknown.
 };
 
-// Of one name, as TellingFunction gives it.
-struct KernelSample {
-  std::string name;
-  double per_step = 0;  // Launches of a rank.
-  double step_ns = 0;   // Their time, of a rank.
-};
-
 struct PhaseSample {
   std::string name;  // "forward"
   Spread spread;     // Mean over ranks.
@@ -61,13 +55,12 @@ struct RunSample {
   std::vector<CollectiveSample> collectives;
   std::vector<PhaseSample> phases;
   std::optional<double> bucket_cap_mb;
-  std::optional<double> kernels_per_step;  // Of a rank; empty without GPU.
-  std::vector<KernelSample> kernels;
+  NamesSample names;
 
   const MeasureSample* Find(std::string_view name) const;
 };
 
-// Analyses the run (without replay) and reads the tables of its GPU ranks.
+// Analyses the run (without replay) and reads the ranks' tables.
 Result<RunSample> SampleOf(const merge::Timeline& timeline, const analysis::AnalyzeOptions& options, std::string label);
 
 // "lockstep.baseline/1". Ends with a newline.

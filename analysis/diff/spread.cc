@@ -88,6 +88,7 @@ Spread SpreadOf(const std::vector<double>& series) {
   spread.count = static_cast<std::int64_t>(series.size());
   if (series.empty()) return spread;
   spread.median = spread.low = spread.high = LowerMedian(series);
+  if (std::all_of(series.begin(), series.end(), [&](double value) { return value == spread.median; })) return spread;
   const std::vector<double> values = Shortened(series);
   const double center = values.size() == series.size() ? spread.median : LowerMedian(values);
   const std::size_t fine = analysis::BlockLength({values});
@@ -110,6 +111,14 @@ Difference DifferenceOf(const Spread& base, const Spread& now, double widen) {
   difference.low = difference.value - widen * std::hypot(now.median - now.low, base.high - base.median);
   difference.high = difference.value + widen * std::hypot(now.high - now.median, base.median - base.low);
   return difference;
+}
+
+Difference DifferenceOfFew(const Spread& base, const Spread& now, double widen) {
+  const auto half = [](const Spread& spread) {
+    return std::max(spread.median - spread.low, spread.high - spread.median);
+  };
+  const double value = now.median - base.median, wide = widen * std::hypot(half(base), half(now));
+  return {value, value - wide, value + wide};
 }
 
 }  // namespace lockstep::diff

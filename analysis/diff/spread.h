@@ -26,6 +26,10 @@ struct Difference {
 // each side of the interval is `widen` times as long.
 Difference DifferenceOf(const Spread& base, const Spread& now, double widen = 1);
 
+// The same of few values, which may all be on one side of the true median: the wider half of each interval is used for
+// both sides.
+Difference DifferenceOfFew(const Spread& base, const Spread& now, double widen);
+
 // The length of a 99 % interval relative to a 95 % one, for a normal distribution.
 inline constexpr double kWiden99 = 1.3143;
 

@@ -243,6 +243,23 @@ std::span<const std::uint32_t> RangeNest::Of(std::uint32_t thread) const {
   return std::span(order_).subspan(first_[thread], first_[thread + 1] - first_[thread]);
 }
 
+std::vector<std::int64_t> RangeNest::SelfTimes() const {
+  std::vector<std::int64_t> self(ranges_.rows(), 0);
+  std::vector<std::int64_t> covered(ranges_.rows(), std::numeric_limits<std::int64_t>::min());
+  const auto end_of = [&](std::uint32_t row) { return ranges_.begin_ns[row] + ranges_.duration_ns[row]; };
+  // Callers come before what they call.
+  for (const std::uint32_t row : order_) {
+    self[row] += ranges_.duration_ns[row];
+    const std::uint32_t parent = parent_[row];
+    if (parent == kNone) continue;
+    const std::int64_t from = std::max(ranges_.begin_ns[row], covered[parent]);
+    const std::int64_t to = std::min(end_of(row), end_of(parent));
+    if (to > from) self[parent] -= to - from;
+    covered[parent] = std::max(covered[parent], to);
+  }
+  return self;
+}
+
 std::uint32_t RangeNest::At(std::uint32_t thread, std::int64_t time_ns) const {
   const std::span<const std::uint32_t> rows = Of(thread);
   const auto after = std::upper_bound(rows.begin(), rows.end(), time_ns,

@@ -52,6 +52,8 @@ class RangeNest {
   // Rows of the ranges of one thread that take part, by begin, the longest first.
   std::span<const std::uint32_t> Of(std::uint32_t thread) const;
   std::size_t threads() const { return first_.size() - 1; }
+  // Per row: its length less that of the ranges directly in it; 0 for rows that take no part.
+  std::vector<std::int64_t> SelfTimes() const;
 
  private:
   std::uint32_t Open(std::uint32_t range, std::int64_t time_ns) const;

@@ -299,14 +299,18 @@ class Pricing {
     });
   }
 
-  // All waiting has one remedy, so it is one time: it is told once, by what takes most. Messages whose waiting equal
-  // work does not shorten wait for their order, which no replay here changes: they stay, without a price.
+  // All waiting has one remedy, so it is one time: it is told once, by what says for whom, else by what takes most.
+  // Messages whose waiting equal work does not shorten wait for their order, which no replay here changes: they stay,
+  // without a price.
   void JoinWaiting() {
     auto& findings = analysis_.findings;
     std::size_t first = findings.size();
+    const auto key = [](const Finding& f) {
+      return std::pair(f.id == FindingId::kWaitTurns && f.rank >= 0, f.took_ns);
+    };
     for (std::size_t i = 0; i < findings.size(); ++i)
       if (IsWaiting(findings[i].id) && findings[i].replayed &&
-          (first == findings.size() || findings[i].took_ns > findings[first].took_ns))
+          (first == findings.size() || key(findings[i]) > key(findings[first])))
         first = i;
     if (first == findings.size()) return;
     Finding kept = findings[first];

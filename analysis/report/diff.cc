@@ -3,11 +3,13 @@
 #include <fmt/format.h>
 
 #include <algorithm>
+#include <array>
 #include <cmath>
 #include <nlohmann/json.hpp>
 
 #include "analysis/core/format.h"
 #include "analysis/report/text_lines.h"
+#include "core/function_name.h"
 #include "core/printed.h"
 
 namespace lockstep::report {
@@ -113,6 +115,95 @@ Json ToJson(const MeasureResult& result) {
   return json;
 }
 
+// ---- Kernels, operators and ranges ----
+
+using diff::NameResult;
+
+constexpr std::size_t kMostNamesShown = 12, kNameWidth = 23;
+
+// The counts and times of a name as cells: base, new, base, new, change.
+std::array<std::string, 5> Cells(const NameResult& result) {
+  const auto count = [](const Spread& launches) -> std::string {
+    if (launches.count == 0) return "-";
+    const double n = launches.median;
+    return std::fabs(n - std::round(n)) < 0.005 ? analysis::Count(std::llround(n)) : fmt::format("{:.2f}", n);
+  };
+  const auto time = [](const Spread& ns) {
+    return ns.count == 0 ? std::string("-") : analysis::Duration(static_cast<std::int64_t>(std::llround(ns.median)));
+  };
+  const bool both = result.base_ns.count > 0 && result.now_ns.count > 0 && result.base_ns.median > 0;
+  return {count(result.base_launches), count(result.now_launches), time(result.base_ns), time(result.now_ns),
+          both ? fmt::format("{:+.1f} %", 100 * result.difference_ns.value / result.base_ns.median) : "-"};
+}
+
+std::string NameOf(const NameResult& result, std::size_t bytes) {
+  return fmt::format("{} {}", Noun(result.kind), PrintedShort(ShortFunction(result.name, bytes), bytes));
+}
+
+// "2 more: --json lists them. As before: 41 kernels and 210 operators"; "" if there is nothing to add.
+std::string RestOfNames(const std::vector<NameResult>& rows, std::size_t shown) {
+  std::size_t changed = 0, open = 0;
+  std::array<std::int64_t, diff::kNameKinds> same{};
+  for (const NameResult& row : rows) {
+    changed += row.Changed();
+    open += row.verdict == diff::NameVerdict::kCannotTell;
+    same[static_cast<std::size_t>(row.kind)] += row.verdict == diff::NameVerdict::kSame;
+  }
+  std::vector<std::string> parts;
+  if (changed > shown)
+    parts.push_back(fmt::format("{} that changed less: --json lists them",
+                                analysis::Plural(static_cast<std::int64_t>(changed - shown), "further name")));
+  std::string as_before;
+  for (std::size_t kind = 0; kind < same.size(); ++kind)
+    if (same[kind] > 0)
+      as_before += (as_before.empty() ? "as before: " : ", ") +
+                   analysis::Plural(same[kind], Noun(static_cast<diff::NameKind>(kind)));
+  if (!as_before.empty()) parts.push_back(as_before);
+  if (open > 0)
+    parts.push_back(fmt::format("not decided: {}", analysis::Plural(static_cast<std::int64_t>(open), "name")));
+  std::string text;
+  for (const std::string& part : parts) text += (text.empty() ? "" : "; ") + part;
+  return text;
+}
+
+std::string NamesText(const Comparison& c, const TextOptions& options) {
+  if (c.names.rows.empty()) return "";
+  std::string out = fmt::format("\n  {:<32} {:>21} {:>21} {:>9}\n", "by name, of a rank and step", "count, base / new",
+                                "time, base / new", "change");
+  std::size_t shown = 0;
+  for (const NameResult& row : c.names.rows) {
+    if (!row.Changed() || shown == kMostNamesShown) break;
+    ++shown;
+    const auto [base, now, base_time, now_time, change] = Cells(row);
+    out += fmt::format("  {:<32} {:>10} {:>10} {:>10} {:>10} {:>9}  {}\n", NameOf(row, kNameWidth), base, now,
+                       base_time, now_time, change, Name(row.verdict));
+  }
+  if (shown == 0) out = "\n";
+  Wrap(out, "  ", RestOfNames(c.names.rows, shown), options.width);
+  return out;
+}
+
+Json NamesJson(const Comparison& c) {
+  Json rows = Json::array();
+  for (const NameResult& row : c.names.rows) {
+    const auto side = [](const Spread& launches, const Spread& ns) -> Json {
+      if (launches.count == 0) return nullptr;
+      return {{"per_step", launches.median}, {"ns_per_step", std::llround(ns.median)}};
+    };
+    const diff::Difference& d = row.difference_ns;
+    rows.push_back(
+        {{"kind", Noun(row.kind)},
+         {"name", row.name},
+         {"verdict", Name(row.verdict)},
+         {"base", side(row.base_launches, row.base_ns)},
+         {"new", side(row.now_launches, row.now_ns)},
+         {"change_per_step", row.now_launches.median - row.base_launches.median},
+         {"change_ns_per_step", std::llround(d.value)},
+         {"interval_ns", d.low < d.high ? Json::array({std::llround(d.low), std::llround(d.high)}) : Json(nullptr)}});
+  }
+  return rows;
+}
+
 Json RunJson(const diff::RunSample& run) {
   return {{"label", run.label},
           {"job", run.job},
@@ -169,6 +260,7 @@ std::string RenderDiffText(const Comparison& c, const TextOptions& options) {
     out += c.verdict == Verdict::kSame ? "\n  WHAT CHANGED\n" : "\n  WHY\n";
     for (const diff::Cause& cause : c.causes) Wrap(out, "  ", cause.sentence, options.width);
   }
+  out += NamesText(c, options);
   out += '\n';
   Wrap(out, "  ",
        c.regression                        ? "regression: " + Regressions(c)
@@ -195,6 +287,7 @@ std::string RenderDiffJson(const Comparison& c) {
          {"interval_ns", cause.interval_ns ? Json::array({std::llround(cause.interval_ns->first),
                                                           std::llround(cause.interval_ns->second)})
                                            : Json(nullptr)}});
+  json["names"] = NamesJson(c);
   json["remarks"] = c.remarks;
   // Labels are paths, which may contain any bytes.
   return json.dump(1, ' ', false, Json::error_handler_t::replace) + "\n";
@@ -214,6 +307,18 @@ std::string RenderDiffMarkdown(const Comparison& c) {
     out += '\n';
     for (const diff::Cause& cause : c.causes) out += "- " + Escaped(cause.sentence) + "\n";
   }
+  std::size_t shown = 0;
+  for (const NameResult& row : c.names.rows) {
+    if (!row.Changed() || shown == kMostNamesShown) break;
+    if (shown++ == 0)
+      out +=
+          "\n| of a rank and step | count, base | new | time, base | new | change | "
+          "|\n|---|---:|---:|---:|---:|---:|---|\n";
+    const auto [base, now, base_time, now_time, change] = Cells(row);
+    out += fmt::format("| {} | {} | {} | {} | {} | {} | {} |\n", Escaped(NameOf(row, 60)), base, now, base_time,
+                       now_time, change, Name(row.verdict));
+  }
+  if (const std::string rest = RestOfNames(c.names.rows, shown); !rest.empty()) out += "\n" + rest + "\n";
   for (const std::string& remark : c.remarks) out += fmt::format("\n> note: {}\n", Escaped(remark));
   if (c.regression) out += fmt::format("\n{}\n", Escaped(Regressions(c)));
   out += fmt::format("\nbase: {} ({}), new: {} ({})\n", Escaped(c.base.label), Escaped(Facts(c.base)),

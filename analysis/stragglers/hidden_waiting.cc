@@ -1,6 +1,7 @@
 #include "analysis/stragglers/hidden_waiting.h"
 
 #include <algorithm>
+#include <cstdint>
 #include <optional>
 
 #include "analysis/core/statistics.h"
@@ -10,6 +11,8 @@ namespace lockstep::analysis {
 namespace {
 
 constexpr std::size_t kLeastAsked = 8, kMostAsked = 64;
+// A single step is no sign of a rank.
+constexpr std::size_t kLeastGains = 2;
 
 using Lengths = std::vector<std::int64_t>;
 
@@ -26,13 +29,19 @@ class Asking {
     return answer.ok() ? std::optional(answer.value().step_lengths_ns) : std::nullopt;
   }
 
-  // The lower end of the median gain's 95 % interval.
+  // The lower end of the median gain's 95 % interval; of fewer steps than have one, the least gain of them all.
   double SureGain(const std::optional<Lengths>& before, const std::optional<Lengths>& after) const {
-    if (!before || !after || before->size() != after->size() || before->size() < replay::kLeastStepsOfInterval)
-      return 0;
-    std::vector<double> gains;
-    for (std::size_t i = 0; i < before->size(); ++i) gains.push_back(static_cast<double>((*before)[i] - (*after)[i]));
+    const std::vector<double> gains = Gains(before, after);
+    if (gains.size() < kLeastGains) return 0;
+    if (gains.size() < replay::kLeastStepsOfInterval) return *std::min_element(gains.begin(), gains.end());
     return BootstrapInterval(gains, BlockLength({gains}), Statistic::kMedian, context_.options().seed + 105).first;
+  }
+
+  static std::vector<double> Gains(const std::optional<Lengths>& before, const std::optional<Lengths>& after) {
+    std::vector<double> gains;
+    if (!before || !after || before->size() != after->size()) return gains;
+    for (std::size_t i = 0; i < before->size(); ++i) gains.push_back(static_cast<double>((*before)[i] - (*after)[i]));
+    return gains;
   }
 
  private:
@@ -62,6 +71,14 @@ std::vector<std::size_t> WorthByReplay(const Context& context, std::vector<std::
     }
   }
   return asking.SureGain(asking.Without({}), without) >= limit_ns ? positions : std::vector<std::size_t>{};
+}
+
+std::int64_t GainByReplay(const Context& context, std::size_t position) {
+  const ReplayedRun* replayed = context.Replayed();
+  if (replayed == nullptr || !replayed->Holds()) return 0;
+  const Asking asking(context, *replayed);
+  const std::vector<double> gains = Asking::Gains(asking.Without({}), asking.Without({position}));
+  return gains.empty() ? 0 : static_cast<std::int64_t>(LowerMedian(gains));
 }
 
 }  // namespace lockstep::analysis

@@ -6,6 +6,7 @@
 // rank waits. Then no waiting is exposed where the rank is late. Only a replay tells what that costs.
 
 #include <cstddef>
+#include <cstdint>
 #include <vector>
 
 #include "analysis/context.h"
@@ -15,5 +16,8 @@ namespace lockstep::analysis {
 // Of `positions` those without whose additional work the step would surely be `limit_ns` shorter, were the others of
 // them on time; none where the run was not replayed or the replay does not hold.
 std::vector<std::size_t> WorthByReplay(const Context& context, std::vector<std::size_t> positions, double limit_ns);
+
+// By how much the median step is shorter without what slows this rank; 0 where the replay does not hold.
+std::int64_t GainByReplay(const Context& context, std::size_t position);
 
 }  // namespace lockstep::analysis

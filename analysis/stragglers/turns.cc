@@ -11,6 +11,7 @@
 #include "analysis/choose_findings.h"
 #include "analysis/core/format.h"
 #include "analysis/passes.h"
+#include "analysis/stragglers/hidden_waiting.h"
 #include "analysis/stragglers/lateness.h"
 #include "analysis/stragglers/own_lateness.h"
 
@@ -77,31 +78,48 @@ std::optional<std::size_t> OneRank(const Analysis& analysis, const Arrived& arri
 }
 
 // In a run with too few steps to name a rank: the rank that is the latest in each of them, by twice the lateness of any
-// other, and mostly by its own work; with the probability that by chance the same rank is the latest in all.
+// other; with the probability that by chance the same rank is the latest in all.
 struct ProbablyLate {
   std::size_t position = 0;
   double p_value = 1;
+  std::int64_t least_ns = INT64_MAX, others_ns = 0;  // By how much at least; by how much any other one at most.
+  std::int64_t gain_ns = 0;  // Of a rank that works longest, where no collective shows who waits for it.
 };
-std::optional<ProbablyLate> LatestThroughout(const Context& context, double limit) {
+std::optional<ProbablyLate> LatestIn(const LatenessTable& late, std::size_t n, double limit) {
   constexpr double kTimesOthers = 2;
-  const std::size_t n = context.ranks().size(), units = context.units().size();
-  if (n < 2 || units < 2 || units >= kMinUnits) return std::nullopt;
-  ProbablyLate found{0, std::pow(static_cast<double>(n), 1 - static_cast<double>(units))};
-  const LatenessTable late = Lateness(context);
+  const std::size_t units = late.behind_ns.size();
+  ProbablyLate found;
+  found.p_value = std::pow(static_cast<double>(n), 1 - static_cast<double>(units));
   for (std::size_t u = 0; u < units; ++u) {
     std::vector<std::int64_t> behind = late.behind_ns[u];
     const auto at = static_cast<std::size_t>(std::max_element(behind.begin(), behind.end()) - behind.begin());
     if (u > 0 && at != found.position) return std::nullopt;
     found.position = at;
-    const auto most = static_cast<double>(std::exchange(behind[at], 0));
-    if (most < limit || most < kTimesOthers * static_cast<double>(*std::max_element(behind.begin(), behind.end())))
+    const std::int64_t most = std::exchange(behind[at], 0), next = *std::max_element(behind.begin(), behind.end());
+    if (static_cast<double>(most) < limit || static_cast<double>(most) < kTimesOthers * static_cast<double>(next))
       return std::nullopt;
+    found.least_ns = std::min(found.least_ns, most);
+    found.others_ns = std::max(found.others_ns, next);
   }
-  const OwnLateness lateness = OwnLatenessOf(context, found.position, {found.position});
-  const auto sum = [](const std::vector<std::int64_t>& of) {
-    return static_cast<double>(std::accumulate(of.begin(), of.end(), std::int64_t{0}));
-  };
-  if (lateness.compared == 0 || sum(lateness.own_ns) < kOwnShare * sum(lateness.late_ns)) return std::nullopt;
+  return found;
+}
+
+// It is late mostly by its own work. Where messages pass lateness on, collectives need not show whose it is: then the
+// rank that works longest, if the steps were shorter without that.
+std::optional<ProbablyLate> LatestThroughout(const Context& context, double limit) {
+  const std::size_t n = context.ranks().size(), units = context.units().size();
+  if (n < 2 || units < 2 || units >= kMinUnits) return std::nullopt;
+  if (const std::optional<ProbablyLate> found = LatestIn(Lateness(context), n, limit)) {
+    const OwnLateness lateness = OwnLatenessOf(context, found->position, {found->position});
+    const auto sum = [](const std::vector<std::int64_t>& of) {
+      return static_cast<double>(std::accumulate(of.begin(), of.end(), std::int64_t{0}));
+    };
+    if (lateness.compared > 0 && sum(lateness.own_ns) >= kOwnShare * sum(lateness.late_ns)) return found;
+  }
+  if (context.tables().p2p_pairs.rows() == 0 || !context.units_are_steps()) return std::nullopt;
+  std::optional<ProbablyLate> found = LatestIn(WorkBeyond(context), n, limit);
+  if (!found || WorthByReplay(context, {found->position}, limit).empty()) return std::nullopt;
+  found->gain_ns = GainByReplay(context, found->position);
   return found;
 }
 
@@ -120,30 +138,34 @@ void FindTurns(const Context& context, Analysis& analysis) {
                         0, *finding.saves_ns_per_step - s.terms.exposed_transfer_ns - s.terms.exposed_unsplit_ns)
                   : s.terms.exposed_wait_ns;
   }
-  if (whole <= 0 || static_cast<double>(left) < kNameShare * static_cast<double>(whole)) return;
+  if (whole <= 0) return;
+  const bool also = !analysis.stragglers.empty();
+  const double limit = kNameShare * static_cast<double>(whole);
+  const std::optional<ProbablyLate> found = also ? std::nullopt : LatestThroughout(context, limit);
+  if (found && found->gain_ns > 0) left = found->gain_ns;
+  if (static_cast<double>(left) < limit) return;
   Finding finding;
   finding.id = FindingId::kWaitTurns;
-  const bool also = !analysis.stragglers.empty();
   const std::string costs = (s.per_step ? "costs " : "takes ") + OfTheStep(s, left);
   const auto units = static_cast<std::int64_t>(context.units().size());
   const Arrived arrived = WithoutNamed(context, analysis);
   const std::optional<std::size_t> one_rank = OneRank(analysis, arrived);
   const std::size_t mostly = one_rank.value_or(0);
   constexpr double kProbable = 0.05, kPossible = 0.1;
-  const std::optional<ProbablyLate> found =
-      also ? std::nullopt : LatestThroughout(context, kNameShare * static_cast<double>(whole));
   const ProbablyLate latest = found.value_or(ProbablyLate{});  // GCC 12 warns of an optional that is read below.
   const bool probably = found && latest.p_value <= kPossible;
-  if (!also && arrived.ties * 2 > arrived.compared) {
+  const bool by_work = found && latest.gain_ns > 0;
+  if (!by_work && !also && arrived.ties * 2 > arrived.compared) {
     finding.headline =
         fmt::format("Waiting for whichever rank comes last {}; which one is below clock resolution.", costs);
     finding.brief = "waiting for whichever rank comes last";
   } else if (probably) {
     const std::int32_t rank = context.ranks()[latest.position];
-    finding.headline = fmt::format(
-        "Waiting for whichever rank comes last {}, {} for rank {}: it is the latest in each of the {} (by chance: {}).",
-        costs, latest.p_value <= kProbable ? "probably" : "perhaps", rank, Plural(units, s.per_step ? "step" : "slice"),
-        Percent(latest.p_value));
+    finding.headline = fmt::format("Waiting for {} {}, {} for rank {}: it {} in each of the {} (by chance: {}).",
+                                   by_work ? "messages" : "whichever rank comes last", costs,
+                                   latest.p_value <= kProbable ? "probably" : "perhaps", rank,
+                                   by_work ? "works longest" : "is the latest",
+                                   Plural(units, s.per_step ? "step" : "slice"), Percent(latest.p_value));
     finding.brief =
         fmt::format("waiting for late ranks, {} rank {}", latest.p_value <= kProbable ? "probably" : "perhaps", rank);
     finding.rank = rank;
@@ -151,15 +173,15 @@ void FindTurns(const Context& context, Analysis& analysis) {
     // It is unknown whether it is always the same rank.
     const std::string short_run =
         s.per_step ? Plural(units, "step") + " cannot tell" : "the recording is too short to tell";
-    finding.headline = fmt::format(
-        "Waiting for whichever rank comes last {}; {}.", costs,
-        found      ? fmt::format("rank {} is the latest in each of the {}, as chance alone has it in {} of such runs",
-                                 context.ranks()[latest.position], Plural(units, s.per_step ? "step" : "slice"),
-                                 Percent(latest.p_value))
-        : one_rank ? fmt::format("rank {} came last in {} of {}, and {} whether by chance", context.ranks()[mostly],
-                                 Count(arrived.last[mostly]),
-                                 Plural(analysis.arrivals[mostly].collectives, "collective"), short_run)
-                   : short_run + " which");
+    finding.headline =
+        fmt::format("Waiting for whichever rank comes last {}; {}.", costs,
+                    found      ? fmt::format("rank {} {} in each of the {}, as chance alone has it in {} of such runs",
+                                             context.ranks()[latest.position], by_work ? "works longest" : "is the latest",
+                                             Plural(units, s.per_step ? "step" : "slice"), Percent(latest.p_value))
+                    : one_rank ? fmt::format("rank {} came last in {} of {}, and {} whether by chance",
+                                             context.ranks()[mostly], Count(arrived.last[mostly]),
+                                             Plural(analysis.arrivals[mostly].collectives, "collective"), short_run)
+                               : short_run + " which");
     finding.brief = one_rank ? fmt::format("waiting for late ranks, mostly rank {}", context.ranks()[mostly])
                              : std::string("waiting for whichever rank comes last");
   } else if (one_rank) {
@@ -186,11 +208,17 @@ void FindTurns(const Context& context, Analysis& analysis) {
     finding.explain.rows.push_back({arrival.rank, arrival.collectives, arrival.last, arrival.ties, arrival.charge_ns});
   finding.explain.columns = {"rank", "collectives", "last", "ties", "charge_ns"};
   finding.evidence = WhoCameLast(context, arrived, also);
+  if (by_work)
+    finding.evidence = fmt::format(
+        "rank {} works {} longer than the median rank in each step, the others {} at most; without that a step "
+        "is {} shorter, replayed",
+        context.ranks()[latest.position], Duration(latest.least_ns), Duration(latest.others_ns),
+        Duration(latest.gain_ns));
   if (one_rank && analysis.arrivals[mostly].collectives < arrived.compared)
     finding.evidence += fmt::format("; it was in {} of them", Count(analysis.arrivals[mostly].collectives));
   if (probably)
-    finding.action = fmt::format("record 20 steps or more to be sure; see what rank {} does before its collectives",
-                                 context.ranks()[latest.position]);
+    finding.action = fmt::format("record 20 steps or more to be sure; see what rank {} does before its {}",
+                                 context.ranks()[latest.position], by_work ? "messages" : "collectives");
   else
     finding.action =
         analysis.run.ranks_sharing_cores > 0

@@ -237,7 +237,7 @@ def slow_stage(rank, seed, stages=4, factor=1.3):
 
 
 # Rank 0 receives what all others worked out, one after the other in the order of their ranks, and sends back to each.
-# However long it waits for the first, the last to send decides. Few steps name no straggler.
+# However long it waits for the first, the last to send decides. Single steps name no straggler.
 def server(workers, seed, slow=None, factor=1.3, jitter="0.5%", own="  compute 1ms on=1:0\n", steps=30):
     others = range(1, workers + 1)
     body = "".join(f"  forward 10ms on=1:{r}\n  send 400KiB to={-r} as=up{r} on=1:{r}\n" for r in others)
@@ -252,7 +252,7 @@ def server(workers, seed, slow=None, factor=1.3, jitter="0.5%", own="  compute 1
                 never=wrong, causes=["compute"])
     if slow is None:  # Of those that take turns not all need be late.
         case.says, case.never = ("ranks have not begun to send",), (*case.never, "less to do")
-    elif steps <= 5:
+    elif steps < 5:
         case.ranks, case.says, case.never = (), (f"rank {slow} has not begun to send",), (*case.never, "next to no shorter")
     return case
 

@@ -28,9 +28,12 @@ const struct Columns : TableColumns {
   Column total = Add("total_ns", kNs, "sum of their durations", kSum);
   Column share_of_busy =
       Add("share_of_busy", kFraction,
-          "total over the time in which the GPU did anything; kernels side by side make the sum exceed 1");
+          "running_ns of the time in which the GPU did anything; different kernels side by side each count it");
   Column share_of_kernels =
       AddDetail("share_of_kernels", kFraction, "total over the sum of all kernels' durations, sync excepted");
+  Column running =
+      AddDetail("running_ns", kNs,
+                "time of the window in which at least one of them ran: on several streams less than total", kSum);
   Column mean = Add("mean_ns", kNs, "mean duration");
   Column minimum = AddDetail("min_ns", kNs, "shortest", kMin);
   Column maximum = Add("max_ns", kNs, "longest", kMax);
@@ -66,6 +69,7 @@ std::string_view ClassName(merge::KernelClass cls, bool hta) {
 
 struct Sum {
   std::vector<std::int64_t> durations;
+  std::vector<Interval> intervals;
   std::int64_t total_ns = 0, shortest = 0, occupancy_ns = 0, small_grids = 0;
   double occupancy_time = 0;  // Percent times ns.
   std::map<std::uint32_t, std::int64_t> shape_ns;
@@ -109,6 +113,7 @@ void AddRow(const gpu::RankView& rank, std::uint32_t name, merge::KernelClass cl
   row[col.cls] = Text(ClassName(cls, rank.hta));
   row[col.count] = Int(count);
   row[col.total] = Int(sum.total_ns);
+  row[col.running] = Int(Total(Intersect(Normalize(std::move(sum.intervals)), rank.windows)));
   row[col.minimum] = Int(*std::min_element(sum.durations.begin(), sum.durations.end()));
   row[col.maximum] = Int(*std::max_element(sum.durations.begin(), sum.durations.end()));
   if (count > 1) row[col.std] = SampleDeviation(sum.durations);
@@ -133,7 +138,7 @@ void Derive(TableRow& row, const TableTotals& totals) {
   row[col.mean] = Int(Mean(IntOf(row[col.total]), IntOf(row[col.count])));
   row[col.short_share] = Share(IntOf(row[col.short_count]), IntOf(row[col.count]));
   if (TextOfCell(row[col.cls]) == "sync") return;
-  row[col.share_of_busy] = Share(IntOf(row[col.total]), TotalOf(totals, "busy_ns"));
+  row[col.share_of_busy] = Share(IntOf(row[col.running]), TotalOf(totals, "busy_ns"));
   row[col.share_of_kernels] = Share(IntOf(row[col.total]), TotalOf(totals, "kernel_ns"));
 }
 
@@ -155,6 +160,7 @@ void RankRows(const gpu::RankView& rank, const TableOptions& options, Table& tab
     if (rank.hta || rank.classes[i] != merge::KernelClass::kNone) all_ns += duration;
     Sum& sum = sums[{kernels.name[i], rank.classes[i]}];
     sum.durations.push_back(duration);
+    sum.intervals.push_back({kernels.begin_ns[i], kernels.begin_ns[i] + duration});
     sum.total_ns += duration;
     sum.shortest += duration < kShortNs;
     sum.devices.insert(kernels.device[i]);

@@ -28,7 +28,8 @@ const struct Columns : TableColumns {
   Column unused = Add("unused_at_peak_bytes", kBytes,
                       "held but not allocated when allocated memory was at its peak: fragmentation and cache", kMax);
   Column capacity = AddDetail("capacity_bytes", kBytes, "the device's memory", kMin);
-  Column capacity_share = Add("capacity_share", kFraction, "most that was held (else allocated) of it", kMax);
+  Column capacity_share =
+      Add("capacity_share", kFraction, "most that was held (else allocated) of it; unknown if it is more", kMax);
   Column growth = Add("growth_bytes_per_step", kBytes,
                       "median slope of what is allocated at the begin of a step (Theil-Sen), warm-up steps out");
   Column growth_low = AddDetail("growth_low_bytes_per_step", kBytes, "95 % interval of it (Sen)");
@@ -226,7 +227,11 @@ void RankRows(const gpu::RankView& rank, const TableOptions&, Table& table) {
     if (const auto known = capacity.find(number); known != capacity.end() && known->second > 0) {
       row[col.capacity] = Int(KnownBytes(known->second));
       const std::int64_t held = std::max(IntOf(row[col.peak_reserved]), IntOf(row[col.peak_allocated]));
-      row[col.capacity_share] = Share(held, KnownBytes(known->second));
+      // Managed memory and a wrong size of the device make it no part of that.
+      if (const std::int64_t whole = KnownBytes(known->second); held <= whole)
+        row[col.capacity_share] = Share(held, whole);
+      else
+        table.Note("more memory is held than the device has: no share of it");
     }
   }
 }

@@ -1,7 +1,6 @@
 // Operators of the framework: host time against the GPU time of what they launched.
 
 #include <algorithm>
-#include <limits>
 #include <map>
 #include <unordered_map>
 #include <utility>
@@ -57,8 +56,8 @@ class Operators {
 
   void Run() {
     const std::size_t n = ranges_.rows();
-    self_.assign(n, 0), gpu_.assign(n, 0), kernels_.assign(n, 0);
-    SelfTimes();
+    self_ = nest_.SelfTimes();
+    gpu_.assign(n, 0), kernels_.assign(n, 0);
     Launched();
     AddUp();
     Backward();
@@ -77,26 +76,12 @@ class Operators {
     return ranges_.source[row] == kCpuOp && ranges_.kind[row] != schema::RangeKind::kMark &&
            rank_.InHostWindow(ranges_.begin_ns[row]);
   }
-  std::int64_t EndOf(std::uint32_t row) const { return ranges_.begin_ns[row] + ranges_.duration_ns[row]; }
 
   // f(row) for each operator, callers before what they call.
   template <typename F>
   void Each(F&& f) {
     for (std::uint32_t thread = 0; thread < nest_.threads(); ++thread)
       for (const std::uint32_t row : nest_.Of(thread)) f(row);
-  }
-
-  void SelfTimes() {
-    std::vector<std::int64_t> covered(ranges_.rows(), std::numeric_limits<std::int64_t>::min());
-    Each([&](std::uint32_t row) {
-      self_[row] += ranges_.duration_ns[row];
-      const std::uint32_t parent = nest_.Parent(row);
-      if (parent == kNone) return;
-      const std::int64_t from = std::max(ranges_.begin_ns[row], covered[parent]);
-      const std::int64_t to = std::min(EndOf(row), EndOf(parent));
-      if (to > from) self_[parent] -= to - from;
-      covered[parent] = std::max(covered[parent], to);
-    });
   }
 
   template <typename Table>

@@ -25,7 +25,9 @@ const struct Columns : TableColumns {
           "by so much in all: from when they were launched and their stream was free to the end waited for", kSum);
   Column mean = Add("mean_ns", kNs, "per operation held back");
   Column max = Add("max_ns", kNs, "the largest", kMax);
-  Column share = Add("share", kFraction, "of the window; streams wait side by side");
+  Column share = Add("share", kFraction, "held_in_window_ns of the window; streams wait side by side");
+  Column in_window = AddDetail("held_in_window_ns", kNs,
+                               "part of held_ns in the window: what begins in it may have been held back before", kSum);
   Column window = AddDetail("window_ns", kNs, "the window", kSum);
 } col;
 
@@ -44,7 +46,7 @@ std::string_view ClassName(merge::KernelClass cls) {
 void Derive(TableRow& row, const TableTotals& totals) {
   row[col.window] = Int(TotalOf(totals, "window_ns"));
   if (IntOf(row[col.held]) > 0) row[col.mean] = Int(Mean(IntOf(row[col.held_time]), IntOf(row[col.held])));
-  row[col.share] = Share(IntOf(row[col.held_time]), IntOf(row[col.window]));
+  row[col.share] = Share(IntOf(row[col.in_window]), IntOf(row[col.window]));
 }
 
 bool Longer(const TableRow& a, const TableRow& b) {
@@ -62,6 +64,7 @@ void RankRows(const gpu::RankView& rank, const TableOptions&, Table& table) {
   if (!waits.told) return table.Note("the trace does not contain which streams waited");
   struct Sum {
     std::int64_t waits = 0, held = 0, held_ns = 0, max_ns = 0;
+    std::vector<Interval> held_back;
   };
   std::map<std::tuple<std::uint16_t, std::uint32_t, std::uint32_t, std::string_view>, Sum> sums;
   for (std::uint32_t i = 0; i < ops.size(); ++i) {
@@ -73,9 +76,11 @@ void RankRows(const gpu::RankView& rank, const TableOptions&, Table& table) {
     sum.held += waits.held_ns[i] > 0;
     sum.held_ns += waits.held_ns[i];
     sum.max_ns = std::max(sum.max_ns, waits.held_ns[i]);
+    const std::int64_t until = ops[waits.held_by[i]].end_ns;
+    if (waits.held_ns[i] > 0) sum.held_back.push_back({until - waits.held_ns[i], until});
   }
   const bool several = activity.timeline.Devices().size() > 1;
-  for (const auto& [key, sum] : sums) {
+  for (auto& [key, sum] : sums) {
     const auto& [device, stream, waits_for, what] = key;
     TableRow& row = table.AddRow(rank.rank);
     row[col.device] = IntOrUnknown(device, several);
@@ -86,6 +91,7 @@ void RankRows(const gpu::RankView& rank, const TableOptions&, Table& table) {
     row[col.held] = Int(sum.held);
     row[col.held_time] = Int(sum.held_ns);
     row[col.max] = Int(sum.max_ns);
+    row[col.in_window] = Int(Total(Intersect(Normalize(std::move(sum.held_back)), activity.windows)));
   }
 }
 

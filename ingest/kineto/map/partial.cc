@@ -249,7 +249,8 @@ class BatchMapper {
       } else if (key == "shared memory") {  // Static and dynamic together.
         shape.dynamic_shared_bytes = Id32(IntOf(value, 0), 0);
       } else if (key == "est. achieved occupancy %") {
-        shape.occupancy_percent = Int32(IntOf(value, -1));
+        // More than all of the device is no occupancy.
+        if (const std::int32_t percent = Int32(IntOf(value, -1)); percent <= 100) shape.occupancy_percent = percent;
       } else {
         other(key, value);
       }

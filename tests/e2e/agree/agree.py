@@ -1,10 +1,10 @@
 """What is said twice is said alike: text, --explain, JSON, every table, the page, whatif, diff and baseline, merge, info and the exports of one run
 against each other. Live figures are compared with the trace in tests/e2e/live.
 
-usage: agree.py BUILD_DIR Named|Mixtures|Kineto
+usage: agree.py BUILD_DIR Named|Mixtures|Kineto|Pairs|Shares
        agree.py BUILD_DIR Foreign DIR...
 
-The cases are generated runs; Foreign: every run and directory of traces that is one of the directories or
+The cases are generated runs; Shares: of many of them the tables only, of all ranks and steps and of single ones. Foreign: every run and directory of traces that is one of the directories or
 below one, without any named those in LOCKSTEP_TRACES_DIR.
 """
 
@@ -20,14 +20,15 @@ import tempfile
 sys.path.insert(0, str(pathlib.Path(__file__).resolve().parents[1]))
 sys.path.insert(0, str(pathlib.Path(__file__).resolve().parent))
 import jobs
-from specs import KINETO, NAMED, PAIRS, mixture
+from specs import KINETO, NAMED, PAIRS, mixture, pipeline
 from forms import Forms
 
 from agreements import ALL
-from form_agreements import FORMS
+from form_agreements import FORMS, shares
 from price_agreements import PRICES, two_runs
 
 MIXTURES = 10
+SHARES = 8  # Of each kind.
 
 
 def check(run, name):
@@ -55,6 +56,20 @@ def generated(place, texts, words=()):
     bad = []
     for name, text in texts.items():
         bad += check(made(place, name, text, *words), name)
+    return bad
+
+
+def shares_of_many(place):
+    texts = {f"mixture_{seed}": mixture(seed, gpu=True) for seed in range(101, 101 + SHARES)}
+    texts |= {f"pipeline_{seed}": pipeline(seed) for seed in range(1, 1 + SHARES)}
+    bad, seen = [], set()
+    for name, text in texts.items():
+        bad += [f"{name}: {what}" for what in shares(Forms(made(place, name, text)), seen)]
+        shutil.rmtree(place / name)
+    # Each column must have been asked with a part and a whole.
+    columns = {f"{name}.{column}" for name, column in seen}
+    bad += [f"no run has {missing}" for missing in ("kernels.share_of_busy", "stream-waits.share", "idle.share_of_idle", "critical-ops.share",
+                                                     "groups.exposed_share", "queue.empty_share") if missing not in columns]
     return bad
 
 
@@ -145,6 +160,8 @@ def main():
             bad = generated(place, KINETO, ("--kineto", "nccl=seq")) + empty_last_step(place)
         elif case == "Pairs":
             bad = pairs(place, PAIRS) + pairs(place, {"kineto": PAIRS["gpu"]}, ("--kineto", "nccl=seq"))
+        elif case == "Shares":
+            bad = shares_of_many(place)
         elif case == "Mixtures":
             bad = generated(place, {f"mixture_{seed}": mixture(seed) for seed in range(1, MIXTURES + 1)})
         else:

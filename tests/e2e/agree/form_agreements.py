@@ -4,7 +4,7 @@ import collections
 import math
 import re
 
-from forms import measure, shows, unpacked
+from forms import measure, shows, strict, unpacked
 from views import TERMS
 
 # ---------------------------------------------------------------- of every text and document
@@ -255,6 +255,22 @@ def table_forms(v):
                     yield f"{name}.{column}: {value}"
             yield from (f"{name}: {what}" for what in in_order(f"row {json_row[:3]}", row))
         yield from text_of_table(name, text, columns, cells)
+
+
+def shares(v, seen=None):
+    """A share of a whole is never more than it: of all tables, of all ranks and single ones, of all steps and of single ones."""
+    steps = [step["index"] for step in v.json["steps"] if step["complete"]]
+    windows = [()] + [("--steps", f"{step}:{step + 1}") for step in steps[1:3]]
+    for name in v.table_names:
+        for window in windows:
+            document = strict(v.lockstep("analyze", v.run, "--table", name, "--rank", "all", "--top", "0", "--json", "-", *window))
+            fractions = [(i, column["name"]) for i, column in enumerate(document["columns"]) if column["kind"] == "fraction"]
+            for row in document["rows"]:
+                for i, column in fractions:
+                    if row[i] is not None and seen is not None:
+                        seen.add((name, column))
+                    if row[i] is not None and not 0 <= row[i] <= 1:
+                        yield f"{name}.{column} {' '.join(window)}, {row[:3]}: {row[i]}"
 
 
 def text_of_table(name, text, columns, cells):

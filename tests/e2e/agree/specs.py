@@ -51,7 +51,10 @@ NAMED |= {
     "drifting": "ranks 4\nsteps 40\nlate rank=1 by=4ms steps=20-39\n" + HEAD + "jitter 1%\nstep\n  forward 9ms\n  allreduce 2MiB\nend\n",
     "late_ring": "ranks 6\nsteps 20\nslow rank=3 factor=1.3\n" + HEAD + "jitter 1%\nstep\n  compute 6ms\n  ring 2MiB\n  compute 3ms\n  halo 1MiB\nend\n",
 }
-KINETO = {name: NAMED[name] for name in ("gpu_one", "gpu_ddp", "gpu_fsdp")}
+# Messages and reductions of a tensor-parallel group are on streams of their own, several of one name side by side.
+NAMED["gpu_stages"] = NAMED["late_stage"].replace("ranks 16\nsteps 14", "ranks 8\nsteps 6\ngpu").replace("block=4 stride=2", "block=2").replace(
+    "stages=4 microbatches=6", "stages=4 microbatches=8").replace("slow rank=9", "slow rank=5").replace("  optimizer 1ms", "  kernel 1ms name=adam")
+KINETO = {name: NAMED[name] for name in ("gpu_one", "gpu_ddp", "gpu_fsdp", "gpu_stages")}
 KINETO["gpu_two_steps"] = NAMED["gpu_ddp"].replace("steps 8", "steps 2")
 
 # Two runs of one job: something became slower, faster, another number of steps or ranks, or nothing changed.
@@ -70,10 +73,23 @@ PAIRS = {
 }
 
 
-def mixture(seed):
+def pipeline(seed):
+    """A GPU pipeline of random depth, schedule and groups; a step may wait for one rank of another."""
+    r = random.Random(seed)
+    stages, width = r.choice([2, 3, 4]), r.choice([1, 2, 4])
+    tensor = " tensor=tp tensorbytes=900KiB" if width > 1 and r.random() < 0.7 else ""
+    data = " data=dp databytes=9MiB" if width > 1 and r.random() < 0.5 else ""
+    late = r.choice(["", f"late rank={r.randrange(stages * width)} by={r.randint(5, 60)}ms steps=3\n"])
+    return (f"ranks {stages * width}\nsteps {r.choice([2, 5, 7])}\ngpu\nseed {seed}\nnetwork alpha={r.randint(5, 40)}us bandwidth={r.choice([2, 20])}GB/s\n"
+            f"jitter {r.choice([0, 1, 5])}%\ncomm tp block={width}\ncomm dp block={width}\n{late}step\n  pipeline stages={stages} microbatches={r.randint(1, 9)} "
+            f"forward={r.randint(100, 2000)}us backward={r.randint(100, 4000)}us bytes={r.choice(['64KiB', '4MiB', '40MiB'])}{tensor}{data} layers={r.choice([1, 4])}\n"
+            f"  kernel {r.randint(50, 900)}us name=adam\n  {r.choice(['sync', 'join', 'copy d2h 1MiB sync'])}\nend\n")
+
+
+def mixture(seed, gpu=None):
     """A job of random size, work, communication and disturbances."""
     r = random.Random(seed)
-    gpu, ranks = r.random() < 0.5, r.choice([1, 2, 2, 4, 8])
+    gpu, ranks = r.random() < 0.5 if gpu is None else gpu, r.choice([1, 2, 2, 4, 8])
     lines = [f"ranks {ranks}", f"steps {r.choice([1, 2, 5, 9, 14])}", f"warmup {r.choice([0, 0, 1])}", f"seed {seed}",
              f"network alpha={r.randint(5, 40)}us bandwidth={r.choice([2, 5, 40])}GB/s skew={r.randint(0, 3)}us",
              f"jitter {r.choice([0, 1, 5, 20])}%"]

@@ -44,6 +44,32 @@ step
 end
 """
 
+NAMES = """
+let ADAM adam
+let NORM 4
+let SOFTMAX 600us
+let SPAN check
+ranks 2
+steps 3
+gpu
+seed 1
+jitter 2%
+network alpha=20us bandwidth=40GB/s
+step
+  input 200us
+  ddp buckets=8MiB forward=9ms backward=16ms
+  push $SPAN
+  kernel 150us name=norm count=$NORM
+  kernel $SOFTMAX name=softmax count=3
+  pop
+  kernel 700us name=$ADAM count=2
+  kernel 300us name=clip count=2
+  kernel 300us name=scale count=2
+  kernel 300us name=loss
+  sync
+end
+"""
+
 
 def setUpModule():
     global PLACE
@@ -155,6 +181,49 @@ class Diff(unittest.TestCase):
                 self.assertEqual((code, report["verdict"]), (0, "cannot tell"), report["sentence"])
         # Two steps show no spread.
         self.assertEqual(compare(job("base2", steps=2), job("new2", steps=2, I="6us", seed=2))[1]["verdict"], "cannot tell")
+
+    def test_names(self):
+        """Kernels and operators of imported traces, kernels and ranges of recorded runs: what came, went and changed is
+        listed, of one step, few and many, and another run of the same says nothing."""
+        def job(name, steps, seed, kineto, **values):
+            (PLACE / "names.run").write_text(NAMES)
+            sets = [word for key, value in {"steps": steps, "seed": seed, **values}.items() for word in ("--set", f"{key}={value}")]
+            if not (PLACE / name).exists():
+                done = jobs.run([jobs.BUILD / "make_run", "names.run", name, *(["--kineto", "nccl=seq"] if kineto else []), *sets], cwd=PLACE)
+                self.assertEqual(done.returncode, 0, done.stderr)
+            return PLACE / name
+        for kineto in (False, True):
+            for steps in (1, 3, 5, 30):
+                which = f"{'kineto' if kineto else 'recorded'}{steps}"
+                base, again = job(f"names_{which}", steps, 1, kineto), job(f"again_{which}", steps, 2, kineto)
+                changed = job(f"changed_{which}", steps, 3, kineto, ADAM="fused_adam", NORM=9, SOFTMAX="900us", SPAN="validate")
+                rows = compare(base, again)[1]["names"]
+                self.assertEqual([row for row in rows if row["verdict"] not in ("same", "cannot tell")], [], which)
+                self.assertIn("kernel", {row["kind"] for row in rows})
+                self.assertIn("operator" if kineto else "range", {row["kind"] for row in rows})
+                report = compare(base, changed)[1]
+                said = {(row["kind"], row["name"]): row for row in report["names"] if row["verdict"] not in ("same", "cannot tell")}
+                verdicts = {name: row["verdict"] for (kind, name), row in said.items() if kind == "kernel"}
+                expected = {"adam": "gone", "fused_adam": "new", "norm": "more often", "softmax": "slower"}
+                if steps == 1:
+                    del expected["softmax"]  # A single step does not tell how much a time varies by itself.
+                self.assertEqual(verdicts, expected, which)
+                norm = said["kernel", "norm"]
+                self.assertEqual((norm["base"]["per_step"], norm["new"]["per_step"], norm["change_per_step"]), (4, 9, 5))
+                self.assertAlmostEqual(norm["base"]["ns_per_step"], 4 * 150e3, delta=60e3)
+                ranges = {name: row["verdict"] for (kind, name), row in said.items() if kind == "range"}
+                self.assertEqual(ranges, {"check": "gone", "validate": "new"}, which)
+                text = diff(base, changed).stdout.decode()
+                self.assertRegex(text, r"(?m)^  kernel norm +4 +9 .* more often$")
+                self.assertRegex(text, r"(?m)^  kernel adam +2 +- +\S+ \S+ +- +-  gone$")
+                self.assertTrue(all(len(line) <= 100 for line in text.splitlines()), text)
+                markdown = diff(base, changed, "--markdown", "-").stdout.decode()
+                self.assertIn("| kernel norm | 4 | 9 |", markdown)
+                # Through a baseline the same.
+                self.assertEqual(diff(base, "--save-baseline", f"{which}.json").returncode, 0)
+                through = compare(f"{which}.json", changed)[1]
+                self.assertEqual([(row["name"], row["verdict"]) for row in through["names"]],
+                                 [(row["name"], row["verdict"]) for row in report["names"]])
 
     def test_incomplete_run(self):
         code, report = compare(run("a"), run("died", 8, "died rank=1 step=35 signal=9"))

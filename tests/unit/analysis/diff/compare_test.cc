@@ -18,6 +18,21 @@ const diff::Cause* Find(const diff::Comparison& comparison, std::string_view kin
   return nullptr;
 }
 
+// Kernels that take the same time in every step.
+struct KernelOf {
+  const char* name;
+  double per_step, step_ns;
+};
+diff::NamesSample Kernels(double per_step, const std::vector<KernelOf>& kernels) {
+  diff::NamesSample names;
+  names.kernels_per_step = per_step;
+  names.recorded[0] = true;
+  const auto sure = [](double value) { return diff::Spread{value, value, value, 60}; };
+  for (const KernelOf& kernel : kernels)
+    names.rows.push_back({diff::NameKind::kKernel, kernel.name, sure(kernel.per_step), sure(kernel.step_ns)});
+  return names;
+}
+
 std::string WhyNot(const diff::RunSample& base, const diff::RunSample& now) {
   const auto comparison = diff::Compare(base, now, diff::ParseLimits(diff::kDefaultLimits).value());
   return comparison.ok() ? "" : comparison.error().what;
@@ -109,9 +124,8 @@ TEST(Diff, FewStepsOfNothingChangedAreNeverTheSameNorAnother) {
 // What one rank does in a step is the same thing in both.
 TEST(Diff, OtherNumbersOfRanksCompareKernelsOnly) {
   auto base = SampleRun(MakeRun({}, 1), "base"), now = base;
-  base.kernels_per_step = 100, now.kernels_per_step = 300;
-  base.kernels = {{"gemm", 50, 5e6}};
-  now.kernels = {{"gemm", 150, 15e6}};
+  base.names = Kernels(100, {{"gemm", 50, 5e6}});
+  now.names = Kernels(300, {{"gemm", 150, 15e6}});
   now.ranks = 2;
   now.rank_samples.resize(2);
   const auto comparison = CompareRuns(base, now);
@@ -235,9 +249,10 @@ TEST(DiffMarkdown, NamesAreText) {
 TEST(Diff, KernelsByWhatTellsThemApart) {
   PairSpec spec;
   auto base = SampleRun(MakeRun(spec, 1), "base"), now = base;
-  base.kernels_per_step = now.kernels_per_step = 10;
-  base.kernels = {{"elementwise_kernel<CUDAFunctor_add>", 5, 5e6}, {"elementwise_kernel<MulFunctor>", 5, 1e6}};
-  now.kernels = {{"elementwise_kernel<CUDAFunctor_add>", 5, 1e6}, {"elementwise_kernel<MulFunctor>", 5, 1e6}};
+  base.names =
+      Kernels(10, {{"elementwise_kernel<CUDAFunctor_add>", 5, 5e6}, {"elementwise_kernel<MulFunctor>", 5, 1e6}});
+  now.names =
+      Kernels(10, {{"elementwise_kernel<CUDAFunctor_add>", 5, 1e6}, {"elementwise_kernel<MulFunctor>", 5, 1e6}});
   const auto comparison = CompareRuns(base, now);
   const diff::Cause* cause = Find(comparison, "kernel");
   ASSERT_NE(cause, nullptr);
@@ -247,12 +262,10 @@ TEST(Diff, KernelsByWhatTellsThemApart) {
 TEST(Diff, ChangesOfKernelsAreNamed) {
   auto base = SampleRun(MakeRun({}, 1), "base");
   base.gpu_ranks = 4;
-  base.kernels_per_step = 100;
-  base.kernels = {{"gemm", 50, 20e6}, {"softmax", 50, 5e6}};
+  base.names = Kernels(100, {{"gemm", 50, 20e6}, {"softmax", 50, 5e6}});
   base.rank_samples[1].sm_clock_mhz = 1800;
   auto now = base;
-  now.kernels_per_step = 150;
-  now.kernels = {{"gemm", 50, 22e6}, {"copy", 100, 3e6}};
+  now.names = Kernels(150, {{"gemm", 50, 22e6}, {"copy", 100, 3e6}});
   now.rank_samples[1].sm_clock_mhz = 1200;
   const auto comparison = CompareRuns(base, now);
   ASSERT_NE(Find(comparison, "kernels_per_step"), nullptr);

@@ -83,6 +83,24 @@ TEST(KernelsTable, PooledIsWhatAllDurationsTogetherGive) {
   EXPECT_DOUBLE_EQ(RealOf(At(table, gemm, "share_of_busy")), 81'000.0 / (65'000 + 51'000));
 }
 
+// Sends and receives of a pipeline run side by side under one name, and are no more than all of the busy time.
+TEST(KernelsTable, ShareOfBusyCountsAnInstantOnce) {
+  HandMade rank;
+  rank.Kernel("gemm", 0, 10'000);
+  for (const std::uint32_t stream : {30u, 31u, 32u})
+    rank.Kernel("ncclDevKernel_SendRecv", 5'000, 35'000 + stream, 0, -1, stream);
+  rank.Kernel("late", 90'000, 130'000);  // Ends after the window.
+  const merge::Timeline timeline = TimelineOf({&rank}, {{0, 100'000}});
+  const Table table = Make("kernels", timeline, {&rank});
+  const std::int64_t messages = FindRow(table, "kernel", S("ncclDevKernel_SendRecv"));
+  EXPECT_EQ(At(table, messages, "total_ns"), I(90'093));
+  EXPECT_EQ(At(table, messages, "running_ns"), I(30'032));
+  EXPECT_DOUBLE_EQ(RealOf(At(table, messages, "share_of_busy")), 30'032.0 / 45'032);
+  const std::int64_t late = FindRow(table, "kernel", S("late"));
+  EXPECT_EQ(At(table, late, "total_ns"), I(40'000));
+  EXPECT_DOUBLE_EQ(RealOf(At(table, late, "share_of_busy")), 10'000.0 / 45'032);
+}
+
 TEST(KernelsTable, SyncPseudoKernelsTakeNoShare) {
   HandMade rank;
   rank.Kernel("k", 0, 10);

@@ -165,6 +165,18 @@ TEST(MemoryTable, PeakUnusedAndGrowth) {
   EXPECT_EQ(At(table, 0, "allocations"), I(24));
 }
 
+TEST(MemoryTable, MoreThanTheDeviceHasIsNoShareOfIt) {
+  HandMade rank;
+  rank.tables.devices.Append({.device = 0, .name = schema::kNone, .memory_bytes = 2'000});
+  rank.Memory(10, 1, 0, 500, 1500, 3000);
+  const merge::Timeline timeline = TimelineOf({&rank}, {{0, 100}});
+  const Table table = Make("memory", timeline, {&rank});
+  ASSERT_EQ(table.rows.size(), 1u);
+  EXPECT_EQ(At(table, 0, "capacity_bytes"), I(2000));
+  EXPECT_EQ(At(table, 0, "capacity_share"), Cell());
+  EXPECT_EQ(table.notes.size(), 1u);
+}
+
 TEST(MemoryTable, SamplesThatOnlyMoveDoNotGrow) {
   HandMade rank;
   for (std::int64_t step = 0; step < 12; ++step) {

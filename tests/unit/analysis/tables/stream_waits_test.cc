@@ -203,6 +203,20 @@ TEST(StreamWaits, Table) {
   EXPECT_EQ(At(table, 1, "share"), Cell(0.2));
 }
 
+// What begins in the window may have been held back for longer than the window is.
+TEST(StreamWaits, ShareIsOfTheWindow) {
+  Waiting rank;
+  rank.Kernel("compute", 100, 500, 1, 7);
+  rank.Wait(3, 20, 2, 7);
+  rank.Kernel("held", 501, 700, 4, 20);
+  const merge::Timeline timeline = TimelineOf({&rank}, {{460, 560}});
+  const Table table = Make("stream-waits", timeline, {&rank});
+  ASSERT_EQ(table.rows.size(), 1u);
+  EXPECT_EQ(At(table, 0, "held_ns"), Cell(std::int64_t{495}));
+  EXPECT_EQ(At(table, 0, "held_in_window_ns"), Cell(std::int64_t{40}));
+  EXPECT_EQ(At(table, 0, "share"), Cell(0.4));
+}
+
 // Where the trace tells of waits, a stream that happened to begin when another ended did not wait for it.
 TEST(StreamWaits, ThePathGuessesNothingWhereItIsTold) {
   Waiting rank;
