@@ -77,7 +77,7 @@ Result<int> Tables(const AnalyzeFlags& flags) {
 }
 
 // The text to show: the verdict, or the rows behind one finding.
-Result<std::string> TextOf(const AnalyzeFlags& flags, const std::string& run_dir, const analysis::Analysis& analysis) {
+Result<std::string> OutputOf(const AnalyzeFlags& flags, const std::string& run_dir, const analysis::Analysis& analysis) {
   const report::TextOptions options = report::TextOptions::ForFile(STDOUT_FILENO);
   if (flags.explain) {
     const std::size_t n = analysis.findings.size();
@@ -120,7 +120,7 @@ Result<int> Analyze(const AnalyzeFlags& flags) {
   if (flags.bytes_matrix == "-") return code;
   if (!flags.json.empty()) LS_CHECK(WriteOrShow(flags.json, json, ShowJson, kElsewhere));
   if (flags.json == "-") return code;
-  LS_TRY(const std::string text, TextOf(flags, merge.run_dir, analysis));
+  LS_TRY(const std::string text, OutputOf(flags, merge.run_dir, analysis));
   return ShowText(text) ? code : kFailed;
 }
 

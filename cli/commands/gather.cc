@@ -47,7 +47,7 @@ Counted Count(const GatheredPlace& place, FileEnd end) {
   return counted;
 }
 
-std::string Text(const Counted& counted) {
+std::string CountText(const Counted& counted) {
   return analysis::Plural(static_cast<std::int64_t>(counted.files), "file") + " (" +
          analysis::Bytes(static_cast<double>(counted.bytes)) + ")";
 }
@@ -74,7 +74,7 @@ Error ShowPlaces(const std::vector<GatheredPlace>& places, bool quiet) {
     }
     const Counted copied = Count(place, FileEnd::kCopied), kept = Count(place, FileEnd::kKept);
     if (!quiet)
-      Show("  {}  {} copied{}\n", name, Text(copied), kept.files == 0 ? "" : ", " + Text(kept) + " were here already");
+      Show("  {}  {} copied{}\n", name, CountText(copied), kept.files == 0 ? "" : ", " + CountText(kept) + " were here already");
     for (const GatheredFile& file : place.files) {
       if (file.end == FileEnd::kCopied || file.end == FileEnd::kKept) continue;
       if (!quiet) Show("    {}  not copied: {}\n", file.name, WhyOf(file));
