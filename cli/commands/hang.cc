@@ -1,6 +1,7 @@
 // lockstep hang: who holds up a job that does not move, from what it left.
 
 #include <fmt/format.h>
+#include <unistd.h>
 
 #include <algorithm>
 #include <memory>
@@ -9,6 +10,7 @@
 #include <vector>
 
 #include "analysis/core/format.h"
+#include "analysis/report/text.h"
 #include "cli/options/command.h"
 #include "cli/output/out.h"
 #include "cli/output/write_file.h"
@@ -45,7 +47,8 @@ Result<int> Hang(const Flags& flags) {
   const hang::Judgement judgement = hang::Judge(read.progress, options);
   ShowNotes(read.notes, flags.members);
   if (flags.json != "-") {
-    ShowText(hang::TextOf(read.progress, judgement, flags.members));
+    const bool unicode = report::TextOptions::ForFile(STDOUT_FILENO).unicode;
+    ShowLines(hang::TextOf(read.progress, judgement, flags.members, unicode));
     Show("      from {} of {}, {}\n", found.format->what,
          analysis::Plural(static_cast<std::int64_t>(read.used), "rank"), flags.dumps.front());
   }
