@@ -18,6 +18,8 @@ struct AnalyzeOptions {
   std::size_t max_step_cells = 100'000;  // steps x ranks in Analysis::steps; above: none, truncated.
   std::uint64_t seed = 1;                // Of bootstrap and permutations.
   bool replay = true;                    // Answer what takes a replay of the run.
+  // Called before each pass with its number, from 1, and that of all. Passes take very different times.
+  std::function<void(std::size_t pass, std::size_t passes)> progress;
   // Tables of a rank, asked for only when a price needs them. Empty: Timeline::ReadRank.
   std::function<Result<schema::RankTables>(std::int32_t rank)> read_rank;
 };

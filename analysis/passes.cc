@@ -133,8 +133,10 @@ std::span<const Pass> Passes() { return kPasses; }
 
 void RunPasses(const Context& context, Analysis& analysis) {
   std::string problem;
-  for (const std::size_t i : OrderOf(kPasses, problem)) {
-    const Pass& pass = kPasses[i];
+  const std::vector<std::size_t> order = OrderOf(kPasses, problem);
+  for (std::size_t at = 0; at < order.size(); ++at) {
+    const Pass& pass = kPasses[order[at]];
+    if (context.options().progress) context.options().progress(at + 1, order.size());
     if (pass.applies(context))
       pass.run(context, analysis);
     else

@@ -11,6 +11,8 @@
 
 #include "cli/options/command.h"
 #include "cli/options/environment.h"
+#include "cli/options/help_format.h"
+#include "cli/options/mistakes.h"
 #include "cli/output/out.h"
 #include "comms/launch/launch_env.h"
 #include "core/version.h"
@@ -59,6 +61,7 @@ void AddVariables(std::vector<std::string>& words) {
 
 int Main(int argc, char** argv) {
   CLI::App app{"Lockstep: finds what makes a multi-rank training job slower than it should be.", "lockstep"};
+  UseHelpFormat(app);
   app.set_version_flag("--version", LOCKSTEP_VERSION);
   app.require_subcommand(1);
   app.footer("Start here:  mpirun -np 4 lockstep run -- ./app      then:  lockstep analyze");
@@ -66,6 +69,7 @@ int Main(int argc, char** argv) {
   // second time, which is measurable in whole-table reads.
   mallopt(M_MMAP_THRESHOLD, 32 << 20);
   mallopt(M_TRIM_THRESHOLD, 1 << 30);
+  if (argc <= 1) return ShowNextSteps();
   Chosen chosen;
   // An agent starts with each rank, and making the other commands' flags would take a tenth of its start.
   const bool only_run = argc > 1 && std::strcmp(argv[1], "run") == 0;
@@ -77,8 +81,7 @@ int Main(int argc, char** argv) {
     Parse(app, words);
   } catch (const CLI::ParseError& error) {
     NameEnvironment(app);  // For the help.
-    const int code = ShowParseError(app, error);
-    return code == 0 ? kOk : kUsage;
+    return ShowParseError(app, error, words);
   }
   NameEnvironment(app);
   if (!chosen) return kUsage;

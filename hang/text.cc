@@ -288,7 +288,7 @@ Words WordsOf(const Progress& progress, const Verdict& verdict, bool all_ranks) 
   return Teller(progress, verdict, all_ranks).Tell();
 }
 
-std::string TextOf(const Progress& progress, const Judgement& judgement, bool all_ranks) {
+std::string TextOf(const Progress& progress, const Judgement& judgement, bool all_ranks, bool unicode) {
   constexpr std::size_t kMostVerdicts = 5;
   std::string text;
   const std::size_t shown = all_ranks ? judgement.verdicts.size() : std::min(kMostVerdicts, judgement.verdicts.size());
@@ -296,7 +296,7 @@ std::string TextOf(const Progress& progress, const Judgement& judgement, bool al
     const Words words = WordsOf(progress, judgement.verdicts[i], all_ranks);
     text += "HANG  " + words.headline + "\n";
     for (const std::string& detail : words.details) text += "      " + detail + "\n";
-    text += "      → " + words.remedy + "\n";
+    text += (unicode ? "      → " : "      -> ") + words.remedy + "\n";
   }
   if (shown < judgement.verdicts.size())
     text += fmt::format("{} more like this: --members shows all\n",

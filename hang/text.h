@@ -19,7 +19,7 @@ struct Words {
 Words WordsOf(const Progress& progress, const Verdict& verdict, bool all_ranks);
 
 // The blocks of all verdicts, or that nothing hangs; lines that are safe to print.
-std::string TextOf(const Progress& progress, const Judgement& judgement, bool all_ranks);
+std::string TextOf(const Progress& progress, const Judgement& judgement, bool all_ranks, bool unicode = true);
 
 // The same for programs: a JSON object of schema lockstep.hang/1. Keys are added, never changed.
 std::string JsonOf(const Progress& progress, const Judgement& judgement);

@@ -9,6 +9,7 @@
 
 #include "analysis/core/format.h"
 #include "analysis/report/text_lines.h"
+#include "analysis/report/text_table.h"
 #include "core/function_name.h"
 #include "core/printed.h"
 
@@ -75,8 +76,8 @@ std::string Regressions(const Comparison& c) {
 }
 
 void Wrap(std::string& out, std::string_view indent, std::string_view sentence, std::size_t width) {
-  for (const std::string& line : LinesOf(sentence, width > indent.size() ? width - indent.size() : 0))
-    out.append(indent).append(line).append("\n");
+  for (const WrappedLine& line : SentenceLines(indent, indent, sentence, width))
+    out.append(line.begin).append(line.text).append("\n");
 }
 
 Json ToJson(const Spread& spread, bool fraction) {
@@ -233,20 +234,36 @@ std::string RenderDiffText(const Comparison& c, const TextOptions& options) {
   const auto paint = [&](std::string_view code, const std::string& text) {
     return options.color ? fmt::format("\x1b[{}m{}\x1b[0m", code, text) : text;
   };
-  std::string out = fmt::format("base  {}\n      {}\nnew   {}\n      {}\n\n", Printed(c.base.label),
-                                Printed(Facts(c.base)), Printed(c.now.label), Printed(Facts(c.now)));
+  std::string out;
+  const auto add = [&](std::string_view head, std::string_view text) {
+    for (const WrappedLine& line : SentenceLines(head, "      ", text, options.width))
+      out.append(line.begin).append(line.text).append("\n");
+  };
+  add("base  ", c.base.label);
+  add("      ", Facts(c.base));
+  add("new   ", c.now.label);
+  add("      ", Facts(c.now));
+  out += '\n';
   Wrap(out, "  ", c.sentence, options.width);
   for (const std::string& remark : c.remarks) Wrap(out, "  ", "note: " + remark, options.width);
-  out += fmt::format("\n  {:<22} {:>10} {:>10} {:>13}  {:<22} {}\n", "median over steps", "base", "new", "change",
-                     "interval", "verdict");
+  TextTable table(2, {{.head = "median over steps", .width = 22, .right = false, .lead = 0},
+                      {.head = "base", .width = 10, .keep = 2},
+                      {.head = "new", .width = 10, .keep = 3},
+                      {.head = "change", .width = 13},
+                      {.head = "interval", .width = 22, .right = false, .lead = 2, .keep = 1},
+                      {.head = "verdict", .right = false}});
   for (const MeasureResult& result : c.measures) {
     const std::string verdict(Name(result.verdict));
-    out += fmt::format("  {:<22} {:>10} {:>10} {:>13}  {:<22} {}\n", result.measure->text, Value(result, result.base),
-                       Value(result, result.now), Change(result), IntervalText(result),
-                       result.verdict == Verdict::kWorse    ? paint("31", verdict)
-                       : result.verdict == Verdict::kBetter ? paint("32", verdict)
-                                                            : verdict);
+    table.Add({std::string(result.measure->text), Value(result, result.base), Value(result, result.now), Change(result),
+               IntervalText(result),
+               result.verdict == Verdict::kWorse    ? paint("31", verdict)
+               : result.verdict == Verdict::kBetter ? paint("32", verdict)
+                                                    : verdict});
   }
+  const TextTable::Laid laid = table.Lay(options.width);
+  out += "\n" + laid.head + "\n";
+  for (const std::string& row : laid.rows) out += row + "\n";
+  Wrap(out, "  ", NotShown(laid.left_out, options.width), options.width);
   // If there are too few steps, all measures have the same reason.
   std::string last;
   for (const MeasureResult& result : c.measures) {

@@ -3,23 +3,22 @@
 #include <fmt/format.h>
 
 #include <algorithm>
-#include <numeric>
-#include <set>
+#include <cstdint>
 #include <string_view>
 #include <vector>
 
 #include "analysis/core/format.h"
-#include "analysis/report/collective_lines.h"
 #include "analysis/report/text_lines.h"
+#include "analysis/report/text_table.h"
+#include "analysis/report/text_tables.h"
 #include "core/printed.h"
 
 namespace lockstep::report {
 namespace {
 
-constexpr std::size_t kBarColumns = 70, kMaxRankRows = 16, kWorstRanks = 5, kMaxCollectiveRows = 6, kMaxDetails = 3;
-
-// Of a name in a column.
-constexpr std::size_t kNameColumns = 24;
+constexpr std::size_t kMaxDetails = 3;
+// Where a finding's price begins, and its words.
+constexpr std::size_t kPriceAt = 76, kEvidenceAt = 16;
 
 class Writer : private TextLines {
  public:
@@ -30,8 +29,8 @@ class Writer : private TextLines {
     Verdict();
     if (a_.summary.terms.Sum() > 0) StepBar();
     Findings();
-    Ranks();
-    Collectives();
+    RanksTable(a_, *this);
+    CollectivesTable(a_, *this);
     Trust();
     return Take();
   }
@@ -96,7 +95,7 @@ class Writer : private TextLines {
       if (s.job_step_ns_p10 && s.job_step_ns_p99 && *s.job_step_ns_p10 < *s.job_step_ns_p99)
         spread = fmt::format("   (p10 {} {} p99 {})", analysis::Duration(*s.job_step_ns_p10), glyphs().dot,
                              analysis::Duration(*s.job_step_ns_p99));
-      Line("  " + Bold("STEP") + fmt::format("  {} median", analysis::Duration(whole)) + spread);
+      Wrapped("        ", analysis::Duration(whole) + " median" + spread, {}, "  " + Bold("STEP") + "  ");
     } else {
       Line("  " + Bold("WINDOW") +
            fmt::format("  {}{}", analysis::Duration(whole), a_.ranks.size() > 1 ? " on average" : ""));
@@ -117,12 +116,12 @@ class Writer : private TextLines {
       legend += (legend.empty() ? "" : "    ") + entry;
     }
     if (!legend.empty()) Line("  " + legend);
-    Line("  " + Overlap());
+    Wrapped("  ", Overlap());
     ReplayedOverlap();
     const std::string_view in = s.terms.device_unknown ? "the hosts spend" : "idle includes";
     if (s.input_ns * 100 > whole)
-      Line(fmt::format("  {} {} {}", in, analysis::Duration(s.input_ns),
-                       s.terms.device_unknown ? "in input" : "of input"));
+      Wrapped("  ", fmt::format("{} {} {}", in, analysis::Duration(s.input_ns),
+                                s.terms.device_unknown ? "in input" : "of input"));
     MpiPart(in, "MPI-IO", &analysis::RankRow::mpi_io_ns, s.mpi_io_ns);
     MpiPart(in, "one-sided MPI", &analysis::RankRow::mpi_rma_ns, s.mpi_rma_ns);
     Line();
@@ -137,25 +136,26 @@ class Writer : private TextLines {
     for (const analysis::RankRow& row : a_.ranks)
       if (most == nullptr || share(row) > share(*most)) most = &row;
     if (most == nullptr || share(*most) < 0.01) return;
-    Line(fmt::format("  {} {} in {}; most on rank {}: {} of its time", in, analysis::Duration(mean), what, most->rank,
-                     analysis::Percent(share(*most))));
+    Wrapped("  ", fmt::format("{} {} in {}; most on rank {}: {} of its time", in, analysis::Duration(mean), what,
+                              most->rank, analysis::Percent(share(*most))));
   }
 
   // Uses the largest remainder, so that the bar has its exact length; every part that exists gets a column.
   std::string Bar(const std::vector<Part>& parts, std::int64_t whole) const {
+    const std::size_t all = width() <= 100 ? std::min(70u, width() - 2) : width() - 30;
     std::vector<std::size_t> columns(parts.size(), 0);
     std::size_t used = 0;
     for (std::size_t i = 0; i < parts.size(); ++i) {
-      const double exact = static_cast<double>(kBarColumns) *
-                           static_cast<double>(std::max<std::int64_t>(0, parts[i].ns)) / static_cast<double>(whole);
+      const double exact = static_cast<double>(all) * static_cast<double>(std::max<std::int64_t>(0, parts[i].ns)) /
+                           static_cast<double>(whole);
       columns[i] = static_cast<std::size_t>(exact);
       if (columns[i] == 0 && parts[i].ns * 200 > whole) columns[i] = 1;
       used += columns[i];
     }
     const std::size_t largest =
         static_cast<std::size_t>(std::max_element(columns.begin(), columns.end()) - columns.begin());
-    if (used < kBarColumns) columns[largest] += kBarColumns - used;
-    if (used > kBarColumns) columns[largest] -= used - kBarColumns;
+    if (used < all) columns[largest] += all - used;
+    if (used > all) columns[largest] -= used - all;
     std::string bar;
     for (std::size_t i = 0; i < parts.size(); ++i) {
       const std::string piece = Repeat(parts[i].glyph, columns[i]);
@@ -211,170 +211,39 @@ class Writer : private TextLines {
     Wrapped("  ", text);
   }
 
+  std::string Price(const analysis::Finding& finding) const {
+    const std::string most = finding.upper_bound ? std::string(glyphs().at_most) + " " : "";
+    if (finding.saves_ns_per_step)
+      return fmt::format("{}{}  {}", most, analysis::Duration(*finding.saves_ns_per_step),
+                         analysis::Percent(*finding.saves_ns_per_step, a_.summary.terms.Sum()));
+    return finding.saves_share ? most + analysis::Percent(*finding.saves_share) : "no price";
+  }
+
+  // Prices stand below one another, as far to the right as they fit.
   void Findings() {
     if (a_.findings.empty()) return;
-    const std::int64_t whole = a_.summary.terms.Sum();
-    const std::size_t price_at = 76;
-    Line("  " + Bold("WHAT TO FIX") + std::string(price_at - 13, ' ') +
-         Bold(a_.summary.per_step ? "saves per step" : "saves of the time"));
+    const std::string title = a_.summary.per_step ? "saves per step" : "saves of the time";
+    std::size_t widest = title.size();
+    for (const analysis::Finding& f : a_.findings) widest = std::max(widest, Columns(Price(f)));
+    const std::size_t price_at = std::min<std::size_t>(kPriceAt, width() - std::min<std::size_t>(widest, width() - 1));
+    const std::string indent(kEvidenceAt, ' ');
+    Line("  " + Bold("WHAT TO FIX") + std::string(price_at - std::min<std::size_t>(13, price_at), ' ') + Bold(title));
     for (std::size_t i = 0; i < a_.findings.size(); ++i) {
       const analysis::Finding& f = a_.findings[i];
-      const std::string kind(analysis::KindOf(f.id).label);
-      std::string line = fmt::format("  {}  {} {}", i + 1, Pad(kind, 10), PrintedShort(Printed(f.brief), kWordColumns));
-      std::string price = f.saves_share ? fmt::format("{}{}", f.upper_bound ? std::string(glyphs().at_most) + " " : "",
-                                                      analysis::Percent(*f.saves_share))
-                                        : "no price";
-      if (f.saves_ns_per_step)
-        price = fmt::format("{}{}  {}", f.upper_bound ? std::string(glyphs().at_most) + " " : "",
-                            analysis::Duration(*f.saves_ns_per_step), analysis::Percent(*f.saves_ns_per_step, whole));
-      Line(Pad(line, price_at - 1) + " " + price);
-      Wrapped("                ", f.evidence);
-      Wrapped("                ", std::string(glyphs().arrow) + " " + f.action);
+      const std::string kind(analysis::KindOf(f.id).label), price = Price(f);
+      const std::string head = fmt::format("  {}  {} ", i + 1, Pad(kind, 10));
+      const std::string brief = PrintedShort(Printed(f.brief), kWordColumns);
+      // One line as long as that fits, even if the price moves to the right.
+      const bool fits = std::max(Columns(head + brief), price_at - 1) + 1 + Columns(price) <= width();
+      std::vector<WrappedLine> lines = WrapLines(head, indent, brief, fits ? SIZE_MAX : price_at - 1);
+      for (std::size_t k = 0; k < lines.size(); ++k) {
+        const std::string line = lines[k].begin + lines[k].text;
+        Line(k == 0 ? Pad(line, price_at - 1) + " " + price : line);
+      }
+      Wrapped(indent, f.evidence);
+      Wrapped(indent, std::string(glyphs().arrow) + " " + f.action);
     }
     if (!a_.additivity.empty()) Wrapped("     ", a_.additivity);
-    Line();
-  }
-
-  // One column of the ranks' table.
-  struct RankColumn {
-    std::string_view name;
-    std::int64_t (*value)(const analysis::RankRow&);
-    bool always;
-    bool of_device = false;
-  };
-
-  static const analysis::IdentityTerms& TermsOf(const analysis::RankRow& row) {
-    return row.step_terms ? *row.step_terms : row.terms;
-  }
-
-  std::vector<std::size_t> RankOrder(bool& shortened) const {
-    std::vector<std::size_t> order(a_.ranks.size());
-    std::iota(order.begin(), order.end(), std::size_t{0});
-    shortened = order.size() > kMaxRankRows;
-    if (shortened) {
-      std::stable_sort(order.begin(), order.end(), [&](std::size_t x, std::size_t y) {
-        const analysis::RankRow &p = a_.ranks[x], &q = a_.ranks[y];
-        if (p.late_ns_median.value_or(0) != q.late_ns_median.value_or(0))
-          return p.late_ns_median.value_or(0) > q.late_ns_median.value_or(0);
-        return TermsOf(p).compute_ns > TermsOf(q).compute_ns;
-      });
-      // Ranks that a finding names come first.
-      std::set<std::int32_t> named;
-      for (const analysis::Straggler& straggler : a_.stragglers) named.insert(straggler.rank);
-      std::stable_partition(order.begin(), order.end(),
-                            [&](std::size_t i) { return named.contains(a_.ranks[i].rank); });
-    }
-    return order;
-  }
-
-  void Ranks() {
-    if (a_.ranks.empty()) return;
-    static constexpr RankColumn kColumns[] = {
-        {"compute", [](const analysis::RankRow& r) { return TermsOf(r).compute_ns; }, true, true},
-        {"transfer", [](const analysis::RankRow& r) { return TermsOf(r).exposed_transfer_ns; }, true},
-        {"waiting", [](const analysis::RankRow& r) { return TermsOf(r).exposed_wait_ns; }, true},
-        {"unsplit", [](const analysis::RankRow& r) { return TermsOf(r).exposed_unsplit_ns; }, false},
-        {"copy", [](const analysis::RankRow& r) { return TermsOf(r).exposed_copy_ns; }, false, true},
-        {"idle", [](const analysis::RankRow& r) { return TermsOf(r).idle_ns; }, true, true},
-    };
-    std::vector<const RankColumn*> columns;
-    for (const RankColumn& column : kColumns)
-      if (column.always || std::any_of(a_.ranks.begin(), a_.ranks.end(),
-                                       [&](const analysis::RankRow& row) { return column.value(row) != 0; }))
-        columns.push_back(&column);
-
-    bool shortened = false;
-    const std::vector<std::size_t> order = RankOrder(shortened);
-    const std::size_t shown = shortened ? kWorstRanks : order.size();
-    std::int64_t latest = 0;
-    std::size_t name_columns = 12;
-    for (std::size_t i = 0; i < shown; ++i) {
-      const analysis::RankRow& row = a_.ranks[order[i]];
-      latest = std::max(latest, row.late_ns_median.value_or(0));
-      name_columns = std::max(name_columns, std::to_string(row.rank).size() + 2 + Columns(NodeName(row)));
-    }
-    // All of them in the step that STEP shows, or all of the whole window.
-    const bool per_step = a_.summary.per_step;
-    std::string head = "  " + Pad(fmt::format("RANKS  {}", per_step ? "ms/step" : "ms"), name_columns + 2);
-    for (const RankColumn* column : columns) head += Pad(std::string(column->name), 10, true);
-    if (a_.ranks.size() > 1) head += Pad("last", 9, true) + "  arrives late (median)";
-    Line(Bold(head));
-    for (std::size_t i = 0; i < shown; ++i) RankLine(a_.ranks[order[i]], columns, name_columns, latest);
-    if (shortened) {
-      std::int64_t low = INT64_MAX, high = INT64_MIN;
-      for (std::size_t i = shown; i < order.size(); ++i) {
-        low = std::min(low, TermsOf(a_.ranks[order[i]]).compute_ns);
-        high = std::max(high, TermsOf(a_.ranks[order[i]]).compute_ns);
-      }
-      const bool known = std::none_of(a_.ranks.begin(), a_.ranks.end(),
-                                      [](const analysis::RankRow& row) { return TermsOf(row).device_unknown; });
-      Line(fmt::format(
-          "  {}{}", analysis::Plural(static_cast<std::int64_t>(order.size() - shown), "other"),
-          known && high > low ? fmt::format(" within {} of compute", analysis::Duration(high - low)) : std::string()));
-    }
-    Line();
-  }
-
-  static std::string Milliseconds(std::int64_t ns) {
-    const double ms = static_cast<double>(ns) / 1e6;
-    return fmt::format("{:.{}f}", ms, ns == 0 || ms >= 99.95 ? 0 : ms >= 9.995 ? 1 : 2);
-  }
-
-  static std::string NodeName(const analysis::RankRow& row) { return PrintedShort(Printed(row.node), kNameColumns); }
-
-  void RankLine(const analysis::RankRow& row, const std::vector<const RankColumn*>& columns, std::size_t name_columns,
-                std::int64_t latest) {
-    std::string line = "  " + Pad(fmt::format("{}  {}", row.rank, NodeName(row)), name_columns + 2);
-    // A rank without that step has nothing to be compared with the others.
-    const bool known = row.step_terms.has_value() || !a_.summary.per_step;
-    for (const RankColumn* column : columns) {
-      const bool told = known && !(column->of_device && TermsOf(row).device_unknown);
-      line += Pad(told ? Milliseconds(column->value(row)) : "-", 10, true);
-    }
-    if (a_.ranks.size() > 1) {
-      line += Pad(row.last_fraction ? analysis::Percent(*row.last_fraction) : "-", 9, true) + "  ";
-      const std::int64_t late = row.late_ns_median.value_or(0);
-      if (late > 0 && latest > 0) {
-        // In floating point: a damaged trace's times may be too large to multiply.
-        const auto length =
-            static_cast<std::size_t>(10.0 * static_cast<double>(std::min(late, latest)) / static_cast<double>(latest));
-        line += (length > 0 ? Repeat(glyphs().late, length) + " " : "") + analysis::Duration(late);
-      }
-    }
-    while (!line.empty() && line.back() == ' ') line.pop_back();
-    Line(line);
-  }
-
-  void Collectives() {
-    if (a_.collectives.empty()) return;
-    const std::vector<CollectiveLine> lines = CollectiveLines(a_.collectives, kMaxCollectiveRows);
-    Line(Bold("  " + Pad("COLLECTIVES", 15) + Pad("ranks", 12) + Pad("count", 9, true) + Pad("bytes", 9, true) +
-              Pad("transfer", 10, true) + Pad("mean wait", 10, true) + Pad("longest", 10, true) +
-              Pad("on rank", 8, true) + "  bus bandwidth"));
-    for (std::size_t i = 0; i < std::min(lines.size(), kMaxCollectiveRows); ++i) {
-      const CollectiveLine& one = lines[i];
-      std::string group = one.groups > 1 ? fmt::format("{} x {}", one.groups, one.row->group.size())
-                                         : analysis::RankList(one.row->group);
-      if (Columns(group) > 11) group = group.substr(0, 8) + std::string(glyphs().rest);
-      const auto time = [](const std::optional<std::int64_t>& ns) { return ns ? analysis::Duration(*ns) : "-"; };
-      // If no rank waits, none is named.
-      const bool waits = one.longest_wait_ns.value_or(0) > 0 && one.longest_wait_rank.has_value();
-      std::string line =
-          "  " + Pad(PrintedShort(one.row->op == "none" ? "unknown kind" : Printed(one.row->op), 14), 15) +
-          Pad(group, 12) + Pad(analysis::Count(one.count), 9, true) +
-          Pad(one.row->bytes ? analysis::Bytes(*one.row->bytes) : "-", 9, true) + Pad(time(one.transfer_ns), 10, true) +
-          Pad(time(one.wait_ns), 10, true) + Pad(time(one.longest_wait_ns), 10, true) +
-          Pad(waits ? fmt::format("{}", *one.longest_wait_rank) : "-", 8, true);
-      line += "  " + (one.bus_bandwidth ? analysis::Bandwidth(*one.bus_bandwidth) : std::string("-"));
-      if (one.censored > 0) line += fmt::format("  ({} end uncertain)", analysis::Count(one.censored));
-      if (one.partial > 0)
-        line += fmt::format("  ({} {} members)", analysis::Count(one.partial), one.partial == 1 ? "lacks" : "lack");
-      if (one.grouped > 0) line += fmt::format("  ({} share a kernel)", analysis::Count(one.grouped));
-      Line(line);
-    }
-    if (lines.size() > kMaxCollectiveRows)
-      Line(fmt::format("  {} in analysis.json",
-                       analysis::Plural(static_cast<std::int64_t>(lines.size() - kMaxCollectiveRows), "more row")));
     Line();
   }
 
@@ -447,29 +316,40 @@ std::string RenderText(const analysis::Analysis& analysis, const TextOptions& op
   return Writer(analysis, options).Render();
 }
 
-std::string RenderExplanation(const analysis::Analysis& analysis, std::size_t number, const TextOptions&) {
+std::string RenderExplanation(const analysis::Analysis& analysis, std::size_t number, const TextOptions& shown) {
+  // Elsewhere than on a terminal each sentence and row is one line, for other programs.
+  TextOptions options = shown;
+  if (!options.terminal) options.width = UINT32_MAX;
   if (number == 0 || number > analysis.findings.size()) return {};
   const analysis::Finding& f = analysis.findings[number - 1];
-  std::string text = fmt::format("{}  {}\n  {}\n  {}\n  {}\n\n", number, analysis::KindOf(f.id).name,
-                                 Printed(f.headline), Printed(f.evidence), Printed(f.action));
+  TextLines out(options);
+  out.Line(fmt::format("{}  {}", number, analysis::KindOf(f.id).name));
+  for (const std::string* sentence : {&f.headline, &f.evidence, &f.action}) out.Wrapped("  ", *sentence);
+  out.Line();
   const auto cell = [](std::int64_t value) {
     return value == analysis::Evidence::kUnknown ? std::string("-") : std::to_string(value);
   };
-  std::vector<std::size_t> widths;
-  for (const std::string& column : f.explain.columns) widths.push_back(column.size());
-  for (const auto& row : f.explain.rows)
-    for (std::size_t i = 0; i < row.size(); ++i) widths[i] = std::max(widths[i], cell(row[i]).size());
-  std::string line;
-  for (std::size_t i = 0; i < f.explain.columns.size(); ++i) line += "  " + Pad(f.explain.columns[i], widths[i], true);
-  text += line + "\n";
+  // The first columns say of what a row is.
+  std::vector<TextColumn> columns;
+  for (const std::string& name : f.explain.columns)
+    columns.push_back({.head = name,
+                       .lead = 2,
+                       .keep = columns.empty() ? TextColumn::kAlways : 100 - static_cast<int>(columns.size())});
+  const bool named = !f.explain.names.empty();
+  if (named) columns.push_back({.right = false, .lead = 2});
+  TextTable table(0, std::move(columns));
   for (std::size_t r = 0; r < f.explain.rows.size(); ++r) {
-    const auto& row = f.explain.rows[r];
-    line.clear();
-    for (std::size_t i = 0; i < row.size(); ++i) line += "  " + Pad(cell(row[i]), widths[i], true);
-    if (r < f.explain.names.size()) line += "  " + Printed(f.explain.names[r]);
-    text += line + "\n";
+    std::vector<std::string> cells;
+    for (const std::int64_t value : f.explain.rows[r]) cells.push_back(cell(value));
+    cells.resize(f.explain.columns.size());
+    if (r < f.explain.names.size()) cells.push_back(Printed(f.explain.names[r]));
+    table.Add(std::move(cells));
   }
-  return text;
+  const TextTable::Laid laid = table.Lay(options.width);
+  out.Line(laid.head);
+  for (const std::string& row : laid.rows) out.Line(row);
+  out.Wrapped("  ", NotShown(laid.left_out, options.width), "2");
+  return out.Take();
 }
 
 }  // namespace lockstep::report

@@ -1,13 +1,16 @@
 #include "analysis/report/text_lines.h"
 
 #include <fmt/format.h>
+#include <sys/ioctl.h>
 #include <unistd.h>
 
 #include <algorithm>
 #include <cctype>
+#include <charconv>
 #include <cstdlib>
 
 #include "core/printed.h"
+#include "core/wrap.h"
 
 namespace lockstep::report {
 namespace {
@@ -26,6 +29,30 @@ bool LocaleIsUtf8() {
   return false;
 }
 
+// Narrower lines hold no number beside its name; in wider ones a sentence is hard to follow.
+constexpr unsigned kLeastWidth = 40, kMostWidth = 240;
+
+unsigned WidthOfTerminal(int fd, unsigned otherwise) {
+  winsize size{};
+  unsigned columns = ioctl(fd, TIOCGWINSZ, &size) == 0 ? size.ws_col : 0;
+  if (const char* told = std::getenv("COLUMNS"); columns == 0 && told != nullptr)
+    std::from_chars(told, told + std::string_view(told).size(), columns);
+  return columns == 0 ? otherwise : std::clamp(columns, kLeastWidth, kMostWidth);
+}
+
+// Words of other programs may have any length.
+std::string WithShortWords(std::string_view text) {
+  std::string out;
+  while (!text.empty()) {
+    const std::size_t space = std::min(text.find(' '), text.size());
+    out += PrintedShort(text.substr(0, space), kWordColumns);
+    const std::size_t next = std::min(text.find_first_not_of(' ', space), text.size());
+    out.append(next - space, ' ');
+    text.remove_prefix(next);
+  }
+  return out;
+}
+
 }  // namespace
 
 std::size_t Columns(std::string_view text) { return PrintedColumns(text); }
@@ -42,20 +69,10 @@ std::string Repeat(std::string_view glyph, std::size_t n) {
   return text;
 }
 
-std::vector<std::string> LinesOf(std::string_view sentence, std::size_t columns) {
-  std::vector<std::string> lines;
-  const std::string clean = Printed(sentence);
-  for (std::string_view text = clean; !text.empty();) {
-    const std::size_t space = std::min(text.find(' '), text.size());
-    const std::string word = PrintedShort(text.substr(0, space), kWordColumns);
-    if (lines.empty() || (!lines.back().empty() && Columns(lines.back()) + 1 + Columns(word) > columns))
-      lines.emplace_back();
-    if (!lines.back().empty()) lines.back() += ' ';
-    lines.back() += word;
-    text.remove_prefix(std::min(space + 1, text.size()));
-  }
-  if (!lines.empty() && lines.back().empty()) lines.pop_back();
-  return lines;
+std::vector<WrappedLine> SentenceLines(std::string_view head, std::string_view indent, std::string_view sentence,
+                                       std::size_t columns) {
+  const std::string clean = WithShortWords(Printed(sentence));
+  return clean.empty() ? std::vector<WrappedLine>() : WrapLines(head, indent, clean, columns);
 }
 
 TextLines::TextLines(const TextOptions& options) : options_(options), glyphs_(options.unicode ? kUnicode : kAscii) {}
@@ -73,12 +90,8 @@ void TextLines::Line(std::string_view text) {
 
 void TextLines::Wrapped(std::string_view indent, std::string_view sentence, std::string_view paint,
                         std::string_view head) {
-  std::string_view begin = head.empty() ? indent : head;
-  const std::size_t taken = Columns(indent);
-  for (const std::string& line : LinesOf(sentence, options_.width > taken ? options_.width - taken : 0)) {
-    Line(std::string(begin) + (paint.empty() ? line : Paint(paint, line)));
-    begin = indent;
-  }
+  for (const WrappedLine& line : SentenceLines(head.empty() ? indent : head, indent, sentence, options_.width))
+    Line(line.begin + (paint.empty() ? line.text : Paint(paint, line.text)));
 }
 
 TextOptions TextOptions::ForFile(int fd) {
@@ -88,6 +101,8 @@ TextOptions TextOptions::ForFile(int fd) {
   options.color = isatty(fd) == 1 && (no_color == nullptr || *no_color == '\0') &&
                   !(term != nullptr && std::string_view(term) == "dumb");
   options.unicode = LocaleIsUtf8();
+  options.terminal = isatty(fd) == 1;
+  if (options.terminal) options.width = WidthOfTerminal(fd, options.width);
   return options;
 }
 

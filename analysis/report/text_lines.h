@@ -7,6 +7,7 @@
 #include <vector>
 
 #include "analysis/report/text.h"
+#include "core/wrap.h"
 
 namespace lockstep::report {
 
@@ -22,8 +23,9 @@ std::size_t Columns(std::string_view text);
 // Filled with spaces up to so many columns, on the left if `right`; a longer text stays as it is.
 std::string Pad(std::string text, std::size_t columns, bool right = false);
 std::string Repeat(std::string_view glyph, std::size_t n);
-// A sentence broken at spaces, so that no line passes so many columns unless a word does.
-std::vector<std::string> LinesOf(std::string_view sentence, std::size_t columns);
+// A sentence of anybody's words, made safe and broken at spaces as WrapLines does.
+std::vector<WrappedLine> SentenceLines(std::string_view head, std::string_view indent, std::string_view sentence,
+                                       std::size_t columns);
 
 // A text that grows line by line.
 class TextLines {
@@ -38,7 +40,7 @@ class TextLines {
   // Adds one line whatever the text contains; the terminal executes nothing in it but our colours.
   void Line(std::string_view text = {});
   // Breaks at spaces so that no line passes the width. Each line begins with `indent`, the first one with `head` if
-  // that is given, which has as many columns.
+  // that is given.
   void Wrapped(std::string_view indent, std::string_view sentence, std::string_view paint = {},
                std::string_view head = {});
   // Returns all lines and clears them.

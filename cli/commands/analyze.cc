@@ -19,6 +19,7 @@
 #include "cli/options/command.h"
 #include "cli/output/out.h"
 #include "cli/output/write_file.h"
+#include "core/wrap.h"
 #include "merge/merge.h"
 
 namespace lockstep::cli {
@@ -89,11 +90,13 @@ Result<std::string> OutputOf(const AnalyzeFlags& flags, const std::string& run_d
                  n == 0 ? "this run has no findings: leave it out" : fmt::format("a number from 1 to {}", n)};
   }
   std::string text = report::RenderText(analysis, options);
-  if (const std::string files = FilesLine(run_dir); !files.empty()) text += "\n  " + files + "\n";
+  std::string next;
+  if (const std::string files = FilesLine(run_dir); !files.empty()) next = "\n  " + files + "\n";
   if (!analysis.findings.empty())
-    text += out::Format("  next:  lockstep analyze {}--explain 1    the rows behind finding 1\n",
+    next += out::Format("  next:  lockstep analyze {}--explain 1    the rows behind finding 1\n",
                         flags.runs.empty() ? "" : (flags.runs.size() == 1 ? flags.runs[0] : run_dir) + " ");
-  return text;
+  // A command with a long name in it can be copied from a file.
+  return text + (options.terminal ? WrapLongLines(next, options.width) : next);
 }
 
 Result<int> Analyze(const AnalyzeFlags& flags) {
@@ -102,11 +105,12 @@ Result<int> Analyze(const AnalyzeFlags& flags) {
   LS_CHECK(FillMergeOptions(flags.choices, merge));
   std::string matrix;
   LS_TRY(const analysis::Analysis analysis,
-         WithRun(merge, flags.quiet, [&](const merge::Timeline& timeline, Progress&) {
+         WithRun(merge, flags.quiet, [&](const merge::Timeline& timeline, Progress& progress) {
            if (!flags.bytes_matrix.empty()) matrix = BytesMatrix(timeline.tables.p2p_pairs);
            analysis::AnalyzeOptions options;
            options.jobs = flags.jobs;
            options.replay = !flags.no_replay;
+           ShowPasses(progress, options);
            return lockstep::analysis::Analyze(timeline, options);
          }));
   const std::string json = report::RenderJson(analysis);

@@ -1,7 +1,6 @@
 #include "cli/commands/analyze_table.h"
 
 #include <fmt/format.h>
-#include <sys/ioctl.h>
 #include <unistd.h>
 
 #include <cstdio>
@@ -17,8 +16,6 @@
 
 namespace lockstep::cli {
 namespace {
-
-constexpr std::size_t kColumnsOfFiles = 100;
 
 // "0,4-7"; "all": every rank's rows beside those of all together.
 Status FillRanks(const std::string& text, tables::TableOptions& options) {
@@ -37,13 +34,6 @@ Status FillRanks(const std::string& text, tables::TableOptions& options) {
   return Ok();
 }
 
-std::size_t TerminalColumns() {
-  winsize size{};
-  if (isatty(STDOUT_FILENO) != 1 || ioctl(STDOUT_FILENO, TIOCGWINSZ, &size) != 0 || size.ws_col < 40)
-    return kColumnsOfFiles;
-  return size.ws_col;
-}
-
 }  // namespace
 
 void AddTableFlags(CLI::App& app, TableFlags& flags) {
@@ -53,7 +43,7 @@ void AddTableFlags(CLI::App& app, TableFlags& flags) {
   app.add_option("--csv", flags.csv, "With --table: write it to FILE as CSV; - for standard output")->type_name("FILE");
   app.add_option("--rank", flags.ranks,
                  "With --table: show the rows of these ranks; all: the rows of every rank in addition to the sums")
-      ->type_name("R,...");
+      ->type_name("0-3,7");
   app.add_option("--top", flags.top, "With --table: the most rows per rank; 0 for all")
       ->type_name("N")
       ->capture_default_str();
@@ -132,7 +122,7 @@ int PrintTable(const TableFlags& flags, const std::string& json, const MadeTable
   write(json, tables::RenderTableJson, ShowJson);
   if (!shown) {
     const report::TextOptions text = report::TextOptions::ForFile(STDOUT_FILENO);
-    if (!ShowText(tables::RenderTableText(made.table, text.color, TerminalColumns()))) code = kFailed;
+    if (!ShowText(tables::RenderTableText(made.table, text.color, text.width))) code = kFailed;
   }
   if (code == kOk && made.incomplete) {
     Note("lockstep: the run's data is incomplete or doubtful; lockstep analyze lists the reasons\n");

@@ -60,7 +60,8 @@ Result<diff::RunSample> ReadSample(const std::string& name, const DiffFlags& fla
   LS_TRY(merge::MergeOptions merge, MergeOptionsOf({run}, flags));
   analysis::AnalyzeOptions options;
   options.jobs = flags.jobs;
-  return WithRun(merge, flags.quiet, [&](const merge::Timeline& timeline, Progress&) {
+  return WithRun(merge, flags.quiet, [&](const merge::Timeline& timeline, Progress& progress) {
+    ShowPasses(progress, options);
     return diff::SampleOf(timeline, options, name.empty() ? "latest" : name);
   });
 }

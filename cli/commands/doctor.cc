@@ -43,9 +43,9 @@ std::string Painted(doctor::Status status, bool color) {
 
 // One line per check, as soon as it is known: self-tests take a second.
 void PrintLine(const Line& line, bool color) {
-  ShowText(Painted(line.finding.status, color) +
-           out::Format(" {:<14} {}{}\n", line.name, line.finding.text,
-                       line.finding.remedy.empty() ? "" : "; try: " + line.finding.remedy));
+  ShowLines(Painted(line.finding.status, color) +
+            out::Format(" {:<14} {}{}\n", line.name, line.finding.text,
+                        line.finding.remedy.empty() ? "" : "; try: " + line.finding.remedy));
 }
 
 int CoresAllowed() {

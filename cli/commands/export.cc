@@ -169,7 +169,7 @@ void AddExport(CLI::App& root, Chosen& chosen) {
   app->add_option("-o,--output", flags->output, "File or directory to make (default: in the run directory)")
       ->type_name("PATH");
   AddStepsFlag(*app, flags->steps);
-  app->add_option("--ranks", flags->ranks, "These ranks only, as in 0,4-7")->type_name("LIST");
+  app->add_option("--ranks", flags->ranks, "These ranks only")->type_name("0-3,7");
   app->add_option("--min-dur", flags->min_dur,
                   "Leave out ranges, calls, kernels, copies and messages shorter than that, as in 5us")
       ->type_name("TIME");

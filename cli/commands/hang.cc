@@ -1,6 +1,7 @@
 // lockstep hang: who holds up a job that does not move, from what it left or what is recorded of it so far.
 
 #include <fmt/format.h>
+#include <unistd.h>
 
 #include <algorithm>
 #include <filesystem>
@@ -13,6 +14,7 @@
 #include <vector>
 
 #include "analysis/core/format.h"
+#include "analysis/report/text.h"
 #include "cli/options/command.h"
 #include "cli/output/out.h"
 #include "cli/output/write_file.h"
@@ -123,7 +125,8 @@ Result<int> Hang(const HangFlags& flags) {
   const hang::Judgement judgement = hang::Judge(read.progress, options);
   ShowNotes(read.notes, flags.members);
   if (flags.json != "-") {
-    ShowText(hang::TextOf(read.progress, judgement, flags.members));
+    const bool unicode = report::TextOptions::ForFile(STDOUT_FILENO).unicode;
+    ShowLines(hang::TextOf(read.progress, judgement, flags.members, unicode));
     for (const std::string& from : account.from) Show("      from {}\n", from);
   }
   if (!flags.json.empty()) {

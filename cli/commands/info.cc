@@ -1,15 +1,21 @@
 // lockstep info: what a file or a run holds.
 
+#include <fmt/format.h>
+#include <fmt/ranges.h>
+
 #include <algorithm>
 #include <filesystem>
-#include <fstream>
+#include <map>
 #include <nlohmann/json.hpp>
 #include <optional>
 #include <string>
-#include <string_view>
+#include <utility>
 #include <vector>
 
+#include "analysis/core/format.h"
 #include "analysis/run/ranks_recorded.h"
+#include "cli/commands/info_summary.h"
+#include "cli/input/file_facts.h"
 #include "cli/input/imported.h"
 #include "cli/options/command.h"
 #include "cli/output/out.h"
@@ -18,206 +24,16 @@
 #include "core/hex.h"
 #include "core/loss.h"
 #include "merge/readers/run_files.h"
-#include "trace/decode/decode.h"
-#include "trace/file/content_digest.h"
 #include "trace/file/schema_text.h"
-#include "trace/file/strings.h"
-#include "trace/file/table_file.h"
-#include "trace/spool/spool_facts.h"
 
 namespace lockstep::cli {
 namespace {
 
 namespace fs = std::filesystem;
 struct InfoFlags {
-  std::string what, json;
+  std::string what, json, ranks;
   bool digest = false, schema = false;
 };
-
-struct TableFacts {
-  std::string name;
-  std::uint64_t rows = 0;
-  std::optional<std::uint64_t> digest;
-  std::vector<std::pair<std::string, std::uint64_t>> columns;  // With their digests.
-};
-
-// One rank file, timeline or spool.
-struct FileFacts {
-  std::string path, format, version;
-  bool complete = false;
-  std::vector<TableFacts> tables;
-  std::vector<std::pair<std::string, std::string>> meta;
-  struct LossFacts {
-    std::string name, detail;
-    std::uint64_t count;
-  };
-  std::vector<LossFacts> losses;
-  std::vector<std::string> damaged, notes;
-  bool recovered = false;                    // Made from the files that an agent left.
-  std::vector<std::string> missing_columns;  // Columns newer than the file; they read as unknown.
-  std::optional<std::uint64_t> digest;       // The digest of the whole content.
-};
-
-std::string WithCommas(std::uint64_t value) {
-  std::string text = std::to_string(value);
-  for (std::size_t at = text.size(); at > 3;) text.insert(at -= 3, ",");
-  return text;
-}
-
-template <typename Strings, typename Bytes, typename Meta, typename Losses>
-void AddTexts(FileFacts& facts, const Strings& strings, const Bytes& bytes, const Meta& meta, const Losses& losses) {
-  for (std::size_t i = 0; i < meta.rows(); ++i)
-    facts.meta.emplace_back(trace::TextOf(strings, bytes, meta.key[i]), trace::TextOf(strings, bytes, meta.value[i]));
-  for (std::size_t i = 0; i < losses.rows(); ++i)
-    facts.losses.push_back({std::string(trace::TextOf(strings, bytes, losses.name[i])),
-                            std::string(trace::TextOf(strings, bytes, losses.detail[i])), losses.count[i]});
-}
-
-template <typename Table>
-Table ReadOrNote(const trace::TableFile& file, FileFacts& facts) {
-  Result<Table> table = file.Read<Table>();
-  if (table.ok()) return std::move(table).value();
-  facts.damaged.push_back(table.error().what);
-  return {};
-}
-
-void AddDigest(TableFacts& facts, const trace::TableFile::Digest& digest, bool rank_file) {
-  facts.digest = digest.value;
-  const auto add = [&](const auto& infos) {
-    for (const schema::TableInfo& table : infos)
-      for (std::size_t c = 0; table.name == facts.name && c < table.column_count; ++c)
-        facts.columns.emplace_back(table.columns[c].name, digest.columns[c]);
-  };
-  if (rank_file)
-    add(schema::kRankTableInfos);
-  else
-    add(schema::kTimelineTableInfos);
-}
-
-Result<FileFacts> LookAtTables(const std::string& path, bool digest) {
-  LS_TRY(const trace::TableFile file, trace::TableFile::Open(path));
-  FileFacts facts;
-  facts.path = path;
-  facts.format = file.format();
-  facts.complete = file.complete();
-  facts.recovered = file.Attribute("recovered", std::int64_t{0}) != 0;
-  const bool rank_file = file.format() == schema::kRankFileFormat;
-  const auto add_rows = [&](const auto& infos) {
-    for (const schema::TableInfo& table : infos)
-      facts.tables.push_back({std::string(table.name), file.Rows(table.name), {}});
-  };
-  if (rank_file) {
-    add_rows(schema::kRankTableInfos);
-    AddTexts(facts, ReadOrNote<schema::Strings>(file, facts), ReadOrNote<schema::StringBytes>(file, facts),
-             ReadOrNote<schema::Meta>(file, facts), ReadOrNote<schema::Losses>(file, facts));
-  } else {
-    add_rows(schema::kTimelineTableInfos);
-    AddTexts(facts, ReadOrNote<schema::TlStrings>(file, facts), ReadOrNote<schema::TlStringBytes>(file, facts),
-             ReadOrNote<schema::TlMeta>(file, facts), ReadOrNote<schema::TlLosses>(file, facts));
-  }
-  if (digest) {
-    LS_TRY(const std::vector<trace::TableFile::Digest> digests, file.Digests());
-    for (std::size_t i = 0; i < facts.tables.size() && i < digests.size(); ++i)
-      AddDigest(facts.tables[i], digests[i], rank_file);
-    LS_TRY(facts.digest, trace::ContentDigest(file));
-  }
-  facts.missing_columns = file.MissingColumns();
-  return facts;
-}
-
-// Shows a spool as the tables that it would become, of the slot's main process.
-Result<FileFacts> LookAtSpool(const std::string& path) {
-  LS_TRY(const trace::Decoded decoded, trace::DecodeSpool({path, trace::SegmentOfSpool(path)}));
-  FileFacts facts;
-  facts.path = path;
-  facts.format = "spool, version 1";
-  if (decoded.ended) facts.notes.push_back("the application's end was seen; its rank file was not made yet");
-  if (decoded.recovered_from_rings > 0)
-    facts.notes.push_back("still in shared memory only: " +
-                          analysis::Plural(static_cast<std::int64_t>(decoded.recovered_from_rings), "record"));
-  if (decoded.bad_blocks > 0)
-    facts.notes.push_back("cannot be read: " +
-                          analysis::Plural(static_cast<std::int64_t>(decoded.bad_blocks), "block"));
-  if (decoded.processes.size() > 1)
-    facts.notes.push_back(WithCommas(decoded.processes.size()) + " processes; this is the first of them");
-  facts.notes.push_back("lockstep recover makes a rank file of it");
-  const schema::RankTables& tables = decoded.processes.front().tables;
-  tables.ForEachTable([&](const auto& table) {
-    facts.tables.push_back({std::string(table.kInfo.name), table.rows(), {}});
-  });
-  AddTexts(facts, tables.strings, tables.string_bytes, tables.meta, tables.losses);
-  return facts;
-}
-
-// analysis.json, manifest.json, a baseline, or the output of a command: its lists are shown as tables, its single
-// values as facts.
-Result<FileFacts> LookAtJson(const std::string& path) {
-  std::ifstream file(path, std::ios::binary);
-  const Json json = Json::parse(file, nullptr, false);
-  if (!json.is_object() || !json.contains("schema") || !json["schema"].is_string())
-    return Error{ErrorCode::kMalformed,
-                 json.is_discarded() ? "the JSON is damaged or cut"
-                                     : "neither a JSON file of Lockstep's nor a trace that it reads",
-                 path,
-                 "make it again, or name a run's directory or traces (lockstep import --help lists their formats)"};
-  FileFacts facts;
-  facts.path = path;
-  facts.format = json["schema"].get<std::string>();
-  facts.complete = true;
-  const auto text = [](const Json& value) {
-    return value.is_string() ? value.get<std::string>() : value.dump(-1, ' ', false, Json::error_handler_t::replace);
-  };
-  for (const auto& [key, value] : json.items()) {
-    if (key == "schema") continue;
-    if (value.is_array()) {
-      facts.tables.push_back({key, value.size(), {}, {}});
-    } else if (value.is_object()) {
-      for (const auto& [inner, part] : value.items())
-        if (!part.is_structured()) facts.meta.emplace_back(key + "." + inner, text(part));
-    } else {
-      facts.meta.emplace_back(key, text(value));
-    }
-  }
-  return facts;
-}
-
-// A trace of another tool, which is shown as the rank file that it becomes.
-bool IsTrace(const std::string& path) { return ingest::HoldsTraces(path) && ingest::LooksLikeTrace(path); }
-
-bool IsJson(const std::string& path) {
-  std::ifstream file(path, std::ios::binary);
-  char first = 0;
-  file >> first;  // White space is skipped.
-  return first == '{';
-}
-
-// The signature stands at the begin of the file (HDF5 file format specification, superblock); Lockstep's files have no
-// user block before it.
-bool BeginsLikeHdf5(const std::string& path) {
-  constexpr std::string_view kSignature = "\x89HDF\r\n\x1a\n";
-  std::ifstream file(path, std::ios::binary);
-  char first[kSignature.size()] = {};
-  file.read(first, sizeof first);
-  return std::string_view(first, sizeof first) == kSignature;
-}
-
-Result<FileFacts> LookAtFile(const std::string& path, bool digest) {
-  // A pipe would block, and could not be read twice.
-  std::error_code absent;
-  if (const fs::file_type type = fs::status(path, absent).type();
-      type == fs::file_type::fifo || type == fs::file_type::socket || type == fs::file_type::character)
-    return Error{ErrorCode::kMalformed, "not a regular file", path, "name a file or a run's directory"};
-  if (IsJson(path)) return LookAtJson(path);
-  if (fs::path(path).extension() == ".spool") return LookAtSpool(path);
-  Result<FileFacts> facts = LookAtTables(path, digest);
-  if (facts.ok() || facts.error().code != ErrorCode::kMalformed || BeginsLikeHdf5(path)) return facts;
-  // Any file may be given, and a file of a run may have been replaced by anything.
-  return Error{
-      ErrorCode::kMalformed,
-      fs::is_empty(path, absent) ? "the file is empty" : "neither a file of Lockstep's nor a trace that it reads", path,
-      "name a rank file (ranks/rank-00000.h5), a spool, timeline.h5, a JSON file of Lockstep's, a run's "
-      "directory, or traces; if it was one of these, copy it again from where it was recorded"};
-}
 
 // Files of a run in the order of their names, the timeline last.
 std::vector<std::string> FilesOf(const std::string& run) {
@@ -237,20 +53,6 @@ std::vector<std::string> FilesOf(const std::string& run) {
   return files;
 }
 
-bool Suspicious(const FileFacts& facts) {
-  if (!facts.complete || !facts.damaged.empty()) return true;
-  return std::any_of(facts.losses.begin(), facts.losses.end(), [](const FileFacts::LossFacts& loss) {
-    const LossInfo* info = FindLoss(loss.name);
-    return info == nullptr || info->severity == Severity::kDataLoss;
-  });
-}
-
-void ShowLoss(const FileFacts::LossFacts& loss) {
-  const LossInfo* info = FindLoss(loss.name);
-  Show("  {}{}{}\n", analysis::CountOf(loss.count, info != nullptr ? info->sentence : std::string_view(loss.name)),
-       loss.detail.empty() ? "" : "; ", loss.detail);
-}
-
 void PrintFile(const FileFacts& facts, bool digest) {
   Show("{}\n  {}, {}\n", facts.path, facts.format,
        !facts.complete   ? "not complete: its writer did not finish"
@@ -268,7 +70,7 @@ void PrintFile(const FileFacts& facts, bool digest) {
   }
   if (facts.digest) Show("  {:<18} {:>14}  {}\n", "content", "", Hex(*facts.digest));
   if (!facts.losses.empty()) Show("\n  not in this file\n");
-  for (const FileFacts::LossFacts& loss : facts.losses) ShowLoss(loss);
+  for (const FileFacts::LossFacts& loss : facts.losses) Show("  {}\n", TextOfLoss(loss));
   for (const std::string& damage : facts.damaged) Show("  damaged: {}\n", damage);
   if (!facts.missing_columns.empty())
     Show("  {} of this version missing in the file, read as unknown: {}\n",
@@ -323,11 +125,46 @@ std::optional<RanksThere> LookAtRanks(const std::string& run) {
   return there;
 }
 
-void PrintRanks(const RanksThere& there) {
+void PrintRanks(const RanksThere& there, bool summarised) {
   Show("{}\n", analysis::RanksRecorded(static_cast<std::int64_t>(there.files.size()), there.expected, there.missing));
-  for (const auto& [rank, file] : there.files) Show("  rank {:<6} {}\n", rank, file);
-  for (const FileFacts::LossFacts& loss : there.losses) ShowLoss(loss);
-  Show("\n");
+  if (summarised) {
+    Show("  {} to {}\n", there.files.front().second, there.files.back().second);
+  } else {
+    for (const auto& [rank, file] : there.files) Show("  rank {:<6} {}\n", rank, file);
+  }
+  for (const FileFacts::LossFacts& loss : there.losses) Show("  {}\n", TextOfLoss(loss));
+  if (!summarised) Show("\n");
+}
+
+// File -> the rank whose it is.
+std::map<std::string, std::int32_t> RanksOfFiles(const std::string& run, const std::optional<RanksThere>& there) {
+  std::map<std::string, std::int32_t> ranks;
+  if (there)
+    for (const auto& [rank, file] : there->files)
+      ranks.emplace((fs::path(run) / file).lexically_normal().string(), rank);
+  return ranks;
+}
+
+// Leaves the files of the ranks that were asked for.
+Status ChooseRanks(const InfoFlags& flags, const std::map<std::string, std::int32_t>& rank_of,
+                   std::vector<std::string>& files) {
+  if (flags.ranks.empty() || flags.ranks == "all") return Ok();
+  Result<std::vector<std::int32_t>> ranks = ParseRanks(flags.ranks, "--ranks");
+  if (!ranks.ok()) {
+    Error error = ranks.error();
+    error.hint += ", or --ranks all";
+    return error;
+  }
+  std::vector<std::string> chosen;
+  for (const std::int32_t rank : ranks.value()) {
+    const auto at = std::find_if(rank_of.begin(), rank_of.end(), [&](const auto& each) { return each.second == rank; });
+    if (at == rank_of.end())
+      return Error{ErrorCode::kUsage, fmt::format("nothing is there of rank {}", rank), "--ranks",
+                   "lockstep info RUN says which ranks are there"};
+    chosen.push_back(at->first);
+  }
+  files = std::move(chosen);
+  return Ok();
 }
 
 Result<int> Info(const InfoFlags& flags) {
@@ -337,24 +174,30 @@ Result<int> Info(const InfoFlags& flags) {
   }
   std::vector<std::string> files;
   std::optional<RanksThere> there;
+  std::string run;
   std::error_code ignored;
   if (!flags.what.empty() && fs::is_regular_file(flags.what, ignored) && !IsTrace(flags.what)) {
     files.push_back(flags.what);
   } else {
-    LS_TRY(const std::string run, ResolveOne(flags.what, {}));
+    LS_TRY(run, ResolveOne(flags.what, {}));
     files = FilesOf(run);
     if (files.empty())
       return Error{ErrorCode::kNotFound, "no rank files and no timeline here", run,
                    "lockstep info DIR, where DIR holds manifest.json and ranks/"};
     there = LookAtRanks(run);
   }
+  const std::map<std::string, std::int32_t> rank_of = RanksOfFiles(run, there);
+  LS_CHECK(ChooseRanks(flags, rank_of, files));
+  const bool text = flags.json != "-";
+  const bool summarised = text && there && there->files.size() > kMostInFull && flags.ranks.empty() && !flags.digest;
   int code = there && !(there->missing.empty() && there->losses.empty()) ? kIncomplete : kOk;
-  if (there && flags.json != "-") PrintRanks(*there);
+  if (there && text) PrintRanks(*there, summarised);
+  std::vector<RankFile> of_ranks;
   std::size_t readable = 0;
   Json all = Json::array();
   std::vector<std::uint64_t> digests;
   for (const std::string& path : files) {
-    const Result<FileFacts> facts = LookAtFile(path, flags.digest);
+    const Result<FileFacts> facts = FactsOf(path, flags.digest);
     if (!facts.ok()) {
       const int failed = PrintError(facts.error());
       code = readable == 0 && path == files.back() ? failed : static_cast<int>(kIncomplete);
@@ -364,11 +207,23 @@ Result<int> Info(const InfoFlags& flags) {
     if (Suspicious(facts.value())) code = kIncomplete;
     all.push_back(FileJson(facts.value()));
     if (facts.value().digest) digests.push_back(*facts.value().digest);
-    if (flags.json == "-") continue;
-    if (readable > 1) Show("\n");
+    if (!text) continue;
+    if (summarised && fs::path(path).parent_path().filename() == "ranks") {
+      const auto at = rank_of.find(path);
+      of_ranks.push_back({at == rank_of.end() ? -1 : at->second, facts.value()});
+      continue;
+    }
+    if (summarised && !of_ranks.empty()) {
+      ShowLines(SummaryOf(std::exchange(of_ranks, {})));
+      Show("\n");
+    } else if (readable > 1) {
+      Show("\n");
+    }
     PrintFile(facts.value(), flags.digest);
   }
   if (readable == 0) return code;
+  if (!of_ranks.empty()) ShowLines(SummaryOf(of_ranks));
+  if (summarised) Show("\n  every file:  lockstep info {}--ranks all\n", flags.what.empty() ? "" : flags.what + " ");
   Json whole{{"schema", "lockstep.info/1"}, {"files", std::move(all)}};
   if (there) {
     whole["world_size"] = there->expected;
@@ -385,7 +240,7 @@ Result<int> Info(const InfoFlags& flags) {
     Hash64 total;
     for (const std::uint64_t one : digests) total.Add(one);
     whole["digest"] = Hex(total.value());
-    if (flags.json != "-") Show("\ntotal {}\n", Hex(total.value()));
+    if (text) Show("\ntotal {}\n", Hex(total.value()));
   }
   if (!flags.json.empty()) LS_CHECK(WriteOrShow(flags.json, JsonText(whole), ShowJson));
   return code;
@@ -399,11 +254,16 @@ void AddInfo(CLI::App& root, Chosen& chosen) {
   info->footer(
       "Examples:\n"
       "  lockstep info                            the latest run\n"
+      "  lockstep info RUN --ranks 0-3,7          the files of these ranks\n"
       "  lockstep info RUN/ranks/rank-00003.h5    tables and rows of one file\n"
       "  lockstep info RUN --digest               checksums that do not depend on how files were written");
   info->add_option("FILE_OR_RUN", flags->what,
                    "rank file, timeline.h5, spool, analysis.json or another JSON file of Lockstep's, a run's directory "
                    "(default: the latest run), or traces of other tools");
+  info->add_option("--ranks", flags->ranks,
+                   "show the files of these ranks; all: every file, of more than 16 ranks, too, of which a summary is "
+                   "shown otherwise")
+      ->type_name("0-3,7");
   info->add_flag("--digest", flags->digest,
                  "checksums of the values: each table, each dataset, the file, all; they do not depend on how the "
                  "files were written");

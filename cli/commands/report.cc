@@ -43,7 +43,9 @@ Result<int> RunReport(const ReportFlags& flags) {
     html.first_timeline_step = std::max<std::int64_t>(0, shown.value().first);
     html.last_timeline_step = shown.value().last < 0 ? INT64_MAX : shown.value().last;
   }
-  LS_TRY(const report::HtmlReport report, WithRun(merge, flags.quiet, [&](const merge::Timeline& timeline, Progress&) {
+  LS_TRY(const report::HtmlReport report,
+         WithRun(merge, flags.quiet, [&](const merge::Timeline& timeline, Progress& progress) {
+           ShowPasses(progress, options);
            return report::MakeHtmlReport(timeline, options, html);
          }));
   const int code = report.analysis.incomplete() ? kIncomplete : kOk;

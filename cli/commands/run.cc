@@ -215,8 +215,8 @@ Result<int> RunProgram(const RecordFlags& flags) {
   LS_TRY(const auto window, agent::ParseWindow(flags.window));
   if (flags.print_env) return PrintEnv(flags);
   if (flags.command.empty())
-    return Error{ErrorCode::kUsage, "no command to run", "lockstep run",
-                 "lockstep run -- ./app      or  mpirun -np 4 lockstep run -- ./app"};
+    return Error{ErrorCode::kUsage, "no program to run", "lockstep run",
+                 "lockstep run [OPTIONS] -- PROGRAM [ARGUMENTS]      for example: mpirun -np 4 lockstep run -- ./app"};
   const launch::Launcher launcher = launch::WordsOfTorchrun(flags.command) > 0
                                         ? launch::Launcher::kTorchrun
                                         : launch::RecognizeLauncher(flags.command[0]);
@@ -323,7 +323,7 @@ void AddWindowOptions(CLI::App& run, agent::WindowFlags& window) {
       ->group(group);
   run.add_option("--start", window.start, "off: record from lockstep_start() on")->type_name("on|off")->group(group);
   run.add_option("--ranks", window.ranks, "Record these ranks only; the others still count and measure clocks")
-      ->type_name("0,3,8:16")
+      ->type_name("0-3,7")
       ->group(group);
 }
 
@@ -412,7 +412,7 @@ CLI::App* AddRunTo(CLI::App& root, const std::shared_ptr<RecordFlags>& flags) {
   run->add_flag("--torch-ops", flags->torch_ops, "PyTorch's operators as ranges (about 10 us each)");
   run->add_flag("--torch-shapes", flags->torch_shapes,
                 "--torch-ops with the shapes of operators' inputs, and their floating-point operations");
-  run->add_flag("--quiet", flags->quiet,
+  run->add_flag("-q,--quiet", flags->quiet,
                 "Print only the verdict, and where the run is if that is not the directory asked for");
   run->add_flag("--no-variables", flags->no_variables)->group("");
   return run;
@@ -448,11 +448,17 @@ int SplitProgram(CLI::App& root, int argc, char** argv) {
     if (word == "--" || word.size() < 2 || word[0] != '-') break;
     const bool is_long = word[1] == '-';
     const std::size_t equals = word.find('=');
-    const std::string name = is_long ? word.substr(0, equals) : word.substr(0, 2);
-    const CLI::Option* option = run->get_option_no_throw(name);
-    if (option == nullptr) return argc;  // The parser reports the error.
-    const bool attached = is_long ? equals != std::string::npos : word.size() > 2;
-    if (option->get_items_expected_max() > 0 && !attached) ++at;
+    // Short flags may stand together: -qo DIR.
+    std::size_t letter = 1;
+    for (;; ++letter) {
+      const CLI::Option* option =
+          run->get_option_no_throw(is_long ? word.substr(0, equals) : std::string("-") + word[letter]);
+      if (option == nullptr) return argc;  // The parser reports the error.
+      const bool last = is_long || letter + 1 == word.size();
+      const bool attached = is_long ? equals != std::string::npos : !last;
+      if (option->get_items_expected_max() > 0) at += attached ? 0 : 1;
+      if (last || option->get_items_expected_max() > 0) break;
+    }
   }
   if (at >= argc) return argc;
   const int ours = at;

@@ -1,8 +1,10 @@
 // lockstep whatif: how long a step would take if something were different, from a replay of the recorded steps.
 
 #include <fmt/format.h>
+#include <unistd.h>
 
 #include <algorithm>
+#include <cstdint>
 #include <memory>
 #include <nlohmann/json.hpp>
 #include <optional>
@@ -14,6 +16,8 @@
 #include "analysis/core/format.h"
 #include "analysis/replay/questions/what_if.h"
 #include "analysis/replayed/replayed_run.h"
+#include "analysis/report/text.h"
+#include "analysis/report/text_table.h"
 #include "cli/input/open_run.h"
 #include "cli/options/command.h"
 #include "cli/output/out.h"
@@ -33,7 +37,7 @@ struct WhatIfFlags : ReadFlags {
   std::vector<std::string> calibrate;
   std::vector<double> caps_mb;
   double first_mb = 1, bandwidth = 1, latency = 1;
-  std::vector<std::int32_t> without;
+  std::vector<std::string> without;
   std::vector<std::size_t> ranks, prefetch;
   std::string overlap;
   bool without_stragglers = false, perfect_schedule = false;
@@ -44,14 +48,22 @@ std::uint64_t Bytes(double mebibytes) { return static_cast<std::uint64_t>(std::m
 
 struct Asked {
   std::string run_dir;
-  std::vector<std::int32_t> stragglers;  // Those that the analysis names, if requested.
+  std::vector<std::int32_t> stragglers;  // Those that the analysis names, if requested or nothing else is.
 };
+
+bool ChangesNetwork(const WhatIfFlags& flags) { return flags.bandwidth != 1 || flags.latency != 1; }
+
+bool AsksAnything(const WhatIfFlags& flags) {
+  return flags.free_communication || flags.no_overlap || flags.one_bucket || ChangesNetwork(flags) ||
+         !flags.without.empty() || !flags.caps_mb.empty() || !flags.ranks.empty() || !flags.prefetch.empty() ||
+         !flags.overlap.empty() || flags.without_stragglers || flags.perfect_schedule || flags.equal_ranks;
+}
 
 Result<std::unique_ptr<RecordedRun>> ReadNamed(const std::string& name, const WhatIfFlags& flags,
                                                Asked* asked = nullptr) {
   LS_TRY(merge::MergeOptions merge, MergeOptionsOf({name}, flags));
   return WithRun(merge, flags.quiet,
-                 [&](const merge::Timeline& timeline, Progress&) -> Result<std::unique_ptr<RecordedRun>> {
+                 [&](const merge::Timeline& timeline, Progress& progress) -> Result<std::unique_ptr<RecordedRun>> {
                    analysis::AnalyzeOptions options;
                    options.jobs = flags.jobs;
                    options.replay = false;
@@ -63,16 +75,18 @@ Result<std::unique_ptr<RecordedRun>> ReadNamed(const std::string& name, const Wh
                    if (asked != nullptr && context.ranks().size() > 1)
                      if (std::optional<Error> why = analysis::WhyNotReplayed(context)) return *why;
                    // One rank has no straggler to name: the question itself says so.
-                   if (asked == nullptr || !flags.without_stragglers || context.ranks().size() < 2) {
+                   const bool named = flags.without_stragglers || !AsksAnything(flags);
+                   if (asked == nullptr || !named || context.ranks().size() < 2) {
                      if (asked != nullptr && flags.without_stragglers) asked->stragglers = context.ranks();
                      return replay::ReadRun(timeline, steps);
                    }
                    // With its replay, which names those for which nobody is seen to wait.
                    options.replay = true;
+                   ShowPasses(progress, options);
                    LS_TRY(const analysis::Analysis analysis, analysis::Analyze(timeline, options));
                    for (const analysis::Straggler& straggler : analysis.stragglers)
                      asked->stragglers.push_back(straggler.rank);
-                   if (asked->stragglers.empty())
+                   if (asked->stragglers.empty() && flags.without_stragglers)
                      return Error{ErrorCode::kUnsupported, "the analysis names no straggler in this run", merge.run_dir,
                                   "--without-rank R asks about a rank of your own choice"};
                    return replay::ReadRun(timeline, steps);
@@ -81,18 +95,15 @@ Result<std::unique_ptr<RecordedRun>> ReadNamed(const std::string& name, const Wh
 
 // The questions that were asked or, if there were none, those that most users have.
 std::vector<Question> Questions(const WhatIfFlags& flags, const WhatIf& what_if,
-                                const std::vector<std::int32_t>& stragglers) {
+                                const std::vector<std::int32_t>& without, const std::vector<std::int32_t>& stragglers) {
+  constexpr std::size_t kMostAlone = 4;
   std::vector<Question> questions;
   const auto add = [&](Question::Kind kind) -> Question& {
     questions.emplace_back();
     questions.back().kind = kind;
     return questions.back();
   };
-  const bool network = flags.bandwidth != 1 || flags.latency != 1;
-  const bool any = flags.free_communication || flags.no_overlap || flags.one_bucket || network ||
-                   !flags.without.empty() || !flags.caps_mb.empty() || !flags.ranks.empty() ||
-                   !flags.prefetch.empty() || !flags.overlap.empty() || flags.without_stragglers ||
-                   flags.perfect_schedule || flags.equal_ranks;
+  const bool any = AsksAnything(flags), network = ChangesNetwork(flags);
   if (flags.free_communication || !any) add(Question::kFreeCommunication);
   if (network || !any) {
     Question& question = add(Question::kNetwork);
@@ -103,7 +114,11 @@ std::vector<Question> Questions(const WhatIfFlags& flags, const WhatIf& what_if,
   if (flags.overlap == "on") add(Question::kOverlap);
   if (flags.perfect_schedule || !any) add(Question::kPerfectSchedule);
   if (flags.equal_ranks || !any) add(Question::kEqualRanks);
-  if (!flags.without.empty()) add(Question::kWithoutRanks).ranks = flags.without;
+  if (!without.empty()) add(Question::kWithoutRanks).ranks = without;
+  // What each of several costs, where nothing else was asked.
+  if (!any && stragglers.size() > 1)
+    for (std::size_t i = 0; i < std::min(kMostAlone, stragglers.size()); ++i)
+      add(Question::kWithoutRanks).ranks = {stragglers[i]};
   if (!stragglers.empty()) add(Question::kWithoutRanks).ranks = stragglers;
   for (const std::size_t depth : flags.prefetch) add(Question::kPrefetch).depth = depth;
   for (const std::size_t ranks : flags.ranks) add(Question::kMoreRanks).rank_count = ranks;
@@ -201,20 +216,30 @@ std::string AsText(const WhatIf& what_if, const std::vector<Answer>& answers,
                                  analysis::Duration(what_if.replayed_step_ns()), 100 * what_if.self_error());
   for (const std::string& note : what_if.run().notes) text.insert(text.size() - 1, out::Format("  note: {}\n", note));
   constexpr std::string_view kUnchanged = "as recorded, replayed";
-  std::size_t width = kUnchanged.size();
-  for (const Answer& answer : answers) width = std::max(width, answer.question.size());
-  text += fmt::format("{:<{}}  {:>10}  {:>10}  {:>7}  {:>23}\n", "if", width, "step", "gain", "", "95 % of medians");
+  report::TextTable table(0, {{.head = "if", .right = false, .lead = 0, .sentence = true},
+                              {.head = "step", .width = 10, .lead = 2},
+                              {.head = "gain", .width = 10, .lead = 2, .keep = 2},
+                              {.width = 7, .lead = 2, .keep = 3},
+                              {.head = "95 % of medians", .width = 23, .lead = 2, .keep = 1}});
   // What the gains are of: each step below is this one less its gain.
-  text += fmt::format("{:<{}}  {:>10}\n", kUnchanged, width, analysis::Duration(what_if.replayed_step_ns()));
-  for (const Answer& answer : answers) {
-    text += out::Format("{:<{}}  {:>10}  {:>10}  {:>7}  {:>23}\n", answer.question, width,
-                        analysis::Duration(answer.step_ns), analysis::Duration(answer.gain_ns),
-                        Change(answer.gain_ns, what_if.replayed_step_ns()), Text(answer.step_interval_ns));
+  table.Add({std::string(kUnchanged), analysis::Duration(what_if.replayed_step_ns())});
+  for (const Answer& answer : answers)
+    table.Add({Printed(answer.question), analysis::Duration(answer.step_ns), analysis::Duration(answer.gain_ns),
+               Change(answer.gain_ns, what_if.replayed_step_ns()), Text(answer.step_interval_ns)});
+  // Elsewhere an answer is one line, for other programs.
+  const report::TextOptions options = report::TextOptions::ForFile(STDOUT_FILENO);
+  const std::size_t width = options.terminal ? options.width : SIZE_MAX;
+  const report::TextTable::Laid laid = table.Lay(width);
+  text += laid.head + "\n" + laid.rows[0] + "\n";
+  for (std::size_t i = 0; i < answers.size(); ++i) {
+    const Answer& answer = answers[i];
+    text += laid.rows[i + 1] + "\n";
     if (answer.extrapolated) text += "    extrapolated: beyond what was measured\n";
     if (!answer.limit.empty()) text += out::Format("    then limited by: {}\n", answer.limit);
     if (!answer.try_it.empty()) text += out::Format("    try: {}\n", answer.try_it);
     for (const std::string& caveat : answer.caveats) text += out::Format("    note: {}\n", caveat);
   }
+  if (!laid.left_out.empty()) text += "  " + report::NotShown(laid.left_out, width) + "\n";
   for (const Unanswered& each : unanswered) {
     text += out::Format("{}: not answered, {}\n", each.question, each.why);
     if (!each.what_to_do.empty()) text += out::Format("    try: {}\n", each.what_to_do);
@@ -224,6 +249,11 @@ std::string AsText(const WhatIf& what_if, const std::vector<Answer>& answers,
 
 Result<int> RunWhatIf(const WhatIfFlags& flags) {
   Asked asked;
+  std::vector<std::int32_t> without;
+  for (const std::string& text : flags.without) {
+    LS_TRY(const std::vector<std::int32_t> ranks, ParseRanks(text, "--without-rank"));
+    without.insert(without.end(), ranks.begin(), ranks.end());
+  }
   LS_TRY(auto run, ReadNamed(flags.run, flags, &asked));
   std::vector<std::unique_ptr<RecordedRun>> calibration;
   for (const std::string& name : flags.calibrate) {
@@ -234,7 +264,7 @@ Result<int> RunWhatIf(const WhatIfFlags& flags) {
   std::vector<Answer> answers;
   std::vector<Unanswered> unanswered;
   std::optional<Error> first_error;
-  for (const Question& question : Questions(flags, what_if, asked.stragglers)) {
+  for (const Question& question : Questions(flags, what_if, without, asked.stragglers)) {
     Result<Answer> answer = what_if.Ask(question);
     if (answer.ok()) {
       answers.push_back(std::move(answer).value());
@@ -255,7 +285,7 @@ Result<int> RunWhatIf(const WhatIfFlags& flags) {
     if (error.where.empty()) error.where = asked.run_dir;
     return error;
   }
-  if (flags.json != "-") ShowText(AsText(what_if, answers, unanswered));
+  if (flags.json != "-") ShowLines(AsText(what_if, answers, unanswered));
   if (!flags.json.empty())
     LS_CHECK(WriteOrShow(flags.json, JsonText(AsJson(what_if, answers, unanswered)), ShowJson,
                          "name another file with --json"));
@@ -293,7 +323,8 @@ void AddWhatIf(CLI::App& root, Chosen& chosen) {
   app->add_flag("--without-stragglers", flags->without_stragglers,
                 "The work of all ranks that lockstep analyze names takes as long as on the others");
   app->add_flag("--equal-ranks", flags->equal_ranks, "The work of each step is spread evenly over the ranks");
-  app->add_option("--without-rank", flags->without, "The work of these ranks takes as long as on the others");
+  app->add_option("--without-rank", flags->without, "The work of these ranks takes as long as on the others")
+      ->type_name("0-3,7");
   app->add_option("--bucket-cap-mb", flags->caps_mb, "Gradients in buckets of this many MiB")->check(AboveZero());
   app->add_option("--first-bucket-mb", flags->first_mb, "Limit of the first bucket in MiB")
       ->check(AboveZero())

@@ -57,6 +57,10 @@ Result<merge::Timeline> OpenRun(merge::MergeOptions& merge, Progress& progress) 
   return timeline;
 }
 
+void ShowPasses(Progress& progress, analysis::AnalyzeOptions& options) {
+  options.progress = [&progress](std::size_t pass, std::size_t passes) { progress.ShowPart("analysis", pass, passes); };
+}
+
 void SayChanged(Progress& progress, const std::string& run_dir, bool last) {
   progress.Say(last ? "files of " + run_dir + " are still changing: the result may mix old and new files"
                     : "files of " + run_dir + " changed while they were read: reading them again");

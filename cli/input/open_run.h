@@ -5,6 +5,7 @@
 #include <type_traits>
 #include <vector>
 
+#include "analysis/analyze.h"
 #include "cli/input/imported.h"
 #include "cli/output/progress.h"
 #include "core/result.h"
@@ -24,6 +25,9 @@ Result<merge::MergeOptions> MergeOptionsOf(const std::vector<std::string>& runs,
 // ranks are finished first. Commands with the same work to do wait for one another (merge/work_lock.h). Sets
 // merge.write: a directory that cannot be written to is read all the same. `progress` must outlive the call only.
 Result<merge::Timeline> OpenRun(merge::MergeOptions& merge, Progress& progress);
+
+// `progress`, which must outlive `options`, shows at which pass the analysis is.
+void ShowPasses(Progress& progress, analysis::AnalyzeOptions& options);
 
 // Reports that ranks' files changed while they were read and are read again or, the last time, that the result may be
 // mixed.

@@ -7,11 +7,11 @@
 #include <charconv>
 #include <cmath>
 #include <filesystem>
-#include <sstream>
 #include <utility>
 
 #include "analysis/core/format.h"
 #include "cli/output/out.h"
+#include "core/rank_list.h"
 #include "merge/readers/run_files.h"
 
 namespace lockstep::cli {
@@ -87,18 +87,6 @@ int PrintError(const Error& error) {
   return ExitCodeOf(error.code);
 }
 
-int ShowParseError(const CLI::App& app, const CLI::ParseError& error) {
-  std::ostringstream text, trouble;
-  const int code = app.exit(error, text, trouble);
-  ShowText(text.str());
-  // The message contains words of the command line, which may come from anywhere.
-  std::string said = trouble.str();
-  const std::string what = error.what();
-  if (const std::size_t at = said.find(what); at != std::string::npos) said.replace(at, what.size(), Printed(what));
-  ShowNote(said);
-  return code;
-}
-
 Result<std::string> ResolveRun(const std::string& run) {
   std::error_code ignored;
   const fs::path path = run.empty() || run == "latest" ? fs::path("lockstep.out") / "latest" : fs::path(run);
@@ -152,20 +140,15 @@ Result<StepRange> ParseSteps(std::string_view text) {
 }
 
 Result<std::vector<std::int32_t>> ParseRanks(std::string_view text, const std::string& flag) {
-  const Error bad{ErrorCode::kUsage, "not a list of ranks: '" + std::string(text) + "'", flag, flag + " 0,4-7"};
+  constexpr std::size_t kMost = std::size_t{1} << 22;
+  const Error bad{ErrorCode::kUsage, "not a list of ranks: '" + std::string(text) + "'", flag,
+                  flag + " " + std::string(kRankListExample)};
+  const auto spans = ParseRankSpans(text);
+  if (!spans) return bad;
   std::vector<std::int32_t> ranks;
-  const char *at = text.data(), *const end = at + text.size();
-  if (at == end) return bad;
-  while (at != end) {
-    std::int32_t first = 0, last = 0;
-    auto read = std::from_chars(at, end, first);
-    if (read.ec != std::errc() || first < 0) return bad;
-    last = first;
-    if (read.ptr != end && *read.ptr == '-') read = std::from_chars(read.ptr + 1, end, last);
-    if (read.ec != std::errc() || last < first || last - first >= 1 << 20) return bad;
-    for (std::int32_t rank = first; rank <= last; ++rank) ranks.push_back(rank);
-    at = read.ptr;
-    if (at != end && (*at++ != ',' || at == end)) return bad;
+  for (const auto& [first, end] : *spans) {
+    if (ranks.size() + static_cast<std::size_t>(end - first) > kMost) return bad;
+    for (std::int32_t rank = first; rank < end; ++rank) ranks.push_back(rank);
   }
   return ranks;
 }

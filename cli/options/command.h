@@ -58,8 +58,6 @@ std::string TroubleOfRun(const std::vector<std::string>& words);
 // "error: what" / "  where" / "  try: hint" on stderr. Returns the exit code for the error.
 int PrintError(const Error& error);
 
-// Prints the parser's message (help, version, an error) to standard output or error. Returns CLI11's exit code.
-int ShowParseError(const CLI::App& app, const CLI::ParseError& error);
 // Validators of numbers. CLI11's own ones print the largest double, 309 digits, in their message.
 CLI::Validator AboveZero();
 CLI::Validator NotNegative();
@@ -71,7 +69,7 @@ struct StepRange {
 };
 Result<StepRange> ParseSteps(std::string_view text);
 
-// "0,4-7" -> 0, 4, 5, 6, 7; kUsage, naming the flag, for anything but numbers and ranges of them.
+// "0-3,7" -> 0, 1, 2, 3, 7 (core/rank_list.h); kUsage, naming the flag, for anything else.
 Result<std::vector<std::int32_t>> ParseRanks(std::string_view text, const std::string& flag);
 
 // "3 records were dropped (ranks 0, 4 and 2 more)": a loss that these ranks share; without ranks: of the run as a

@@ -8,6 +8,7 @@
 #include <string_view>
 #include <utility>
 
+#include "cli/options/similar.h"
 #include "core/env.h"
 
 namespace lockstep::cli {
@@ -141,17 +142,6 @@ class Reader {
     return how_.check ? how_.check(words) : "";
   }
 
-  static std::size_t Distance(std::string_view a, std::string_view b) {
-    std::vector<std::size_t> row(b.size() + 1);
-    for (std::size_t j = 0; j <= b.size(); ++j) row[j] = j;
-    for (std::size_t i = 1; i <= a.size(); ++i) {
-      std::size_t corner = std::exchange(row[0], i);
-      for (std::size_t j = 1; j <= b.size(); ++j)
-        corner = std::exchange(row[j], std::min({row[j] + 1, row[j - 1] + 1, corner + (a[i - 1] != b[j - 1])}));
-    }
-    return row.back();
-  }
-
   // Finds names that no command has and that are probably mistakes: a misspelt variable of `run`, or a flag's name
   // without its command (LOCKSTEP_JOBS). Other names may belong to other programs.
   static void Unknown(CLI::App& root, const CLI::App& command, const std::string& path,
@@ -176,7 +166,7 @@ class Reader {
       }
       for (const std::string& meant : of_run) {
         const std::size_t most = name.size() - kPrefix.size() < 6 ? 1 : 2;
-        if (Distance(name, meant) > most) continue;
+        if (EditDistance(name, meant) > most) continue;
         warnings.push_back(Shown(name) + " is not a variable of lockstep run; " + meant + " is");
         break;
       }

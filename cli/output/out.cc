@@ -5,6 +5,7 @@
 #include <cstdio>
 
 #include "analysis/report/text.h"
+#include "core/wrap.h"
 
 namespace lockstep::cli {
 namespace {
@@ -13,17 +14,33 @@ bool Put(std::FILE* file, std::string_view text) {
   return std::fwrite(text.data(), 1, text.size(), file) == text.size() && std::fflush(file) == 0;
 }
 
+// A window may become narrower while a command waits.
+std::string Fitted(int fd, std::string_view text, bool colors) {
+  const std::string lines = PrintedLines(text, colors);
+  const report::TextOptions options = report::TextOptions::ForFile(fd);
+  return options.terminal ? WrapLongLines(lines, options.width) : lines;
+}
+
+bool Colors() {
+  static const bool kColors = report::TextOptions::ForFile(STDOUT_FILENO).color;
+  return kColors;
+}
+
 }  // namespace
 
-bool ShowText(std::string_view text) {
-  static const bool kColors = report::TextOptions::ForFile(STDOUT_FILENO).color;
-  return Put(stdout, PrintedLines(text, kColors));
-}
+bool ShowText(std::string_view text) { return Put(stdout, PrintedLines(text, Colors())); }
+
+bool ShowLines(std::string_view text) { return Put(stdout, Fitted(STDOUT_FILENO, text, Colors())); }
 
 bool ShowNote(std::string_view text) {
   // Keeps the order of messages if both streams go to one file.
   std::fflush(stdout);
   return Put(stderr, PrintedLines(text, false));
+}
+
+bool NoteLines(std::string_view text) {
+  std::fflush(stdout);
+  return Put(stderr, Fitted(STDERR_FILENO, text, false));
 }
 
 bool ShowJson(std::string_view json) { return Put(stdout, PrintedJson(json)); }
@@ -32,8 +49,10 @@ bool ShowData(std::string_view data) { return Put(stdout, data); }
 
 void ShowProgress(std::string_view line, bool terminal) {
   const std::string clean = Printed(line);
+  // A line that the terminal breaks would not be replaced as a whole.
   if (terminal)
-    std::fprintf(stderr, "\r%s\x1b[K", clean.c_str());
+    std::fprintf(stderr, "\r%s\x1b[K",
+                 PrintedShort(clean, report::TextOptions::ForFile(STDERR_FILENO).width - 1).c_str());
   else if (!clean.empty())
     std::fprintf(stderr, "%s\n", clean.c_str());
   std::fflush(stderr);

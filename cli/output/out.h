@@ -39,15 +39,20 @@ std::string Format(fmt::format_string<Args...> format, const Args&... args) {
 bool ShowText(std::string_view text);
 bool ShowNote(std::string_view text);  // On standard error.
 
+// Lines that nobody has laid out yet: on a terminal they are broken at its width, elsewhere each stays one line, for
+// other programs.
+bool ShowLines(std::string_view text);
+bool NoteLines(std::string_view text);
+
 // Formats and shows: Show("{}: {} ranks\n", path, ranks). The format is ours and may hold line ends, the texts in it
 // may not.
 template <typename... Args>
 bool Show(fmt::format_string<Args...> format, const Args&... args) {
-  return ShowText(out::Format<Args...>(format, args...));
+  return ShowLines(out::Format<Args...>(format, args...));
 }
 template <typename... Args>
 bool Note(fmt::format_string<Args...> format, const Args&... args) {
-  return ShowNote(out::Format<Args...>(format, args...));
+  return NoteLines(out::Format<Args...>(format, args...));
 }
 
 // For texts that are all our own and contain line ends: manual, completion.

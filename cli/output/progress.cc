@@ -39,15 +39,26 @@ double Progress::seconds() const {
   return std::chrono::duration<double>(std::chrono::steady_clock::now() - begin_).count();
 }
 
-void Progress::Show(std::string_view phase, double done) {
+bool Progress::IsDue(std::chrono::milliseconds on_terminal) {
   const auto now = std::chrono::steady_clock::now();
-  const auto pause = terminal_ ? std::chrono::milliseconds(200) : std::chrono::milliseconds(10'000);
-  if (quiet_ || now - last_ < pause) return;
+  if (quiet_ || now - last_ < (terminal_ ? on_terminal : std::chrono::milliseconds(10'000))) return false;
   last_ = now;
-  shown_ = true;
+  return shown_ = true;
+}
+
+void Progress::Show(std::string_view phase, double done) {
+  if (!IsDue(std::chrono::milliseconds(200))) return;
   std::string text = fmt::format("lockstep: {} {:.0f} %", phase, 100 * done);
-  if (done >= kFirstGuess && done < 1) text += fmt::format(", {} left", Remaining(seconds() * (1 - done) / done));
+  // Less than a second may last, and is no news.
+  const double left = done >= kFirstGuess && done < 1 ? seconds() * (1 - done) / done : 0;
+  if (left >= 0.5) text += fmt::format(", {} left", Remaining(left));
   ShowProgress(text, terminal_);
+}
+
+void Progress::ShowPart(std::string_view phase, std::size_t part, std::size_t parts) {
+  // Each is shown, because it may be the one that takes all the time.
+  if (IsDue(std::chrono::milliseconds(0)))
+    ShowProgress(fmt::format("lockstep: {}, {} of {}", phase, part, parts), terminal_);
 }
 
 }  // namespace lockstep::cli

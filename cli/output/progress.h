@@ -3,6 +3,7 @@
 // seconds.
 
 #include <chrono>
+#include <cstddef>
 #include <string_view>
 
 namespace lockstep::cli {
@@ -17,12 +18,16 @@ class Progress {
   Progress& operator=(const Progress&) = delete;
   // `done`: share of everything, 0 to 1, from which the remaining time is estimated.
   void Show(std::string_view phase, double done);
+  // Of work whose parts take very different times, so that nothing is known about the rest of it: "analysis, 3 of 31".
+  void ShowPart(std::string_view phase, std::size_t part, std::size_t parts);
   // A line that stays.
   void Say(std::string_view text);
   // Since this object was made.
   double seconds() const;
 
  private:
+  bool IsDue(std::chrono::milliseconds on_terminal);
+
   bool quiet_, terminal_, shown_ = false;
   std::chrono::steady_clock::time_point begin_, last_;
 };

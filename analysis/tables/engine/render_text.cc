@@ -143,6 +143,9 @@ class TextTable {
         more[c] = true;
         if (Needed(more) <= width_) shown_ = more;
       }
+    // The columns stand in the order of their weight.
+    for (std::size_t c = n; c-- > 1 && Needed(shown_) > width_;)
+      if (c != flexible_) shown_[c] = false;
     for (std::size_t c = 0; c < n; ++c)
       if (known_[c] && !shown_[c]) left_out_ += (left_out_.empty() ? "" : ", ") + table_.columns[c].name;
     if (flexible_ == n_none) return;

@@ -6,7 +6,11 @@
 #include <cstring>
 #include <map>
 #include <optional>
+#include <string>
 #include <string_view>
+#include <utility>
+
+#include "core/rank_list.h"
 
 namespace lockstep::agent {
 namespace {
@@ -16,8 +20,8 @@ constexpr std::int64_t kMaxNumber = std::int64_t{1} << 60;
 constexpr double kMaxSeconds = 1e9;
 constexpr std::int64_t kTriggerDurationNs = 10'000'000'000;
 
-Error Wrong(const std::string& what, const char* option, const char* example) {
-  return {ErrorCode::kUsage, what, option, example};
+Error Wrong(const std::string& what, const char* option, std::string example) {
+  return {ErrorCode::kUsage, what, option, std::move(example)};
 }
 
 // Accepts digits only: no sign, no space, nothing after them.
@@ -158,17 +162,10 @@ Status ParseTrigger(const WindowFlags& flags, WindowPlan& plan) {
 }
 
 Status ParseRanks(const std::string& text, WindowPlan& plan) {
-  constexpr const char* kExample = "--ranks 0,3,8:16 for the ranks 0, 3 and 8 to 15";
-  for (const std::string_view part : Split(text, ',')) {
-    const auto bounds = Split(part, ':');
-    const auto first = Number(bounds[0]);
-    const auto end = bounds.size() == 1 && first ? std::optional(*first + 1)
-                     : bounds.size() == 2        ? Number(bounds[1])
-                                                 : std::nullopt;
-    if (!first || !end || *end <= *first || *end > INT32_MAX)
-      return Wrong("not a list of ranks: '" + text + "'", "--ranks", kExample);
-    plan.ranks.emplace_back(static_cast<std::int32_t>(*first), static_cast<std::int32_t>(*end));
-  }
+  auto spans = ParseRankSpans(text);
+  if (!spans)
+    return Wrong("not a list of ranks: '" + text + "'", "--ranks", "--ranks " + std::string(kRankListExample));
+  plan.ranks = std::move(*spans);
   return Ok();
 }
 

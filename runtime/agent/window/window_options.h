@@ -23,7 +23,7 @@ struct WindowFlags {
   bool trigger = false;         // The trigger file.
   std::string signal_steps, align;
   std::string start;  // on or off
-  std::string ranks;  // 0,3,8:16
+  std::string ranks;  // 0-3,7
 };
 
 struct WindowPlan {

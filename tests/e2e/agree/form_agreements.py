@@ -163,11 +163,11 @@ def ranks_late(v):
 
 def collective_lines(v):
     """COLLECTIVES, where each row of the JSON has a line of its own."""
-    part = re.search(r"^  COLLECTIVES .*\n((?:  \S.*\n)+)", v.text, re.M)
+    part = re.search(r"^  COLLECTIVES .*\n((?:  .*\n)+)", v.text, re.M)
     rows = v.json["collectives"]
     if part is None or len(rows) > 6:
         return
-    lines = part.group(1).splitlines()
+    lines = [line for line in part.group(1).splitlines() if not line.startswith("    (")]  # Notes that do not fit beside a row.
     if len(lines) != len(rows):
         yield f"{len(lines)} lines, {len(rows)} rows"
     number = r"(-|[\d.]+ (?:ns|us|ms|s)|0)"

@@ -582,7 +582,7 @@ class Commands(Case):
     def test_errors(self):
         run = runs.make(runs.MPI, self.directory)
         self.fails(2, "try:", self.directory / "nowhere")
-        self.fails(2, "try: --ranks 0,4-7", run, "--ranks", "first")
+        self.fails(2, "try: --ranks 0-3,7", run, "--ranks", "first")
         self.fails(2, "ranks from 0 to 3", run, "--ranks", "9")
         self.fails(2, "steps from", run, "--steps", "900:")
         self.fails(2, "--min-dur 5us", run, "--min-dur", "5 minutes")

@@ -77,6 +77,26 @@ TEST(Text, FirstSentenceIsTheVerdictAndLinesFit) {
   }
 }
 
+TEST(Text, LinesFitAnyWidthAndNoWordIsBroken) {
+  for (const int ranks : {1, 2, 8, 40}) {
+    JobSpec spec = ranks < 6 ? JobSpec() : SlowRank5of8();
+    spec.ranks = ranks;
+    const analysis::Analysis analysis = Simulate(spec).Analyze();
+    for (const unsigned width : {40u, 60u, 73u, 80u, 99u, 101u, 120u, 240u}) {
+      const std::string text = report::RenderText(analysis, {.width = width});
+      for (const std::string& line : Lines(text)) {
+        const std::size_t first = std::min(line.find_first_not_of(' '), line.size());
+        EXPECT_TRUE(Columns(line) <= width || line.find(' ', first) == std::string::npos) << width << ": " << line;
+      }
+      std::string whole, wanted;
+      for (std::istringstream words(text); words >> wanted;) whole += wanted + " ";
+      for (const analysis::Finding& finding : analysis.findings)
+        EXPECT_NE(whole.find(finding.evidence + " "), std::string::npos) << width << ": " << finding.evidence;
+      EXPECT_NE(whole.find(analysis.verdict + " "), std::string::npos) << width << ": " << text;
+    }
+  }
+}
+
 TEST(Text, ColourOnlyIfAsked) {
   const analysis::Analysis analysis = Simulate(SlowRank5of8()).Analyze();
   EXPECT_EQ(report::RenderText(analysis, {}).find('\x1b'), std::string::npos);

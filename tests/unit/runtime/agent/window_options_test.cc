@@ -65,6 +65,8 @@ TEST(WindowOptions, Ranks) {
   const WindowPlan plan = Parse({.ranks = "0,3,8:16"});
   for (const std::int32_t rank : {0, 3, 8, 15}) EXPECT_TRUE(plan.Includes(rank)) << rank;
   for (const std::int32_t rank : {1, 4, 7, 16}) EXPECT_FALSE(plan.Includes(rank)) << rank;
+  const WindowPlan same = Parse({.ranks = "0,3,8-15"});
+  EXPECT_EQ(same.ranks, plan.ranks);
 }
 
 TEST(WindowOptions, EveryErrorSaysWhatWhereAndWhatToDo) {

@@ -1,0 +1,213 @@
+"""What commands show on terminals of several widths, in UTF-8 and in plain ASCII: to the byte, and that no line is wider and no word broken.
+
+usage: terminal_test.py BUILD_DIR [--update] [unittest arguments]
+"""
+import fcntl
+import json
+import os
+import pathlib
+import pty
+import re
+import shutil
+import struct
+import subprocess
+import sys
+import tempfile
+import termios
+import unicodedata
+import unittest
+
+sys.path.insert(0, str(pathlib.Path(__file__).resolve().parents[1] / "hang"))
+import expecting
+import jobs_that_stop
+
+BUILD = pathlib.Path(sys.argv.pop(1)).resolve()
+LOCKSTEP = str(BUILD / "lockstep")
+WIDTHS = (60, 80, 120, 200)
+CHARACTERS = {"utf8": "C.UTF-8", "ascii": "C"}
+CLEAN = {k: v for k, v in os.environ.items() if not k.startswith("LOCKSTEP_") and k not in ("COLUMNS", "LC_CTYPE", "LANG")}
+
+# With a late rank in the second run.
+RUN = """ranks 6
+nodes 2
+steps 24
+seed 3
+jitter 1%
+{more}
+network alpha=40us bandwidth=4GB/s
+comm tp block=2
+step
+  input 2ms
+  forward 8ms
+  allreduce 1MiB comm=tp
+  backward 16ms buckets=25MiB,25MiB,1MiB
+  waitall
+  allreduce 200kB
+  optimizer 2ms
+end
+"""
+COMMANDS = {
+    "analyze": ["analyze", "after", "-q"],
+    "explain": ["analyze", "after", "-q", "--explain", "1"],
+    "table": ["analyze", "after", "-q", "--table", "ranges"],
+    "info": ["info", "after"],
+    "doctor": ["doctor", "after"],
+    "diff": ["diff", "before", "after", "-q"],
+    "whatif": ["whatif", "after", "-q"],
+    "hang": ["hang", "dumps"],
+}
+
+
+def setUpModule():
+    global PLACE
+    # A short name of one length: paths are part of what is wrapped.
+    PLACE = pathlib.Path(tempfile.mkdtemp(prefix="lockstep-", dir="/tmp"))
+    for name, more in (("before", ""), ("after", "slow rank=4 factor=1.3")):
+        spec = PLACE / (name + ".trace")
+        spec.write_text(RUN.format(more=more))
+        subprocess.run([BUILD / "make_run", spec, PLACE / name], check=True)
+    job = jobs_that_stop.host_stops(jobs_that_stop.training("said", 8), 5)
+    job.play().write(PLACE / "dumps")
+    for words in COMMANDS.values():  # Afterwards nothing is merged, and all files are there.
+        subprocess.run([LOCKSTEP, *words], cwd=PLACE, env=CLEAN, capture_output=True, timeout=120)
+
+
+def tearDownModule():
+    shutil.rmtree(PLACE, ignore_errors=True)
+
+
+def on_terminal(words, columns, locale="C.UTF-8", **more):
+    """What is shown on a terminal with so many columns."""
+    control, terminal = pty.openpty()
+    fcntl.ioctl(terminal, termios.TIOCSWINSZ, struct.pack("HHHH", 50, columns, 0, 0))
+    mode = termios.tcgetattr(terminal)
+    mode[1] &= ~termios.OPOST
+    termios.tcsetattr(terminal, termios.TCSANOW, mode)
+    env = {**CLEAN, "TERM": "xterm", "LC_ALL": locale, "NO_COLOR": "1", **more}
+    env = {k: v for k, v in env.items() if v is not None}
+    process = subprocess.Popen([LOCKSTEP, *words], stdout=terminal, stderr=terminal, stdin=subprocess.DEVNULL, cwd=PLACE, env=env)
+    os.close(terminal)
+    said = b""
+    while True:
+        try:
+            piece = os.read(control, 65536)
+        except OSError:
+            break
+        if not piece:
+            break
+        said += piece
+    os.close(control)
+    process.wait(60)
+    return said
+
+
+def columns_of(line):
+    return sum(0 if unicodedata.combining(c) else 2 if unicodedata.east_asian_width(c) in "WF" else 1 for c in line)
+
+
+def same_everywhere(text):
+    """Without what differs between places, versions and libraries, in as many columns."""
+    def hidden(found):
+        return re.sub(r"\S", "x", found[0])
+    text = text.replace(str(PLACE), "P" * len(str(PLACE)))
+    text = re.sub(r"(?m)^  (?:timeline\.h5|analysis\.json) .*$", lambda line: re.sub(r"\d+(\.\d+)? \wB", "SIZE", line[0]), text)
+    text = re.sub(r"(?<=lockstep_version ).*|(?<=version            )\d+\.\d+\.\d+\S*", hidden, text)
+    return text
+
+
+class Terminal(unittest.TestCase):
+    def test_what_is_shown(self):
+        for name, words in COMMANDS.items():
+            for characters, locale in CHARACTERS.items():
+                with self.subTest(command=name, characters=characters):
+                    shown = ""
+                    for columns in WIDTHS:
+                        text = on_terminal(words, columns, locale).decode()
+                        shown += f"---------- {columns} columns\n" + same_everywhere(text)
+                    expecting.check(self, f"{name}.{characters}", shown)
+
+    def test_no_line_is_wider_and_no_word_broken(self):
+        analysis = json.loads((PLACE / "after/analysis.json").read_text())
+        sentences = [analysis["verdict"]] + [f[key] for f in analysis["findings"] for key in ("evidence", "action")]
+        self.assertGreater(len(sentences), 4)
+        for name, words in COMMANDS.items():
+            for columns in (50, 77, 133):
+                for locale in CHARACTERS.values():
+                    with self.subTest(command=name, columns=columns, locale=locale):
+                        text = on_terminal(words, columns, locale).decode()
+                        for line in text.splitlines():
+                            if " " in line.strip():  # A word of its own may be wider than the terminal.
+                                self.assertLessEqual(columns_of(line), columns, text)
+                        if locale == "C":
+                            self.assertTrue(text.isascii(), text)
+                        if name == "analyze":
+                            whole = " ".join(text.split())
+                            for sentence in sentences:
+                                self.assertIn(" ".join(sentence.split()), whole)
+
+    def test_colours_take_no_columns(self):
+        for words in (COMMANDS["analyze"], COMMANDS["diff"], COMMANDS["doctor"]):
+            plain = on_terminal(words, 70).decode()
+            painted = on_terminal(words, 70, NO_COLOR=None).decode()
+            self.assertIn("\x1b[", painted)
+            self.assertEqual(re.sub("\x1b\\[[0-9;]*m", "", painted), plain)
+
+    def test_help_fits(self):
+        for words in ([], ["run"], ["diff"], ["export"], ["import", "kineto"]):
+            for columns in (60, 80, 120):
+                text = on_terminal([*words, "--help"], columns).decode()
+                for line in text.splitlines():
+                    if " " in line.strip():
+                        self.assertLessEqual(columns_of(line), columns, text)
+
+    def test_a_file_gets_a_hundred_columns(self):
+        for more in ({}, {"COLUMNS": "40"}, {"COLUMNS": "300"}):
+            done = subprocess.run([LOCKSTEP, *COMMANDS["analyze"]], cwd=PLACE, env=dict(CLEAN, LC_ALL="C.UTF-8", **more), capture_output=True, text=True)
+            self.assertLessEqual(max(map(columns_of, done.stdout.splitlines())), 100)
+            self.assertGreater(max(map(columns_of, done.stdout.splitlines())), 90)
+
+    def test_a_terminal_that_does_not_tell_its_width(self):
+        self.assertEqual(on_terminal(COMMANDS["analyze"], 0, COLUMNS="60"), on_terminal(COMMANDS["analyze"], 60))
+        for odd in ("", "many", "-5", "0"):
+            self.assertEqual(on_terminal(COMMANDS["analyze"], 0, COLUMNS=odd), on_terminal(COMMANDS["analyze"], 100))
+
+    def test_what_is_left_out_is_said(self):
+        narrow = on_terminal(COMMANDS["analyze"], 60).decode()
+        self.assertRegex(narrow, r"(?m)^  not shown in 60 columns: ")
+        self.assertNotIn("not shown in", on_terminal(COMMANDS["analyze"], 200).decode())
+
+    def test_json_does_not_depend_on_the_width(self):
+        for words in (["analyze", "after", "-q", "--json", "-"], ["info", "after", "--json", "-"], ["doctor", "after", "--json", "-"],
+                      ["diff", "before", "after", "-q", "--json", "-"], ["whatif", "after", "-q", "--json", "-"], ["hang", "dumps", "--json", "-"]):
+            narrow = on_terminal(words, 50)
+            self.assertEqual(narrow, on_terminal(words, 200), words)
+            json.loads(narrow)
+
+    def test_info_of_many_ranks_is_a_page(self):
+        spec = PLACE / "many.trace"
+        spec.write_text("ranks 512\nnodes 64\nsteps 2\nmissing rank=17\nnetwork alpha=30us bandwidth=20GB/s\nstep\n  forward 6ms\n  allreduce 1MiB\nend\n")
+        subprocess.run([BUILD / "make_run", spec, PLACE / "many"], check=True)
+
+        def info(*words, code=3):
+            done = subprocess.run([LOCKSTEP, "info", "many", *words], cwd=PLACE, env=CLEAN, capture_output=True, text=True, timeout=120)
+            self.assertEqual(done.returncode, code, done.stderr)
+            return done.stdout
+
+        page = info()
+        self.assertLess(len(page.splitlines()), 80)
+        self.assertTrue(page.startswith("511 of 512 ranks recorded: nothing is there of rank 17\n"), page[:200])
+        self.assertIn("every file:  lockstep info many --ranks all\n", page)
+        some = info("--ranks", "3,7-8")
+        self.assertEqual([int(rank) for rank in re.findall(r"(?m)^/.*/ranks/rank-(\d+)\.h5$", some)], [3, 7, 8])
+        self.assertEqual(len(re.findall(r"(?m)^/.*/ranks/rank-\d+\.h5$", info("--ranks", "all"))), 511)
+        self.assertIn("nothing is there of rank 17", subprocess.run([LOCKSTEP, "info", "many", "--ranks", "16-18"], cwd=PLACE, env=CLEAN, capture_output=True, text=True).stderr)
+        document = json.loads(info("--json", "-"))
+        self.assertEqual((len(document["files"]), document["ranks_missing"]), (511, [17]))
+        self.assertIn("not a list of ranks", subprocess.run([LOCKSTEP, "info", "many", "--ranks", "x"], cwd=PLACE, env=CLEAN, capture_output=True, text=True).stderr)
+        # One that is not like the others is named.
+        shutil.copy(PLACE / "after/ranks/rank-00004.h5", PLACE / "many/ranks/rank-00099.h5")
+        self.assertIn("\n  rank-00099.h5: 144 rows in mpi_calls, others 2\n", info())
+
+
+if __name__ == "__main__":
+    unittest.main()
