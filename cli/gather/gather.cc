@@ -60,7 +60,7 @@ bool SameDirectory(const std::string& a, const std::string& b) {
 }
 
 // A place that names this host needs no remote shell, if it is there.
-Place Nearest(Place place) {
+Place LocalIfOwn(Place place) {
   std::error_code ignored;
   const std::string host = place.host.substr(place.host.find('@') + 1);
   if (!host.empty() && host == agent::HostName() && place.dir.starts_with('/') && fs::is_directory(place.dir, ignored))
@@ -139,7 +139,7 @@ Status Gatherer::LookAtRun() {
 }
 
 void Gatherer::List(GatheredPlace& result) {
-  Source source(Nearest(result.place), options_.rsh);
+  Source source(LocalIfOwn(result.place), options_.rsh);
   Result<Listing> listing = source.List();
   if (!listing.ok()) {
     result.trouble = listing.error().what;
