@@ -52,7 +52,7 @@ ROOMS = {
         "core": [], "gpu": ["core/"], "replay": ["core/", "gpu/"], "tables": ["core/", "gpu/"],
         "replayed": [*FRAME, "replay/"], "run": [*FRAME, "replayed/"], "stragglers": [*FRAME, "communication/", "replayed/"],
         "communication": [*FRAME, "replay/", "replayed/"], "causes": [*FRAME, "gpu/", "tables/engine/", "replayed/"],
-        "diff": [*FRAME, "tables/engine/"], "report": [*FRAME, "communication/", "diff/", "replayed/", "tables/"],
+        "diff": [*FRAME, "gpu/"], "report": [*FRAME, "communication/", "diff/", "replayed/", "tables/"],
     },
     "cli": {
         "output": [], "options": ["output/"], "input": ["options/", "output/"],
