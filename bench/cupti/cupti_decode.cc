@@ -151,7 +151,7 @@ int main(int argc, char** argv) {
   static Output output;
   static Decoder decoder(api, sizes, output);
   decoder.Believe(1, time * 2);
-  decoder.windows().Follow(segment.header());
+  decoder.windows().Follow(segment.view().slot_window());
   double walk = 1e9, decode = 1e9;
   std::uint64_t checksum = 0, slots = 0;
   for (int i = 0; i < rounds; ++i) {

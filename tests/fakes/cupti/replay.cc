@@ -141,7 +141,7 @@ long long Replay(const char* path) {
   alignas(Decoder) static std::byte memory[sizeof(Decoder)];
   Decoder& decoder = *new (memory) Decoder(api, kNone, output);
   decoder.Scale(scale);
-  decoder.windows().Follow(*lockstep_probe.segment);
+  decoder.windows().Follow(*lockstep_probe.window.load(std::memory_order_acquire));
   process->cupti_used.store(1);
   process->cupti_state.store(1);
   long long records = 0;
