@@ -78,7 +78,8 @@ Result<int> Tables(const AnalyzeFlags& flags) {
 }
 
 // The text to show: the verdict, or the rows behind one finding.
-Result<std::string> OutputOf(const AnalyzeFlags& flags, const std::string& run_dir, const analysis::Analysis& analysis) {
+Result<std::string> OutputOf(const AnalyzeFlags& flags, const std::string& run_dir,
+                             const analysis::Analysis& analysis) {
   const report::TextOptions options = report::TextOptions::ForFile(STDOUT_FILENO);
   if (flags.explain) {
     const std::size_t n = analysis.findings.size();

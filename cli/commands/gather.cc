@@ -74,7 +74,8 @@ Error ShowPlaces(const std::vector<GatheredPlace>& places, bool quiet) {
     }
     const Counted copied = Count(place, FileEnd::kCopied), kept = Count(place, FileEnd::kKept);
     if (!quiet)
-      Show("  {}  {} copied{}\n", name, CountText(copied), kept.files == 0 ? "" : ", " + CountText(kept) + " were here already");
+      Show("  {}  {} copied{}\n", name, CountText(copied),
+           kept.files == 0 ? "" : ", " + CountText(kept) + " were here already");
     for (const GatheredFile& file : place.files) {
       if (file.end == FileEnd::kCopied || file.end == FileEnd::kKept) continue;
       if (!quiet) Show("    {}  not copied: {}\n", file.name, WhyOf(file));
