@@ -261,6 +261,11 @@ class Finder {
       wait.differs.cause = Cause::kMismatch;
       wait.differs.sides = {{wait.call, {member.rank}}, {*other, {peer.rank}}};
       if (wanted == "send") std::swap(wait.differs.sides[0], wait.differs.sides[1]);
+    } else if (const RankState state = found_.ranks[node].state;
+               Gone(state) && state != found_.ranks[wait.inside.front()].state) {
+      // It began its half of the message, and its process does not go on.
+      wait.lagging = {node};
+      wait.end = Wait::End::kPasses;
     }
   }
 

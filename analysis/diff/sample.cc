@@ -132,7 +132,7 @@ std::vector<std::string> WhyIncomplete(const analysis::Analysis& analysis) {
   for (const analysis::LossRow& loss : analysis.losses)
     if (loss.data_loss && !(missing && loss.name == Info(Loss::kRankMissing).name) &&
         !(missing && loss.name == Info(Loss::kUnmatchedCollective).name))
-      why.push_back(analysis::Count(static_cast<std::int64_t>(loss.count)) + " " + loss.sentence +
+      why.push_back(analysis::CountOf(static_cast<std::uint64_t>(loss.count), loss.sentence) +
                     (loss.rank < 0 ? "" : fmt::format(" (rank {})", loss.rank)));
   if (why.empty() && analysis.incomplete()) why.push_back(analysis.verdict);
   return why;

@@ -169,17 +169,27 @@ std::string RestOfNames(const std::vector<NameResult>& rows, std::size_t shown) 
 
 std::string NamesText(const Comparison& c, const TextOptions& options) {
   if (c.names.rows.empty()) return "";
-  std::string out = fmt::format("\n  {:<32} {:>21} {:>21} {:>9}\n", "by name, of a rank and step", "count, base / new",
-                                "time, base / new", "change");
+  TextTable table(2, {{.head = "by name, of a rank and step", .width = kNameWidth, .right = false, .lead = 0},
+                      {.head = "base count", .width = 11, .keep = 1},
+                      {.head = "new count", .width = 10, .keep = 2},
+                      {.head = "base time", .width = 10, .keep = 3},
+                      {.head = "new time", .width = 10, .keep = 4},
+                      {.head = "change", .width = 9},
+                      {.head = "", .right = false, .lead = 2}});
   std::size_t shown = 0;
   for (const NameResult& row : c.names.rows) {
     if (!row.Changed() || shown == kMostNamesShown) break;
     ++shown;
     const auto [base, now, base_time, now_time, change] = Cells(row);
-    out += fmt::format("  {:<32} {:>10} {:>10} {:>10} {:>10} {:>9}  {}\n", NameOf(row, kNameWidth), base, now,
-                       base_time, now_time, change, Name(row.verdict));
+    table.Add({NameOf(row, kNameWidth), base, now, base_time, now_time, change, std::string(Name(row.verdict))});
   }
-  if (shown == 0) out = "\n";
+  std::string out = "\n";
+  if (shown > 0) {
+    const TextTable::Laid laid = table.Lay(options.width);
+    out += laid.head + "\n";
+    for (const std::string& row : laid.rows) out += row + "\n";
+    Wrap(out, "  ", NotShown(laid.left_out, options.width), options.width);
+  }
   Wrap(out, "  ", RestOfNames(c.names.rows, shown), options.width);
   return out;
 }

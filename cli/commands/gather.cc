@@ -160,8 +160,8 @@ void AddGather(CLI::App& root, Chosen& chosen) {
       "-o RUN\n"
       "  lockstep gather --rsh 'ssh -p 2222' me@node2:RUN ./RUN.part -o RUN      files that are there already are "
       "kept");
-  app->add_option("places", flags->places, "Run directories: HOST:DIR, or DIR on this machine")
-      ->type_name("HOST:DIR")
+  app->add_option("places", flags->places, "Run directories, each HOST:DIR, or DIR on this machine")
+      ->type_name("PLACE")
       ->required();
   app->add_option("-o,--output", flags->output, "The run directory that is made, or to which files are added")
       ->type_name("RUN")

@@ -54,7 +54,7 @@ std::string Enter(const Place& place) {
   return "LC_ALL=C; export LC_ALL; unset CDPATH\n"
          "cd -- " +
          agent::ShellQuote({dir}) +
-         " || exit\n"
+         " 2> /dev/null || { echo 'there is no directory of this name, or it may not be entered' >&2; exit 1; }\n"
          "[ -d ranks ] || case $(pwd) in */ranks) cd .. || exit ;; esac\n";
 }
 

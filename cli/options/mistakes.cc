@@ -131,6 +131,7 @@ Error MistakeIn(const CLI::App& root, const CLI::ParseError& error, const std::v
     }
   std::string what = WordsOf(error);
   if (what == "files is required") what = "no trace files were named";
+  if (what == "places is required") what = "no run directory was named";
   return {ErrorCode::kUsage, std::move(what), PathOf(innermost), UsageOf(innermost)};
 }
 

@@ -54,7 +54,7 @@ NAMED |= {
 # Messages and reductions of a tensor-parallel group are on streams of their own, several of one name side by side.
 NAMED["gpu_stages"] = NAMED["late_stage"].replace("ranks 16\nsteps 14", "ranks 8\nsteps 6\ngpu").replace("block=4 stride=2", "block=2").replace(
     "stages=4 microbatches=6", "stages=4 microbatches=8").replace("slow rank=9", "slow rank=5").replace("  optimizer 1ms", "  kernel 1ms name=adam")
-KINETO = {name: NAMED[name] for name in ("gpu_one", "gpu_ddp", "gpu_fsdp")}
+KINETO = {name: NAMED[name] for name in ("gpu_one", "gpu_ddp", "gpu_fsdp", "gpu_stages")}
 KINETO["gpu_two_steps"] = NAMED["gpu_ddp"].replace("steps 8", "steps 2")
 
 # Two runs of one job: something became slower, faster, another number of steps or ranks, or nothing changed.

@@ -283,6 +283,23 @@ TEST(Judge, Messages) {
   EXPECT_EQ(JudgeAll(job_of({Message("send", 1)}, {Message("recv", -1)})), Only(Cause::kAllInside, {}));
 }
 
+TEST(Judge, WhoBeganItsHalfOfAMessageAndDoesNotGoOn) {
+  Progress job = JobOf({Named("pp", {At(0, 0, 0), At(1, 0, 0)})});
+  job.groups[0].members[0].messages = {Message("send", 1)};
+  job.groups[0].members[1].messages = {Message("recv", 0)};
+  job.groups[0].members[1].messages[0].waited = false;  // MPI_Irecv, and not in a wait for it.
+  EXPECT_EQ(JudgeAll(job), Only(Cause::kAllInside, {}));
+  for (const auto& [state, cause] :
+       {std::pair(RankState::kStopped, Cause::kStopped), std::pair(RankState::kKilled, Cause::kKilled)}) {
+    job.ranks[1].state = state;
+    job.ranks[0].state = RankState::kAlive;
+    EXPECT_EQ(JudgeAll(job), Only(cause, {1}));
+  }
+  // The launcher ended both: that tells of nobody.
+  job.ranks[0].state = RankState::kKilled;
+  EXPECT_NE(JudgeAll(job), Only(Cause::kKilled, {1}));
+}
+
 TEST(Judge, MessagesWithNumbers) {
   Progress job = JobOf({Named("pp", {At(0, 0, 0), At(1, 0, 0)})});
   Operation send = Message("send", 1), receive = Message("recv", 0);
