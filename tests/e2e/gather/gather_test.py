@@ -235,7 +235,7 @@ class Refusals(Case):
             self.gather(*words, code=2)
         self.assertFalse((self.place / "run").exists())
         done = self.gather("node1:nowhere", "-o", "run", code=1)
-        self.failed(done, "nothing could be had .*there is no directory")
+        self.failed(done, "nothing could be had .*there is no directory", "node1:nowhere")
         (self.hosts / "node1/empty").mkdir()
         done = self.gather("node1:empty", "-o", "run", code=1)
         self.failed(done, "there is no recording in this directory", "node1:empty")
