@@ -138,7 +138,12 @@ class Finder {
     // Who has completed it has seen all others' part in it.
     const bool all_entered = completed && (HoldsAll(wait.call) || wait.unknown.empty());
     // Members of an operation that does not hold all may leave it although others called something else.
-    const bool agreed = completed && HoldsAll(wait.call);
+    // So may those whose own call of this number was such a one.
+    const bool agreed = completed && HoldsAll(wait.call) &&
+                        std::all_of(group.members.begin(), group.members.end(), [&](const Member& member) {
+                          const Operation* call = CallOf(member, wait.call.sequence);
+                          return call == nullptr || call->kind.empty() || HoldsAll(*call);
+                        });
     if (!agreed && Differ(group, wait.call.sequence, wait.differs)) {
       wait.end = Wait::End::kDiffers;
     } else if (!wait.missing.empty() || !wait.lagging.empty()) {

@@ -103,6 +103,19 @@ TEST(Judge, AnotherRootThanThatOfThoseWhoAreThrough) {
             Only(Cause::kMismatch, {2}));
 }
 
+TEST(Judge, OthersLeftWhatTheyCalledInstead) {
+  // A broadcast is over for its root and for who has the data, whatever the last rank calls.
+  const auto calls = [](Member member, const char* kind, bool through) {
+    member.calls = {{.sequence = 5, .kind = kind, .created_ns = 10}};
+    if (through) member.calls[0].state = OperationState::kCompleted;
+    return member;
+  };
+  EXPECT_EQ(
+      JudgeAll(JobOf({Named("dp", {calls(At(0, 5, 5), "broadcast", true), calls(At(1, 5, 5), "broadcast", true),
+                                   calls(At(2, 5, 5), "broadcast", true), calls(At(3, 5, 4), "barrier", false)})})),
+      Only(Cause::kOtherOperation, {3}));
+}
+
 TEST(Judge, WhatTheProcessDoesDecidesHowItIsCalled) {
   for (const auto& [state, cause] :
        {std::pair(RankState::kStopped, Cause::kStopped), std::pair(RankState::kExited, Cause::kEarlyExit),
