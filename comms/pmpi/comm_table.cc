@@ -5,6 +5,7 @@
 #include <stdlib.h>
 #include <string.h>
 #include <sys/mman.h>
+#include <unistd.h>
 
 #include <algorithm>
 
@@ -28,6 +29,7 @@ pthread_mutex_t g_lock = PTHREAD_MUTEX_INITIALIZER;  // For changes; look-ups ta
 std::atomic<std::uint32_t> g_next_number{0};
 MPI_Group g_world_group{};
 bool g_spawned = false;  // This process's MPI_COMM_WORLD is not the job's.
+int g_world_size = 0;    // Of this process's MPI_COMM_WORLD.
 
 struct Lock {
   Lock() { pthread_mutex_lock(&g_lock); }
@@ -191,6 +193,12 @@ void TakeIn(MPI_Comm handle, std::string_view identity, std::int32_t own_rank, s
     Hash64 hash;
     hash.Add(identity);
     if (own_rank >= 0) hash.Add(static_cast<std::uint64_t>(own_rank));
+    // A process that no MPI launcher started is rank 0 of a world of its own. Several of one job (torchrun, and a
+    // program that imports mpi4py) are not members of one communicator.
+    if (g_world_size == 1) {
+      hash.Add(static_cast<std::uint64_t>(getpid()));
+      hash.Add(ring::Ticks());
+    }
     comm->global_id = hash.value();
   }
   Insert(HandleOf(handle), comm);
@@ -210,6 +218,7 @@ void StartComms() {
   mpi.Comm_group(mpi.comm_world, &g_world_group);
   int rank = 0;
   mpi.Comm_rank(mpi.comm_world, &rank);
+  mpi.Comm_size(mpi.comm_world, &g_world_size);
   TakeIn(mpi.comm_world, "MPI_COMM_WORLD", -1, 0);
   TakeIn(mpi.comm_self, "MPI_COMM_SELF", rank, 2);
 }

@@ -94,7 +94,9 @@ def main():
     if not gpu and not options.plain_gloo:
         from mpi4py import MPI
 
-        model.register_comm_hook(MPI.COMM_WORLD, reduce_over_mpi)
+        # Where torchrun starts the ranks, each is an MPI world of its own: gloo reduces the gradients then.
+        if MPI.COMM_WORLD.Get_size() == size:
+            model.register_comm_hook(MPI.COMM_WORLD, reduce_over_mpi)
     optimizer = torch.optim.SGD(model.parameters(), lr=0.01, momentum=0.9)
     pause_ms = options.slow_input[1] if rank == options.slow_input[0] else 0
     data = SyntheticBatches(options.steps, options.batch, options.width, options.seed + 1_000_000 * (rank + 1), pause_ms)

@@ -250,6 +250,20 @@ class Torchrun(Case):
         self.check([jobs.LOCKSTEP, "run", "--after", "none", "-o", "run", "--", "env", *self.torchrun, HERE / "worker.py"],
                    ["rank-00000.h5", "rank-00000.p2.h5"])
 
+    def test_mpi_worlds_of_one(self):
+        """Each worker's MPI_COMM_WORLD is its own: their collectives are not one another's."""
+        if jobs.run([jobs.PYTHON, "-c", "import mpi4py"], cwd="/").returncode != 0:
+            self.skipTest("no mpi4py")
+        place = pathlib.Path(self.temporary.name)
+        done = jobs.run([jobs.LOCKSTEP, "run", "--after", "none", "-o", "run", "--", *self.torchrun, HERE / "worlds_of_one.py"],
+                        cwd=place, timeout=120)
+        self.assertEqual(done.returncode, 0, done.stderr)
+        _, analysis, said = jobs.Run(place / "run").analyze()
+        self.assertEqual(analysis["run"]["ranks"], 2, said)
+        self.assertEqual([(row["op"], row["count"], row["wait_ns_median"]) for row in analysis["collectives"]
+                          if row["bytes"] == 8000], [("all-reduce", 30, 0)] * 2, said)
+        self.assertEqual((analysis["trust"]["clock_violations"], analysis["trust"]["unmatched_collectives"]), (0, 0), said)
+
     def test_around_the_launcher(self):
         self.check([jobs.LOCKSTEP, "run", "--after", "none", "-o", "run", "--", *self.torchrun, HERE / "worker.py"],
                    ["rank-00000.h5", "rank-00001.h5"])
