@@ -17,7 +17,7 @@
 namespace lockstep::diff {
 namespace {
 
-constexpr std::uint32_t kNone = schema::kNone;
+using schema::kNone;
 // A sample stays small; of longer runs every n-th step says as much about a median.
 constexpr std::size_t kMostNames = 200, kMostSteps = 128;
 

@@ -173,11 +173,11 @@ void Remark(const Context& context, Analysis& analysis) {
     add(analysis.mostly_posted
             ? "Communication was posted early but moved only in Wait: no overlap is claimed."
             : "What was posted early moved only in Wait, the rest is blocking: no overlap is claimed.");
+  // Without it a reader takes the lengths of these steps for those of an iteration.
+  if (!analysis.suspicious && context.timeline().Meta("step_source") == "signature")
+    add(fmt::format("No steps are marked: what repeats with the collectives counts as a step. If it is none, {}.",
+                    ToMarkSteps(SourceOf(context.timeline()))));
   if (run.ranks > 1 && !analysis.suspicious) {
-    // Without it a reader takes the lengths of these steps for those of an iteration.
-    if (context.timeline().Meta("step_source") == "signature")
-      add(fmt::format("No steps are marked: what repeats with the collectives counts as a step. If it is none, {}.",
-                      ToMarkSteps(SourceOf(context.timeline()))));
     if (run.steps + run.incomplete_steps == 0)
       add(fmt::format("No steps are marked: figures are of the whole recording. To have steps, {}.",
                       ToMarkSteps(SourceOf(context.timeline()))));

@@ -11,6 +11,7 @@
 
 #include "analysis/core/format.h"
 #include "core/loss.h"
+#include "core/order_statistics.h"
 #include "core/printed.h"
 
 namespace lockstep::cli {
@@ -120,9 +121,7 @@ std::vector<std::string> OutliersOf(const TableOfAll& table, std::uint64_t media
   const auto distance = [&](std::uint64_t rows) { return rows > median ? rows - median : median - rows; };
   std::vector<std::uint64_t> distances;
   for (const auto& each : table.rows) distances.push_back(distance(each.first));
-  std::nth_element(distances.begin(), distances.begin() + static_cast<std::ptrdiff_t>(distances.size() / 2),
-                   distances.end());
-  const std::uint64_t usual = distances[distances.size() / 2];
+  const std::uint64_t usual = UpperMedian(std::move(distances));
   std::vector<std::pair<std::uint64_t, const RankFile*>> far;
   for (const auto& each : table.rows)
     if (distance(each.first) > 10 * usual && distance(each.first) * 20 > median) far.push_back(each);
@@ -148,11 +147,11 @@ void AddTables(const Members& members, std::string& out) {
   for (TableOfAll& table : tables) {
     std::vector<std::uint64_t> rows;
     for (const auto& each : table.rows) rows.push_back(each.first);
-    std::sort(rows.begin(), rows.end());
-    const std::uint64_t median = rows[(rows.size() - 1) / 2];
-    const bool differ = rows.front() != rows.back();
+    const auto [fewest, most] = std::minmax_element(rows.begin(), rows.end());
+    const std::uint64_t median = LowerMedian(rows);
+    const bool differ = *fewest != *most;
     out += fmt::format("  {:<18} {:>14}", table.name, WithCommas(median));
-    out += differ ? fmt::format(" {:>14} {:>14}\n", WithCommas(rows.front()), WithCommas(rows.back())) : "\n";
+    out += differ ? fmt::format(" {:>14} {:>14}\n", WithCommas(*fewest), WithCommas(*most)) : "\n";
     for (std::string& line : OutliersOf(table, median)) outliers.push_back(std::move(line));
   }
   if (outliers.empty()) return;

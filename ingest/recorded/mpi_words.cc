@@ -1,36 +1,24 @@
 #include "ingest/recorded/mpi_words.h"
 
+#include <algorithm>
+
 #include "core/mpi_ops.h"
 
 namespace lockstep::recorded {
 
 std::string KindText(CollectiveKind kind) {
   switch (kind) {
-    case CollectiveKind::kAllReduce:
-      return "all_reduce";
-    case CollectiveKind::kAllGather:
-      return "all_gather";
-    case CollectiveKind::kReduceScatter:
-      return "reduce_scatter";
-    case CollectiveKind::kAllToAll:
-      return "all_to_all";
-    case CollectiveKind::kBarrier:
-      return "barrier";
-    case CollectiveKind::kBroadcast:
-      return "broadcast";
-    case CollectiveKind::kReduce:
-      return "reduce";
-    case CollectiveKind::kGather:
-      return "gather";
-    case CollectiveKind::kScatter:
-      return "scatter";
-    case CollectiveKind::kScan:
-      return "scan";
+    case CollectiveKind::kNone:
+    case CollectiveKind::kSendRecv:
+      return "collective";
     case CollectiveKind::kNeighbor:
       return "neighbour_exchange";
     default:
-      return "collective";
+      break;
   }
+  std::string text(Name(kind));
+  std::replace(text.begin(), text.end(), '-', '_');
+  return text;
 }
 
 std::string CallText(std::uint16_t op) {

@@ -15,6 +15,8 @@ import tarfile
 import tempfile
 import unittest
 
+from installed import tree
+
 BUILD = pathlib.Path(sys.argv[1]).resolve()
 SOURCE = pathlib.Path(__file__).resolve().parents[2]
 CLEAN = {k: v for k, v in os.environ.items() if not k.startswith(("LOCKSTEP_", "PYTHON", "LD_", "RANK"))}
@@ -31,11 +33,6 @@ def run(words, expected=0, timeout=3000, **more):
             sys.exit(77)
         raise AssertionError("%s\n%s" % (words, done.stdout))
     return done.stdout
-
-
-def tree(directory):
-    return {str(path.relative_to(directory)) for path in pathlib.Path(directory).rglob("*")
-            if "__pycache__" not in path.parts}
 
 
 class Sdist(unittest.TestCase):

@@ -13,6 +13,8 @@ import tempfile
 import unittest
 import zipfile
 
+from installed import tree
+
 BUILD = pathlib.Path(sys.argv[1]).resolve()
 SOURCE = pathlib.Path(__file__).resolve().parents[2]
 LIBC = r"(ld-linux.*|lib(c|m|dl|rt|pthread))\.so\.\d+"
@@ -37,12 +39,6 @@ def exported(path):
     """Names of the symbols that others can link to."""
     rows = [line.split() for line in run(["readelf", "--dyn-syms", "--wide", path]).splitlines()]
     return [row[7] for row in rows if len(row) > 7 and row[4] in ("GLOBAL", "WEAK") and row[6] != "UND"]
-
-
-def tree(directory):
-    """All that an installation may leave; Python compiles what it imports."""
-    return {str(path.relative_to(directory)) for path in pathlib.Path(directory).rglob("*")
-            if "__pycache__" not in path.parts}
 
 
 class Wheel(unittest.TestCase):

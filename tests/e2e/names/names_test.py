@@ -22,6 +22,7 @@ import unittest
 sys.path.insert(0, str(pathlib.Path(__file__).resolve().parents[1]))
 sys.path.insert(0, str(pathlib.Path(__file__).resolve().parents[1] / "import"))
 import jobs
+import pseudo_terminal
 import traces
 
 # Title of the window, clear screen, C1 (as a character), right-to-left, isolate, line ends of all kinds, tab, backspace.
@@ -268,16 +269,7 @@ if %r:
             process = subprocess.Popen([jobs.LOCKSTEP, *words], stdout=terminal, stderr=subprocess.DEVNULL, stdin=subprocess.DEVNULL,
                                        env=dict(jobs.ENVIRONMENT, TERM="xterm", LC_ALL="C.UTF-8"))
             os.close(terminal)
-            said = b""
-            while True:
-                try:
-                    piece = os.read(control, 65536)
-                except OSError:
-                    break
-                if not piece:
-                    break
-                said += piece
-            os.close(control)
+            said = pseudo_terminal.read_until_closed(control)
             process.wait(60)
             self.clean(said, repr(words[:1]), colors=True)
             if words[0] == "analyze" and len(words) == 2:

@@ -17,9 +17,10 @@ import termios
 import unicodedata
 import unittest
 
-sys.path.insert(0, str(pathlib.Path(__file__).resolve().parents[1] / "hang"))
+sys.path[:0] = [str(pathlib.Path(__file__).resolve().parents[1]), str(pathlib.Path(__file__).resolve().parents[1] / "hang")]
 import expecting
 import jobs_that_stop
+import pseudo_terminal
 
 BUILD = pathlib.Path(sys.argv.pop(1)).resolve()
 LOCKSTEP = str(BUILD / "lockstep")
@@ -87,16 +88,7 @@ def on_terminal(words, columns, locale="C.UTF-8", **more):
     env = {k: v for k, v in env.items() if v is not None}
     process = subprocess.Popen([LOCKSTEP, *words], stdout=terminal, stderr=terminal, stdin=subprocess.DEVNULL, cwd=PLACE, env=env)
     os.close(terminal)
-    said = b""
-    while True:
-        try:
-            piece = os.read(control, 65536)
-        except OSError:
-            break
-        if not piece:
-            break
-        said += piece
-    os.close(control)
+    said = pseudo_terminal.read_until_closed(control)
     process.wait(60)
     return said
 
