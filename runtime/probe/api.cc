@@ -68,14 +68,16 @@ __attribute__((noinline)) void PushOn(const char* name, std::uint32_t flags) {
 // Recording is off as often as on, so this must be cheap too: the range is only counted, in the thread's stand-in page.
 // Rearm() makes its entry in the stack if need be.
 __attribute__((noinline)) void PushSlow(const char* name, std::uint32_t flags) {
-  if (lockstep_probe.segment == nullptr) return;
-  const bool watched = WindowWatchesRanges();
-  if (watched) RangeOpened(kSourceLockstep, nullptr, name);
   RingPage* page = lockstep_thread_ring;
-  if (watched || page->producer.owner == nullptr || ring::Recording())
-    PushOn(name, flags);
-  else
+  const bool watched = WindowWatchesRanges();
+  // Without a run no thread owns a page.
+  if (page->producer.owner != nullptr && !watched && !ring::Recording()) [[likely]] {
     page->producer.unrecorded_ranges += 1;
+    return;
+  }
+  if (lockstep_probe.segment == nullptr) return;
+  if (watched) RangeOpened(kSourceLockstep, nullptr, name);
+  PushOn(name, flags);
 }
 
 void WriteRange(const RingHeader::OpenRange& open, std::uint32_t depth) {
@@ -128,13 +130,20 @@ __attribute__((noinline)) void PopOn() {
 void Pop();
 
 __attribute__((noinline)) void PopSlow() {
+  RingPage* page = lockstep_thread_ring;
+  const bool watched = WindowWatchesRanges(),
+             stacked = page->producer.slots != nullptr && page->header.range_depth != 0;
+  if (page->producer.owner != nullptr && page->producer.unrecorded_ranges != 0 && !watched && !stacked &&
+      !ring::Recording()) [[likely]] {
+    page->producer.unrecorded_ranges -= 1;
+    return;
+  }
   if (lockstep_probe.segment == nullptr) return;
-  if (WindowWatchesRanges()) {
+  if (watched) {
     PopOn();
     return;
   }
-  RingPage* page = lockstep_thread_ring;
-  if (page->producer.slots != nullptr && page->header.range_depth != 0) {
+  if (stacked) {
     // The fast path was open, so its slots are probably used up.
     Rearm(*page);
     if (lockstep_thread_ring == page && page->producer.cursor < page->producer.limit) {
