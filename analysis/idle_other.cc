@@ -31,7 +31,8 @@ void FillFromSummary(bool messages, Analysis& analysis) {
   add(IdleKind::kInput, s.input_ns);
   add(IdleKind::kFiles, s.mpi_io_ns);
   add(IdleKind::kOneSided, s.mpi_rma_ns);
-  add(IdleKind::kOtherMpi, s.mpi_other_ns - s.mpi_io_ns - s.mpi_rma_ns);
+  add(IdleKind::kMpiSetup, s.mpi_setup_ns);
+  add(IdleKind::kOtherMpi, s.mpi_other_ns - s.mpi_io_ns - s.mpi_rma_ns - s.mpi_setup_ns);
   add(IdleKind::kMessages, messages ? left : 0);
   add(IdleKind::kUnexplained, left);
   std::stable_sort(analysis.idle_causes.begin(), analysis.idle_causes.end(),
@@ -65,6 +66,20 @@ void LeaveInputToStragglers(Analysis& analysis) {
     analysis.idle_causes.insert(at, std::move(of_stragglers));
   std::stable_sort(analysis.idle_causes.begin(), analysis.idle_causes.end(),
                    [](const IdleCause& a, const IdleCause& b) { return a.ns > b.ns; });
+}
+
+// MPI begins and ends once in a run: that is no time which a change of the program gains, and it has no price.
+void RemarkOnMpiSetup(Analysis& analysis) {
+  const auto at = std::find_if(analysis.idle_causes.begin(), analysis.idle_causes.end(),
+                               [](const IdleCause& each) { return each.cause == RowOf(IdleKind::kMpiSetup).cause; });
+  if (at == analysis.idle_causes.end()) return;
+  at->told = true;
+  const std::int64_t whole = analysis.summary.terms.Sum();
+  if (static_cast<double>(at->ns) < kNameShare * static_cast<double>(whole)) return;
+  analysis.remarks.push_back(
+      fmt::format("{} of the idle time ({} of all) is MPI_Init and MPI_Finalize, once per run: no finding prices it. "
+                  "Where steps are marked (lockstep_step()), only they are judged.",
+                  Duration(at->ns), Percent(at->ns, whole)));
 }
 
 // What was left to another finding is told by that one.
@@ -104,8 +119,9 @@ void TellOtherIdle(const Context& context, const std::set<FindingId>& told, Anal
   if (told.contains(FindingId::kStragglerArrival) && !told.contains(FindingId::kInputBound))
     LeaveInputToStragglers(analysis);
   LeaveToTellers(analysis);
+  RemarkOnMpiSetup(analysis);
   for (IdleCause& cause : analysis.idle_causes) {
-    cause.told = std::any_of(told.begin(), told.end(), [&](FindingId id) { return KindOf(id).name == cause.finding; });
+    cause.told |= std::any_of(told.begin(), told.end(), [&](FindingId id) { return KindOf(id).name == cause.finding; });
     if (cause.told) continue;
     rest += cause.ns;
     if (largest == nullptr) largest = &cause;

@@ -27,7 +27,7 @@ enum class MpiClass : std::uint8_t {
   kTest,
   kRequest,
   kComm,
-  kLifecycle,
+  kLifecycle,  // Begins or ends MPI in this process.
   kOther,
   kIo,       // MPI-IO.
   kIoPost,   // Non-blocking MPI-IO.
@@ -38,8 +38,9 @@ enum class MpiClass : std::uint8_t {
 // Neither collective nor point-to-point: a part of idle (definitions: mpi_other).
 constexpr bool IsIo(MpiClass cls) { return cls == MpiClass::kIo || cls == MpiClass::kIoPost; }
 constexpr bool IsRma(MpiClass cls) { return cls == MpiClass::kRma || cls == MpiClass::kRmaPost; }
+constexpr bool IsSetup(MpiClass cls) { return cls == MpiClass::kLifecycle; }
 constexpr bool IsMpiOther(MpiClass cls) {
-  return IsIo(cls) || IsRma(cls) || cls == MpiClass::kComm || cls == MpiClass::kLifecycle || cls == MpiClass::kOther ||
+  return IsIo(cls) || IsRma(cls) || IsSetup(cls) || cls == MpiClass::kComm || cls == MpiClass::kOther ||
          cls == MpiClass::kRequest;
 }
 

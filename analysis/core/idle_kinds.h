@@ -23,6 +23,7 @@ enum class IdleKind : std::uint8_t {
   // Of ranks without a GPU, whose training thread is idle in:
   kFiles,     // MPI-IO.
   kOneSided,  // One-sided MPI.
+  kMpiSetup,  // MPI_Init and MPI_Finalize.
   kOtherMpi,  // Other MPI calls.
   kMessages,  // Point-to-point messages that had not been sent yet.
 };
@@ -44,6 +45,7 @@ inline constexpr auto kIdleKindRows = std::to_array<IdleKindRow>({
     {"other_device", "work of another GPU", FindingId::kIdleOtherDevice},
     {"files", "MPI-IO", FindingId::kIdleOther},
     {"one_sided", "one-sided MPI", FindingId::kIdleOther},
+    {"mpi_setup", "MPI_Init and MPI_Finalize", FindingId::kIdleOther},
     {"other_mpi", "other MPI calls", FindingId::kIdleOther},
     {"messages", "late messages", FindingId::kP2pLateSender},
 });

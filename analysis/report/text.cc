@@ -26,6 +26,7 @@ class Writer : private TextLines {
 
   std::string Render() {
     Header();
+    Hang();
     Verdict();
     if (a_.summary.terms.Sum() > 0) StepBar();
     Findings();
@@ -59,6 +60,15 @@ class Writer : private TextLines {
     for (const std::string& part : parts) line += (line.empty() ? "" : fmt::format(" {} ", glyphs().dot)) + part;
     Wrapped("", line);
     Line();
+  }
+
+  // Before anything else: what steps cost is of no interest to who looks for a hang.
+  void Hang() {
+    for (const std::string& line : a_.hang) {
+      const std::size_t indent = std::min(line.find_first_not_of(' '), line.size());
+      Wrapped("  " + std::string(indent, ' '), std::string_view(line).substr(indent), indent == 0 ? "1" : "");
+    }
+    if (!a_.hang.empty()) Line();
   }
 
   void Verdict() {
@@ -124,6 +134,7 @@ class Writer : private TextLines {
                                 s.terms.device_unknown ? "in input" : "of input"));
     MpiPart(in, "MPI-IO", &analysis::RankRow::mpi_io_ns, s.mpi_io_ns);
     MpiPart(in, "one-sided MPI", &analysis::RankRow::mpi_rma_ns, s.mpi_rma_ns);
+    MpiPart(in, "MPI_Init and MPI_Finalize", &analysis::RankRow::mpi_setup_ns, s.mpi_setup_ns);
     Line();
   }
 

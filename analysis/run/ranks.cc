@@ -106,6 +106,7 @@ void TabulateRanks(const Context& context, Analysis& analysis) {
     row.mpi_other_ns = t.mpi_other_ns[i];
     row.mpi_io_ns = t.mpi_io_ns[i];
     row.mpi_rma_ns = t.mpi_rma_ns[i];
+    row.mpi_setup_ns = t.mpi_setup_ns[i];
     row.late_sender_ns = t.late_sender_ns[i];
     row.late_receiver_ns = t.late_receiver_ns[i];
     row.input_ns = t.input_ns[i];

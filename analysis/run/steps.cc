@@ -63,6 +63,7 @@ void TabulateSteps(const Context& context, Analysis& analysis) {
                     cells.mpi_other_ns[i],
                     cells.mpi_io_ns[i],
                     cells.mpi_rma_ns[i],
+                    cells.mpi_setup_ns[i],
                     cells.late_sender_ns[i],
                     cells.late_receiver_ns[i],
                     {}};

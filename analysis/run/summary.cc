@@ -39,6 +39,7 @@ void Average(const Context& context, const Table& t, const std::vector<std::size
   s.mpi_other_ns = mean(t.mpi_other_ns);
   s.mpi_io_ns = mean(t.mpi_io_ns);
   s.mpi_rma_ns = mean(t.mpi_rma_ns);
+  s.mpi_setup_ns = mean(t.mpi_setup_ns);
   s.late_sender_ns = mean(t.late_sender_ns);
   s.late_receiver_ns = mean(t.late_receiver_ns);
   s.input_ns = mean(t.input_ns);

@@ -28,7 +28,7 @@ constexpr Activity kActivityOf[] = {Activity::kBusy,     Activity::kBusy,     Ac
                                     Activity::kPossible, Activity::kTransfer, Activity::kWait,    Activity::kInsideMpi,
                                     Activity::kCopy,     Activity::kCopy,     Activity::kCopy,    Activity::kMpiOther,
                                     Activity::kMpiOther, Activity::kMpiIo,    Activity::kMpiIo,   Activity::kMpiRma,
-                                    Activity::kMpiRma,   Activity::kInput};
+                                    Activity::kMpiRma,   Activity::kMpiSetup, Activity::kInput};
 
 }  // namespace
 
@@ -222,6 +222,7 @@ bool ActivityStream::NextCalls(std::int64_t& latest) {
     Put(kOther, call);
     if (IsIo(cls)) Put(kIo, call);
     if (IsRma(cls)) Put(kRma, call);
+    if (IsSetup(cls)) Put(kSetup, call);
   }
   return true;
 }

@@ -122,6 +122,7 @@ class ActivityStream {
     kRequestsIo,
     kRma,
     kRequestsRma,
+    kSetup,
     kInput,
     kSources,
   };

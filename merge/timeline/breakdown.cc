@@ -12,7 +12,7 @@ constexpr unsigned kBusy = Bit(Activity::kBusy), kCertain = Bit(Activity::kCerta
                    kPossible = Bit(Activity::kPossible), kTransfer = Bit(Activity::kTransfer),
                    kWait = Bit(Activity::kWait), kInside = Bit(Activity::kInsideMpi), kCopy = Bit(Activity::kCopy),
                    kOther = Bit(Activity::kMpiOther), kInput = Bit(Activity::kInput), kIo = Bit(Activity::kMpiIo),
-                   kRma = Bit(Activity::kMpiRma);
+                   kRma = Bit(Activity::kMpiRma), kSetup = Bit(Activity::kMpiSetup);
 
 Terms TermsOf(unsigned state, bool gpu, std::int64_t ns) {
   Terms terms;
@@ -45,6 +45,8 @@ Terms TermsOf(unsigned state, bool gpu, std::int64_t ns) {
       terms.mpi_io_ns = ns;
     else if (state & kRma)
       terms.mpi_rma_ns = ns;
+    else if (state & kSetup)
+      terms.mpi_setup_ns = ns;
     if (state & kInput) terms.input_ns = ns;
   }
   return terms;
@@ -57,7 +59,8 @@ void Terms::Add(const Terms& o) {
   exposed_unsplit_ns += o.exposed_unsplit_ns, exposed_copy_ns += o.exposed_copy_ns, idle_ns += o.idle_ns;
   comm_ns += o.comm_ns, overlap_ns += o.overlap_ns, comm_high_ns += o.comm_high_ns;
   overlap_high_ns += o.overlap_high_ns, copy_ns += o.copy_ns, mpi_other_ns += o.mpi_other_ns, input_ns += o.input_ns;
-  mpi_io_ns += o.mpi_io_ns, mpi_rma_ns += o.mpi_rma_ns, inside_mpi_ns += o.inside_mpi_ns;
+  mpi_io_ns += o.mpi_io_ns, mpi_rma_ns += o.mpi_rma_ns, mpi_setup_ns += o.mpi_setup_ns;
+  inside_mpi_ns += o.inside_mpi_ns;
 }
 
 Terms Breakdown::StateTimes::Take(bool gpu) {

@@ -26,7 +26,7 @@ struct Terms {
   std::int64_t compute_ns = 0, exposed_wait_ns = 0, exposed_transfer_ns = 0, exposed_unsplit_ns = 0;
   std::int64_t exposed_copy_ns = 0, idle_ns = 0;
   std::int64_t comm_ns = 0, overlap_ns = 0, comm_high_ns = 0, overlap_high_ns = 0;
-  std::int64_t copy_ns = 0, mpi_other_ns = 0, mpi_io_ns = 0, mpi_rma_ns = 0, input_ns = 0;
+  std::int64_t copy_ns = 0, mpi_other_ns = 0, mpi_io_ns = 0, mpi_rma_ns = 0, mpi_setup_ns = 0, input_ns = 0;
   std::int64_t inside_mpi_ns = 0;  // Counted whatever else happens meanwhile; in no column.
 
   void Add(const Terms& other);
@@ -45,8 +45,9 @@ enum class Activity : std::uint8_t {
   kInput,
   kMpiIo,  // Part of it, waits for non-blocking MPI-IO included.
   kMpiRma,
+  kMpiSetup,
 };
-inline constexpr std::size_t kActivities = 11;
+inline constexpr std::size_t kActivities = 12;
 
 // Computes the terms of some windows while the intervals stream by, roughly in order of time: only those that begin
 // after the last Advance are kept.

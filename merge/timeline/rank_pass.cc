@@ -249,7 +249,7 @@ class Pass {
     row.comm_high_ns = t.comm_high_ns, row.overlap_high_ns = t.overlap_high_ns;
     row.copy_ns = t.copy_ns, row.mpi_other_ns = t.mpi_other_ns, row.input_ns = t.input_ns;
     row.helper_wait_ns = helped_.Within(window);
-    row.mpi_io_ns = t.mpi_io_ns, row.mpi_rma_ns = t.mpi_rma_ns;
+    row.mpi_io_ns = t.mpi_io_ns, row.mpi_rma_ns = t.mpi_rma_ns, row.mpi_setup_ns = t.mpi_setup_ns;
     row.late_sender_ns = late_sender_.Within(window), row.late_receiver_ns = late_receiver_.Within(window);
     row.cpu_ns = cpu_ns, row.offcpu_ns = offcpu_ns;
   }

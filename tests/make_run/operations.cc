@@ -203,9 +203,12 @@ std::string Parser::OneOperation(Line& line, std::vector<Op>* body) {
     return line.Finish();
   }
   Op op{};
-  if (verb == "other" || verb == "io" || verb == "rma") {
+  if (verb == "other" || verb == "io" || verb == "rma" || verb == "init") {
     op.kind = OpKind::kOther;
-    op.mpi = verb == "io" ? MpiOp::kFile_write_all : verb == "rma" ? MpiOp::kWin_fence : MpiOp::kOther;
+    op.mpi = verb == "io"     ? MpiOp::kFile_write_all
+             : verb == "rma"  ? MpiOp::kWin_fence
+             : verb == "init" ? MpiOp::kInit_thread
+                              : MpiOp::kOther;
     line.Read(line.Plain(), ParseDuration, &op.duration_ns);
   } else if (verb == "push") {
     op.kind = OpKind::kPush;

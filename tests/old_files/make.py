@@ -40,6 +40,7 @@ ADDED = {
         5: {"ranks": ["profiling_ns"], "collectives": ["operations"], "rank_gpus": None},
         6: {"step_ranks": ["helper_wait_ns"], "rank_totals": ["helper_wait_ns"]},
         7: {"collective_ranks": ["exempt"]},
+        8: {"step_ranks": ["mpi_setup_ns"], "rank_totals": ["mpi_setup_ns"]},
     },
 }
 NEWEST = {kind: max(added) for kind, added in ADDED.items()}

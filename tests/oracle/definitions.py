@@ -11,7 +11,7 @@ BARRIER, ROOT_SENDS, ROOT_RECEIVES = 5, (6, 9), (7, 8)
 TERMS = ("compute_ns", "exposed_wait_ns", "exposed_transfer_ns", "exposed_unsplit_ns", "exposed_copy_ns", "idle_ns")
 LATE = ("late_sender_ns", "late_receiver_ns")
 COLUMNS = TERMS + ("comm_ns", "overlap_ns", "comm_high_ns", "overlap_high_ns", "copy_ns", "mpi_other_ns", "mpi_io_ns",
-                   "mpi_rma_ns") + LATE
+                   "mpi_rma_ns", "mpi_setup_ns") + LATE
 
 
 def union(intervals):
@@ -78,7 +78,7 @@ class Activity:
     def __init__(self, rank, gpu):
         self.rank, self.gpu = rank, gpu
         self.training_calls, self.all_calls, self.other_calls, self.inputs = [], [], [], []
-        self.io_calls, self.rma_calls = [], []  # Parts of other_calls.
+        self.io_calls, self.rma_calls, self.setup_calls = [], [], []  # Parts of other_calls.
         self.late_senders, self.late_receivers = [], []
         self.ops = []       # Dicts as in simulate.Run.row; `comm` names the communicator on every rank alike.
         self.kernels, self.copies = [], []
@@ -242,6 +242,7 @@ class Breakdown:
         self.transfer = union([op["transfer_part"] for op in a.ops if op["transfer_part"]])
         self.copy = union(a.copies)
         self.other, self.io, self.rma = union(a.other_calls), union(a.io_calls), union(a.rma_calls)
+        self.setup = union(a.setup_calls)
         self.late = {"late_sender_ns": union(a.late_senders), "late_receiver_ns": union(a.late_receivers)}
 
     def terms(self, b, e):
@@ -269,5 +270,6 @@ class Breakdown:
         io = intersect(idle, self.io)
         out["mpi_other_ns"], out["mpi_io_ns"] = length(intersect(idle, self.other)), length(io)
         out["mpi_rma_ns"] = length(subtract(intersect(idle, self.rma), io))
+        out["mpi_setup_ns"] = length(intersect(idle, self.setup))
         out.update((name, length(clip(late, b, e))) for name, late in self.late.items())
         return out

@@ -28,6 +28,7 @@ NCCL = 3  # comms.kind: numbers its operations per function; members are known f
 # Operation numbers of core/mpi_ops.def.
 IO_OPS = set(range(300, 360))
 RMA_OPS = set(range(400, 440)) - {412}  # MPI_Win_test is a query.
+SETUP_OPS = set(range(200, 204))
 OTHER_OPS = set(range(170, 204)) | set(range(210, 220)) | {160, 161, 162} | IO_OPS | RMA_OPS
 
 
@@ -145,6 +146,7 @@ def read_rank(path, rank):
         return pairs(calls["begin_ns"][chosen], ends[chosen]) + pairs(requests["wait_begin_ns"][posted], requests["end_ns"][posted])
 
     a.other_calls, a.io_calls, a.rma_calls = calls_of(OTHER_OPS), calls_of(IO_OPS), calls_of(RMA_OPS)
+    a.setup_calls = calls_of(SETUP_OPS)
     inputs = (ranges["category"] == 1) & (ranges["thread"] == thread)
     a.inputs = pairs(ranges["begin_ns"][inputs], (ranges["begin_ns"] + ranges["duration_ns"])[inputs])
     compute = kernels["work"] == 0

@@ -31,6 +31,7 @@ def activities_of(run):
         a.other_calls = [(b, e) for b, e, thread, other in r.calls if other and thread == 0]
         a.io_calls = [(b, e) for b, e, thread, other in r.calls if other == "io" and thread == 0]
         a.rma_calls = [(b, e) for b, e, thread, other in r.calls if other == "rma" and thread == 0]
+        a.setup_calls = [(b, e) for b, e, thread, other in r.calls if other == "init" and thread == 0]
         a.inputs, a.ops, a.kernels, a.copies = r.inputs, r.ops, r.kernels, r.copies
         a.life_end = max([r.sign] + [e for _, e in r.gpu_events])
         out.append(a)

@@ -288,7 +288,7 @@ def one_operation(d, body, verb, plain, keys):
     elif verb in category:
         name = keys.get("name", "" if verb == "compute" else verb)
         op("compute", base=duration(plain[0]), jitter=jitter, name=name, at=name or verb, category=category[verb])
-    elif verb in ("other", "io", "rma"):
+    elif verb in ("other", "io", "rma", "init"):
         op("other", base=duration(plain[0]), cls=verb)
     elif verb == "overhead":
         op("overhead", base=duration(plain[0]))
@@ -347,7 +347,7 @@ class Rank:
     comm_free: dict = field(default_factory=dict)  # Per stream.
     gpu_ends: dict = field(default_factory=dict)   # Of named NCCL operations.
     copy_free: int = 0
-    calls: list = field(default_factory=list)     # (begin, end, thread, None or "other", "io", "rma")
+    calls: list = field(default_factory=list)     # (begin, end, thread, None or "other", "io", "rma", "init")
     inputs: list = field(default_factory=list)
     ops: list = field(default_factory=list)
     kernels: list = field(default_factory=list)   # compute only

@@ -22,6 +22,7 @@ struct RankActivity {
   IntervalSet mpi_other;  // Training thread in management, MPI-IO, RMA and the like.
   IntervalSet mpi_io;     // Part of it, waits for non-blocking MPI-IO included.
   IntervalSet mpi_rma;
+  IntervalSet mpi_setup;
   IntervalSet input;
 };
 
@@ -46,7 +47,7 @@ inline std::vector<Terms> BreakDown(const RankActivity& a, const std::vector<Int
       {Activity::kBusy, &a.busy},         {Activity::kCertain, &a.certain},    {Activity::kPossible, &a.possible},
       {Activity::kTransfer, &a.transfer}, {Activity::kWait, &a.wait},          {Activity::kInsideMpi, &a.inside_mpi},
       {Activity::kCopy, &a.copy},         {Activity::kMpiOther, &a.mpi_other}, {Activity::kInput, &a.input},
-      {Activity::kMpiIo, &a.mpi_io},      {Activity::kMpiRma, &a.mpi_rma}};
+      {Activity::kMpiIo, &a.mpi_io},      {Activity::kMpiRma, &a.mpi_rma},     {Activity::kMpiSetup, &a.mpi_setup}};
   for (const auto& [activity, set] : sets) breakdown.Add(breakdown.AddSource(activity), *set);
   return breakdown.Finish();
 }

@@ -193,6 +193,7 @@ merge::Terms PerNanosecond(const merge::RankActivity& a, Interval w) {
     const bool idle = !compute && !flight && !in(a.copy, t);
     out.idle_ns += idle, out.mpi_other_ns += idle && in(a.mpi_other, t), out.input_ns += idle && in(a.input, t);
     out.mpi_io_ns += idle && in(a.mpi_io, t), out.mpi_rma_ns += idle && in(a.mpi_rma, t) && !in(a.mpi_io, t);
+    out.mpi_setup_ns += idle && in(a.mpi_setup, t) && !in(a.mpi_io, t) && !in(a.mpi_rma, t);
   }
   return out;
 }
@@ -212,6 +213,7 @@ void ExpectSame(const merge::Terms& got, const merge::Terms& want) {
   EXPECT_EQ(got.mpi_other_ns, want.mpi_other_ns);
   EXPECT_EQ(got.mpi_io_ns, want.mpi_io_ns);
   EXPECT_EQ(got.mpi_rma_ns, want.mpi_rma_ns);
+  EXPECT_EQ(got.mpi_setup_ns, want.mpi_setup_ns);
   EXPECT_EQ(got.input_ns, want.input_ns);
 }
 
@@ -234,7 +236,7 @@ std::vector<merge::Terms> Streamed(const merge::RankActivity& a, const std::vect
       {merge::Activity::kWait, &a.wait},         {merge::Activity::kInsideMpi, &a.inside_mpi},
       {merge::Activity::kCopy, &a.copy},         {merge::Activity::kMpiOther, &a.mpi_other},
       {merge::Activity::kInput, &a.input},       {merge::Activity::kMpiIo, &a.mpi_io},
-      {merge::Activity::kMpiRma, &a.mpi_rma}};
+      {merge::Activity::kMpiRma, &a.mpi_rma},    {merge::Activity::kMpiSetup, &a.mpi_setup}};
   for (const auto& [activity, set] : sets) {
     const merge::Breakdown::Source one = breakdown.AddSource(activity), other = breakdown.AddSource(activity);
     for (const Interval& member : *set) {
@@ -285,7 +287,7 @@ TEST(Breakdown, EqualsTheOracleOnRandomTraces) {
     merge::RankActivity a;
     a.gpu = round % 2 == 1;
     a.busy = some(8), a.inside_mpi = some(6), a.copy = some(4), a.mpi_other = some(3), a.input = some(3);
-    a.mpi_io = some(2), a.mpi_rma = some(2);
+    a.mpi_io = some(2), a.mpi_rma = some(2), a.mpi_setup = some(2);
     std::vector<merge::CommOp> ops;
     for (int n = std::uniform_int_distribution(0, 8)(random); n > 0; --n) {
       std::int64_t at[4];
