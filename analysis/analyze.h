@@ -5,6 +5,8 @@
 #include <cstddef>
 #include <cstdint>
 #include <functional>
+#include <string>
+#include <vector>
 
 #include "analysis/core/model.h"
 #include "core/result.h"
@@ -17,7 +19,9 @@ struct AnalyzeOptions {
   unsigned jobs = 0;                     // Threads, 0: all allowed cores. Never changes the result.
   std::size_t max_step_cells = 100'000;  // steps x ranks in Analysis::steps; above: none, truncated.
   std::uint64_t seed = 1;                // Of bootstrap and permutations.
-  bool replay = true;                    // Answer what takes a replay of the run.
+  // What `lockstep hang` says of the run, line by line: asked for only if ranks were ended or failed. Empty: not known.
+  std::function<std::vector<std::string>()> hang;
+  bool replay = true;  // Answer what takes a replay of the run.
   // Called before each pass with its number, from 1, and that of all. Passes take very different times.
   std::function<void(std::size_t pass, std::size_t passes)> progress;
   // Tables of a rank, asked for only when a price needs them. Empty: Timeline::ReadRank.

@@ -111,7 +111,7 @@ void PutContentionFirst(Analysis& analysis) {
   if (at == analysis.findings.end()) return;
   const auto [outside_calls, all] = analysis.without_core_share;
   // Where they share cores, whoever spins takes one from somebody who computes.
-  const double certain = analysis.run.ranks_sharing_cores > 0 ? all : outside_calls;
+  const double certain = analysis.run.cores_scarce ? all : outside_calls;
   const double weight = certain + kOfABound * (all - certain);
   for (const Finding& finding : analysis.findings)
     if (Weight(analysis, finding) > weight) return;
@@ -188,8 +188,8 @@ void ChooseFindings(const Context& context, Analysis& analysis) {
   // What says only that time is idle comes after all that has a cause.
   const auto key = [&](const Finding& finding) {
     if (finding.id == FindingId::kIdleOther) return 0.0;
-    return GainShare(analysis, finding) < 0 && finding.id == FindingId::kStragglerArrival ? 2.0
-                                                                                          : Weight(analysis, finding);
+    const bool named = finding.id == FindingId::kStragglerArrival || finding.id == FindingId::kLinkCut;
+    return GainShare(analysis, finding) < 0 && named ? 2.0 : Weight(analysis, finding);
   };
   std::stable_sort(analysis.findings.begin(), analysis.findings.end(),
                    [&](const Finding& a, const Finding& b) { return key(a) > key(b); });

@@ -17,7 +17,7 @@ namespace lockstep::analysis {
 // Parts of an Analysis: its members, but for what is added to stragglers later.
 // clang-format off
 #define LS_PARTS(X)                                                                                              \
-  X(run_dir) X(run) X(trust) X(summary) X(ranks) X(steps) X(truncated) X(collectives) X(arrivals) X(p2p)         \
+  X(run_dir) X(run) X(hang) X(trust) X(summary) X(ranks) X(steps) X(truncated) X(collectives) X(arrivals) X(p2p)         \
   X(groups) X(gpus) X(buckets) X(fsdp) X(replay_skipped) X(replay) X(overlap) X(stragglers)                      \
   X(stragglers_replayed) X(counterfactual) X(critical_path) X(delays) X(findings) X(idle_causes) X(additivity) X(losses)        \
   X(unrecorded) X(comm_on_path_ns) X(without_core_share) X(wait_only) X(mostly_posted) X(suspicious) X(verdict) X(remarks)

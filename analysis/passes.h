@@ -9,6 +9,7 @@ namespace lockstep::analysis {
 
 void DescribeRun(const Context& context, Analysis& analysis);            // run_facts.cc
 void DescribeWindows(const Context& context, Analysis& analysis);        // windows.cc
+void FindHang(const Context& context, Analysis& analysis);               // hang.cc
 void CollectLosses(const Context& context, Analysis& analysis);          // run_facts.cc
 void AssessTrust(const Context& context, Analysis& analysis);            // trust.cc
 void TabulateGpus(const Context& context, Analysis& analysis);           // gpus.cc
@@ -20,6 +21,7 @@ void CountArrivals(const Context& context, Analysis& analysis);          // arri
 void TabulateP2p(const Context& context, Analysis& analysis);            // p2p.cc
 void FindStragglers(const Context& context, Analysis& analysis);         // stragglers.cc
 void FindSlowLinks(const Context& context, Analysis& analysis);          // link.cc
+void FindLinkCuts(const Context& context, Analysis& analysis);           // link_cut.cc
 void FindTurns(const Context& context, Analysis& analysis);              // turns.cc
 void FindWaitOnlyProgress(const Context& context, Analysis& analysis);   // progress.cc
 void FindExposedTransfer(const Context& context, Analysis& analysis);    // transfer.cc

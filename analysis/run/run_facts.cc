@@ -12,6 +12,7 @@
 #include "analysis/core/format.h"
 #include "analysis/core/source.h"
 #include "analysis/passes.h"
+#include "analysis/core_time.h"
 #include "core/loss.h"
 #include "core/own_file.h"
 
@@ -80,6 +81,11 @@ bool AddCpus(std::string_view list, std::set<std::uint32_t>& cpus) {
   }
   return !list.empty();
 }
+
+// A rank in the middle that lacks a core for so much of its time: cores are scarce, whatever the ranks may use. Other
+// programs run on the nodes, or the nodes are containers of one machine. On idle nodes it is below 1 %; where two
+// programs compete for each core it is 30 to 50 %.
+constexpr double kCommonLackShare = 0.05;
 
 // Ranks of one node on fewer cores than ranks. Files of older versions say how
 // many cores a rank may use, but not which: there a mask of one core says nothing
@@ -232,6 +238,8 @@ void DescribeRun(const Context& context, Analysis& analysis) {
   for (std::size_t i = 0; i < totals.rows(); ++i)
     run.window.span_ns = std::max(run.window.span_ns.value_or(0), SpanOf(totals, i));
   FindSharedCores(context, run);
+  run.cores_scarce =
+      run.ranks_sharing_cores > 0 || WithoutCore(context).common_share(context.ranks().size()) >= kCommonLackShare;
   DescribeWindows(context, analysis);
 }
 

@@ -286,7 +286,7 @@ class Search {
   }
 
   void Name() {
-    const bool sharing = analysis_.run.ranks_sharing_cores > 0;
+    const bool sharing = analysis_.run.cores_scarce;
     for (bool again = true; again;) {
       again = false;
       named_.clear();
@@ -296,8 +296,8 @@ class Search {
       for (const std::size_t r : positions_)
         named_.push_back(WithCause(r, *AssessmentOf(prices_, *suspects_, r, sharing)));
       if (!sharing) break;
-      // Ranks that share cores take turns at lacking one, so a lack of a core is not this rank's property. In this case
-      // its own compute or input must be longer.
+      // Ranks that share cores, or whose cores others use, take turns at lacking one, so a lack of a core is not this
+      // rank's property. In this case its own compute or input must be longer.
       again = std::erase_if(positions_, [&](std::size_t r) {
                 const auto named =
                     std::find_if(named_.begin(), named_.end(), [&](const Named& each) { return each.position == r; });
@@ -347,7 +347,7 @@ class Search {
 
   // Nobody is seen to wait for these as long as would be worth naming, but for their work the step is longer by that.
   void NameWorth(std::string_view why) {
-    if (!context_.units_are_steps() || analysis_.run.ranks_sharing_cores > 0) return;
+    if (!context_.units_are_steps() || analysis_.run.cores_scarce) return;
     // What happens in some steps only is another matter: the replay's median says nothing about it.
     std::erase_if(positions_, [&](std::size_t r) { return !IsPersistent(Behind(r), limit_); });
     positions_ = WorthByReplay(context_, positions_, limit_);

@@ -186,10 +186,10 @@ void FindTurns(const Context& context, Analysis& analysis) {
                              : std::string("waiting for whichever rank comes last");
   } else if (one_rank) {
     // It is the last one as a rule, not in turn with others, and still nothing shows that it works longer.
-    finding.headline = fmt::format("Waiting for late ranks {}, mostly for rank {}; {}.", costs, context.ranks()[mostly],
-                                   analysis.run.ranks_sharing_cores > 0
-                                       ? "where ranks share cores, it is not known whether it does more"
-                                       : "nothing shows that it does more");
+    finding.headline =
+        fmt::format("Waiting for late ranks {}, mostly for rank {}; {}.", costs, context.ranks()[mostly],
+                    analysis.run.cores_scarce ? "where cores are scarce, it is not known whether it does more"
+                                              : "nothing shows that it does more");
     finding.brief = fmt::format("waiting for late ranks, mostly rank {}", context.ranks()[mostly]);
   } else {
     finding.headline =
@@ -224,6 +224,8 @@ void FindTurns(const Context& context, Analysis& analysis) {
         analysis.run.ranks_sharing_cores > 0
             ? fmt::format("give each rank a core of its own: {} ranks share {} {}", analysis.run.ranks_sharing_cores,
                           analysis.run.shared_cores, analysis.run.shared_cores == 1 ? "core" : "cores")
+        : analysis.run.cores_scarce
+            ? std::string("give each rank a core of its own: most of them wait for one")
             : fmt::format(
                   "even out the work per rank{} (input sizes, garbage collection, other processes on the nodes)",
                   s.per_step ? " and step" : "");

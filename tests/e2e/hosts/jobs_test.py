@@ -260,6 +260,11 @@ class LinkCut(Case):
         self.check_clocks(self.hosts.path("head", of_hosts.SHARED + "/cut/timeline.h5"), analysis)
         # It was cut in a step, and this step is among those that were recorded.
         self.assertGreater(max(step["step_ns"] for step in analysis["steps"]), 2_000_000_000)
+        cuts = [finding for finding in analysis["findings"] if finding["id"] == "link.cut"]
+        self.assertEqual(len(cuts), 1, analysis["verdict"])
+        self.assertIn("node3", cuts[0]["hosts"])
+        self.assertRegex(cuts[0]["headline"], r"^Nothing moved between hosts for [\d.]+ m?s in step \d+ ")
+        self.assertEqual(analysis["stragglers"], [])
 
 
 class SlowNetwork(Case):

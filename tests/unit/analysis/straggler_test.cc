@@ -235,6 +235,23 @@ TEST(Straggler, StarvedRankIsExplainedByItsRunQueue) {
   ASSERT_NE(Find(shared, "starved"), nullptr);
 }
 
+// Each has cores of its own by its mask, but somebody else uses them: who lacks one most is the scheduler's choice.
+TEST(Straggler, WhereMostRanksLackCoresTheOneThatLacksMostIsNotNamed) {
+  JobSpec spec = Slowed(3, 1.5, 1);
+  spec.cpu_share = [](int rank) { return rank == 3 ? 1 / 1.5 : 1.0; };
+  spec.offcpu_share = [](int rank) { return rank == 3 ? 0.5 / 1.5 : 0.08; };
+  const analysis::Analysis scarce = Simulate(spec).Analyze();
+  EXPECT_TRUE(scarce.run.cores_scarce);
+  EXPECT_TRUE(scarce.stragglers.empty());
+  ASSERT_NE(Find(scarce, "starved"), nullptr);
+  // Its own longer work is its own there, too.
+  spec.cpu_share = [](int) { return 1.0; };
+  spec.offcpu_share = [](int) { return 0.08; };
+  const analysis::Analysis slow = Simulate(spec).Analyze();
+  ASSERT_EQ(slow.stragglers.size(), 1u);
+  EXPECT_EQ(slow.stragglers[0].cause, analysis::CauseId::kCompute);
+}
+
 // Late without longer compute: on shared cores that is the scheduler's doing, elsewhere the rank's.
 TEST(Straggler, LatenessWithoutWorkNamesNobodyOnSharedCores) {
   JobSpec spec = Slowed(1, 1.2, 1);

@@ -95,7 +95,8 @@ class Simulator {
         }
       }
       op.last = *std::max_element(op.arrival.begin(), op.arrival.end());
-      op.end = network_free = std::max(op.last, network_free) + spec_.transfer_ns;
+      const std::int64_t transfer_ns = spec_.transfer_ns + spec_.more_transfer_ns(step, b);
+      op.end = network_free = std::max(op.last, network_free) + transfer_ns;
       if (spec_.blocking) {
         op.entered = op.arrival;
         op.returned.assign(n_, op.end);
@@ -110,7 +111,8 @@ class Simulator {
       Operation& op = operations_[i];
       op.entered = now;
       if (spec_.moves == Moves::kOnlyInWait) {
-        op.end = network_free = (i == first ? all_in_wait : network_free) + spec_.transfer_ns;
+        const std::int64_t more_ns = spec_.more_transfer_ns(step, static_cast<int>(i - first));
+        op.end = network_free = (i == first ? all_in_wait : network_free) + spec_.transfer_ns + more_ns;
         op.censored = true;
       }
     }

@@ -23,7 +23,8 @@ struct JobSpec {
   bool blocking = false, mark_steps = true;
   Moves moves = Moves::kAtOnce;
   std::uint64_t bucket_bytes = 1'000'000;
-  std::int64_t transfer_ns = 400'000;                                           // Of a bucket.
+  std::int64_t transfer_ns = 400'000;  // Of a bucket.
+  std::function<std::int64_t(int step, int bucket)> more_transfer_ns = [](int, int) { return 0; };
   std::int64_t input_ns = 0;                                                    // Opens each step, outside compute.
   std::function<std::int64_t(int rank)> more_input_ns = [](int) { return 0; };  // On top of it.
   std::int64_t clock_error_ns = 500;                                            // Of every rank.

@@ -26,9 +26,10 @@ export function header(data) {
 
 export function verdict(data) {
   const { analysis } = data;
-  const bad = analysis.findings.length > 0 || analysis.suspicious || data.unrecorded || data.incomplete;
+  const bad = analysis.hang.length > 0 || analysis.findings.length > 0 || analysis.suspicious || data.unrecorded || data.incomplete;
+  const hang = analysis.hang.length > 0 && h('pre', { class: 'hang' }, name(analysis.hang.join('\n')));
   return h('div', { class: 'verdict' + (bad ? ' bad' : ''), role: 'region', 'aria-label': 'verdict' },
-    h('p', { class: 'first' }, name(analysis.verdict)), analysis.remarks.map((remark) => h('p', {}, name(remark))));
+    hang, h('p', { class: 'first' }, name(analysis.verdict)), analysis.remarks.map((remark) => h('p', {}, name(remark))));
 }
 
 function overlapFigure(data) {

@@ -1,0 +1,245 @@
+// Reports that nothing moved between hosts for a second and more: all ranks of a collective were in its call, and it
+// went on only then. What a rank does late, a checkpoint say, is no such thing: it comes to the call after the others.
+
+#include <fmt/format.h>
+
+#include <algorithm>
+#include <iterator>
+#include <map>
+#include <optional>
+#include <set>
+#include <string>
+#include <string_view>
+#include <tuple>
+#include <vector>
+
+#include "analysis/core/format.h"
+#include "analysis/core/statistics.h"
+#include "analysis/passes.h"
+#include "core/collective.h"
+
+namespace lockstep::analysis {
+namespace {
+
+// TCP waits for 0.2 s and longer before it sends again what was lost; a second is no single loss.
+constexpr std::int64_t kLeastStallNs = 1'000'000'000;
+// It takes this multiple of what its like take, of which there are so many at least.
+constexpr std::int64_t kTimesAlike = 20;
+constexpr std::size_t kLeastAlike = 5;
+// What is common is no cut: at most so many times. Files are read for the longest candidates only.
+constexpr std::size_t kMostStalls = 5, kMostCandidates = 32;
+
+using HostNames = std::set<std::string_view>;
+
+struct NetworkStall {
+  std::int64_t begin_ns = 0, end_ns = 0;
+  std::vector<std::size_t> collectives;
+  HostNames hosts;
+  std::int64_t length_ns() const { return end_ns - begin_ns; }
+};
+
+class CutSearch {
+ public:
+  explicit CutSearch(const Context& context) : context_(context), t_(context.tables().collectives) {}
+
+  // In order of time.
+  std::vector<NetworkStall> Find() {
+    std::vector<NetworkStall> stalls;
+    for (const std::size_t c : Candidates())
+      if (std::optional<NetworkStall> stall = StallOf(c)) stalls.push_back(std::move(*stall));
+    std::sort(stalls.begin(), stalls.end(),
+              [](const NetworkStall& a, const NetworkStall& b) { return a.begin_ns < b.begin_ns; });
+    std::vector<NetworkStall> merged;
+    for (NetworkStall& stall : stalls) {
+      if (merged.empty() || stall.begin_ns >= merged.back().end_ns) {
+        merged.push_back(std::move(stall));
+        continue;
+      }
+      // Several operations wait for the same: it is a host that takes part in all of them.
+      NetworkStall& one = merged.back();
+      one.end_ns = std::max(one.end_ns, stall.end_ns);
+      one.collectives.insert(one.collectives.end(), stall.collectives.begin(), stall.collectives.end());
+      HostNames common;
+      std::set_intersection(one.hosts.begin(), one.hosts.end(), stall.hosts.begin(), stall.hosts.end(),
+                            std::inserter(common, common.end()));
+      if (!common.empty()) one.hosts = std::move(common);
+    }
+    for (NetworkStall& stall : merged) LeaveOutWhoseNetworkWorks(stall);
+    std::erase_if(merged, [this](const NetworkStall& stall) {
+      return stall.hosts.empty() || std::any_of(stall.collectives.begin(), stall.collectives.end(),
+                                                [this](std::size_t c) { return first_.at(t_.comm_id[c]) == c; });
+    });
+    return merged;
+  }
+
+ private:
+  HostNames HostsOf(std::size_t collective) const {
+    const auto& members = context_.tables().collective_ranks;
+    HostNames hosts;
+    for (std::size_t m = context_.timeline().FirstMember(collective);
+         m < context_.timeline().FirstMember(collective + 1); ++m)
+      if (const std::size_t p = context_.Position(members.rank[m]); p != kNowhere)
+        hosts.insert(context_.timeline().Text(context_.tables().ranks.node[context_.RankRow(p)]));
+    return hosts;
+  }
+
+  // Collectives that took far longer after their last arrival than their like, the longest first.
+  std::vector<std::size_t> Candidates() {
+    std::map<std::tuple<std::uint64_t, std::uint8_t, std::uint64_t>, std::vector<std::size_t>> alike;
+    for (std::size_t c = 0; c < t_.rows(); ++c) {
+      const auto [at, fresh] = first_.try_emplace(t_.comm_id[c], c);
+      if (!fresh && t_.last_arrival_ns[c] < t_.last_arrival_ns[at->second]) at->second = c;
+      if (t_.seen[c] >= t_.expected[c] && t_.seen[c] >= 2 && !t_.mismatch[c] && !t_.violation[c])
+        alike[{t_.comm_id[c], t_.kind[c], t_.bytes[c]}].push_back(c);
+    }
+    std::vector<std::size_t> candidates;
+    for (const auto& [key, instances] : alike) {
+      std::vector<std::int64_t> lengths;
+      for (const std::size_t c : instances) lengths.push_back(LengthOf(c));
+      if (instances.size() <= kLeastAlike) continue;
+      const std::int64_t least = std::max(kLeastStallNs, kTimesAlike * LowerMedian(std::move(lengths)));
+      for (const std::size_t c : instances)
+        if (LengthOf(c) >= least) candidates.push_back(c);
+    }
+    std::stable_sort(candidates.begin(), candidates.end(),
+                     [&](std::size_t a, std::size_t b) { return LengthOf(a) > LengthOf(b); });
+    candidates.resize(std::min(candidates.size(), kMostCandidates));
+    return candidates;
+  }
+
+  std::int64_t LengthOf(std::size_t collective) const {
+    return std::max<std::int64_t>(0, t_.end_ns[collective] - t_.last_arrival_ns[collective]);
+  }
+
+  // While all its members were in the call that completes it. One that left long before the others, as the root of a
+  // broadcast does, waits for nobody.
+  std::optional<NetworkStall> StallOf(std::size_t c) {
+    const auto& members = context_.tables().collective_ranks;
+    std::int64_t entered_ns = t_.last_arrival_ns[c];
+    const std::size_t begin = context_.timeline().FirstMember(c), end = context_.timeline().FirstMember(c + 1);
+    if (t_.mode[c] != static_cast<std::uint8_t>(CollectiveMode::kBlocking))
+      for (std::size_t m = begin; m < end; ++m) {
+        const std::optional<std::int64_t> waits_ns = WaitEntry(members.rank[m], members.row[m]);
+        if (!waits_ns) return std::nullopt;
+        entered_ns = std::max(entered_ns, *waits_ns);
+      }
+    std::int64_t left_ns = INT64_MAX;
+    std::size_t stalled = 0;
+    for (std::size_t m = begin; m < end; ++m) {
+      if (members.end_high_ns[m] - entered_ns < kLeastStallNs) continue;
+      left_ns = std::min(left_ns, members.end_high_ns[m]);
+      ++stalled;
+    }
+    HostNames hosts = HostsOf(c);
+    if (2 * stalled < end - begin || stalled == 0 || hosts.size() < 2) return std::nullopt;
+    return NetworkStall{entered_ns, left_ns, {c}, std::move(hosts)};
+  }
+
+  // When the call that completes an operation was entered, cluster time. A kernel has none: it runs from its arrival.
+  std::optional<std::int64_t> WaitEntry(std::int32_t rank, std::uint32_t row) {
+    auto at = entries_.find(rank);
+    if (at == entries_.end()) {
+      at = entries_.emplace(rank, std::vector<std::int64_t>()).first;
+      if (const Result<schema::RankTables> read = context_.ReadActivity(rank); read.ok()) {
+        const merge::ClockMap clock(context_.tables().clock, rank);
+        const auto& own = read.value().collectives;
+        for (std::size_t i = 0; i < own.rows(); ++i)
+          at->second.push_back(own.kernel[i] != schema::kNone            ? INT64_MIN
+                               : own.wait_begin_ns[i] == schema::kNoTime ? schema::kNoTime
+                                                                         : clock.ToCluster(own.wait_begin_ns[i]));
+      }
+    }
+    if (row >= at->second.size() || at->second[row] == schema::kNoTime) return std::nullopt;
+    return at->second[row];
+  }
+
+  // Hosts that exchanged data with each other meanwhile.
+  void LeaveOutWhoseNetworkWorks(NetworkStall& stall) const {
+    for (std::size_t c = 0; c < t_.rows(); ++c) {
+      const std::int64_t margin = stall.length_ns() / 10 + t_.error_ns[c];
+      if (t_.last_arrival_ns[c] < stall.begin_ns + margin || t_.end_ns[c] > stall.end_ns - margin) continue;
+      const HostNames hosts = HostsOf(c);
+      if (hosts.size() < 2) continue;
+      for (const std::string_view host : hosts) stall.hosts.erase(host);
+    }
+  }
+
+  const Context& context_;
+  const schema::TlCollectives& t_;
+  std::map<std::int32_t, std::vector<std::int64_t>> entries_;
+  // By communicator: its first collective may make connections, and others wait for it.
+  std::map<std::uint64_t, std::size_t> first_;
+};
+
+std::string EitherOf(std::vector<std::string> names) {
+  std::string text;
+  for (std::size_t i = 0; i < names.size(); ++i)
+    text += (i == 0 ? "" : i + 1 == names.size() ? " or " : ", ") + names[i];
+  return text;
+}
+
+}  // namespace
+
+void FindLinkCuts(const Context& context, Analysis& analysis) {
+  if (analysis.run.nodes.value_or(0) < 2 || context.units().empty()) return;
+  const std::vector<NetworkStall> stalls = CutSearch(context).Find();
+  if (stalls.empty() || stalls.size() > kMostStalls) return;
+  const auto& t = context.tables().collectives;
+  const std::int64_t begin_ns = context.units().front().window.begin;
+  std::int64_t recorded_ns = 0, lost_ns = 0;
+  for (const Unit& unit : context.units()) recorded_ns += unit.length_ns();
+  Finding finding;
+  finding.id = FindingId::kLinkCut;
+  finding.explain.columns = {"step", "from_ns", "stalled_ns", "collectives", "bytes"};
+  std::string when;
+  HostNames hosts = stalls[0].hosts;
+  for (std::size_t i = 0; i < stalls.size(); ++i) {
+    const NetworkStall& stall = stalls[i];
+    lost_ns += stall.length_ns();
+    hosts.insert(stall.hosts.begin(), stall.hosts.end());
+    std::uint64_t bytes = 0;
+    for (const std::size_t c : stall.collectives) bytes += t.bytes[c];
+    const std::int64_t step = t.step[stall.collectives[0]];
+    finding.explain.rows.push_back({step, stall.begin_ns - begin_ns, stall.length_ns(),
+                                    static_cast<std::int64_t>(stall.collectives.size()),
+                                    static_cast<std::int64_t>(bytes)});
+    const std::string from = Duration(std::max<std::int64_t>(0, stall.begin_ns - begin_ns));
+    when += (i == 0                   ? ""
+             : i + 1 == stalls.size() ? " and "
+                                      : ", ") +
+            (step >= 0 ? fmt::format("in step {} ({} after the first one began)", step, from)
+                       : fmt::format("{} after the recording's begin", from));
+  }
+  std::vector<std::string> names;
+  for (const std::string_view host : hosts) names.emplace_back(host);
+  finding.hosts = names;
+  finding.one_of_hosts = names.size() > 1;
+  finding.headline = fmt::format(
+      "Nothing moved between hosts for {} {}: the network of {} was cut, or it stood still{}; {} of the {} recorded.",
+      Duration(lost_ns), when, EitherOf(names), names.size() > 1 ? " (which of them, this run cannot tell)" : "",
+      Percent(lost_ns, std::max(lost_ns, recorded_ns)), Duration(recorded_ns));
+  finding.brief = fmt::format("nothing moved between hosts for {}", Duration(lost_ns));
+  const std::size_t longest = stalls[0].collectives[0];
+  std::vector<std::int64_t> others;
+  for (std::size_t c = 0; c < t.rows(); ++c)
+    if (t.comm_id[c] == t.comm_id[longest] && t.kind[c] == t.kind[longest] && t.bytes[c] == t.bytes[longest])
+      others.push_back(std::max<std::int64_t>(0, t.end_ns[c] - t.last_arrival_ns[c]));
+  const auto count = static_cast<std::int64_t>(others.size());
+  finding.evidence =
+      fmt::format("{} of {}: all its ranks were in the call; the {} of its kind take {} from the last arrival on",
+                  Name(static_cast<CollectiveKind>(t.kind[longest])), Bytes(t.bytes[longest]), Count(count),
+                  Duration(LowerMedian(std::move(others))));
+  finding.action = fmt::format(
+      "see what happened to {} then: the link's state and errors (ethtool, the switch's log), the kernel's log "
+      "(dmesg), "
+      "whether the host or its ranks were suspended",
+      EitherOf(names));
+  finding.confidence = 0.8;
+  // A longer run is none the worse for it.
+  if (static_cast<double>(lost_ns) < kWorthShare * static_cast<double>(recorded_ns))
+    analysis.remarks.push_back(finding.headline);
+  else
+    analysis.findings.push_back(std::move(finding));
+}
+
+}  // namespace lockstep::analysis

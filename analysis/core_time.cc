@@ -1,0 +1,50 @@
+#include "analysis/core_time.h"
+
+#include <algorithm>
+#include <utility>
+
+#include "analysis/core/statistics.h"
+
+namespace lockstep::analysis {
+
+double CoreTime::common_share(std::size_t job_ranks) const {
+  if (ranks.empty() || ranks.size() * 2 < job_ranks) return 0;
+  std::vector<double> shares;
+  for (const OfRank& rank : ranks)
+    shares.push_back(static_cast<double>(rank.without_core_ns) / static_cast<double>(rank.span_ns));
+  return LowerMedian(std::move(shares));
+}
+
+CoreTime WithoutCore(const Context& context) {
+  CoreTime time;
+  const auto& usable = context.usable_steps();
+  time.steps = static_cast<std::int64_t>(usable.size());
+  const auto& cells = context.tables().step_ranks;
+  const auto& totals = context.tables().rank_totals;
+  const auto add = [](const auto& t, std::size_t i, std::int64_t span_ns, bool gpu, CoreTime::OfRank& sum) {
+    const std::int64_t calls =
+        gpu ? 0 : t.exposed_wait_ns[i] + t.exposed_transfer_ns[i] + t.exposed_unsplit_ns[i] + t.mpi_other_ns[i];
+    sum.without_core_ns += t.offcpu_ns[i];
+    sum.outside_calls_ns += std::max<std::int64_t>(0, t.offcpu_ns[i] - calls);
+    sum.span_ns += span_ns;
+    sum.cpu_ns = t.cpu_ns[i] < 0 ? -1 : std::max<std::int64_t>(0, sum.cpu_ns) + t.cpu_ns[i];
+  };
+  for (std::size_t p = 0; p < context.ranks().size() && !usable.empty(); ++p) {
+    CoreTime::OfRank sum{.rank = context.ranks()[p]};
+    const bool gpu = context.tables().ranks.gpu[context.RankRow(p)] != 0;
+    for (const std::size_t step : usable)
+      if (const std::size_t i = context.Cell(step, p); i != kNowhere && cells.offcpu_ns[i] >= 0)
+        add(cells, i, cells.end_ns[i] - cells.begin_ns[i], gpu, sum);
+    if (sum.span_ns > 0) time.ranks.push_back(sum);
+  }
+  for (std::size_t i = 0; i < totals.rows() && usable.empty(); ++i) {
+    if (totals.offcpu_ns[i] < 0) continue;
+    CoreTime::OfRank sum{.rank = totals.rank[i]};
+    const std::size_t p = context.Position(totals.rank[i]);
+    add(totals, i, SpanOf(totals, i), p != kNowhere && context.tables().ranks.gpu[context.RankRow(p)] != 0, sum);
+    if (sum.span_ns > 0) time.ranks.push_back(sum);
+  }
+  return time;
+}
+
+}  // namespace lockstep::analysis
