@@ -70,6 +70,9 @@ struct Judgement {
   std::int64_t oldest_young_ns = kNotKnown;
 };
 
+// What is open for less is work under way, if nobody says otherwise.
+inline constexpr std::int64_t kLeastWaitNs = 5'000'000'000;
+
 struct JudgeOptions {
   // What was open for less is not a wait. Operations whose age is not known count.
   std::int64_t least_wait_ns = 0;

@@ -2,6 +2,7 @@
 // How far each rank of a job is in each of its groups, at one moment: what the judge of hangs (judge.h) works on,
 // whoever found it out. A reader of dumps fills it; so may whoever sees a running job, or what a killed one left.
 
+#include <algorithm>
 #include <cstdint>
 #include <string>
 #include <vector>
@@ -24,9 +25,12 @@ enum class RankState : std::uint8_t {
 struct RankFacts {
   std::int32_t rank = -1;  // In the world of the job.
   RankState state = RankState::kUnknown;
-  std::string host;                  // "" unknown.
-  std::string doing;                 // What it does now, as part of a sentence; "" unknown.
-  std::int64_t seen_ns = kNotKnown;  // When these facts were taken, on the clock of its operations' times.
+  std::string host;                          // "" unknown.
+  std::string doing;                         // What it does now, as part of a sentence; "" unknown.
+  std::int64_t seen_ns = kNotKnown;          // When these facts were taken, on the clock of its operations' times.
+  double cpu_share = -1;                     // Of one core, its main thread in its last seconds; -1 not known.
+  std::int64_t moved_ns = kNotKnown;         // When it last completed an operation.
+  std::int64_t longest_wait_ns = kNotKnown;  // The longest operation that it has completed.
   // Its facts hold no messages (gloo's dumps): where it seems to wait for nobody, it may be inside one.
   bool hides_messages = false;
   bool makes_messages = false;  // And it is known to have made some.
@@ -73,6 +77,7 @@ struct Group {
   std::string name, label;      // The label is for people; "" none.
   std::vector<Member> members;  // Ascending by rank.
   bool complete = true;         // False: there may be more members than these.
+  bool on_host = false;         // Hosts carry its operations (MPI, gloo), not GPUs.
 };
 
 struct Progress {
@@ -80,5 +85,12 @@ struct Progress {
   std::vector<RankFacts> ranks;  // Ascending.
   std::vector<Group> groups;
 };
+
+// Null: the job has no such rank.
+inline const RankFacts* FactsOf(const Progress& progress, std::int32_t rank) {
+  const auto at = std::lower_bound(progress.ranks.begin(), progress.ranks.end(), rank,
+                                   [](const RankFacts& facts, std::int32_t wanted) { return facts.rank < wanted; });
+  return at == progress.ranks.end() || at->rank != rank ? nullptr : &*at;
+}
 
 }  // namespace lockstep::hang

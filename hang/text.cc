@@ -61,15 +61,10 @@ class Teller {
     if (!all_ranks_) return analysis::RankNames(ranks);
     return (ranks.size() == 1 ? "rank " : "ranks ") + analysis::RankList(ranks);
   }
-  const RankFacts* FactsOf(std::int32_t rank) const {
-    const auto at = std::lower_bound(progress_.ranks.begin(), progress_.ranks.end(), rank,
-                                     [](const RankFacts& facts, std::int32_t wanted) { return facts.rank < wanted; });
-    return at == progress_.ranks.end() || at->rank != rank ? nullptr : &*at;
-  }
   std::string NamesAndHost(const std::vector<std::int32_t>& ranks) const {
     std::set<std::string> hosts;
     for (const std::int32_t rank : ranks)
-      if (const RankFacts* facts = FactsOf(rank); facts != nullptr && !facts->host.empty())
+      if (const RankFacts* facts = FactsOf(progress_, rank); facts != nullptr && !facts->host.empty())
         hosts.insert(Printed(facts->host));
     return Names(ranks) + (hosts.size() == 1 ? " (" + *hosts.begin() + ")" : "");
   }
@@ -86,6 +81,8 @@ class Teller {
                        group.complete ? "" : " and perhaps more");
   }
   static bool One(const std::vector<std::int32_t>& ranks) { return ranks.size() == 1; }
+
+  bool OnHost() const { return progress_.groups[verdict_.group].on_host; }
 
   std::string Waited() const {
     const std::size_t count = verdict_.waiting.size();
@@ -127,7 +124,8 @@ class Teller {
 
   void AddDoing(std::vector<std::string>& details) const {
     for (const std::int32_t rank : verdict_.culprits)
-      if (const RankFacts* facts = FactsOf(rank); facts != nullptr && !facts->doing.empty() && details.size() < 8)
+      if (const RankFacts* facts = FactsOf(progress_, rank);
+          facts != nullptr && facts->state != RankState::kStopped && !facts->doing.empty() && details.size() < 8)
         details.push_back(fmt::format("rank {} is {}", rank, Printed(facts->doing)));
   }
 
@@ -148,7 +146,7 @@ class Teller {
   std::string Absent() const {
     const bool one = One(verdict_.candidates);
     const bool ended = std::all_of(verdict_.candidates.begin(), verdict_.candidates.end(), [&](std::int32_t rank) {
-      const RankFacts* facts = FactsOf(rank);
+      const RankFacts* facts = FactsOf(progress_, rank);
       return facts != nullptr && facts->state == RankState::kExited;
     });
     const std::string who = Names(verdict_.candidates), others = Names(verdict_.waiting);
@@ -208,7 +206,9 @@ class Teller {
         if (!verdict_.candidates.empty()) details.push_back(Absent());
         break;
       case Cause::kAllInside:
-        details.emplace_back("nobody is missing and nobody is ahead: the GPUs or the network between them stopped");
+        details.emplace_back(
+            OnHost() ? "nobody is missing and nobody is ahead: the network between their hosts stopped"
+                     : "nobody is missing and nobody is ahead: the GPUs or the network between them stopped");
         break;
       case Cause::kCircularWait:
         for (std::size_t i = 0; i < std::min<std::size_t>(6, verdict_.cycle.size()); ++i) {
@@ -253,6 +253,8 @@ class Teller {
       case Cause::kNoDump:
         return "look at the output and the machine of " + who + ": it may have ended before it could write";
       case Cause::kBehindOnGpu:
+        if (OnHost())
+          return "look at the host and the network of " + who + ": dmesg, the links' counters, its other processes";
         return "look at the GPU and the network of " + who + ": Xid errors in dmesg, nvidia-smi, the links";
       case Cause::kOtherOperation:
         return "the program's order of calls depends on the rank: look for a branch around these lines";
@@ -261,6 +263,7 @@ class Teller {
       case Cause::kExtraOrMissingCall:
         return "look for a call that some ranks skip: a branch on the rank, on the data or on the number of batches";
       case Cause::kAllInside:
+        if (OnHost()) return "look at the network between these ranks' hosts (a firewall, dmesg, the links' counters)";
         return "look at the network and the GPUs of these ranks (NCCL_DEBUG=INFO, dmesg, the links' counters)";
       case Cause::kCircularWait:
         return "let all ranks make these calls in the same order, or receive before they send";
@@ -282,6 +285,27 @@ class Teller {
   bool all_ranks_;
 };
 
+struct Told {
+  const Verdict* verdict;
+  std::size_t more = 0;  // Operations that wait for the same ranks for the same reason.
+};
+
+// What holds several operations up is told once, unless `all`.
+std::vector<Told> Gather(const Judgement& judgement, bool all) {
+  std::vector<Told> told;
+  for (const Verdict& verdict : judgement.verdicts) {
+    const auto same = std::find_if(told.begin(), told.end(), [&](const Told& each) {
+      return !verdict.culprits.empty() && verdict.sides.empty() && each.verdict->cause == verdict.cause &&
+             each.verdict->culprits == verdict.culprits;
+    });
+    if (all || same == told.end())
+      told.push_back({&verdict});
+    else
+      ++same->more;
+  }
+  return told;
+}
+
 }  // namespace
 
 Words WordsOf(const Progress& progress, const Verdict& verdict, bool all_ranks) {
@@ -291,16 +315,20 @@ Words WordsOf(const Progress& progress, const Verdict& verdict, bool all_ranks) 
 std::string TextOf(const Progress& progress, const Judgement& judgement, bool all_ranks, bool unicode) {
   constexpr std::size_t kMostVerdicts = 5;
   std::string text;
-  const std::size_t shown = all_ranks ? judgement.verdicts.size() : std::min(kMostVerdicts, judgement.verdicts.size());
+  const std::vector<Told> told = Gather(judgement, all_ranks);
+  const std::size_t shown = all_ranks ? told.size() : std::min(kMostVerdicts, told.size());
   for (std::size_t i = 0; i < shown; ++i) {
-    const Words words = WordsOf(progress, judgement.verdicts[i], all_ranks);
+    const Words words = WordsOf(progress, *told[i].verdict, all_ranks);
     text += "HANG  " + words.headline + "\n";
     for (const std::string& detail : words.details) text += "      " + detail + "\n";
+    if (told[i].more != 0)
+      text += fmt::format("      {} more {} for the same: --members shows all\n", told[i].more,
+                          told[i].more == 1 ? "operation waits" : "operations wait");
     text += (unicode ? "      → " : "      -> ") + words.remedy + "\n";
   }
-  if (shown < judgement.verdicts.size())
+  if (shown < told.size())
     text += fmt::format("{} more like this: --members shows all\n",
-                        Plural(static_cast<std::int64_t>(judgement.verdicts.size() - shown), "operation"));
+                        Plural(static_cast<std::int64_t>(told.size() - shown), "operation"));
   if (judgement.verdicts.empty()) {
     text += judgement.young == 0 ? "nothing hangs: no rank is inside an operation that others hold up\n"
                                  : fmt::format("nothing hangs: {} open, the longest for {}\n",

@@ -16,6 +16,7 @@
 #include "cli/commands/analyze_table.h"
 #include "cli/commands/merge_command.h"
 #include "cli/input/open_run.h"
+#include "cli/input/run_progress.h"
 #include "cli/options/command.h"
 #include "cli/output/out.h"
 #include "cli/output/write_file.h"
@@ -111,6 +112,7 @@ Result<int> Analyze(const AnalyzeFlags& flags) {
            analysis::AnalyzeOptions options;
            options.jobs = flags.jobs;
            options.replay = !flags.no_replay;
+           options.hang = [&] { return HangOfRun(merge.run_dir, flags.jobs); };
            ShowPasses(progress, options);
            return lockstep::analysis::Analyze(timeline, options);
          }));

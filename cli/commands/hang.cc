@@ -15,16 +15,16 @@
 
 #include "analysis/core/format.h"
 #include "analysis/report/text.h"
+#include "cli/input/run_progress.h"
 #include "cli/options/command.h"
 #include "cli/output/out.h"
 #include "cli/output/write_file.h"
+#include "hang/alarm.h"
 #include "hang/join.h"
 #include "hang/judge.h"
 #include "hang/text.h"
 #include "ingest/dumps.h"
-#include "ingest/recorded/progress.h"
 #include "merge/readers/run_files.h"
-#include "trace/spool/spool_facts.h"
 
 namespace lockstep::cli {
 namespace {
@@ -33,7 +33,8 @@ struct HangFlags {
   std::vector<std::string> given;
   std::string json;
   bool members = false;
-  double least_wait_s = 5;
+  double least_wait_s = static_cast<double>(hang::kLeastWaitNs) / 1e9;
+  double alarm_after_s = 0;  // Asked by an agent while the job runs: --hang-after.
   unsigned jobs = 0;
 };
 
@@ -88,15 +89,10 @@ struct Account {
 std::string Ranks(std::size_t count) { return analysis::Plural(static_cast<std::int64_t>(count), "rank"); }
 
 Status ReadRun(const std::string& run_dir, std::int64_t least_wait_ns, unsigned jobs, Account& account) {
-  LS_TRY(const merge::RunFiles run, merge::OpenRun(run_dir, jobs));
-  std::vector<recorded::RecordedRank> ranks;
-  for (const merge::RunRank& rank : run.ranks) {
-    const std::string path = (std::filesystem::path(run_dir) / rank.file).string();
-    ranks.push_back({rank.rank, path.ends_with(".spool") && trace::SpoolIsHeld(path), rank.source.get(), &rank.head});
-  }
-  account.read = recorded::ProgressOf(ranks, run.world_size, least_wait_ns, jobs);
+  LS_TRY(RunProgress run, ProgressOfRun(run_dir, least_wait_ns, jobs));
+  account.read = std::move(run.read);
   account.from.push_back("what Lockstep recorded of " + Ranks(account.read.used) + ", " + run_dir);
-  account.sources.push_back({{"format", "lockstep"}, {"files", ranks.size()}, {"ranks", account.read.used}});
+  account.sources.push_back({{"format", "lockstep"}, {"files", run.files}, {"ranks", account.read.used}});
   return Ok();
 }
 
@@ -117,12 +113,15 @@ Status ReadDumps(const ingest::FoundDumps& found, const std::vector<std::string>
 
 Result<int> Hang(const HangFlags& flags) {
   LS_TRY(const Sources sources, FindSources(flags.given));
-  const hang::JudgeOptions options{.least_wait_ns = static_cast<std::int64_t>(std::min(flags.least_wait_s, 1e9) * 1e9)};
+  const auto ns = [](double seconds) { return static_cast<std::int64_t>(std::min(seconds, 1e9) * 1e9); };
+  const hang::JudgeOptions options{.least_wait_ns =
+                                       ns(flags.alarm_after_s > 0 ? flags.alarm_after_s : flags.least_wait_s)};
   Account account;
   if (!sources.run.empty()) LS_CHECK(ReadRun(sources.run, options.least_wait_ns, flags.jobs, account));
   if (sources.dumps) LS_CHECK(ReadDumps(*sources.dumps, flags.given, flags.jobs, account));
   const ingest::ReadProgress& read = account.read;
-  const hang::Judgement judgement = hang::Judge(read.progress, options);
+  hang::Judgement judgement = hang::Judge(read.progress, options);
+  if (flags.alarm_after_s > 0) hang::KeepAlarms(read.progress, ns(flags.alarm_after_s), judgement);
   ShowNotes(read.notes, flags.members);
   if (flags.json != "-") {
     const bool unicode = report::TextOptions::ForFile(STDOUT_FILENO).unicode;
@@ -162,6 +161,7 @@ void AddHang(CLI::App& root, Chosen& chosen) {
       ->type_name("SECONDS")
       ->capture_default_str()
       ->check(NotNegative());
+  app->add_option("--alarm-after", flags->alarm_after_s)->check(NotNegative())->group("");
   app->add_option("-j,--jobs", flags->jobs, "Threads (default: all allowed cores)")->type_name("N");
   app->add_option("--json", flags->json, "Write the answer to FILE; - for standard output instead of the text")
       ->type_name("FILE");

@@ -13,6 +13,7 @@
 #include "analysis/report/json.h"
 #include "cli/commands/merge_command.h"
 #include "cli/input/open_run.h"
+#include "cli/input/run_progress.h"
 #include "cli/options/command.h"
 #include "cli/output/out.h"
 #include "cli/output/write_file.h"
@@ -38,6 +39,7 @@ Result<int> RunReport(const ReportFlags& flags) {
   analysis::AnalyzeOptions options;
   options.jobs = flags.jobs;
   options.replay = !flags.no_replay;
+  options.hang = [&] { return HangOfRun(merge.run_dir, flags.jobs); };
   report::HtmlOptions html;
   if (!flags.timeline_steps.empty()) {
     html.first_timeline_step = std::max<std::int64_t>(0, shown.value().first);

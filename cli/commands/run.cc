@@ -37,6 +37,8 @@ struct RecordFlags {
   std::vector<std::string> command;
   std::string output, spool_dir, after = "analyze", after_to, clock = "auto", metrics;
   double live_s = 0;
+  double hang_after_s = 30;
+  std::string on_hang = "report";
   std::uint64_t max_bytes = std::uint64_t{2} << 30, ring_size = std::uint64_t{8} << 20,
                 ring_total = std::uint64_t{64} << 20;
   std::int64_t after_wait_s = 30;
@@ -115,6 +117,8 @@ std::vector<std::string> Words(const RecordFlags& flags) {
   if (flags.window.trigger) words.emplace_back("--trigger");
   if (flags.live_s > 0) add("--live", NumberText(flags.live_s));
   add("--metrics", Absolute(flags.metrics));
+  add("--hang-after", NumberText(flags.hang_after_s));
+  add("--on-hang", flags.on_hang);
   if (flags.estimate) words.emplace_back("--estimate");
   if (flags.quiet) words.emplace_back("--quiet");
   if (flags.torch_ops) words.emplace_back("--torch-ops");
@@ -241,6 +245,8 @@ Result<int> RunProgram(const RecordFlags& flags) {
   options.metrics = Absolute(flags.metrics);
   if (options.live_lines || !options.metrics.empty())
     options.live_period_ns = static_cast<std::int64_t>((options.live_lines ? flags.live_s : kLivePeriodS) * 1e9);
+  options.hang_after_ns = static_cast<std::int64_t>(flags.hang_after_s * 1e9);
+  options.on_hang = *agent::OnHangOf(flags.on_hang);
   options.clock = flags.clock == "agent"                          ? clock::ClockService::kAgent
                   : flags.clock == "tcp"                          ? clock::ClockService::kTcp
                   : flags.clock == "off" || flags.clock == "wall" ? clock::ClockService::kOff
@@ -257,6 +263,8 @@ Result<int> RunProgram(const RecordFlags& flags) {
     if (!value.empty()) options.recorded[key] = value;
   }
   if (flags.window.trigger) options.recorded["trigger"] = "true";
+  options.recorded["hang_after"] = NumberText(flags.hang_after_s);
+  if (flags.on_hang != "report") options.recorded["on_hang"] = flags.on_hang;
   if (flags.live_s > 0) options.recorded["live"] = NumberText(flags.live_s);
   if (!flags.metrics.empty()) options.recorded["metrics"] = flags.metrics;
   if (flags.gpu != "off") {
@@ -407,6 +415,19 @@ CLI::App* AddRunTo(CLI::App& root, const std::shared_ptr<RecordFlags>& flags) {
          "--metrics", flags->metrics,
          "Keep the same figures in this file in Prometheus' text format (for node_exporter's textfile collector)")
       ->type_name("FILE");
+  run->add_option("--hang-after", flags->hang_after_s,
+                  "When nothing has moved for so long, say which rank holds the job up (see docs/hang.md); 0: never")
+      ->type_name("SECONDS")
+      ->capture_default_str()
+      ->check(CLI::Range(0.0, 1e6));
+  run->add_option("--on-hang", flags->on_hang,
+                  "What a hang does to the job: report (nothing), abort, signal:N (to the programs of all ranks)")
+      ->type_name("WHAT")
+      ->check(CLI::Validator(
+          [](const std::string& text) {
+            return agent::OnHangOf(text) ? std::string() : "report, abort or signal:N was expected, not '" + text + "'";
+          },
+          "", ""));
   run->add_flag("--estimate", flags->estimate, "Write nothing; print how much space the window would need");
   run->add_flag("--print-env", flags->print_env, "Print the environment for jobs whose command line you cannot change");
   run->add_flag("--torch-ops", flags->torch_ops, "PyTorch's operators as ranges (about 10 us each)");

@@ -156,7 +156,8 @@ class Composer {
   void AddComms() {
     for (const auto& [id, joined] : JoinComms()) {
       if (joined.members.size() < 2) continue;
-      hang::Group group{.name = std::to_string(id), .label = LabelOf(joined), .complete = joined.complete};
+      hang::Group group{
+          .name = std::to_string(id), .label = LabelOf(joined), .complete = joined.complete, .on_host = true};
       for (const std::int32_t rank : joined.members) group.members.push_back(MemberOf(id, rank));
       const std::string label = group.label;
       progress_.groups.push_back(std::move(group));

@@ -83,6 +83,13 @@ class Viewer {
     if (clock.rows() != 0) offset_ns_ = clock.realtime_ns.back() - clock.raw_ns.back();
   }
 
+  // An operation that came to its end.
+  void Moved(std::int64_t begin_ns, std::int64_t end_ns) {
+    hang::RankFacts& facts = view_.facts;
+    facts.moved_ns = std::max(facts.moved_ns, Epoch(end_ns));
+    facts.longest_wait_ns = std::max(facts.longest_wait_ns, end_ns - begin_ns);
+  }
+
   bool HasLoss(Loss loss) const {
     return std::any_of(head_.losses.name.begin(), head_.losses.name.end(),
                        [&](std::uint32_t name) { return trace::TextOf(head_, name) == Info(loss).name; });
@@ -99,7 +106,8 @@ class Viewer {
       view_.end_code = processes.end_code[0];
       view_.ended_by_signal = processes.ended[0] == schema::ProcessEnd::kSignal;
       if (view_.ended_by_signal || processes.ended[0] == schema::ProcessEnd::kExit) view_.ended_ns = Epoch(end_ns_);
-      const std::string key = "stopped." + std::to_string(processes.pid[0]);
+      const std::string pid = std::to_string(processes.pid[0]), key = "stopped." + pid;
+      blocked_ = trace::MetaValue(head_, "blocked." + pid);
       if (!trace::MetaValue(head_, key).empty()) facts.state = hang::RankState::kStopped;
     }
     facts.seen_ns = Epoch(end_ns_);
@@ -174,6 +182,10 @@ class Viewer {
         const bool open = piece->outcome[i] == schema::CallOutcome::kNotReturned;
         const bool asks = piece->outcome[i] == schema::CallOutcome::kNothingCompleted &&
                           piece->begin_ns[i] + piece->duration_ns[i] >= end_ns_ - kAskingNs;
+        const MpiOpInfo* info = FindMpiOp(op);
+        if (!open && info != nullptr && !IsSetup(info->cls) &&
+            piece->outcome[i] != schema::CallOutcome::kNothingCompleted)
+          Moved(piece->begin_ns[i], piece->begin_ns[i] + piece->duration_ns[i]);
         polled_ = asks ? op : std::uint16_t{0};
         polled_since_ns_ = piece->begin_ns[i];
         if (static_cast<MpiOp>(op) == MpiOp::kFinalize) {
@@ -241,6 +253,8 @@ class Viewer {
                                 piece->count[i], piece->dtype[i], (piece->uneven[i] & 1) != 0, piece->root[i]);
         if (piece->end_ns[i] != kNoTime) {
           call.state = OperationState::kCompleted;
+          // Of MPI's, its calls say it: an operation that was posted long before is no long wait.
+          if (!comm->is_mpi) Moved(piece->begin_ns[i], piece->end_ns[i]);
         } else {
           call.waited = comm->is_mpi ? AskedFor(piece->last_incomplete_ns[i]) : WaitedInTorch();
           // A completion that was lost looks like an operation that goes on.
@@ -429,9 +443,11 @@ class Viewer {
     const bool delay_known = first.run_delay_ns >= 0 && last.run_delay_ns >= 0;
     const long used = percent(last.cpu_ns - first.cpu_ns);
     const long lacked = delay_known ? percent(last.run_delay_ns - first.run_delay_ns) : 0;
+    view_.facts.cpu_share = static_cast<double>(used + lacked) / 100;
     // A thread that gets no core is not asleep.
     std::string text = used + lacked >= 50 ? "computing" : used + lacked >= 5 ? "mostly asleep" : "asleep";
     text += " (CPU " + std::to_string(used) + " %";
+    if (!blocked_.empty() && used + lacked < 50) text += ", in " + blocked_;
     if (lacked >= 10) text += ", " + std::to_string(lacked) + " % without a core";
     return text + ")";
   }
@@ -446,7 +462,7 @@ class Viewer {
   std::set<std::pair<std::uint32_t, std::uint64_t>> persistent_;
   std::map<std::pair<std::int64_t, bool>, std::size_t> posted_;  // When, sends -> place in view_.open.
   std::int64_t offset_ns_ = 0, end_ns_ = kNoTime, any_wait_ = kNoTime, polled_since_ns_ = kNoTime;
-  std::string range_;
+  std::string range_, blocked_;  // `blocked_`: the system call that it sleeps in.
   std::uint16_t polled_ = 0;
   bool shows_torch_calls_ = false, inside_torch_call_ = false, inside_ = false, waits_for_all_ = false;
 };

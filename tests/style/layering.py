@@ -35,14 +35,14 @@ NARROWER = {
     "ingest/map": ["ingest/map/", "ingest/foreign.h", "ingest/rank_files/", "merge/parallel.h", "trace/", "core/"],
 }
 # What passes are written against.
-FRAME = ["core/", "analyze.h", "analyze_with.h", "choose_findings.h", "context.h", "pass_order.h", "passes.h"]
+FRAME = ["core/", "analyze.h", "analyze_with.h", "choose_findings.h", "context.h", "core_time.h", "pass_order.h", "passes.h"]
 # Rooms of one folder: which of its other rooms a room may include. A name without "/" at its end is a file.
 ROOMS = {
     "runtime/agent": {
         "rundir": [], "inject": ["rundir/"], "spool": [], "rings": ["spool/"], "recover": ["rundir/"],
         "window": ["spool/", "rings/"],
-        "sample": ["rings/"], "live": ["rundir/"],
-        "slot": ["rundir/", "inject/", "spool/", "rings/", "window/", "sample/", "live/"],
+        "sample": ["rings/"], "live": ["rundir/"], "hang": ["rings/", "inject/"],
+        "slot": ["rundir/", "inject/", "spool/", "rings/", "window/", "sample/", "live/", "hang/"],
     },
     "export": {
         "common": [], "chrome": ["common/"], "csv": ["common/"], "kineto": ["common/"], "perfetto": ["common/"],

@@ -1,11 +1,14 @@
 #include "runtime/agent/sample/stop_watch.h"
 
+#include <utility>
+
 #include "core/process_stat.h"
 #include "runtime/agent/rings/segment_entries.h"
+#include "runtime/agent/sample/blocked_in.h"
 
 namespace lockstep::agent {
 
-std::string StopWatch::Look(const SegmentView& segment, std::int64_t now_ns) {
+std::string StopWatch::Look(const SegmentView& segment, std::int64_t now_ns, bool quiet) {
   std::string lines;
   for (const ProcessEntry& entry : UsedProcesses(segment)) {
     if (entry.state.load(std::memory_order_acquire) != SlotState::kActive || entry.pid <= 0) continue;
@@ -16,6 +19,10 @@ std::string StopWatch::Look(const SegmentView& segment, std::int64_t now_ns) {
     if (stopped != before)
       lines += "stopped." + std::to_string(entry.pid) + "\t" + (stopped ? std::to_string(now_ns) : "") + "\n";
     before = stopped;
+    std::string blocked = quiet && !stopped ? BlockedIn(static_cast<long>(entry.pid)) : std::string();
+    std::string& blocked_before = blocked_[entry.pid];
+    if (blocked != blocked_before) lines += "blocked." + std::to_string(entry.pid) + "\t" + blocked + "\n";
+    blocked_before = std::move(blocked);
   }
   return lines;
 }

@@ -1,5 +1,6 @@
 #pragma once
-// Notices processes that a signal or a debugger has stopped: what holds up a job and no record of the process shows.
+// Notices what holds up a job and no record of its processes shows: that a signal or a debugger has stopped one, and in
+// which system call one sleeps that has recorded nothing for long.
 
 #include <cstdint>
 #include <map>
@@ -12,11 +13,13 @@ namespace lockstep::agent {
 class StopWatch {
  public:
   // Looks at each process that records, and gives the lines of the spool's meta that changed since the last time:
-  // "stopped.PID", since when (nanoseconds of the rank clock), "" if it goes on.
-  std::string Look(const SegmentView& segment, std::int64_t now_ns);
+  // "stopped.PID", since when (nanoseconds of the rank clock), "" if it goes on; "blocked.PID", in what (BlockedIn), ""
+  // in nothing. `quiet`: nothing was recorded for long; only then is it asked in what they are blocked.
+  std::string Look(const SegmentView& segment, std::int64_t now_ns, bool quiet);
 
  private:
-  std::map<std::int64_t, bool> stopped_;  // By pid.
+  std::map<std::int64_t, bool> stopped_;         // By pid.
+  std::map<std::int64_t, std::string> blocked_;  // By pid; "" in nothing.
 };
 
 }  // namespace lockstep::agent

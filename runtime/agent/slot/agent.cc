@@ -26,6 +26,7 @@ constexpr std::int64_t kCpuPeriodNs = 100 * kMillisecondNs;
 // Part of the 200 ms between a SIGTERM and this process's end. CUPTI answers within some milliseconds unless the GPU
 // hangs.
 constexpr std::int64_t kFlushNs = 100 * kMillisecondNs;
+constexpr int kQuietSeconds = 3;  // Without a record: in what a process sleeps may be of interest.
 constexpr std::uint32_t kManyProcesses = 4, kManyRings = 4;
 constexpr double kTargetFill = 0.2;  // Of the fullest ring, at the next tick.
 // With so little in the rings nothing speaks for looking more often than when there is nothing in them.
@@ -131,9 +132,13 @@ void SlotRun::Periodic(std::int64_t now_ns) {
     drain_->ReapDead(child_->pid());
     drain_->WriteProcesses(true);
     // A launcher that ends the job lets stopped processes go on first, which is not what they were waiting for.
+    quiet_seconds_ = drain_->records() == records_before_ ? quiet_seconds_ + 1 : 0;
+    records_before_ = drain_->records();
     if (term_ns_ == 0)
-      if (const std::string lines = stop_watch_.Look(segment_->view(), now_ns); !lines.empty())
+      if (const std::string lines = stop_watch_.Look(segment_->view(), now_ns, quiet_seconds_ >= kQuietSeconds);
+          !lines.empty())
         spool_->Append({SpoolKind::kMeta}, lines);
+    if (hang_watch_ && term_ns_ == 0) hang_watch_->Look(segment_->view(), now_ns, drain_->records());
   }
 }
 
@@ -268,6 +273,11 @@ Result<RunResult> SlotRun::Run() {
   Loop();
   result_.exit_code = exit_.code;
   result_.signal = exit_.signal;
+  if (hang_watch_ && good_end()) {
+    drain_->Run();
+    hang_watch_->Look(segment_->view(), RawNs(), drain_->records());  // It may have moved a moment ago.
+  }
+  hang_watch_.reset();
   result_.traced = traced_;
   result_.launch = launch_;
   result_.run_dir = dir_.path;

@@ -13,6 +13,7 @@
 #include "comms/clock/clock_coordinator.h"
 #include "comms/launch/launch_env.h"
 #include "core/result.h"
+#include "runtime/agent/hang/hang_watch.h"
 #include "runtime/agent/rundir/run_dir.h"
 #include "runtime/agent/slot/convert.h"
 #include "runtime/agent/window/window_options.h"
@@ -35,6 +36,8 @@ struct RunOptions {
   std::int64_t live_period_ns = 0;  // Of the live figures; 0: none.
   bool live_lines = false;          // Rank 0 prints them.
   std::string metrics;              // Rank 0 writes them to this file, for Prometheus; "" for none.
+  std::int64_t hang_after_ns = 0;   // After so long without a record a hang is looked for; 0: never.
+  OnHang on_hang;
   bool quiet = false;
   std::map<std::string, std::string> recorded;  // Options as given, for the manifest.
   // Called once the application has failed and its spool is complete. A launcher that ends the job may kill this

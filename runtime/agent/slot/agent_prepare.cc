@@ -72,6 +72,7 @@ std::string SlotRun::Prepare() {
   gpu_sampler_.emplace(clock_);
   gpu_flush_.emplace(segment_->view());
   StartLive();
+  WatchForHangs();
   return PrepareInjection();
 }
 
@@ -90,6 +91,17 @@ void SlotRun::StartLive() {
   drain_->Observe([this](std::uint32_t ring, const RingEntry& entry, std::span<const iovec> records) {
     live_->Take(ring, entry, records);
   });
+}
+
+void SlotRun::WatchForHangs() {
+  if (options_.hang_after_ns <= 0 || options_.estimate) return;
+  hang_watch_.emplace(HangWatch::Setup{.run_dir = dir_.absolute,
+                                       .alone = launch_.slots() < 2,
+                                       .after_ns = options_.hang_after_ns,
+                                       .action = options_.on_hang,
+                                       .say = [](const std::string& text) { Say(text); },
+                                       .signal = [this](int signal) { child_->Signal(signal); },
+                                       .restore_signals = [this] { gate_->RestoreInChild(); }});
 }
 
 std::string SlotRun::PrepareInjection() {

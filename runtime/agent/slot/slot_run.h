@@ -9,6 +9,7 @@
 
 #include "comms/launch/launch_env.h"
 #include "core/event_clock.h"
+#include "runtime/agent/hang/hang_watch.h"
 #include "runtime/agent/inject/elf_file.h"
 #include "runtime/agent/inject/injection.h"
 #include "runtime/agent/inject/libraries.h"
@@ -70,6 +71,7 @@ class SlotRun {
     if (!rows.empty() && !spool_->Append({kind}, rows)) drain_->CountUnwritten(rows.size());
   }
   void StartLive();
+  void WatchForHangs();
   void Finish();
   void SayWhatWasMissed();
   // Writes the spool's last two blocks. Returns false if there is no space for them.
@@ -103,12 +105,15 @@ class SlotRun {
   std::int64_t begin_ns_ = 0;
   std::optional<CpuSampler> sampler_;
   StopWatch stop_watch_;
+  std::optional<HangWatch> hang_watch_;
   std::optional<GpuSampler> gpu_sampler_;
   std::optional<GpuFlush> gpu_flush_;
   std::optional<Child> child_;
   ChildExit exit_;
   std::int64_t tick_ns_ = kFirstTickNs, next_second_ns_ = 0, next_cpu_ns_ = 0;
-  std::int64_t term_ns_ = 0;  // When the launcher began to end the job; 0 if it did not.
+  std::uint64_t records_before_ = 0;  // A second ago.
+  int quiet_seconds_ = 0;             // Without a record, up to now.
+  std::int64_t term_ns_ = 0;          // When the launcher began to end the job; 0 if it did not.
   bool terminating_ = false, traced_ = false;
   int start_errno_ = 0;
   RunResult result_;

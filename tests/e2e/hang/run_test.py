@@ -115,6 +115,14 @@ class HangRun(unittest.TestCase):
         self.assertRegex(text, r"(?m)^HANG  all-reduce #11 of 8 k?B on group MPI_COMM_WORLD \(ranks 0-3\) waits for rank 2")
         self.assertIn("rank 2 did not enter", text)
         self.assertRegex(text, r"rank 2 is computing \(CPU \d+ %")
+        # It is the first thing that the other commands say of the run.
+        shown = subprocess.run([jobs.LOCKSTEP, "analyze", str(job.run), "--no-replay"], capture_output=True, text=True, timeout=120, env=jobs.ENVIRONMENT)
+        self.assertRegex(shown.stdout, r"(?m)^  HANG  all-reduce #11 of 8 k?B on group MPI_COMM_WORLD")
+        hang = json.loads((job.run / "analysis.json").read_text())["hang"]
+        self.assertIn("waits for rank 2", hang[0])
+        page = self.place / "hang.html"
+        subprocess.run([jobs.LOCKSTEP, "report", str(job.run), "--no-replay", "-o", str(page)], capture_output=True, timeout=120, env=jobs.ENVIRONMENT)
+        self.assertIn("waits for rank 2", page.read_text())
 
     def test_a_rank_that_sleeps(self):
         job = self.expect("sleep", "did_not_enter", [2])

@@ -90,5 +90,20 @@ TEST(HangJson, HoldsTheSame) {
   EXPECT_EQ(verdict["waited_ns"], nullptr);
 }
 
+TEST(HangText, OneCulpritOfSeveralOperationsIsToldOnce) {
+  const Progress progress = JobOf({Named("dp", {At(0, 5, 4), At(1, 5, 4), At(2, 4, 4)})});
+  Judgement judgement = Judge(progress, {});
+  ASSERT_EQ(judgement.verdicts.size(), 1u);
+  judgement.verdicts.push_back(judgement.verdicts[0]);
+  const auto blocks = [&](bool all) {
+    const std::string text = TextOf(progress, judgement, all);
+    std::size_t count = 0;
+    for (std::size_t at = text.find("HANG  "); at != std::string::npos; at = text.find("HANG  ", at + 1)) ++count;
+    return std::pair{count, text.find("1 more operation waits for the same") != std::string::npos};
+  };
+  EXPECT_EQ(blocks(false), (std::pair<std::size_t, bool>{1, true}));
+  EXPECT_EQ(blocks(true), (std::pair<std::size_t, bool>{2, false}));
+}
+
 }  // namespace
 }  // namespace lockstep::hang

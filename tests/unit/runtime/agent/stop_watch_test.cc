@@ -48,13 +48,42 @@ TEST(StopWatch, SaysOnceThatAProcessIsStoppedAndThatItGoesOn) {
   segment.header().processes_used = 3;
   StopWatch watch;
   const std::string key = "stopped." + std::to_string(sleeper.pid()) + "\t";
-  EXPECT_EQ(watch.Look(segment, 10), "");
+  EXPECT_EQ(watch.Look(segment, 10, false), "");
   sleeper.Send(SIGSTOP);
-  EXPECT_EQ(watch.Look(segment, 20), key + "20\n");
-  EXPECT_EQ(watch.Look(segment, 30), "");
+  EXPECT_EQ(watch.Look(segment, 20, false), key + "20\n");
+  EXPECT_EQ(watch.Look(segment, 30, true), "");
   sleeper.Send(SIGCONT);
-  EXPECT_EQ(watch.Look(segment, 40), key + "\n");
-  EXPECT_EQ(watch.Look(segment, 50), "");
+  EXPECT_EQ(watch.Look(segment, 40, false), key + "\n");
+  EXPECT_EQ(watch.Look(segment, 50, false), "");
+}
+
+// A reader of a pipe that nobody writes to.
+TEST(StopWatch, SaysInWhatAProcessSleepsThatRecordsNothing) {
+  int pipe[2];
+  ASSERT_EQ(::pipe(pipe), 0);
+  const pid_t reader = ::fork();
+  if (reader == 0) {
+    char byte;
+    ::_exit(::read(pipe[0], &byte, 1) == 1 ? 0 : 1);
+  }
+  std::vector<std::byte> memory(kRingTableOffset);
+  const SegmentView segment{memory.data(), memory.size()};
+  segment.processes()[0].pid = reader;
+  segment.processes()[0].state = SlotState::kActive;
+  segment.header().processes_used = 1;
+  const std::string key = "blocked." + std::to_string(reader) + "\t";
+  StopWatch watch;
+  std::string said;
+  for (int i = 0; i < 1000 && said.empty(); ++i) {  // Until it is there.
+    ::usleep(10'000);
+    said = watch.Look(segment, 10, true);
+  }
+  EXPECT_EQ(said.substr(0, (key + "read of pipe:").size()), key + "read of pipe:") << said;
+  EXPECT_EQ(watch.Look(segment, 20, true), "");
+  EXPECT_EQ(watch.Look(segment, 30, false), key + "\n");
+  ASSERT_EQ(::write(pipe[1], "x", 1), 1);
+  ::waitpid(reader, nullptr, 0);
+  ::close(pipe[0]), ::close(pipe[1]);
 }
 
 }  // namespace

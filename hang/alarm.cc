@@ -1,0 +1,62 @@
+#include "hang/alarm.h"
+
+#include <algorithm>
+#include <cmath>
+#include <vector>
+
+namespace lockstep::hang {
+namespace {
+
+constexpr double kNoHealthyJob = 1, kMayEnd = 2.5, kMayBeWork = 7;
+// A thread that uses less of a core is asleep.
+constexpr double kAsleep = 0.05;
+
+bool AllSleep(const Progress& progress, const std::vector<std::int32_t>& ranks) {
+  return std::all_of(ranks.begin(), ranks.end(), [&](std::int32_t rank) {
+    const RankFacts* facts = FactsOf(progress, rank);
+    return facts != nullptr && facts->cpu_share >= 0 && facts->cpu_share < kAsleep;
+  });
+}
+
+// Whether a rank has completed an operation while these have been waiting.
+bool OthersGoOn(const Progress& progress, const Verdict& verdict, std::int64_t after_ns) {
+  return std::any_of(progress.ranks.begin(), progress.ranks.end(), [&](const RankFacts& facts) {
+    return facts.moved_ns != kNotKnown && facts.seen_ns != kNotKnown && facts.seen_ns - facts.moved_ns < after_ns &&
+           !std::binary_search(verdict.waiting.begin(), verdict.waiting.end(), facts.rank);
+  });
+}
+
+}  // namespace
+
+double AllowanceOf(const Progress& progress, const Verdict& verdict, std::int64_t after_ns) {
+  double allowance = kNoHealthyJob;
+  switch (verdict.cause) {
+    case Cause::kNoDump:
+    case Cause::kCannotTell:
+      return 0;
+    case Cause::kDidNotEnter:
+      allowance = !verdict.culprits.empty() && AllSleep(progress, verdict.culprits) ? kMayEnd : kMayBeWork;
+      break;
+    case Cause::kAllInside:
+    case Cause::kExtraOrMissingCall:
+      allowance = kMayEnd;
+      break;
+    default:
+      break;
+  }
+  return OthersGoOn(progress, verdict, after_ns) ? std::max(allowance, kMayBeWork) : allowance;
+}
+
+void KeepAlarms(const Progress& progress, std::int64_t after_ns, Judgement& judgement) {
+  std::erase_if(judgement.verdicts, [&](const Verdict& verdict) {
+    const double allowance = AllowanceOf(progress, verdict, after_ns);
+    if (allowance == 0 || verdict.waited_ns == kNotKnown) return true;
+    std::int64_t least_ns = std::llround(allowance * static_cast<double>(after_ns));
+    for (const std::int32_t rank : verdict.waiting)
+      if (const RankFacts* facts = FactsOf(progress, rank); facts != nullptr && facts->longest_wait_ns != kNotKnown)
+        least_ns = std::max(least_ns, 2 * facts->longest_wait_ns);
+    return verdict.waited_ns < least_ns;
+  });
+}
+
+}  // namespace lockstep::hang

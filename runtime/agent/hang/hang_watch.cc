@@ -1,0 +1,213 @@
+#include "runtime/agent/hang/hang_watch.h"
+
+#include <fcntl.h>
+#include <sys/prctl.h>
+#include <sys/resource.h>
+#include <sys/stat.h>
+#include <sys/syscall.h>
+#include <sys/wait.h>
+#include <unistd.h>
+
+#include <algorithm>
+#include <array>
+#include <cerrno>
+#include <charconv>
+#include <csignal>
+#include <cstdio>
+#include <string_view>
+#include <system_error>
+
+#include "core/own_file.h"
+#include "runtime/agent/inject/libraries.h"
+#include "runtime/agent/rings/segment_entries.h"
+
+namespace lockstep::agent {
+namespace {
+
+// When it asks, in multiples of --hang-after: at the allowances of hang/alarm.h, and seldom after them, because each
+// answer reads what all ranks have recorded.
+constexpr std::array<double, 6> kStages = {1, 2.5, 7, 28, 112, 448};
+// A run of thousands of ranks takes some seconds.
+constexpr std::int64_t kLongestAnswerNs = 120'000'000'000;
+constexpr std::size_t kMostText = 16384;
+constexpr int kExitHang = 4;  // Of `lockstep hang`.
+
+constexpr const char* kTurn = ".hang-turn";  // Locked by the agent that asks.
+constexpr const char* kNow = ".hang-now";    // There while a hang has been said and nothing has moved since.
+constexpr const char* kText = "hang.txt";
+constexpr const char* kJson = "hang.json";
+
+std::string SecondsText(std::int64_t ns) { return std::to_string(ns / 1'000'000'000); }
+
+// Whether a thread of the slot is inside a call or a range: one that computes outside of both waits for nobody.
+bool Inside(const SegmentView& segment) {
+  for (const RingEntry& entry : UsedRings(segment)) {
+    if (entry.state.load(std::memory_order_acquire) != SlotState::kActive) continue;
+    const std::uint64_t offset = entry.offset;
+    if (offset < kArenaOffset || offset > segment.bytes - kRingHeaderBytes) continue;
+    const RingHeader& ring = segment.ring(offset);
+    if (ring.call_op.load(std::memory_order_relaxed) != 0 || ring.poll_calls != 0 || ring.range_depth != 0 ||
+        ring.watched_depth != 0 || ring.nvtx_depth != 0)
+      return true;
+  }
+  return false;
+}
+
+// A single process waits for nobody.
+bool Several(const SegmentView& segment) {
+  std::size_t active = 0;
+  for (const ProcessEntry& entry : UsedProcesses(segment))
+    active += entry.state.load(std::memory_order_acquire) == SlotState::kActive;
+  return active > 1;
+}
+
+}  // namespace
+
+std::optional<OnHang> OnHangOf(std::string_view text) {
+  if (text == "report") return OnHang{};
+  if (text == "abort") return OnHang{.signal = SIGABRT};
+  constexpr std::string_view kSignal = "signal:";
+  if (!text.starts_with(kSignal)) return std::nullopt;
+  text.remove_prefix(kSignal.size());
+  int number = 0;
+  const auto read = std::from_chars(text.data(), text.data() + text.size(), number);
+  if (read.ec != std::errc{} || read.ptr != text.data() + text.size() || number < 1 || number > SIGRTMAX)
+    return std::nullopt;
+  return OnHang{.signal = number, .every = true};
+}
+
+HangWatch::~HangWatch() {
+  if (asked_ > 0) {
+    ::kill(asked_, SIGKILL);
+    ::waitpid(asked_, nullptr, 0);
+    RemoveOwn(Path(".hang-text"));
+    RemoveOwn(Path(".hang-json"));
+  }
+  if (said_) RemoveOwn(Path(kNow));
+  if (turn_.open()) RemoveOwn(Path(kTurn));
+}
+
+void HangWatch::Look(const SegmentView& segment, std::int64_t now_ns, std::uint64_t records) {
+  if (records != records_ || records == 0 || !AnyRecording(segment)) {
+    records_ = records;
+    Move(now_ns);
+    return;
+  }
+  if (quiet_since_ns_ == 0) quiet_since_ns_ = now_ns;
+  if (asked_ > 0) return TakeAnswer(now_ns);
+  const std::int64_t quiet_ns = now_ns - quiet_since_ns_;
+  if (quiet_ns < setup_.after_ns) return;
+  if (setup_.action.signal != 0 && setup_.action.every) FollowOthers();
+  if (said_ || stage_ == kStages.size() || !Inside(segment) || (setup_.alone && !Several(segment)) || !TakeTurn())
+    return;
+  if (static_cast<double>(quiet_ns) < kStages[stage_] * static_cast<double>(setup_.after_ns)) return;
+  while (stage_ < kStages.size() &&
+         kStages[stage_] * static_cast<double>(setup_.after_ns) <= static_cast<double>(quiet_ns))
+    ++stage_;
+  asked_ns_ = now_ns;
+  Ask();
+}
+
+void HangWatch::Move(std::int64_t now_ns) {
+  if (quiet_since_ns_ == 0) return;
+  if (asked_ > 0) {
+    ::kill(asked_, SIGKILL);
+    ::waitpid(asked_, nullptr, 0);
+    asked_ = -1;
+  }
+  if (said_) {
+    setup_.say("it moved again after " + SecondsText(now_ns - quiet_since_ns_) + " s");
+    RemoveOwn(Path(kNow));
+  }
+  if (turn_.open()) RemoveOwn(Path(kTurn));
+  turn_.Reset();
+  said_ = signalled_ = false;
+  stage_ = 0;
+  quiet_since_ns_ = 0;
+}
+
+// The lock ends with its agent, so that another one asks after that.
+bool HangWatch::TakeTurn() {
+  if (turn_.open()) return true;
+  const std::string path = Path(kTurn);
+  OwnedFd file(::open(path.c_str(), O_RDWR | O_CREAT | O_CLOEXEC | O_NOFOLLOW, 0644));
+  if (!file.open()) return false;
+  const Locked locked = TryLockExclusive(file.get());
+  // Where there are no locks, each of them asks, which costs time and prints the answer more than once.
+  if (locked == Locked::kHeld) return false;
+  // Its last holder may have removed it meanwhile.
+  struct stat mine {
+  }, named{};
+  if (::fstat(file.get(), &mine) != 0 || ::stat(path.c_str(), &named) != 0 || mine.st_ino != named.st_ino) return false;
+  turn_ = std::move(file);
+  return true;
+}
+
+void HangWatch::Ask() {
+  const std::string self = SelfPath(), text = Path(".hang-text"), json = Path(".hang-json");
+  char after[32];
+  std::snprintf(after, sizeof after, "%.3f", static_cast<double>(setup_.after_ns) / 1e9);
+  const std::array<const char*, 9> words = {
+      self.c_str(), "hang", setup_.run_dir.c_str(), "--alarm-after", after, "-j", "1", "--json", json.c_str()};
+  std::array<char*, words.size() + 1> argv{};
+  for (std::size_t i = 0; i < words.size(); ++i) argv[i] = const_cast<char*>(words[i]);
+  RemoveOwn(text);
+  const pid_t parent = ::getpid();
+  asked_ = ::fork();
+  if (asked_ != 0) return;
+  setup_.restore_signals();
+  ::prctl(PR_SET_PDEATHSIG, SIGKILL);
+  if (::getppid() != parent) ::_exit(1);
+  ::setpriority(PRIO_PROCESS, 0, 19);
+  constexpr int kWhoProcess = 1, kIdleClass = 3 << 13;  // ioprio_set(2)
+  ::syscall(SYS_ioprio_set, kWhoProcess, 0, kIdleClass);
+  const int out = ::open(text.c_str(), O_WRONLY | O_CREAT | O_EXCL | O_NOFOLLOW, 0644);
+  const int null = ::open("/dev/null", O_RDWR);
+  if (out < 0 || null < 0) ::_exit(1);
+  ::dup2(null, STDIN_FILENO);
+  ::dup2(out, STDOUT_FILENO);
+  ::dup2(null, STDERR_FILENO);
+  ::execv(argv[0], argv.data());
+  ::_exit(127);
+}
+
+void HangWatch::TakeAnswer(std::int64_t now_ns) {
+  int status = 0;
+  const pid_t got = ::waitpid(asked_, &status, WNOHANG);
+  if (got == 0 && now_ns - asked_ns_ < kLongestAnswerNs) return;
+  if (got == 0) {
+    ::kill(asked_, SIGKILL);
+    ::waitpid(asked_, nullptr, 0);
+  }
+  asked_ = -1;
+  if (got > 0 && WIFEXITED(status) && WEXITSTATUS(status) == kExitHang) {
+    Publish(now_ns);
+  } else {
+    RemoveOwn(Path(".hang-text"));
+    RemoveOwn(Path(".hang-json"));
+  }
+}
+
+void HangWatch::Publish(std::int64_t now_ns) {
+  const std::string text = ReadPlain(Path(".hang-text"), kMostText);
+  MoveOver(Path(".hang-text"), Path(kText));
+  MoveOver(Path(".hang-json"), Path(kJson));
+  said_ = true;
+  setup_.say("nothing has moved for " + SecondsText(now_ns - quiet_since_ns_) + " s (" + Path(kText) + "):");
+  for (std::string_view rest = text; !rest.empty();) {
+    const std::size_t end = std::min(rest.find('\n'), rest.size());
+    setup_.say(std::string(rest.substr(0, end)));
+    rest.remove_prefix(std::min(end + 1, rest.size()));
+  }
+  CreateFile(Path(kNow), "", 0644);
+  if (setup_.action.signal != 0 && !setup_.action.every) setup_.signal(setup_.action.signal);
+}
+
+void HangWatch::FollowOthers() {
+  struct stat ignored {};
+  if (signalled_ || ::stat(Path(kNow).c_str(), &ignored) != 0) return;
+  signalled_ = true;
+  setup_.signal(setup_.action.signal);
+}
+
+}  // namespace lockstep::agent

@@ -1,0 +1,68 @@
+#pragma once
+// `lockstep run --hang-after SECONDS`: when this rank has recorded nothing for so long inside a call, its agent asks
+// `lockstep hang` (a process of its own, at idle priority) who holds the job up, and prints the answer and leaves it in
+// the run directory. The agents of a run agree by a lock on one file of it that only one of them asks at a time. The
+// application is not involved, and while it moves this costs a look at its rings each second.
+
+#include <sys/types.h>
+
+#include <cstdint>
+#include <functional>
+#include <optional>
+#include <string>
+#include <string_view>
+#include <utility>
+
+#include "core/file_lock.h"
+#include "core/ring_layout.h"
+
+namespace lockstep::agent {
+
+struct OnHang {
+  int signal = 0;      // Sent to the program; 0: it is only reported.
+  bool every = false;  // To the programs of all ranks, else to that of one: its launcher ends the others.
+};
+
+// "report", "abort" (one rank's program gets SIGABRT, and its launcher ends the others) or "signal:N" (all of them get
+// it); nothing for anything else.
+std::optional<OnHang> OnHangOf(std::string_view text);
+
+class HangWatch {
+ public:
+  struct Setup {
+    std::string run_dir;  // Absolute.
+    bool alone = false;   // No other agent has ranks of this job.
+    std::int64_t after_ns = 0;
+    OnHang action;
+    std::function<void(const std::string&)> say;
+    std::function<void(int)> signal;        // To this agent's program.
+    std::function<void()> restore_signals;  // In a new process, before it executes: as this process was started with.
+  };
+  explicit HangWatch(Setup setup) : setup_(std::move(setup)) {}
+  HangWatch(const HangWatch&) = delete;
+  HangWatch& operator=(const HangWatch&) = delete;
+  ~HangWatch();  // Ends what it asked.
+
+  // Once a second. `records`: so many were recorded so far. Thread: the agent's main loop.
+  void Look(const SegmentView& segment, std::int64_t now_ns, std::uint64_t records);
+
+ private:
+  void Move(std::int64_t now_ns);
+  bool TakeTurn();
+  void Ask();
+  void TakeAnswer(std::int64_t now_ns);
+  void Publish(std::int64_t now_ns);
+  void FollowOthers();
+  std::string Path(const char* name) const { return setup_.run_dir + "/" + name; }
+
+  Setup setup_;
+  std::uint64_t records_ = 0;
+  std::int64_t quiet_since_ns_ = 0;  // 0: it moves.
+  std::size_t stage_ = 0;            // Of kStages: the next question.
+  OwnedFd turn_;                     // Locked while this agent is the one that asks.
+  pid_t asked_ = -1;                 // The process that looks for an answer.
+  std::int64_t asked_ns_ = 0;
+  bool said_ = false, signalled_ = false;
+};
+
+}  // namespace lockstep::agent

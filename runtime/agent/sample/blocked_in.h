@@ -1,0 +1,13 @@
+#pragma once
+// Which system call a thread sleeps in, from outside: what holds up a rank that does not compute.
+
+#include <string>
+
+namespace lockstep::agent {
+
+// "futex", "read of /data/shard-17", "nanosleep"; "" if it runs, or if the kernel does not tell (/proc/PID/syscall
+// needs CONFIG_HAVE_ARCH_TRACEHOOK and, of a process, the right to trace it, which its parent has). Of the process's
+// main thread. Safe to print.
+std::string BlockedIn(long pid);
+
+}  // namespace lockstep::agent

@@ -1,0 +1,145 @@
+#!/usr/bin/env python3
+"""`lockstep run --hang-after` on real MPI jobs of four ranks in which one thing goes wrong, or nothing does: the agents say
+it by themselves, once, with the right cause and rank; healthy jobs that wait long are left alone, and no job is changed.
+
+usage: live_test.py BUILD_DIR [unittest arguments]
+"""
+import contextlib
+import json
+import pathlib
+import shutil
+import signal
+import subprocess
+import sys
+import tempfile
+import threading
+import time
+import unittest
+
+sys.path.insert(0, str(pathlib.Path(__file__).resolve().parents[1]))
+import jobs  # noqa: E402
+
+PROGRAM = jobs.BUILD / "tests/hang_stops"
+AFTER_S = 2
+RANKS = 4
+
+
+class Job:
+    """A job whose agents look for hangs."""
+
+    def __init__(self, fault, out, *words, ranks=RANKS):
+        self.run, self.lines, self.pids = out, [], {}
+        self.process = subprocess.Popen(
+            [*jobs.MPIRUN, "-n", str(ranks), jobs.LOCKSTEP, "run", "--quiet", "--after", "none", "--hang-after", str(AFTER_S), *words,
+             "-o", str(out), "--", str(PROGRAM), fault],
+            stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True, env=jobs.ENVIRONMENT, cwd=out.parent)
+        self.readers = [threading.Thread(target=self.read_output), threading.Thread(target=self.read_messages)]
+        for reader in self.readers:
+            reader.start()
+
+    def read_output(self):
+        for line in self.process.stdout:
+            words = line.split()
+            if len(words) == 4 and words[0] == "here":
+                self.pids[int(words[1])] = int(words[2])
+
+    def read_messages(self):
+        for line in self.process.stderr:
+            self.lines.append(line.rstrip("\n"))
+
+    def text(self):
+        return "\n".join(self.lines)
+
+    def wait_for(self, what, seconds):
+        until = time.monotonic() + seconds
+        while what not in self.text() and time.monotonic() < until:
+            time.sleep(0.1)
+        return what in self.text()
+
+    def end(self):
+        if self.process.poll() is None:
+            self.process.terminate()
+        with contextlib.suppress(subprocess.TimeoutExpired):
+            self.process.wait(30)
+        if self.process.poll() is None:
+            self.process.kill()
+            self.process.wait()
+        for reader in self.readers:
+            reader.join(30)
+        self.process.stdout.close()
+        self.process.stderr.close()
+
+
+class HangLive(unittest.TestCase):
+    def setUp(self):
+        self.place = pathlib.Path(tempfile.mkdtemp(prefix="lockstep-hang-live-"))
+        self.addCleanup(shutil.rmtree, self.place, ignore_errors=True)
+
+    def start(self, fault, *words):
+        job = Job(fault, self.place / fault, *words)
+        self.addCleanup(job.end)
+        return job
+
+    def expect(self, fault, cause, culprits, within_s):
+        job = self.start(fault)
+        self.assertTrue(job.wait_for("HANG  ", within_s), job.text())
+        answer = json.loads((job.run / "hang.json").read_text())
+        self.assertEqual([(verdict["cause"], verdict["culprits"]) for verdict in answer["verdicts"]], [(cause, culprits)])
+        self.assertIn((job.run / "hang.txt").read_text().splitlines()[0], job.text())
+        time.sleep(3 * AFTER_S)
+        self.assertEqual(job.text().count("nothing has moved"), 1, job.text())
+        job.end()
+        self.assertEqual([path.name for path in job.run.glob(".hang-*")], [])
+        return job.text()
+
+    def test_a_stopped_rank(self):
+        self.expect("stop", "stopped", [2], 30 + AFTER_S)
+
+    def test_a_rank_that_sleeps(self):
+        text = self.expect("sleep", "did_not_enter", [2], 30 + AFTER_S)
+        self.assertRegex(text, r"rank 2 is (mostly )?asleep \(CPU \d+ %, in pause\)")
+
+    def test_a_rank_that_computes(self):
+        self.expect("loop", "did_not_enter", [2], 30 + AFTER_S)
+
+    def test_calls_in_another_order(self):
+        self.expect("order", "other_operation", [2], 30 + AFTER_S)
+
+    def test_receives_in_a_circle(self):
+        self.expect("circle", "circular_wait", [0, 1, 2, 3], 30 + AFTER_S)
+
+    def test_a_rank_that_leaves_early(self):
+        self.expect("early", "early_exit", [2], 30 + AFTER_S)
+
+    def test_it_moves_again(self):
+        job = self.start("stop")
+        self.assertTrue(job.wait_for("HANG  ", 30 + AFTER_S), job.text())
+        subprocess.run(["kill", "-CONT", str(job.pids[2])], check=True)
+        self.assertEqual(job.process.wait(60), 0)
+        self.assertTrue(job.wait_for("it moved again after ", 5), job.text())
+
+    def test_a_job_that_pauses_is_left_alone(self):
+        # Rank 2 sleeps for longer than --hang-after while the others wait, as for a checkpoint.
+        job = self.start("pause")
+        self.assertEqual(job.process.wait(120), 0)
+        job.end()
+        self.assertEqual(job.text(), "")
+        self.assertFalse((job.run / "hang.txt").exists())
+
+    def test_abort(self):
+        job = self.start("stop", "--on-hang", "abort")
+        self.assertNotEqual(job.process.wait(60 + AFTER_S), 0)
+        self.assertIn("HANG  ", job.text())
+
+    def test_a_signal_for_all(self):
+        job = self.start("sleep", "--on-hang", f"signal:{int(signal.SIGTERM)}")
+        self.assertNotEqual(job.process.wait(60 + AFTER_S), 0)
+        self.assertIn("HANG  ", job.text())
+
+    def test_off(self):
+        job = self.start("stop", "--hang-after", "0")
+        self.assertFalse(job.wait_for("HANG", 4 * AFTER_S), job.text())
+
+
+if __name__ == "__main__":
+    jobs.leave(unittest.main(argv=[sys.argv[0], *sys.argv[2:]], exit=False, verbosity=2).result)

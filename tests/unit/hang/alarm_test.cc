@@ -1,0 +1,85 @@
+#include "hang/alarm.h"
+
+#include <gtest/gtest.h>
+
+#include "jobs.h"
+
+namespace lockstep::hang {
+namespace {
+
+constexpr std::int64_t kSecond = 1'000'000'000, kAfter = 30 * kSecond;
+
+// Rank 2 did not enter what the others have waited in for `waited_ns`.
+Progress Late(std::int64_t waited_ns, double cpu_share) {
+  Progress progress = JobOf({Named("dp", {At(0, 5, 4), At(1, 5, 4), At(2, 4, 4)})});
+  for (Member& member : progress.groups[0].members)
+    for (Operation& call : member.calls) call.created_ns = 1000 * kSecond;
+  for (RankFacts& facts : progress.ranks) facts.seen_ns = 1000 * kSecond + waited_ns;
+  progress.ranks[2].cpu_share = cpu_share;
+  return progress;
+}
+
+bool Alarms(const Progress& progress) {
+  Judgement judgement = Judge(progress, {.least_wait_ns = kAfter});
+  KeepAlarms(progress, kAfter, judgement);
+  return !judgement.verdicts.empty();
+}
+
+TEST(Alarm, RankThatSleepsMayStillComeForAWhile) {
+  EXPECT_FALSE(Alarms(Late(31 * kSecond, 0)));
+  EXPECT_FALSE(Alarms(Late(74 * kSecond, 0)));
+  EXPECT_TRUE(Alarms(Late(76 * kSecond, 0)));
+}
+
+TEST(Alarm, RankThatWorksHasLonger) {
+  for (const double share : {1.0, -1.0}) {
+    EXPECT_FALSE(Alarms(Late(200 * kSecond, share)));
+    EXPECT_TRUE(Alarms(Late(211 * kSecond, share)));
+  }
+}
+
+TEST(Alarm, WhatNoHealthyJobDoesIsSaidAtOnce) {
+  Progress stopped = Late(31 * kSecond, 0);
+  stopped.ranks[2].state = RankState::kStopped;
+  EXPECT_TRUE(Alarms(stopped));
+  stopped = Late(29 * kSecond, 0);
+  stopped.ranks[2].state = RankState::kStopped;
+  EXPECT_FALSE(Alarms(stopped));
+}
+
+// Checkpoints that take 100 s come again.
+TEST(Alarm, JobThatWaitedAsLongBeforeMayDoSoAgain) {
+  Progress progress = Late(150 * kSecond, 0);
+  progress.ranks[1].longest_wait_ns = 100 * kSecond;
+  EXPECT_FALSE(Alarms(progress));
+  progress = Late(201 * kSecond, 0);
+  progress.ranks[1].longest_wait_ns = 100 * kSecond;
+  EXPECT_TRUE(Alarms(progress));
+  // What the late rank has waited for elsewhere says nothing of these.
+  progress = Late(150 * kSecond, 0);
+  progress.ranks[2].longest_wait_ns = 100 * kSecond;
+  EXPECT_TRUE(Alarms(progress));
+}
+
+// A master and some of its workers go on while others wait for theirs.
+TEST(Alarm, WhileOthersGoOnItMayBeByDesign) {
+  Progress progress = Late(100 * kSecond, 0);
+  progress.ranks[2].moved_ns = progress.ranks[2].seen_ns - kSecond;
+  EXPECT_FALSE(Alarms(progress));
+  progress = Late(211 * kSecond, 0);
+  progress.ranks[2].moved_ns = progress.ranks[2].seen_ns - kSecond;
+  EXPECT_TRUE(Alarms(progress));
+}
+
+TEST(Alarm, NobodyIsAccusedOfWhatIsNotKnown) {
+  Progress progress = JobOf({Named("dp", {At(0, 5, 4), At(1, 5, 4), Unseen(2)})});
+  for (Member& member : progress.groups[0].members)
+    for (Operation& call : member.calls) call.created_ns = 0;
+  for (RankFacts& facts : progress.ranks) facts.seen_ns = 100'000 * kSecond;
+  progress.ranks.push_back({.rank = 2, .state = RankState::kMissing});
+  ASSERT_FALSE(Judge(progress, {}).verdicts.empty());
+  EXPECT_FALSE(Alarms(progress));
+}
+
+}  // namespace
+}  // namespace lockstep::hang
