@@ -8,8 +8,8 @@
 #include <vector>
 
 #include "analysis/core/format.h"
-#include "analysis/passes.h"
 #include "analysis/core_time.h"
+#include "analysis/passes.h"
 
 namespace lockstep::analysis {
 

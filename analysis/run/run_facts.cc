@@ -11,8 +11,8 @@
 
 #include "analysis/core/format.h"
 #include "analysis/core/source.h"
-#include "analysis/passes.h"
 #include "analysis/core_time.h"
+#include "analysis/passes.h"
 #include "core/loss.h"
 #include "core/own_file.h"
 
