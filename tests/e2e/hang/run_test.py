@@ -115,7 +115,15 @@ class HangRun(unittest.TestCase):
         self.assertRegex(text, r"(?m)^HANG  all-reduce #11 of 8 k?B on group MPI_COMM_WORLD \(ranks 0-3\) waits for rank 2")
         self.assertIn("rank 2 did not enter", text)
         self.assertRegex(text, r"rank 2 is computing \(CPU \d+ %")
-        # It is the first thing that the other commands say of the run.
+
+    def test_a_rank_that_sleeps(self):
+        job = self.expect("sleep", "did_not_enter", [2])
+        self.assertRegex(ask(job.run).stdout, r"rank 2 is (mostly )?asleep \(CPU \d+ %")
+
+    def test_other_commands_begin_with_it(self):
+        job = self.start("loop")
+        self.hold(7)  # Longer than what is taken for work under way where nobody says otherwise.
+        job.end()
         shown = subprocess.run([jobs.LOCKSTEP, "analyze", str(job.run), "--no-replay"], capture_output=True, text=True, timeout=120, env=jobs.ENVIRONMENT)
         self.assertRegex(shown.stdout, r"(?m)^  HANG  all-reduce #11 of 8 k?B on group MPI_COMM_WORLD")
         hang = json.loads((job.run / "analysis.json").read_text())["hang"]
@@ -123,10 +131,6 @@ class HangRun(unittest.TestCase):
         page = self.place / "hang.html"
         subprocess.run([jobs.LOCKSTEP, "report", str(job.run), "--no-replay", "-o", str(page)], capture_output=True, timeout=120, env=jobs.ENVIRONMENT)
         self.assertIn("waits for rank 2", page.read_text())
-
-    def test_a_rank_that_sleeps(self):
-        job = self.expect("sleep", "did_not_enter", [2])
-        self.assertRegex(ask(job.run).stdout, r"rank 2 is (mostly )?asleep \(CPU \d+ %")
 
     def test_a_call_less(self):
         # Nobody came to the next call, which would tell a missing one from one in another order.
