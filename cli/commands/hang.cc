@@ -122,20 +122,26 @@ Result<int> Hang(const HangFlags& flags) {
   const ingest::ReadProgress& read = account.read;
   hang::Judgement judgement = hang::Judge(read.progress, options);
   if (flags.alarm_after_s > 0) hang::KeepAlarms(read.progress, ns(flags.alarm_after_s), judgement);
+  std::vector<std::string> said;
+  if (judgement.verdicts.empty() && !sources.run.empty() && flags.alarm_after_s == 0)
+    said = SaidWhileItRan(sources.run);
   ShowNotes(read.notes, flags.members);
   if (flags.json != "-") {
     const bool unicode = report::TextOptions::ForFile(STDOUT_FILENO).unicode;
     ShowLines(hang::TextOf(read.progress, judgement, flags.members, unicode));
     for (const std::string& from : account.from) Show("      from {}\n", from);
+    if (!said.empty()) Show("While it ran, its agents said:\n");
+    for (const std::string& line : said) Show("{}\n", line);
   }
   if (!flags.json.empty()) {
     Json json = Json::parse(hang::JsonOf(read.progress, judgement));
     json["source"] = account.sources.front();
     json["sources"] = account.sources;
     json["notes"] = read.notes;
+    if (!said.empty()) json["said_while_it_ran"] = said;
     LS_CHECK(WriteOrShow(flags.json, JsonText(json), ShowJson));
   }
-  if (!judgement.verdicts.empty()) return kHang;
+  if (!judgement.verdicts.empty() || !said.empty()) return kHang;
   return read.notes.empty() && judgement.no_dump.empty() ? kOk : kIncomplete;
 }
 

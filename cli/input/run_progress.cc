@@ -5,6 +5,7 @@
 #include <utility>
 #include <vector>
 
+#include "core/own_file.h"
 #include "hang/judge.h"
 #include "hang/text.h"
 #include "ingest/recorded/progress.h"
@@ -12,6 +13,16 @@
 #include "trace/spool/spool_facts.h"
 
 namespace lockstep::cli {
+namespace {
+
+std::vector<std::string> LinesOf(const std::string& text) {
+  std::istringstream stream(text);
+  std::vector<std::string> lines;
+  for (std::string line; std::getline(stream, line);) lines.push_back(line);
+  return lines;
+}
+
+}  // namespace
 
 Result<RunProgress> ProgressOfRun(const std::string& run_dir, std::int64_t least_wait_ns, unsigned jobs) {
   LS_TRY(const merge::RunFiles run, merge::OpenRun(run_dir, jobs));
@@ -23,16 +34,20 @@ Result<RunProgress> ProgressOfRun(const std::string& run_dir, std::int64_t least
   return RunProgress{recorded::ProgressOf(ranks, run.world_size, least_wait_ns, jobs), ranks.size()};
 }
 
+std::vector<std::string> SaidWhileItRan(const std::string& run_dir) {
+  constexpr std::size_t kMostText = 16384;
+  std::vector<std::string> lines = LinesOf(ReadPlain(run_dir + "/hang.txt", kMostText));
+  if (!lines.empty() && lines.back().starts_with("it moved again")) lines.clear();
+  return lines;
+}
+
 std::vector<std::string> HangOfRun(const std::string& run_dir, unsigned jobs) {
   const hang::JudgeOptions options{.least_wait_ns = hang::kLeastWaitNs};
   const Result<RunProgress> run = ProgressOfRun(run_dir, options.least_wait_ns, jobs);
   if (!run.ok()) return {};
   const hang::Judgement judgement = hang::Judge(run.value().read.progress, options);
-  if (judgement.verdicts.empty()) return {};
-  std::istringstream text(hang::TextOf(run.value().read.progress, judgement, false, false));
-  std::vector<std::string> lines;
-  for (std::string line; std::getline(text, line);) lines.push_back(line);
-  return lines;
+  if (judgement.verdicts.empty()) return SaidWhileItRan(run_dir);
+  return LinesOf(hang::TextOf(run.value().read.progress, judgement, false, false));
 }
 
 }  // namespace lockstep::cli

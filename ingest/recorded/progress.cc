@@ -99,7 +99,7 @@ class Composer {
   struct Joined {
     std::string name;
     std::vector<std::int32_t> members;  // Ascending.
-    bool complete = false, world = false;
+    bool complete = false, world = false, torch = false;
   };
 
   std::map<std::uint64_t, Joined> JoinComms() const {
@@ -108,7 +108,8 @@ class Composer {
       for (const auto& [id, comm] : view.comms) {
         Joined& joined = all[id];
         if (joined.name.empty()) joined.name = comm.name;
-        joined.world |= !comm.made && comm.is_mpi && comm.members.size() == static_cast<std::size_t>(world_size_);
+        joined.world |= !comm.made && comm.members.size() == static_cast<std::size_t>(world_size_);
+        joined.torch |= !comm.is_mpi;
         if (joined.complete) continue;
         joined.complete = !comm.members.empty();
         if (joined.complete)
@@ -149,7 +150,7 @@ class Composer {
 
   // Without a name, communicators are told apart by numbers.
   std::string LabelOf(const Joined& joined) {
-    if (joined.name.empty() && joined.world) return "MPI_COMM_WORLD";
+    if (joined.name.empty() && joined.world) return joined.torch ? "of all ranks" : "MPI_COMM_WORLD";
     return !joined.name.empty() ? joined.name : "without a name, no. " + std::to_string(++unnamed_);
   }
 

@@ -30,6 +30,8 @@ constexpr std::size_t kCallsKept = 64;
 // A rank that asked again so shortly before its end was asking all the time.
 constexpr std::int64_t kAskingNs = 2 * kSecond;
 constexpr std::int64_t kCpuSpanNs = 10 * kSecond;
+// As agents write it (runtime/agent/sample/blocked_in.h).
+constexpr std::string_view kFutex = "futex";
 
 constexpr schema::Columns<schema::Collectives> kOfCollectives = {&schema::Collectives::comm,
                                                                  &schema::Collectives::seq,
@@ -234,8 +236,9 @@ class Viewer {
     });
   }
 
-  // Whether what PyTorch's backend carries is waited for by the rank's own threads, as far as that is known.
-  bool WaitedInTorch() const { return !shows_torch_calls_ || inside_torch_call_; }
+  // Whether what PyTorch's backend carries is waited for by the rank's own threads, as far as that is known: in a call of
+  // Python's, or by C++ within a backward pass (the reducers of DDP), where a wait for another thread is a futex.
+  bool WaitedInTorch() const { return !shows_torch_calls_ || inside_torch_call_ || blocked_ == kFutex; }
 
   void TakeCollectives() {
     RowCursor<schema::Collectives, kOfCollectives> cursor(*reader_);

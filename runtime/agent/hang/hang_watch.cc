@@ -16,6 +16,7 @@
 #include <cstdio>
 #include <string_view>
 #include <system_error>
+#include <utility>
 
 #include "core/own_file.h"
 #include "runtime/agent/inject/libraries.h"
@@ -29,17 +30,22 @@ namespace {
 constexpr std::array<double, 6> kStages = {1, 2.5, 7, 28, 112, 448};
 // A run of thousands of ranks takes some seconds.
 constexpr std::int64_t kLongestAnswerNs = 120'000'000'000;
+// A job that somebody ends makes records, too.
+constexpr std::int64_t kGoesOnNs = 3'000'000'000;
 constexpr std::size_t kMostText = 16384;
 constexpr int kExitHang = 4;  // Of `lockstep hang`.
 
-constexpr const char* kTurn = ".hang-turn";  // Locked by the agent that asks.
-constexpr const char* kNow = ".hang-now";    // There while a hang has been said and nothing has moved since.
+constexpr const char* kTurn = ".hang-turn";     // Locked by the agent that asks.
+constexpr const char* kNow = ".hang-now";       // There while a hang has been said and nothing has moved since.
+constexpr const char* kNewText = ".hang-text";  // Answers until they are whole.
+constexpr const char* kNewJson = ".hang-json";
 constexpr const char* kText = "hang.txt";
 constexpr const char* kJson = "hang.json";
 
 std::string SecondsText(std::int64_t ns) { return std::to_string(ns / 1'000'000'000); }
 
-// Whether a thread of the slot is inside a call or a range: one that computes outside of both waits for nobody.
+// Whether a thread of the slot is inside a call or a range. One that computes outside of both waits for nobody; one
+// that sleeps in a system call may wait for what another thread does (PyTorch's over gloo).
 bool Inside(const SegmentView& segment) {
   for (const RingEntry& entry : UsedRings(segment)) {
     if (entry.state.load(std::memory_order_acquire) != SlotState::kActive) continue;
@@ -76,29 +82,23 @@ std::optional<OnHang> OnHangOf(std::string_view text) {
   return OnHang{.signal = number, .every = true};
 }
 
-HangWatch::~HangWatch() {
-  if (asked_ > 0) {
-    ::kill(asked_, SIGKILL);
-    ::waitpid(asked_, nullptr, 0);
-    RemoveOwn(Path(".hang-text"));
-    RemoveOwn(Path(".hang-json"));
-  }
-  if (said_) RemoveOwn(Path(kNow));
-  if (turn_.open()) RemoveOwn(Path(kTurn));
-}
+HangWatch::~HangWatch() { Forget(); }
 
-void HangWatch::Look(const SegmentView& segment, std::int64_t now_ns, std::uint64_t records) {
-  if (records != records_ || records == 0 || !AnyRecording(segment)) {
-    records_ = records;
-    Move(now_ns);
+void HangWatch::Look(const SegmentView& segment, std::int64_t now_ns, std::uint64_t records, bool blocked) {
+  const bool moved = std::exchange(records_, records) != records;
+  if (said_ && moved && moved_ns_ == 0) moved_ns_ = now_ns;
+  if (moved_ns_ != 0) {
+    if (now_ns - moved_ns_ >= kGoesOnNs) SayItMoved();
     return;
   }
+  if (moved || records == 0 || !AnyRecording(segment)) return Forget();
   if (quiet_since_ns_ == 0) quiet_since_ns_ = now_ns;
   if (asked_ > 0) return TakeAnswer(now_ns);
   const std::int64_t quiet_ns = now_ns - quiet_since_ns_;
   if (quiet_ns < setup_.after_ns) return;
   if (setup_.action.signal != 0 && setup_.action.every) FollowOthers();
-  if (said_ || stage_ == kStages.size() || !Inside(segment) || (setup_.alone && !Several(segment)) || !TakeTurn())
+  if (said_ || stage_ == kStages.size() || !(blocked || Inside(segment)) || (setup_.alone && !Several(segment)) ||
+      !TakeTurn())
     return;
   if (static_cast<double>(quiet_ns) < kStages[stage_] * static_cast<double>(setup_.after_ns)) return;
   while (stage_ < kStages.size() &&
@@ -108,22 +108,35 @@ void HangWatch::Look(const SegmentView& segment, std::int64_t now_ns, std::uint6
   Ask();
 }
 
-void HangWatch::Move(std::int64_t now_ns) {
-  if (quiet_since_ns_ == 0) return;
-  if (asked_ > 0) {
-    ::kill(asked_, SIGKILL);
-    ::waitpid(asked_, nullptr, 0);
-    asked_ = -1;
-  }
-  if (said_) {
-    setup_.say("it moved again after " + SecondsText(now_ns - quiet_since_ns_) + " s");
-    RemoveOwn(Path(kNow));
-  }
+void HangWatch::Ended(std::int64_t now_ns, std::uint64_t records) {
+  if (moved_ns_ == 0 && records != records_) moved_ns_ = now_ns;
+  if (said_ && moved_ns_ != 0) SayItMoved();
+}
+
+void HangWatch::SayItMoved() {
+  const std::string line = "it moved again after " + SecondsText(moved_ns_ - quiet_since_ns_) + " s";
+  setup_.say(line);
+  if (const OwnedFd text = OpenOwn(Path(kText), O_WRONLY | O_APPEND); text.open()) WriteAll(text.get(), line + "\n");
+  Forget();
+}
+
+void HangWatch::Forget() {
+  EndAsked();
+  if (said_) RemoveOwn(Path(kNow));
   if (turn_.open()) RemoveOwn(Path(kTurn));
   turn_.Reset();
   said_ = signalled_ = false;
   stage_ = 0;
-  quiet_since_ns_ = 0;
+  quiet_since_ns_ = moved_ns_ = 0;
+}
+
+void HangWatch::EndAsked() {
+  if (asked_ <= 0) return;
+  ::kill(asked_, SIGKILL);
+  ::waitpid(asked_, nullptr, 0);
+  asked_ = -1;
+  RemoveOwn(Path(kNewText));
+  RemoveOwn(Path(kNewJson));
 }
 
 // The lock ends with its agent, so that another one asks after that.
@@ -144,7 +157,7 @@ bool HangWatch::TakeTurn() {
 }
 
 void HangWatch::Ask() {
-  const std::string self = SelfPath(), text = Path(".hang-text"), json = Path(".hang-json");
+  const std::string self = SelfPath(), text = Path(kNewText), json = Path(kNewJson);
   char after[32];
   std::snprintf(after, sizeof after, "%.3f", static_cast<double>(setup_.after_ns) / 1e9);
   const std::array<const char*, 9> words = {
@@ -175,23 +188,17 @@ void HangWatch::TakeAnswer(std::int64_t now_ns) {
   int status = 0;
   const pid_t got = ::waitpid(asked_, &status, WNOHANG);
   if (got == 0 && now_ns - asked_ns_ < kLongestAnswerNs) return;
-  if (got == 0) {
-    ::kill(asked_, SIGKILL);
-    ::waitpid(asked_, nullptr, 0);
-  }
+  if (got == 0) return EndAsked();
   asked_ = -1;
-  if (got > 0 && WIFEXITED(status) && WEXITSTATUS(status) == kExitHang) {
-    Publish(now_ns);
-  } else {
-    RemoveOwn(Path(".hang-text"));
-    RemoveOwn(Path(".hang-json"));
-  }
+  if (got > 0 && WIFEXITED(status) && WEXITSTATUS(status) == kExitHang) return Publish(now_ns);
+  RemoveOwn(Path(kNewText));
+  RemoveOwn(Path(kNewJson));
 }
 
 void HangWatch::Publish(std::int64_t now_ns) {
-  const std::string text = ReadPlain(Path(".hang-text"), kMostText);
-  MoveOver(Path(".hang-text"), Path(kText));
-  MoveOver(Path(".hang-json"), Path(kJson));
+  const std::string text = ReadPlain(Path(kNewText), kMostText);
+  MoveOver(Path(kNewText), Path(kText));
+  MoveOver(Path(kNewJson), Path(kJson));
   said_ = true;
   setup_.say("nothing has moved for " + SecondsText(now_ns - quiet_since_ns_) + " s (" + Path(kText) + "):");
   for (std::string_view rest = text; !rest.empty();) {

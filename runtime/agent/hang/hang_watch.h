@@ -41,13 +41,19 @@ class HangWatch {
   explicit HangWatch(Setup setup) : setup_(std::move(setup)) {}
   HangWatch(const HangWatch&) = delete;
   HangWatch& operator=(const HangWatch&) = delete;
-  ~HangWatch();  // Ends what it asked.
+  ~HangWatch();
 
-  // Once a second. `records`: so many were recorded so far. Thread: the agent's main loop.
-  void Look(const SegmentView& segment, std::int64_t now_ns, std::uint64_t records);
+  // Once a second. `records`: so many were recorded so far; `blocked`: a process of this slot sleeps in a system call.
+  // Thread: the agent's main loop.
+  void Look(const SegmentView& segment, std::int64_t now_ns, std::uint64_t records, bool blocked);
+
+  // The program has ended well. `records` as above.
+  void Ended(std::int64_t now_ns, std::uint64_t records);
 
  private:
-  void Move(std::int64_t now_ns);
+  void SayItMoved();
+  void Forget();    // What was found out and said: the job moves.
+  void EndAsked();  // The process that looks for an answer, if there is one.
   bool TakeTurn();
   void Ask();
   void TakeAnswer(std::int64_t now_ns);
@@ -58,6 +64,7 @@ class HangWatch {
   Setup setup_;
   std::uint64_t records_ = 0;
   std::int64_t quiet_since_ns_ = 0;  // 0: it moves.
+  std::int64_t moved_ns_ = 0;        // When it did first after a hang was said; 0: it has not.
   std::size_t stage_ = 0;            // Of kStages: the next question.
   OwnedFd turn_;                     // Locked while this agent is the one that asks.
   pid_t asked_ = -1;                 // The process that looks for an answer.

@@ -1,11 +1,13 @@
 #include "runtime/agent/sample/blocked_in.h"
 
 #include <sys/syscall.h>
+#include <sys/uio.h>
 #include <unistd.h>
 
 #include <climits>
 #include <cstdlib>
 #include <fstream>
+#include <string_view>
 
 #include "core/printed.h"
 
@@ -59,17 +61,29 @@ constexpr Call kCalls[] = {
 #endif
 };
 
+// " of PATH" for the address of a path in that process; "" if it cannot be read.
+std::string OfText(long pid, const std::string& address) {
+  char path[256];
+  const iovec here{path, sizeof path};
+  const iovec there{reinterpret_cast<void*>(std::strtoul(address.c_str(), nullptr, 16)), sizeof path};
+  const ssize_t got = ::process_vm_readv(static_cast<pid_t>(pid), &here, 1, &there, 1, 0);
+  if (got <= 0) return "";
+  const std::string_view text(path, static_cast<std::size_t>(got));
+  return " of " + Printed(text.substr(0, text.find('\0')));
+}
+
 }  // namespace
 
 std::string BlockedIn(long pid) {
   const std::string process = "/proc/" + std::to_string(pid);
   std::ifstream file(process + "/syscall");  // "0 0x3 0x7f... ...", or "running".
   long number = -1;
-  std::string argument;
-  if (!(file >> number >> argument) || number < 0) return "";
+  std::string argument, second;
+  if (!(file >> number >> argument >> second) || number < 0) return "";
   for (const Call& call : kCalls) {
     if (call.number != number) continue;
     std::string text = call.name;
+    if (number == SYS_openat) return text + OfText(pid, second);
     if (!call.of_file || argument.size() > 2 + 8) return text;
     const unsigned long descriptor = std::strtoul(argument.c_str(), nullptr, 16);
     char path[PATH_MAX];

@@ -1,5 +1,6 @@
 #include "runtime/agent/sample/stop_watch.h"
 
+#include <algorithm>
 #include <utility>
 
 #include "core/process_stat.h"
@@ -13,7 +14,7 @@ std::string StopWatch::Look(const SegmentView& segment, std::int64_t now_ns, boo
   for (const ProcessEntry& entry : UsedProcesses(segment)) {
     if (entry.state.load(std::memory_order_acquire) != SlotState::kActive || entry.pid <= 0) continue;
     const std::string stat = ProcessStatAfterName(static_cast<long>(entry.pid));
-    if (stat.empty()) continue;
+    if (stat.empty() || stat[0] == 'Z' || stat[0] == 'X') continue;  // What it did before it ended counts.
     const bool stopped = stat[0] == 'T' || stat[0] == 't';
     bool& before = stopped_[entry.pid];
     if (stopped != before)
@@ -25,6 +26,10 @@ std::string StopWatch::Look(const SegmentView& segment, std::int64_t now_ns, boo
     blocked_before = std::move(blocked);
   }
   return lines;
+}
+
+bool StopWatch::blocked() const {
+  return std::any_of(blocked_.begin(), blocked_.end(), [](const auto& process) { return !process.second.empty(); });
 }
 
 }  // namespace lockstep::agent

@@ -16,6 +16,8 @@ class StopWatch {
   // "stopped.PID", since when (nanoseconds of the rank clock), "" if it goes on; "blocked.PID", in what (BlockedIn), ""
   // in nothing. `quiet`: nothing was recorded for long; only then is it asked in what they are blocked.
   std::string Look(const SegmentView& segment, std::int64_t now_ns, bool quiet);
+  // Whether a process slept in a system call when Look asked last.
+  bool blocked() const;
 
  private:
   std::map<std::int64_t, bool> stopped_;         // By pid.

@@ -26,6 +26,7 @@ constexpr std::int64_t kCpuPeriodNs = 100 * kMillisecondNs;
 // Part of the 200 ms between a SIGTERM and this process's end. CUPTI answers within some milliseconds unless the GPU
 // hangs.
 constexpr std::int64_t kFlushNs = 100 * kMillisecondNs;
+constexpr std::int64_t kEndsWithinNs = 10 * kSecondNs;
 constexpr int kQuietSeconds = 3;  // Without a record: in what a process sleeps may be of interest.
 constexpr std::uint32_t kManyProcesses = 4, kManyRings = 4;
 constexpr double kTargetFill = 0.2;  // Of the fullest ring, at the next tick.
@@ -134,11 +135,14 @@ void SlotRun::Periodic(std::int64_t now_ns) {
     // A launcher that ends the job lets stopped processes go on first, which is not what they were waiting for.
     quiet_seconds_ = drain_->records() == records_before_ ? quiet_seconds_ + 1 : 0;
     records_before_ = drain_->records();
-    if (term_ns_ == 0)
+    // Who is asked to end does so in other calls than those that it waited in.
+    const bool ending = end_asked_ns_ != 0 && now_ns < end_asked_ns_ + kEndsWithinNs;
+    if (term_ns_ == 0 && !ending)
       if (const std::string lines = stop_watch_.Look(segment_->view(), now_ns, quiet_seconds_ >= kQuietSeconds);
           !lines.empty())
         spool_->Append({SpoolKind::kMeta}, lines);
-    if (hang_watch_ && term_ns_ == 0) hang_watch_->Look(segment_->view(), now_ns, drain_->records());
+    if (hang_watch_ && term_ns_ == 0 && !ending)
+      hang_watch_->Look(segment_->view(), now_ns, drain_->records(), stop_watch_.blocked());
   }
 }
 
@@ -151,6 +155,7 @@ void SlotRun::HandleSignals() {
     const bool group = GroupHasIt(info, launch_.source);
     if (signal == SIGTERM || signal == SIGINT || signal == SIGHUP || signal == SIGCONT) terminating_ = true;
     if (signal == SIGTERM && group && term_ns_ == 0) term_ns_ = RawNs();
+    if (Ends(signal)) end_asked_ns_ = RawNs();
     if (traced_ && Ends(signal)) {
       // If the application has received the signal already, there is nothing to wait for.
       if (group)
@@ -275,7 +280,7 @@ Result<RunResult> SlotRun::Run() {
   result_.signal = exit_.signal;
   if (hang_watch_ && good_end()) {
     drain_->Run();
-    hang_watch_->Look(segment_->view(), RawNs(), drain_->records());  // It may have moved a moment ago.
+    hang_watch_->Ended(RawNs(), drain_->records());
   }
   hang_watch_.reset();
   result_.traced = traced_;

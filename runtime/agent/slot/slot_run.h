@@ -114,6 +114,7 @@ class SlotRun {
   std::uint64_t records_before_ = 0;  // A second ago.
   int quiet_seconds_ = 0;             // Without a record, up to now.
   std::int64_t term_ns_ = 0;          // When the launcher began to end the job; 0 if it did not.
+  std::int64_t end_asked_ns_ = 0;     // When a signal came last that ends programs; 0: none.
   bool terminating_ = false, traced_ = false;
   int start_errno_ = 0;
   RunResult result_;

@@ -1,0 +1,67 @@
+#!/usr/bin/env python3
+"""A DDP job over gloo of which one rank stops: what the agents say while it hangs, and `lockstep hang RUN` after its end.
+
+usage: ddp_test.py BUILD_DIR [unittest arguments]
+"""
+import json
+import os
+import pathlib
+import shutil
+import subprocess
+import sys
+import tempfile
+import unittest
+
+sys.path.insert(0, str(pathlib.Path(__file__).resolve().parents[1]))
+import jobs  # noqa: E402
+
+HERE = pathlib.Path(__file__).resolve().parent
+PYTHON = os.environ.get("LOCKSTEP_TORCH2_PYTHON", "/usr/bin/python3")
+AFTER_S = 2
+
+
+class DdpHangs(unittest.TestCase):
+    def setUp(self):
+        self.place = pathlib.Path(tempfile.mkdtemp(prefix="lockstep-hang-ddp-"))
+        self.addCleanup(shutil.rmtree, self.place, ignore_errors=True)
+        self.run_dir = self.place / "run"
+
+    def job(self, *words, seconds, code=None):
+        """The job, ended after a time, as `timeout` does."""
+        done = subprocess.run(
+            ["timeout", "-k", "10", str(seconds), jobs.LOCKSTEP, "run", "--quiet", "--after", "none", "--hang-after", str(AFTER_S),
+             "-o", str(self.run_dir), "--", PYTHON, "-m", "torch.distributed.run", "--nproc-per-node", "3", str(HERE / "ddp_stops.py"), *words],
+            capture_output=True, text=True, env=jobs.ENVIRONMENT, cwd=self.place)
+        if code is not None:
+            self.assertEqual(done.returncode, code, done.stderr)
+        return [line.removeprefix("lockstep: ") for line in done.stderr.splitlines() if line.startswith("lockstep: ")]
+
+    def check(self, said, doing):
+        """Live, in the run directory and afterwards."""
+        text = "\n".join(said)
+        self.assertRegex(text, r"(?m)^HANG  all-reduce #\d+ of \d+ kB on group of all ranks \(ranks 0-2\) waits for rank 1")
+        self.assertRegex(text, r"(?m)^ +rank 1 is .*" + doing)
+        answer = json.loads((self.run_dir / "hang.json").read_text())
+        self.assertEqual([(verdict["cause"], verdict["culprits"]) for verdict in answer["verdicts"]], [("did_not_enter", [1])], answer)
+        # Its launcher may have ended rank 1 first, and then the others left their calls with an error.
+        after = subprocess.run([jobs.LOCKSTEP, "hang", str(self.run_dir)], capture_output=True, text=True, env=jobs.ENVIRONMENT)
+        self.assertEqual(after.returncode, 4, after.stdout)
+        self.assertRegex(after.stdout, r"(?m)^HANG  all-reduce .* waits for rank 1")
+
+    def test_it_sleeps(self):
+        self.check(self.job("sleep", seconds=35), r"in nanosleep\)|in poll\)")
+
+    def test_it_opens_a_file(self):
+        pipe = self.place / "pipe"
+        os.mkfifo(pipe)
+        self.check(self.job("file", str(pipe), seconds=35), f"in open of {pipe}\\)")
+
+    def test_it_pauses(self):
+        self.assertEqual(self.job("pause", seconds=100, code=0), [])
+
+
+if __name__ == "__main__":
+    if subprocess.run([PYTHON, "-c", "import torch"], capture_output=True).returncode != 0:
+        print("no PyTorch here")
+        sys.exit(77)
+    jobs.leave(unittest.main(argv=[sys.argv[0], *sys.argv[2:]], exit=False, verbosity=2).result)
