@@ -28,8 +28,11 @@ namespace {
 // When it asks, in multiples of --hang-after: at the allowances of hang/alarm.h, and seldom after them, because each
 // answer reads what all ranks have recorded.
 constexpr std::array<double, 6> kStages = {1, 2.5, 7, 28, 112, 448};
-// A run of thousands of ranks takes some seconds.
-constexpr std::int64_t kLongestAnswerNs = 120'000'000'000;
+// It takes seconds as a rule, and minutes for a long run of thousands of ranks.
+constexpr std::int64_t kLongestAnswerNs = 600'000'000'000;
+constexpr std::uint64_t kLargeBytes = std::uint64_t{4} << 30;  // Recorded by all ranks.
+constexpr std::size_t kFirstOfLarge = 2;                       // Of kStages.
+constexpr std::int64_t kShortestPauseNs = 2'000'000'000, kLongestPauseNs = 60'000'000'000;
 // A job that somebody ends makes records, too.
 constexpr std::int64_t kGoesOnNs = 3'000'000'000;
 constexpr std::size_t kMostText = 16384;
@@ -82,30 +85,40 @@ std::optional<OnHang> OnHangOf(std::string_view text) {
   return OnHang{.signal = number, .every = true};
 }
 
+HangWatch::HangWatch(Setup setup) : setup_(std::move(setup)) {
+  const OwnedFd directory(::open(setup_.run_dir.c_str(), O_RDONLY | O_DIRECTORY | O_CLOEXEC));
+  no_locks_ = directory.open() && LocksMayHang(directory.get());
+}
+
 HangWatch::~HangWatch() { Forget(); }
 
-void HangWatch::Look(const SegmentView& segment, std::int64_t now_ns, std::uint64_t records, bool blocked) {
-  const bool moved = std::exchange(records_, records) != records;
+void HangWatch::Look(const SegmentView& segment, std::int64_t now_ns, const Seen& seen) {
+  const bool moved = std::exchange(records_, seen.records) != seen.records;
   if (said_ && moved && moved_ns_ == 0) moved_ns_ = now_ns;
   if (moved_ns_ != 0) {
     if (now_ns - moved_ns_ >= kGoesOnNs) SayItMoved();
     return;
   }
-  if (moved || records == 0 || !AnyRecording(segment)) return Forget();
+  if (moved || seen.records == 0 || !AnyRecording(segment)) return Forget();
   if (quiet_since_ns_ == 0) quiet_since_ns_ = now_ns;
   if (asked_ > 0) return TakeAnswer(now_ns);
-  const std::int64_t quiet_ns = now_ns - quiet_since_ns_;
-  if (quiet_ns < setup_.after_ns) return;
+  const auto quiet = static_cast<double>(now_ns - quiet_since_ns_), after = static_cast<double>(setup_.after_ns);
+  if (quiet < after) return;
   if (setup_.action.signal != 0 && setup_.action.every) FollowOthers();
-  if (said_ || stage_ == kStages.size() || !(blocked || Inside(segment)) || (setup_.alone && !Several(segment)) ||
-      !TakeTurn())
-    return;
-  if (static_cast<double>(quiet_ns) < kStages[stage_] * static_cast<double>(setup_.after_ns)) return;
-  while (stage_ < kStages.size() &&
-         kStages[stage_] * static_cast<double>(setup_.after_ns) <= static_cast<double>(quiet_ns))
-    ++stage_;
+  if (said_ || stage_ == kStages.size() || quiet < kStages[stage_] * after) return;
+  // Of a long run it takes minutes to read what all have recorded: not for what may be a checkpoint.
+  const bool large = seen.spool_bytes * static_cast<std::uint64_t>(setup_.slots) > kLargeBytes;
+  if (large && quiet < kStages[kFirstOfLarge] * after) return;
+  if (!MayAsk(segment, seen) || !TakeTurn(now_ns)) return;
+  while (stage_ < kStages.size() && kStages[stage_] * after <= quiet) ++stage_;
   asked_ns_ = now_ns;
   Ask();
+}
+
+// Without locks nobody knows of the others, and only the first agent asks: for its own rank and for all others.
+bool HangWatch::MayAsk(const SegmentView& segment, const Seen& seen) const {
+  if (setup_.slots < 2 && !Several(segment)) return false;
+  return no_locks_ ? setup_.slot == 0 : seen.blocked || Inside(segment);
 }
 
 void HangWatch::Ended(std::int64_t now_ns, std::uint64_t records) {
@@ -127,7 +140,7 @@ void HangWatch::Forget() {
   turn_.Reset();
   said_ = signalled_ = false;
   stage_ = 0;
-  quiet_since_ns_ = moved_ns_ = 0;
+  quiet_since_ns_ = moved_ns_ = next_try_ns_ = pause_ns_ = 0;
 }
 
 void HangWatch::EndAsked() {
@@ -139,15 +152,19 @@ void HangWatch::EndAsked() {
   RemoveOwn(Path(kNewJson));
 }
 
-// The lock ends with its agent, so that another one asks after that.
-bool HangWatch::TakeTurn() {
+// The lock ends with its agent, so that another one asks after that. Thousands of agents may wait for it on one file
+// system: they try ever more seldom.
+bool HangWatch::TakeTurn(std::int64_t now_ns) {
   if (turn_.open()) return true;
+  if (now_ns < next_try_ns_) return false;
+  pause_ns_ = std::clamp(2 * pause_ns_, kShortestPauseNs, kLongestPauseNs);
+  next_try_ns_ = now_ns + pause_ns_;
   const std::string path = Path(kTurn);
   OwnedFd file(::open(path.c_str(), O_RDWR | O_CREAT | O_CLOEXEC | O_NOFOLLOW, 0644));
   if (!file.open()) return false;
   const Locked locked = TryLockExclusive(file.get());
-  // Where there are no locks, each of them asks, which costs time and prints the answer more than once.
-  if (locked == Locked::kHeld) return false;
+  no_locks_ = locked == Locked::kUnsupported;
+  if (locked == Locked::kHeld || (no_locks_ && setup_.slot != 0)) return false;
   // Its last holder may have removed it meanwhile.
   struct stat mine {
   }, named{};

@@ -11,7 +11,6 @@
 #include <optional>
 #include <string>
 #include <string_view>
-#include <utility>
 
 #include "core/file_lock.h"
 #include "core/ring_layout.h"
@@ -30,31 +29,34 @@ std::optional<OnHang> OnHangOf(std::string_view text);
 class HangWatch {
  public:
   struct Setup {
-    std::string run_dir;  // Absolute.
-    bool alone = false;   // No other agent has ranks of this job.
+    std::string run_dir;               // Absolute.
+    std::int32_t slot = 0, slots = 1;  // Of the job's agents.
     std::int64_t after_ns = 0;
     OnHang action;
     std::function<void(const std::string&)> say;
     std::function<void(int)> signal;        // To this agent's program.
     std::function<void()> restore_signals;  // In a new process, before it executes: as this process was started with.
   };
-  explicit HangWatch(Setup setup) : setup_(std::move(setup)) {}
+  explicit HangWatch(Setup setup);
   HangWatch(const HangWatch&) = delete;
   HangWatch& operator=(const HangWatch&) = delete;
   ~HangWatch();
 
-  // Once a second. `records`: so many were recorded so far; `blocked`: a process of this slot sleeps in a system call.
-  // Thread: the agent's main loop.
-  void Look(const SegmentView& segment, std::int64_t now_ns, std::uint64_t records, bool blocked);
-
-  // The program has ended well. `records` as above.
+  struct Seen {
+    std::uint64_t records = 0, spool_bytes = 0;  // So far.
+    bool blocked = false;                        // A process of this slot sleeps in a system call.
+  };
+  // Once a second. Thread: the agent's main loop.
+  void Look(const SegmentView& segment, std::int64_t now_ns, const Seen& seen);
+  // The program has ended well, with so many records.
   void Ended(std::int64_t now_ns, std::uint64_t records);
 
  private:
   void SayItMoved();
   void Forget();    // What was found out and said: the job moves.
   void EndAsked();  // The process that looks for an answer, if there is one.
-  bool TakeTurn();
+  bool MayAsk(const SegmentView& segment, const Seen& seen) const;
+  bool TakeTurn(std::int64_t now_ns);
   void Ask();
   void TakeAnswer(std::int64_t now_ns);
   void Publish(std::int64_t now_ns);
@@ -63,11 +65,13 @@ class HangWatch {
 
   Setup setup_;
   std::uint64_t records_ = 0;
-  std::int64_t quiet_since_ns_ = 0;  // 0: it moves.
-  std::int64_t moved_ns_ = 0;        // When it did first after a hang was said; 0: it has not.
-  std::size_t stage_ = 0;            // Of kStages: the next question.
-  OwnedFd turn_;                     // Locked while this agent is the one that asks.
-  pid_t asked_ = -1;                 // The process that looks for an answer.
+  std::int64_t quiet_since_ns_ = 0;              // 0: it moves.
+  std::int64_t moved_ns_ = 0;                    // When it did first after a hang was said; 0: it has not.
+  std::size_t stage_ = 0;                        // Of kStages: the next question.
+  OwnedFd turn_;                                 // Locked while this agent is the one that asks.
+  std::int64_t next_try_ns_ = 0, pause_ns_ = 0;  // For the turn, which another one has.
+  bool no_locks_ = false;                        // On the run directory's file system.
+  pid_t asked_ = -1;                             // The process that looks for an answer.
   std::int64_t asked_ns_ = 0;
   bool said_ = false, signalled_ = false;
 };

@@ -142,7 +142,7 @@ void SlotRun::Periodic(std::int64_t now_ns) {
           !lines.empty())
         spool_->Append({SpoolKind::kMeta}, lines);
     if (hang_watch_ && term_ns_ == 0 && !ending)
-      hang_watch_->Look(segment_->view(), now_ns, drain_->records(), stop_watch_.blocked());
+      hang_watch_->Look(segment_->view(), now_ns, {drain_->records(), spool_->bytes(), stop_watch_.blocked()});
   }
 }
 

@@ -96,7 +96,8 @@ void SlotRun::StartLive() {
 void SlotRun::WatchForHangs() {
   if (options_.hang_after_ns <= 0 || options_.estimate) return;
   hang_watch_.emplace(HangWatch::Setup{.run_dir = dir_.absolute,
-                                       .alone = launch_.slots() < 2,
+                                       .slot = launch_.slot(),
+                                       .slots = launch_.slots(),
                                        .after_ns = options_.hang_after_ns,
                                        .action = options_.on_hang,
                                        .say = [](const std::string& text) { Say(text); },

@@ -10,6 +10,7 @@ import shutil
 import subprocess
 import sys
 import tempfile
+import threading
 import unittest
 
 sys.path.insert(0, str(pathlib.Path(__file__).resolve().parents[1]))
@@ -26,19 +27,37 @@ class DdpHangs(unittest.TestCase):
         self.addCleanup(shutil.rmtree, self.place, ignore_errors=True)
         self.run_dir = self.place / "run"
 
-    def job(self, *words, seconds, code=None):
-        """The job, ended after a time, as `timeout` does."""
-        done = subprocess.run(
-            ["timeout", "-k", "10", str(seconds), jobs.LOCKSTEP, "run", "--quiet", "--after", "none", "--hang-after", str(AFTER_S),
-             "-o", str(self.run_dir), "--", PYTHON, "-m", "torch.distributed.run", "--nproc-per-node", "3", str(HERE / "ddp_stops.py"), *words],
-            capture_output=True, text=True, env=jobs.ENVIRONMENT, cwd=self.place)
-        if code is not None:
-            self.assertEqual(done.returncode, code, done.stderr)
-        return [line.removeprefix("lockstep: ") for line in done.stderr.splitlines() if line.startswith("lockstep: ")]
+    def start(self, *words):
+        process = subprocess.Popen(
+            [jobs.LOCKSTEP, "run", "--quiet", "--after", "none", "--hang-after", str(AFTER_S), "-o", str(self.run_dir), "--",
+             PYTHON, "-m", "torch.distributed.run", "--nproc-per-node", "3", str(HERE / "ddp_stops.py"), *words],
+            stdout=subprocess.DEVNULL, stderr=subprocess.PIPE, text=True, env=jobs.ENVIRONMENT, cwd=self.place)
+        self.addCleanup(process.kill)
+        return process
 
-    def check(self, said, doing):
+    def said(self, process, until):
+        """What its agents said up to a line that begins so, or to its end."""
+        clock = threading.Timer(120, process.kill)
+        clock.start()
+        lines = []
+        for line in process.stderr:
+            if line.startswith("lockstep: "):
+                lines.append(line.rstrip("\n").removeprefix("lockstep: "))
+                if until and lines[-1].strip().startswith(until):
+                    break
+        clock.cancel()
+        return lines
+
+    def end(self, process):
+        """As `timeout` does."""
+        process.terminate()
+        process.communicate(timeout=60)
+
+    def check(self, doing, *words):
         """Live, in the run directory and afterwards."""
-        text = "\n".join(said)
+        process = self.start(*words)
+        text = "\n".join(self.said(process, "from what Lockstep recorded"))
+        self.end(process)
         self.assertRegex(text, r"(?m)^HANG  all-reduce #\d+ of \d+ kB on group of all ranks \(ranks 0-2\) waits for rank 1")
         self.assertRegex(text, r"(?m)^ +rank 1 is .*" + doing)
         answer = json.loads((self.run_dir / "hang.json").read_text())
@@ -49,15 +68,18 @@ class DdpHangs(unittest.TestCase):
         self.assertRegex(after.stdout, r"(?m)^HANG  all-reduce .* waits for rank 1")
 
     def test_it_sleeps(self):
-        self.check(self.job("sleep", seconds=35), r"in nanosleep\)|in poll\)")
+        self.check(r"in nanosleep\)|in poll\)", "sleep")
 
     def test_it_opens_a_file(self):
         pipe = self.place / "pipe"
         os.mkfifo(pipe)
-        self.check(self.job("file", str(pipe), seconds=35), f"in open of {pipe}\\)")
+        self.check(f"in open of {pipe}\\)", "file", str(pipe))
 
     def test_it_pauses(self):
-        self.assertEqual(self.job("pause", seconds=100, code=0), [])
+        process = self.start("pause")
+        self.assertEqual(self.said(process, None), [])
+        self.assertEqual(process.wait(60), 0)
+        process.stderr.close()
 
 
 if __name__ == "__main__":

@@ -20,7 +20,7 @@ sys.path.insert(0, str(pathlib.Path(__file__).resolve().parents[1]))
 import jobs  # noqa: E402
 
 PROGRAM = jobs.BUILD / "tests/hang_stops"
-AFTER_S = 2
+AFTER_S = 1
 RANKS = 4
 
 

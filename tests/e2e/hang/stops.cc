@@ -1,5 +1,5 @@
 // A job in which one thing goes wrong in step 5, on rank 2 if not said otherwise, after which nothing moves ("pause":
-// for four seconds). usage: stops FAULT
+// for two seconds). usage: stops FAULT
 
 #include <mpi.h>
 #include <unistd.h>
@@ -54,7 +54,7 @@ void Step(const std::string& fault, bool now) {
   Exchange();
   if (me && fault == "loop") Loop();
   if (me && fault == "sleep") Sleep();
-  if (me && fault == "pause") sleep(4);
+  if (me && fault == "pause") sleep(2);
   if (me && fault == "stop") raise(SIGSTOP);
   if (me && fault == "order") {
     MPI_Barrier(MPI_COMM_WORLD);

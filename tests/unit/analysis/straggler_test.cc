@@ -238,15 +238,15 @@ TEST(Straggler, StarvedRankIsExplainedByItsRunQueue) {
 // Each has cores of its own by its mask, but somebody else uses them: who lacks one most is the scheduler's choice.
 TEST(Straggler, WhereMostRanksLackCoresTheOneThatLacksMostIsNotNamed) {
   JobSpec spec = Slowed(3, 1.5, 1);
-  spec.cpu_share = [](int rank) { return rank == 3 ? 1 / 1.5 : 1.0; };
-  spec.offcpu_share = [](int rank) { return rank == 3 ? 0.5 / 1.5 : 0.3; };
+  spec.cpu_share = [](int rank) { return rank == 3 ? 0.6 / 1.5 : 0.6; };
+  spec.offcpu_share = [](int rank) { return rank == 3 ? 0.9 / 1.5 : 0.4; };
   const analysis::Analysis scarce = Simulate(spec).Analyze();
   EXPECT_TRUE(scarce.run.cores_scarce);
   EXPECT_TRUE(scarce.stragglers.empty());
   ASSERT_NE(Find(scarce, "starved"), nullptr);
   // Its own longer work is its own there, too.
-  spec.cpu_share = [](int) { return 1.0; };
-  spec.offcpu_share = [](int) { return 0.3; };
+  spec.cpu_share = [](int) { return 0.6; };
+  spec.offcpu_share = [](int) { return 0.4; };
   const analysis::Analysis slow = Simulate(spec).Analyze();
   ASSERT_EQ(slow.stragglers.size(), 1u);
   EXPECT_EQ(slow.stragglers[0].cause, analysis::CauseId::kCompute);
