@@ -134,6 +134,12 @@ class Rank {
     t.meta.Append({.key = strings_.Intern(key), .value = strings_.Intern(value)});
     return *this;
   }
+  // Of PyTorch over gloo; its Python calls are recorded, and one of them has ended.
+  Rank& OfTorch() {
+    t.comms.kind.back() = schema::CommKind::kTorchGroup;
+    t.ranges.Append({.begin_ns = 0, .duration_ns = kMs, .thread = 0, .name = strings_.Intern("c10d::barrier")});
+    return *this;
+  }
   Rank& Called(MpiOp op, std::uint8_t outcome, std::int64_t begin_ns, std::int64_t duration_ns) {
     t.mpi_calls.Append({.begin_ns = begin_ns,
                         .duration_ns = duration_ns,
@@ -361,6 +367,31 @@ TEST(Recorded, CommunicatorsThatAreMade) {
   for (int rank : {0, 1})
     job[rank]->Fact({.op = split, .awaits = Awaits::kCreation, .begin_ns = 1200 * kMs, .comm = kWorld, .seq = 1});
   EXPECT_EQ(JudgeJob(job), Only(Cause::kDidNotEnter, {2}));
+}
+
+// DDP's reducer waits in C++, in no call from Python: its thread sleeps until gloo's has done.
+TEST(Recorded, InTorchWhoSleepsOnAnotherThreadWaits) {
+  const auto job_of = [](std::string_view blocked) {
+    Ranks job = Job(3);
+    for (auto& rank : job) rank->OfTorch();
+    for (const int rank : {0, 2}) job[rank]->Collective(5, kNoTime).Meta("blocked.100", blocked);
+    job[1]->Meta("blocked.100", "read of /data/shard");
+    return job;
+  };
+  EXPECT_EQ(JudgeJob(job_of("futex")), Only(Cause::kDidNotEnter, {1}));
+  // They began it and went on to something else.
+  EXPECT_TRUE(JudgeJob(job_of("nanosleep")).empty());
+  EXPECT_TRUE(JudgeJob(job_of("")).empty());
+}
+
+TEST(Recorded, WhatWasWaitedForBeforeAndWhenIsKnown) {
+  Ranks job = Job(2);
+  job[0]->Called(MpiOp::kAllreduce, schema::CallOutcome::kCompleted, 2'000 * kMs, 9'000 * kMs);
+  job[0]->Called(MpiOp::kInit, schema::CallOutcome::kCompleted, 0, 30'000 * kMs);
+  const hang::Progress progress = ProgressOfJob(job);
+  EXPECT_EQ(progress.ranks[0].longest_wait_ns, 9'000 * kMs);
+  EXPECT_EQ(progress.ranks[0].seen_ns - progress.ranks[0].moved_ns, kEnd - 11'000 * kMs);
+  EXPECT_EQ(progress.ranks[1].longest_wait_ns, hang::kNotKnown);
 }
 
 TEST(Recorded, WhereRecordingHadEndedNobodyIsNamed) {
