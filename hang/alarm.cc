@@ -11,10 +11,16 @@ constexpr double kNoHealthyJob = 1, kMayEnd = 2.5, kMayBeWork = 7;
 // A thread that uses less of a core is asleep.
 constexpr double kAsleep = 0.05;
 
+// A service that has nothing to do, or a process that waits for another one's word.
+bool ListensOutside(const RankFacts& facts) {
+  return facts.asleep_in.starts_with("poll") || facts.asleep_in.starts_with("accept") ||
+         facts.asleep_in.starts_with("recv");
+}
+
 bool AllSleep(const Progress& progress, const std::vector<std::int32_t>& ranks) {
   return std::all_of(ranks.begin(), ranks.end(), [&](std::int32_t rank) {
     const RankFacts* facts = FactsOf(progress, rank);
-    return facts != nullptr && facts->cpu_share >= 0 && facts->cpu_share < kAsleep;
+    return facts != nullptr && facts->cpu_share >= 0 && facts->cpu_share < kAsleep && !ListensOutside(*facts);
   });
 }
 

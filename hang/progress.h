@@ -29,6 +29,7 @@ struct RankFacts {
   std::string doing;                         // What it does now, as part of a sentence; "" unknown.
   std::int64_t seen_ns = kNotKnown;          // When these facts were taken, on the clock of its operations' times.
   double cpu_share = -1;                     // Of one core, its main thread in its last seconds; -1 not known.
+  std::string asleep_in;                     // The system call that its main thread sleeps in; "" none, or not known.
   std::int64_t moved_ns = kNotKnown;         // When it last completed an operation.
   std::int64_t longest_wait_ns = kNotKnown;  // The longest operation that it has completed.
   // Its facts hold no messages (gloo's dumps): where it seems to wait for nobody, it may be inside one.

@@ -109,7 +109,7 @@ class Viewer {
       view_.ended_by_signal = processes.ended[0] == schema::ProcessEnd::kSignal;
       if (view_.ended_by_signal || processes.ended[0] == schema::ProcessEnd::kExit) view_.ended_ns = Epoch(end_ns_);
       const std::string pid = std::to_string(processes.pid[0]), key = "stopped." + pid;
-      blocked_ = trace::MetaValue(head_, "blocked." + pid);
+      facts.asleep_in = trace::MetaValue(head_, "blocked." + pid);
       if (!trace::MetaValue(head_, key).empty()) facts.state = hang::RankState::kStopped;
     }
     facts.seen_ns = Epoch(end_ns_);
@@ -236,9 +236,9 @@ class Viewer {
     });
   }
 
-  // Whether what PyTorch's backend carries is waited for by the rank's own threads, as far as that is known: in a call of
-  // Python's, or by C++ within a backward pass (the reducers of DDP), where a wait for another thread is a futex.
-  bool WaitedInTorch() const { return !shows_torch_calls_ || inside_torch_call_ || blocked_ == kFutex; }
+  // Whether what PyTorch's backend carries is waited for by the rank's own threads, as far as that is known: in a call
+  // of Python's, or by C++ within a backward pass (the reducers of DDP), where a wait for another thread is a futex.
+  bool WaitedInTorch() const { return !shows_torch_calls_ || inside_torch_call_ || view_.facts.asleep_in == kFutex; }
 
   void TakeCollectives() {
     RowCursor<schema::Collectives, kOfCollectives> cursor(*reader_);
@@ -450,7 +450,7 @@ class Viewer {
     // A thread that gets no core is not asleep.
     std::string text = used + lacked >= 50 ? "computing" : used + lacked >= 5 ? "mostly asleep" : "asleep";
     text += " (CPU " + std::to_string(used) + " %";
-    if (!blocked_.empty() && used + lacked < 50) text += ", in " + blocked_;
+    if (!view_.facts.asleep_in.empty() && used + lacked < 50) text += ", in " + view_.facts.asleep_in;
     if (lacked >= 10) text += ", " + std::to_string(lacked) + " % without a core";
     return text + ")";
   }
@@ -465,7 +465,7 @@ class Viewer {
   std::set<std::pair<std::uint32_t, std::uint64_t>> persistent_;
   std::map<std::pair<std::int64_t, bool>, std::size_t> posted_;  // When, sends -> place in view_.open.
   std::int64_t offset_ns_ = 0, end_ns_ = kNoTime, any_wait_ = kNoTime, polled_since_ns_ = kNoTime;
-  std::string range_, blocked_;  // `blocked_`: the system call that it sleeps in.
+  std::string range_;
   std::uint16_t polled_ = 0;
   bool shows_torch_calls_ = false, inside_torch_call_ = false, inside_ = false, waits_for_all_ = false;
 };

@@ -38,6 +38,17 @@ TEST(Alarm, RankThatWorksHasLonger) {
   }
 }
 
+// Ranks of a service wait in a broadcast until one of them has a request.
+TEST(Alarm, RankThatListensHasAsLong) {
+  for (const char* call : {"poll", "accept of socket:[7]", "recv of socket:[7]"}) {
+    Progress progress = Late(200 * kSecond, 0);
+    progress.ranks[2].asleep_in = call;
+    EXPECT_FALSE(Alarms(progress));
+    progress.ranks[2].asleep_in = "read of /data/shard";
+    EXPECT_TRUE(Alarms(progress));
+  }
+}
+
 TEST(Alarm, WhatNoHealthyJobDoesIsSaidAtOnce) {
   Progress stopped = Late(31 * kSecond, 0);
   stopped.ranks[2].state = RankState::kStopped;
