@@ -19,8 +19,8 @@ struct RunProgress {
 // `least_wait_ns` as in hang::JudgeOptions. Errors: those of merge::OpenRun.
 Result<RunProgress> ProgressOfRun(const std::string& run_dir, std::int64_t least_wait_ns, unsigned jobs);
 
-// What the run's agents said of a hang while it lasted, line by line; nothing if there was none, or if it moved again. Who
-// waits for a peer that is killed may leave its call with an error, and then what it left shows no wait.
+// What the run's agents said of a hang while it lasted, line by line; nothing if there was none, or if it moved again.
+// Who waits for a peer that is killed may leave its call with an error, and then what it left shows no wait.
 std::vector<std::string> SaidWhileItRan(const std::string& run_dir);
 
 // What `lockstep hang RUN` says of a run that hung when it was ended, line by line; nothing if it did not, or if that
