@@ -298,10 +298,13 @@ std::vector<Told> Gather(const Judgement& judgement, bool all) {
       return !verdict.culprits.empty() && verdict.sides.empty() && each.verdict->cause == verdict.cause &&
              each.verdict->culprits == verdict.culprits;
     });
-    if (all || same == told.end())
+    if (all || same == told.end()) {
       told.push_back({&verdict});
-    else
-      ++same->more;
+      continue;
+    }
+    ++same->more;
+    // What a stopped rank was in itself says less than what others wait for.
+    if (same->verdict->waiting == verdict.culprits) same->verdict = &verdict;
   }
   return told;
 }

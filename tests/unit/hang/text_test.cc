@@ -103,6 +103,10 @@ TEST(HangText, OneCulpritOfSeveralOperationsIsToldOnce) {
   };
   EXPECT_EQ(blocks(false), (std::pair<std::size_t, bool>{1, true}));
   EXPECT_EQ(blocks(true), (std::pair<std::size_t, bool>{2, false}));
+  // The one in which the culprit itself waits is not the one that is told.
+  judgement.verdicts[0].waiting = {2};
+  EXPECT_NE(TextOf(progress, judgement, false).find("2 ranks"), std::string::npos)
+      << TextOf(progress, judgement, false);
 }
 
 }  // namespace
