@@ -4,7 +4,6 @@ it by themselves, once, with the right cause and rank; healthy jobs that wait lo
 
 usage: live_test.py BUILD_DIR [unittest arguments]
 """
-import contextlib
 import json
 import pathlib
 import shutil
@@ -12,62 +11,14 @@ import signal
 import subprocess
 import sys
 import tempfile
-import threading
 import time
 import unittest
 
 sys.path.insert(0, str(pathlib.Path(__file__).resolve().parents[1]))
 import jobs  # noqa: E402
+from stopping_job import RANKS, Job  # noqa: E402
 
-PROGRAM = jobs.BUILD / "tests/hang_stops"
 AFTER_S = 1
-RANKS = 4
-
-
-class Job:
-    """A job whose agents look for hangs."""
-
-    def __init__(self, fault, out, *words, ranks=RANKS):
-        self.run, self.lines, self.pids = out, [], {}
-        self.process = subprocess.Popen(
-            [*jobs.MPIRUN, "-n", str(ranks), jobs.LOCKSTEP, "run", "--quiet", "--after", "none", "--hang-after", str(AFTER_S), *words,
-             "-o", str(out), "--", str(PROGRAM), fault],
-            stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True, env=jobs.ENVIRONMENT, cwd=out.parent)
-        self.readers = [threading.Thread(target=self.read_output), threading.Thread(target=self.read_messages)]
-        for reader in self.readers:
-            reader.start()
-
-    def read_output(self):
-        for line in self.process.stdout:
-            words = line.split()
-            if len(words) == 4 and words[0] == "here":
-                self.pids[int(words[1])] = int(words[2])
-
-    def read_messages(self):
-        for line in self.process.stderr:
-            self.lines.append(line.rstrip("\n"))
-
-    def text(self):
-        return "\n".join(self.lines)
-
-    def wait_for(self, what, seconds):
-        until = time.monotonic() + seconds
-        while what not in self.text() and time.monotonic() < until:
-            time.sleep(0.1)
-        return what in self.text()
-
-    def end(self):
-        if self.process.poll() is None:
-            self.process.terminate()
-        with contextlib.suppress(subprocess.TimeoutExpired):
-            self.process.wait(30)
-        if self.process.poll() is None:
-            self.process.kill()
-            self.process.wait()
-        for reader in self.readers:
-            reader.join(30)
-        self.process.stdout.close()
-        self.process.stderr.close()
 
 
 class HangLive(unittest.TestCase):
@@ -75,8 +26,8 @@ class HangLive(unittest.TestCase):
         self.place = pathlib.Path(tempfile.mkdtemp(prefix="lockstep-hang-live-"))
         self.addCleanup(shutil.rmtree, self.place, ignore_errors=True)
 
-    def start(self, fault, *words):
-        job = Job(fault, self.place / fault, *words)
+    def start(self, fault, *words, after_s=AFTER_S):
+        job = Job(fault, self.place / fault, "--hang-after", str(after_s), *words)
         self.addCleanup(job.end)
         return job
 
@@ -114,7 +65,7 @@ class HangLive(unittest.TestCase):
     def test_it_moves_again(self):
         job = self.start("stop")
         self.assertTrue(job.wait_for("HANG  ", 30 + AFTER_S), job.text())
-        subprocess.run(["kill", "-CONT", str(job.pids[2])], check=True)
+        subprocess.run(["kill", "-CONT", str(job.pids[2][0])], check=True)
         self.assertEqual(job.process.wait(60), 0)
         self.assertTrue(job.wait_for("it moved again after ", 5), job.text())
 
@@ -137,7 +88,8 @@ class HangLive(unittest.TestCase):
         self.assertIn("HANG  ", job.text())
 
     def test_off(self):
-        job = self.start("stop", "--hang-after", "0")
+        job = self.start("stop", after_s=0)
+        job.wait_until(range(RANKS))
         self.assertFalse(job.wait_for("HANG", 4 * AFTER_S), job.text())
 
 

@@ -4,7 +4,6 @@ ended them, and after everything was killed. The right cause, the right ranks, a
 
 usage: run_test.py BUILD_DIR [unittest arguments]
 """
-import contextlib
 import json
 import os
 import pathlib
@@ -13,64 +12,14 @@ import signal
 import subprocess
 import sys
 import tempfile
-import threading
 import time
 import unittest
 
 sys.path.insert(0, str(pathlib.Path(__file__).resolve().parents[1]))
 import jobs  # noqa: E402
+from stopping_job import RANKS, Job  # noqa: E402
 
-PROGRAM = jobs.BUILD / "tests/hang_stops"
 LEAST_WAIT_S = 1
-RANKS = 4
-
-
-class Job:
-    """A job that records into `out`, until it hangs."""
-
-    def __init__(self, fault, out, ranks=RANKS):
-        self.pids, self.run = {}, out
-        self.process = subprocess.Popen(
-            [*jobs.MPIRUN, "-n", str(ranks), jobs.LOCKSTEP, "run", "--quiet", "--after", "none", "-o", str(out), "--", str(PROGRAM), fault],
-            stdout=subprocess.PIPE, stderr=subprocess.DEVNULL, text=True, env=jobs.ENVIRONMENT, cwd=out.parent)
-        self.reader = threading.Thread(target=self.read)
-        self.reader.start()
-
-    def read(self):
-        """Lines "here RANK PID PARENT"."""
-        for line in self.process.stdout:
-            words = line.split()
-            if len(words) == 4 and words[0] == "here":
-                self.pids[int(words[1])] = (int(words[2]), int(words[3]))
-
-    def wait_until(self, ranks):
-        """All of these ranks have come to the step in which one of them goes wrong."""
-        until = time.monotonic() + 120
-        while not set(ranks) <= set(self.pids):
-            if self.process.poll() is not None or time.monotonic() > until:
-                raise AssertionError(f"the job ended or did not begin: {self.pids}")
-            time.sleep(0.05)
-
-    def end(self, how=signal.SIGTERM):
-        """As `timeout` does."""
-        if self.process.poll() is None:
-            self.process.send_signal(how)
-        with contextlib.suppress(subprocess.TimeoutExpired):
-            self.process.wait(30)
-        if self.process.poll() is None:
-            self.process.kill()
-            self.process.wait()
-        self.reader.join(30)
-        self.process.stdout.close()
-
-    def kill_all(self):
-        """Launcher, agents and programs at once: nobody can write anything any more."""
-        self.process.send_signal(signal.SIGSTOP)
-        for pids in self.pids.values():
-            for pid in pids[::-1]:
-                with contextlib.suppress(ProcessLookupError):
-                    os.kill(pid, signal.SIGKILL)
-        self.end(signal.SIGKILL)
 
 
 def ask(run, *words):
