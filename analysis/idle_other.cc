@@ -78,7 +78,7 @@ void RemarkOnMpiSetup(Analysis& analysis) {
   if (static_cast<double>(at->ns) < kNameShare * static_cast<double>(whole)) return;
   analysis.remarks.push_back(
       fmt::format("{} of the idle time ({} of all) is MPI_Init and MPI_Finalize, once per run: no finding prices it. "
-                  "Where steps are marked (lockstep_step()), only they are judged.",
+                  "Where steps are marked, only they are judged.",
                   Duration(at->ns), Percent(at->ns, whole)));
 }
 

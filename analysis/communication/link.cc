@@ -16,12 +16,6 @@ namespace {
 
 constexpr std::size_t kRowsShown = 20;
 
-std::string Listed(const std::vector<std::string>& names, const char* last = " and ") {
-  std::string text;
-  for (std::size_t i = 0; i < names.size(); ++i) text += (i == 0 ? "" : i + 1 == names.size() ? last : ", ") + names[i];
-  return text;
-}
-
 std::string HostName(const Context& context, std::uint32_t node) { return std::string(context.timeline().Text(node)); }
 std::string PText(double p) { return p < 0.001 ? "< 0.001" : fmt::format("{:.3f}", p); }
 

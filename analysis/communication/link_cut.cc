@@ -171,11 +171,10 @@ class CutSearch {
   std::map<std::uint64_t, std::size_t> first_;
 };
 
-std::string EitherOf(std::vector<std::string> names) {
-  std::string text;
-  for (std::size_t i = 0; i < names.size(); ++i)
-    text += (i == 0 ? "" : i + 1 == names.size() ? " or " : ", ") + names[i];
-  return text;
+// The names of a few; of many only how many they are: `hosts` in JSON has them.
+std::string OneOf(const std::vector<std::string>& names) {
+  constexpr std::size_t kMostNamed = 8;
+  return names.size() > kMostNamed ? fmt::format("one of {} hosts", names.size()) : Listed(names, " or ");
 }
 
 }  // namespace
@@ -191,7 +190,7 @@ void FindLinkCuts(const Context& context, Analysis& analysis) {
   Finding finding;
   finding.id = FindingId::kLinkCut;
   finding.explain.columns = {"step", "from_ns", "stalled_ns", "collectives", "bytes"};
-  std::string when;
+  std::vector<std::string> times;
   HostNames hosts = stalls[0].hosts;
   for (std::size_t i = 0; i < stalls.size(); ++i) {
     const NetworkStall& stall = stalls[i];
@@ -204,11 +203,8 @@ void FindLinkCuts(const Context& context, Analysis& analysis) {
                                     static_cast<std::int64_t>(stall.collectives.size()),
                                     static_cast<std::int64_t>(bytes)});
     const std::string from = Duration(std::max<std::int64_t>(0, stall.begin_ns - begin_ns));
-    when += (i == 0                   ? ""
-             : i + 1 == stalls.size() ? " and "
-                                      : ", ") +
-            (step >= 0 ? fmt::format("in step {} ({} after the first one began)", step, from)
-                       : fmt::format("{} after the recording's begin", from));
+    times.push_back(step >= 0 ? fmt::format("in step {} ({} after the first one began)", step, from)
+                              : fmt::format("{} after the recording's begin", from));
   }
   std::vector<std::string> names;
   for (const std::string_view host : hosts) names.emplace_back(host);
@@ -216,7 +212,7 @@ void FindLinkCuts(const Context& context, Analysis& analysis) {
   finding.one_of_hosts = names.size() > 1;
   finding.headline = fmt::format(
       "Nothing moved between hosts for {} {}: the network of {} was cut, or it stood still{}; {} of the {} recorded.",
-      Duration(lost_ns), when, EitherOf(names), names.size() > 1 ? " (which of them, this run cannot tell)" : "",
+      Duration(lost_ns), Listed(times), OneOf(names), names.size() > 1 ? " (which of them, this run cannot tell)" : "",
       Percent(lost_ns, std::max(lost_ns, recorded_ns)), Duration(recorded_ns));
   finding.brief = fmt::format("nothing moved between hosts for {}", Duration(lost_ns));
   const std::size_t longest = stalls[0].collectives[0];
@@ -233,7 +229,7 @@ void FindLinkCuts(const Context& context, Analysis& analysis) {
       "see what happened to {} then: the link's state and errors (ethtool, the switch's log), the kernel's log "
       "(dmesg), "
       "whether the host or its ranks were suspended",
-      EitherOf(names));
+      OneOf(names));
   finding.confidence = 0.8;
   // A longer run is none the worse for it.
   if (static_cast<double>(lost_ns) < kWorthShare * static_cast<double>(recorded_ns))

@@ -86,6 +86,13 @@ std::string RankList(const std::vector<std::int32_t>& ranks) {
   return text;
 }
 
+std::string Listed(const std::vector<std::string>& names, std::string_view last) {
+  std::string text;
+  for (std::size_t i = 0; i < names.size(); ++i)
+    text.append(i == 0 ? "" : i + 1 == names.size() ? last : ", ").append(names[i]);
+  return text;
+}
+
 std::string RankNames(const std::vector<std::int32_t>& ranks) {
   constexpr std::size_t kMaxItems = 4;
   struct Item {

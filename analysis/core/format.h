@@ -21,6 +21,8 @@ std::string RankList(const std::vector<std::int32_t>& ranks);  // "0-3,8"; ascen
 // For a sentence: "rank 3", "ranks 3, 17 and 412", "ranks 4-7", "ranks 3, 17, 412 and 9 others"; in the order given
 // but for neighbours, of which a run of three and more in sequence is one item.
 std::string RankNames(const std::vector<std::int32_t>& ranks);
+// "a, b and c".
+std::string Listed(const std::vector<std::string>& names, std::string_view last = " and ");
 // RankList if it takes at most so many columns, else its beginning: "0-3,8,11,.. (412 in all)".
 std::string ShortRankList(const std::vector<std::int32_t>& ranks, std::size_t columns = 40);
 // "1 rank", "4 ranks".

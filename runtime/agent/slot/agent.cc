@@ -132,16 +132,15 @@ void SlotRun::Periodic(std::int64_t now_ns) {
     Snapshot();
     drain_->ReapDead(child_->pid());
     drain_->WriteProcesses(true);
-    // A launcher that ends the job lets stopped processes go on first, which is not what they were waiting for.
     quiet_seconds_ = drain_->records() == records_before_ ? quiet_seconds_ + 1 : 0;
     records_before_ = drain_->records();
-    // Who is asked to end does so in other calls than those that it waited in.
-    const bool ending = end_asked_ns_ != 0 && now_ns < end_asked_ns_ + kEndsWithinNs;
-    if (term_ns_ == 0 && !ending)
-      if (const std::string lines = stop_watch_.Look(segment_->view(), now_ns, quiet_seconds_ >= kQuietSeconds);
-          !lines.empty())
-        spool_->Append({SpoolKind::kMeta}, lines);
-    if (hang_watch_ && term_ns_ == 0 && !ending)
+    // A launcher that ends the job lets stopped processes go on first, which is not what they were waiting for; and who
+    // is asked to end does so in other calls than those that it waited in.
+    if (term_ns_ != 0 || (end_asked_ns_ != 0 && now_ns < end_asked_ns_ + kEndsWithinNs)) return;
+    if (const std::string lines = stop_watch_.Look(segment_->view(), now_ns, quiet_seconds_ >= kQuietSeconds);
+        !lines.empty())
+      spool_->Append({SpoolKind::kMeta}, lines);
+    if (hang_watch_)
       hang_watch_->Look(segment_->view(), now_ns, {drain_->records(), spool_->bytes(), stop_watch_.blocked()});
   }
 }
