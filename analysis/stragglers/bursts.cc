@@ -9,6 +9,7 @@
 #include <map>
 #include <numeric>
 #include <optional>
+#include <span>
 
 #include "analysis/core/format.h"
 #include "analysis/core/statistics.h"
@@ -28,6 +29,10 @@ constexpr double kBurstDeviations = 6, kLeastBurstExcess = 0.05;
 constexpr double kAlike = 0.5;
 // Shares of the distances between bursts.
 constexpr double kRegular = 0.8, kTimeTolerance = 0.15;
+// Where so many ranks, those first that take longest, have no range that says what they do, none has.
+constexpr std::size_t kMostUnnamed = 8;
+// So many ranks' files are read. Of more ranks that are longer the others are as these are, if all of these are alike.
+constexpr std::size_t kMostRead = 64;
 
 struct Period {
   std::int64_t steps = 0, ns = 0;  // The length of one period.
@@ -227,52 +232,101 @@ void FindItsBursts(const schema::RankTables& t, const std::vector<StepWindow>& w
   if (!named.bursts.empty()) named.extra_ns = std::llround(extra / static_cast<double>(named.bursts.size()));
 }
 
-// Finds the range in which the time is spent: the innermost that contains at least half of it.
-std::optional<NamedBurst> NameIt(const Context& context, const SlowSeries& series, std::size_t position,
-                                 std::int64_t excess) {
-  const std::int32_t rank = context.ranks()[position];
-  const auto read = context.ReadRank(rank);
-  if (!read.ok()) return std::nullopt;
-  const schema::RankTables& t = read.value();
-  std::map<std::int64_t, std::size_t> wanted;
-  for (std::size_t i = 0; i < series.rows.size(); ++i) wanted[context.tables().steps.index[series.rows[i]]] = i;
-  std::vector<StepWindow> windows;
-  for (std::size_t i = 0; i < t.steps.rows(); ++i)
-    if (const auto at = wanted.find(t.steps.index[i]); at != wanted.end())
-      windows.push_back({t.steps.begin_ns[i], t.steps.end_ns[i], at->second});
-  std::sort(windows.begin(), windows.end(), [](const StepWindow& a, const StepWindow& b) { return a.begin < b.begin; });
-  struct Sum {
-    double in[2] = {0, 0};
-    std::uint8_t category = schema::Category::kNone;
-  };
-  std::map<std::uint32_t, Sum> sums;
-  VisitRanges(t, windows, [&](std::uint32_t row, const StepWindow& window, std::int64_t ns) {
-    Sum& sum = sums[t.ranges.name[row]];
-    sum.in[series.burst[window.row]] += static_cast<double>(ns);
-    sum.category = t.ranges.category[row];
-  });
-  const auto bursts = static_cast<double>(series.bursts.size());
-  const auto in_bursts = static_cast<double>(std::count(series.burst.begin(), series.burst.end(), true));
-  const double others = static_cast<double>(series.rows.size()) - in_bursts;
-  std::optional<NamedBurst> best;
-  std::uint32_t best_id = 0;
-  double best_length = 0, best_in_other_step = 0;
-  for (const auto& [id, sum] : sums) {
-    const double extra = (sum.in[1] - sum.in[0] / others * in_bursts) / bursts;
-    if (extra < 0.5 * static_cast<double>(excess)) continue;
-    const std::string name(trace::TextOf(t, id));
-    if (name.empty() || IsProfilerStep(name)) continue;
-    // A range that encloses it takes at least as long.
-    const double length = sum.in[1] / bursts;
-    if (!best || length < best_length) {
+// A rank's ranges by name: how much time of the burst steps, and of the other ones, is within them.
+struct RangeSum {
+  double in_others = 0, in_bursts = 0;
+  std::uint8_t category = schema::Category::kNone;
+};
+
+class RankRanges {
+ public:
+  // Empty if the rank's file cannot be read.
+  RankRanges(const Context& context, const SlowSeries& series, std::size_t position)
+      : bursts_(static_cast<double>(series.bursts.size())),
+        burst_steps_(static_cast<double>(std::count(series.burst.begin(), series.burst.end(), true))),
+        other_steps_(static_cast<double>(series.rows.size()) - burst_steps_) {
+    auto read = context.ReadRank(context.ranks()[position]);
+    if (!read.ok()) return;
+    tables_ = std::move(read.value());
+    std::map<std::int64_t, std::size_t> wanted;
+    for (std::size_t i = 0; i < series.rows.size(); ++i) wanted[context.tables().steps.index[series.rows[i]]] = i;
+    const auto& steps = tables_.steps;
+    for (std::size_t i = 0; i < steps.rows(); ++i)
+      if (const auto at = wanted.find(steps.index[i]); at != wanted.end())
+        windows_.push_back({steps.begin_ns[i], steps.end_ns[i], at->second});
+    std::sort(windows_.begin(), windows_.end(),
+              [](const StepWindow& a, const StepWindow& b) { return a.begin < b.begin; });
+    VisitRanges(tables_, windows_, [&](std::uint32_t row, const StepWindow& window, std::int64_t ns) {
+      RangeSum& sum = sums_[tables_.ranges.name[row]];
+      (series.burst[window.row] ? sum.in_bursts : sum.in_others) += static_cast<double>(ns);
+      sum.category = tables_.ranges.category[row];
+    });
+  }
+
+  // The range in which the time is spent: the innermost that contains at least half of it.
+  std::optional<NamedBurst> NameIt(const SlowSeries& series, std::int64_t excess) const {
+    std::optional<NamedBurst> best;
+    std::uint32_t best_id = 0;
+    double best_length = 0;
+    for (const auto& [id, sum] : sums_) {
+      const double extra = ExtraOf(sum);
+      if (extra < 0.5 * static_cast<double>(excess)) continue;
+      const std::string name(trace::TextOf(tables_, id));
+      if (name.empty() || IsProfilerStep(name)) continue;
+      // A range that encloses it takes at least as long.
+      if (best && sum.in_bursts >= best_length) continue;
       best = NamedBurst{name, sum.category, std::llround(extra), {}, {}};
       best_id = id;
-      best_length = length;
-      best_in_other_step = sum.in[0] / others;
+      best_length = sum.in_bursts;
     }
+    if (best) FindItsBursts(tables_, windows_, best_id, series, sums_.at(best_id).in_others / other_steps_, *best);
+    return best;
   }
-  if (best) FindItsBursts(t, windows, best_id, series, best_in_other_step, *best);
-  return best;
+
+  // Whether this rank, too, spends at least half as long in that range.
+  bool IsIn(const NamedBurst& named) const {
+    return std::any_of(sums_.begin(), sums_.end(), [&](const auto& each) {
+      return 2 * ExtraOf(each.second) >= static_cast<double>(named.extra_ns) &&
+             trace::TextOf(tables_, each.first) == named.name;
+    });
+  }
+
+ private:
+  // Per burst, beyond what other steps have of it.
+  double ExtraOf(const RangeSum& sum) const {
+    return (sum.in_bursts - sum.in_others / other_steps_ * burst_steps_) / bursts_;
+  }
+
+  double bursts_, burst_steps_, other_steps_;
+  schema::RankTables tables_;
+  std::vector<StepWindow> windows_;
+  std::map<std::uint32_t, RangeSum> sums_;
+};
+
+// The range, and the ranks that are in it. `longer`: ranks whose own part of the bursts is longer, the longest first;
+// that of a rank that waits in a way which its own events do not show is, too.
+struct WhoIsIn {
+  std::optional<NamedBurst> named;
+  std::size_t position = kNowhere;  // On which it was found.
+  std::vector<std::size_t> positions;
+};
+
+WhoIsIn FindRange(const Context& context, const SlowSeries& series, const std::vector<std::size_t>& longer) {
+  WhoIsIn who;
+  std::size_t unnamed = 0;
+  const std::size_t read = std::min(longer.size(), kMostRead);
+  for (const std::size_t position : std::span(longer).first(read)) {
+    if (!who.named && unnamed == kMostUnnamed) break;
+    const RankRanges ranges(context, series, position);
+    if (!who.named) {
+      who.named = ranges.NameIt(series, series.MedianExcess());
+      who.position = position;
+      unnamed += !who.named;
+    }
+    if (who.named && (position == who.position || ranges.IsIn(*who.named))) who.positions.push_back(position);
+  }
+  if (who.positions.size() == read) who.positions = longer;
+  return who;
 }
 
 std::string WhatOf(const std::optional<NamedBurst>& named) {
@@ -311,7 +365,14 @@ void FindBursts(const Context& context, Analysis& analysis) {
            2 * shares[0].host_ns >= shares[0].own_ns;
   };
   if (!of_host()) return;
-  const std::optional<NamedBurst> named = NameIt(context, *series, shares[0].position, series->MedianExcess());
+  const auto longer = [&] {
+    std::vector<std::size_t> positions;
+    for (const Share& share : shares)
+      if (2 * share.own_ns >= shares[0].own_ns) positions.push_back(share.position);
+    return positions;
+  };
+  const WhoIsIn who_is_in = FindRange(context, *series, longer());
+  const std::optional<NamedBurst>& named = who_is_in.named;
   std::vector<std::size_t> at;
   if (named) {
     at = named->at;
@@ -330,8 +391,8 @@ void FindBursts(const Context& context, Analysis& analysis) {
   const std::int64_t each = series->MedianExcess();
   const std::int64_t per_step = sum / static_cast<std::int64_t>(series->ns.size());
   std::vector<std::int32_t> ranks;
-  for (const Share& share : shares)
-    if (2 * share.own_ns >= shares[0].own_ns) ranks.push_back(context.ranks()[share.position]);
+  for (const std::size_t position : named ? who_is_in.positions : longer()) ranks.push_back(context.ranks()[position]);
+  const std::size_t position = named ? who_is_in.position : shares[0].position;
   const bool all = ranks.size() == context.ranks().size();
   std::sort(ranks.begin(), ranks.end());
 
@@ -353,11 +414,11 @@ void FindBursts(const Context& context, Analysis& analysis) {
   finding.evidence = fmt::format(
       "{} in {} steps, {} of {} distances between them alike; {} of each within {} on rank {}", series->bursts.size(),
       series->ns.size(), period->fitting, period->distances, Duration(named ? named->extra_ns : shares[0].host_ns),
-      named ? WhatOf(named) : std::string("the host's part"), context.ranks()[shares[0].position]);
-  finding.action = BurstAction(named, context.tables().ranks.gpu[context.RankRow(shares[0].position)] != 0);
+      named ? WhatOf(named) : std::string("the host's part"), context.ranks()[position]);
+  finding.action = BurstAction(named, context.tables().ranks.gpu[context.RankRow(position)] != 0);
   finding.saves_ns_per_step = per_step;
   finding.upper_bound = true;
-  finding.rank = all ? -1 : context.ranks()[shares[0].position];
+  finding.rank = all ? -1 : context.ranks()[position];
   finding.confidence = named ? 0.8 : 0.6;
   finding.explain = {{"step", "step_ns", "longer_ns"}, {}};
   for (std::size_t i = 0; i < at.size(); ++i)

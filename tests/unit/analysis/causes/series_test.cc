@@ -160,6 +160,38 @@ TEST(Bursts, OtherSlowStepsDoNotHideThePeriodOfARange) {
   EXPECT_NEAR(static_cast<double>(*finding->saves_ns_per_step), 7 * 30e6 / 60, 0.05 * 7 * 30e6 / 60);
 }
 
+// A rank that sleeps until another thread's collectives end may look as if it worked: only those in the range are
+// named.
+TEST(Bursts, OnlyRanksThatAreInTheRangeAreNamed) {
+  const auto collects = [](int step) { return step % 8 == 7; };
+  for (const bool both : {false, true}) {
+    Job job = JobLongerBy([&](int step, int rank) -> std::int64_t {
+      return !collects(step) ? 0 : rank == 0 ? 31'000'000 : rank == 1 ? 30'000'000 : 0;
+    });
+    const schema::TlStepRanks& steps = job.timeline.tables.step_ranks;
+    for (const std::int32_t r : {0, 1}) {
+      schema::RankTables& rank = job.ranks[static_cast<std::size_t>(r)];
+      const std::uint32_t gc = trace::StringInterner(rank.strings, rank.string_bytes).Intern("collection");
+      for (std::size_t i = 0; i < steps.rows(); ++i) {
+        if (steps.rank[i] != r) continue;
+        rank.steps.Append(
+            {.index = steps.index[i], .begin_ns = steps.begin_ns[i], .end_ns = steps.end_ns[i], .thread = 0});
+        if (collects(static_cast<int>(steps.index[i])) && (both || r == 1))
+          rank.ranges.Append(
+              {.begin_ns = steps.begin_ns[i], .duration_ns = 30'000'000, .thread = 0, .name = gc, .category = 0});
+      }
+    }
+    const analysis::Analysis analysis = job.Analyze();
+    const analysis::Finding* finding = Find(analysis, "burst.periodic");
+    ASSERT_NE(finding, nullptr);
+    EXPECT_EQ(finding->headline.rfind(both ? "Every 8 steps ranks 0 and 1 are in" : "Every 8 steps rank 1 is in", 0),
+              0u)
+        << finding->headline;
+    EXPECT_NE(finding->evidence.find(both ? "on rank 0" : "on rank 1"), std::string::npos) << finding->evidence;
+    EXPECT_EQ(finding->rank, both ? 0 : 1);
+  }
+}
+
 TEST(Bursts, WithoutAPeriodAreNone) {
   EXPECT_EQ(
       Find(Bursts([](int step, int) { return step == 9 || step == 14 || step == 31 || step == 34 || step == 50; }),
