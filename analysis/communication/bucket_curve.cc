@@ -233,6 +233,42 @@ class Recommendation {
   const std::vector<Answer>& answers_;
 };
 
+// Small buckets that take longer than more bytes did outside of the steps: something other than their size makes each
+// of them slow (the cores that move them are busy, they wait for a call that moves them). Fewer may be as slow each, or
+// not: a second recording decides.
+void TellOtherSizesUnknown(const ReplayedRun& replayed, Analysis& analysis) {
+  const replay::CostModel& costs = replayed.what_if().costs();
+  const std::size_t count = analysis.buckets.sizes.size();
+  if (!costs.contradiction() || count < 2) return;
+  const replay::CostModel::Knot& own = costs.knots().front();
+  const std::string what =
+      fmt::format("{} of {} take {} each, {} outside of the steps took {}", count, Bytes(own.bytes),
+                  Duration(std::llround(own.transfer_ns)), Bytes(costs.contradiction()->bytes),
+                  Duration(std::llround(costs.contradiction()->transfer_ns)));
+  const IdentityTerms& terms = analysis.summary.terms;
+  const std::int64_t exposed_ns = terms.exposed_transfer_ns + terms.exposed_unsplit_ns;
+  if (static_cast<double>(exposed_ns) < kWorthShare * static_cast<double>(terms.Sum())) {
+    analysis.remarks.push_back(fmt::format(
+        "Buckets: {}. It is not their size that takes the time, so what others would take is not known.", what));
+    return;
+  }
+  Finding finding;
+  finding.id = FindingId::kBucketsCap;
+  finding.headline = fmt::format(
+      "Each step has {} buckets of {}, and it is not their size that makes them slow: fewer, larger ones "
+      "may be faster.",
+      count, Bytes(own.bytes));
+  finding.brief = fmt::format("{} buckets of {}: fewer, larger ones may be faster", count, Bytes(own.bytes));
+  finding.evidence = what + ": what takes the time is not their size, and one recording cannot tell what others take";
+  const double cap_mb = std::max(25.0, 4 * analysis.buckets.current_cap_mb.value_or(0));
+  finding.action =
+      fmt::format("record a run that {}, and compare: lockstep diff RUN OTHER",
+                  replayed.run().torch ? fmt::format("has DistributedDataParallel(..., bucket_cap_mb={:.4g})", cap_mb)
+                                       : std::string("reduces more gradients at once"));
+  finding.confidence = 0.3;
+  analysis.findings.push_back(std::move(finding));
+}
+
 }  // namespace
 
 Question QuestionOfCap(const Buckets& buckets, const BucketSequence& sequence, double cap_mb, bool one_bucket) {
@@ -279,13 +315,7 @@ void PredictBuckets(const Context& context, Analysis& analysis) {
                              candidate.one_bucket});
   }
   if (!answers.empty()) Recommendation(*replayed, answered, answers).Make(analysis);
-  const replay::CostModel& costs = replayed->what_if().costs();
-  if (const auto& other = costs.contradiction(); other && !buckets.recommended_cap_mb && sequence.bytes.size() > 1)
-    analysis.remarks.push_back(fmt::format(
-        "A bucket of {} takes {}, and {} outside of the steps took {}: it is not their size that makes them slow, so "
-        "what other buckets would take is not known. Record a run with larger ones and compare the two: lockstep diff.",
-        Bytes(costs.knots().front().bytes), Duration(std::llround(costs.knots().front().transfer_ns)),
-        Bytes(other->bytes), Duration(std::llround(other->transfer_ns))));
+  if (!buckets.recommended_cap_mb) TellOtherSizesUnknown(*replayed, analysis);
 }
 
 }  // namespace lockstep::analysis

@@ -362,6 +362,7 @@ std::optional<Question> RemedyOf(const Context& context, const Analysis& analysi
       question = Question{.kind = Question::kEqualRanks};
       break;
     case FindingId::kBucketsCap:
+      if (!analysis.buckets.recommended_cap_mb) break;  // No size is known to be better.
       question = Question{.kind = Question::kBucketCap,
                           .first_bytes = analysis.buckets.recommended_first_bytes,
                           .cap_bytes = analysis.buckets.recommended_cap_bytes};

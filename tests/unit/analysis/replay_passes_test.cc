@@ -2,6 +2,8 @@
 
 #include <gtest/gtest.h>
 
+#include <algorithm>
+
 #include "analysis/report/json.h"
 #include "tests/unit/analysis/synthetic_job.h"
 
@@ -55,6 +57,35 @@ TEST(ReplayPasses, AnswersOfAJobInMemory) {
   for (const BucketCurvePoint& point : analysis.buckets.curve) {
     EXPECT_LE(point.low_ns, point.predicted_step_ns);
     EXPECT_GE(point.high_ns, point.predicted_step_ns);
+  }
+}
+
+// More bytes outside of the steps took less time: what small buckets take their time for is not their size. That is
+// said where it costs something, without a price that nobody knows.
+TEST(ReplayPasses, SmallBucketsThatAreSlowForAnotherReason) {
+  for (const bool exposed : {true, false}) {
+    JobSpec spec;
+    spec.steps = 30;
+    spec.buckets = 8;
+    spec.bucket_bytes = 20'000;
+    spec.transfer_ns = exposed ? 9 * kMs : kMs / 10;
+    spec.compute = [](int step, int rank) { return 40 * kMs + (step * 7919 + rank * 104729) % 100'000; };
+    Job job = Simulate(spec);
+    schema::TlCollectives& collectives = job.timeline.tables.collectives;
+    const auto first = static_cast<std::size_t>(std::find(collectives.step.begin(), collectives.step.end(), 0) -
+                                                collectives.step.begin());
+    ASSERT_LT(first, collectives.rows());
+    collectives.bytes[first] = 800'000;
+    collectives.transfer_ns[first] = spec.transfer_ns / 4;
+    const Analysis analysis = job.Analyze();
+    EXPECT_EQ(analysis.buckets.recommended_cap_mb, std::nullopt);
+    const auto found = std::find_if(analysis.findings.begin(), analysis.findings.end(),
+                                    [](const Finding& finding) { return finding.id == FindingId::kBucketsCap; });
+    ASSERT_EQ(found != analysis.findings.end(), exposed);
+    if (!exposed) continue;
+    EXPECT_EQ(found->headline.rfind("Each step has 8 buckets of 20 kB", 0), 0u) << found->headline;
+    EXPECT_EQ(found->saves_ns_per_step, std::nullopt);
+    EXPECT_NE(found->action.find("lockstep diff"), std::string::npos) << found->action;
   }
 }
 
