@@ -5,6 +5,7 @@
 #include <random>
 
 #include "core/hex.h"
+#include "core/rank_name.h"
 #include "runtime/agent/slot/manifest.h"
 
 namespace lockstep::cli {
@@ -75,10 +76,6 @@ done
 echo end
 )";
 
-bool AllDigits(std::string_view text) {
-  return !text.empty() && std::ranges::all_of(text, [](char c) { return c >= '0' && c <= '9'; });
-}
-
 // "file 1234 <digest> <name>"; empty for anything else.
 ListedFile ParseLine(std::string_view line) {
   ListedFile file;
@@ -106,19 +103,10 @@ ListedFile ParseLine(std::string_view line) {
 bool IsRunFileName(std::string_view name) {
   if (name == kManifestName) return true;
   constexpr std::string_view kBegin = "rank-";
-  constexpr std::size_t kMostDigits = 10;
   if (!name.starts_with(kBegin)) return false;
   name.remove_prefix(kBegin.size());
-  if (name.ends_with(".h5"))
-    name.remove_suffix(3);
-  else if (name.ends_with(".spool"))
-    name.remove_suffix(6);
-  else
-    return false;
-  const std::size_t process = std::min(name.find(".p"), name.size());
-  const std::string_view slot = name.substr(0, process), number = name.substr(std::min(process + 2, name.size()));
-  return AllDigits(slot) && slot.size() <= kMostDigits &&
-         (process == name.size() || (AllDigits(number) && number.size() <= kMostDigits));
+  const std::size_t stem = std::min(name.find('.'), name.size());
+  return IsNumberOfFile(name.substr(0, stem)) && IsRankFileSuffix(name.substr(stem));
 }
 
 Result<ShellEnd> Source::Run(const std::string& script, const std::function<bool(std::string_view)>& take) const {

@@ -10,6 +10,7 @@
 
 #include "comms/clock/burst_pacer.h"
 #include "comms/clock/clock_service.h"
+#include "comms/clock/handshake.h"
 #include "comms/clock/quiet_thread.h"
 #include "comms/clock/socket_util.h"
 #include "core/schema_enums.h"
@@ -168,23 +169,11 @@ net::Fd ClockClient::Impl::Open() {
 }
 
 bool ClockClient::Impl::Handshake(int socket) {
-  net::SetTimeouts(socket, kHandshakeMs);
   net::Hello hello, challenge;
-  hello.rank = config.rank;
-  if (!RandomBytes(hello.nonce) || !net::SendAll(socket, &hello, sizeof hello)) return false;
-  if (!net::ReceiveAll(socket, &challenge, sizeof challenge, kHandshakeMs) || challenge.magic != net::kHelloMagic)
-    return false;
-  // The address may belong to another machine on which another rank of this run listens.
-  if (challenge.rank != reference_rank) return false;
-  const auto ours = net::BytesOf(hello), theirs = net::BytesOf(challenge);
-  const Proof own = Prove(config.key, ProofOf::kClient, ours, theirs);
-  Proof proof{};
-  if (!net::SendAll(socket, own.data(), own.size()) ||
-      !net::ReceiveAll(socket, proof.data(), proof.size(), kHandshakeMs) ||
-      !SameSecret(proof, Prove(config.key, ProofOf::kServer, ours, theirs))) {
-    unproven.fetch_add(1, std::memory_order_relaxed);
-    return false;
-  }
+  const net::Meeting met =
+      net::MeetServer(socket, config.key, config.rank, reference_rank, kHandshakeMs, hello, challenge);
+  if (met == net::Meeting::kUnproven) unproven.fetch_add(1, std::memory_order_relaxed);
+  if (met != net::Meeting::kProven) return false;
   net::SetTimeouts(socket, kExchangeMs);
   telling = (challenge.takes & net::kTakesPlaces) != 0 && !config.place.empty() &&
             config.place.size() <= net::kMostPlaceBytes;

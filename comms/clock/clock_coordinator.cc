@@ -186,6 +186,8 @@ std::vector<ToldPlace> ClockCoordinator::places() const {
   return impl_->server ? impl_->server->places() : std::vector<ToldPlace>();
 }
 
+std::size_t ClockCoordinator::clients() const { return impl_->server ? impl_->server->clients() : 0; }
+
 bool ClockCoordinator::told() const {
   std::lock_guard lock(impl_->mutex);
   return impl_->client ? impl_->client->told() : impl_->told;

@@ -82,6 +82,8 @@ class ClockCoordinator {
   std::string Trouble() const;
   // On the reference rank: what the leaders of other clock domains told (ClockServiceConfig::place).
   std::vector<ToldPlace> places() const;
+  // On the reference rank: how many agents of other clock domains are connected now.
+  std::size_t clients() const;
   // The reference rank has what this slot had to tell.
   bool told() const;
 

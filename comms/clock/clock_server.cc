@@ -49,6 +49,7 @@ struct ClockServer::Impl {
   net::Fd listener, wake;
   std::string address;
   std::atomic<std::uint64_t> refused{0};
+  std::atomic<std::size_t> clients{0};
   std::vector<Connection> connections;
   mutable std::mutex mutex;  // Protects `places`.
   std::map<std::int32_t, std::string> places;
@@ -62,6 +63,7 @@ struct ClockServer::Impl {
   bool Answer(Connection& connection);
   bool ExpectPlace(Connection& connection) const;
   bool TakePlace(Connection& connection);
+  void GiveAway(Connection& connection) const;
 };
 
 Result<std::unique_ptr<ClockServer>> ClockServer::Start(const ClockServiceConfig& config) {
@@ -92,6 +94,8 @@ ClockServer::~ClockServer() {
 
 const std::string& ClockServer::address() const { return impl_->address; }
 std::uint64_t ClockServer::refused() const { return impl_->refused.load(std::memory_order_relaxed); }
+
+std::size_t ClockServer::clients() const { return impl_->clients.load(std::memory_order_relaxed); }
 
 std::vector<ToldPlace> ClockServer::places() const {
   const std::lock_guard lock(impl_->mutex);
@@ -126,6 +130,9 @@ void ClockServer::Impl::Run() {
       ++kept;
     }
     connections.resize(kept);
+    std::size_t known = 0;
+    for (const Connection& connection : connections) known += connection.known() ? 1 : 0;
+    clients.store(known, std::memory_order_relaxed);
     if (polls[1].revents != 0) Accept();
   }
 }
@@ -185,7 +192,18 @@ bool ClockServer::Impl::Serve(Connection& connection) {
     case Connection::State::kKnown:
       break;
   }
+  if (connection.message.magic == net::kFilesMagic && config.take_files) {
+    GiveAway(connection);
+    return false;
+  }
   return connection.message.magic == net::kPlaceMagic ? ExpectPlace(connection) : Answer(connection);
+}
+
+// Files come over this connection from now on; what they need of time is not this thread's.
+void ClockServer::Impl::GiveAway(Connection& connection) const {
+  config.take_files({std::make_unique<AgentLink>(AgentLink::Side::kServer, std::move(connection.fd), config.key,
+                                                 connection.hello, connection.challenge),
+                     connection.message.a});
 }
 
 bool ClockServer::Impl::ExpectPlace(Connection& connection) const {
@@ -211,7 +229,7 @@ bool ClockServer::Impl::Challenge(Connection& connection) {
   memcpy(static_cast<void*>(&connection.hello), &connection.message, sizeof connection.hello);
   if (connection.hello.magic != net::kHelloMagic) return false;
   connection.challenge.rank = config.rank;
-  connection.challenge.takes = net::kTakesPlaces;
+  connection.challenge.takes = net::kTakesPlaces | (config.take_files ? net::kTakesFiles : 0);
   if (!RandomBytes(connection.challenge.nonce)) return false;
   connection.state = Connection::State::kProof;
   return net::SendAll(connection.fd.get(), &connection.challenge, sizeof connection.challenge);

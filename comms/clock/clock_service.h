@@ -12,6 +12,7 @@
 #include <string>
 #include <vector>
 
+#include "comms/clock/agent_link.h"
 #include "comms/clock/run_key.h"
 #include "core/event_clock.h"
 #include "core/result.h"
@@ -26,6 +27,9 @@ struct ClockServiceConfig {
   bool loopback_only = false;  // All ranks are on this host, so the server listens on the loopback only.
   // What a client tells the server, once both have proved themselves; "" nothing. More than 8 KiB is not told.
   std::string place;
+  // A server gives this a client that has proved itself and wants to send files, with the connection; empty: it takes
+  // none. Called on the server's thread, so it returns at once.
+  std::function<void(FilesPeer)> take_files;
 };
 
 // What a client told.
@@ -48,6 +52,8 @@ class ClockServer {
   const std::string& address() const;
   // Connections dropped because they did not follow the protocol or did not prove that they hold the key.
   std::uint64_t refused() const;
+  // Clients that have proved themselves and are connected.
+  std::size_t clients() const;
   // What clients have told so far, by rank; the last word of each.
   std::vector<ToldPlace> places() const;
 

@@ -34,6 +34,22 @@ int MakeKeyFile(const std::string& path) {
   return error == EEXIST ? 0 : error;
 }
 
+std::string_view NameOf(ProofOf side) {
+  switch (side) {
+    case ProofOf::kClient:
+      return "lockstep clock 2 client";
+    case ProofOf::kServer:
+      return "lockstep clock 2 server";
+    case ProofOf::kPlace:
+      return "lockstep clock 2 place";
+    case ProofOf::kClientFrame:
+      return "lockstep files 1 client";
+    case ProofOf::kServerFrame:
+      return "lockstep files 1 server";
+  }
+  return "";
+}
+
 }  // namespace
 
 bool RandomBytes(std::span<std::uint8_t> bytes) {
@@ -79,15 +95,14 @@ Result<RunKey> SharedRunKey(const std::string& directory) {
 void RemoveSharedRunKey(const std::string& directory) { unlink((directory + kKeyFile).c_str()); }
 
 Proof Prove(const RunKey& key, ProofOf side, std::span<const std::uint8_t> hello,
-            std::span<const std::uint8_t> challenge) {
-  constexpr std::string_view kClient = "lockstep clock 2 client", kServer = "lockstep clock 2 server",
-                             kPlace = "lockstep clock 2 place";
-  const std::string_view name = side == ProofOf::kClient ? kClient : side == ProofOf::kServer ? kServer : kPlace;
+            std::span<const std::uint8_t> challenge, std::initializer_list<std::span<const std::uint8_t>> said) {
+  const std::string_view name = NameOf(side);
   hmac_sha256_ctx context;
   hmac_sha256_set_key(&context, key.size(), key.data());
   hmac_sha256_update(&context, name.size(), reinterpret_cast<const std::uint8_t*>(name.data()));
   hmac_sha256_update(&context, hello.size(), hello.data());
   hmac_sha256_update(&context, challenge.size(), challenge.data());
+  for (const std::span<const std::uint8_t> part : said) hmac_sha256_update(&context, part.size(), part.data());
   Proof proof{};
   hmac_sha256_digest(&context, proof.size(), proof.data());
   return proof;

@@ -10,6 +10,7 @@
 #include <array>
 #include <cstddef>
 #include <cstdint>
+#include <initializer_list>
 #include <span>
 #include <string>
 
@@ -35,13 +36,13 @@ Result<RunKey> SharedRunKey(const std::string& directory);
 // Removes the file.
 void RemoveSharedRunKey(const std::string& directory);
 
-// The side that proves, or what the client tells afterwards. A proof of one is not valid for another.
-enum class ProofOf : std::uint8_t { kClient, kServer, kPlace };
+// The side that proves, or what is said afterwards: the place of files, frames of either side (agent_link.h). A proof
+// of one is not valid for another.
+enum class ProofOf : std::uint8_t { kClient, kServer, kPlace, kClientFrame, kServerFrame };
 inline constexpr std::size_t kProofBytes = 32;
 using Proof = std::array<std::uint8_t, kProofBytes>;
-// HMAC-SHA256 over the side's name and both sides' first messages, which hold
-// nonces that are used once.
+// HMAC-SHA256 over the side's name, both sides' first messages, which hold nonces that are used once, and what is said.
 Proof Prove(const RunKey& key, ProofOf side, std::span<const std::uint8_t> hello,
-            std::span<const std::uint8_t> challenge);
+            std::span<const std::uint8_t> challenge, std::initializer_list<std::span<const std::uint8_t>> said = {});
 
 }  // namespace lockstep::clock

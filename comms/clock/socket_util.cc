@@ -246,6 +246,16 @@ void SetTimeouts(int fd, int timeout_ms) {
   setsockopt(fd, SOL_SOCKET, SO_SNDTIMEO, &limit, sizeof limit);
 }
 
+void NoticeSilence(int fd, int limit_ms) {
+  const auto milliseconds = static_cast<unsigned>(limit_ms);
+  setsockopt(fd, IPPROTO_TCP, TCP_USER_TIMEOUT, &milliseconds, sizeof milliseconds);
+  const int on = 1, seconds = std::max(1, limit_ms / 3000), probes = 2;
+  setsockopt(fd, SOL_SOCKET, SO_KEEPALIVE, &on, sizeof on);
+  setsockopt(fd, IPPROTO_TCP, TCP_KEEPIDLE, &seconds, sizeof seconds);
+  setsockopt(fd, IPPROTO_TCP, TCP_KEEPINTVL, &seconds, sizeof seconds);
+  setsockopt(fd, IPPROTO_TCP, TCP_KEEPCNT, &probes, sizeof probes);
+}
+
 bool SendAll(int fd, const void* data, std::size_t bytes) {
   const char* at = static_cast<const char*>(data);
   while (bytes > 0) {
@@ -259,10 +269,8 @@ bool SendAll(int fd, const void* data, std::size_t bytes) {
 }
 
 clock::Proof PlaceProof(const clock::RunKey& key, const Hello& hello, const Hello& challenge, std::string_view text) {
-  const auto theirs = BytesOf(challenge);
-  std::vector<std::uint8_t> rest(theirs.begin(), theirs.end());
-  rest.insert(rest.end(), text.begin(), text.end());
-  return clock::Prove(key, clock::ProofOf::kPlace, BytesOf(hello), rest);
+  return clock::Prove(key, clock::ProofOf::kPlace, BytesOf(hello), BytesOf(challenge),
+                      {{reinterpret_cast<const std::uint8_t*>(text.data()), text.size()}});
 }
 
 bool ReceiveAll(int fd, void* data, std::size_t bytes, int limit_ms) {

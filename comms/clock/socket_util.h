@@ -36,6 +36,9 @@ Fd ConnectAny(const std::vector<std::string>& addresses, int timeout_ms, const s
               const std::function<bool(int fd)>& takes);
 // Sets the time limit of later blocking calls.
 void SetTimeouts(int fd, int timeout_ms);
+// A host that does not answer for about this time, though nothing is said or what was said is not confirmed, is gone:
+// calls on the socket then fail.
+void NoticeSilence(int fd, int limit_ms);
 bool SendAll(int fd, const void* data, std::size_t bytes);
 // Receives all bytes within `limit_ms` in total; 0: each piece has the socket's own limit.
 bool ReceiveAll(int fd, void* data, std::size_t bytes, int limit_ms = 0);
@@ -70,8 +73,11 @@ inline constexpr int kMaxBurstPings = 64;
 // Before its first burst a client may tell where its host's files are: a message with kPlaceMagic, the text, and a
 // proof over it (PlaceProof), so that nobody on the way can put another text in its place. It is not answered.
 inline constexpr std::uint64_t kPlaceMagic = 0x4543414c50534cu;  // "LSPLACE"
-inline constexpr std::uint32_t kTakesPlaces = 1;
+inline constexpr std::uint32_t kTakesPlaces = 1, kTakesFiles = 2;
 inline constexpr std::size_t kMostPlaceBytes = 8192;
+// From this message on the connection belongs to files (comms/clock/agent_link.h). `a`: the protocol of what follows.
+inline constexpr std::uint64_t kFilesMagic = 0x53454c4946534cu;  // "LSFILES"
+inline constexpr std::uint64_t kFilesProtocol = 1;
 clock::Proof PlaceProof(const clock::RunKey& key, const Hello& hello, const Hello& challenge, std::string_view text);
 
 }  // namespace lockstep::net
