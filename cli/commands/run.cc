@@ -46,7 +46,7 @@ struct RecordFlags {
   std::string gpu = "auto", cuda_graphs = "nodes";
   std::uint64_t gpu_buffers = 0;
   bool gpu_memory = false, nccl_kernel_channels = false;
-  bool estimate = false, print_env = false, quiet = false, no_variables = false, torch_ops = false,
+  bool no_send = false, estimate = false, print_env = false, quiet = false, no_variables = false, torch_ops = false,
        torch_shapes = false;
 };
 
@@ -119,10 +119,12 @@ std::vector<std::string> Words(const RecordFlags& flags) {
   add("--metrics", Absolute(flags.metrics));
   add("--hang-after", NumberText(flags.hang_after_s));
   add("--on-hang", flags.on_hang);
-  if (flags.estimate) words.emplace_back("--estimate");
-  if (flags.quiet) words.emplace_back("--quiet");
-  if (flags.torch_ops) words.emplace_back("--torch-ops");
-  if (flags.torch_shapes) words.emplace_back("--torch-shapes");
+  for (const auto& [given, name] : {std::pair{flags.no_send, "--no-send"},
+                                    {flags.estimate, "--estimate"},
+                                    {flags.quiet, "--quiet"},
+                                    {flags.torch_ops, "--torch-ops"},
+                                    {flags.torch_shapes, "--torch-shapes"}})
+    if (given) words.emplace_back(name);
   add("--gpu", flags.gpu);
   add("--cuda-graphs", flags.cuda_graphs);
   if (flags.gpu_buffers != 0) add("--gpu-buffers", std::to_string(flags.gpu_buffers));
@@ -237,6 +239,8 @@ Result<int> RunProgram(const RecordFlags& flags) {
   options.max_bytes = flags.max_bytes;
   options.ring_bytes = flags.ring_size;
   options.ring_total_bytes = flags.ring_total;
+  options.send = !flags.no_send;
+  options.wait_ms = flags.after_wait_s * 1000;
   options.quiet = flags.quiet;
   options.window = window;
   options.gpu_options = GpuOptions(flags);
@@ -265,6 +269,7 @@ Result<int> RunProgram(const RecordFlags& flags) {
   if (flags.window.trigger) options.recorded["trigger"] = "true";
   options.recorded["hang_after"] = NumberText(flags.hang_after_s);
   if (flags.on_hang != "report") options.recorded["on_hang"] = flags.on_hang;
+  if (flags.no_send) options.recorded["no_send"] = "true";
   if (flags.live_s > 0) options.recorded["live"] = NumberText(flags.live_s);
   if (!flags.metrics.empty()) options.recorded["metrics"] = flags.metrics;
   if (flags.gpu != "off") {
@@ -287,13 +292,15 @@ Result<int> RunProgram(const RecordFlags& flags) {
   after.quiet = flags.quiet;
   after.spools_apart = !flags.spool_dir.empty();
   if (!flags.estimate) options.failed = [&after](const agent::RunResult& failed) { TellFailure(failed, after); };
+  Waited waited;
+  options.wait_for_others = [&](const auto& ended, const auto& hosts) { waited = WaitForOthers(ended, after, hosts); };
 
   LS_TRY(const agent::RunResult result, agent::RunAgent(options));
   if (flags.estimate) {
     if (result.traced && result.launch.rank <= 0) TellEstimate(result, options, flags);
     agent::FinishLike(result);
   }
-  RunAfter(result, after);
+  RunAfter(result, after, waited);
   agent::FinishLike(result);
 }
 
@@ -390,6 +397,8 @@ CLI::App* AddRunTo(CLI::App& root, const std::shared_ptr<RecordFlags>& flags) {
   run->add_option("--clock", flags->clock,
                   "Clock exchange: auto, agent (no rank uses MPI), tcp, off, wall (accept wall-clock accuracy)")
       ->check(CLI::IsMember({"auto", "agent", "tcp", "off", "wall"}));
+  run->add_flag("--no-send", flags->no_send,
+                "Where hosts share no directory, leave the rank files there (see docs/gather.md)");
   const auto size = CLI::AsSizeValue(false);
   run->add_option("--max-bytes", flags->max_bytes, "Stop recording at this size per rank (default 2 GiB)")
       ->transform(size)

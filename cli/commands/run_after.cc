@@ -7,16 +7,14 @@
 
 #include <algorithm>
 #include <cerrno>
-#include <chrono>
 #include <cstring>
 #include <filesystem>
-#include <thread>
 #include <vector>
 
 #include "analysis/run/ranks_recorded.h"
+#include "cli/commands/run_wait.h"
 #include "cli/gather/place.h"
 #include "core/byte_text.h"
-#include "core/rank_name.h"
 #include "runtime/agent/inject/libraries.h"
 #include "runtime/agent/rundir/claim.h"
 #include "runtime/agent/rundir/process_state.h"
@@ -26,63 +24,6 @@ namespace lockstep::cli {
 namespace {
 
 namespace fs = std::filesystem;
-using std::chrono::steady_clock;
-
-std::string RankPath(const std::string& run_dir, std::int32_t slot, const char* suffix) {
-  return run_dir + "/ranks/" + RankName(slot) + suffix;
-}
-
-bool Exists(const std::string& path) {
-  struct stat info {};
-  return ::stat(path.c_str(), &info) == 0;
-}
-
-enum class SlotEnd { kPending, kUnclaimed, kFile, kFailed };
-
-// Every agent claims its slot before it starts the application. A slot without a claim has no agent or no shared file
-// system, which is no reason to delay the job for the whole time. Five seconds are enough for a rank that starts late
-// and a file system that caches.
-constexpr std::chrono::seconds kUnclaimedWait{5};
-
-// A slot is over when its rank file exists, or when its claim shows why it does not.
-SlotEnd LookAt(const std::string& run_dir, std::int32_t slot) {
-  const agent::Claim claim = agent::ReadClaim(agent::ClaimPath(run_dir, slot));
-  if (claim.state == agent::ClaimState::kDone) return SlotEnd::kFile;
-  if (claim.over()) return SlotEnd::kFailed;  // This includes an agent that died and could not record it.
-  if (claim.state == agent::ClaimState::kRunning) return SlotEnd::kPending;
-  return Exists(RankPath(run_dir, slot, ".h5")) ? SlotEnd::kFile : SlotEnd::kUnclaimed;
-}
-
-struct Waited {
-  std::int32_t files = 0, failed = 0;
-  std::vector<std::int32_t> missing;
-};
-
-Waited WaitForSlots(const std::string& run_dir, std::int32_t slots, std::int64_t wait_ms) {
-  const auto begin = steady_clock::now(), end = begin + std::chrono::milliseconds(wait_ms);
-  auto pause = std::chrono::milliseconds(5);
-  Waited waited;
-  std::vector<std::int32_t> pending;
-  for (std::int32_t slot = 0; slot < slots; ++slot) pending.push_back(slot);
-  for (;;) {
-    std::vector<std::int32_t> left;
-    bool claimed = false;
-    for (const std::int32_t slot : pending) {
-      const SlotEnd state = LookAt(run_dir, slot);
-      waited.files += state == SlotEnd::kFile;
-      waited.failed += state == SlotEnd::kFailed;
-      if (state == SlotEnd::kPending || state == SlotEnd::kUnclaimed) left.push_back(slot);
-      claimed = claimed || state == SlotEnd::kPending;
-    }
-    pending.swap(left);
-    const auto now = steady_clock::now();
-    if (pending.empty() || now >= end || (!claimed && now >= begin + kUnclaimedWait)) break;
-    std::this_thread::sleep_for(pause);
-    pause = std::min(pause * 2, std::chrono::milliseconds(250));
-  }
-  waited.missing = std::move(pending);
-  return waited;
-}
 
 // "1-3, 7"
 std::string Ranges(const std::vector<std::int32_t>& ranks) {
@@ -149,8 +90,10 @@ std::string AbsoluteDir(const agent::RunResult& result) {
 // where their files are, and that do not share its directory. "" if there is none.
 std::string GatherCommand(const agent::RunResult& result) {
   std::string places;
+  // The files of some of a host's ranks may have arrived: those are not copied again.
   for (const agent::RunPlace& place : result.places)
-    if (LookAt(result.run_dir, place.slot) == SlotEnd::kUnclaimed) places += " " + PlaceWord(place.host, place.dir);
+    if (agent::ReadClaim(agent::ClaimPath(result.run_dir, place.slot)).state == agent::ClaimState::kAbsent)
+      places += " " + PlaceWord(place.host, place.dir);
   if (places.empty()) return "";
   const std::string run = RunWord(result.run_dir);
   return "lockstep gather " + PlaceWord(agent::HostName(), AbsoluteDir(result)) + places + " -o " + run +
@@ -161,12 +104,26 @@ std::string GatherCommand(const agent::RunResult& result) {
 // prints it.
 void TellWhereFilesAre(const agent::RunResult& result) {
   const bool good = result.signal == 0 && result.exit_code == 0;
-  if (!good || result.place_told || result.launch.local_rank != 0 || LookAt(result.run_dir, 0) != SlotEnd::kUnclaimed)
+  if (!good || result.place_told || result.sent || result.launch.local_rank != 0 ||
+      LookAt(result.run_dir, 0) != SlotEnd::kUnclaimed)
     return;
   const std::string host = agent::HostName();
   agent::Say("rank 0 has no file in " + result.run_dir + " on " + host +
              ". If its host does not share this directory, RUN being rank 0's: lockstep gather " +
              PlaceWord(host, AbsoluteDir(result)) + " -o RUN   then: lockstep analyze RUN");
+}
+
+// What other hosts' agents have sent, and what of it was not taken.
+void TellWhatArrived(const agent::RunResult& result) {
+  const agent::Arrived& arrived = result.arrived;
+  if (!arrived.slots.empty())
+    agent::Say("rank files of " + std::to_string(arrived.hosts.size()) +
+               (arrived.hosts.size() == 1 ? " host, " : " hosts, ") + ByteText(static_cast<double>(arrived.bytes)) +
+               ", arrived in " + result.run_dir);
+  if (arrived.troubles.empty()) return;
+  const std::size_t others = arrived.troubles.size() - 1;
+  agent::Say("not taken: " + arrived.troubles[0] +
+             (others == 0 ? "" : " (and files of " + std::to_string(others) + (others == 1 ? " other)" : " others)")));
 }
 
 // Ranks without files in rank 0's directory: how to bring them there.
@@ -210,7 +167,15 @@ void TellFailure(const agent::RunResult& result, const AfterOptions& options) {
                   : ""));
 }
 
-void RunAfter(const agent::RunResult& result, const AfterOptions& options) {
+Waited WaitForOthers(const agent::RunResult& result, const AfterOptions& options, const agent::OtherHosts& others) {
+  if (NotFirst(result)) return {};
+  // A single agent knows the result itself; on a full disk its claim may not contain it.
+  if (result.launch.slots() == 1 || result.launch.rank > 0)
+    return {.files = result.converted, .failed = !result.converted, .missing = {}};
+  return WaitForSlots(result.run_dir, result.launch.slots(), options.wait_ms, others);
+}
+
+void RunAfter(const agent::RunResult& result, const AfterOptions& options, const Waited& waited) {
   if (!result.traced) return;
   const std::vector<std::int32_t>& recorded = result.ranks.ranks;
   if (NotFirst(result)) {
@@ -220,10 +185,8 @@ void RunAfter(const agent::RunResult& result, const AfterOptions& options) {
   const std::string& dir = result.run_dir;
   const bool good = result.signal == 0 && result.exit_code == 0;
   if (!good) return;  // TellFailure has said what there is to say.
-  // A single agent knows the result itself; on a full disk its claim may not contain it.
   const bool alone = result.launch.slots() == 1 || result.launch.rank > 0;
-  const Waited waited = alone ? Waited{.files = result.converted, .failed = !result.converted, .missing = {}}
-                              : WaitForSlots(dir, result.launch.slots(), options.wait_ms);
+  if (!options.quiet) TellWhatArrived(result);
   if (!waited.missing.empty() && !options.quiet) TellWhatIsMissing(result, waited.missing);
   bool verdict = false;
   if (options.after != After::kNone) {

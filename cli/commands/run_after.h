@@ -4,6 +4,7 @@
 #include <cstdint>
 #include <string>
 
+#include "cli/commands/run_wait.h"
 #include "runtime/agent/slot/agent.h"
 
 namespace lockstep::cli {
@@ -22,9 +23,11 @@ struct AfterOptions {
 // After an application that failed: where its records are and how to bring those of all hosts together.
 void TellFailure(const agent::RunResult& result, const AfterOptions& options);
 
-// After one that succeeded: waits (bounded) for the other ranks, starts `lockstep merge` or `lockstep analyze` on the
-// run, and prints where the files are. This never changes the exit code: a command that fails or crashes is another
-// process.
-void RunAfter(const agent::RunResult& result, const AfterOptions& options);
+// After one that succeeded: waits (bounded) for the other ranks' files, on rank 0 only.
+Waited WaitForOthers(const agent::RunResult& result, const AfterOptions& options, const agent::OtherHosts& others);
+
+// Then: starts `lockstep merge` or `lockstep analyze` on the run, and prints where the files are. This never changes
+// the exit code: a command that fails or crashes is another process.
+void RunAfter(const agent::RunResult& result, const AfterOptions& options, const Waited& waited);
 
 }  // namespace lockstep::cli

@@ -41,8 +41,8 @@ ROOMS = {
     "runtime/agent": {
         "rundir": [], "inject": ["rundir/"], "spool": [], "rings": ["spool/"], "recover": ["rundir/"],
         "window": ["spool/", "rings/"],
-        "sample": ["rings/"], "live": ["rundir/"], "hang": ["rings/", "inject/"],
-        "slot": ["rundir/", "inject/", "spool/", "rings/", "window/", "sample/", "live/", "hang/"],
+        "sample": ["rings/"], "send": ["rundir/"], "live": ["rundir/"], "hang": ["rings/", "inject/"],
+        "slot": ["rundir/", "inject/", "spool/", "rings/", "window/", "sample/", "send/", "live/", "hang/"],
     },
     "export": {
         "common": [], "chrome": ["common/"], "csv": ["common/"], "kineto": ["common/"], "perfetto": ["common/"],

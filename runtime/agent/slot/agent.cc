@@ -308,6 +308,7 @@ Result<RunResult> SlotRun::Run() {
     result_.dir = dir_;
   } else {
     Convert();
+    if (good_end()) BringTogether();
   }
   return result_;
 }

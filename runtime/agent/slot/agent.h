@@ -15,12 +15,20 @@
 #include "core/result.h"
 #include "runtime/agent/hang/hang_watch.h"
 #include "runtime/agent/rundir/run_dir.h"
+#include "runtime/agent/send/file_receiver.h"
 #include "runtime/agent/slot/convert.h"
 #include "runtime/agent/window/window_options.h"
 
 namespace lockstep::agent {
 
 struct RunResult;
+
+// Rank 0: what is known of slots whose files do not appear in its directory by themselves.
+struct OtherHosts {
+  std::function<SenderState(std::int32_t slot)> state;
+  std::function<std::uint64_t()> progress;  // Grows while files arrive.
+  std::function<bool()> connected;          // Agents of other hosts are: their programs still run.
+};
 
 struct RunOptions {
   std::vector<std::string> command;
@@ -38,11 +46,16 @@ struct RunOptions {
   std::string metrics;              // Rank 0 writes them to this file, for Prometheus; "" for none.
   std::int64_t hang_after_ns = 0;   // After so long without a record a hang is looked for; 0: never.
   OnHang on_hang;
+  bool send = true;               // Files go to rank 0's agent where its directory is not shared.
+  std::int64_t wait_ms = 30'000;  // For rank 0, and for files on the way, as long as nothing moves.
   bool quiet = false;
   std::map<std::string, std::string> recorded;  // Options as given, for the manifest.
   // Called once the application has failed and its spool is complete. A launcher that ends the job may kill this
   // process from then on, so that what is to be said is said here. May be empty.
   std::function<void(const RunResult&)> failed;
+  // Called after a good end, when this slot's own files are complete: waits for those of others, where that is rank 0's
+  // to do. May be empty.
+  std::function<void(const RunResult&, const OtherHosts&)> wait_for_others;
 };
 
 struct RunResult {
@@ -56,6 +69,8 @@ struct RunResult {
   SlotRanks ranks;               // Which ranks are in them; with `converted`.
   std::vector<RunPlace> places;  // Rank 0: where other hosts' files are, as far as their agents told.
   bool place_told = false;       // Rank 0's agent was told where this slot's are.
+  bool sent = false;             // They are in rank 0's directory.
+  Arrived arrived;               // Rank 0: what other hosts' agents have sent.
   RunDir dir;                    // With RunOptions::estimate: the directory of the slots' estimates.
 };
 

@@ -6,7 +6,10 @@
 #include <cstring>
 
 #include "core/own_file.h"
+#include "core/rank_name.h"
+#include "core/version.h"
 #include "runtime/agent/rundir/claim.h"
+#include "runtime/agent/rundir/process_state.h"
 #include "runtime/agent/rundir/say.h"
 #include "runtime/agent/slot/convert.h"
 #include "runtime/agent/slot/manifest.h"
@@ -71,6 +74,9 @@ void SlotRun::Finish() {
   SegmentHeader& header = segment_->view().header();
   if (good_end()) {
     terminating_ = false;
+    // First of all, so that rank 0's agent knows at no time of nobody here.
+    if (receiver_) receiver_->ProgramEnded();
+    CallRankZero();
     clock_link_->Finish(true);
   }
   header.agent_gone.store(1, std::memory_order_release);  // For processes that outlive the application.
@@ -142,6 +148,47 @@ void SlotRun::Convert() {
   if (const std::string usual = dir_.RankFile(launch_.slot(), ".spool"); usual != spool_path_) RemoveOwnLink(usual);
   spool_->Unlock();
   WriteClaim(dir_, true);
+}
+
+// A slot that sees rank 0's claim shares its directory.
+void SlotRun::CallRankZero() {
+  if (launch_.rank <= 0 || launch_.slots() <= 1 || !options_.send || options_.wait_ms <= 0 || options_.estimate) return;
+  if (ReadClaim(ClaimPath(dir_.absolute, 0)).state != ClaimState::kAbsent) return;
+  ClockLink::Reference reference = clock_link_->reference();
+  if (reference.addresses.empty()) return;
+  sender_.emplace(FileSender::Setup{.addresses = std::move(reference.addresses),
+                                    .key = reference.key,
+                                    .slot = launch_.slot(),
+                                    .host = HostName(),
+                                    .version = LOCKSTEP_VERSION,
+                                    .stall_ms = options_.wait_ms});
+}
+
+// The spool, if it could not be made into rank files here. The main file comes last, as a reader that finds it looks
+// for no others.
+void SlotRun::SendFiles() {
+  std::vector<FileToSend> files;
+  for (auto file = result_.files.rbegin(); file != result_.files.rend(); ++file)
+    files.push_back({std::string(BaseName(file->path)), file->path});
+  if (files.empty()) files.push_back({RankName(launch_.slot()) + ".spool", spool_path_});
+  const SendOutcome outcome = sender_->Send(files);
+  result_.sent = outcome.end == SendEnd::kSent;
+  if (outcome.end == SendEnd::kFailed && speaks())
+    Say("the files of " + RankText() + " stay in " + dir_.absolute + " on " + HostName() + ": " + outcome.why);
+}
+
+void SlotRun::BringTogether() {
+  if (sender_) SendFiles();
+  sender_.reset();
+  if (receiver_) receiver_->Begin();
+  if (options_.wait_for_others)
+    options_.wait_for_others(
+        result_,
+        {.state = [this](std::int32_t slot) { return receiver_ ? receiver_->StateOf(slot) : SenderState::kUnknown; },
+         .progress = [this] { return receiver_ ? receiver_->progress() : 0; },
+         .connected = [this] { return clock_link_->others_connected(); }});
+  if (receiver_) result_.arrived = receiver_->arrived();
+  result_.places = clock_link_->places();
 }
 
 }  // namespace lockstep::agent

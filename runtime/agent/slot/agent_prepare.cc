@@ -11,6 +11,7 @@
 #include "core/env.h"
 #include "core/own_file.h"
 #include "core/spool_name.h"
+#include "core/version.h"
 #include "runtime/agent/rundir/say.h"
 #include "runtime/agent/slot/slot_run.h"
 
@@ -52,8 +53,15 @@ std::string SlotRun::Prepare() {
     Say("the rings are on a disk (" + segment_->tmpfs_trouble() + "), so recorded calls may take milliseconds longer");
   ExamineMpi();
   FillHeader();
-  clock_link_.emplace(clock_service_, launch_, clock_, segment_->view(), dir_.absolute, libraries_.clock_program,
-                      [this] { return TerminationAsked(); });
+  std::function<void(clock::FilesPeer)> take_files;
+  if (launch_.rank == 0 && launch_.slots() > 1 && options_.send && options_.wait_ms > 0 && !options_.estimate) {
+    receiver_.emplace(FileReceiver::Setup{
+        .run_dir = dir_.absolute, .slots = launch_.slots(), .version = LOCKSTEP_VERSION, .stall_ms = options_.wait_ms});
+    take_files = [this](clock::FilesPeer peer) { receiver_->Take(std::move(peer)); };
+  }
+  clock_link_.emplace(
+      clock_service_, launch_, clock_, segment_->view(), dir_.absolute, libraries_.clock_program,
+      [this] { return TerminationAsked(); }, std::move(take_files));
   if (!clock_link_->trouble().empty() && speaks()) Say("no clock service: " + clock_link_->trouble());
   drain_.emplace(segment_->view(), *spool_, clock_);
   plan_ = options_.window;

@@ -32,7 +32,7 @@ std::vector<RunPlace> ParsePlaces(const std::vector<clock::ToldPlace>& told) {
 
 ClockLink::ClockLink(clock::ClockService mode, const launch::LaunchEnv& launch, const EventClock& clock,
                      const SegmentView& segment, const std::string& run_dir, const std::string& clock_program,
-                     std::function<bool()> interrupted)
+                     std::function<bool()> interrupted, std::function<void(clock::FilesPeer)> take_files)
     : segment_(segment), meeting_dir_(run_dir + "/ranks"), rank_(launch.slot()) {
   SegmentHeader& header = segment.header();
   // A job of one rank has no other clock to compare with: nothing is opened or written.
@@ -48,7 +48,11 @@ ClockLink::ClockLink(clock::ClockService mode, const launch::LaunchEnv& launch, 
   }
   std::memcpy(header.clock_key, key.data(), key.size());
   clock::ClockCoordinatorConfig config;
-  config.service = {.rank = launch.slot(), .key = key, .clock = clock, .place = PlaceText(HostName(), run_dir)};
+  config.service = {.rank = launch.slot(),
+                    .key = key,
+                    .clock = clock,
+                    .place = PlaceText(HostName(), run_dir),
+                    .take_files = std::move(take_files)};
   config.listen = clock::WhereToListen(launch.slot(), launch.world_size, launch.local_size);
   config.world_size = launch.slots();
   config.domain = header.clock_domain;
@@ -108,6 +112,19 @@ std::string ClockLink::TakeTrouble() {
 
 std::vector<RunPlace> ClockLink::places() const {
   return ParsePlaces(coordinator_ == nullptr ? places_ : coordinator_->places());
+}
+
+ClockLink::Reference ClockLink::reference() const {
+  Reference reference;
+  const ClockMailbox& mailbox = segment_.header().mailbox;
+  const std::uint32_t state = mailbox.state.load(std::memory_order_acquire);
+  // Abandoned after the ranks had exchanged their identities: those are still valid.
+  if (state == 0 || (state == 2 && mailbox.domains == 0)) return reference;
+  std::memcpy(reference.key.data(), mailbox.reference_key, reference.key.size());
+  if (!clock::IsEmpty(reference.key))
+    reference.addresses.assign(mailbox.reference_address,
+                               ::strnlen(mailbox.reference_address, sizeof mailbox.reference_address));
+  return reference;
 }
 
 ClockLine ClockLink::line() {

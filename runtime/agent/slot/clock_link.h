@@ -22,10 +22,10 @@ namespace lockstep::agent {
 class ClockLink {
  public:
   // Listens where other ranks may have to connect, and writes address and key into the segment's header. The run goes
-  // on if the clock service cannot start; trouble() says why.
+  // on if the clock service cannot start; trouble() says why. `take_files` as in ClockServiceConfig.
   ClockLink(clock::ClockService mode, const launch::LaunchEnv& launch, const EventClock& clock,
             const SegmentView& segment, const std::string& run_dir, const std::string& clock_program,
-            std::function<bool()> interrupted);
+            std::function<bool()> interrupted, std::function<void(clock::FilesPeer)> take_files);
   ~ClockLink();
 
   // Rows measured since the last call become blocks. They are few, and alignment needs them.
@@ -38,6 +38,15 @@ class ClockLink {
   const std::string& trouble() const { return trouble_; }
   // On rank 0: what the agents that measured with it told, by slot. Known after Finish, too.
   std::vector<RunPlace> places() const;
+  // On rank 0: agents of other hosts are connected, so that their programs still run.
+  bool others_connected() const { return coordinator_ != nullptr && coordinator_->clients() > 0; }
+  // Rank 0's agent, as the application's MPI named it; the address is "" if it did not. For ranks that do not share
+  // rank 0's directory this is the only way to it.
+  struct Reference {
+    std::string addresses;
+    clock::RunKey key{};
+  };
+  Reference reference() const;
   // Rank 0's agent knows where this slot's files are.
   bool told() const { return coordinator_ != nullptr && coordinator_->told(); }
   // The reason why this slot, which had to measure, has no exchange with the reference rank; "" if there is nothing to

@@ -20,6 +20,8 @@
 #include "runtime/agent/sample/cpu_sampler.h"
 #include "runtime/agent/sample/gpu_sampler.h"
 #include "runtime/agent/sample/stop_watch.h"
+#include "runtime/agent/send/file_receiver.h"
+#include "runtime/agent/send/file_sender.h"
 #include "runtime/agent/slot/agent.h"
 #include "runtime/agent/slot/child.h"
 #include "runtime/agent/slot/clock_link.h"
@@ -73,6 +75,11 @@ class SlotRun {
   void StartLive();
   void WatchForHangs();
   void Finish();
+  // Calls rank 0's agent, if this slot's files have to be sent there.
+  void CallRankZero();
+  // Sends them; on rank 0 waits for those of others. What is still missing is said by the caller of RunAgent.
+  void BringTogether();
+  void SendFiles();
   void SayWhatWasMissed();
   // Writes the spool's last two blocks. Returns false if there is no space for them.
   bool WriteEnd();
@@ -96,7 +103,9 @@ class SlotRun {
   std::optional<SignalGate> gate_;
   std::optional<Segment> segment_;
   std::optional<SpoolWriter> spool_;
+  std::optional<FileReceiver> receiver_;  // The clock link's server gives it connections.
   std::optional<ClockLink> clock_link_;
+  std::optional<FileSender> sender_;
   std::optional<Drain> drain_;
   WindowPlan plan_;
   std::optional<WindowControl> window_;

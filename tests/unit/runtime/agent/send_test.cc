@@ -1,0 +1,490 @@
+// Files that one agent sends to another: whole or not at all, whatever the connection or the other side does. Real
+// sockets on the loopback; waits are for events with generous limits.
+
+#include <fcntl.h>
+#include <gtest/gtest.h>
+#include <signal.h>
+#include <sys/resource.h>
+#include <sys/socket.h>
+#include <unistd.h>
+
+#include <algorithm>
+#include <atomic>
+#include <chrono>
+#include <cstring>
+#include <filesystem>
+#include <fstream>
+#include <functional>
+#include <iterator>
+#include <memory>
+#include <random>
+#include <thread>
+
+#include "comms/clock/clock_service.h"
+#include "comms/clock/digest.h"
+#include "comms/launch/launch_env.h"
+#include "core/rank_name.h"
+#include "runtime/agent/rundir/claim.h"
+#include "runtime/agent/send/file_receiver.h"
+#include "runtime/agent/send/file_sender.h"
+#include "tests/unit/runtime/agent/temp_dir.h"
+
+namespace lockstep::agent {
+namespace {
+
+namespace fs = std::filesystem;
+using std::chrono::milliseconds;
+
+clock::RunKey SecretOf(std::uint8_t number) {
+  clock::RunKey key{};
+  key.fill(number);
+  return key;
+}
+
+bool Eventually(const std::function<bool()>& done) {
+  for (int i = 0; i < 6000 && !done(); ++i) std::this_thread::sleep_for(milliseconds(10));
+  return done();
+}
+
+std::string Contents(const fs::path& path) {
+  std::ifstream file(path, std::ios::binary);
+  return {std::istreambuf_iterator<char>(file), {}};
+}
+
+// No compressor makes less of it.
+std::string Noise(std::size_t bytes) {
+  std::mt19937_64 random(bytes);
+  std::string text(bytes, '\0');
+  for (char& c : text) c = static_cast<char>(random());
+  return text;
+}
+
+std::string Digested(const std::string& text) {
+  clock::Digest digest;
+  digest.Add(text);
+  const auto value = digest.Take();
+  return {reinterpret_cast<const char*>(value.data()), value.size()};
+}
+
+// Passes bytes between a client and the server, until told otherwise.
+class Between {
+ public:
+  // What becomes of the client's bytes from the `from`-th on, once.
+  enum class Harm { kNone, kCut, kFlip };
+  Between(const std::string& server, Harm harm, std::uint64_t from) : server_(server), harm_(harm), from_(from) {
+    listener_ = net::Listen(&port_, true);
+    thread_ = std::thread([this] { Run(); });
+  }
+  ~Between() {
+    stop_ = true;
+    thread_.join();
+  }
+  std::string address() const { return "127.0.0.1:" + std::to_string(port_); }
+  std::uint64_t passed() const { return passed_; }
+  int connections() const { return connections_; }
+
+ private:
+  void Run() {
+    while (!stop_) {
+      net::Fd client(::accept(listener_.get(), nullptr, nullptr));
+      if (!client.open()) {
+        std::this_thread::sleep_for(milliseconds(5));
+        continue;
+      }
+      ++connections_;
+      net::Fd server = net::Connect(server_, 5000, [] { return false; });
+      net::SetTimeouts(client.get(), 20);
+      net::SetTimeouts(server.get(), 1);
+      while (!stop_ && Pass(client.get(), server.get(), true) && Pass(server.get(), client.get(), false)) {
+      }
+    }
+  }
+  bool Pass(int from, int to, bool by_client) {
+    char bytes[16384];
+    const ssize_t n = ::recv(from, bytes, sizeof bytes, 0);
+    if (n < 0) return errno == EAGAIN || errno == EWOULDBLOCK || errno == EINTR;
+    if (n == 0) return false;
+    if (by_client) {
+      const std::uint64_t before = passed_;
+      passed_ += static_cast<std::uint64_t>(n);
+      if (harm_ != Harm::kNone && passed_ > from_) {
+        const Harm harm = std::exchange(harm_, Harm::kNone);
+        if (harm == Harm::kCut) return false;
+        bytes[from_ > before ? from_ - before : 0] ^= 1;
+      }
+    }
+    for (ssize_t at = 0; at < n && !stop_;) {
+      const ssize_t sent = ::send(to, bytes + at, static_cast<std::size_t>(n - at), MSG_NOSIGNAL);
+      if (sent > 0) at += sent;
+      if (sent <= 0 && errno != EAGAIN && errno != EINTR) return false;
+    }
+    return true;
+  }
+
+  std::string server_;
+  std::atomic<bool> stop_{false};
+  Harm harm_;
+  std::uint64_t from_;
+  std::atomic<std::uint64_t> passed_{0};
+  std::atomic<int> connections_{0};
+  std::uint16_t port_ = 0;
+  net::Fd listener_;
+  std::thread thread_;
+};
+
+class Send : public testing::Test {
+ protected:
+  static constexpr std::int32_t kSlots = 40;
+
+  void SetUp() override {
+    there_ = dir_.path() + "/there";
+    here_ = dir_.path() + "/here";
+    fs::create_directories(there_ + "/ranks");
+    fs::create_directories(here_);
+    Serve(60'000);
+  }
+  void TearDown() override {
+    server_.reset();
+    receiver_.reset();
+  }
+
+  void Serve(std::int64_t stall_ms) {
+    server_.reset();
+    receiver_ = std::make_unique<FileReceiver>(
+        FileReceiver::Setup{.run_dir = there_, .slots = kSlots, .version = "1.0", .stall_ms = stall_ms});
+    clock::ClockServiceConfig config{.rank = 0, .key = SecretOf(42), .clock = {}, .loopback_only = true, .place = ""};
+    config.take_files = [this](clock::FilesPeer peer) { receiver_->Take(std::move(peer)); };
+    auto started = clock::ClockServer::Start(config);
+    ASSERT_TRUE(started.ok());
+    server_ = std::move(started).value();
+  }
+
+  FileSender::Setup From(std::int32_t slot, const std::string& version = "1.0") const {
+    return {.addresses = server_->address(),
+            .key = SecretOf(42),
+            .slot = slot,
+            .host = "node" + std::to_string(slot / 2),
+            .version = version,
+            .stall_ms = 60'000};
+  }
+  FileToSend Made(const std::string& name, const std::string& contents) const {
+    const std::string path = here_ + "/" + name;
+    std::ofstream(path, std::ios::binary) << contents;
+    return {name, path};
+  }
+  void Begin() const {
+    receiver_->ProgramEnded();
+    receiver_->Begin();
+  }
+  std::size_t FilesThere() const {
+    return static_cast<std::size_t>(std::distance(fs::directory_iterator(there_ + "/ranks"), {}));
+  }
+  std::string There(const std::string& name) const { return Contents(there_ + "/ranks/" + name); }
+
+  // A peer that holds the secret, and says what it likes.
+  std::unique_ptr<clock::AgentLink> Peer(std::int32_t slot, bool opens = true) const {
+    clock::AgentCall call = clock::CallForFiles(server_->address(), SecretOf(42), slot, [] { return false; });
+    EXPECT_EQ(call.end, clock::CallEnd::kReached);
+    if (call.link && opens) {
+      EXPECT_TRUE(Tell(*call.link, FileWord::kOpen, 1, 10,
+                       std::string("evil\0"
+                                   "1.0",
+                                   8)));
+      EXPECT_EQ(Answer(*call.link), FileWord::kGo);
+    }
+    return std::move(call.link);
+  }
+  static bool Tell(clock::AgentLink& link, FileWord word, std::uint64_t a, std::uint64_t b, const std::string& text) {
+    return link.Send(static_cast<std::uint32_t>(word), a, b, text);
+  }
+  // What is answered; 0 if the connection was ended.
+  static FileWord Answer(clock::AgentLink& link, std::string* text = nullptr) {
+    clock::Frame frame;
+    do {
+      if (link.Receive(frame, kMostWordBytes, 60'000) != clock::AgentLink::Got::kFrame) return FileWord{};
+    } while (frame.kind == static_cast<std::uint32_t>(FileWord::kWait));
+    if (text != nullptr) *text = frame.text;
+    return static_cast<FileWord>(frame.kind);
+  }
+
+  TempDir dir_;
+  std::string there_, here_;
+  std::unique_ptr<FileReceiver> receiver_;
+  std::unique_ptr<clock::ClockServer> server_;
+};
+
+TEST_F(Send, FilesArriveAsTheyAre) {
+  const std::string noise = Noise(3 * kFileBlockBytes + 17), plain(5 * kFileBlockBytes, 'x');
+  FileSender sender(From(3));
+  EXPECT_TRUE(Eventually([&] { return receiver_->StateOf(3) == SenderState::kComing; }));
+  Begin();
+  const SendOutcome outcome = sender.Send({Made("rank-00003.p2.h5", noise), Made("rank-00003.spool", plain),
+                                           Made("rank-00003.p3.h5", ""), Made("rank-00003.h5", "main")});
+  EXPECT_EQ(outcome.end, SendEnd::kSent) << outcome.why;
+  EXPECT_EQ(receiver_->StateOf(3), SenderState::kHere);
+  EXPECT_EQ(There("rank-00003.p2.h5"), noise);
+  EXPECT_EQ(There("rank-00003.spool"), plain);
+  EXPECT_EQ(There("rank-00003.h5"), "main");
+  EXPECT_EQ(FilesThere(), 4u);
+  const Arrived arrived = receiver_->arrived();
+  EXPECT_EQ(arrived.hosts, std::set<std::string>{"node1"});
+  EXPECT_EQ(arrived.slots, std::set<std::int32_t>{3});
+  EXPECT_EQ(arrived.bytes, noise.size() + plain.size() + 4);
+  // What can be compressed is, and what cannot is sent as it is.
+  EXPECT_GE(arrived.sent_bytes, noise.size());
+  EXPECT_LT(arrived.sent_bytes, noise.size() + plain.size() / 10);
+  EXPECT_TRUE(arrived.troubles.empty());
+}
+
+TEST_F(Send, AfterACutItGoesOnWhereItWas) {
+  const std::string noise = Noise(40 * kFileBlockBytes);
+  Between between(net::SplitAddresses(server_->address())[0], Between::Harm::kCut, noise.size() / 2);
+  FileSender::Setup setup = From(5);
+  setup.addresses = between.address();
+  FileSender sender(setup);
+  Begin();
+  const SendOutcome outcome = sender.Send({Made("rank-00005.h5", noise)});
+  EXPECT_EQ(outcome.end, SendEnd::kSent) << outcome.why;
+  EXPECT_EQ(between.connections(), 2);
+  EXPECT_EQ(There("rank-00005.h5"), noise);
+  EXPECT_EQ(FilesThere(), 1u);
+  // What was on the way is sent twice, and not what had arrived.
+  EXPECT_LT(between.passed(), noise.size() + noise.size() / 2);
+}
+
+TEST_F(Send, WhatIsChangedOnTheWayIsNotTaken) {
+  const std::string noise = Noise(8 * kFileBlockBytes);
+  Between between(net::SplitAddresses(server_->address())[0], Between::Harm::kFlip, noise.size() / 2);
+  FileSender::Setup setup = From(5);
+  setup.addresses = between.address();
+  FileSender sender(setup);
+  Begin();
+  EXPECT_EQ(sender.Send({Made("rank-00005.h5", noise)}).end, SendEnd::kSent);
+  EXPECT_GE(between.connections(), 2);
+  EXPECT_EQ(There("rank-00005.h5"), noise);
+}
+
+TEST_F(Send, ManyAtOnceAndOneAfterTheOther) {
+  std::vector<std::thread> slots;
+  std::atomic<int> sent{0};
+  for (std::int32_t slot = 1; slot < kSlots; ++slot)
+    slots.emplace_back([&, slot] {
+      FileSender sender(From(slot));
+      sent += sender.Send({Made(RankName(slot) + ".h5", Noise(static_cast<std::size_t>(slot) * 1000))}).end ==
+                      SendEnd::kSent
+                  ? 1
+                  : 0;
+    });
+  EXPECT_TRUE(Eventually([&] {
+    int coming = 0;
+    for (std::int32_t slot = 1; slot < kSlots; ++slot) coming += receiver_->StateOf(slot) == SenderState::kComing;
+    return coming == kSlots - 1;
+  }));
+  Begin();
+  for (std::thread& slot : slots) slot.join();
+  EXPECT_EQ(sent, kSlots - 1);
+  EXPECT_EQ(FilesThere(), static_cast<std::size_t>(kSlots - 1));
+  EXPECT_EQ(receiver_->arrived().hosts.size(), 20u);
+}
+
+// Those who wait for rank 0's program are told that it has ended, and from then on wait for as long as they are told
+// to.
+TEST_F(Send, ATurnIsWaitedForAndASilentAgentIsNot) {
+  FileSender::Setup setup = From(2);
+  setup.stall_ms = 3000;
+  {
+    FileSender sender(setup);
+    const SendOutcome outcome = sender.Send({Made("rank-00002.h5", "a")});
+    EXPECT_EQ(outcome.end, SendEnd::kFailed);
+    EXPECT_NE(outcome.why.find("--after-wait"), std::string::npos) << outcome.why;
+    EXPECT_EQ(FilesThere(), 0u);
+  }
+  receiver_->ProgramEnded();
+  FileSender sender(setup);
+  std::thread later([&] {
+    std::this_thread::sleep_for(milliseconds(5000));
+    receiver_->Begin();
+  });
+  EXPECT_EQ(sender.Send({Made("rank-00002.h5", "a")}).end, SendEnd::kSent);
+  later.join();
+}
+
+TEST_F(Send, WhoDiesIsNotWaitedFor) {
+  Begin();
+  {
+    const auto peer = Peer(7);
+    EXPECT_EQ(receiver_->StateOf(7), SenderState::kComing);
+    ASSERT_TRUE(Tell(*peer, FileWord::kFile, 100, 0, "rank-00007.h5"));
+    ASSERT_EQ(Answer(*peer), FileWord::kFrom);
+  }
+  EXPECT_TRUE(Eventually([&] { return receiver_->StateOf(7) == SenderState::kGone; }));
+  EXPECT_EQ(receiver_->StateOf(8), SenderState::kUnknown);
+  // Half a file is nobody's.
+  TearDown();
+  EXPECT_EQ(FilesThere(), 0u);
+}
+
+TEST_F(Send, NothingIsSentToAnotherRunOrToNobody) {
+  FileSender::Setup setup = From(2);
+  setup.key = SecretOf(43);
+  {
+    FileSender sender(setup);
+    const SendOutcome outcome = sender.Send({Made("rank-00002.h5", "a")});
+    EXPECT_EQ(outcome.end, SendEnd::kFailed);
+    EXPECT_NE(outcome.why.find("another run"), std::string::npos) << outcome.why;
+  }
+  EXPECT_EQ(receiver_->StateOf(2), SenderState::kUnknown);
+  setup = From(2);
+  server_.reset();
+  FileSender sender(setup);
+  const SendOutcome outcome = sender.Send({Made("rank-00002.h5", "a")});
+  EXPECT_EQ(outcome.end, SendEnd::kFailed);
+  EXPECT_NE(outcome.why.find("was not reached"), std::string::npos) << outcome.why;
+}
+
+TEST_F(Send, AnAgentThatTakesNoneSaysSo) {
+  auto started = clock::ClockServer::Start(
+      {.rank = 0, .key = SecretOf(42), .clock = {}, .loopback_only = true, .place = "", .take_files = {}});
+  ASSERT_TRUE(started.ok());
+  server_ = std::move(started).value();
+  FileSender sender(From(2));
+  EXPECT_EQ(sender.Send({Made("rank-00002.h5", "a")}).why, "rank 0's agent takes none");
+}
+
+TEST_F(Send, AnotherVersionIsRefused) {
+  Begin();
+  FileSender sender(From(2, "0.9"));
+  const SendOutcome outcome = sender.Send({Made("rank-00002.h5", "a")});
+  EXPECT_EQ(outcome.end, SendEnd::kFailed);
+  EXPECT_EQ(outcome.why, "its Lockstep is version 0.9, and rank 0's is 1.0");
+  EXPECT_EQ(receiver_->StateOf(2), SenderState::kGone);
+  EXPECT_EQ(receiver_->arrived().troubles, std::vector<std::string>{"rank 2 of node1: " + outcome.why});
+  EXPECT_EQ(FilesThere(), 0u);
+}
+
+TEST_F(Send, WhoSharesTheDirectorySendsNothing) {
+  Begin();
+  std::shared_ptr<const OwnedFd> held;
+  int error = 0;
+  ASSERT_EQ(MakeClaim(ClaimPath(there_, 2), {}, &held, &error), Claimed::kYes);
+  FileSender sender(From(2));
+  EXPECT_EQ(sender.Send({Made("rank-00002.h5", "a")}).end, SendEnd::kShared);
+  EXPECT_EQ(receiver_->StateOf(2), SenderState::kUnknown);
+  EXPECT_EQ(FilesThere(), 1u);  // The claim.
+}
+
+TEST_F(Send, WhatIsThereStays) {
+  Begin();
+  std::ofstream(there_ + "/ranks/rank-00002.h5") << "another";
+  FileSender sender(From(2));
+  const SendOutcome outcome = sender.Send({Made("rank-00002.h5", "a")});
+  EXPECT_EQ(outcome.end, SendEnd::kFailed);
+  EXPECT_NE(outcome.why.find("another file of the name rank-00002.h5"), std::string::npos) << outcome.why;
+  EXPECT_EQ(There("rank-00002.h5"), "another");
+}
+
+TEST_F(Send, AFullDiskIsSaidAndLeavesNothing) {
+  Begin();
+  ::signal(SIGXFSZ, SIG_IGN);
+  const FileToSend file = Made("rank-00002.h5", Noise(4 * kFileBlockBytes));
+  rlimit before{};
+  ::getrlimit(RLIMIT_FSIZE, &before);
+  const rlimit little{kFileBlockBytes + 1000, before.rlim_max};
+  ::setrlimit(RLIMIT_FSIZE, &little);
+  FileSender sender(From(2));
+  const SendOutcome outcome = sender.Send({file});
+  ::setrlimit(RLIMIT_FSIZE, &before);
+  EXPECT_EQ(outcome.end, SendEnd::kFailed);
+  EXPECT_EQ(outcome.why, std::string("it cannot be written on rank 0's host: ") + std::strerror(EFBIG));
+  EXPECT_EQ(receiver_->StateOf(2), SenderState::kGone);
+  EXPECT_EQ(FilesThere(), 0u);
+}
+
+// Peers that hold the secret and mean harm, or are broken.
+TEST_F(Send, NamesOfOtherFilesAreRefused) {
+  Begin();
+  std::int32_t slot = 1;
+  for (const std::string name :
+       {"../../x", "/etc/passwd", "rank-00000.h5", "rank-00099.h5", "manifest.json", "", ".", "rank-00001.h5/../../x",
+        "rank-00001.h5x", "rank-00001.p.h5", "rank-00001.p2/.h5", ".agent-00001"}) {
+    const auto peer = Peer(slot);
+    std::string why;
+    ASSERT_TRUE(Tell(*peer, FileWord::kFile, 1, 0, name));
+    EXPECT_EQ(Answer(*peer, &why), FileWord::kRefused) << name;
+    EXPECT_EQ(why, "it named a file that is none of rank " + std::to_string(slot));
+    EXPECT_EQ(receiver_->StateOf(slot), SenderState::kGone);
+    ++slot;
+  }
+  const std::string with_zero("rank-00020.h5\0x", 15);
+  const auto peer = Peer(20);
+  ASSERT_TRUE(Tell(*peer, FileWord::kFile, 1, 0, with_zero));
+  EXPECT_EQ(Answer(*peer), FileWord::kRefused);
+  EXPECT_EQ(FilesThere(), 0u);
+  EXPECT_EQ(std::distance(fs::recursive_directory_iterator(dir_.path()), {}), 3);
+}
+
+TEST_F(Send, RanksThatThereAreNotAreLeft) {
+  Begin();
+  for (const std::int32_t slot : {-1, 0, kSlots, INT32_MAX}) {
+    const auto peer = Peer(slot, false);
+    EXPECT_EQ(Answer(*peer), FileWord{}) << slot;
+  }
+}
+
+TEST_F(Send, OtherBytesThanTheFilesAreRefused) {
+  Begin();
+  struct Said {
+    FileWord word;
+    std::uint64_t at, bytes;
+    std::string text;
+  };
+  const std::string ten = "0123456789";
+  const std::vector<std::vector<Said>> all = {
+      {{FileWord::kData, 0, 11, ten + "x"}},                                          // More than was said.
+      {{FileWord::kData, 0, 10, ten}, {FileWord::kData, 10, 1, "x"}},                 // An endless stream.
+      {{FileWord::kData, 5, 5, "56789"}},                                             // With a hole.
+      {{FileWord::kData, UINT64_MAX, 10, ten}},                                       //
+      {{FileWord::kData, 0, 10, "short"}},                                            //
+      {{FileWord::kDeflated, 0, 10, "no stream"}},                                    //
+      {{FileWord::kDeflated, 0, UINT64_MAX, "no stream"}},                            //
+      {{FileWord::kData, 0, 0, ""}},                                                  // For ever nothing.
+      {{FileWord::kData, 0, 5, "01234"}, {FileWord::kEnd, 0, 0, Digested("01234")}},  // Less than was said.
+      {{FileWord::kData, 0, 10, ten}, {FileWord::kEnd, 0, 0, Digested("other")}},
+      {{FileWord::kData, 0, 10, ten}, {FileWord::kEnd, 0, 0, ""}},
+      {{FileWord{99}, 0, 0, ""}},
+  };
+  std::int32_t slot = 1;
+  for (const std::vector<Said>& said : all) {
+    const auto peer = Peer(slot);
+    ASSERT_TRUE(Tell(*peer, FileWord::kFile, 10, 0, RankName(slot) + ".h5"));
+    ASSERT_EQ(Answer(*peer), FileWord::kFrom);
+    for (const Said& one : said) ASSERT_TRUE(Tell(*peer, one.word, one.at, one.bytes, one.text));
+    EXPECT_EQ(Answer(*peer), FileWord::kRefused) << slot;
+    EXPECT_EQ(receiver_->StateOf(slot), SenderState::kGone) << slot;
+    ++slot;
+  }
+  EXPECT_EQ(FilesThere(), 0u);
+}
+
+TEST_F(Send, TextsThatAreTooLongEndTheConnection) {
+  Begin();
+  const auto first = Peer(1, false);
+  ASSERT_TRUE(Tell(*first, FileWord::kOpen, 1, 1, std::string(kMostWordBytes + 1, 'x')));
+  EXPECT_EQ(Answer(*first), FileWord{});
+  const auto second = Peer(2);
+  ASSERT_TRUE(Tell(*second, FileWord::kFile, 1 << 30, 0, "rank-00002.h5"));
+  ASSERT_EQ(Answer(*second), FileWord::kFrom);
+  (void)Tell(*second, FileWord::kData, 0, kFileBlockBytes + 1, std::string(kFileBlockBytes + 1, 'x'));
+  EXPECT_EQ(Answer(*second), FileWord{});
+  const auto third = Peer(3, false);  // A file for which no disk has room.
+  std::string why;
+  ASSERT_TRUE(Tell(*third, FileWord::kOpen, 1, UINT64_MAX / 2,
+                   std::string("evil\0"
+                               "1.0",
+                               8)));
+  EXPECT_EQ(Answer(*third, &why), FileWord::kRefused);
+  EXPECT_NE(why.find("there is no room"), std::string::npos) << why;
+}
+
+}  // namespace
+}  // namespace lockstep::agent
