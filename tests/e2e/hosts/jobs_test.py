@@ -3,93 +3,22 @@
 usage: jobs_test.py BUILD_DIR Class
 
 Clocks       one run directory, and clocks that are where they are said to be
-NotShared    each host has directories of its own: the command that is said brings them together
+NotShared    each host has directories of its own, and nothing is sent: the command that is said brings them together
 Addresses    IPv6 alone; twelve addresses, of which one leads to the other host
 HostDies     the job ends as without Lockstep, and the analysis says whose ranks are gone
 LinkCut      for two seconds: the job's results, and the whole run
 SlowNetwork  the host whose network is slow, and no rank
 """
-import json
 import os
 import pathlib
 import re
 import shlex
 import sys
-import threading
 import time
 import unittest
 
-sys.path.insert(0, str(pathlib.Path(__file__).resolve().parents[1]))
-sys.path.insert(0, str(pathlib.Path(__file__).resolve().parents[2] / "hosts"))
-try:
-    import h5py
-    import jobs
-except ImportError:
-    print("skipped: no h5py")
-    sys.exit(77)
-import hosts as of_hosts
-
-EACH = 2
-JOB = [str(jobs.BUILD / "ddp_mpi"), "--step-ms", "20", "--width", "256", "--layers", "4"]
-
-
-class Case(unittest.TestCase):
-    def setUp(self):
-        if reason := of_hosts.why_not():
-            self.skipTest(reason)
-        self.hosts = self.hold(of_hosts.Hosts(4, visible=[jobs.BUILD]))
-
-    def hold(self, context):
-        self.addCleanup(context.__exit__, None, None, None)
-        return context.__enter__()
-
-    def job(self, words, run=None, cwd=of_hosts.SHARED, each=EACH):
-        """A job on all hosts, recorded if a run directory is named ("": where Lockstep puts it)."""
-        lockstep = [jobs.LOCKSTEP, "run", *(["-o", run] if run else []), "--"] if run is not None else []
-        return self.hosts.mpirun(each, [*lockstep, *words], cwd=cwd, env=jobs.ENVIRONMENT, timeout=100)
-
-    def once_training(self, act):
-        """Does that in the middle of the job that is started next: each step sends some 200 kB from each host."""
-        before = self.hosts.sent_bytes("node3")
-
-        def wait():
-            end = time.monotonic() + 60
-            while self.hosts.sent_bytes("node3") - before < 3_000_000 and time.monotonic() < end:
-                time.sleep(0.02)
-            act()
-        thread = threading.Thread(target=wait)
-        thread.start()
-        self.addCleanup(thread.join)
-        return thread
-
-    def analyze(self, run, host="head", cwd=of_hosts.SHARED, code=0):
-        done = self.hosts.run(host, [jobs.LOCKSTEP, "analyze", "--json", "-", run], cwd=cwd, env=jobs.ENVIRONMENT)
-        self.assertEqual(done.returncode, code, done.stderr)
-        return json.loads(done.stdout)
-
-    def check_complete(self, analysis):
-        self.assertEqual(analysis["run"]["ranks_missing"], [])
-        self.assertEqual([(row["rank"], row["node"]) for row in analysis["ranks"]],
-                         [(rank, f"node{rank // EACH + 1}") for rank in range(4 * EACH)])
-        self.assertEqual(analysis["trust"]["unmatched_collectives"], 0)
-        self.assertEqual(analysis["trust"]["clock_violations"], 0)
-
-    def check_clocks(self, timeline, analysis):
-        """The offsets from rank 0's clock against those that the hosts were made with."""
-        with h5py.File(timeline) as file:
-            clock = {name: column[:].tolist() for name, column in file["clock"].items()}
-        worst = 0
-        for rank in range(4 * EACH):
-            knots = [i for i, of in enumerate(clock["rank"]) if of == rank]
-            self.assertTrue(knots, f"rank {rank} has no clock")
-            true_ns = (self.hosts.shift_s["node1"] - self.hosts.shift_s[f"node{rank // EACH + 1}"]) * 10**9
-            for i in knots:
-                self.assertLessEqual(abs(clock["offset_ns"][i] - true_ns), clock["base_error_ns"][i], f"rank {rank}, knot {i}")
-                worst = max(worst, clock["base_error_ns"][i])
-        # A bound that no clock of TCP needs says nothing; the largest is what the reader is told at least.
-        self.assertTrue(0 < worst < 1_000_000, worst)
-        self.assertTrue(0 < analysis["trust"]["clock_error_ns_p50"] <= analysis["trust"]["clock_error_ns_max"] < 1_000_000)
-
+from four_hosts import JOB, jobs, of_hosts
+from four_hosts import FourHosts as Case
 
 class Clocks(Case):
     def test_one_run_of_all_hosts(self):
@@ -112,7 +41,7 @@ class NotShared(Case):
     def test_what_is_said_leads_to_the_whole_run(self):
         words = [*JOB, "--steps", "20", "--slow-rank", "5:4"]
         bare = self.job(words)
-        done = self.job(words, run="", cwd=of_hosts.OWN)
+        done = self.job(words, run="", cwd=of_hosts.OWN, options=["--no-send"])
         self.assertEqual((done.returncode, bare.returncode), (0, 0), done.stderr)
         self.assertEqual(done.stdout.splitlines()[0], bare.stdout.splitlines()[0])
         home = self.hosts.path("node1", of_hosts.OWN + "/lockstep.out/latest")

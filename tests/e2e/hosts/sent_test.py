@@ -1,0 +1,166 @@
+"""Jobs whose hosts share no directory: one run at the end, without a further command where the network allows it.
+
+usage: sent_test.py BUILD_DIR Sent
+"""
+import glob
+import os
+import pathlib
+import re
+import sys
+import threading
+import time
+import unittest
+
+from four_hosts import JOB, jobs, of_hosts
+from four_hosts import FourHosts as Case
+
+LATEST = of_hosts.OWN + "/lockstep.out/latest"
+ALL = [f"rank-{rank:05}.h5" for rank in range(8)]
+
+
+class Sent(Case):
+    def latest(self, host="node1"):
+        return self.hosts.path(host, LATEST)
+
+    def files(self, host="node1"):
+        return sorted(name for name in os.listdir(self.latest(host) + "/ranks") if not name.startswith(".agent-"))
+
+    def chatty(self, first=4, calls=150_000, options=("--after", "none")):
+        return self.job([str(jobs.BUILD / "tests/chatty"), str(first), str(calls)], run="", cwd=of_hosts.OWN, options=options)
+
+    def while_sending(self, act):
+        """Does that once a part of a file of rank 4 is on node1."""
+        seen = []
+
+        def wait():
+            end = time.monotonic() + 60
+            while not seen and time.monotonic() < end:
+                for path in glob.glob(self.hosts.path("node1", of_hosts.OWN) + "/lockstep.out/2*/ranks/.rank-00004.h5.*.part"):
+                    try:
+                        if os.path.getsize(path) > 0:
+                            seen.append(path)
+                    except OSError:
+                        pass
+                time.sleep(0.01)
+            if seen:
+                act()
+        thread = threading.Thread(target=wait)
+        thread.start()
+        self.addCleanup(thread.join)
+        return seen
+
+    def check_bytes(self, host, rank):
+        """The file is what it is on its own host, where it stays."""
+        there, = pathlib.Path(self.hosts.path(host, of_hosts.OWN)).glob(f"lockstep.out/2*/ranks/rank-{rank:05}.h5")
+        self.assertEqual((pathlib.Path(self.latest()) / f"ranks/rank-{rank:05}.h5").read_bytes(), there.read_bytes(), rank)
+
+    def check_gather_is_named(self, done, missing):
+        self.assertEqual(done.returncode, 0, done.stderr)
+        lines = re.findall(r"^lockstep: no files from ranks? (\S+) in .*lockstep gather .*$", done.stderr, re.M)
+        self.assertEqual(lines, [missing], done.stderr)
+
+    def test_one_run_without_a_further_command(self):
+        words = [*JOB, "--steps", "20", "--slow-rank", "5:4"]
+        bare = self.job(words)
+        done = self.job(words, run="", cwd=of_hosts.OWN)
+        self.assertEqual((done.returncode, bare.returncode), (0, 0), done.stderr)
+        self.assertEqual(done.stdout.splitlines()[0], bare.stdout.splitlines()[0])
+        self.assertRegex(done.stderr, r"(?m)^lockstep: rank files of 3 hosts, [\d.]+ [kM]?B, arrived in lockstep\.out/\S+$")
+        self.assertNotIn("lockstep gather", done.stderr)
+        self.assertIn("8 ranks on 4 nodes", done.stderr)
+        self.assertEqual(self.files(), ALL)
+        for rank in range(2, 8):
+            self.check_bytes(f"node{rank // 2 + 1}", rank)
+        analysis = self.analyze("lockstep.out/latest", "node1", of_hosts.OWN)
+        self.check_complete(analysis)
+        # Where others want the machine's cores, the verdict is that.
+        self.assertTrue(5 in [late["rank"] for late in analysis["stragglers"]] or "have no core" in analysis["verdict"], analysis["verdict"])
+        self.check_clocks(self.latest() + "/timeline.h5", analysis)
+
+    def test_a_shared_directory_needs_nothing_sent(self):
+        done = self.job([*JOB, "--steps", "5"], run="")
+        self.assertEqual(done.returncode, 0, done.stderr)
+        self.assertNotIn("arrived", done.stderr)
+        self.assertIn("8 ranks on 4 nodes", done.stderr)
+
+    def test_turned_off(self):
+        done = self.chatty(calls=0, options=("--after", "none", "--no-send"))
+        self.check_gather_is_named(done, "2-7")
+        self.assertNotIn("arrived", done.stderr)
+        self.assertEqual(self.files(), ALL[:2])
+
+    def test_a_cut_while_files_are_sent(self):
+        self.hosts.limit("node3", "1mbit")
+
+        def cut():
+            self.hosts.link("node3", up=False)
+            time.sleep(3)
+            self.hosts.link("node3", up=True)
+        seen = self.while_sending(cut)
+        done = self.chatty()
+        self.assertTrue(seen, "the files were sent before they could be seen: " + done.stderr)
+        self.assertEqual(done.returncode, 0, done.stderr)
+        self.assertRegex(done.stderr, r"rank files of 3 hosts, .* arrived")
+        self.assertNotIn("lockstep gather", done.stderr)
+        self.assertEqual(self.files(), ALL)
+        for rank in range(2, 8):
+            self.check_bytes(f"node{rank // 2 + 1}", rank)
+
+    def test_a_host_that_dies_while_files_are_sent(self):
+        """mpirun ends the job; nothing is half there, and what is known is kept."""
+        self.hosts.limit("node3", "1mbit")
+        seen = self.while_sending(lambda: self.hosts.kill("node3"))
+        # More than its kernel has taken over by then, which is sent even when the agent is gone.
+        done = self.chatty(calls=800_000)
+        self.assertTrue(seen, done.stderr)
+        self.assertIn("lost communication with a remote daemon", done.stderr)
+        names = [name for name in self.files() if not name.startswith(".")]
+        self.assertTrue({"rank-00000.h5", "rank-00001.h5"} <= set(names), names)
+        self.assertNotIn("rank-00004.h5", names)
+        analysis = self.analyze("lockstep.out/latest", "node1", of_hosts.OWN, code=3)
+        self.assertIn(4, analysis["run"]["ranks_missing"])
+
+    def test_a_port_behind_a_firewall(self):
+        """No packet reaches the port on which rank 0's agent listens. It is known before any other agent can call it."""
+        go = of_hosts.SHARED + "/go"
+        words = [jobs.LOCKSTEP, "run", "--after", "none", "--", "sh", "-c", f"while [ ! -e {go} ]; do sleep 0.05; done; exec {jobs.BUILD}/tests/chatty"]
+        result = []
+        job = threading.Thread(target=lambda: result.append(self.hosts.mpirun(2, words, cwd=of_hosts.OWN, env=jobs.ENVIRONMENT, timeout=100)))
+        job.start()
+        self.addCleanup(job.join)
+        self.addCleanup(pathlib.Path(self.hosts.path("head", go)).touch)
+        port, end = None, time.monotonic() + 60
+        while port is None and time.monotonic() < end:
+            for path in glob.glob(self.hosts.path("node1", of_hosts.OWN) + "/lockstep.out/2*/ranks/.clock-00000"):
+                port = re.search(r"10\.77\.0\.1:(\d+)", pathlib.Path(path).read_text())
+            time.sleep(0.05)
+        self.assertTrue(port)
+        made = self.hosts.run("node1", ["sh", "-c", "ip rule add pref 1 table local && ip rule del pref 0 && "
+                                        f"ip rule add pref 0 iif eth0 ipproto tcp dport {port[1]} blackhole"])
+        if made.returncode != 0:
+            self.skipTest("this kernel has no rules by port: " + made.stderr)
+        pathlib.Path(self.hosts.path("head", go)).touch()
+        job.join()
+        done, = result
+        self.check_gather_is_named(done, "2-7")
+        self.assertEqual(self.files(), ALL[:2])
+        for rank in (2, 4, 6):
+            self.assertRegex(done.stderr, rf"the files of rank {rank} stay in \S+ on node{rank // 2 + 1}: rank 0's agent was not reached at \S+ .*firewall")
+
+    def test_a_full_disk_at_rank_0(self):
+        """Its own ranks' files are little, and others' are more than there is room."""
+        made = self.hosts.run("node1", ["sh", "-c", f"mkdir {of_hosts.OWN}/lockstep.out && mount -t tmpfs -o size=1m none {of_hosts.OWN}/lockstep.out"])
+        self.assertEqual(made.returncode, 0, made.stderr)
+        done = self.chatty(calls=400_000)
+        self.check_gather_is_named(done, "4-7")
+        self.assertRegex(done.stderr, r"(?m)^lockstep: not taken: rank 4 of node3: there is no room on rank 0's host for [^(]*\(and files of 3 others\)$")
+        self.assertRegex(done.stderr, r"the files of rank 6 stay in \S+ on node4: there is no room")
+        self.assertEqual(self.files(), ALL[:4])
+        self.assertRegex(done.stderr, r"rank files of 1 host, .* arrived")
+
+
+if __name__ == "__main__":
+    suite = unittest.defaultTestLoader.loadTestsFromTestCase(globals()[sys.argv[2]])
+    if len(sys.argv) > 3:
+        suite = unittest.TestSuite(globals()[sys.argv[2]](name) for name in sys.argv[3:])
+    jobs.leave(unittest.TextTestRunner(verbosity=2).run(suite))
