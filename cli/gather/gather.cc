@@ -4,12 +4,17 @@
 #include <unistd.h>
 
 #include <algorithm>
+#include <atomic>
 #include <cerrno>
 #include <cstdlib>
 #include <cstring>
 #include <filesystem>
 #include <map>
+#include <mutex>
 #include <optional>
+#include <set>
+#include <thread>
+#include <vector>
 
 #include "cli/gather/source.h"
 #include "core/own_file.h"
@@ -27,6 +32,8 @@ namespace {
 namespace fs = std::filesystem;
 
 constexpr std::string_view kTemporary = ".gather-";
+// Remote shells at once: most of the time of one is spent on waiting for its host.
+constexpr std::size_t kAtOnce = 8;
 
 std::string PathIn(const std::string& run, const std::string& name) {
   return run + (name == kManifestName ? "/" : "/ranks/") + name;
@@ -99,6 +106,17 @@ void RemoveLeftTemporaries(const std::string& run) {
   }
 }
 
+// Does that for 0 .. count - 1, on kAtOnce threads.
+void ForEachAtOnce(std::size_t count, const std::function<void(std::size_t)>& act) {
+  std::atomic<std::size_t> next{0};
+  std::vector<std::thread> threads;
+  for (std::size_t i = 0; i < std::min(count, kAtOnce); ++i)
+    threads.emplace_back([&] {
+      for (std::size_t at = next++; at < count; at = next++) act(at);
+    });
+  for (std::thread& thread : threads) thread.join();
+}
+
 class Gatherer {
  public:
   Gatherer(const GatherOptions& options, const std::function<void(std::string_view, double)>& progress)
@@ -111,15 +129,22 @@ class Gatherer {
     Source source;
     Listing listing;
     GatheredPlace* result;
+    std::vector<std::size_t> open;         // Of the listing's files: those whose end is not known yet.
+    std::vector<GatheredFile*> fetched{};  // In this round.
   };
   Status LookAtRun();
-  void List(GatheredPlace& result);
-  void Decide(Wanted& wanted);
-  void Fetch(Wanted& wanted, const std::vector<GatheredFile*>& files);
+  std::optional<Wanted> List(GatheredPlace& result) const;
+  void Decide(Wanted& wanted, std::set<std::string>& coming);
+  void Fetch(Wanted& wanted);
   void Adopt(const std::string& from, const std::string& digest, GatheredFile& file);
+  void Show(const std::string& phase, double done) {
+    const std::lock_guard lock(mutex_);
+    progress_(phase, done);
+  }
 
   const GatherOptions& options_;
   const std::function<void(std::string_view, double)>& progress_;
+  std::mutex mutex_;                         // While several places are fetched from it protects all below.
   std::map<std::string, std::string> here_;  // Name and digest of what the run has.
   std::optional<std::string> run_id_;        // Of what the run has.
   std::vector<Wanted> wanted_;
@@ -138,27 +163,34 @@ Status Gatherer::LookAtRun() {
   return Ok();
 }
 
-void Gatherer::List(GatheredPlace& result) {
+std::optional<Gatherer::Wanted> Gatherer::List(GatheredPlace& result) const {
   Source source(LocalIfOwn(result.place), options_.rsh);
   Result<Listing> listing = source.List();
   if (!listing.ok()) {
     result.trouble = listing.error().what;
-    return;
+    return std::nullopt;
   }
   if (listing.value().files.empty()) {
     result.trouble = "there is no recording in this directory";
-    return;
+    return std::nullopt;
   }
-  wanted_.push_back({std::move(source), std::move(listing).value(), &result});
+  Wanted wanted{std::move(source), std::move(listing).value(), &result, {}};
+  for (const ListedFile& listed : wanted.listing.files) {
+    wanted.open.push_back(wanted.open.size());
+    result.files.push_back({.name = listed.name, .bytes = listed.bytes, .why = ""});
+  }
+  return wanted;
 }
 
-// What is needed of a place. What comes from an earlier one counts as being here.
-void Gatherer::Decide(Wanted& wanted) {
+// What is fetched from a place in this round. A file that is `coming` from an earlier one counts as being here if it
+// arrives, and is looked at again afterwards. The first file of all comes alone: it decides of which run the others
+// must be, whichever arrives first.
+void Gatherer::Decide(Wanted& wanted, std::set<std::string>& coming) {
   const bool itself = wanted.source.place().host.empty() && SameDirectory(wanted.source.place().dir, options_.run);
-  std::vector<GatheredFile>& files = wanted.result->files;
-  std::vector<std::size_t> missing;
-  for (const ListedFile& listed : wanted.listing.files) {
-    GatheredFile& file = files.emplace_back(GatheredFile{.name = listed.name, .bytes = listed.bytes});
+  wanted.fetched.clear();
+  std::erase_if(wanted.open, [&](std::size_t i) {
+    const ListedFile& listed = wanted.listing.files[i];
+    GatheredFile& file = wanted.result->files[i];
     const auto known = here_.find(listed.name);
     const std::string finished = listed.name.substr(0, listed.name.rfind('.')) + ".h5";
     if (itself || (known != here_.end() && known->second == listed.digest && !listed.digest.empty())) {
@@ -169,16 +201,19 @@ void Gatherer::Decide(Wanted& wanted) {
       file.end = FileEnd::kDifferent;
     } else if (listed.name.ends_with(".spool") && here_.contains(finished)) {
       file.end = FileEnd::kKept;  // Its rank file is.
+    } else if ((!run_id_ && !coming.empty()) || coming.contains(listed.name) ||
+               (listed.name.ends_with(".spool") && coming.contains(finished))) {
+      return false;
     } else {
-      missing.push_back(files.size() - 1);
+      coming.insert(listed.name);
+      wanted.fetched.push_back(&file);
     }
-  }
-  std::vector<GatheredFile*> fetched;
-  for (const std::size_t i : missing) fetched.push_back(&files[i]);
-  if (!fetched.empty()) Fetch(wanted, fetched);
+    return true;
+  });
 }
 
-void Gatherer::Fetch(Wanted& wanted, const std::vector<GatheredFile*>& files) {
+void Gatherer::Fetch(Wanted& wanted) {
+  const std::vector<GatheredFile*>& files = wanted.fetched;
   const auto all = [&files](const std::string& why) {
     for (GatheredFile* file : files) file->why = why;
   };
@@ -195,9 +230,12 @@ void Gatherer::Fetch(Wanted& wanted, const std::vector<GatheredFile*>& files) {
   Result<Consumer> unpacker = Consumer::Start(unpack);
   if (!unpacker.ok()) return all(unpacker.error().what);
   const Result<ShellEnd> sent = wanted.source.Send(names, below_ranks, [&](std::string_view piece) {
-    bytes_done_ += piece.size();
-    progress_("copying",
-              bytes_ == 0 ? 0 : std::min(1.0, static_cast<double>(bytes_done_) / static_cast<double>(bytes_)));
+    {
+      const std::lock_guard lock(mutex_);
+      bytes_done_ += piece.size();
+      progress_("copying",
+                bytes_ == 0 ? 0 : std::min(1.0, static_cast<double>(bytes_done_) / static_cast<double>(bytes_)));
+    }
     return unpacker.value().Write(piece);
   });
   const ShellEnd unpacked = unpacker.value().Finish();
@@ -222,8 +260,9 @@ void Gatherer::Fetch(Wanted& wanted, const std::vector<GatheredFile*>& files) {
   }
 }
 
-// Gives a file that has arrived whole its name, if it belongs to the run.
+// Gives a file that has arrived whole its name, if it belongs to the run. One at a time: files are opened with HDF5.
 void Gatherer::Adopt(const std::string& from, const std::string& digest, GatheredFile& file) {
+  const std::lock_guard lock(mutex_);
   struct stat info {};
   Result<std::string> id = RunIdOf(from);
   // An archive may hold links under any name.
@@ -261,14 +300,29 @@ Result<std::vector<GatheredPlace>> Gatherer::Run() {
   RemoveLeftTemporaries(run);
   std::vector<GatheredPlace> results;
   for (const Place& place : options_.places) results.push_back({.place = place, .trouble = "", .files = {}});
-  for (std::size_t i = 0; i < results.size(); ++i) {
-    progress_("looking at " + TextOf(results[i].place), static_cast<double>(i) / static_cast<double>(results.size()));
-    List(results[i]);
-  }
+  std::vector<std::optional<Wanted>> listed(results.size());
+  std::atomic<std::size_t> looked{0};
+  Show("looking at " + std::to_string(results.size()) + (results.size() == 1 ? " place" : " places"), 0);
+  ForEachAtOnce(results.size(), [&](std::size_t i) {
+    listed[i] = List(results[i]);
+    Show("looking at " + TextOf(results[i].place), static_cast<double>(++looked) / static_cast<double>(results.size()));
+  });
+  for (std::optional<Wanted>& wanted : listed)
+    if (wanted) wanted_.push_back(std::move(*wanted));
   for (const Wanted& wanted : wanted_)
     for (const ListedFile& file : wanted.listing.files)
       if (!here_.contains(file.name)) bytes_ += file.bytes;
-  for (Wanted& wanted : wanted_) Decide(wanted);
+  // Each file is taken from the first place that has it, and from the next one if that does not give it.
+  for (;;) {
+    std::set<std::string> coming;
+    std::vector<Wanted*> giving;
+    for (Wanted& wanted : wanted_) {
+      Decide(wanted, coming);
+      if (!wanted.fetched.empty()) giving.push_back(&wanted);
+    }
+    if (giving.empty()) break;
+    ForEachAtOnce(giving.size(), [&](std::size_t i) { Fetch(*giving[i]); });
+  }
   return results;
 }
 

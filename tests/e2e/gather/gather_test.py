@@ -141,6 +141,23 @@ class Whole(Case):
         self.assertEqual({name: now[name] for name in kept if not name.endswith("/ranks")}, {name: kept[name] for name in kept if not name.endswith("/ranks")})
         self.assertTrue((self.place / "run/ranks/rank-00003.h5").is_file())
 
+    def test_hosts_at_once(self):
+        """Each host answers only once the other one has been asked, too."""
+        self.rsh.write_text(RSH.replace("shift\n", 'for i in $(seq 300); do [ "$(sort -u "$HOSTS/calls" | wc -l)" = 2 ] && break; sleep 0.1; done\n'
+                                        '[ "$i" != 300 ] || exit 8\nshift\n'))
+        self.gather("node1:job", "node2:job", "-o", "run")
+        self.assertEqual(self.files(), ALL)
+
+    def test_the_next_place_gives_what_the_first_does_not(self):
+        self.part("node3", [0, 1], manifest=True)
+        # node1 lists all, and sends nothing.
+        self.rsh.write_text(RSH.replace('sh -c "$*"', 'case $PWD in */node1) sed "s/^exec tar.*/exit 5/" ;; *) cat ;; esac | sh -c "$*"'))
+        done = self.gather("node1:job", "node2:job", "node3:job", "-o", "run", code=3)
+        self.assertEqual(self.files(), ALL)
+        self.assertIn("    rank-00000.h5  not copied: ", done.stdout)
+        self.assertRegex(done.stdout, r"(?m)^  node3:job  3 files \(.*\) copied$")
+        self.assertIn("4 of 4 ranks recorded", done.stdout)
+
     def test_without_a_remote_shell(self):
         """Directories of this machine, of which one is the run itself, and this machine's own name."""
         run = self.hosts / "node1/job"
