@@ -1,9 +1,11 @@
 // Reports that nothing moved between hosts for a second and more: all ranks of a collective were in its call, and it
-// went on only then. What a rank does late, a checkpoint say, is no such thing: it comes to the call after the others.
+// went on only then. It is said of the hosts whose ranks take part; others may have gone on. What a rank does late, a
+// checkpoint say, is no such thing: it comes to the call after the others.
 
 #include <fmt/format.h>
 
 #include <algorithm>
+#include <cctype>
 #include <iterator>
 #include <map>
 #include <optional>
@@ -17,6 +19,7 @@
 #include "analysis/core/statistics.h"
 #include "analysis/passes.h"
 #include "core/collective.h"
+#include "core/schema_enums.h"
 
 namespace lockstep::analysis {
 namespace {
@@ -34,7 +37,8 @@ using HostNames = std::set<std::string_view>;
 struct NetworkStall {
   std::int64_t begin_ns = 0, end_ns = 0;
   std::vector<std::size_t> collectives;
-  HostNames hosts;
+  HostNames hosts;      // One of which was cut.
+  HostNames took_part;  // In the collectives; of others nothing is known.
   std::int64_t length_ns() const { return end_ns - begin_ns; }
 };
 
@@ -57,6 +61,7 @@ class CutSearch {
       }
       // Several operations wait for the same: it is a host that takes part in all of them.
       NetworkStall& one = merged.back();
+      one.took_part.insert(stall.took_part.begin(), stall.took_part.end());
       one.end_ns = std::max(one.end_ns, stall.end_ns);
       one.collectives.insert(one.collectives.end(), stall.collectives.begin(), stall.collectives.end());
       HostNames common;
@@ -64,7 +69,10 @@ class CutSearch {
                             std::inserter(common, common.end()));
       if (!common.empty()) one.hosts = std::move(common);
     }
-    for (NetworkStall& stall : merged) LeaveOutWhoseNetworkWorks(stall);
+    for (NetworkStall& stall : merged) {
+      LeaveOutWhoseNetworkWorks(stall);
+      LeaveOutWhoExchangedMessages(stall);
+    }
     std::erase_if(merged, [this](const NetworkStall& stall) {
       return stall.hosts.empty() || std::any_of(stall.collectives.begin(), stall.collectives.end(),
                                                 [this](std::size_t c) { return first_.at(t_.comm_id[c]) == c; });
@@ -78,8 +86,7 @@ class CutSearch {
     HostNames hosts;
     for (std::size_t m = context_.timeline().FirstMember(collective);
          m < context_.timeline().FirstMember(collective + 1); ++m)
-      if (const std::size_t p = context_.Position(members.rank[m]); p != kNowhere)
-        hosts.insert(context_.timeline().Text(context_.tables().ranks.node[context_.RankRow(p)]));
+      if (const std::string_view host = HostOf(members.rank[m]); !host.empty()) hosts.insert(host);
     return hosts;
   }
 
@@ -132,7 +139,7 @@ class CutSearch {
     }
     HostNames hosts = HostsOf(c);
     if (2 * stalled < end - begin || stalled == 0 || hosts.size() < 2) return std::nullopt;
-    return NetworkStall{entered_ns, left_ns, {c}, std::move(hosts)};
+    return NetworkStall{entered_ns, left_ns, {c}, hosts, hosts};
   }
 
   // When the call that completes an operation was entered, cluster time. A kernel has none: it runs from its arrival.
@@ -164,6 +171,58 @@ class CutSearch {
     }
   }
 
+  // Hosts between which a message was both sent and received meanwhile. A send alone says nothing: it ends when its
+  // bytes are in a buffer.
+  void LeaveOutWhoExchangedMessages(NetworkStall& stall) const {
+    std::set<std::int32_t> ranks;
+    const schema::TlP2pPairs& pairs = context_.tables().p2p_pairs;
+    for (std::size_t i = 0; i < pairs.rows(); ++i) {
+      const std::string_view from = HostOf(pairs.source_rank[i]), to = HostOf(pairs.destination_rank[i]);
+      if (pairs.matched[i] == 0 || from == to || from.empty() || to.empty()) continue;
+      if (!stall.hosts.contains(from) && !stall.hosts.contains(to)) continue;
+      ranks.insert({pairs.source_rank[i], pairs.destination_rank[i]});
+    }
+    // Communicator, source, destination, tag, number.
+    using Message = std::tuple<std::uint64_t, std::int32_t, std::int32_t, std::int32_t, std::uint64_t>;
+    std::set<Message> sent, received;
+    for (const std::int32_t rank : ranks) {
+      const Result<schema::RankTables> read = context_.ReadActivity(rank);
+      if (!read.ok()) continue;
+      const merge::ClockMap clock(context_.tables().clock, rank);
+      std::map<std::uint32_t, std::uint64_t> ids;
+      const auto& comms = read.value().comms;
+      for (std::size_t i = 0; i < comms.rows(); ++i)
+        if (comms.unidentified[i] == 0) ids[comms.comm[i]] = comms.global_id[i];
+      const auto& p2p = read.value().p2p;
+      for (std::size_t i = 0; i < p2p.rows(); ++i) {
+        const std::int32_t peer = p2p.peer_world_rank[i];
+        const auto id = ids.find(p2p.comm[i]);
+        if (peer < 0 || id == ids.end() || p2p.end_ns[i] == schema::kNoTime ||
+            p2p.outcome[i] != static_cast<std::uint8_t>(schema::RequestOutcome::kCompleted))
+          continue;
+        const std::int64_t margin = stall.length_ns() / 10 + t_.error_ns[stall.collectives[0]];
+        if (p2p.direction[i] == static_cast<std::uint8_t>(schema::Direction::kSend)) {
+          if (clock.ToCluster(p2p.begin_ns[i]) >= stall.begin_ns + margin)
+            sent.insert({id->second, rank, peer, p2p.tag[i], p2p.seq[i]});
+        } else if (clock.ToCluster(p2p.end_ns[i]) <= stall.end_ns - margin) {
+          received.insert({id->second, peer, rank, p2p.tag[i], p2p.seq[i]});
+        }
+      }
+    }
+    for (const Message& message : sent) {
+      const std::string_view from = HostOf(std::get<1>(message)), to = HostOf(std::get<2>(message));
+      if (from == to || !received.contains(message)) continue;
+      stall.hosts.erase(from);
+      stall.hosts.erase(to);
+    }
+  }
+
+  std::string_view HostOf(std::int32_t rank) const {
+    const std::size_t p = context_.Position(rank);
+    return p == kNowhere ? std::string_view{}
+                         : context_.timeline().Text(context_.tables().ranks.node[context_.RankRow(p)]);
+  }
+
   const Context& context_;
   const schema::TlCollectives& t_;
   std::map<std::int32_t, std::vector<std::int64_t>> entries_;
@@ -172,9 +231,21 @@ class CutSearch {
 };
 
 // The names of a few; of many only how many they are: `hosts` in JSON has them.
+constexpr std::size_t kMostCutNames = 8;
 std::string OneOf(const std::vector<std::string>& names) {
-  constexpr std::size_t kMostNamed = 8;
-  return names.size() > kMostNamed ? fmt::format("one of {} hosts", names.size()) : Listed(names, " or ");
+  return names.size() > kMostCutNames ? fmt::format("one of {} hosts", names.size()) : Listed(names, " or ");
+}
+
+// What stood still, as far as it is known: hosts that took no part may have gone on, and of those that did some may
+// have exchanged other data.
+std::string WhatStood(const HostNames& took_part, const HostNames& suspected, std::int64_t nodes) {
+  const bool all_took_part = static_cast<std::int64_t>(took_part.size()) >= nodes;
+  const bool narrowed = suspected.size() < took_part.size();
+  const std::vector<std::string> names(took_part.begin(), took_part.end());
+  const std::string who =
+      names.size() > kMostCutNames ? fmt::format("{} of the {} hosts", names.size(), nodes) : Listed(names);
+  if (narrowed) return fmt::format("collectives of {} stood still", all_took_part ? "all hosts" : who);
+  return fmt::format("nothing moved between {}", all_took_part ? "hosts" : who);
 }
 
 }  // namespace
@@ -191,11 +262,12 @@ void FindLinkCuts(const Context& context, Analysis& analysis) {
   finding.id = FindingId::kLinkCut;
   finding.explain.columns = {"step", "from_ns", "stalled_ns", "collectives", "bytes"};
   std::vector<std::string> times;
-  HostNames hosts = stalls[0].hosts;
+  HostNames hosts = stalls[0].hosts, took_part;
   for (std::size_t i = 0; i < stalls.size(); ++i) {
     const NetworkStall& stall = stalls[i];
     lost_ns += stall.length_ns();
     hosts.insert(stall.hosts.begin(), stall.hosts.end());
+    took_part.insert(stall.took_part.begin(), stall.took_part.end());
     std::uint64_t bytes = 0;
     for (const std::size_t c : stall.collectives) bytes += t.bytes[c];
     const std::int64_t step = t.step[stall.collectives[0]];
@@ -210,11 +282,13 @@ void FindLinkCuts(const Context& context, Analysis& analysis) {
   for (const std::string_view host : hosts) names.emplace_back(host);
   finding.hosts = names;
   finding.one_of_hosts = names.size() > 1;
-  finding.headline = fmt::format(
-      "Nothing moved between hosts for {} {}: the network of {} was cut, or it stood still{}; {} of the {} recorded.",
-      Duration(lost_ns), Listed(times), OneOf(names), names.size() > 1 ? " (which of them, this run cannot tell)" : "",
-      Percent(lost_ns, std::max(lost_ns, recorded_ns)), Duration(recorded_ns));
-  finding.brief = fmt::format("nothing moved between hosts for {}", Duration(lost_ns));
+  finding.brief = fmt::format("{} for {}", WhatStood(took_part, hosts, *analysis.run.nodes), Duration(lost_ns));
+  std::string stood = finding.brief;
+  stood[0] = static_cast<char>(std::toupper(static_cast<unsigned char>(stood[0])));
+  finding.headline =
+      fmt::format("{} {}: the network of {} was cut, or it stood still{}; {} of the {} recorded.", stood, Listed(times),
+                  OneOf(names), names.size() > 1 ? " (which of them, this run cannot tell)" : "",
+                  Percent(lost_ns, std::max(lost_ns, recorded_ns)), Duration(recorded_ns));
   const std::size_t longest = stalls[0].collectives[0];
   std::vector<std::int64_t> others;
   for (std::size_t c = 0; c < t.rows(); ++c)
