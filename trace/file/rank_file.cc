@@ -8,7 +8,7 @@ namespace lockstep::trace {
 namespace {
 
 template <typename Tables>
-Status WriteAll(const std::string& path, std::string_view format, const Tables& tables, RunParallel parallel) {
+Status WriteTables(const std::string& path, std::string_view format, const Tables& tables, RunParallel parallel) {
   LS_TRY(TableFileWriter writer, TableFileWriter::Create(path, format, std::move(parallel)));
   Status status = Ok();
   tables.ForEachTable([&](const auto& table) {
@@ -43,7 +43,7 @@ Result<RankFileContents> ReadRankFile(const std::string& path) {
 }
 
 Status WriteRankFile(const std::string& path, const schema::RankTables& tables, RunParallel parallel) {
-  return WriteAll(path, schema::kRankFileFormat, tables, std::move(parallel));
+  return WriteTables(path, schema::kRankFileFormat, tables, std::move(parallel));
 }
 
 Result<schema::TimelineTables> ReadTimelineFile(const std::string& path) {
@@ -67,7 +67,7 @@ Result<schema::TimelineTables> ReadTimelineFile(const std::string& path) {
 
 Status WriteTimelineFile(const std::string& path, const schema::TimelineTables& tables, RunParallel parallel) {
   // Any command that reads the run may write it.
-  return WriteAll(path, schema::kTimelineFormat, tables, std::move(parallel));
+  return WriteTables(path, schema::kTimelineFormat, tables, std::move(parallel));
 }
 
 }  // namespace lockstep::trace
