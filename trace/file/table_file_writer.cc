@@ -10,6 +10,7 @@
 #include <cstdio>
 #include <cstring>
 #include <map>
+#include <optional>
 #include <set>
 
 #include "core/own_file.h"
@@ -423,6 +424,11 @@ Status TableFileWriter::SetAttribute(std::string_view name, std::string_view tex
 }
 
 Status TableFileWriter::Finish() {
+  LS_CHECK(Write());
+  return Publish({this, 1});
+}
+
+Status TableFileWriter::Write() {
   Impl& impl = *impl_;
   if (impl.failed) return impl.Failed("the file is incomplete after an earlier error");
   if (impl.format == schema::kTimelineFormat)
@@ -431,12 +437,35 @@ Status TableFileWriter::Finish() {
   if (!impl.parts.empty()) LS_CHECK(SetAttribute(kPartsAttribute, impl.parts));
   LS_CHECK(SetAttribute("complete", std::int64_t{1}));
   LS_CHECK(impl.file.ok() ? impl.FinishHdf5() : impl.WriteWhole());
+  impl.tables.clear();
+  return Ok();
+}
 
-  const int file = impl.part_file.get();
-  const int error = ::fsync(file) != 0 ? errno : MoveOver(impl.part, impl.path);
-  if (error != 0) return impl.Failed(std::string("cannot finish the file: ") + std::strerror(error));
-  impl.part_file.Reset();
-  SyncDirectoryOf(impl.path);
+Status TableFileWriter::Publish(std::span<TableFileWriter> writers) {
+  // All on their way to the disk before any is waited for: then the journal is mostly written once.
+  if (writers.size() > 1)
+    for (const TableFileWriter& writer : writers)
+      (void)::sync_file_range(writer.impl_->part_file.get(), 0, 0, SYNC_FILE_RANGE_WRITE);
+  const auto failed = [](Impl& impl, int error) {
+    return impl.Failed(std::string("cannot finish the file: ") + std::strerror(error));
+  };
+  std::map<std::string, std::string> directories;  // Each with a file in it.
+  std::optional<Error> error;
+  std::size_t synced = 0;
+  for (; synced < writers.size() && !error; ++synced)
+    if (Impl& impl = *writers[synced].impl_; ::fsync(impl.part_file.get()) != 0) error = failed(impl, errno);
+  if (error) --synced;
+  for (const TableFileWriter& writer : writers.first(synced)) {
+    Impl& impl = *writer.impl_;
+    if (const int cause = MoveOver(impl.part, impl.path); cause != 0) {
+      error = failed(impl, cause);
+      break;
+    }
+    impl.part_file.Reset();
+    directories.emplace(DirectoryOf(impl.path), impl.path);
+  }
+  for (const auto& [directory, file] : directories) SyncDirectoryOf(file);
+  if (error) return *std::move(error);
   return Ok();
 }
 
