@@ -123,12 +123,24 @@ std::string Superblock(std::uint64_t root, std::uint64_t end) {
 
 HeapText TextHeap::Add(std::string_view text) {
   if (text.empty()) return {};
-  Packed object;
-  object.Put(++count_).Put(std::uint16_t{1}).Put(std::uint32_t{0}).Put(static_cast<std::uint64_t>(text.size()));
-  object.PutText(text);
-  objects_ += object.text();
-  objects_.resize((objects_.size() + 7) / 8 * 8);
-  return {count_, static_cast<std::uint32_t>(text.size())};
+  const auto [place, is_new] = places_.try_emplace(std::string(text));
+  const auto add_reference = [&] {
+    std::uint16_t references = 0;
+    char* const at = objects_.data() + place->second.at + sizeof(std::uint16_t);
+    std::memcpy(&references, at, sizeof references);
+    ++references;
+    std::memcpy(at, &references, sizeof references);
+  };
+  if (is_new) {
+    const auto index = static_cast<std::uint16_t>(places_.size());
+    place->second = {{index, static_cast<std::uint32_t>(text.size())}, objects_.size()};
+    Packed object;
+    object.Put(index).Put(std::uint16_t{0}).Put(std::uint32_t{0}).Put(static_cast<std::uint64_t>(text.size()));
+    objects_ += object.PutText(text).text();
+    objects_.resize((objects_.size() + 7) / 8 * 8);
+  }
+  add_reference();
+  return place->second.text;
 }
 
 std::string TextHeap::Bytes() const {

@@ -8,6 +8,7 @@
 #include <span>
 #include <string>
 #include <string_view>
+#include <unordered_map>
 
 namespace lockstep::trace {
 
@@ -21,7 +22,8 @@ struct HeapText {
   std::uint32_t index = 0, bytes = 0;
 };
 
-// The texts of all attributes of variable length, which h5py gives as str: one global heap.
+// The texts of all attributes of variable length, which h5py gives as str: one global heap. Equal texts, such as units,
+// are there once and count their references.
 class TextHeap {
  public:
   HeapText Add(std::string_view text);
@@ -29,8 +31,12 @@ class TextHeap {
   std::string Bytes() const;
 
  private:
+  struct Place {
+    HeapText text;
+    std::size_t at;  // In objects_.
+  };
   std::string objects_;
-  std::uint16_t count_ = 0;
+  std::unordered_map<std::string, Place> places_;
 };
 
 // The header of a group or dataset. Messages are added in any order, then it is appended to the file.

@@ -91,7 +91,12 @@ def check_small(path, code):
         f["mpi_calls/begin_ns"][...] = i * 12345 % 97
         del f["steps"]["index"]
         f.create_group("mine").attrs["text"] = "x"
+        # Texts that other columns share stay theirs.
+        f["mpi_calls/begin_ns"].attrs["unit"] = "s"
+        del f["mpi_calls/duration_ns"].attrs["unit"]
     with h5py.File(path, "r") as f:
+        assert f["mpi_calls/begin_ns"].attrs["unit"] == "s" and "unit" not in f["mpi_calls/duration_ns"].attrs
+        assert f["steps/begin_ns"].attrs["unit"] == "ns" and f["steps/end_ns"].attrs["unit"] == "ns"
         assert f["mpi_calls/op"][3] == 7 and (f["mpi_calls/begin_ns"][:] == i * 12345 % 97).all() and "mine" in f
 
 
