@@ -29,6 +29,20 @@ def schema():
     return tables
 
 
+@functools.lru_cache(maxsize=None)
+def meanings():
+    """{(table, column): what a rank file's column is}, as its attribute `description` says."""
+    found, table = {}, None
+    for line in FORMAT.read_text(encoding="utf-8").splitlines():
+        if line.startswith("## Tables of timeline"):
+            break
+        if heading := re.match(r"### `(\w+)`", line):
+            table = heading[1]
+        elif row := re.match(r"\| `(\w+)` \| [iu]\d+ \| [^|]+ \| (.*) \|$", line):
+            found[table, row[1]] = row[2]
+    return found
+
+
 class _Empty(dict):
     """A table without rows: {column: array}."""
 
@@ -46,7 +60,9 @@ def left_out(group, rows):
     for line in (lines.decode() if isinstance(lines, bytes) else lines).splitlines():
         name, kind, unit, value, *code = line.split(" ", 4)
         filled[name] = np.full(rows, int(value), np.dtype(f"<{kind[0]}{int(kind[1:]) // 8}")).view(_Filled)
-        filled[name].attrs = {"unit": unit, **({"codes": " ".join([value, *code])} if code else {})}
+        filled[name].attrs = {"unit": unit, "description": meanings()[group.name.strip("/"), name]}
+        if code:
+            filled[name].attrs["codes"] = " ".join([value, *code])
     return filled
 
 

@@ -266,9 +266,8 @@ bool FileIndex::Append(int fd) {
   struct stat info {};
   if (::fstat(fd, &info) != 0) return false;
   const auto end = static_cast<std::uint64_t>(info.st_size);
-  const std::string body = Compose(end, [fd](std::uint64_t at, std::byte* out, std::size_t bytes) {
-    return ReadAt(fd, at, out, bytes);
-  });
+  const std::string body =
+      Compose(end, [fd](std::uint64_t at, std::byte* out, std::size_t bytes) { return ReadAt(fd, at, out, bytes); });
   std::size_t written = 0;
   while (written < body.size()) {
     const ssize_t put = ::pwrite(fd, body.data() + written, body.size() - written, static_cast<off_t>(end + written));
@@ -294,8 +293,7 @@ bool FileIndex::AppendTo(std::string& file) {
 std::optional<FileIndex> FileIndex::Load(int fd, std::uint64_t file_bytes) {
   Footer footer{};
   if (file_bytes < sizeof footer || !ReadAt(fd, file_bytes - sizeof footer, &footer, sizeof footer) ||
-      footer.file_bytes != file_bytes ||
-      footer.attribute_bytes > kMaxBody || footer.table_bytes > kMaxBody ||
+      footer.file_bytes != file_bytes || footer.attribute_bytes > kMaxBody || footer.table_bytes > kMaxBody ||
       footer.attribute_bytes + footer.table_bytes > file_bytes - sizeof footer)
     return std::nullopt;
   const std::string_view magic(footer.magic, sizeof footer.magic);

@@ -212,8 +212,8 @@ struct TableFileWriter::Impl {
     return WriteChunks(jobs);
   }
 
-  // A rank uses a quarter of the tables. Making a table costs libhdf5 some 300 us of CPU time, and with hundreds of ranks
-  // to a node the empty ones took seconds at the end of the job.
+  // A rank uses a quarter of the tables. Making a table costs libhdf5 some 300 us of CPU time, and with hundreds of
+  // ranks to a node the empty ones took seconds at the end of the job.
   bool LeavesOut(const TableState& table) const { return table.rows == 0 && format == schema::kRankFileFormat; }
 
   // Last, partial chunks: stored at full size, padded with zeros, as HDF5 does.

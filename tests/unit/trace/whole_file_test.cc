@@ -269,14 +269,15 @@ TEST_F(WholeFileTest, ManyFilesAtOnceAreThoseOfOneAfterTheOther) {
   struct rlimit usual {};
   ::getrlimit(RLIMIT_NOFILE, &usual);
   for (const rlim_t limit : {usual.rlim_cur, rlim_t{30}}) {
-    const struct rlimit few {limit, usual.rlim_max};
+    const struct rlimit few { limit, usual.rlim_max };
     ::setrlimit(RLIMIT_NOFILE, &few);
     const Status written = WriteRankFiles(files);
     ::setrlimit(RLIMIT_NOFILE, &usual);
     ASSERT_TRUE(written.ok()) << written.error().what;
     ASSERT_TRUE(WriteRankFile(Path("one"), tables[77]).ok());
     EXPECT_TRUE(BytesOfFile(Path("77")) == BytesOfFile(Path("one")));
-    for (std::size_t i = 0; i < tables.size(); ++i) ExpectSameTables(tables[i], ReadRankFile(files[i].path).value().tables);
+    for (std::size_t i = 0; i < tables.size(); ++i)
+      ExpectSameTables(tables[i], ReadRankFile(files[i].path).value().tables);
     EXPECT_EQ(std::distance(fs::directory_iterator(dir_), fs::directory_iterator()), 151);
     for (const NamedTables& file : files) fs::remove(file.path);
   }
