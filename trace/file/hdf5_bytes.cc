@@ -197,10 +197,14 @@ void ObjectHeader::AddChunk(std::uint64_t rows, std::size_t width, std::uint64_t
   filters.Put(std::uint16_t{2}).Put(std::uint16_t{1}).Put(std::uint16_t{1}).Put(static_cast<std::uint32_t>(width));
   filters.Put(std::uint16_t{1}).Put(std::uint16_t{1}).Put(std::uint16_t{1}).Put(std::uint32_t{1});
   Add(kFilters, filters.text(), kConstant);
-  // Version 4, chunked, filtered; dimensions of 8 bytes; index 1: a single chunk, none of whose filters was skipped.
+  // Version 4, chunked, filtered; dimensions in as many bytes as the larger one needs, as HDF5 2.0 insists; index 1: a
+  // single chunk, none of whose filters was skipped.
+  const std::uint64_t dimensions[] = {rows, width};
+  const std::size_t length = (static_cast<std::size_t>(std::bit_width(std::max<std::uint64_t>(rows, width))) + 7) / 8;
   Packed layout;
-  layout.PutByte(4).PutByte(2).PutByte(2).PutByte(2).PutByte(8);
-  layout.Put(rows).Put(static_cast<std::uint64_t>(width));
+  layout.PutByte(4).PutByte(2).PutByte(2).PutByte(2).PutByte(static_cast<std::uint8_t>(length));
+  for (const std::uint64_t& dimension : dimensions)
+    layout.PutText(std::string_view(reinterpret_cast<const char*>(&dimension), length));
   layout.PutByte(1).Put(bytes).Put(std::uint32_t{0}).Put(address);
   Add(kLayout, layout.text());
 }
