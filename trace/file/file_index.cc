@@ -281,15 +281,6 @@ bool FileIndex::Append(int fd) {
   return !body.empty();
 }
 
-bool FileIndex::AppendTo(std::string& file) {
-  const std::string body = Compose(file.size(), [&](std::uint64_t at, std::byte* out, std::size_t bytes) {
-    std::memcpy(out, file.data() + at, bytes);
-    return true;
-  });
-  file += body;
-  return !body.empty();
-}
-
 std::optional<FileIndex> FileIndex::Load(int fd, std::uint64_t file_bytes) {
   Footer footer{};
   if (file_bytes < sizeof footer || !ReadAt(fd, file_bytes - sizeof footer, &footer, sizeof footer) ||

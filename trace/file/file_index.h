@@ -37,7 +37,7 @@ struct IndexedTable {
   std::vector<IndexedColumn> columns;
 };
 
-// A table of a file that was composed whole: each column is one piece.
+// A table of a file that was made whole: each column is one piece.
 struct SmallColumn {
   std::string_view name;
   std::uint8_t width = 0;
@@ -62,8 +62,6 @@ class FileIndex {
   // Appends it to the closed file; `fd` open for reading and writing. Returns false if the file stayed as it was
   // before.
   bool Append(int fd);
-  // The same for a file in memory.
-  bool AppendTo(std::string& file);
 
   // The index of a file of this size; nullopt if there is none, or if it does not belong to these bytes.
   static std::optional<FileIndex> Load(int fd, std::uint64_t file_bytes);

@@ -19,7 +19,6 @@
 #include "trace/file/column_types.h"
 #include "trace/file/file_index.h"
 #include "trace/file/hdf5_access.h"
-#include "trace/file/hdf5_bytes.h"
 #include "trace/file/schema_text.h"
 #include "trace/file/table_file.h"
 #include "trace/file/whole_file.h"
@@ -54,15 +53,6 @@ struct ChunkJob {
 constexpr std::size_t kBatch = 64;
 
 // Writes the attributes that a reader without Lockstep needs to understand a column's values.
-bool WriteMeaning(hid_t dataset, const schema::ColumnInfo& column) {
-  const std::string codes = CodesOf(column);
-  const std::string_view clock = ClockNameOf(column);
-  return WriteTextAttribute(dataset, "unit", column.unit) &&
-         WriteTextAttribute(dataset, "description", DescriptionOf(column)) &&
-         (codes.empty() || WriteTextAttribute(dataset, "codes", codes)) &&
-         (clock.empty() || WriteTextAttribute(dataset, "clock", clock));
-}
-
 }  // namespace
 
 struct TableFileWriter::Impl {
@@ -96,10 +86,14 @@ struct TableFileWriter::Impl {
     return tables.emplace(info.name, std::move(table)).first;
   }
 
-  Status OpenHdf5() {
-    // libhdf5 opens by name: this name refers to the file that was just made, even if another process replaces it.
+  // libhdf5 opens by name: this name refers to the file that was just made, even if another process replaces it.
+  std::string NameForHdf5() const {
     const std::string same = "/proc/self/fd/" + std::to_string(part_file.get());
-    const std::string name = ::access(same.c_str(), W_OK) == 0 ? same : part;
+    return ::access(same.c_str(), W_OK) == 0 ? same : part;
+  }
+
+  Status OpenHdf5() {
+    const std::string name = NameForHdf5();
     const Hdf5Lock lock;
     const Hdf5Handle access(H5Pcreate(H5P_FILE_ACCESS));
     // Formats of 1.10: the chunk index of a growing column is found in constant time.
@@ -142,7 +136,7 @@ struct TableFileWriter::Impl {
       const std::string column_name(column.name);
       Hdf5Handle dataset(H5Dcreate2(group.get(), column_name.c_str(), FileType(column.type), space.get(), H5P_DEFAULT,
                                     chunked.get(), H5P_DEFAULT));
-      if (!dataset.ok() || !WriteMeaning(dataset.get(), column))
+      if (!dataset.ok() || !WriteMeaning(dataset.get(), column, CodesOf(column)))
         return Failed("cannot make column " + name + "/" + column_name);
       table.columns[i].dataset = std::move(dataset);
     }
@@ -266,8 +260,10 @@ struct TableFileWriter::Impl {
       for (std::size_t i = 0; i < long_ones.size(); ++i) compress(i);
     for (const WholeColumn* column : long_ones)
       if (column->deflated.empty()) return Failed("cannot compress a chunk: out of memory");
-    if (const int error = WriteAll(part_file.get(), ComposeWholeFile(format, attributes, whole)); error != 0)
-      return Failed(std::string("cannot write the file: ") + std::strerror(error));
+    errno = 0;
+    if (!WriteWholeFile(part_file.get(), NameForHdf5(), format, attributes, whole))
+      return Failed(std::string("cannot write the file") +
+                    (errno != 0 ? std::string(": ") + std::strerror(errno) : ""));
     return Ok();
   }
 
@@ -407,7 +403,8 @@ Status TableFileWriter::AddParts(const schema::TableInfo& info, const std::vecto
     }
     const Hdf5Handle dataset(H5Dcreate2(group.get(), std::string(column.name).c_str(), FileType(column.type),
                                         space.get(), H5P_DEFAULT, creation.get(), H5P_DEFAULT));
-    if (!dataset.ok() || !WriteMeaning(dataset.get(), column)) return impl_->Failed("cannot make column " + path);
+    if (!dataset.ok() || !WriteMeaning(dataset.get(), column, CodesOf(column)))
+      return impl_->Failed("cannot make column " + path);
   }
   return Ok();
 }

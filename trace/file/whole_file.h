@@ -1,7 +1,6 @@
 #pragma once
-// A file of tables that fit into a chunk each, composed in memory: the usual file of a rank or of a small run. libhdf5
-// takes a hundred times as long for it, most of that for making datasets and attributes one by one
-// (docs/decisions/whole-files.md). Longer tables are written through libhdf5 while they come.
+// A file of tables that fit into a chunk each, made in memory and written at once: the usual file of a rank or of a
+// small run (docs/decisions/whole-files.md). Longer tables are written while they come.
 
 #include <cstddef>
 #include <cstdint>
@@ -32,11 +31,16 @@ struct WholeTable {
 // Longer columns are stored as a chunk, shorter ones in the header of their dataset.
 inline constexpr std::size_t kMostRawBytes = 512;
 
+// A message in an object's header holds less than 64 KiB.
+inline constexpr std::size_t kMostFixedText = 60 * 1024;
+
 // Whether every row of the column is the schema's "unknown".
 bool IsUnknownThroughout(const schema::ColumnInfo& column, std::span<const std::byte> values);
 
-// The bytes of the file, the index behind its end included. Texts among the attributes have up to kMostFixedText bytes.
-std::string ComposeWholeFile(std::string_view format, const std::map<std::string, StoredAttribute>& attributes,
-                             const std::vector<WholeTable>& tables);
+// Makes the file in memory and writes it to `fd`, which libhdf5 opens once more by `name`, with the index behind its
+// end. False if libhdf5 or the disk refuses; errno may say why. Takes Hdf5Lock. Texts among the attributes have up to
+// kMostFixedText bytes.
+bool WriteWholeFile(int fd, const std::string& name, std::string_view format,
+                    const std::map<std::string, StoredAttribute>& attributes, const std::vector<WholeTable>& tables);
 
 }  // namespace lockstep::trace

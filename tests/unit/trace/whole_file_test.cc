@@ -1,4 +1,4 @@
-// Files that are composed in memory: what libhdf5 and our own reader find in them is the same.
+// Files that are made in memory: what libhdf5 and our own reader find in them is the same.
 
 #include "trace/file/whole_file.h"
 
@@ -114,41 +114,6 @@ TEST_F(WholeFileTest, TheIndexAndHdf5GiveTheSameValues) {
       ExpectSameTables(tables, read.value().tables);
     }
     EXPECT_EQ(ValuesOf(Path("a.h5")), ValuesOf(Path("b.h5")));
-  }
-}
-
-// Later versions of libhdf5 check more of a header than 1.10 does (2.0 refused a length that was only longer than need
-// be), so what describes a chunk is what libhdf5 writes for the same one.
-TEST_F(WholeFileTest, ChunksAreDescribedAsHdf5DescribesThem) {
-  const std::string begin("\x04\x02\x02\x02", 4);  // A layout of version 4, in chunks, one of them, of two dimensions.
-  const auto text_of = [&](const char* name) {
-    const std::vector<char> bytes = BytesOfFile(Path(name));
-    return std::string(bytes.begin(), bytes.end());
-  };
-  for (const std::size_t rows : {std::size_t{200}, std::size_t{255}, std::size_t{256}, std::size_t{9000}}) {
-    const hid_t access = H5Pcreate(H5P_FILE_ACCESS), creation = H5Pcreate(H5P_DATASET_CREATE);
-    H5Pset_libver_bounds(access, H5F_LIBVER_V110, H5F_LIBVER_V110);
-    const hid_t file = H5Fcreate(Path("theirs.h5").c_str(), H5F_ACC_TRUNC, H5P_DEFAULT, access);
-    const hsize_t count = rows;
-    const hid_t space = H5Screate_simple(1, &count, nullptr);
-    H5Pset_chunk(creation, 1, &count);
-    H5Pset_shuffle(creation);
-    H5Pset_deflate(creation, 1);
-    const hid_t dataset = H5Dcreate2(file, "x", H5T_STD_I64LE, space, H5P_DEFAULT, creation, H5P_DEFAULT);
-    const std::vector<std::int64_t> values(rows, 7);
-    EXPECT_GE(H5Dwrite(dataset, H5T_NATIVE_INT64, H5S_ALL, H5S_ALL, H5P_DEFAULT, values.data()), 0);
-    H5Dclose(dataset);
-    H5Sclose(space);
-    H5Fclose(file);
-    H5Pclose(access);
-    H5Pclose(creation);
-    const std::string theirs = text_of("theirs.h5");
-    const std::size_t at = theirs.find(begin);
-    ASSERT_NE(at, std::string::npos);
-    // The length of a dimension, both dimensions, the kind of index.
-    const std::string layout = theirs.substr(at, begin.size() + 1 + 2 * static_cast<std::uint8_t>(theirs[at + 4]) + 1);
-    ASSERT_TRUE(WriteRankFile(Path("ours.h5"), TablesOf<schema::RankTables>(rows)).ok());
-    EXPECT_NE(text_of("ours.h5").find(layout), std::string::npos) << rows;
   }
 }
 
