@@ -1,7 +1,9 @@
-"""Rank files through h5py with all their tables: a rank file leaves out those that have no rows.
+"""Rank files through h5py with all their tables and columns: a rank file leaves out tables that have no rows, and a
+small one columns in which every row is unknown.
 
 open_file(path, mode) is h5py.File, but that tables of the format which a rank file lacks are there and empty. Their
-names and types are those of docs/trace-format.md, so that a misspelt name is still an error.
+names and types are those of docs/trace-format.md, so that a misspelt name is still an error. Columns that were left out
+are there with the value that the table's attribute says.
 """
 import functools
 import pathlib
@@ -27,16 +29,59 @@ def schema():
     return tables
 
 
+@functools.lru_cache(maxsize=None)
+def meanings():
+    """{(table, column): what a rank file's column is}, as its attribute `description` says."""
+    found, table = {}, None
+    for line in FORMAT.read_text(encoding="utf-8").splitlines():
+        if line.startswith("## Tables of timeline"):
+            break
+        if heading := re.match(r"### `(\w+)`", line):
+            table = heading[1]
+        elif row := re.match(r"\| `(\w+)` \| [iu]\d+ \| [^|]+ \| (.*) \|$", line):
+            found[table, row[1]] = row[2]
+    return found
+
+
 class _Empty(dict):
     """A table without rows: {column: array}."""
 
     attrs = {}
 
 
+class _Filled(np.ndarray):
+    """A column that was left out; `attrs` as a dataset has them."""
+
+
+def left_out(group, rows):
+    """{column: array} of the columns that the file leaves out."""
+    lines = group.attrs.get("left_out", b"")
+    filled = {}
+    for line in (lines.decode() if isinstance(lines, bytes) else lines).splitlines():
+        name, kind, unit, value, *code = line.split(" ", 4)
+        filled[name] = np.full(rows, int(value), np.dtype(f"<{kind[0]}{int(kind[1:]) // 8}")).view(_Filled)
+        filled[name].attrs = {"unit": unit, "description": meanings()[group.name.strip("/"), name]}
+        if code:
+            filled[name].attrs["codes"] = " ".join([value, *code])
+    return filled
+
+
+class _Partly(dict):
+    """A table that lacks some columns, all of them filled in: {column: dataset or array}."""
+
+    def __init__(self, group):
+        super().__init__(group.items())
+        rows = len(next(iter(self.values())))
+        self.attrs = group.attrs
+        self.update(left_out(group, rows))
+
+
 class _RankFile(h5py.File):
     def _absent(self, name):
         table, _, column = str(name).strip("/").partition("/")
         columns = schema().get(table)
+        if column and super().__contains__(table):
+            return _Partly(super().__getitem__(table))[column]
         if columns is None or (column and column not in columns) or super().__contains__(table):
             raise KeyError(name)
         if column:
@@ -44,9 +89,10 @@ class _RankFile(h5py.File):
         return _Empty({c: np.zeros(0, dtype) for c, dtype in columns.items()})
 
     def __getitem__(self, name):
-        if super().__contains__(name):
-            return super().__getitem__(name)
-        return self._absent(name)
+        if not super().__contains__(name):
+            return self._absent(name)
+        found = super().__getitem__(name)
+        return _Partly(found) if isinstance(found, h5py.Group) and "left_out" in found.attrs else found
 
     def __contains__(self, name):
         try:

@@ -20,7 +20,9 @@ import h5py
 import numpy as np
 
 sys.path.insert(0, os.path.dirname(os.path.abspath(__file__)))
+sys.path.insert(0, os.path.join(os.path.dirname(os.path.abspath(__file__)), ".."))
 import definitions
+import rank_tables
 
 NO_TIME = -2**63
 NONE = 0xFFFFFFFF
@@ -113,7 +115,7 @@ def pairs(begin, end):
 
 
 def read_rank(path, rank):
-    with h5py.File(path, "r") as f:
+    with rank_tables.open_file(path, "r") as f:
         threads = table(f, "threads", ("thread", "tid", "training", "process", "begin_ns", "end_ns", "records"))
         calls = table(f, "mpi_calls", ("begin_ns", "duration_ns", "thread", "op"))
         ranges = table(f, "ranges", ("begin_ns", "duration_ns", "thread", "category"))

@@ -2,6 +2,9 @@
 
 #include <algorithm>
 
+#include "trace/file/hdf5_attributes.h"
+#include "trace/file/left_out.h"
+
 namespace lockstep::trace {
 namespace {
 
@@ -121,6 +124,7 @@ StoredTable IndexTable(hid_t file, const schema::TableInfo& info, std::uint64_t 
   }
   table.rows = UINT64_MAX;
   table.columns.resize(info.column_count);
+  const std::string left_out = ReadAttributes(group.get())[kLeftOutAttribute].text;
   for (std::size_t i = 0; i < info.column_count; ++i) {
     const std::string column_name(info.columns[i].name);
     const Hdf5Handle dataset(H5Dopen2(group.get(), column_name.c_str(), H5P_DEFAULT));
@@ -128,6 +132,7 @@ StoredTable IndexTable(hid_t file, const schema::TableInfo& info, std::uint64_t 
       // An absent column means an older version; one that exists and cannot be opened is damaged.
       if (H5Lexists(group.get(), column_name.c_str(), H5P_DEFAULT) != 0)
         table.problem = "column " + column_name + " cannot be opened";
+      table.columns[i].left_out = IsLeftOut(left_out, info.columns[i]);
       continue;
     }
     StoredColumn column = IndexColumn(dataset.get(), file_bytes);

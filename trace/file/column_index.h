@@ -20,6 +20,7 @@ struct StoredChunk {
 
 struct StoredColumn {
   bool present = false;
+  bool left_out = false;  // Not present because every row is unknown (trace/file/left_out.h), not because it is newer.
   bool one_dimensional = false;
   bool integer = false;
   bool overclaims = false;  // It claims more rows than its stored bytes can expand to.

@@ -37,12 +37,28 @@ struct IndexedTable {
   std::vector<IndexedColumn> columns;
 };
 
-// Takes apart and puts together what the index holds.
+// A table of a file that was made whole: each column is one piece.
+struct SmallColumn {
+  std::string_view name;
+  std::uint8_t width = 0;
+  bool is_signed = false;
+  bool left_out = false;  // Not in the file: every row is unknown.
+  bool raw = false;       // No filters. Such values are covered by the checksum, as they carry none of their own.
+  std::uint64_t offset = 0, bytes = 0;
+};
+struct SmallTable {
+  std::string_view name;
+  std::uint32_t rows;
+  std::vector<SmallColumn> columns;
+};
+
+// Takes apart and puts together what the index holds. An index has tables of one form, IndexedTable or SmallTable.
 class FileIndex {
  public:
   // Writing: in any order, then Append.
   void AddAttribute(std::string_view name, const StoredAttribute& value);
   void AddTable(const IndexedTable& table);
+  void AddTable(const SmallTable& table);
   // Appends it to the closed file; `fd` open for reading and writing. Returns false if the file stayed as it was
   // before.
   bool Append(int fd);
@@ -56,6 +72,10 @@ class FileIndex {
  private:
   std::string attributes_, tables_;
   std::uint32_t attribute_count_ = 0, table_count_ = 0;
+  bool small_ = false;
+
+  // The bytes behind the `end` of the file that `read` reads; "" if they cannot be made.
+  std::string Compose(std::uint64_t end, const std::function<bool(std::uint64_t, std::byte*, std::size_t)>& read) const;
 };
 
 }  // namespace lockstep::trace

@@ -2,6 +2,8 @@
 
 #include <cstring>
 
+#include "trace/file/schema_text.h"
+
 namespace lockstep::trace {
 namespace {
 
@@ -99,6 +101,14 @@ bool WriteFixedTextAttribute(hid_t object, const char* name, std::string_view te
     return false;
   const Hdf5Handle attribute(H5Acreate2(object, name, type.get(), scalar.get(), H5P_DEFAULT, H5P_DEFAULT));
   return attribute.ok() && H5Awrite(attribute.get(), type.get(), copy.data()) >= 0;
+}
+
+bool WriteMeaning(hid_t dataset, const schema::ColumnInfo& column, std::string_view codes) {
+  const std::string_view clock = ClockNameOf(column);
+  return WriteTextAttribute(dataset, "unit", column.unit) &&
+         WriteTextAttribute(dataset, "description", DescriptionOf(column)) &&
+         (codes.empty() || WriteTextAttribute(dataset, "codes", codes)) &&
+         (clock.empty() || WriteTextAttribute(dataset, "clock", clock));
 }
 
 bool WriteIntAttribute(hid_t object, const char* name, std::int64_t value) {

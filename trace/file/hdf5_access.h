@@ -69,6 +69,8 @@ hid_t FileType(schema::ColumnType type);
 bool WriteTextAttribute(hid_t object, const char* name, std::string_view text);
 // Of fixed length, inside the checksummed object header: safe to read back.
 bool WriteFixedTextAttribute(hid_t object, const char* name, std::string_view text);
+// What a column's attributes say of it; `codes`: CodesOf (schema_text.h), or a part of it.
+bool WriteMeaning(hid_t dataset, const schema::ColumnInfo& column, std::string_view codes);
 bool WriteIntAttribute(hid_t object, const char* name, std::int64_t value);
 
 }  // namespace lockstep::trace

@@ -1,6 +1,8 @@
 // Reads and writes whole files.
 
-#include <new>
+#include <algorithm>
+#include <utility>
+#include <vector>
 
 #include "trace/file/table_file.h"
 
@@ -8,15 +10,26 @@ namespace lockstep::trace {
 namespace {
 
 template <typename Tables>
-Status WriteAll(const std::string& path, std::string_view format, const Tables& tables, RunParallel parallel) {
+Result<TableFileWriter> Written(const std::string& path, std::string_view format, const Tables& tables,
+                                RunParallel parallel) {
   LS_TRY(TableFileWriter writer, TableFileWriter::Create(path, format, std::move(parallel)));
   Status status = Ok();
   tables.ForEachTable([&](const auto& table) {
     if (status.ok()) status = writer.Append(table);
   });
-  LS_CHECK(std::move(status));
-  return writer.Finish();
+  if (status.ok()) status = writer.Write();
+  if (!status.ok()) return status.error();
+  return writer;
 }
+
+template <typename Tables>
+Status WriteTables(const std::string& path, std::string_view format, const Tables& tables, RunParallel parallel) {
+  LS_TRY(TableFileWriter writer, Written(path, format, tables, std::move(parallel)));
+  return TableFileWriter::Publish({&writer, 1});
+}
+
+// Files that are open at a time.
+constexpr std::size_t kMostOpen = 64;
 
 Error WrongFormat(const TableFile& file, const std::string& path, std::string_view wanted) {
   return {ErrorCode::kMalformed, "the file is a " + std::string(file.format()) + ", not a " + std::string(wanted), path,
@@ -43,7 +56,28 @@ Result<RankFileContents> ReadRankFile(const std::string& path) {
 }
 
 Status WriteRankFile(const std::string& path, const schema::RankTables& tables, RunParallel parallel) {
-  return WriteAll(path, schema::kRankFileFormat, tables, std::move(parallel));
+  return WriteTables(path, schema::kRankFileFormat, tables, std::move(parallel));
+}
+
+Status WriteRankFiles(std::span<const NamedTables> files) {
+  std::vector<TableFileWriter> writers;
+  const auto publish = [&] {
+    Status status = TableFileWriter::Publish(writers);
+    writers.clear();
+    return status;
+  };
+  for (const NamedTables& file : files) {
+    auto writer = Written(file.path, schema::kRankFileFormat, *file.tables, {});
+    if (!writer.ok() && !writers.empty()) {
+      // Perhaps only because this process may open no more.
+      LS_CHECK(publish());
+      writer = Written(file.path, schema::kRankFileFormat, *file.tables, {});
+    }
+    if (!writer.ok()) return writer.error();
+    writers.push_back(std::move(writer).value());
+    if (writers.size() == kMostOpen) LS_CHECK(publish());
+  }
+  return publish();
 }
 
 Result<schema::TimelineTables> ReadTimelineFile(const std::string& path) {
@@ -67,7 +101,7 @@ Result<schema::TimelineTables> ReadTimelineFile(const std::string& path) {
 
 Status WriteTimelineFile(const std::string& path, const schema::TimelineTables& tables, RunParallel parallel) {
   // Any command that reads the run may write it.
-  return WriteAll(path, schema::kTimelineFormat, tables, std::move(parallel));
+  return WriteTables(path, schema::kTimelineFormat, tables, std::move(parallel));
 }
 
 }  // namespace lockstep::trace

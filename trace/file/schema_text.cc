@@ -79,9 +79,14 @@ std::string DescriptionOf(const schema::ColumnInfo& column) {
 }
 
 std::string CodesOf(const schema::ColumnInfo& column) {
+  return CodesOf(column, [](std::int64_t) { return true; });
+}
+
+std::string CodesOf(const schema::ColumnInfo& column, const std::function<bool(std::int64_t)>& wanted) {
   if (column.role != schema::Role::kEnum) return {};
   std::string text;
   ForEachCode(*column.enumeration, [&](std::int64_t code, std::string_view name) {
+    if (!wanted(code)) return;
     text += (text.empty() ? "" : "\n") + std::to_string(code) + " " + std::string(name);
   });
   return text;

@@ -13,6 +13,7 @@
 #include <functional>
 #include <memory>
 #include <new>
+#include <span>
 #include <string>
 #include <string_view>
 #include <vector>
@@ -67,6 +68,11 @@ class TableFileWriter {
   // Writes what is buffered, sets `complete`, closes, fsyncs and renames. Afterwards every
   // table of a timeline exists, and of a rank file those that have rows.
   Status Finish();
+
+  // Finish for several files: Write each, then Publish all. The disk is waited for once and not for each file. They get
+  // their names in this order; the first that fails and those after it stay without.
+  Status Write();
+  static Status Publish(std::span<TableFileWriter> writers);
 
  private:
   struct ColumnBytes {
@@ -179,6 +185,12 @@ struct RankFileContents {
 };
 Result<RankFileContents> ReadRankFile(const std::string& path);
 Status WriteRankFile(const std::string& path, const schema::RankTables& tables, RunParallel parallel = {});
+// Several, which get their names in this order.
+struct NamedTables {
+  std::string path;
+  const schema::RankTables* tables;
+};
+Status WriteRankFiles(std::span<const NamedTables> files);
 Result<schema::TimelineTables> ReadTimelineFile(const std::string& path);
 Status WriteTimelineFile(const std::string& path, const schema::TimelineTables& tables, RunParallel parallel = {});
 

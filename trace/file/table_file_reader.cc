@@ -408,7 +408,7 @@ std::vector<std::string> TableFile::MissingColumns() const {
     const StoredTable& table = impl_->Table(info.name);
     if (table.rows == 0) continue;
     for (std::size_t i = 0; i < table.columns.size(); ++i)
-      if (!table.columns[i].present)
+      if (!table.columns[i].present && !table.columns[i].left_out)
         missing.push_back(std::string(info.name) + "/" + std::string(info.columns[i].name));
   }
   return missing;

@@ -1,4 +1,5 @@
-// Compresses columns into chunks and writes them to a file under a private name, which is then renamed to PATH.
+// Compresses columns into chunks and writes them to a file under a private name, which is then renamed to PATH. As long
+// as no table needs more than one chunk, nothing is written before the end, and then all at once (whole_file.h).
 
 #include <fcntl.h>
 #include <unistd.h>
@@ -9,6 +10,7 @@
 #include <cstdio>
 #include <cstring>
 #include <map>
+#include <optional>
 #include <set>
 
 #include "core/own_file.h"
@@ -19,6 +21,7 @@
 #include "trace/file/hdf5_access.h"
 #include "trace/file/schema_text.h"
 #include "trace/file/table_file.h"
+#include "trace/file/whole_file.h"
 
 namespace lockstep::trace {
 namespace {
@@ -50,22 +53,13 @@ struct ChunkJob {
 constexpr std::size_t kBatch = 64;
 
 // Writes the attributes that a reader without Lockstep needs to understand a column's values.
-bool WriteMeaning(hid_t dataset, const schema::ColumnInfo& column) {
-  const std::string codes = CodesOf(column);
-  const std::string_view clock = ClockNameOf(column);
-  return WriteTextAttribute(dataset, "unit", column.unit) &&
-         WriteTextAttribute(dataset, "description", DescriptionOf(column)) &&
-         (codes.empty() || WriteTextAttribute(dataset, "codes", codes)) &&
-         (clock.empty() || WriteTextAttribute(dataset, "clock", clock));
-}
-
 }  // namespace
 
 struct TableFileWriter::Impl {
   std::string path, part;
   OwnedFd part_file;  // Locked: a process that finds the part sees that its writer still runs.
   std::string format;
-  Hdf5Handle file;
+  Hdf5Handle file;     // Open from the first full chunk on.
   Hdf5Handle chunked;  // Creation properties of every dataset.
   std::map<std::string, TableState, std::less<>> tables;
   ChunkEncoder encoder;
@@ -73,7 +67,7 @@ struct TableFileWriter::Impl {
   FileIndex index;
   std::set<std::string, std::less<>> in_parts;
   std::string parts;                                  // The future value of attribute kPartsAttribute.
-  std::map<std::string, StoredAttribute> attributes;  // For the index.
+  std::map<std::string, StoredAttribute> attributes;  // Written at the end.
   bool failed = false;
 
   ~Impl() {
@@ -90,6 +84,32 @@ struct TableFileWriter::Impl {
     TableState table{.info = info, .columns = std::vector<Column>(info.column_count)};
     for (std::size_t i = 0; i < info.column_count; ++i) table.columns[i].width = WidthOf(info.columns[i].type);
     return tables.emplace(info.name, std::move(table)).first;
+  }
+
+  // libhdf5 opens by name: this name refers to the file that was just made, even if another process replaces it.
+  std::string NameForHdf5() const {
+    const std::string same = "/proc/self/fd/" + std::to_string(part_file.get());
+    return ::access(same.c_str(), W_OK) == 0 ? same : part;
+  }
+
+  Status OpenHdf5() {
+    const std::string name = NameForHdf5();
+    const Hdf5Lock lock;
+    const Hdf5Handle access(H5Pcreate(H5P_FILE_ACCESS));
+    // Formats of 1.10: the chunk index of a growing column is found in constant time.
+    H5Pset_libver_bounds(access.get(), H5F_LIBVER_V110, H5F_LIBVER_V110);
+    DoNotLockFile(access.get());
+    const Hdf5Handle creation(H5Pcreate(H5P_FILE_CREATE));
+    H5Pset_obj_track_times(creation.get(), false);  // Of the root group.
+    file = Hdf5Handle(H5Fcreate(name.c_str(), H5F_ACC_TRUNC, creation.get(), access.get()));
+    chunked = Hdf5Handle(H5Pcreate(H5P_DATASET_CREATE));
+    if (!file.ok() || H5Pset_shuffle(chunked.get()) < 0 || H5Pset_deflate(chunked.get(), 1) < 0 ||
+        H5Pset_fill_time(chunked.get(), H5D_FILL_TIME_NEVER) < 0 || H5Pset_obj_track_times(chunked.get(), false) < 0 ||
+        !WriteTextAttribute(file.get(), "format", format) ||
+        !WriteTextAttribute(file.get(), "lockstep_version", LOCKSTEP_VERSION) ||
+        !WriteIntAttribute(file.get(), "complete", 0))
+      return Failed("cannot create the HDF5 file");
+    return Ok();
   }
 
   // Without the time at which it was made: the same tables give the same file.
@@ -116,7 +136,7 @@ struct TableFileWriter::Impl {
       const std::string column_name(column.name);
       Hdf5Handle dataset(H5Dcreate2(group.get(), column_name.c_str(), FileType(column.type), space.get(), H5P_DEFAULT,
                                     chunked.get(), H5P_DEFAULT));
-      if (!dataset.ok() || !WriteMeaning(dataset.get(), column))
+      if (!dataset.ok() || !WriteMeaning(dataset.get(), column, CodesOf(column)))
         return Failed("cannot make column " + name + "/" + column_name);
       table.columns[i].dataset = std::move(dataset);
     }
@@ -181,12 +201,13 @@ struct TableFileWriter::Impl {
       column.pending.insert(column.pending.end(), data, data + bytes);
     }
     if (jobs.empty()) return Ok();
+    if (!file.ok()) LS_CHECK(OpenHdf5());
     if (table.chunk_rows == 0) LS_CHECK(MakeDatasets(table, kChunkRows));
     return WriteChunks(jobs);
   }
 
-  // Making a table costs libhdf5 some 300 us of CPU time, and a rank uses a quarter of them: with
-  // hundreds of ranks to a node the empty ones took seconds at the end of the job.
+  // A rank uses a quarter of the tables. Making a table costs libhdf5 some 300 us of CPU time, and with hundreds of
+  // ranks to a node the empty ones took seconds at the end of the job.
   bool LeavesOut(const TableState& table) const { return table.rows == 0 && format == schema::kRankFileFormat; }
 
   // Last, partial chunks: stored at full size, padded with zeros, as HDF5 does.
@@ -204,6 +225,66 @@ struct TableFileWriter::Impl {
       LS_CHECK(WriteChunks(jobs));
       for (Column& column : table.columns) column.pending = {};
     }
+    return Ok();
+  }
+
+  // Writes the whole file, which is in memory yet.
+  Status WriteWhole() {
+    std::vector<WholeTable> whole;
+    for (auto& [name, table] : tables) {
+      if (LeavesOut(table)) continue;
+      WholeTable& one = whole.emplace_back(WholeTable{&table.info, table.rows, {}});
+      // The first column says how many rows there are. Texts and facts are read by programs of a few lines.
+      const bool may_lack =
+          format == schema::kRankFileFormat && !table.info.Is(schema::kTexts) && !table.info.Is(schema::kFacts);
+      for (std::size_t i = 0; i < table.columns.size(); ++i) {
+        WholeColumn column{&table.info.columns[i], table.columns[i].pending, {}};
+        column.left_out = i > 0 && may_lack && IsUnknownThroughout(*column.info, column.values);
+        one.columns.push_back(std::move(column));
+      }
+    }
+    std::vector<WholeColumn*> long_ones;
+    for (WholeTable& table : whole)
+      for (WholeColumn& column : table.columns)
+        if (!column.left_out && column.values.size() > kMostRawBytes) long_ones.push_back(&column);
+    const auto compress = [&](std::size_t i) {
+      thread_local ChunkEncoder own;
+      WholeColumn& column = *long_ones[i];
+      const std::size_t width = WidthOf(column.info->type), rows = column.values.size() / width;
+      const std::span<const std::byte> stored = own.Encode(column.values.data(), rows, rows, width);
+      column.deflated.assign(stored.begin(), stored.end());
+    };
+    if (parallel && long_ones.size() > 1)
+      parallel(long_ones.size(), compress);
+    else
+      for (std::size_t i = 0; i < long_ones.size(); ++i) compress(i);
+    for (const WholeColumn* column : long_ones)
+      if (column->deflated.empty()) return Failed("cannot compress a chunk: out of memory");
+    errno = 0;
+    if (!WriteWholeFile(part_file.get(), NameForHdf5(), format, attributes, whole))
+      return Failed(std::string("cannot write the file") +
+                    (errno != 0 ? std::string(": ") + std::strerror(errno) : ""));
+    return Ok();
+  }
+
+  Status WriteAttributes() {
+    const Hdf5Lock lock;
+    for (const auto& [name, value] : attributes)
+      if (!(value.is_text ? WriteFixedTextAttribute(file.get(), name.c_str(), value.text)
+                          : WriteIntAttribute(file.get(), name.c_str(), value.number)))
+        return Failed("cannot write attribute " + name);
+    return Ok();
+  }
+
+  // The end of a file that was begun through libhdf5.
+  Status FinishHdf5() {
+    LS_CHECK(Flush());
+    LS_CHECK(WriteAttributes());
+    const bool indexed = CollectIndex();
+    if (!Close()) return Failed("cannot write the end of the file");
+    for (const auto& [name, value] : attributes) index.AddAttribute(name, value);
+    // Without it the file is read through libhdf5.
+    if (indexed) (void)index.Append(part_file.get());
     return Ok();
   }
 
@@ -240,6 +321,7 @@ struct TableFileWriter::Impl {
 
   // Gives back libhdf5's status of the last close, which is when it writes.
   bool Close() {
+    if (!file.ok() && !chunked.ok()) return true;
     const Hdf5Lock lock;
     tables.clear();
     const bool chunked_ok = chunked.Close() >= 0;
@@ -266,28 +348,6 @@ Result<TableFileWriter> TableFileWriter::Create(const std::string& path, std::st
   if (!impl->part_file.open())
     return Error{ErrorCode::kIo, std::string("cannot create the file: ") + std::strerror(errno), path,
                  "choose a directory that can be written, with -o"};
-  // libhdf5 opens by name: this name refers to the file that was just made, even if another process replaces it.
-  const std::string same = "/proc/self/fd/" + std::to_string(impl->part_file.get());
-  const std::string name = ::access(same.c_str(), W_OK) == 0 ? same : impl->part;
-  {
-    const Hdf5Lock lock;
-    const Hdf5Handle access(H5Pcreate(H5P_FILE_ACCESS));
-    // Formats of 1.10: the chunk index of a growing column is found in constant time.
-    H5Pset_libver_bounds(access.get(), H5F_LIBVER_V110, H5F_LIBVER_V110);
-    DoNotLockFile(access.get());
-    const Hdf5Handle creation(H5Pcreate(H5P_FILE_CREATE));
-    H5Pset_obj_track_times(creation.get(), false);  // Of the root group.
-    impl->file = Hdf5Handle(H5Fcreate(name.c_str(), H5F_ACC_TRUNC, creation.get(), access.get()));
-    impl->chunked = Hdf5Handle(H5Pcreate(H5P_DATASET_CREATE));
-    const hid_t chunked = impl->chunked.get();
-    if (!impl->file.ok() || H5Pset_shuffle(chunked) < 0 || H5Pset_deflate(chunked, 1) < 0 ||
-        H5Pset_fill_time(chunked, H5D_FILL_TIME_NEVER) < 0 || H5Pset_obj_track_times(chunked, false) < 0 ||
-        !WriteTextAttribute(impl->file.get(), "format", format) ||
-        !WriteFixedTextAttribute(impl->file.get(), kFormatAttribute, format) ||
-        !WriteTextAttribute(impl->file.get(), "lockstep_version", LOCKSTEP_VERSION) ||
-        !WriteIntAttribute(impl->file.get(), "complete", 0))
-      return impl->Failed("cannot create the HDF5 file");
-  }
   return TableFileWriter(std::move(impl));
 }
 
@@ -320,6 +380,7 @@ Status TableFileWriter::AddParts(const schema::TableInfo& info, const std::vecto
   }
   impl_->parts += '\n';
   impl_->in_parts.insert(name);
+  if (!impl_->file.ok()) LS_CHECK(impl_->OpenHdf5());
   const Hdf5Lock lock;
   const Hdf5Handle group = impl_->MakeGroup(name);
   if (!group.ok() || !WriteTextAttribute(group.get(), "description", info.description))
@@ -342,49 +403,66 @@ Status TableFileWriter::AddParts(const schema::TableInfo& info, const std::vecto
     }
     const Hdf5Handle dataset(H5Dcreate2(group.get(), std::string(column.name).c_str(), FileType(column.type),
                                         space.get(), H5P_DEFAULT, creation.get(), H5P_DEFAULT));
-    if (!dataset.ok() || !WriteMeaning(dataset.get(), column)) return impl_->Failed("cannot make column " + path);
+    if (!dataset.ok() || !WriteMeaning(dataset.get(), column, CodesOf(column)))
+      return impl_->Failed("cannot make column " + path);
   }
   return Ok();
 }
 
 Status TableFileWriter::SetAttribute(std::string_view name, std::int64_t value) {
-  const Hdf5Lock lock;
-  if (!WriteIntAttribute(impl_->file.get(), std::string(name).c_str(), value))
-    return impl_->Failed("cannot write attribute " + std::string(name));
   impl_->attributes[std::string(name)] = {false, value, {}};
   return Ok();
 }
 
 Status TableFileWriter::SetAttribute(std::string_view name, std::string_view text) {
-  const Hdf5Lock lock;
-  const std::string key(name);
-  if (H5Aexists(impl_->file.get(), key.c_str()) > 0) H5Adelete(impl_->file.get(), key.c_str());
-  if (!WriteFixedTextAttribute(impl_->file.get(), key.c_str(), text))
-    return impl_->Failed("cannot write attribute " + key);
-  impl_->attributes[key] = {true, 0, std::string(text)};
+  if (text.size() > kMostFixedText) return impl_->Failed("cannot write attribute " + std::string(name));
+  impl_->attributes[std::string(name)] = {true, 0, std::string(text)};
   return Ok();
 }
 
 Status TableFileWriter::Finish() {
+  LS_CHECK(Write());
+  return Publish({this, 1});
+}
+
+Status TableFileWriter::Write() {
   Impl& impl = *impl_;
   if (impl.failed) return impl.Failed("the file is incomplete after an earlier error");
   if (impl.format == schema::kTimelineFormat)
     for (const schema::TableInfo& info : schema::kTimelineTableInfos)
       if (!impl.tables.contains(info.name) && !impl.in_parts.contains(info.name)) impl.AddTable(info);
-  LS_CHECK(impl.Flush());
   if (!impl.parts.empty()) LS_CHECK(SetAttribute(kPartsAttribute, impl.parts));
   LS_CHECK(SetAttribute("complete", std::int64_t{1}));
-  const bool indexed = impl.CollectIndex();
-  if (!impl.Close()) return impl.Failed("cannot write the end of the file");
+  LS_CHECK(impl.file.ok() ? impl.FinishHdf5() : impl.WriteWhole());
+  impl.tables.clear();
+  return Ok();
+}
 
-  const int file = impl.part_file.get();
-  for (const auto& [name, value] : impl.attributes) impl.index.AddAttribute(name, value);
-  // Without it the file is read through libhdf5.
-  if (indexed) (void)impl.index.Append(file);
-  const int error = ::fsync(file) != 0 ? errno : MoveOver(impl.part, impl.path);
-  if (error != 0) return impl.Failed(std::string("cannot finish the file: ") + std::strerror(error));
-  impl.part_file.Reset();
-  SyncDirectoryOf(impl.path);
+Status TableFileWriter::Publish(std::span<TableFileWriter> writers) {
+  // All on their way to the disk before any is waited for: then the journal is mostly written once.
+  if (writers.size() > 1)
+    for (const TableFileWriter& writer : writers)
+      (void)::sync_file_range(writer.impl_->part_file.get(), 0, 0, SYNC_FILE_RANGE_WRITE);
+  const auto failed = [](Impl& impl, int error) {
+    return impl.Failed(std::string("cannot finish the file: ") + std::strerror(error));
+  };
+  std::map<std::string, std::string> directories;  // Each with a file in it.
+  std::optional<Error> error;
+  std::size_t synced = 0;
+  for (; synced < writers.size() && !error; ++synced)
+    if (Impl& impl = *writers[synced].impl_; ::fsync(impl.part_file.get()) != 0) error = failed(impl, errno);
+  if (error) --synced;
+  for (const TableFileWriter& writer : writers.first(synced)) {
+    Impl& impl = *writer.impl_;
+    if (const int cause = MoveOver(impl.part, impl.path); cause != 0) {
+      error = failed(impl, cause);
+      break;
+    }
+    impl.part_file.Reset();
+    directories.emplace(DirectoryOf(impl.path), impl.path);
+  }
+  for (const auto& [directory, file] : directories) SyncDirectoryOf(file);
+  if (error) return *std::move(error);
   return Ok();
 }
 

@@ -43,15 +43,18 @@ Result<Converted> ConvertSpool(const std::string& spool_path, const RunDir& dir,
   ::setpriority(PRIO_PROCESS, 0, 10);
   LS_TRY(const trace::Decoded decoded, trace::DecodeSpool({.spool_path = spool_path}));
   Converted converted{.files = {}, .ranks = RanksOf(decoded)};
-  std::vector<RunFile>& files = converted.files;
-  // The main file is written last, so a reader that finds it finds all the others.
+  // The main file is the last to get its name, so a reader that finds it finds all the others.
+  std::vector<trace::NamedTables> files;
   for (std::size_t i = decoded.processes.size(); i-- > 0;) {
     const std::string suffix = i == 0 ? ".h5" : ".p" + std::to_string(i + 1) + ".h5";
-    const std::string path = dir.RankFile(slot, suffix.c_str());
-    LS_CHECK(trace::WriteRankFile(path, decoded.processes[i].tables));
+    files.push_back({dir.RankFile(slot, suffix.c_str()), &decoded.processes[i].tables});
+  }
+  LS_CHECK(trace::WriteRankFiles(files));
+  std::reverse(files.begin(), files.end());
+  for (const trace::NamedTables& file : files) {
     struct stat info {};
-    ::stat(path.c_str(), &info);
-    files.insert(files.begin(), {path, static_cast<std::uint64_t>(info.st_size)});
+    ::stat(file.path.c_str(), &info);
+    converted.files.push_back({file.path, static_cast<std::uint64_t>(info.st_size)});
   }
   return converted;
 }

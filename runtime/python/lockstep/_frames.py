@@ -86,10 +86,30 @@ class _ClockOfRows:
         return cluster
 
 
+class _LeftOut:
+    """A column that a small file leaves out, because one value stands in every row; it is used as h5py's are."""
+
+    def __init__(self, line: str, rows: int) -> None:
+        self.name, kind, unit, value, *code = line.split(" ", 4)
+        self.values = np.full(rows, int(value), np.dtype("<%s%d" % (kind[0], int(kind[1:]) // 8)))
+        self.attrs = {"unit": unit, "codes": " ".join([value, *code]) if code else ""}
+        if unit == "ns" and int(value) == _NO_TIME:  # A moment; no clock has anything to convert.
+            self.attrs["clock"] = "other"
+
+    def __getitem__(self, rows: Any) -> Any:
+        return self.values[rows]
+
+
+def _columns(group: Any, rows: int) -> Any:
+    """(name, column) of all, in the order of their names."""
+    left_out = [_LeftOut(line, rows) for line in _attribute(group, "left_out").splitlines()]
+    return sorted([*group.items(), *((column.name, column) for column in left_out)], key=lambda one: one[0])
+
+
 def _frame(group: Any, texts: _Texts, clock: Any = None) -> Any:
     rows = min((len(column) for column in group.values()), default=0)
     columns: Dict[str, Any] = {}
-    for name, column in group.items():
+    for name, column in _columns(group, rows):
         values = column[:rows]
         unit, codes, time = (_attribute(column, key) for key in ("unit", "codes", "clock"))
         if unit == "string":

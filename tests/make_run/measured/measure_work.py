@@ -17,8 +17,10 @@ import glob
 import os
 import sys
 
-import h5py
 import numpy
+
+sys.path.insert(0, os.path.join(os.path.dirname(os.path.abspath(__file__)), "../.."))
+import rank_tables  # noqa: E402
 
 WARM_UP = 3
 
@@ -44,7 +46,7 @@ def union(begins, ends):
 
 def segments(path):
     """{step: [ns of each segment]}"""
-    with h5py.File(path, "r") as file:
+    with rank_tables.open_file(path, "r") as file:
         training = file["threads/thread"][:][file["threads/training"][:] != 0][0]
         mine = file["mpi_calls/thread"][:] == training
         begins = file["mpi_calls/begin_ns"][:][mine]

@@ -4,6 +4,7 @@ h5py_test.py MAKE_EXAMPLE DOC
 """
 import os
 import re
+import shutil
 import subprocess
 import sys
 import tempfile
@@ -52,6 +53,51 @@ def check_layout(path):
         assert calls["op"].dtype == np.dtype("<u2") and calls["peer"].dtype == np.dtype("<i4")
         assert calls["begin_ns"].chunks == (65536,)
         assert "p2p" not in f and set(f) == {"mpi_calls", "steps", "strings", "string_bytes", "meta"}, list(f)
+
+
+def check_small(path, code):
+    """A file that was composed in memory, as h5py sees it."""
+    with h5py.File(path, "r") as f:
+        assert f.attrs["format"] == "lockstep.rank/1" and isinstance(f.attrs["format"], str)
+        assert f.attrs["complete"] == 1 and f.attrs["lockstep_version"]
+        assert set(f) == {"mpi_calls", "steps", "strings", "string_bytes", "meta"}, list(f)
+        calls = f["mpi_calls"]
+        i = np.arange(100)
+        assert calls["begin_ns"].compression == "gzip" and calls["begin_ns"].shuffle
+        assert calls["op"].compression is None and calls["op"].chunks is None
+        assert calls["op"].dtype == np.dtype("<u2") and calls["peer"].dtype == np.dtype("<i4")
+        assert (calls["begin_ns"][:] == 10**15 + i * 1000).all() and (calls["duration_ns"][:] == i % 977).all()
+        assert (calls["op"][:] == i % 200).all() and (calls["peer"][:] == -(i % 3)).all()
+        # What is unknown in every row is not there, and the table says so.
+        left_out = dict(line.split(" ", 1) for line in calls.attrs["left_out"].decode().splitlines())
+        assert left_out["thread"] == "u32 id 4294967295", left_out
+        assert not set(left_out) & set(calls)
+        for table in f.values():
+            assert isinstance(table.attrs["description"], str)
+            for column in table.values():
+                assert isinstance(column.attrs["unit"], str) and column.attrs["description"], column.name
+        assert calls["begin_ns"].attrs["clock"] == "rank"
+        assert f["mpi_calls/outcome"].attrs["codes"].startswith("0 completed\n1 ")
+    scope = {"path": path}
+    exec(code["frame"], scope)
+    assert len(scope["calls"]) == 100
+    exec(code["codes"], scope)
+    ops = dict(re.findall(r"^LS_MPI_OP\((\d+), (\w+)", open(OPS).read(), re.M))
+    assert scope["codes"] == {str(n): "MPI_" + ops[str(n)] for n in range(100) if str(n) in ops}, scope["codes"]
+    check_strings(path, code["meta"])
+    path = shutil.copy(path, path + ".edited")
+    with h5py.File(path, "r+") as f:
+        f["mpi_calls/op"][3] = 7
+        f["mpi_calls/begin_ns"][...] = i * 12345 % 97
+        del f["steps"]["index"]
+        f.create_group("mine").attrs["text"] = "x"
+        # Texts that other columns share stay theirs.
+        f["mpi_calls/begin_ns"].attrs["unit"] = "s"
+        del f["mpi_calls/duration_ns"].attrs["unit"]
+    with h5py.File(path, "r") as f:
+        assert f["mpi_calls/begin_ns"].attrs["unit"] == "s" and "unit" not in f["mpi_calls/duration_ns"].attrs
+        assert f["steps/begin_ns"].attrs["unit"] == "ns" and f["steps/end_ns"].attrs["unit"] == "ns"
+        assert f["mpi_calls/op"][3] == 7 and (f["mpi_calls/begin_ns"][:] == i * 12345 % 97).all() and "mine" in f
 
 
 def check_codes(path, code):
@@ -111,13 +157,14 @@ def main():
     make, doc = sys.argv[1:]
     code = blocks(doc)
     with tempfile.TemporaryDirectory() as folder:
-        rank_file, timeline = os.path.join(folder, "rank.h5"), os.path.join(folder, "timeline.h5")
-        subprocess.run([make, rank_file, timeline], check=True)
+        rank_file, timeline, small = (os.path.join(folder, name) for name in ("rank.h5", "timeline.h5", "small.h5"))
+        subprocess.run([make, rank_file, timeline, small], check=True)
         check_layout(rank_file)
         check_frame(rank_file, code["frame"])
         check_codes(rank_file, code["codes"])
         check_strings(rank_file, code["meta"])
         check_clock(timeline, code["clock"])
+        check_small(small, code)
     print("ok")
 
 

@@ -1,5 +1,5 @@
 // Writes an example rank file and timeline for the tests in Python.
-// make_example RANK_FILE TIMELINE
+// make_example RANK_FILE TIMELINE SMALL_RANK_FILE
 
 #include <cstdio>
 #include <cstdlib>
@@ -7,14 +7,15 @@
 #include "trace/file/strings.h"
 #include "trace/file/table_file.h"
 
-int main(int argc, char** argv) {
+namespace {
+
+lockstep::schema::RankTables RankOf(std::int64_t calls) {
   using namespace lockstep;
-  if (argc != 3) return 2;
   schema::RankTables rank;
   trace::StringInterner strings(rank.strings, rank.string_bytes);
   rank.meta.Append({.key = strings.Intern("rank"), .value = strings.Intern("3")});
   rank.meta.Append({.key = strings.Intern("command"), .value = strings.Intern("./app 'größer'")});
-  for (std::int64_t i = 0; i < 150'000; ++i)
+  for (std::int64_t i = 0; i < calls; ++i)
     rank.mpi_calls.Append({.begin_ns = 1'000'000'000'000'000 + i * 1000,
                            .duration_ns = i % 977,
                            .op = static_cast<std::uint16_t>(i % 200),
@@ -24,7 +25,16 @@ int main(int argc, char** argv) {
                            .count = 1,
                            .outcome = static_cast<std::uint8_t>(i % 4)});
   for (std::int64_t i = 0; i < 10; ++i) rank.steps.Append({.index = i, .begin_ns = i * 100, .end_ns = i * 100 + 100});
-  const Status written = trace::WriteRankFile(argv[1], rank);
+  return rank;
+}
+
+}  // namespace
+
+int main(int argc, char** argv) {
+  using namespace lockstep;
+  if (argc != 4) return 2;
+  const Status written = trace::WriteRankFile(argv[1], RankOf(150'000));
+  const Status small_written = trace::WriteRankFile(argv[3], RankOf(100));
 
   schema::TimelineTables timeline;
   for (std::int32_t r = 0; r < 4; ++r)
@@ -36,7 +46,7 @@ int main(int argc, char** argv) {
                              .slew_ppb = 100,
                              .method = 2});
   const Status timeline_written = trace::WriteTimelineFile(argv[2], timeline);
-  for (const Status* status : {&written, &timeline_written})
+  for (const Status* status : {&written, &timeline_written, &small_written})
     if (!status->ok()) {
       std::fprintf(stderr, "%s\n", status->error().what.c_str());
       return 1;
