@@ -2,7 +2,6 @@
 // so a program that looks for MPI by that name finds it and must get the answer "no".
 
 #include <pthread.h>
-#include <stdio.h>
 #include <unistd.h>
 
 #include "comms/pmpi/anchors.h"
@@ -29,17 +28,19 @@ SegmentView Segment() { return {reinterpret_cast<std::byte*>(lockstep_probe.segm
 
 // lockstep-clock may have taken the MPI rank that the launcher keeps for this process. MPI_Init then aborts (Open MPI
 // 4.1.4), and no other message would explain it. The agent cannot know beforehand whether a script or Python loads MPI.
-void WarnOfAgentClock(const char* function) {
+#define LS_AGENT_CLOCK(function)                                                      \
+  "lockstep: --clock agent is for programs without MPI, and this one calls " function \
+  ", which may fail now: leave "                                                      \
+  "--clock agent out\n"
+void WarnOfAgentClock(bool session) {
   const SegmentHeader* header = lockstep_probe.segment;
   if (header == nullptr || header->clock_agent == 0 || header->slot_rank > 0) return;
-  char line[200];
-  const int n = snprintf(line, sizeof line,
-                         "lockstep: --clock agent is for programs without MPI, and this one calls %s, which may fail "
-                         "now: leave --clock agent out\n",
-                         function);
-  const ssize_t ignored = write(STDERR_FILENO, line, static_cast<std::size_t>(n));
+  static constexpr char kInit[] = LS_AGENT_CLOCK("MPI_Init"), kSession[] = LS_AGENT_CLOCK("MPI_Session_init");
+  const ssize_t ignored =
+      session ? write(STDERR_FILENO, kSession, sizeof kSession - 1) : write(STDERR_FILENO, kInit, sizeof kInit - 1);
   static_cast<void>(ignored);
 }
+#undef LS_AGENT_CLOCK
 
 // The thread that is inside MPI_Init, 0 none. MPI has started before our own first calls are made. Without this, other
 // threads that wait for MPI_Initialized would call MPI between them, earlier on one rank than on another, and
@@ -66,7 +67,7 @@ template <typename Call>
 int Start(MpiOp op, Call&& call) {
   // The ring is claimed before MPI starts, so that this is not part of MPI_Init's time.
   if (lockstep_probe.segment != nullptr) ring::Page();
-  WarnOfAgentClock("MPI_Init");
+  WarnOfAgentClock(false);
   g_starter.store(pthread_self());
   const std::uint64_t begin = ring::Ticks();
   const int result = call();
@@ -126,7 +127,7 @@ LS_EXPORT int MPI_Finalize() {
 // Sessions (MPI 4.0). No call of ours is made that another rank must join: clocks are those of the agents.
 LS_EXPORT int MPI_Session_init(MPI_Info info, MPI_Errhandler errhandler, MPI_Session* session) {
   if (lockstep_probe.segment != nullptr) ring::Page();
-  WarnOfAgentClock("MPI_Session_init");
+  WarnOfAgentClock(true);
   const std::uint64_t begin = ring::Ticks();
   const int result = LS_PMPI(Session_init, info, errhandler, session);
   const std::uint64_t end = ring::Ticks();
