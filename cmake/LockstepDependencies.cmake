@@ -132,6 +132,8 @@ function(lockstep_mpi_abi abi header condition title hint)
 endfunction()
 set(LOCKSTEP_MPI_PLACES "" CACHE STRING "Further directories with an mpi.h or mpi_abi.h, before those of the system")
 set(LOCKSTEP_MPICH_DIR ${cache_home}/lockstep/mpich-5 CACHE PATH "An MPICH beside the system's, for tests; ./bootstrap test fetches one")
+set(LOCKSTEP_OPENMPI_DIR ${cache_home}/lockstep/openmpi-5 CACHE PATH "An Open MPI 5, for tests; ./bootstrap test fetches one")
+set(LOCKSTEP_IMPI_DIR ${cache_home}/lockstep/impi-2021 CACHE PATH "Intel MPI's runtime, for tests; ./bootstrap test fetches one")
 set(mpich_places ${LOCKSTEP_MPI_PLACES} /usr/include/${CMAKE_LIBRARY_ARCHITECTURE}/mpich
                  /usr/lib/${CMAKE_LIBRARY_ARCHITECTURE}/mpich/include /usr/include/mpich-${CMAKE_SYSTEM_PROCESSOR}
                  ${MPI_CXX_INCLUDE_DIRS} ${LOCKSTEP_MPICH_DIR}/include)

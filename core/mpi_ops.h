@@ -19,10 +19,12 @@ enum class MpiClass : std::uint8_t {
   kRecv,
   kRecvPost,
   kRecvInit,
+  kSendRecvPost,  // One request for a send and a receive.
   kSendRecv,
   kProbe,
   kPoll,  // A query that may find nothing: counted, without a row for each call.
   kStart,
+  kReady,  // Partitions of a started send may go.
   kWait,
   kTest,
   kRequest,

@@ -104,7 +104,9 @@
   X(i32, peer, Number, Unknown(-1, "none or unknown"), "partner in comm's ranks, from the status for wildcards")       \
   X(i32, peer_world_rank, Number, Unknown(-1), "partner's world rank")                                                 \
   X(i32, tag, Number, Always, "tag, from the status for wildcards")                                                    \
-  X(u64, seq, Number, Always, "k-th send, or k-th matched receive, of (comm, source, destination, tag)")               \
+  X(u64, seq, Number, Always,                                                                                          \
+    "k-th send, or k-th matched receive, of (comm, source, destination, tag); partitioned: start k of the n-th, from " \
+    "1, n * 2^32 + k")                                                                                                 \
   X(u32, thread, Id, Always, "row of threads that called or posted")                                                   \
   X(i64, begin_ns, Moment, Always, "entry or post")                                                                    \
   X(i64, post_end_ns, Moment, Always, "return of the posting call; the end when blocking")                             \

@@ -117,6 +117,9 @@ struct RangeExtra {  // 1 slot, the second of a RangeRecord
 //   Mrecv, Imrecv     seq and start: low and high half of the ticks at which the matched probe returned,
 //                     0 unknown: that, and not the receive, decides which message it is.
 //   Sendrecv*         kMpi describes the send; one kCompletion with kCompletionStatus the receive.
+//   Isendrecv*        kMpi describes the send; one kCompletion with kCompletionPending the receive as it was asked for,
+//                     and kCompletionStatus if the status will describe what was received.
+//   Pready*           kMpi with request = the handle of the partitioned send.
 //   MPI_PROC_NULL     peer = -1: no message, no row of p2p.
 
 // Flags of MpiRecord.

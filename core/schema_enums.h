@@ -292,6 +292,9 @@ LS_SCHEMA_ENUM_(Phase, std::uint8_t, LS_PHASE_)
 #undef LS_ENUM_VALUE_
 
 // Enumerations that core/ has for more than files.
+// p2p.seq: the first number of a partitioned message; below it are those of all others.
+inline constexpr std::uint64_t kPartitionedSeq = std::uint64_t{1} << 32;
+
 inline constexpr EnumValue kModes[] = {{Code(CollectiveMode::kBlocking), "blocking"},
                                        {Code(CollectiveMode::kNonBlocking), "non-blocking"},
                                        {Code(CollectiveMode::kPersistent), "persistent"},

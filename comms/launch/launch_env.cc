@@ -103,6 +103,8 @@ std::string RunId(const GetEnv& get, std::string_view hydra, LaunchEnv& env) {
   }
   for (const char* name : {"OMPI_MCA_orte_precondition_transports", "OMPI_MCA_orte_hnp_uri"})
     if (const char* value = get(name); value != nullptr && *value != '\0') return std::string("open-mpi:") + value;
+  if (const std::string uuid = Text(get, "I_MPI_HYDRA_UUID"); env.source == LaunchSource::kPmi && !uuid.empty())
+    return "intel-mpi:" + uuid + "/" + Text(get, "HYDRA_BSTRAP_PGID");
   if (InSlurmStep(get)) {
     std::string step = Text(get, "SLURM_STEP_ID");
     if (step.empty()) step = Text(get, "SLURM_STEPID");

@@ -16,6 +16,7 @@
 //   torchrun (case 1)  MASTER_ADDR, MASTER_PORT, TORCHELASTIC_RUN_ID, TORCHELASTIC_RESTART_COUNT, and where all its
 //                      ranks are on one node the launch key; else weak
 //   Open MPI           OMPI_MCA_orte_precondition_transports, else OMPI_MCA_orte_hnp_uri
+//   Intel MPI's hydra  I_MPI_HYDRA_UUID, HYDRA_BSTRAP_PGID (jobs that it spawns)
 //   Slurm step         SLURM_JOB_ID, SLURM_STEP_ID, SLURM_RESTART_COUNT
 //   RANK               MASTER_ADDR, MASTER_PORT; weak
 //   PMIx               PMIX_NAMESPACE; weak

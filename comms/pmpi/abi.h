@@ -28,6 +28,10 @@
 // Large counts came with MPI 4.0. Open MPI had none up to 5.0.
 #define LS_LARGE_COUNTS (MPI_VERSION >= 4 && !LS_ABI_OPEN_MPI)
 
+// MPICH (4.0.2, 5.0.2) and Intel MPI (2021.19) leave the status of MPI_Isendrecv as it was: what it says of the message
+// that was received is anything.
+#define LS_ISENDRECV_TELLS LS_ABI_OPEN_MPI
+
 #include "comms/pmpi/names.h"
 
 // Persistent collectives have two names: Open MPI 4's mpi.h declares MPIX_, all others MPI_.
@@ -38,6 +42,8 @@
 #endif
 LS_PMPI_PERSISTENT(LS_DECLARE)
 #undef LS_DECLARE
+
+#include "comms/pmpi/newer.h"
 
 namespace lockstep::pmpi {
 

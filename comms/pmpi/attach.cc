@@ -49,8 +49,7 @@ void ForEachEntryPoint(Take&& take) {
 #else
 #define LS_LARGE_COUNT(name) take(false, nullptr, nullptr);
 #endif
-#define LS_WITHOUT(name) take(false, nullptr, nullptr);
-  LS_MPI_ENTRY_POINTS(LS_STANDARD, LS_STANDARD, LS_EXPERIMENTAL, LS_LARGE_COUNT, LS_WITHOUT)
+  LS_MPI_ENTRY_POINTS(LS_STANDARD, LS_STANDARD, LS_EXPERIMENTAL, LS_LARGE_COUNT)
 }
 
 }  // namespace

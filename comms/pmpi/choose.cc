@@ -23,7 +23,7 @@ namespace {
 constexpr char kNames[] =
 #define LS_STANDARD(name) "MPI_" #name "\0PMPI_" #name "\0"
 #define LS_EXPERIMENTAL(name) "MPIX_" #name "\0PMPIX_" #name "\0"
-    LS_MPI_ENTRY_POINTS(LS_STANDARD, LS_STANDARD, LS_EXPERIMENTAL, LS_STANDARD, LS_STANDARD);
+    LS_MPI_ENTRY_POINTS(LS_STANDARD, LS_STANDARD, LS_EXPERIMENTAL, LS_STANDARD);
 
 // Threads may choose at the same time, and come to the same result; one of them publishes it. No lock is held while
 // ld.so is asked: a constructor that calls MPI runs under ld.so's own.
@@ -49,7 +49,7 @@ void ForEachSlot(F&& f) {
 // Where the slots will lead. `init` to `session_init`: what ours are put in front of.
 struct Plan {
   const void* targets[kSlots];
-  const void *init, *init_thread, *initialized, *session_init;
+  const void *init, *init_thread, *session_init;
   char unknown[4400];  // "path (version)" of a library without wrappers, or whose wrappers are not used.
   bool unreliable;     // It loses messages (LosesMessages).
 };
@@ -167,7 +167,6 @@ char g_unknown[sizeof Plan::unknown];
 bool g_unreliable = false;
 int (*g_init)(int*, char***) = nullptr;
 int (*g_init_thread)(int*, char***, int, int*) = nullptr;
-int (*g_initialized)(int*) = nullptr;
 int (*g_session_init)(void*, void*, void*) = nullptr;
 
 // A line of one rank, and a fact for the verdict.
@@ -205,12 +204,8 @@ int InitThreadUnknown(int* argc, char*** argv, int required, int* provided) {
 }
 
 // Handles are ints or addresses, and the registers that hold them are passed on whole.
-int SessionInit(void* info, void* errhandler, void* session) {
-  int initialized = 0;
-  if (g_unknown[0] != '\0')
-    SayUnknown();
-  else if (g_initialized(&initialized) == 0 && initialized == 0)
-    SayUnrecorded("MPI sessions", "MPI sessions are, as yet, only where MPI_Init was called before");
+int SessionInitUnknown(void* info, void* errhandler, void* session) {
+  SayUnknown();
   return g_session_init(info, errhandler, session);
 }
 
@@ -219,13 +214,6 @@ template <typename Function>
 void InFront(const void*& target, Function ours, const void*& behind) {
   behind = target;
   target = reinterpret_cast<const void*>(ours);
-}
-
-void WatchSessions(Plan& plan) {
-  ForEachSlot([&](unsigned i, const char* name) {
-    if (strcmp(name, "MPI_Initialized") == 0) plan.initialized = plan.targets[i];
-    if (strcmp(name, "MPI_Session_init") == 0) InFront(plan.targets[i], &SessionInit, plan.session_init);
-  });
 }
 
 bool Attach(void* library, const char* abi, Plan& plan) {
@@ -255,6 +243,7 @@ void PassOnAndSay(void* library, const char* version, Plan& plan) {
   ForEachSlot([&](unsigned i, const char* name) {
     if (strcmp(name, "MPI_Init") == 0) InFront(plan.targets[i], &InitUnknown, plan.init);
     if (strcmp(name, "MPI_Init_thread") == 0) InFront(plan.targets[i], &InitThreadUnknown, plan.init_thread);
+    if (strcmp(name, "MPI_Session_init") == 0) InFront(plan.targets[i], &SessionInitUnknown, plan.session_init);
   });
 }
 
@@ -268,7 +257,6 @@ void Publish(const Plan& plan) {
   g_unreliable = plan.unreliable;
   Take(g_init, plan.init);
   Take(g_init_thread, plan.init_thread);
-  Take(g_initialized, plan.initialized);
   Take(g_session_init, plan.session_init);
   for (unsigned i = 0; i < kSlots; ++i) __atomic_store_n(&__start_lockstep_slots[i], plan.targets[i], __ATOMIC_RELEASE);
 }
@@ -287,7 +275,6 @@ bool Choose(const void* caller) {
     const char* abi = AbiOf(library, version);
     plan->unreliable = LosesMessages(version);
     if (abi == nullptr || plan->unreliable || !Attach(library, abi, *plan)) PassOnAndSay(library, version, *plan);
-    WatchSessions(*plan);
   }
   int open = kOpen;
   if (g_progress.compare_exchange_strong(open, kPublishing)) {

@@ -27,9 +27,9 @@ struct Slot {
 std::atomic<Slot*> g_slots{nullptr};
 pthread_mutex_t g_lock = PTHREAD_MUTEX_INITIALIZER;  // For changes; look-ups take no lock.
 std::atomic<std::uint32_t> g_next_number{0};
-MPI_Group g_world_group{};
+MPI_Group g_world_group{};  // MPI_COMM_WORLD's, or that of a session's process set of all ranks.
+std::uint64_t g_world_id = 0;
 bool g_spawned = false;  // This process's MPI_COMM_WORLD is not the job's.
-int g_world_size = 0;    // Of this process's MPI_COMM_WORLD.
 
 struct Lock {
   Lock() { pthread_mutex_lock(&g_lock); }
@@ -81,9 +81,10 @@ std::int32_t* WorldRanks(MPI_Group group, int* size) {
   if (ranks == nullptr) return nullptr;
   std::int32_t* own = ranks + n;
   for (std::size_t i = 0; i < n; ++i) own[i] = static_cast<std::int32_t>(i);
-  mpi.Group_translate_ranks(group, *size, own, g_world_group, ranks);
+  const bool known =
+      g_world_group != MPI_Group{} && mpi.Group_translate_ranks(group, *size, own, g_world_group, ranks) == MPI_SUCCESS;
   for (std::size_t i = 0; i < n; ++i)
-    if (ranks[i] < 0) ranks[i] = -1;  // MPI_UNDEFINED: another job's.
+    if (!known || ranks[i] < 0) ranks[i] = -1;  // MPI_UNDEFINED: another job's.
   return ranks;
 }
 
@@ -183,51 +184,75 @@ struct KeyCount {
 };
 KeyCount* g_keys = nullptr;
 
-void TakeIn(MPI_Comm handle, std::string_view identity, std::int32_t own_rank, std::uint8_t kind) {
+void TakeIn(MPI_Comm handle, std::uint64_t id, std::uint8_t kind) {
   Comm* comm = NewComm();
   if (comm == nullptr) return;
   ReadGroups(handle, comm);
   comm->kind = kind;
   comm->unidentified = g_spawned;
-  if (!g_spawned) {
-    Hash64 hash;
-    hash.Add(identity);
-    if (own_rank >= 0) hash.Add(static_cast<std::uint64_t>(own_rank));
-    // A process that no MPI launcher started is rank 0 of a world of its own. Several of one job (torchrun, and a
-    // program that imports mpi4py) are not members of one communicator.
-    if (g_world_size == 1) {
-      hash.Add(static_cast<std::uint64_t>(getpid()));
-      hash.Add(ring::Ticks());
-    }
-    comm->global_id = hash.value();
-  }
+  if (!g_spawned) comm->global_id = id;
   Insert(HandleOf(handle), comm);
   Announce(*comm);
+}
+
+std::uint64_t IdOf(std::string_view identity, std::int32_t own_rank, int world_size) {
+  Hash64 hash;
+  hash.Add(identity);
+  if (own_rank >= 0) hash.Add(static_cast<std::uint64_t>(own_rank));
+  // A process that no MPI launcher started is rank 0 of a world of its own. Several of one job (torchrun, and a
+  // program that imports mpi4py) are not members of one communicator.
+  if (world_size == 1) {
+    hash.Add(static_cast<std::uint64_t>(getpid()));
+    hash.Add(ring::Ticks());
+  }
+  return hash.value();
+}
+
+bool MakeTable() {
+  if (g_slots.load(std::memory_order_acquire) != nullptr) return true;
+  void* memory = mmap(nullptr, kTableSlots * sizeof(Slot), PROT_READ | PROT_WRITE,
+                      MAP_PRIVATE | MAP_ANONYMOUS | MAP_NORESERVE, -1, 0);
+  if (memory == MAP_FAILED) return false;
+  g_slots.store(static_cast<Slot*>(memory), std::memory_order_release);
+  return true;
+}
+
+// Of the session that gives the process its world, until MPI_Init: MPI_COMM_WORLD is the same world.
+void NameWorld(int world_size) {
+  if (g_world_id == 0) g_world_id = IdOf("MPI_COMM_WORLD", -1, world_size);
 }
 
 }  // namespace
 
 void StartComms() {
   const PmpiTable& mpi = Pmpi();
-  void* memory = mmap(nullptr, kTableSlots * sizeof(Slot), PROT_READ | PROT_WRITE,
-                      MAP_PRIVATE | MAP_ANONYMOUS | MAP_NORESERVE, -1, 0);
-  if (memory == MAP_FAILED) return;
-  g_slots.store(static_cast<Slot*>(memory), std::memory_order_release);
+  if (!MakeTable()) return;
   MPI_Comm parent = mpi.comm_null;
   g_spawned = mpi.Comm_get_parent(&parent) == MPI_SUCCESS && parent != mpi.comm_null;
-  mpi.Comm_group(mpi.comm_world, &g_world_group);
-  int rank = 0;
+  MPI_Group world{};
+  mpi.Comm_group(mpi.comm_world, &world);
+  ChangeWorldGroup(world);
+  int rank = 0, size = 0;
   mpi.Comm_rank(mpi.comm_world, &rank);
-  mpi.Comm_size(mpi.comm_world, &g_world_size);
-  TakeIn(mpi.comm_world, "MPI_COMM_WORLD", -1, 0);
-  TakeIn(mpi.comm_self, "MPI_COMM_SELF", rank, 2);
+  mpi.Comm_size(mpi.comm_world, &size);
+  NameWorld(size);
+  TakeIn(mpi.comm_world, g_world_id, 0);
+  TakeIn(mpi.comm_self, IdOf("MPI_COMM_SELF", rank, size), 2);
 }
 
-void StopComms() {
+bool StartCommsOfSessions(MPI_Group world, int world_size) {
+  if (!MakeTable()) return false;
+  NameWorld(world_size);
+  ChangeWorldGroup(world);
+  return true;
+}
+
+void ChangeWorldGroup(MPI_Group world) {
   if (g_world_group != MPI_Group{}) Pmpi().Group_free(&g_world_group);
-  g_world_group = {};
+  g_world_group = world;
 }
 
+std::uint64_t WorldId() { return g_world_id; }
 bool Spawned() { return g_spawned; }
 
 Comm* OwnerOf(std::uint64_t handle) {

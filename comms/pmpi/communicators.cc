@@ -3,6 +3,8 @@
 // creation is taken before the call, whether or not it gives this rank a
 // communicator, because every member of the parent counts it.
 
+#include <algorithm>
+
 #include "comms/pmpi/traced.h"
 #include "core/hash.h"
 
@@ -61,6 +63,35 @@ Origin GroupCreation(MPI_Comm parent, MPI_Group group, int tag) {
   return origin;
 }
 
+// A communicator of groups and a text, made without a parent: creations are counted per group and text. `groups` is a
+// hash of the group, or of both of an inter-communicator; `lowest` the lowest rank in them, -1 if one has none that is
+// known.
+Origin CreationWithoutParent(const char* kind, std::uint64_t groups, std::int32_t lowest, const char* tag) {
+  Hash64 hash;
+  hash.Add(std::string_view(kind));
+  hash.Add(WorldId());
+  hash.Add(groups);
+  hash.Add(std::string_view(tag != nullptr ? tag : ""));
+  Origin origin;
+  origin.key = hash.value();
+  origin.nth = NextOfKey(origin.key);
+  origin.unidentified = lowest < 0 || WorldId() == 0;
+  return origin;
+}
+
+template <typename Call>
+int Duplicate(MpiOp op, MPI_Comm comm, MPI_Comm* created, MPI_Request* request, Call&& call) {
+  if (!Active()) return call();
+  const Origin origin = NextCreation(comm);
+  const std::uint64_t begin = ring::Ticks();
+  const int result = call();
+  const std::uint64_t end = ring::Ticks();
+  // Open MPI (4.1.4) and MPICH (4.0.2) return the handle with the post; the communicator must not be used before
+  // completion.
+  if (result == MPI_SUCCESS) CommDuplicating(*created, origin);
+  return WriteCall(op, result, begin, end, origin.parent, HandleOf(*request));
+}
+
 }  // namespace
 
 #define LS_CREATE(name, parent, parameters, arguments)                                                 \
@@ -100,6 +131,29 @@ LS_EXPORT int MPI_Comm_create_group(MPI_Comm comm, MPI_Group group, int tag, MPI
                 [&] { return LS_PMPI(Comm_create_group, comm, group, tag, created); });
 }
 
+LS_EXPORT int MPI_Comm_create_from_group(MPI_Group group, const char* tag, MPI_Info info, MPI_Errhandler errhandler,
+                                         MPI_Comm* created) {
+  const auto call = [&] { return LS_PMPI(Comm_create_from_group, group, tag, info, errhandler, created); };
+  if (!Active()) return call();
+  return Create(MpiOp::kComm_create_from_group,
+                CreationWithoutParent("from group", GroupHash(group), LowestWorldRank(group), tag), created, call);
+}
+
+LS_EXPORT int MPI_Intercomm_create_from_groups(MPI_Group local, int local_leader, MPI_Group remote, int remote_leader,
+                                               const char* tag, MPI_Info info, MPI_Errhandler errhandler,
+                                               MPI_Comm* created) {
+  const auto call = [&] {
+    return LS_PMPI(Intercomm_create_from_groups, local, local_leader, remote, remote_leader, tag, info, errhandler,
+                   created);
+  };
+  if (!Active()) return call();
+  // Alike on both sides. They have no member in common, so the sum tells them apart.
+  const std::uint64_t groups = GroupHash(local) + GroupHash(remote);
+  const std::int32_t lowest = std::min(LowestWorldRank(local), LowestWorldRank(remote));
+  return Create(MpiOp::kIntercomm_create_from_groups, CreationWithoutParent("from groups", groups, lowest, tag),
+                created, call);
+}
+
 LS_EXPORT int MPI_Intercomm_create(MPI_Comm local, int local_leader, MPI_Comm bridge, int remote_leader, int tag,
                                    MPI_Comm* created) {
   if (!Active()) return LS_PMPI(Intercomm_create, local, local_leader, bridge, remote_leader, tag, created);
@@ -137,15 +191,12 @@ LS_EXPORT int MPI_Intercomm_create(MPI_Comm local, int local_leader, MPI_Comm br
 }
 
 LS_EXPORT int MPI_Comm_idup(MPI_Comm comm, MPI_Comm* created, MPI_Request* request) {
-  if (!Active()) return LS_PMPI(Comm_idup, comm, created, request);
-  const Origin origin = NextCreation(comm);
-  const std::uint64_t begin = ring::Ticks();
-  const int result = LS_PMPI(Comm_idup, comm, created, request);
-  const std::uint64_t end = ring::Ticks();
-  // Open MPI (4.1.4) and MPICH (4.0.2) return the handle with the post; the communicator must not be used before
-  // completion.
-  if (result == MPI_SUCCESS) CommDuplicating(*created, origin);
-  return WriteCall(MpiOp::kComm_idup, result, begin, end, origin.parent, HandleOf(*request));
+  return Duplicate(MpiOp::kComm_idup, comm, created, request,
+                   [&] { return LS_PMPI(Comm_idup, comm, created, request); });
+}
+LS_EXPORT int MPI_Comm_idup_with_info(MPI_Comm comm, MPI_Info info, MPI_Comm* created, MPI_Request* request) {
+  return Duplicate(MpiOp::kComm_idup_with_info, comm, created, request,
+                   [&] { return LS_PMPI(Comm_idup_with_info, comm, info, created, request); });
 }
 
 LS_EXPORT int MPI_Comm_free(MPI_Comm* comm) {
@@ -163,6 +214,15 @@ LS_EXPORT int MPI_Comm_set_name(MPI_Comm comm, const char* name) {
   Comm* known = KnownComm(comm);
   if (result == MPI_SUCCESS) CommRenamed(known, name);
   return WriteCall(MpiOp::kComm_set_name, result, begin, end, known);
+}
+
+LS_EXPORT int MPI_Comm_set_info(MPI_Comm comm, MPI_Info info) {
+  if (!Active()) return LS_PMPI(Comm_set_info, comm, info);
+  Comm* known = KnownComm(comm);
+  Blocking blocking(MpiOp::kComm_set_info);
+  const int result = LS_PMPI(Comm_set_info, comm, info);
+  const std::uint64_t end = blocking.End();
+  return WriteCall(MpiOp::kComm_set_info, result, blocking.begin(), end, known);
 }
 
 LS_EXPORT int MPI_Comm_spawn(const char* command, char* argv[], int maxprocs, MPI_Info info, int root, MPI_Comm comm,

@@ -202,6 +202,22 @@ template <typename Call, typename Nothing, typename Add>
   return result;
 }
 
+// A query that leaves the requests as they are. `nothing`: it found none that had completed.
+template <typename Call, typename Nothing>
+int AskFor(MpiOp op, int requests, Call&& call, Nothing&& nothing) {
+  if (!Recording()) return call();
+  const std::uint64_t begin = ring::Ticks();
+  const int result = call();
+  const std::uint64_t end = ring::Ticks();
+  if (result == MPI_SUCCESS && nothing()) {
+    ring::Poll(PollKey(op, 0), begin, end);
+    return result;
+  }
+  MpiRecord record = CompletionCall(op, begin, end, requests);
+  Write(record, result);
+  return result;
+}
+
 // Start and Request_free are also written while recording is off, because later completions depend on them.
 void MarkUnrecorded(MpiRecord& record) {
   if (!ring::Recording()) record.head.flags |= kMpiUnrecorded;
@@ -318,6 +334,26 @@ LS_EXPORT int MPI_Request_get_status(MPI_Request request, int* flag, MPI_Status*
   record.request = handle;
   Write(record, result);
   return result;
+}
+
+LS_EXPORT int MPI_Request_get_status_all(int count, const MPI_Request requests[], int* flag, MPI_Status statuses[]) {
+  return AskFor(
+      MpiOp::kRequest_get_status_all, count,
+      [&] { return LS_PMPI(Request_get_status_all, count, requests, flag, statuses); }, [&] { return *flag == 0; });
+}
+LS_EXPORT int MPI_Request_get_status_any(int count, const MPI_Request requests[], int* index, int* flag,
+                                         MPI_Status* status) {
+  return AskFor(
+      MpiOp::kRequest_get_status_any, count,
+      [&] { return LS_PMPI(Request_get_status_any, count, requests, index, flag, status); },
+      [&] { return *flag == 0; });
+}
+LS_EXPORT int MPI_Request_get_status_some(int count, const MPI_Request requests[], int* completed, int indices[],
+                                          MPI_Status statuses[]) {
+  return AskFor(
+      MpiOp::kRequest_get_status_some, count,
+      [&] { return LS_PMPI(Request_get_status_some, count, requests, completed, indices, statuses); },
+      [&] { return *completed == 0; });
 }
 
 LS_EXPORT int MPI_Request_free(MPI_Request* request) {

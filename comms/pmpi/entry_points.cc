@@ -163,5 +163,5 @@ lockstep_first_call:
 #define LS_ALWAYS(name) asm("lockstep_always MPI_" #name); asm("lockstep_always PMPI_" #name);
 #define LS_WHERE_IT_IS(name) asm("lockstep_where_it_is MPI_" #name); asm("lockstep_where_it_is PMPI_" #name);
 #define LS_EXPERIMENTAL(name) asm("lockstep_where_it_is MPIX_" #name); asm("lockstep_where_it_is PMPIX_" #name);
-LS_MPI_ENTRY_POINTS(LS_ALWAYS, LS_WHERE_IT_IS, LS_EXPERIMENTAL, LS_WHERE_IT_IS, LS_WHERE_IT_IS)
+LS_MPI_ENTRY_POINTS(LS_ALWAYS, LS_WHERE_IT_IS, LS_EXPERIMENTAL, LS_WHERE_IT_IS)
 // clang-format on

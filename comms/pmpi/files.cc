@@ -35,6 +35,11 @@ int FilePost(MpiOp op, MPI_File file, MPI_Request* request, ShapeOf&& shape, Cal
 }
 
 template <typename Call>
+int OtherPost(MpiOp op, MPI_Request* request, Call&& call) {
+  return FilePost(
+      op, MPI_File{}, request, [] { return Shape{}; }, call);
+}
+template <typename Call>
 int OtherCall(MpiOp op, Call&& call) {
   return FileCall(
       op, MPI_File{}, [] { return Shape{}; }, call);
@@ -95,6 +100,7 @@ LS_FILE(sync, (), (), Shape{})
 LS_FILE(set_atomicity, (, int flag), (, flag), Shape{})
 LS_FILE(seek, (, MPI_Offset offset, int whence), (, offset, whence), Shape{})
 LS_FILE(seek_shared, (, MPI_Offset offset, int whence), (, offset, whence), Shape{})
+LS_FILE(get_position_shared, (, MPI_Offset* offset), (, offset), Shape{})
 LS_FILE(set_view,
         (, MPI_Offset offset, MPI_Datatype etype, MPI_Datatype filetype, const char* representation, MPI_Info info),
         (, offset, etype, filetype, representation, info), Shape{})
@@ -137,6 +143,39 @@ LS_EXPORT int MPI_Buffer_detach_c(void* buffer, MPI_Count* size) {
   return OtherCall(MpiOp::kBuffer_detach, [&] { return LS_PMPI(Buffer_detach_c, buffer, size); });
 }
 #endif
+// MPI 4.1: buffers of a communicator or a session. Flushing waits as detaching does.
+LS_OTHER(Buffer_flush, (), ())
+LS_OTHER(Comm_attach_buffer, (MPI_Comm comm, void* buffer, int size), (comm, buffer, size))
+LS_OTHER(Comm_detach_buffer, (MPI_Comm comm, void* buffer, int* size), (comm, buffer, size))
+LS_OTHER(Comm_flush_buffer, (MPI_Comm comm), (comm))
+LS_OTHER(Session_attach_buffer, (MPI_Session session, void* buffer, int size), (session, buffer, size))
+LS_OTHER(Session_detach_buffer, (MPI_Session session, void* buffer, int* size), (session, buffer, size))
+LS_OTHER(Session_flush_buffer, (MPI_Session session), (session))
+LS_EXPORT int MPI_Comm_attach_buffer_c(MPI_Comm comm, void* buffer, MPI_Count size) {
+  return OtherCall(MpiOp::kComm_attach_buffer, [&] { return LS_PMPI(Comm_attach_buffer_c, comm, buffer, size); });
+}
+LS_EXPORT int MPI_Comm_detach_buffer_c(MPI_Comm comm, void* buffer, MPI_Count* size) {
+  return OtherCall(MpiOp::kComm_detach_buffer, [&] { return LS_PMPI(Comm_detach_buffer_c, comm, buffer, size); });
+}
+LS_EXPORT int MPI_Session_attach_buffer_c(MPI_Session session, void* buffer, MPI_Count size) {
+  return OtherCall(MpiOp::kSession_attach_buffer,
+                   [&] { return LS_PMPI(Session_attach_buffer_c, session, buffer, size); });
+}
+LS_EXPORT int MPI_Session_detach_buffer_c(MPI_Session session, void* buffer, MPI_Count* size) {
+  return OtherCall(MpiOp::kSession_detach_buffer,
+                   [&] { return LS_PMPI(Session_detach_buffer_c, session, buffer, size); });
+}
+LS_EXPORT int MPI_Buffer_iflush(MPI_Request* request) {
+  return OtherPost(MpiOp::kBuffer_iflush, request, [&] { return LS_PMPI(Buffer_iflush, request); });
+}
+LS_EXPORT int MPI_Comm_iflush_buffer(MPI_Comm comm, MPI_Request* request) {
+  return OtherPost(MpiOp::kComm_iflush_buffer, request, [&] { return LS_PMPI(Comm_iflush_buffer, comm, request); });
+}
+LS_EXPORT int MPI_Session_iflush_buffer(MPI_Session session, MPI_Request* request) {
+  return OtherPost(MpiOp::kSession_iflush_buffer, request,
+                   [&] { return LS_PMPI(Session_iflush_buffer, session, request); });
+}
+
 LS_OTHER(Alloc_mem, (MPI_Aint size, MPI_Info info, void* base), (size, info, base))
 LS_OTHER(Free_mem, (void* base), (base))
 LS_OTHER(Publish_name, (const char* service, MPI_Info info, const char* port), (service, info, port))

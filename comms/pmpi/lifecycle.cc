@@ -1,5 +1,5 @@
-// MPI_Init to MPI_Finalize, and the answers in a process without MPI: this library defines MPI_Initialized, so a
-// program that looks for MPI by that name finds it and must get the answer "no".
+// MPI_Init to MPI_Finalize, sessions, and the answers in a process without MPI: this library defines MPI_Initialized,
+// so a program that looks for MPI by that name finds it and must get the answer "no".
 
 #include <pthread.h>
 #include <unistd.h>
@@ -28,15 +28,19 @@ SegmentView Segment() { return {reinterpret_cast<std::byte*>(lockstep_probe.segm
 
 // lockstep-clock may have taken the MPI rank that the launcher keeps for this process. MPI_Init then aborts (Open MPI
 // 4.1.4), and no other message would explain it. The agent cannot know beforehand whether a script or Python loads MPI.
-void WarnOfAgentClock() {
+#define LS_AGENT_CLOCK(function)                                                      \
+  "lockstep: --clock agent is for programs without MPI, and this one calls " function \
+  ", which may fail now: leave "                                                      \
+  "--clock agent out\n"
+void WarnOfAgentClock(bool session) {
   const SegmentHeader* header = lockstep_probe.segment;
   if (header == nullptr || header->clock_agent == 0 || header->slot_rank > 0) return;
-  static constexpr char kLine[] =
-      "lockstep: --clock agent is for programs without MPI, and this one calls MPI_Init, which may fail now: leave "
-      "--clock agent out\n";
-  const ssize_t ignored = write(STDERR_FILENO, kLine, sizeof kLine - 1);
+  static constexpr char kInit[] = LS_AGENT_CLOCK("MPI_Init"), kSession[] = LS_AGENT_CLOCK("MPI_Session_init");
+  const ssize_t ignored =
+      session ? write(STDERR_FILENO, kSession, sizeof kSession - 1) : write(STDERR_FILENO, kInit, sizeof kInit - 1);
   static_cast<void>(ignored);
 }
+#undef LS_AGENT_CLOCK
 
 // The thread that is inside MPI_Init, 0 none. MPI has started before our own first calls are made. Without this, other
 // threads that wait for MPI_Initialized would call MPI between them, earlier on one rank than on another, and
@@ -63,7 +67,7 @@ template <typename Call>
 int Start(MpiOp op, Call&& call) {
   // The ring is claimed before MPI starts, so that this is not part of MPI_Init's time.
   if (lockstep_probe.segment != nullptr) ring::Page();
-  WarnOfAgentClock();
+  WarnOfAgentClock(false);
   g_starter.store(pthread_self());
   const std::uint64_t begin = ring::Ticks();
   const int result = call();
@@ -71,6 +75,20 @@ int Start(MpiOp op, Call&& call) {
   if (result == MPI_SUCCESS) Begin(op, begin, end);
   g_starter.store(0);
   return result;
+}
+
+// Says that this process has left MPI in good order.
+void Left() {
+  if (ProcessEntry* process = lockstep_process(); process != nullptr)
+    process->mpi_finalized.store(1, std::memory_order_release);
+}
+
+template <typename Call>
+int Ask(MpiOp op, Call&& call) {
+  if (!Active()) return call();
+  const std::uint64_t begin = ring::Ticks();
+  const int result = call();
+  return WriteCall(op, result, begin, ring::Ticks(), nullptr);
 }
 
 }  // namespace
@@ -92,7 +110,7 @@ LS_EXPORT int MPI_Finalize() {
   // The last exchanges of clocks wait for other ranks, too.
   ShowInside(MpiOp::kFinalize, ring::Ticks());
   FinalizeBegins();
-  Deactivate();
+  const bool last = Deactivate();
   std::uint64_t begin = 0, end = 0;
   int result = MPI_SUCCESS;
   {
@@ -102,10 +120,50 @@ LS_EXPORT int MPI_Finalize() {
     end = blocking.End();
   }
   WriteCall(MpiOp::kFinalize, result, begin, end, nullptr);
-  if (ProcessEntry* process = lockstep_process(); process != nullptr)
-    process->mpi_finalized.store(1, std::memory_order_release);
+  if (last) Left();
   return result;
 }
+
+// Sessions (MPI 4.0). No call of ours is made that another rank must join: clocks are those of the agents.
+LS_EXPORT int MPI_Session_init(MPI_Info info, MPI_Errhandler errhandler, MPI_Session* session) {
+  if (lockstep_probe.segment != nullptr) ring::Page();
+  WarnOfAgentClock(true);
+  const std::uint64_t begin = ring::Ticks();
+  const int result = LS_PMPI(Session_init, info, errhandler, session);
+  const std::uint64_t end = ring::Ticks();
+  if (result != MPI_SUCCESS) return result;
+  FindFortranBindings();
+  SessionOpened(*session);
+  return Active() ? WriteCall(MpiOp::kSession_init, result, begin, end, nullptr) : result;
+}
+
+LS_EXPORT int MPI_Session_finalize(MPI_Session* session) {
+  if (!Active()) return LS_PMPI(Session_finalize, session);
+  const bool last = SessionCloses(*session);
+  std::uint64_t begin = 0, end = 0;
+  int result = MPI_SUCCESS;
+  {
+    Blocking blocking(MpiOp::kSession_finalize);
+    begin = blocking.begin();
+    result = LS_PMPI(Session_finalize, session);
+    end = blocking.End();
+  }
+  WriteCall(MpiOp::kSession_finalize, result, begin, end, nullptr);
+  if (last) Left();
+  return result;
+}
+
+// These may ask the launcher.
+#define LS_ASK(name, parameters, arguments)                                            \
+  LS_EXPORT int MPI_##name parameters {                                                \
+    return Ask(MpiOp::k##name, [&] { return LS_PMPI(name, LS_ARGUMENTS arguments); }); \
+  }
+#define LS_ARGUMENTS(...) __VA_ARGS__
+LS_ASK(Session_get_num_psets, (MPI_Session session, MPI_Info info, int* count), (session, info, count))
+LS_ASK(Session_get_nth_pset, (MPI_Session session, MPI_Info info, int n, int* length, char* name),
+       (session, info, n, length, name))
+LS_ASK(Session_get_pset_info, (MPI_Session session, const char* name, MPI_Info* info), (session, name, info))
+LS_ASK(Group_from_session_pset, (MPI_Session session, const char* name, MPI_Group* group), (session, name, group))
 
 LS_EXPORT int MPI_Abort(MPI_Comm comm, int code) {
   if (Active()) {

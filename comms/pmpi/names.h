@@ -41,13 +41,14 @@
   X(Win_flush) X(Win_flush_all) X(Win_flush_local) X(Win_flush_local_all) X(Win_sync) X(Put) X(Get) X(Accumulate) \
   X(Get_accumulate) X(Fetch_and_op) X(Compare_and_swap) X(Rput) X(Rget) X(Raccumulate) X(Rget_accumulate) \
   X(Buffer_attach) X(Buffer_detach) X(Alloc_mem) X(Free_mem) X(Publish_name) X(Unpublish_name) X(Lookup_name) \
-  X(Open_port) X(Close_port)
+  X(Open_port) X(Close_port) X(Comm_set_info) X(Win_set_info) X(File_get_position_shared)
 
 // Functions that are only called.
 #define LS_PMPI_CALLED(X) \
   X(Query_thread) X(Comm_rank) X(Comm_size) X(Comm_test_inter) X(Comm_group) X(Comm_remote_group) X(Group_size) \
   X(Group_translate_ranks) X(Group_free) X(Comm_set_errhandler) X(Type_size) X(Topo_test) X(Cartdim_get) \
-  X(Graph_neighbors_count) X(Dist_graph_neighbors_count) X(Test_cancelled) X(Get_elements_x) X(Pcontrol)
+  X(Graph_neighbors_count) X(Dist_graph_neighbors_count) X(Test_cancelled) X(Get_elements_x) X(Pcontrol) \
+  X(Group_rank)
 
 // Persistent collectives: Open MPI 4 names them MPIX_ (extension pcollreq), MPI 4.0 MPI_.
 #define LS_PMPI_PERSISTENT(X) \
@@ -55,6 +56,16 @@
   X(Scatterv_init) X(Allgather_init) X(Allgatherv_init) X(Alltoall_init) X(Alltoallv_init) X(Alltoallw_init) \
   X(Reduce_scatter_init) X(Reduce_scatter_block_init) X(Scan_init) X(Exscan_init) X(Neighbor_allgather_init) \
   X(Neighbor_allgatherv_init) X(Neighbor_alltoall_init) X(Neighbor_alltoallv_init) X(Neighbor_alltoallw_init)
+
+// What MPI 4.0 and 4.1 added (newer.h declares it where mpi.h does not).
+#define LS_PMPI_NEWER(X) \
+  X(Isendrecv) X(Isendrecv_replace) X(Psend_init) X(Precv_init) X(Pready) X(Pready_range) X(Pready_list) X(Parrived) \
+  X(Session_init) X(Session_finalize) X(Session_get_num_psets) X(Session_get_nth_pset) X(Session_get_pset_info) \
+  X(Group_from_session_pset) X(Comm_create_from_group) X(Intercomm_create_from_groups) X(Comm_idup_with_info) \
+  X(Request_get_status_all) X(Request_get_status_any) X(Request_get_status_some) X(Buffer_flush) X(Buffer_iflush) \
+  X(Comm_attach_buffer) X(Comm_attach_buffer_c) X(Comm_detach_buffer) X(Comm_detach_buffer_c) X(Comm_flush_buffer) \
+  X(Comm_iflush_buffer) X(Session_attach_buffer) X(Session_attach_buffer_c) X(Session_detach_buffer) \
+  X(Session_detach_buffer_c) X(Session_flush_buffer) X(Session_iflush_buffer)
 
 // With large counts (MPI 4.0). Recorded under the name without _c.
 #define LS_PMPI_LARGE(X) \
@@ -71,7 +82,8 @@
   X(Neighbor_allgather_init_c) X(Neighbor_allgatherv_init_c) X(Neighbor_alltoall_init_c) \
   X(Neighbor_alltoallv_init_c) X(Neighbor_alltoallw_init_c) X(Send_c) X(Bsend_c) X(Ssend_c) X(Rsend_c) X(Isend_c) \
   X(Ibsend_c) X(Issend_c) X(Irsend_c) X(Send_init_c) X(Bsend_init_c) X(Ssend_init_c) X(Rsend_init_c) X(Recv_c) \
-  X(Mrecv_c) X(Irecv_c) X(Imrecv_c) X(Recv_init_c) X(Sendrecv_c) X(Sendrecv_replace_c) X(File_read_at_c) \
+  X(Mrecv_c) X(Irecv_c) X(Imrecv_c) X(Recv_init_c) X(Sendrecv_c) X(Sendrecv_replace_c) X(Isendrecv_c) \
+  X(Isendrecv_replace_c) X(File_read_at_c) \
   X(File_read_at_all_c) X(File_write_at_c) X(File_write_at_all_c) X(File_read_c) X(File_read_all_c) \
   X(File_read_shared_c) X(File_read_ordered_c) X(File_write_c) X(File_write_all_c) X(File_write_shared_c) \
   X(File_write_ordered_c) X(File_read_at_all_begin_c) X(File_write_at_all_begin_c) X(File_read_all_begin_c) \
@@ -83,8 +95,8 @@
 
 // Every entry point, in the order of the slots: A(name) is MPI_name and PMPI_name, of every MPI library; B(name) is the
 // same where the library has it; C(name) is MPIX_name and PMPIX_name where it has those; D(name) is like B, with
-// large counts; E(name) is like B, without a wrapper (choose.cc).
-#define LS_MPI_ENTRY_POINTS(A, B, C, D, E) \
-  LS_PMPI_WRAPPED(A) LS_PMPI_OPTIONAL(A) A(Pcontrol) LS_PMPI_PERSISTENT(B) LS_PMPI_PERSISTENT(C) \
-  LS_PMPI_LARGE(D) E(Session_init)
+// large counts.
+#define LS_MPI_ENTRY_POINTS(A, B, C, D) \
+  LS_PMPI_WRAPPED(A) LS_PMPI_OPTIONAL(A) A(Pcontrol) LS_PMPI_PERSISTENT(B) LS_PMPI_NEWER(B) LS_PMPI_PERSISTENT(C) \
+  LS_PMPI_LARGE(D)
 // clang-format on

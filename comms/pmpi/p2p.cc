@@ -79,6 +79,28 @@ void WriteReceive(WithCompletion& records, int result, const MPI_Status& status)
   ring::Emit(&records, 3, 2);
 }
 
+// A post of two messages with one request. `received` is what the call asks for.
+template <typename Call>
+int PostBoth(MpiOp op, MPI_Comm handle, const Shape& sent, const Shape& received, MPI_Request* request, Call&& call) {
+  if (!Active() || !ring::Recording()) return call();
+  const std::uint32_t comm = NumberOf(KnownComm(handle));
+  const std::uint64_t begin = ring::Ticks();
+  const int result = call();
+  const std::uint64_t end = ring::Ticks();
+  WithCompletion records;
+  records.call = MakeRecord(op, begin, end, comm, sent);
+  records.call.request = request != nullptr ? HandleOf(*request) : 0;
+  if (result != MPI_SUCCESS) records.call.head.flags |= kMpiError;
+  records.completion = {};
+  constexpr std::uint8_t kFlags = LS_ISENDRECV_TELLS ? kCompletionPending | kCompletionStatus : kCompletionPending;
+  records.completion.head = {RecordKind::kCompletion, kFlags, 1};
+  records.completion.source = received.peer;
+  records.completion.tag = received.tag;
+  records.completion.bytes = received.bytes;
+  ring::Emit(&records, 3, 2);
+  return result;
+}
+
 // `call` is passed a status: the caller's, or one of ours if the caller wants none. `open` makes the Blocking from the
 // communicator's number.
 template <typename Open, typename Call>

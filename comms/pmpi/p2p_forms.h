@@ -71,3 +71,21 @@ LS_EXPORT int LS_WRAPPER(Sendrecv_replace)(void* buffer, LS_COUNT count, MPI_Dat
                                       used);
                      });
 }
+
+LS_EXPORT int LS_WRAPPER(Isendrecv)(const void* send, LS_COUNT sendcount, MPI_Datatype sendtype, int dest, int sendtag,
+                                    void* recv, LS_COUNT recvcount, MPI_Datatype recvtype, int source, int recvtag,
+                                    MPI_Comm comm, MPI_Request* request) {
+  return PostBoth(MpiOp::kIsendrecv, comm, Active() ? Message(sendcount, sendtype, dest, sendtag) : Shape{},
+                  Active() ? Message(recvcount, recvtype, source, recvtag) : Shape{}, request, [&] {
+                    return LS_REAL(Isendrecv, send, sendcount, sendtype, dest, sendtag, recv, recvcount, recvtype,
+                                   source, recvtag, comm, request);
+                  });
+}
+
+LS_EXPORT int LS_WRAPPER(Isendrecv_replace)(void* buffer, LS_COUNT count, MPI_Datatype type, int dest, int sendtag,
+                                            int source, int recvtag, MPI_Comm comm, MPI_Request* request) {
+  return PostBoth(
+      MpiOp::kIsendrecv_replace, comm, Active() ? Message(count, type, dest, sendtag) : Shape{},
+      Active() ? Message(count, type, source, recvtag) : Shape{}, request,
+      [&] { return LS_REAL(Isendrecv_replace, buffer, count, type, dest, sendtag, source, recvtag, comm, request); });
+}

@@ -42,6 +42,7 @@ bool AttachLibrary(void* library) {
 #undef LS_FIND
 #define LS_FIND(name) Find(library, "PMPI_" #name, table.name);
   LS_PMPI_OPTIONAL(LS_FIND)
+  LS_PMPI_NEWER(LS_FIND)
 #if LS_LARGE_COUNTS
   LS_PMPI_LARGE(LS_FIND)
 #endif

@@ -30,6 +30,9 @@ struct PmpiTable {
 #define LS_PMPI_MEMBER(name) decltype(&::MPI_##name) X_##name = nullptr, name = nullptr;
   LS_PMPI_PERSISTENT(LS_PMPI_MEMBER)
 #undef LS_PMPI_MEMBER
+#define LS_PMPI_MEMBER(name) decltype(&::MPI_##name) name = nullptr;
+  LS_PMPI_NEWER(LS_PMPI_MEMBER)
+#undef LS_PMPI_MEMBER
 #if LS_LARGE_COUNTS
 #define LS_PMPI_MEMBER(name) decltype(&::PMPI_##name) name = nullptr;
   LS_PMPI_LARGE(LS_PMPI_MEMBER)

@@ -27,7 +27,12 @@ void* FindHandle(void* library, const char* symbol);
 
 // MPI has started: fills in everything below. `thread_level` as MPI reported it.
 void Activate(int thread_level);
-void Deactivate();
+// MPI_Finalize begins. Returns whether nothing of MPI is left: no session is open.
+bool Deactivate();
+// A session was opened: a process without MPI_Init records from now on, too.
+void SessionOpened(MPI_Session session);
+// It will be closed: call this before the PMPI function that closes it. Returns whether nothing of MPI is left then.
+bool SessionCloses(MPI_Session session);
 // The application is about to finalise MPI, by whatever name it calls it: makes the last exchanges. Later calls do
 // nothing.
 void FinalizeBegins();
@@ -36,6 +41,11 @@ extern const void* g_entry;
 bool CallsReachUs();
 // This process was started by MPI_Comm_spawn. After Activate.
 bool Spawned();
+// The identity of the world of all ranks, for communicators that are made without a parent.
+std::uint64_t WorldId();
+// comm_table.cc: by which ranks are named, of MPI_COMM_WORLD or of a session; MPI_Group{}: none is known. Frees the one
+// before.
+void ChangeWorldGroup(MPI_Group world);
 
 struct Comm {
   std::uint64_t global_id, parent_id;

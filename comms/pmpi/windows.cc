@@ -85,6 +85,9 @@ LS_WINDOW(flush_local, rank, (int rank, ), (rank, ))
 LS_WINDOW(flush_local_all, MPI_PROC_NULL, (), ())
 LS_WINDOW(sync, MPI_PROC_NULL, (), ())
 
+LS_EXPORT int MPI_Win_set_info(MPI_Win window, MPI_Info info) {
+  return Synchronise(MpiOp::kWin_set_info, window, MPI_PROC_NULL, [&] { return LS_PMPI(Win_set_info, window, info); });
+}
 LS_EXPORT int MPI_Win_attach(MPI_Win window, void* base, MPI_Aint size) {
   return Synchronise(MpiOp::kWin_attach, window, MPI_PROC_NULL,
                      [&] { return LS_PMPI(Win_attach, window, base, size); });

@@ -11,7 +11,7 @@ using hang::OperationState;
 
 bool Fits(const MessageKey& wanted, const MessageKey& exact) {
   return wanted.comm == exact.comm && wanted.to == exact.to && (wanted.from < 0 || wanted.from == exact.from) &&
-         (wanted.tag < 0 || wanted.tag == exact.tag);
+         (wanted.tag < 0 || wanted.tag == exact.tag) && wanted.partitioned == exact.partitioned;
 }
 
 class Matcher {
@@ -60,6 +60,7 @@ class Matcher {
   // One number for a message of two ranks, whatever its tag.
   std::int64_t SequenceOf(const MessageKey& key, std::int64_t number) {
     auto& numbers = sequences_[{key.comm, key.from, key.to}];
+    number += key.partitioned << 32;
     return numbers.try_emplace({key.tag, number}, static_cast<std::int64_t>(numbers.size()) + 1).first->second;
   }
 

@@ -33,6 +33,7 @@ bool IsCreation(std::uint16_t op) {
     case MpiOp::kComm_dup:
     case MpiOp::kComm_dup_with_info:
     case MpiOp::kComm_idup:
+    case MpiOp::kComm_idup_with_info:
     case MpiOp::kComm_split:
     case MpiOp::kComm_split_type:
     case MpiOp::kComm_create:

@@ -178,6 +178,7 @@ class Viewer {
 
   void TakeCalls() {
     RowCursor<schema::MpiCalls, kOfCalls> cursor(*reader_);
+    int sessions = 0;
     while (const auto* piece = cursor.Next()) {
       for (std::size_t i = 0; i < piece->rows(); ++i) {
         const std::uint16_t op = piece->op[i];
@@ -190,7 +191,9 @@ class Viewer {
           Moved(piece->begin_ns[i], piece->begin_ns[i] + piece->duration_ns[i]);
         polled_ = asks ? op : std::uint16_t{0};
         polled_since_ns_ = piece->begin_ns[i];
-        if (static_cast<MpiOp>(op) == MpiOp::kFinalize) {
+        sessions += static_cast<MpiOp>(op) == MpiOp::kSession_init;
+        const bool last = static_cast<MpiOp>(op) == MpiOp::kSession_finalize && --sessions <= 0;
+        if (static_cast<MpiOp>(op) == MpiOp::kFinalize || last) {
           view_.inside_finalize = open;
           view_.left_mpi = true;
           view_.finalize_ns = Epoch(piece->begin_ns[i]);
@@ -284,9 +287,11 @@ class Viewer {
         const CommView* comm = CommOf(piece->comm[i]);
         if (comm == nullptr || piece->mode[i] == schema::Code(CollectiveMode::kGpu)) continue;
         const bool sends = piece->direction[i] == schema::Direction::kSend;
-        const MessageKey key = KeyOf(*comm, sends, piece->peer_world_rank[i], piece->tag[i]);
+        MessageKey key = KeyOf(*comm, sends, piece->peer_world_rank[i], piece->tag[i]);
         const bool numbered = piece->seq[i] != UINT64_MAX && piece->peer_world_rank[i] >= 0;
-        const std::int64_t number = numbered ? static_cast<std::int64_t>(piece->seq[i]) + 1 : 0;
+        if (numbered) key.partitioned = static_cast<std::int64_t>(piece->seq[i] / schema::kPartitionedSeq);
+        const std::int64_t number =
+            numbered ? static_cast<std::int64_t>(piece->seq[i] % schema::kPartitionedSeq) + 1 : 0;
         if (numbered) {
           RankView::Sent& sent = view_.messages[key];
           (sends ? sent.sends : sent.receives) = std::max(sends ? sent.sends : sent.receives, number);
@@ -323,7 +328,8 @@ class Viewer {
 
   void TakeOpenCall(const trace::OpenCallFact& row) {
     using trace::Awaits;
-    if (static_cast<MpiOp>(row.op) == MpiOp::kFinalize || static_cast<MpiOp>(row.op) == MpiOp::kAbort) return;
+    const auto op = static_cast<MpiOp>(row.op);
+    if (op == MpiOp::kFinalize || op == MpiOp::kSession_finalize || op == MpiOp::kAbort) return;
     inside_ = true;
     const bool own = row.posted_ns == kNoTime, many = row.requests > 1;
     if (many && WaitsForAny(row.op)) {

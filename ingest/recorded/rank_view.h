@@ -32,6 +32,7 @@ struct MessageKey {
   std::uint64_t comm = 0;
   std::int32_t from = -1, to = -1;  // World ranks.
   std::int32_t tag = -1;
+  std::int64_t partitioned = 0;  // Which partitioned message of these it is, from 1; 0: another kind.
   friend auto operator<=>(const MessageKey&, const MessageKey&) = default;
 };
 

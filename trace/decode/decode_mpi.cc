@@ -35,8 +35,8 @@ const MpiOpInfo& InfoOf(std::uint16_t op) {
 
 bool MakesRequest(const MpiRecord& call) {
   const MpiClass cls = InfoOf(call.op).cls;
-  return call.request != 0 && cls != MpiClass::kStart && cls != MpiClass::kWait && cls != MpiClass::kTest &&
-         cls != MpiClass::kRequest;
+  return call.request != 0 && cls != MpiClass::kStart && cls != MpiClass::kReady && cls != MpiClass::kWait &&
+         cls != MpiClass::kTest && cls != MpiClass::kRequest;
 }
 
 std::uint32_t ProcessDecoder::CommRow(std::uint32_t number, std::int64_t ns) {
@@ -194,6 +194,27 @@ bool ProcessDecoder::AddP2p(const Thread& thread, const MpiRecord& record, bool 
   return true;
 }
 
+// One request for two messages. What is asked for follows the record.
+OpenRequests::Operation ProcessDecoder::PostBoth(const Thread& thread, const MpiRecord& record, std::int64_t begin_ns,
+                                                 std::int64_t end_ns, std::uint32_t call) {
+  OpenRequests::Operation operation{OpenRequests::Kind::kOther, static_cast<std::uint32_t>(tables_.p2p.rows()), 0};
+  if (AddP2p(thread, record, false, kNonBlocking, nullptr, begin_ns, end_ns, call)) ++operation.rows;
+  for (const CompletionRecord& asked : thread.follow) {
+    if ((asked.head.flags & kCompletionPending) == 0) continue;
+    operation.told = (asked.head.flags & kCompletionStatus) != 0;
+    if (AddP2p(thread, record, true, kNonBlocking, &asked, begin_ns, end_ns, call)) ++operation.rows;
+  }
+  if (operation.rows != 0) operation.kind = OpenRequests::Kind::kP2p;
+  return operation;
+}
+
+// Partitioned messages match in the order in which they were made, and only each other.
+ProcessDecoder::Persistent ProcessDecoder::MadePersistent(const MpiRecord& init) {
+  const auto op = static_cast<MpiOp>(init.op);
+  if (op != MpiOp::kPsend_init && op != MpiOp::kPrecv_init) return {init, 0};
+  return {init, 0, ++partitioned_[{init.comm, init.peer, init.tag, op == MpiOp::kPrecv_init}]};
+}
+
 void ProcessDecoder::Post(const Thread& thread, const MpiRecord& record, const MpiOpInfo& info, std::int64_t begin_ns,
                           std::int64_t end_ns, std::uint32_t call) {
   OpenRequests::Operation operation{OpenRequests::Kind::kOther, 0};
@@ -204,6 +225,8 @@ void ProcessDecoder::Post(const Thread& thread, const MpiRecord& record, const M
   } else if (recorded && (info.cls == MpiClass::kSendPost || info.cls == MpiClass::kRecvPost)) {
     if (AddP2p(thread, record, info.cls == MpiClass::kRecvPost, kNonBlocking, nullptr, begin_ns, end_ns, call))
       operation = {OpenRequests::Kind::kP2p, static_cast<std::uint32_t>(tables_.p2p.rows() - 1)};
+  } else if (recorded && info.cls == MpiClass::kSendRecvPost) {
+    operation = PostBoth(thread, record, begin_ns, end_ns, call);
   } else if (recorded && (info.cls == MpiClass::kIoPost || info.cls == MpiClass::kRmaPost)) {
     const bool error = (record.head.flags & kMpiError) != 0;
     tables_.mpi_requests.Append({.op = record.op,
@@ -242,8 +265,20 @@ void ProcessDecoder::Start(const Thread& thread, const MpiRecord& record, std::u
     operation = {OpenRequests::Kind::kCollective, static_cast<std::uint32_t>(tables_.collectives.rows() - 1)};
   } else if (AddP2p(thread, init, cls == MpiClass::kRecvInit, kPersistent, nullptr, begin_ns, end_ns, call)) {
     operation = {OpenRequests::Kind::kP2p, static_cast<std::uint32_t>(tables_.p2p.rows() - 1)};
+    if (persistent.channel != 0)
+      tables_.p2p.seq[operation.row] = persistent.channel * schema::kPartitionedSeq + persistent.starts - 1;
   }
   requests_.Post(handle, operation);
+}
+
+// The message is there when its last part is: until then whoever waits for it waits for this rank.
+void ProcessDecoder::Ready(std::uint64_t handle, std::int64_t begin_ns, std::int64_t end_ns, std::uint32_t call) {
+  requests_.ForEach(handle, [&](const OpenRequests::Operation& operation) {
+    if (operation.kind != OpenRequests::Kind::kP2p) return;
+    tables_.p2p.begin_ns[operation.row] = begin_ns;
+    tables_.p2p.post_end_ns[operation.row] = end_ns;
+    tables_.p2p.call[operation.row] = call;
+  });
 }
 
 void ProcessDecoder::Complete(const Thread& thread, std::uint64_t handle, const CompletionRecord* completion,
@@ -271,15 +306,17 @@ void ProcessDecoder::Complete(const Thread& thread, std::uint64_t handle, const 
     tables_.collectives.end_ns[operation.row] = end_ns;
   } else if (operation.kind == OpenRequests::Kind::kP2p) {
     schema::P2p& p2p = tables_.p2p;
-    const std::uint32_t row = operation.row;
-    p2p.wait_begin_ns[row] = begin_ns;
-    p2p.end_ns[row] = end_ns;
-    p2p.outcome[row] = outcome;
-    if ((flags & kCompletionStatus) != 0 && p2p.direction[row] == schema::Direction::kReceive &&
-        p2p.outcome[row] != RequestOutcome::kCancelled) {
-      p2p.peer[row] = completion->source;
-      p2p.tag[row] = completion->tag;
-      p2p.bytes[row] = completion->bytes;
+    for (std::uint32_t row = operation.row; row != operation.row + operation.rows; ++row) {
+      p2p.wait_begin_ns[row] = begin_ns;
+      p2p.end_ns[row] = end_ns;
+      p2p.outcome[row] = outcome;
+      // Of a partitioned one the parts' bytes are known, and libraries leave them out of the status.
+      if (operation.told && (flags & kCompletionStatus) != 0 && p2p.direction[row] == schema::Direction::kReceive &&
+          outcome != RequestOutcome::kCancelled && p2p.seq[row] < schema::kPartitionedSeq) {
+        p2p.peer[row] = completion->source;
+        p2p.tag[row] = completion->tag;
+        p2p.bytes[row] = completion->bytes;
+      }
     }
   }
 }
@@ -287,10 +324,12 @@ void ProcessDecoder::Complete(const Thread& thread, std::uint64_t handle, const 
 void ProcessDecoder::Incomplete(std::uint64_t handle, std::int64_t ns) {
   requests_.ForEach(handle, [&](const OpenRequests::Operation& operation) {
     if (operation.kind != OpenRequests::Kind::kCollective && operation.kind != OpenRequests::Kind::kP2p) return;
-    std::int64_t& last = operation.kind == OpenRequests::Kind::kCollective
-                             ? tables_.collectives.last_incomplete_ns[operation.row]
-                             : tables_.p2p.last_incomplete_ns[operation.row];
-    last = std::max(last, ns);  // kNoTime is less than any time.
+    for (std::uint32_t row = operation.row; row != operation.row + operation.rows; ++row) {
+      std::int64_t& last = operation.kind == OpenRequests::Kind::kCollective
+                               ? tables_.collectives.last_incomplete_ns[row]
+                               : tables_.p2p.last_incomplete_ns[row];
+      last = std::max(last, ns);  // kNoTime is less than any time.
+    }
   });
 }
 
@@ -301,7 +340,8 @@ void ProcessDecoder::Free(std::uint64_t handle) {
     if (!was_persistent) ++unknown_requests_;
     return;
   }
-  if (operation.kind == OpenRequests::Kind::kP2p) tables_.p2p.outcome[operation.row] = RequestOutcome::kFreed;
+  for (std::uint32_t i = 0; operation.kind == OpenRequests::Kind::kP2p && i < operation.rows; ++i)
+    tables_.p2p.outcome[operation.row + i] = RequestOutcome::kFreed;
   if (operation.kind == OpenRequests::Kind::kRequest)
     tables_.mpi_requests.outcome[operation.row] = RequestOutcome::kFreed;
 }
@@ -335,7 +375,10 @@ void ProcessDecoder::OnMpi(Thread& thread, const MpiRecord& record) {
     case MpiClass::kCollectiveInit:
     case MpiClass::kSendInit:
     case MpiClass::kRecvInit:
-      if (record.request != 0) persistent_.insert_or_assign(OpenRequests::Key(record.request), Persistent{record, 0});
+      if (record.request != 0) persistent_.insert_or_assign(OpenRequests::Key(record.request), MadePersistent(record));
+      break;
+    case MpiClass::kReady:
+      if (recorded) Ready(record.request, begin, end, call);
       break;
     case MpiClass::kStart:
       for (const CompletionRecord& started : thread.follow)

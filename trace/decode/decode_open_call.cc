@@ -27,6 +27,16 @@ Awaits AwaitsOf(MpiClass cls) {
   }
 }
 
+OpenCallFact AwaitedMessage(OpenCallFact call, const schema::P2p::Row& posted) {
+  call.awaits = posted.direction == schema::Direction::kReceive ? Awaits::kReceive : Awaits::kSend;
+  call.posted_ns = posted.begin_ns;
+  call.comm = posted.comm;
+  call.bytes = posted.bytes;
+  call.peer = posted.peer;
+  call.tag = posted.tag;
+  return call;
+}
+
 }  // namespace
 
 void ProcessDecoder::AddOpenCall(const RingState& state, std::int64_t begin_ns) {
@@ -80,13 +90,9 @@ void ProcessDecoder::AddAwaited(const OpenCall& open, const OpenCallFact& call) 
         awaited.uneven = (posted.uneven & 1) != 0;
         awaited.peer = posted.root;
       } else if (operation.kind == OpenRequests::Kind::kP2p) {
-        const schema::P2p::Row posted = tables_.p2p.Get(operation.row);
-        awaited.awaits = posted.direction == schema::Direction::kReceive ? Awaits::kReceive : Awaits::kSend;
-        awaited.posted_ns = posted.begin_ns;
-        awaited.comm = posted.comm;
-        awaited.bytes = posted.bytes;
-        awaited.peer = posted.peer;
-        awaited.tag = posted.tag;
+        // Of two the last is told below.
+        if (operation.rows > 1) AddOpenCallFact(AwaitedMessage(call, tables_.p2p.Get(operation.row)));
+        awaited = AwaitedMessage(call, tables_.p2p.Get(operation.row + operation.rows - 1));
       }
       AddOpenCallFact(awaited);
       any = true;

@@ -13,7 +13,9 @@ class OpenRequests {
   enum class Kind : std::uint8_t { kOther, kCollective, kP2p, kRequest };
   struct Operation {
     Kind kind;
-    std::uint32_t row;  // Of collectives, p2p or mpi_requests.
+    std::uint32_t row;       // Of collectives, p2p or mpi_requests.
+    std::uint16_t rows = 1;  // Isendrecv: two messages, one after the other.
+    bool told = true;        // The status describes what was received.
   };
 
   // PollRecord keeps 52 bits of a handle, so only these are compared.

@@ -7,6 +7,7 @@
 #include <span>
 #include <string>
 #include <string_view>
+#include <tuple>
 #include <unordered_map>
 #include <utility>
 #include <vector>
@@ -115,6 +116,7 @@ class ProcessDecoder {
   struct Persistent {
     MpiRecord init;
     std::uint32_t starts;
+    std::uint32_t channel = 0;  // Of a partitioned message: the how many-th of its communicator, partner and tag.
   };
 
   // process_decoder.cc: visiting records.
@@ -175,6 +177,10 @@ class ProcessDecoder {
   void Complete(const Thread& thread, std::uint64_t handle, const CompletionRecord* completion, std::int64_t begin_ns,
                 std::int64_t end_ns);
   void Incomplete(std::uint64_t handle, std::int64_t ns);
+  void Ready(std::uint64_t handle, std::int64_t begin_ns, std::int64_t end_ns, std::uint32_t call);
+  OpenRequests::Operation PostBoth(const Thread& thread, const MpiRecord& record, std::int64_t begin_ns,
+                                   std::int64_t end_ns, std::uint32_t call);
+  Persistent MadePersistent(const MpiRecord& init);
   void Free(std::uint64_t handle);
   // decode_open_call.cc
   void AddOpenCall(const RingState& state, std::int64_t begin_ns);
@@ -206,6 +212,8 @@ class ProcessDecoder {
 
   OpenRequests requests_;
   std::unordered_map<std::uint64_t, Persistent> persistent_;
+  // Partitioned messages made so far, by communicator's number, partner, tag and whether they are received.
+  std::map<std::tuple<std::uint32_t, std::int32_t, std::int32_t, bool>, std::uint32_t> partitioned_;
   struct Comm {
     std::uint32_t row;
     bool defined, freed;

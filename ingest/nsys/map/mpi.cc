@@ -62,7 +62,8 @@ std::uint64_t WholeBytes(CollectiveKind kind, const MpiEvent& event, std::uint32
   }
 }
 bool IsPost(MpiClass cls) {
-  return cls == MpiClass::kCollectivePost || cls == MpiClass::kSendPost || cls == MpiClass::kRecvPost;
+  return cls == MpiClass::kCollectivePost || cls == MpiClass::kSendPost || cls == MpiClass::kRecvPost ||
+         cls == MpiClass::kSendRecvPost;
 }
 
 }  // namespace
@@ -273,7 +274,7 @@ void MpiCalls::Call(const MpiEvent& event, const MpiOpInfo& info, std::uint32_t 
 void MpiCalls::Message(const MpiEvent& event, MpiClass cls, std::uint32_t comm, const ingest::RankGroup& group) {
   // For MPI_Sendrecv the report names one partner, and not which of the two it is; versions without tables name none.
   // The time counts as a message's all the same.
-  const bool both = cls == MpiClass::kSendRecv;
+  const bool both = cls == MpiClass::kSendRecv || cls == MpiClass::kSendRecvPost;
   const bool partner = !both && (event.communicator != kAbsent || event.communicator_uid != kAbsent);
   facts_.without_partner += !partner;
   const bool receive = cls == MpiClass::kRecv || cls == MpiClass::kRecvPost;

@@ -45,6 +45,8 @@ int PMPI_Barrier(Comm comm) { return comm.a == 7 && comm.b == 8 ? ++barriers : -
 int MPI_Barrier(Comm comm) __attribute__((weak, alias("PMPI_Barrier")));
 int PMPI_Finalize(void) { return 0; }
 int MPI_Finalize(void) __attribute__((weak, alias("PMPI_Finalize")));
+int PMPI_Session_init(long info, long errhandler, Comm *session) { session->a = info; session->b = errhandler; return 0; }
+int MPI_Session_init(long info, long errhandler, Comm *session) __attribute__((weak, alias("PMPI_Session_init")));
 int PMPI_Get_library_version(char *text, int *length) { strcpy(text, "SP MPI\\t7.1\\nbuilt here"); *length = 10; return 0; }
 """
 # MPI_Barrier_init is a function that this library lacks.
@@ -62,6 +64,15 @@ int main(int argc, char **argv) {
   n += sprintf(line + n, "weak %d ", MPI_Barrier_init != 0);
   sprintf(line + n, "Finalize %d", MPI_Finalize());
   return puts(line) < 0;
+}
+"""
+SESSIONS_OF_UNKNOWN_MPI = """#include <stdio.h>
+typedef struct { long a, b; } Comm;
+int MPI_Session_init(long, long, Comm *), MPI_Barrier(Comm);
+int main(void) {
+  Comm session;
+  const int result = MPI_Session_init(7, 8, &session);
+  return printf("Session_init %d Barrier %d\\n", result, MPI_Barrier(session)) < 0;
 }
 """
 
@@ -129,6 +140,13 @@ class Mpich(Case):
                                                 "does not record")
         self.assertNotIn("training thread sleeps", " ".join(out.split()))
         self.assertEqual(analysis["run"]["ranks"], 3)
+
+    def test_sessions_of_an_unknown_library(self):
+        self.compiled(SESSIONS_OF_UNKNOWN_MPI, "sessions", self.path("libspmpi.so.7"), f"-Wl,-rpath,{self.dir}",
+                      compiler="gcc")
+        out, said = self.check([jobs.LOCKSTEP, "run", "--after", "none", "--", "./sessions"])
+        self.assertEqual(out, "Session_init 0 Barrier 41\n")
+        self.assertEqual(said.count("0 MPI calls are recorded: this Lockstep has no wrappers for"), 1, said)
 
     def test_another_mpiexec_is_another_run(self):
         self.hydra("head:4711")

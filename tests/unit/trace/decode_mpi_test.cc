@@ -273,6 +273,109 @@ TEST_F(DecodeMpi, PollsOfSeveralHandlesBoundOnlyThoseTheyName) {
   EXPECT_EQ(t.collectives.end_ns, (std::vector<std::int64_t>{55, 70, 70}));
 }
 
+TEST_F(DecodeMpi, OneRequestForASendAndAReceive) {
+  const auto t = TablesOf(
+      ThreadRecords()
+          .World(0, 77, 4, 0)
+          .Mpi({.op = MpiOp::kIsendrecv, .begin = 10, .end = 20, .request = 8, .bytes = 64, .peer = 1, .tag = 5})
+          .Completion(0, kCompletionPending | kCompletionStatus, -2, -2, 999)
+          .Mpi({.op = MpiOp::kIrecv, .begin = 22, .end = 23, .request = 9, .bytes = 9, .peer = 2, .tag = 6})
+          .Poll(MpiOp::kTest, 8, 25, 30, 3)
+          .Mpi({.op = MpiOp::kWaitall, .begin = 40, .end = 50, .bytes = 2, .comm = kNoComm})
+          .Completion(8, kCompletionStatus, 2, 6, 16)
+          .Completion(9, kCompletionStatus, 2, 6, 9)
+          // To and from nobody.
+          .Mpi({.op = MpiOp::kIsendrecv_replace, .begin = 60, .end = 61, .request = 8, .peer = -1, .tag = 5})
+          .Completion(0, kCompletionPending, 3, 7, 4)
+          .Wait(70, 80, {8})
+          .Mpi({.op = MpiOp::kIsendrecv, .begin = 90, .end = 91, .request = 8, .peer = -1, .tag = 5})
+          .Completion(0, kCompletionPending, -1, 7, 4)
+          .Wait(95, 96, {8}));
+  ASSERT_EQ(t.p2p.rows(), 4u);
+  EXPECT_EQ(t.p2p.direction, (std::vector<std::uint8_t>{0, 1, 1, 1}));
+  EXPECT_EQ(t.p2p.peer, (std::vector<std::int32_t>{1, 2, 2, 3}));
+  EXPECT_EQ(t.p2p.tag, (std::vector<std::int32_t>{5, 6, 6, 7}));
+  EXPECT_EQ(t.p2p.seq, (std::vector<std::uint64_t>{0, 0, 1, 0}));  // Both receives take rank 2's, in order of posting.
+  EXPECT_EQ(t.p2p.bytes, (std::vector<std::uint64_t>{64, 16, 9, 4}));
+  EXPECT_EQ(t.p2p.last_incomplete_ns, (std::vector<std::int64_t>{30, 30, kNoTime, kNoTime}));
+  EXPECT_EQ(t.p2p.wait_begin_ns, (std::vector<std::int64_t>{40, 40, 40, 70}));
+  EXPECT_EQ(t.p2p.end_ns, (std::vector<std::int64_t>{50, 50, 50, 80}));
+  EXPECT_EQ(t.p2p.outcome, (std::vector<std::uint8_t>{0, 0, 0, 0}));
+  EXPECT_EQ(LossCount(t, "RequestUnknown") + LossCount(t, "RequestNeverCompleted"), 0u);
+}
+
+// MPICH's status of such a request says anything.
+TEST_F(DecodeMpi, WhatTheStatusOfASendAndAReceiveDoesNotTell) {
+  const auto t = TablesOf(
+      ThreadRecords()
+          .World(0, 77, 4, 0)
+          .Mpi({.op = MpiOp::kIsendrecv, .begin = 10, .end = 20, .request = 8, .bytes = 64, .peer = 1, .tag = 5})
+          .Completion(0, kCompletionPending, 2, 6, 16)
+          .Mpi({.op = MpiOp::kIsendrecv, .begin = 30, .end = 31, .request = 9, .bytes = 64, .peer = 1, .tag = 5})
+          .Completion(0, kCompletionPending, -2, 6, 32)
+          .Mpi({.op = MpiOp::kWaitall, .begin = 40, .end = 50, .bytes = 2, .comm = kNoComm})
+          .Completion(8, kCompletionStatus, 3, 77, 123456)
+          .Completion(9, kCompletionStatus, 3, 77, 123456));
+  EXPECT_EQ(t.p2p.direction, (std::vector<std::uint8_t>{0, 1, 0, 1}));
+  EXPECT_EQ(t.p2p.peer, (std::vector<std::int32_t>{1, 2, 1, -1}));
+  EXPECT_EQ(t.p2p.tag, (std::vector<std::int32_t>{5, 6, 5, 6}));
+  EXPECT_EQ(t.p2p.bytes, (std::vector<std::uint64_t>{64, 16, 64, 32}));
+  EXPECT_EQ(t.p2p.end_ns, (std::vector<std::int64_t>{50, 50, 50, 50}));
+}
+
+TEST_F(DecodeMpi, BothHalvesOfARequestThatWasNeverCompletedOrFreed) {
+  ThreadRecords r;
+  r.World(0, 77, 2, 0);
+  for (const std::uint64_t request : {8, 9}) {
+    r.Mpi({.op = MpiOp::kIsendrecv, .begin = request, .end = request, .request = request, .peer = 1, .tag = 5});
+    r.Completion(0, kCompletionPending, 1, 5, 1);
+  }
+  r.Mpi({.op = MpiOp::kRequest_free, .begin = 30, .end = 31, .request = 9, .comm = kNoComm});
+  const auto t = TablesOf(r);
+  EXPECT_EQ(t.p2p.outcome, (std::vector<std::uint8_t>{3, 3, 4, 4}));
+}
+
+// Each counts among those of its communicator, partner and tag only, apart from other messages, and is there when its
+// last part is.
+TEST_F(DecodeMpi, PartitionedMessages) {
+  constexpr std::uint64_t kFirst = schema::kPartitionedSeq, kSecond = 2 * schema::kPartitionedSeq;
+  const auto t = TablesOf(
+      ThreadRecords()
+          .World(0, 77, 4, 0)
+          .Mpi({.op = MpiOp::kPsend_init, .begin = 1, .end = 2, .request = 0xa, .bytes = 400, .peer = 1, .tag = 5})
+          .Mpi({.op = MpiOp::kPrecv_init, .begin = 3, .end = 4, .request = 0xb, .bytes = 400, .peer = 1, .tag = 5})
+          .Mpi({.op = MpiOp::kPsend_init, .begin = 5, .end = 6, .request = 0xc, .bytes = 80, .peer = 1, .tag = 5})
+          .Mpi({.op = MpiOp::kSend, .begin = 7, .end = 8, .bytes = 3, .peer = 1, .tag = 5})
+          .Mpi({.op = MpiOp::kStartall, .begin = 10, .end = 11, .bytes = 3, .comm = kNoComm})
+          .Completion(0xc, kCompletionStarted)
+          .Completion(0xb, kCompletionStarted)
+          .Completion(0xa, kCompletionStarted)
+          .Mpi({.op = MpiOp::kPready, .begin = 20, .end = 21, .request = 0xa, .comm = kNoComm})
+          .Mpi({.op = MpiOp::kPready_range, .begin = 30, .end = 32, .request = 0xa, .comm = kNoComm})
+          .Poll(MpiOp::kParrived, 0xb, 33, 34, 2)
+          .Mpi({.op = MpiOp::kParrived, .begin = 35, .end = 36, .comm = kNoComm})
+          // A library's status says nothing of the parts.
+          .Mpi({.op = MpiOp::kWaitall, .begin = 40, .end = 50, .bytes = 3, .comm = kNoComm})
+          .Completion(0xc, kCompletionStatus, -1, -1, 0)
+          .Completion(0xb, kCompletionStatus, -1, -1, 0)
+          .Completion(0xa, kCompletionStatus, -1, -1, 0)
+          .Mpi({.op = MpiOp::kStart, .begin = 60, .end = 61, .bytes = 1, .comm = kNoComm})
+          .Completion(0xa, kCompletionStarted)
+          .Mpi({.op = MpiOp::kPready_list, .begin = 62, .end = 63, .request = 0xa, .comm = kNoComm})
+          .Wait(70, 80, {0xa}));
+  ASSERT_EQ(t.p2p.rows(), 5u);
+  EXPECT_EQ(t.p2p.direction, (std::vector<std::uint8_t>{0, 0, 1, 0, 0}));
+  EXPECT_EQ(t.p2p.seq, (std::vector<std::uint64_t>{0, kSecond, kFirst, kFirst, kFirst + 1}));
+  EXPECT_EQ(t.p2p.begin_ns, (std::vector<std::int64_t>{7, 10, 10, 30, 62}));
+  EXPECT_EQ(t.p2p.post_end_ns, (std::vector<std::int64_t>{8, 11, 11, 32, 63}));
+  EXPECT_EQ(t.p2p.last_incomplete_ns, (std::vector<std::int64_t>{kNoTime, kNoTime, 34, kNoTime, kNoTime}));
+  EXPECT_EQ(t.p2p.end_ns, (std::vector<std::int64_t>{8, 50, 50, 50, 80}));
+  EXPECT_EQ(t.p2p.bytes, (std::vector<std::uint64_t>{3, 80, 400, 400, 400}));
+  EXPECT_EQ(t.p2p.peer, (std::vector<std::int32_t>{1, 1, 1, 1, 1}));
+  EXPECT_EQ(t.mpi_calls.op[t.p2p.call[3]], static_cast<std::uint16_t>(MpiOp::kPready_range));
+  EXPECT_EQ(LossCount(t, "RequestUnknown") + LossCount(t, "RequestNeverCompleted"), 0u);
+}
+
 TEST_F(DecodeMpi, CancelledFreedFailedAndNeverCompleted) {
   const auto t = TablesOf(ThreadRecords()
                               .World(0, 77, 2, 0)

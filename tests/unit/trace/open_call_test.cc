@@ -90,6 +90,24 @@ TEST_F(OpenCalls, AWaitNamesWhatWasPosted) {
   for (const OpenCallFact& call : calls) EXPECT_EQ(call.requests, 3u);
 }
 
+TEST_F(OpenCalls, AWaitForASendAndAReceiveOfOneRequest) {
+  ThreadRecords posted;
+  posted.World(0, 77, 4, 1);
+  posted.Mpi({.op = MpiOp::kIsendrecv, .begin = 110, .end = 112, .request = 5, .peer = 2, .tag = 8});
+  posted.Completion(0, kCompletionPending, 3, 9, 64);
+  OpenCall open{.flags = kOpenCallKnown, .handles = 1, .bytes = 1, .comm = kNoComm};
+  open.handle[0] = 5;
+  const auto calls = OpenIn(MpiOp::kWait, open, posted);
+  ASSERT_EQ(calls.size(), 2u);
+  EXPECT_EQ(calls[0].awaits, Awaits::kSend);
+  EXPECT_EQ(calls[0].peer, 2);
+  EXPECT_EQ(calls[0].tag, 8);
+  EXPECT_EQ(calls[1].awaits, Awaits::kReceive);
+  EXPECT_EQ(calls[1].peer, 3);
+  EXPECT_EQ(calls[1].tag, 9);
+  for (const OpenCallFact& call : calls) EXPECT_EQ(call.posted_ns, 110);
+}
+
 TEST_F(OpenCalls, DamageIsNotFollowed) {
   OpenCall open{.flags = kOpenCallKnown, .handles = 255, .bytes = UINT64_MAX, .comm = 4711};
   EXPECT_EQ(OpenIn(MpiOp::kWait, open, ThreadRecords().World(0, 77, 4, 1)).size(), 1u);

@@ -153,6 +153,19 @@ TEST(LaunchEnv, RanksOfOneHydraAreOneRun) {
   EXPECT_EQ(Read(kOpenMpi, "head:4711/0").run_id, Read(kOpenMpi).run_id);
 }
 
+// Its proxies' command lines do not say where mpiexec listens.
+TEST(LaunchEnv, RanksOfOneIntelMpiAreOneRun) {
+  const auto rank = [](const char* number, const char* job, const char* group) {
+    return Read({{"PMI_RANK", number}, {"PMI_SIZE", "2"}, {"I_MPI_HYDRA_UUID", job}, {"HYDRA_BSTRAP_PGID", group}});
+  };
+  const LaunchEnv a = rank("0", "2a7d0000", "0");
+  EXPECT_EQ(a.run_id, "intel-mpi:2a7d0000/0");
+  EXPECT_EQ(a.run_hash, rank("1", "2a7d0000", "0").run_hash);
+  EXPECT_FALSE(a.run_id_random || a.run_id_weak);
+  EXPECT_NE(a.run_hash, rank("0", "307d0000", "0").run_hash);
+  EXPECT_NE(a.run_hash, rank("0", "2a7d0000", "1").run_hash) << "a job that it spawned";
+}
+
 TEST(LaunchEnv, NothingIsOneRankWithARandomId) {
   const LaunchEnv a = Read({}), b = Read({});
   EXPECT_EQ(a.source, LaunchSource::kNone);

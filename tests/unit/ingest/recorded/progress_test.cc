@@ -275,9 +275,34 @@ TEST(Recorded, WhatBecameOfAProcess) {
 }
 
 TEST(Recorded, EverybodyFinalizesButOne) {
-  Ranks job = Job(3);
-  for (int rank : {0, 1}) job[rank]->Called(MpiOp::kFinalize, schema::CallOutcome::kNotReturned, 1100 * kMs, 0);
-  EXPECT_EQ(JudgeJob(job), Only(Cause::kDidNotEnter, {2}));
+  for (const MpiOp op : {MpiOp::kFinalize, MpiOp::kSession_finalize}) {
+    Ranks job = Job(3);
+    for (int rank : {0, 1}) job[rank]->Called(op, schema::CallOutcome::kNotReturned, 1100 * kMs, 0);
+    EXPECT_EQ(JudgeJob(job), Only(Cause::kDidNotEnter, {2}));
+  }
+}
+
+// The rank that closed one of two sessions has not left MPI: it computes while the others wait for it.
+TEST(Recorded, ASessionThatIsNotTheLast) {
+  const auto cause = [](int opened) {
+    Ranks job = Job(2);
+    job[0]->Inside(MpiOp::kAllreduce, 5);
+    for (int i = 0; i < opened; ++i)
+      job[1]->Called(MpiOp::kSession_init, schema::CallOutcome::kCompleted, i * kMs, kMs);
+    job[1]->Called(MpiOp::kSession_finalize, schema::CallOutcome::kCompleted, 1100 * kMs, kMs);
+    return JudgeJob(job);
+  };
+  EXPECT_EQ(cause(2), Only(Cause::kDidNotEnter, {1}));
+  EXPECT_EQ(cause(1), Only(Cause::kEarlyExit, {1}));
+}
+
+// A partitioned message matches none of another kind, and none that was made before or after it.
+TEST(Recorded, APartitionedMessageWithoutASend) {
+  constexpr std::uint64_t kFirst = schema::kPartitionedSeq, kSecond = 2 * schema::kPartitionedSeq;
+  Ranks job = Job(2);
+  job[0]->Message(false, 1, 7, kFirst, true).WaitsFor(1);
+  job[1]->Message(true, 0, 7, 0).Message(true, 0, 7, kSecond);
+  EXPECT_EQ(JudgeJob(job), Only(Cause::kDidNotEnter, {1}));
 }
 
 TEST(Recorded, ARankThatWaitsForSomebodyUnknownIsNotNamed) {
