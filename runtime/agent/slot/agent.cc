@@ -106,6 +106,7 @@ void SlotRun::Tick() {
                          .clock = clock_link_->line()};
     });
   const bool limited = window_->limit_reached();
+  if (late_stacks_ && !limited) late_stacks_->Tick(RawNs(), *spool_);
   window_->Tick(RawNs(), spool_->bytes());
   if (options_.estimate) step_bytes_.Add(window_->next_step(), drain_->records_bytes());
   if (window_->limit_reached() && !limited)
@@ -199,6 +200,7 @@ void SlotRun::Loop() {
     }
     const std::int64_t then_ns = RawNs();
     wake_ns = std::min(then_ns + tick_ns_, window_->due_ns(then_ns));
+    if (late_stacks_) wake_ns = std::min(wake_ns, std::max(then_ns, late_stacks_->due_ns()));
   }
 }
 

@@ -13,6 +13,7 @@
 #include "runtime/agent/inject/elf_file.h"
 #include "runtime/agent/inject/injection.h"
 #include "runtime/agent/inject/libraries.h"
+#include "runtime/agent/late/late_stacks.h"
 #include "runtime/agent/live/live.h"
 #include "runtime/agent/rings/drain.h"
 #include "runtime/agent/rings/segment.h"
@@ -71,6 +72,9 @@ class SlotRun {
     if (!rows.empty() && !spool_->Append({kind}, rows)) drain_->CountUnwritten(rows.size());
   }
   void StartLive();
+  void StartStacks();
+  // What the live figures and the stacks are made of.
+  void ObserveRecords();
   void WatchForHangs();
   void Finish();
   void SayWhatWasMissed();
@@ -102,6 +106,7 @@ class SlotRun {
   std::optional<WindowControl> window_;
   StepBytes step_bytes_;
   std::optional<Live> live_;
+  std::optional<LateStacks> late_stacks_;
   std::int64_t begin_ns_ = 0;
   std::optional<CpuSampler> sampler_;
   StopWatch stop_watch_;
