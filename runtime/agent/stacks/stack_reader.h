@@ -17,6 +17,7 @@ struct StackFrame {
   std::string file;       // Short: "train.py", "libtorch_cpu.so"; "" unknown.
   std::int32_t line = 0;  // 0 unknown.
   bool python = false;
+  bool library = false;  // Of the system, of Python or of an installed package.
 };
 
 struct ThreadStack {
@@ -57,6 +58,8 @@ class StackReader {
   const std::string& why() const;
   // Taken, and not ready yet.
   std::size_t pending() const;
+  // Calls that a stop had ended and that were begun again.
+  std::uint64_t mended() const;
 
  private:
   struct Impl;
