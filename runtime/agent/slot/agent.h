@@ -14,6 +14,7 @@
 #include "comms/launch/launch_env.h"
 #include "core/result.h"
 #include "runtime/agent/hang/hang_watch.h"
+#include "runtime/agent/late/stack_plan.h"
 #include "runtime/agent/rundir/run_dir.h"
 #include "runtime/agent/slot/convert.h"
 #include "runtime/agent/window/window_options.h"
@@ -38,6 +39,7 @@ struct RunOptions {
   std::string metrics;              // Rank 0 writes them to this file, for Prometheus; "" for none.
   std::int64_t hang_after_ns = 0;   // After so long without a record a hang is looked for; 0: never.
   OnHang on_hang;
+  StackPlan stacks;
   bool quiet = false;
   std::map<std::string, std::string> recorded;  // Options as given, for the manifest.
   // Called once the application has failed and its spool is complete. A launcher that ends the job may kill this
