@@ -147,8 +147,9 @@ class Teller {
       if (!facts->no_stacks.empty()) details.push_back(fmt::format("no stack of rank {}: {}", rank, Printed(facts->no_stacks)));
       const Thread* thread = MainThread(*facts);
       if (thread == nullptr) continue;
-      details.push_back(fmt::format("stack of rank {} (stacks/rank-{:05}.txt has all of its {}):", rank, rank,
-                                    Plural(static_cast<std::int64_t>(facts->threads.size()), "thread")));
+      const std::string all =
+          facts->threads.size() > 1 ? fmt::format(" has all of its {} threads", facts->threads.size()) : "";
+      details.push_back(fmt::format("stack of rank {} (stacks/rank-{:05}.txt{}):", rank, rank, all));
       for (const Frame& frame : FramesThatMatter(*thread, kMostFrames)) details.push_back("  " + FrameText(frame));
     }
     if (!whole)
