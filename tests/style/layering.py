@@ -41,8 +41,9 @@ ROOMS = {
     "runtime/agent": {
         "rundir": [], "inject": ["rundir/"], "spool": [], "rings": ["spool/"], "recover": ["rundir/"],
         "window": ["spool/", "rings/"],
-        "sample": ["rings/"], "live": ["rundir/"], "hang": ["rings/", "inject/"],
-        "slot": ["rundir/", "inject/", "spool/", "rings/", "window/", "sample/", "live/", "hang/"],
+        "sample": ["rings/"], "live": ["rundir/"], "stacks": [], "late": ["stacks/"],
+        "hang": ["rings/", "inject/", "stacks/"],
+        "slot": ["rundir/", "inject/", "spool/", "rings/", "window/", "sample/", "live/", "stacks/", "late/", "hang/"],
     },
     "export": {
         "common": [], "chrome": ["common/"], "csv": ["common/"], "kineto": ["common/"], "perfetto": ["common/"],
@@ -77,6 +78,7 @@ OUTSIDE = {
     r"boost/(asio|beast)/.*": ["cli", "tests", "bench"],
     r"boost/(?!asio/|beast/).*": ["merge", "analysis", "tests", "bench"],
     r"sqlite3\.h": ["ingest/nsys", "tests"],
+    r"elfutils/.*|dwarf\.h|gelf\.h": ["runtime/unwind"],
     r"protozero/.*|otf2/.*": ["export", "tests", "bench"],
     r"fmt/.*|spdlog/.*": ["trace", "runtime/agent", "runtime/doctor", "hang", "ingest", "merge", "analysis", "cli", "tests", "bench"],
     r"gtest/.*|gmock/.*": ["tests"],

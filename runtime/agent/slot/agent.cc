@@ -284,6 +284,7 @@ Result<RunResult> SlotRun::Run() {
     hang_watch_->Ended(RawNs(), drain_->records());
   }
   hang_watch_.reset();
+  hang_stacks_.reset();
   result_.traced = traced_;
   result_.launch = launch_;
   result_.run_dir = dir_.path;

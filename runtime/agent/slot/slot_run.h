@@ -9,6 +9,7 @@
 
 #include "comms/launch/launch_env.h"
 #include "core/event_clock.h"
+#include "runtime/agent/hang/hang_stacks.h"
 #include "runtime/agent/hang/hang_watch.h"
 #include "runtime/agent/inject/elf_file.h"
 #include "runtime/agent/inject/injection.h"
@@ -110,6 +111,7 @@ class SlotRun {
   std::int64_t begin_ns_ = 0;
   std::optional<CpuSampler> sampler_;
   StopWatch stop_watch_;
+  std::optional<HangStacks> hang_stacks_;
   std::optional<HangWatch> hang_watch_;
   std::optional<GpuSampler> gpu_sampler_;
   std::optional<GpuFlush> gpu_flush_;

@@ -34,6 +34,9 @@ StackFrame FrameOf(const NativeFrame& frame) {
           .library = IsLibrary(frame.module) || IsLibrary(frame.file)};
 }
 
+// What Lockstep has put between the program and the libraries that it calls.
+bool IsLocksteps(const NativeFrame& frame) { return BaseName(frame.module).starts_with("liblockstep"); }
+
 // An interpreter that is a part of another program is not told from that program by its file.
 bool IsInterpreters(const NativeFrame& frame, std::string_view interpreter) {
   if (interpreter.empty() || frame.module != interpreter) return false;
@@ -92,7 +95,7 @@ std::vector<StackFrame> MergeStacks(const std::vector<NativeFrame>& native, cons
     }
   };
   for (const NativeFrame& frame : native) {
-    if (frame.mark == NativeFrame::Mark::kLeftOut) continue;
+    if (frame.mark == NativeFrame::Mark::kLeftOut || IsLocksteps(frame)) continue;
     if (frame.mark == NativeFrame::Mark::kPythonLoop)
       add_python();
     else if (!IsInterpreters(frame, python.empty() ? "" : interpreter))
