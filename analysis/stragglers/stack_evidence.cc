@@ -14,7 +14,7 @@ namespace {
 
 constexpr std::int64_t kLeastSamples = 20;  // Of each of two ranks that are compared.
 constexpr std::int64_t kLeastInPlace = 5, kLeastLate = 5;
-constexpr double kDeviations = 3;
+constexpr double kSureDeviations = 3;
 // A function stands for those that it calls unless one of them takes this share of what it does.
 constexpr double kMostOfIt = 0.6;
 // What a rank does longer explains its lateness if it is at least this part of it.
@@ -49,8 +49,8 @@ class Compared {
       return p * (1 - p) / static_cast<double>(of);
     };
     return late_.nodes[node].samples >= kLeastInPlace &&
-           More(node) >= kDeviations * std::sqrt(spread(late_.nodes[node].samples, late_.samples()) +
-                                                 spread(Healthy(node), healthy_.samples()));
+           More(node) >= kSureDeviations * std::sqrt(spread(late_.nodes[node].samples, late_.samples()) +
+                                                     spread(Healthy(node), healthy_.samples()));
   }
   std::int64_t Healthy(Node node) const {
     const StackNode* there = Counterpart(late_, node, healthy_);

@@ -6,7 +6,7 @@
 
 #include "analysis/context.h"
 #include "analysis/core/model.h"
-#include "analysis/stragglers/sampled_stacks.h"
+#include "analysis/stacks/sampled_stacks.h"
 
 namespace lockstep::analysis {
 

@@ -41,7 +41,7 @@ ROOMS = {
     "runtime/agent": {
         "rundir": [], "inject": ["rundir/"], "spool": [], "rings": ["spool/"], "recover": ["rundir/"],
         "window": ["spool/", "rings/"],
-        "sample": ["rings/"], "live": ["rundir/"], "stacks": [], "late": ["stacks/"],
+        "sample": ["rings/"], "live": ["rundir/"], "stacks": [], "late": ["rings/", "spool/", "live/", "stacks/"],
         "hang": ["rings/", "inject/", "stacks/"],
         "slot": ["rundir/", "inject/", "spool/", "rings/", "window/", "sample/", "live/", "stacks/", "late/", "hang/"],
     },
@@ -50,8 +50,8 @@ ROOMS = {
         "otf2": ["common/", "kineto/"],
     },
     "analysis": {
-        "core": [], "gpu": ["core/"], "replay": ["core/", "gpu/"], "tables": ["core/", "gpu/"],
-        "replayed": [*FRAME, "replay/"], "run": [*FRAME, "replayed/"], "stragglers": [*FRAME, "communication/", "replayed/"],
+        "core": [], "gpu": ["core/"], "stacks": [], "replay": ["core/", "gpu/"], "tables": ["core/", "gpu/", "stacks/"],
+        "replayed": [*FRAME, "replay/"], "run": [*FRAME, "replayed/"], "stragglers": [*FRAME, "communication/", "replayed/", "stacks/"],
         "communication": [*FRAME, "replay/", "replayed/"], "causes": [*FRAME, "gpu/", "tables/engine/", "replayed/"],
         "diff": [*FRAME, "gpu/"], "report": [*FRAME, "communication/", "diff/", "replayed/", "tables/"],
     },

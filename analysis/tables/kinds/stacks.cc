@@ -5,7 +5,7 @@
 #include <utility>
 
 #include "analysis/core/format.h"
-#include "analysis/stragglers/sampled_stacks.h"
+#include "analysis/stacks/sampled_stacks.h"
 #include "analysis/tables/engine/cells.h"
 #include "analysis/tables/engine/kinds.h"
 

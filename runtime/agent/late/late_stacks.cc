@@ -17,9 +17,9 @@ constexpr double kStoppedShare = 0.002;                 // Of the thread's time.
 // A job that is late for days needs no more samples than one that is for a minute.
 constexpr std::uint64_t kSamplesUntilHalf = 1000;
 constexpr std::int64_t kLongestSampleNs = 10'000'000'000;
-constexpr double kForgotten = 0.9;  // Of the longest stop, with each shorter one.
+constexpr double kNewest = 1.0 / 8;  // Of the mean stop.
 constexpr std::int64_t kNamesWithinNs = 300'000'000;
-constexpr std::size_t kMostPending = 16;
+constexpr std::size_t kMostPending = 32;
 
 // The ring of the process's main thread; null without one.
 const RingHeader* MainRing(const SegmentView& segment, std::int64_t process, std::int64_t pid) {
@@ -102,7 +102,7 @@ std::int64_t LateStacks::PauseNs() {
     for (std::uint64_t left = samples_ / kSamplesUntilHalf; left > 0; left /= 2) pause *= 2;
     pause = std::min(pause, static_cast<double>(kLongestSampleNs));
   }
-  pause = std::max(pause, static_cast<double>(stop_ns_) / kStoppedShare);
+  pause = std::max(pause, stop_ns_ / kStoppedShare);
   return static_cast<std::int64_t>(pause * factor);
 }
 
@@ -115,6 +115,9 @@ void LateStacks::Sample(std::int64_t now_ns) {
   const ProcessEntry& entry = processes[static_cast<std::size_t>(process)];
   if (entry.state.load(std::memory_order_acquire) != SlotState::kActive || entry.pid <= 0) return;
   if (!AnyRecording(setup_.segment)) return;
+  // On a busy machine names take longer. Looks are left out then wherever the thread is: else the rest would be none of
+  // its time.
+  if (reader_ && reader_->pending() >= kMostPending) return;
   const std::uint64_t ticks = setup_.clock.Ticks();
   const RingHeader* ring = MainRing(setup_.segment, process, entry.pid);
   if (ring != nullptr && ring->call_op.load(std::memory_order_relaxed) != 0) {
@@ -123,7 +126,6 @@ void LateStacks::Sample(std::int64_t now_ns) {
     return;
   }
   if (!reader_) reader_.emplace(std::move(setup_.reader));
-  if (reader_->pending() >= kMostPending) return;
   const std::int64_t id = reader_->Take(static_cast<pid_t>(entry.pid), StackReader::Which::kMainThread);
   if (id != 0) {
     ++samples_;
@@ -143,7 +145,7 @@ void LateStacks::Write(SpoolWriter& spool, bool last) {
       if (at == taken_at_.end()) continue;
       const std::uint64_t ticks = at->second;
       taken_at_.erase(at);
-      stop_ns_ = std::max(sample.stopped_ns, static_cast<std::int64_t>(kForgotten * static_cast<double>(stop_ns_)));
+      stop_ns_ += kNewest * (static_cast<double>(sample.stopped_ns) - stop_ns_);
       for (const ThreadStack& thread : sample.threads) {
         const std::uint32_t stack = tree_.Add(thread.frames);
         const auto stopped = static_cast<std::uint32_t>(std::clamp<std::int64_t>(sample.stopped_ns, 0, UINT32_MAX));

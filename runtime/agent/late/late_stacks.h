@@ -67,7 +67,7 @@ class LateStacks {
   std::int64_t next_look_ns_ = 0, next_sample_ns_ = INT64_MAX;
   std::int32_t compared_with_ = -1;
   std::uint64_t beat_ = 0, samples_ = 0, random_;
-  std::int64_t stop_ns_ = 0;                        // What stops take at most, of late.
+  double stop_ns_ = 0;                              // What a stop takes: a mean of the last ones.
   std::map<std::int64_t, std::uint64_t> taken_at_;  // Ticks, of samples that have no names yet.
   std::vector<SpoolStackSample> rows_;
   bool joined_ = false, said_ = false, over_ = false;

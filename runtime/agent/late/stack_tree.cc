@@ -7,7 +7,7 @@
 namespace lockstep::agent {
 namespace {
 
-constexpr std::size_t kMostFrames = 256;     // Of a stack: of a deep recursion its outer half and its inner half.
+constexpr std::size_t kMostTreeDepth = 256;     // Of a stack: of a deep recursion its outer half and its inner half.
 constexpr std::size_t kMostNumbers = 65536;  // Deeper frames of further stacks are left out.
 constexpr std::size_t kMostNameBytes = 512;
 constexpr std::size_t kMostLinesBytes = 32 * 1024;
@@ -20,7 +20,7 @@ std::string Field(const std::string& text) { return std::string(BeginOf(Printed(
 std::uint32_t StackTree::Add(std::span<const StackFrame> frames) {
   std::uint32_t at = 0;
   for (std::size_t i = 0; i < frames.size(); ++i) {
-    if (frames.size() > kMostFrames && i == kMostFrames / 2) i = frames.size() - kMostFrames / 2;
+    if (frames.size() > kMostTreeDepth && i == kMostTreeDepth / 2) i = frames.size() - kMostTreeDepth / 2;
     const StackFrame& frame = frames[i];
     std::string line = std::to_string(std::max(frame.line, 0)) + (frame.python ? "\t1" : "\t0") +
                        (frame.library ? "\t1\t" : "\t0\t") + Field(frame.file) + "\t" + Field(frame.function) + "\n";

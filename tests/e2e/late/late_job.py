@@ -3,6 +3,7 @@
 usage: late_job.py mpi|gloo CAUSE RANK SECONDS [gloo: DIRECTORY RANK SIZE]
 CAUSE: none, or the name of a function below. RANK: which one is late; -1: none.
 """
+import array
 import gc
 import os
 import sys
@@ -62,10 +63,15 @@ def tokenize(text):
     return [len(word) for word in text.split()]
 
 
+def pad(text):
+    return [word.ljust(8) for word in text.split()]
+
+
 def collate():
     until = time.perf_counter() + LONGER_S
     while time.perf_counter() < until:
         tokenize("one two three four " * 50)
+        pad("one two three four " * 50)
 
 
 shard = os.urandom(1 << 20)
@@ -97,9 +103,10 @@ if __name__ == "__main__":
     if transport == "mpi":
         from mpi4py import MPI
         rank = MPI.COMM_WORLD.Get_rank()
+        mine, sums = array.array("d", [1.0]), array.array("d", [0.0])
 
         def reduce():
-            MPI.COMM_WORLD.allreduce(1.0)
+            MPI.COMM_WORLD.Allreduce(mine, sums)
 
         def agree(go_on):
             return MPI.COMM_WORLD.bcast(go_on)

@@ -1,4 +1,4 @@
-#include "analysis/stragglers/sampled_stacks.h"
+#include "analysis/stacks/sampled_stacks.h"
 
 #include <algorithm>
 

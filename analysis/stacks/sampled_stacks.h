@@ -11,7 +11,6 @@
 
 #include "core/interval.h"
 #include "core/schema.h"
-#include "merge/clock/clock_map.h"
 #include "merge/timeline/timeline.h"
 
 namespace lockstep::analysis {
