@@ -110,8 +110,11 @@ void LateJudge::Look(std::int64_t now_ns, const WaitCell& own, std::span<const W
         collectives += mean->count;
     if (now_ns - begin_ns_ < kShortestWindowNs || collectives < kLeastCollectives) return;
     const Judged judged = Compare(own, others);
-    if (!judged.compared && now_ns - begin_ns_ < kLongestAloneNs) return;
-    Judge(now_ns, judged, others);
+    // Whoever looked before the others had begun compares from the moment on at which they are there.
+    const bool more = std::any_of(others.begin(), others.end(),
+                                  [this](const WaitCell& other) { return !base_.contains(other.rank); });
+    if (!judged.compared && !more && now_ns - begin_ns_ < kLongestAloneNs) return;
+    if (judged.compared || !more) Judge(now_ns, judged, others);
   }
   begin_ns_ = now_ns;
   own_base_ = own;

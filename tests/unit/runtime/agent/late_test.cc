@@ -164,7 +164,7 @@ class Ranks {
       cells_[rank].compare_with = judges_[rank].compare_with();
       std::vector<WaitCell> others;
       for (const WaitCell& cell : cells_)
-        if (cell.rank != static_cast<int>(rank)) others.push_back(cell);
+        if (cell.rank != static_cast<int>(rank) && cell.beat != 0) others.push_back(cell);
       judges_[rank].Look(now_ns_, cells_[rank], others);
     }
   }
@@ -262,6 +262,13 @@ TEST(LateJudge, LongStepsTakeLongerToJudge) {
     for (int look = 0; look < 8; ++look) ranks.Look();
     ranks.Add(9, 1, {kMs, 3 * kSecond}).Look();
   }
+  EXPECT_EQ(ranks.Late(), Named{0});
+}
+
+TEST(LateJudge, WhoLooksFirstIsComparedAsSoonAsTheOthersAreThere) {
+  Ranks ranks(2);
+  ranks.Add(9, 10, {kMs, -1}).Look({1});
+  for (int look = 0; look < 10; ++look) ranks.Add(9, 10, {kMs, 20 * kMs}).Look();
   EXPECT_EQ(ranks.Late(), Named{0});
 }
 
