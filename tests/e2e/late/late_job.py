@@ -51,11 +51,14 @@ reader, writer = os.pipe()
 
 def serve():
     while True:
+        asked.wait()
+        asked.clear()
         time.sleep(LONGER_S)
         os.write(writer, b"x")
 
 
 def read_file():
+    asked.set()
     os.read(reader, 1)
 
 
