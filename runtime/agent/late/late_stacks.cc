@@ -17,9 +17,10 @@ constexpr double kStoppedShare = 0.002;                 // Of the thread's time.
 // A job that is late for days needs no more samples than one that is for a minute.
 constexpr std::uint64_t kSamplesUntilHalf = 1000;
 constexpr std::int64_t kLongestSampleNs = 10'000'000'000;
+constexpr std::int64_t kAfterFailureNs = 1'000'000'000;
 constexpr double kNewest = 1.0 / 8;  // Of the mean stop.
 constexpr std::int64_t kNamesWithinNs = 300'000'000;
-constexpr std::size_t kMostPending = 32;
+constexpr std::size_t kMostPending = 12;  // The reader takes no more than 16.
 
 // The ring of the process's main thread; null without one.
 const RingHeader* MainRing(const SegmentView& segment, std::int64_t process, std::int64_t pid) {
@@ -133,8 +134,8 @@ void LateStacks::Sample(std::int64_t now_ns) {
     return;
   }
   // It may just be ending, or be examined by somebody else for a while.
-  next_sample_ns_ = now_ns + kLongestSampleNs;
-  if (!reader_->why().empty() && !std::exchange(said_, true))
+  next_sample_ns_ = now_ns + kAfterFailureNs;
+  if (reader_->pending() == 0 && !reader_->why().empty() && !std::exchange(said_, true))
     setup_.say("rank " + std::to_string(setup_.rank) + ": no samples of its stack: " + reader_->why());
 }
 

@@ -7,7 +7,7 @@
 namespace lockstep::agent {
 namespace {
 
-constexpr std::size_t kMostTreeDepth = 256;     // Of a stack: of a deep recursion its outer half and its inner half.
+constexpr std::size_t kMostTreeDepth = 256;  // Of a stack: of a deep recursion its outer half and its inner half.
 constexpr std::size_t kMostNumbers = 65536;  // Deeper frames of further stacks are left out.
 constexpr std::size_t kMostNameBytes = 512;
 constexpr std::size_t kMostLinesBytes = 32 * 1024;

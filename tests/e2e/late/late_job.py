@@ -70,11 +70,16 @@ def pad(text):
     return [word.ljust(8) for word in text.split()]
 
 
+def shout(text):
+    return [word.upper() for word in text.split()]
+
+
 def collate():
     until = time.perf_counter() + LONGER_S
     while time.perf_counter() < until:
         tokenize("one two three four " * 50)
         pad("one two three four " * 50)
+        shout("one two three four " * 50)
 
 
 shard = os.urandom(1 << 20)
