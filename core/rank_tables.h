@@ -298,6 +298,23 @@
   X(i64, cpu_ns, Duration, Unknown(-1, "not read"), "thread CPU time so far") \
   X(i64, run_delay_ns, Duration, Unknown(-1, "not read"), "time runnable but without a core so far (schedstat)")
 
+// Stacks that were seen, as a tree: a row is a frame, and with those that called it a stack.
+#define LS_STACKS(X)                                                                           \
+  X(u32, parent, RowNumber, Unknown(kNone, "it is the outermost"), "the frame that called it") \
+  X(u32, function, Text, Always, "function")                                                   \
+  X(u32, file, Text, Unknown(kNone), "source file, or library")                                \
+  X(u32, line, Number, Unknown(0), "line in that file")                                        \
+  X(u8, python, Flag, Always, "1: a function of Python")                                       \
+  X(u8, library, Flag, Always, "1: of the system, of the interpreter or of an installed package")
+
+// Looks at a thread from outside, at irregular moments: while its rank was late, or another was that it is compared
+// with.
+#define LS_SAMPLES(X)                                                                                  \
+  X(i64, time_ns, Moment, Always, "when")                                                              \
+  X(u32, thread, Id, Unknown(kNone, "one without records"), "row of threads")                          \
+  X(u32, stack, RowNumber, Means(kNone, "inside communication"), "row of stacks: its innermost frame") \
+  X(i64, stopped_ns, Duration, Always, "for how long the thread was stopped")
+
 #define LS_CLOCK_BURSTS(X)                                                             \
   X(u32, burst, Id, Always, "exchanges of one burst share it; unique within the file") \
   X(i32, peer_rank, Number, Always, "rank at the other end")                           \
@@ -352,6 +369,8 @@
   T(windows, Windows, LS_WINDOWS, kHead | kExported, "when this rank recorded")                                    \
   T(gradient_buckets, GradientBuckets, LS_GRADIENT_BUCKETS, kHead | kExported, "gradient buckets of DDP models")   \
   T(cpu_samples, CpuSamples, LS_CPU_SAMPLES, kPieces, "thread CPU time and run-queue delay, cumulative")           \
+  T(stacks, Stacks, LS_STACKS, kHead | kExported, "stacks of threads, as a tree of frames")                        \
+  T(samples, Samples, LS_SAMPLES, kHead | kExported, "stacks of threads, when they were taken")                    \
   T(clock_bursts, ClockBursts, LS_CLOCK_BURSTS, kHead, "raw clock exchanges, never only their fit")                \
   T(clock_snapshots, ClockSnapshots, LS_CLOCK_SNAPSHOTS, kHead, "event clock against the system's clocks")         \
   T(losses, Losses, LS_LOSSES, kHead | kExported, "what is not in this file, counted")

@@ -24,6 +24,8 @@ enum class SpoolKind : std::uint16_t {
   kEnd = 9,          // SpoolEnd: the application has ended and the rings are drained.
   kWindows = 11,     // SpoolWindow[]: recording switched by the agent.
   kGpuSamples = 12,  // GpuSample[], NVML read by the agent.
+  kStacks = 13,      // UTF-8 "number\tparent\tline\tpython\tlibrary\tfile\tfunction\n" lines, see SpoolStackSample.
+  kSamples = 14,     // SpoolStackSample[]
   kRing = 10,        // A ring's first kRingHeaderBytes as its owner left them (RingHeader: call and ranges still
                      // open, polls not yet written). Written when its owner ended with any of those; the segment is
                      // gone afterwards. An open gap (dropped_records) is in kLoss already: not to be counted again.
@@ -74,6 +76,16 @@ struct GpuSample {
   std::uint32_t sm_clock_mhz, memory_clock_mhz, power_mw, temperature_c, utilization_percent, reserved;
 };
 static_assert(sizeof(GpuSample) == 56);
+
+// A look at a thread. Stacks form a tree, whose lines (kStacks) are written before the samples that need them: numbers
+// count from 1 on, and the parent, the frame that called, has a lower one; 0: the outermost.
+struct SpoolStackSample {
+  std::uint64_t ticks;
+  std::int64_t tid;
+  std::uint32_t stack;       // The innermost frame; 0: it was inside communication, and was left alone.
+  std::uint32_t stopped_ns;  // How long the thread stood still.
+};
+static_assert(sizeof(SpoolStackSample) == 24);
 
 // CRC-32C (Castagnoli), in hardware where SSE4.2 exists. `crc` chains calls; start with 0.
 std::uint32_t Crc32c(std::uint32_t crc, const void* data, std::size_t bytes);

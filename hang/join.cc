@@ -18,6 +18,7 @@ void Join(Progress& progress, Progress more) {
     if (known.state == RankState::kMissing) known.state = facts.state;
     if (known.host.empty()) known.host = std::move(facts.host);
     if (known.doing.empty()) known.doing = std::move(facts.doing);
+    if (known.threads.empty()) known.threads = std::move(facts.threads);
     known.seen_ns = std::max(known.seen_ns, facts.seen_ns);
     known.hides_messages |= facts.hides_messages;
     known.makes_messages |= facts.makes_messages;

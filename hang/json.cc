@@ -1,3 +1,4 @@
+#include <algorithm>
 #include <nlohmann/json.hpp>
 
 #include "hang/text.h"
@@ -28,6 +29,38 @@ Json GroupJson(const Group& group) {
       {"name", group.name}, {"label", Known(group.label)}, {"ranks", std::move(ranks)}, {"complete", group.complete}};
 }
 
+Json FrameJson(const Frame& frame) {
+  return {{"function", frame.function},
+          {"file", Known(frame.file)},
+          {"line", frame.line > 0 ? Json(frame.line) : Json(nullptr)},
+          {"python", frame.python},
+          {"library", frame.library}};
+}
+
+// Every thread of who is named, the main thread of who waits.
+Json StacksJson(const Progress& progress, const Verdict& verdict) {
+  Json stacks = Json::array();
+  const auto add = [&](std::int32_t rank, bool all) {
+    const RankFacts* facts = FactsOf(progress, rank);
+    if (facts == nullptr) return;
+    for (const Thread& thread : facts->threads) {
+      if (!all && !thread.main) continue;
+      Json frames = Json::array();
+      for (const Frame& frame : thread.frames) frames.push_back(FrameJson(frame));
+      stacks.push_back({{"rank", rank},
+                        {"thread", thread.number},
+                        {"name", Known(thread.name)},
+                        {"main", thread.main},
+                        {"missing", Known(thread.missing)},
+                        {"frames", std::move(frames)}});
+    }
+  };
+  for (const std::int32_t rank : verdict.culprits) add(rank, true);
+  for (const std::int32_t rank : verdict.waiting)
+    if (!std::binary_search(verdict.culprits.begin(), verdict.culprits.end(), rank)) add(rank, false);
+  return stacks;
+}
+
 Json VerdictJson(const Progress& progress, const Verdict& verdict) {
   const Words words = WordsOf(progress, verdict, false);
   Json json{{"cause", NameOf(verdict.cause)},
@@ -43,7 +76,8 @@ Json VerdictJson(const Progress& progress, const Verdict& verdict) {
             {"circle", Json::array()},
             {"headline", words.headline},
             {"details", words.details},
-            {"remedy", words.remedy}};
+            {"remedy", words.remedy},
+            {"stacks", StacksJson(progress, verdict)}};
   for (const Side& side : verdict.sides)
     json["sides"].push_back({{"ranks", side.ranks}, {"call", CallJson(side.call)}});
   for (const Link& link : verdict.cycle)

@@ -12,6 +12,22 @@ namespace lockstep::hang {
 // Of sequences, counts and times.
 inline constexpr std::int64_t kNotKnown = -1;
 
+// A call on a thread's stack.
+struct Frame {
+  std::string function, file;  // "" unknown.
+  std::int32_t line = 0;       // 0 unknown.
+  bool python = false;
+  bool library = false;  // Of the system, of Python or of an installed package: not what somebody wrote for this job.
+};
+
+struct Thread {
+  std::int64_t number = 0;  // The kernel's.
+  std::string name;
+  bool main = false;
+  std::string missing;        // What is not known of its stack; "" nothing.
+  std::vector<Frame> frames;  // Innermost first.
+};
+
 enum class RankState : std::uint8_t {
   kUnknown,  // There are facts about its calls, and none about its process.
   kAlive,
@@ -30,6 +46,8 @@ struct RankFacts {
   std::int64_t seen_ns = kNotKnown;          // When these facts were taken, on the clock of its operations' times.
   double cpu_share = -1;                     // Of one core, its main thread in its last seconds; -1 not known.
   std::string asleep_in;                     // The system call that its main thread sleeps in; "" none, or not known.
+  std::vector<Thread> threads;               // Where they stood when nothing moved; empty: not known.
+  std::string no_stacks;                     // Why not; "" nobody looked.
   std::int64_t moved_ns = kNotKnown;         // When it last completed an operation.
   std::int64_t longest_wait_ns = kNotKnown;  // The longest operation that it has completed.
   // Its facts hold no messages (gloo's dumps): where it seems to wait for nobody, it may be inside one.

@@ -3,10 +3,12 @@
 #include <fmt/format.h>
 
 #include <algorithm>
+#include <iterator>
 #include <set>
 
 #include "analysis/core/format.h"
 #include "core/printed.h"
+#include "hang/stacks.h"
 
 namespace lockstep::hang {
 namespace {
@@ -123,10 +125,36 @@ class Teller {
   }
 
   void AddDoing(std::vector<std::string>& details) const {
-    for (const std::int32_t rank : verdict_.culprits)
-      if (const RankFacts* facts = FactsOf(progress_, rank);
-          facts != nullptr && facts->state != RankState::kStopped && !facts->doing.empty() && details.size() < 8)
-        details.push_back(fmt::format("rank {} is {}", rank, Printed(facts->doing)));
+    for (const std::int32_t rank : verdict_.culprits) {
+      const RankFacts* facts = FactsOf(progress_, rank);
+      if (facts == nullptr || facts->state == RankState::kStopped || details.size() >= 8) continue;
+      const std::string place = PlaceOf(*facts);
+      const std::string text = Printed(facts->doing) + (place.empty() ? "" : (facts->doing.empty() ? "in " : ", in ") + place);
+      if (!text.empty()) details.push_back(fmt::format("rank {} is {}", rank, text));
+    }
+  }
+
+  // Of one or two who are named, the stacks line by line; of more, and of those who wait, which stacks there are.
+  void AddStacks(std::vector<std::string>& details) const {
+    constexpr std::size_t kMostWhole = 2, kMostFrames = 8;
+    std::vector<std::int32_t> others;
+    std::set_difference(verdict_.waiting.begin(), verdict_.waiting.end(), verdict_.culprits.begin(),
+                        verdict_.culprits.end(), std::back_inserter(others));
+    const bool whole = verdict_.culprits.size() <= kMostWhole;
+    for (const std::int32_t rank : verdict_.culprits) {
+      const RankFacts* facts = FactsOf(progress_, rank);
+      if (!whole || facts == nullptr) break;
+      if (!facts->no_stacks.empty()) details.push_back(fmt::format("no stack of rank {}: {}", rank, Printed(facts->no_stacks)));
+      const Thread* thread = MainThread(*facts);
+      if (thread == nullptr) continue;
+      const std::string all =
+          facts->threads.size() > 1 ? fmt::format(" has all of its {} threads", facts->threads.size()) : "";
+      details.push_back(fmt::format("stack of rank {} (stacks/rank-{:05}.txt{}):", rank, rank, all));
+      for (const Frame& frame : FramesThatMatter(*thread, kMostFrames)) details.push_back("  " + FrameText(frame));
+    }
+    if (!whole)
+      for (std::string& line : BriefStacks(progress_, verdict_.culprits, false)) details.push_back(std::move(line));
+    for (std::string& line : BriefStacks(progress_, others, !verdict_.culprits.empty())) details.push_back(std::move(line));
   }
 
   std::string DidNotEnter() const {
@@ -233,6 +261,7 @@ class Teller {
     if (!verdict_.call.site.empty() && verdict_.sides.empty())
       details.push_back("those who wait called it at " + Printed(verdict_.call.site));
     AddDoing(details);
+    AddStacks(details);
   }
 
   std::string Remedy() const {

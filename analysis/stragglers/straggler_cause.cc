@@ -9,6 +9,7 @@
 #include <numeric>
 
 #include "analysis/core/format.h"
+#include "analysis/stragglers/stack_evidence.h"
 #include "core/interval.h"
 
 namespace lockstep::analysis {
@@ -331,6 +332,7 @@ std::string EvidenceFor(const Analysis& analysis, std::size_t r, const Straggler
       text += fmt::format("{}{} late (median)", text.empty() ? "" : ", ", Duration(*row.late_ns_median));
   }
   if (const std::string why = ByCause(cause); !why.empty()) text += "; " + why;
+  if (cause.stack) text += "; " + PlaceText(*cause.stack);
   text += SinceWhen(straggler) +
           fmt::format("; p {}", straggler.p_value < 0.001 ? "< 0.001" : fmt::format("{:.3f}", straggler.p_value));
   return text.starts_with("; ") ? text.substr(2) : text;
@@ -352,6 +354,7 @@ std::string BriefEvidenceFor(const Analysis& analysis, std::size_t r, const Stra
   if (r < analysis.ranks.size() && analysis.ranks[r].late_ns_median)
     text = fmt::format("is {} late", Duration(*analysis.ranks[r].late_ns_median));
   if (const std::string why = ByCause(cause); !why.empty()) text += ", " + why;
+  if (cause.stack) text += "; " + PlaceText(*cause.stack);
   return text + SinceWhen(straggler);
 }
 

@@ -17,6 +17,7 @@ struct StragglerCause {
   std::optional<GpuEvidence> gpu;         // For kClock, from its sensors.
   std::optional<KernelEvidence> kernels;  // For kKernel, and for kClock by its kernels.
   std::int64_t period = 0;                // For kPeriodic, in steps.
+  std::optional<StackPlace> stack;        // Where in its program.
 };
 
 // Explains the rank at this position, whose lateness costs `price` by unit: the units after `from` if it drifts, and,

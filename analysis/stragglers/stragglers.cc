@@ -16,6 +16,7 @@
 #include "analysis/stragglers/hidden_waiting.h"
 #include "analysis/stragglers/late_stretch.h"
 #include "analysis/stragglers/own_lateness.h"
+#include "analysis/stragglers/stack_evidence.h"
 #include "analysis/stragglers/straggler_cause.h"
 #include "merge/parallel.h"
 #include "merge/timeline/rank_activity.h"
@@ -74,6 +75,7 @@ class Search {
     if (Suspect()) NameLate();
     if (named_.empty()) NameByWork();
     if (named_.empty()) return ReportResolution();
+    FindPlaces();
     if (named_.size() == 1) Report(named_[0]);
     if (named_.size() > 1) ReportTogether();
   }
@@ -308,6 +310,16 @@ class Search {
       return a.assessment.straggler.saves_ns > b.assessment.straggler.saves_ns;
     });
     for (const Named& named : named_) analysis_.stragglers.push_back(named.assessment.straggler);
+  }
+
+  void FindPlaces() {
+    for (std::size_t i = 0; i < std::min(named_.size(), kMaxExplained); ++i) {
+      const Straggler& straggler = named_[i].assessment.straggler;
+      const double share = static_cast<double>(straggler.saves_ns) / static_cast<double>(length_);
+      named_[i].cause.stack = FindPlace(context_, straggler.rank, straggler.cause, share);
+      for (Straggler& known : analysis_.stragglers)
+        if (known.rank == straggler.rank) known.stack = named_[i].cause.stack;
+    }
   }
 
   std::string NodeOf(std::size_t position) const {

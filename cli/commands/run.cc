@@ -24,6 +24,7 @@
 #include "core/ring_layout.h"
 #include "runtime/agent/inject/elf_file.h"
 #include "runtime/agent/inject/libraries.h"
+#include "runtime/agent/late/stack_plan.h"
 #include "runtime/agent/rundir/say.h"
 #include "runtime/agent/slot/agent.h"
 #include "runtime/agent/slot/estimate.h"
@@ -36,9 +37,8 @@ namespace {
 struct RecordFlags {
   std::vector<std::string> command;
   std::string output, spool_dir, after = "analyze", after_to, clock = "auto", metrics;
-  double live_s = 0;
-  double hang_after_s = 30;
-  std::string on_hang = "report";
+  double live_s = 0, hang_after_s = 30;
+  std::string on_hang = "report", stacks = "late";
   std::uint64_t max_bytes = std::uint64_t{2} << 30, ring_size = std::uint64_t{8} << 20,
                 ring_total = std::uint64_t{64} << 20;
   std::int64_t after_wait_s = 30;
@@ -67,6 +67,12 @@ CLI::Validator AtMost(std::uint64_t most) {
         return good ? std::string() : "no size up to " + std::to_string(most) + " bytes";
       },
       "", "");
+}
+
+template <typename Parse>
+CLI::Validator Accepted(Parse parse, const std::string& words) {
+  return CLI::Validator(
+      [=](const std::string& text) { return parse(text) ? "" : words + " was expected, not '" + text + "'"; }, "", "");
 }
 
 constexpr double kLivePeriodS = 10;  // Used with --metrics alone.
@@ -119,6 +125,7 @@ std::vector<std::string> Words(const RecordFlags& flags) {
   add("--metrics", Absolute(flags.metrics));
   add("--hang-after", NumberText(flags.hang_after_s));
   add("--on-hang", flags.on_hang);
+  add("--stacks", flags.stacks);
   for (const auto& [given, name] : {std::pair{flags.no_send, "--no-send"},
                                     {flags.estimate, "--estimate"},
                                     {flags.quiet, "--quiet"},
@@ -251,6 +258,7 @@ Result<int> RunProgram(const RecordFlags& flags) {
     options.live_period_ns = static_cast<std::int64_t>((options.live_lines ? flags.live_s : kLivePeriodS) * 1e9);
   options.hang_after_ns = static_cast<std::int64_t>(flags.hang_after_s * 1e9);
   options.on_hang = *agent::OnHangOf(flags.on_hang);
+  options.stacks = *agent::StackPlanOf(flags.stacks);
   options.clock = flags.clock == "agent"                          ? clock::ClockService::kAgent
                   : flags.clock == "tcp"                          ? clock::ClockService::kTcp
                   : flags.clock == "off" || flags.clock == "wall" ? clock::ClockService::kOff
@@ -270,6 +278,7 @@ Result<int> RunProgram(const RecordFlags& flags) {
   options.recorded["hang_after"] = NumberText(flags.hang_after_s);
   if (flags.on_hang != "report") options.recorded["on_hang"] = flags.on_hang;
   if (flags.no_send) options.recorded["no_send"] = "true";
+  if (flags.stacks != "late") options.recorded["stacks"] = flags.stacks;
   if (flags.live_s > 0) options.recorded["live"] = NumberText(flags.live_s);
   if (!flags.metrics.empty()) options.recorded["metrics"] = flags.metrics;
   if (flags.gpu != "off") {
@@ -432,11 +441,11 @@ CLI::App* AddRunTo(CLI::App& root, const std::shared_ptr<RecordFlags>& flags) {
   run->add_option("--on-hang", flags->on_hang,
                   "What a hang does to the job: report (nothing), abort, signal:N (to the programs of all ranks)")
       ->type_name("WHAT")
-      ->check(CLI::Validator(
-          [](const std::string& text) {
-            return agent::OnHangOf(text) ? std::string() : "report, abort or signal:N was expected, not '" + text + "'";
-          },
-          "", ""));
+      ->check(Accepted(agent::OnHangOf, "report, abort or signal:N"));
+  run->add_option("--stacks", flags->stacks,
+                  "Stacks of the main thread: late (of a rank that the others wait for, while they do), off, all:HZ")
+      ->type_name("WHEN")
+      ->check(Accepted(agent::StackPlanOf, "late, off or all:HZ"));
   run->add_flag("--estimate", flags->estimate, "Write nothing; print how much space the window would need");
   run->add_flag("--print-env", flags->print_env, "Print the environment for jobs whose command line you cannot change");
   run->add_flag("--torch-ops", flags->torch_ops, "PyTorch's operators as ranges (about 10 us each)");

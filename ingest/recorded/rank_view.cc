@@ -11,6 +11,7 @@
 #include "core/loss.h"
 #include "core/mpi_ops.h"
 #include "ingest/recorded/mpi_words.h"
+#include "ingest/recorded/stacks.h"
 #include "trace/decode/open_call.h"
 #include "trace/file/strings.h"
 
@@ -110,6 +111,7 @@ class Viewer {
       if (view_.ended_by_signal || processes.ended[0] == schema::ProcessEnd::kExit) view_.ended_ns = Epoch(end_ns_);
       const std::string pid = std::to_string(processes.pid[0]), key = "stopped." + pid;
       facts.asleep_in = trace::MetaValue(head_, "blocked." + pid);
+      TakeStacks(trace::MetaValue(head_, "stack." + pid), facts);
       if (!trace::MetaValue(head_, key).empty()) facts.state = hang::RankState::kStopped;
     }
     facts.seen_ns = Epoch(end_ns_);

@@ -150,6 +150,7 @@ Finding LookAtLibraries(const Machine& machine) {
     if (!found.mpi.empty() && !found.Wraps(kind)) missing += fmt::format(" no MPI wrappers for {};", name);
   if (found.gpu.empty()) missing += " no GPU library;";
   if (found.clock_program.empty()) missing += " no lockstep-clock;";
+  if (found.stacks_program.empty()) missing += " no lockstep-stacks (built without libdw);";
   if (!missing.empty()) missing.back() = ' ';
   return {Status::kOk,
           "libraries in " + found.probe.substr(0, found.probe.rfind('/')) + (missing.empty() ? "" : ":" + missing), ""};

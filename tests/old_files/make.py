@@ -30,6 +30,7 @@ ADDED = {
         4: {"comms": ["identity"], "kernel_shapes": ["occupancy_percent"], "copies": ["host_memory"], "devices": None},
         5: {"collectives": ["kernel_operations", "enqueue_begin_ns", "reduction", "algorithm", "protocol", "channels", "buffer"],
             "p2p": ["kernel"], "sync": ["record_correlation", "record_stream"], "gpu_samples": None, "overheads": None},
+        6: {"stacks": None, "samples": None},
     },
     "timeline": {
         2: {"windows": None},

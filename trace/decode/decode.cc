@@ -13,6 +13,7 @@
 #include <utility>
 
 #include "trace/decode/decode_gpu_process.h"
+#include "trace/decode/decode_stacks.h"
 #include "trace/decode/process_decoder.h"
 #include "trace/decode/spool_contents.h"
 #include "trace/decode/tick_rate.h"
@@ -113,6 +114,7 @@ class SlotDecoder {
     std::vector<const GpuRecords*> gpus;
     for (const auto& decoder : decoders_) gpus.push_back(&decoder->gpu());
     AddGpuSamples(TablesOf(0), *map_, contents_.gpu_samples, gpus);
+    AddSamples();
     AddSlotLosses();
     return std::move(decoded_);
   }
@@ -355,6 +357,25 @@ class SlotDecoder {
       // A helper's windows are those of the process that it goes with, whose loss it is.
       if (i == 0 || !decoders_[i]->window_marks().empty()) decoders_[i]->AddLoss(Loss::kWindowCut, cut);
     }
+  }
+
+  // Each in the file of the process whose thread it is of.
+  void AddSamples() {
+    if (contents_.samples.empty()) return;
+    std::map<std::int64_t, std::size_t> process_of;
+    for (std::size_t i = plans_.size(); i-- > 0;) {
+      process_of[plans_[i].state.pid] = i;
+      for (const std::int64_t tid : TablesOf(i).threads.tid) process_of[tid] = i;
+    }
+    std::vector<std::vector<SpoolStackSample>> samples(decoded_.processes.size());
+    for (const SpoolStackSample& sample : contents_.samples) {
+      const auto of = process_of.find(sample.tid);
+      samples[of == process_of.end() ? 0 : of->second].push_back(sample);
+    }
+    std::uint64_t unknown = 0;
+    for (std::size_t i = 0; i < samples.size(); ++i)
+      unknown += AddStackSamples(*decoders_[i], TablesOf(i), *map_, contents_.frames, samples[i]);
+    decoders_[0]->AddLoss(Loss::kUnknownRecord, unknown, "samples whose stack is not in the spool");
   }
 
   // Losses of the slot as a whole, in the main process's file.

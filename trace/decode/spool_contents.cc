@@ -93,6 +93,22 @@ void AddBlock(SpoolContents& contents, const SpoolBlock& block) {
     case SpoolKind::kGpuSamples:
       AppendAll(contents.gpu_samples, payload);
       return;
+    case SpoolKind::kSamples:
+      AppendAll(contents.samples, payload);
+      return;
+    case SpoolKind::kStacks:
+      ForEachLine(payload, [&](std::string_view line) {
+        SpoolFrame frame;
+        frame.number = static_cast<std::uint32_t>(Number(TakeField(line)));
+        frame.parent = static_cast<std::uint32_t>(Number(TakeField(line)));
+        frame.line = static_cast<std::uint32_t>(Number(TakeField(line)));
+        frame.python = Number(TakeField(line)) != 0;
+        frame.library = Number(TakeField(line)) != 0;
+        frame.file = TakeField(line);
+        frame.function = line;
+        contents.frames.push_back(std::move(frame));
+      });
+      return;
     case SpoolKind::kWindows:
       AppendAll(contents.windows, payload);
       return;

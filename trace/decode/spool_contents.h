@@ -23,6 +23,13 @@ struct SpoolLoss {
   std::uint64_t count = 0, first_ticks = 0, last_ticks = 0;
 };
 
+// A line of SpoolKind::kStacks.
+struct SpoolFrame {
+  std::uint32_t number = 0, parent = 0, line = 0;
+  bool python = false, library = false;
+  std::string file, function;
+};
+
 struct SpoolRing {
   SpoolKey process{};
   bool process_known = false;
@@ -40,6 +47,8 @@ struct SpoolContents {
   std::vector<BurstRow> bursts;
   std::vector<SpoolWindow> windows;
   std::vector<GpuSample> gpu_samples;
+  std::vector<SpoolFrame> frames;
+  std::vector<SpoolStackSample> samples;
   std::vector<SpoolLoss> losses;
   std::optional<SpoolEnd> end;
   std::uint64_t malformed_blocks = 0;  // Blocks with a good checksum but invalid content.

@@ -8,6 +8,6 @@ namespace lockstep::tables {
 extern const TableKind kKernelsTable, kBreakdownTable, kOpsTable, kRangesTable, kMemoryTable, kSequencesTable,
     kGroupsTable, kCollectivesTable, kGpusTable;
 extern const TableKind kIdleTable, kIdleGapsTable, kLaunchesTable, kLaunchBoundTable, kQueueTable, kCopiesTable,
-    kCopyListTable, kSyncsTable, kStreamWaitsTable, kCriticalPathTable, kCriticalOpsTable;
+    kCopyListTable, kSyncsTable, kStreamWaitsTable, kCriticalPathTable, kCriticalOpsTable, kStacksTable;
 
 }  // namespace lockstep::tables

@@ -219,10 +219,10 @@ Table RankTable(const TableKind& kind, const gpu::RankView& rank, const TableOpt
 
 const std::vector<TableKind>& TableKinds() {
   static const std::vector<TableKind> kinds = {
-      kKernelsTable,   kBreakdownTable,   kOpsTable,          kRangesTable,      kMemoryTable,
-      kSequencesTable, kGroupsTable,      kCollectivesTable,  kIdleTable,        kIdleGapsTable,
-      kLaunchesTable,  kLaunchBoundTable, kQueueTable,        kCopiesTable,      kCopyListTable,
-      kSyncsTable,     kStreamWaitsTable, kCriticalPathTable, kCriticalOpsTable, kGpusTable,
+      kKernelsTable,     kBreakdownTable,   kOpsTable,      kRangesTable,   kMemoryTable,      kSequencesTable,
+      kGroupsTable,      kCollectivesTable, kIdleTable,     kIdleGapsTable, kLaunchesTable,    kLaunchBoundTable,
+      kQueueTable,       kCopiesTable,      kCopyListTable, kSyncsTable,    kStreamWaitsTable, kCriticalPathTable,
+      kCriticalOpsTable, kGpusTable,        kStacksTable,
   };
   return kinds;
 }

@@ -33,6 +33,8 @@ constexpr std::int64_t kLongestAnswerNs = 600'000'000'000;
 constexpr std::uint64_t kLargeBytes = std::uint64_t{4} << 30;  // Recorded by all ranks.
 constexpr std::size_t kFirstOfLarge = 2;                       // Of kStages.
 constexpr std::int64_t kShortestPauseNs = 2'000'000'000, kLongestPauseNs = 60'000'000'000;
+// A file of a shared file system is asked for seldom.
+constexpr std::int64_t kWordPeriodNs = 5'000'000'000;
 // A job that somebody ends makes records, too.
 constexpr std::int64_t kGoesOnNs = 3'000'000'000;
 constexpr std::size_t kMostText = 16384;
@@ -93,23 +95,32 @@ HangWatch::HangWatch(Setup setup) : setup_(std::move(setup)) {
 HangWatch::~HangWatch() { Forget(); }
 
 void HangWatch::Look(const SegmentView& segment, std::int64_t now_ns, const Seen& seen) {
+  if (setup_.stacks != nullptr) {
+    setup_.stacks->Poll();
+    TakeWhatIsAsked(segment, now_ns);
+  }
   const bool moved = std::exchange(records_, seen.records) != seen.records;
   if (said_ && moved && moved_ns_ == 0) moved_ns_ = now_ns;
   if (moved_ns_ != 0) {
     if (now_ns - moved_ns_ >= kGoesOnNs) SayItMoved();
     return;
   }
-  if (moved || seen.records == 0 || !AnyRecording(segment)) return Forget();
+  if (moved || seen.records == 0 || !AnyRecording(segment)) {
+    ForgetStacks();
+    return Forget();
+  }
   if (quiet_since_ns_ == 0) quiet_since_ns_ = now_ns;
   if (asked_ > 0) return TakeAnswer(now_ns);
   const auto quiet = static_cast<double>(now_ns - quiet_since_ns_), after = static_cast<double>(setup_.after_ns);
   if (quiet < after) return;
+  if (setup_.stacks != nullptr) setup_.stacks->Take(segment, now_ns);
   if (setup_.action.signal != 0 && setup_.action.every) FollowOthers();
   if (said_ || stage_ == kStages.size() || quiet < kStages[stage_] * after) return;
   // Of a long run it takes minutes to read what all have recorded: not for what may be a checkpoint.
   const bool large = seen.spool_bytes * static_cast<std::uint64_t>(setup_.slots) > kLargeBytes;
   if (large && quiet < kStages[kFirstOfLarge] * after) return;
-  if (!MayAsk(segment, seen) || !TakeTurn(now_ns)) return;
+  // The answer shows the stacks of all.
+  if (!MayAsk(segment, seen) || (setup_.stacks != nullptr && setup_.stacks->fresh(now_ns)) || !TakeTurn(now_ns)) return;
   while (stage_ < kStages.size() && kStages[stage_] * after <= quiet) ++stage_;
   asked_ns_ = now_ns;
   Ask();
@@ -130,7 +141,13 @@ void HangWatch::SayItMoved() {
   const std::string line = "it moved again after " + SecondsText(moved_ns_ - quiet_since_ns_) + " s";
   setup_.say(line);
   if (const OwnedFd text = OpenOwn(Path(kText), O_WRONLY | O_APPEND); text.open()) WriteAll(text.get(), line + "\n");
+  ForgetStacks();
   Forget();
+}
+
+// Those of a program that has ended stay: they tell where it stood.
+void HangWatch::ForgetStacks() {
+  if (setup_.stacks != nullptr && setup_.stacks->taken() && !asked_for_stacks_) setup_.stacks->Forget();
 }
 
 void HangWatch::Forget() {
@@ -227,9 +244,25 @@ void HangWatch::Publish(std::int64_t now_ns) {
   if (setup_.action.signal != 0 && !setup_.action.every) setup_.signal(setup_.action.signal);
 }
 
-void HangWatch::FollowOthers() {
+bool HangWatch::SaidByAnybody() const {
   struct stat ignored {};
-  if (signalled_ || ::stat(Path(kNow).c_str(), &ignored) != 0) return;
+  return ::stat(Path(kNow).c_str(), &ignored) == 0;
+}
+
+// Who makes records all the time is never quiet, and may be who the others wait for.
+void HangWatch::TakeWhatIsAsked(const SegmentView& segment, std::int64_t now_ns) {
+  if (setup_.slots < 2 || now_ns < next_word_ns_) return;
+  next_word_ns_ = now_ns + kWordPeriodNs;
+  const bool said = SaidByAnybody();
+  if (said && !setup_.stacks->taken()) {
+    setup_.stacks->Take(segment, now_ns);
+    asked_for_stacks_ = true;
+  }
+  if (!said && std::exchange(asked_for_stacks_, false)) setup_.stacks->Forget();
+}
+
+void HangWatch::FollowOthers() {
+  if (signalled_ || !SaidByAnybody()) return;
   signalled_ = true;
   setup_.signal(setup_.action.signal);
 }

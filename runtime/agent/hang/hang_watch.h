@@ -14,6 +14,7 @@
 
 #include "core/file_lock.h"
 #include "core/ring_layout.h"
+#include "runtime/agent/hang/hang_stacks.h"
 
 namespace lockstep::agent {
 
@@ -36,6 +37,7 @@ class HangWatch {
     std::function<void(const std::string&)> say;
     std::function<void(int)> signal;        // To this agent's program.
     std::function<void()> restore_signals;  // In a new process, before it executes: as this process was started with.
+    HangStacks* stacks = nullptr;           // Null: none are taken.
   };
   explicit HangWatch(Setup setup);
   HangWatch(const HangWatch&) = delete;
@@ -56,6 +58,9 @@ class HangWatch {
   void Forget();    // What was found out and said: the job moves.
   void EndAsked();  // The process that looks for an answer, if there is one.
   bool MayAsk(const SegmentView& segment, const Seen& seen) const;
+  void ForgetStacks();
+  bool SaidByAnybody() const;
+  void TakeWhatIsAsked(const SegmentView& segment, std::int64_t now_ns);
   bool TakeTurn(std::int64_t now_ns);
   void Ask();
   void TakeAnswer(std::int64_t now_ns);
@@ -74,6 +79,8 @@ class HangWatch {
   pid_t asked_ = -1;                             // The process that looks for an answer.
   std::int64_t asked_ns_ = 0;
   bool said_ = false, signalled_ = false;
+  std::int64_t next_word_ns_ = 0;  // When to look next whether another agent has said a hang.
+  bool asked_for_stacks_ = false;  // It has, and this agent's stacks were taken for that.
 };
 
 }  // namespace lockstep::agent

@@ -21,6 +21,7 @@ constexpr const char* kMpi = "/liblockstep-mpi.so";
 constexpr const char* kGpu = "/liblockstep-gpu.so";
 constexpr const char* kCudart = "/liblockstep-cudart.so";
 constexpr const char* kClock = "/lockstep-clock";
+constexpr const char* kStacks = "/lockstep-stacks";
 
 // The names in comms/pmpi/choose.cc.
 constexpr std::pair<LinkedMpi, const char*> kAbis[] = {
@@ -70,8 +71,13 @@ Result<Libraries> FindLibraries() {
         libraries.mpi_abis.emplace_back(abi);
     if (Readable(place + kGpu)) libraries.gpu = place + kGpu;
     if (Readable(place + kCudart)) libraries.cudart = place + kCudart;
-    for (const std::string& clock : {bin + kClock, place + kClock})
-      if (libraries.clock_program.empty() && Executable(clock)) libraries.clock_program = clock;
+    const auto beside = [&](const char* program) {
+      for (const std::string& path : {bin + program, place + program})
+        if (Executable(path)) return path;
+      return std::string();
+    };
+    libraries.clock_program = beside(kClock);
+    libraries.stacks_program = beside(kStacks);
     return libraries;
   }
   return Error{ErrorCode::kNotFound, "liblockstep.so was not found", tried,

@@ -10,11 +10,12 @@
 namespace lockstep::agent {
 
 struct Libraries {
-  std::string probe;          // liblockstep.so
-  std::string mpi;            // liblockstep-mpi.so, "" if this build has none.
-  std::string gpu;            // liblockstep-gpu.so, CUPTI and NCCL; "" if there is none or it is not wanted.
-  std::string cudart;         // liblockstep-cudart.so, preloaded with --range cuda only.
-  std::string clock_program;  // lockstep-clock, "" if there is none.
+  std::string probe;           // liblockstep.so
+  std::string mpi;             // liblockstep-mpi.so, "" if this build has none.
+  std::string gpu;             // liblockstep-gpu.so, CUPTI and NCCL; "" if there is none or it is not wanted.
+  std::string cudart;          // liblockstep-cudart.so, preloaded with --range cuda only.
+  std::string clock_program;   // lockstep-clock, "" if there is none.
+  std::string stacks_program;  // lockstep-stacks, the same.
   // Beside `mpi`: liblockstep-mpi-NAME.so, of the ABIs that this build has wrappers for.
   std::vector<std::string> mpi_abis;
 

@@ -1,21 +1,17 @@
 #include "runtime/agent/live/live_steps.h"
 
 #include <algorithm>
-#include <array>
 #include <cstring>
 #include <string>
 #include <utility>
 
-#include "core/collective.h"
 #include "core/comm_calls.h"
 #include "core/comm_kernels.h"
-#include "core/data_type_name.h"
-#include "core/gloo_reduce.h"
 #include "core/gpu_records.h"
 #include "core/hash.h"
 #include "core/mpi_ops.h"
 #include "core/schema_enums.h"
-#include "core/uneven.h"
+#include "runtime/agent/live/all_wait.h"
 #include "runtime/agent/live/record_reader.h"
 
 namespace lockstep::agent {
@@ -25,16 +21,6 @@ namespace {
 constexpr std::size_t kMostKept = std::size_t{1} << 18;
 constexpr std::size_t kMostHandles = 4096;
 constexpr std::uint8_t kStepEnds = 0x80;
-constexpr std::uint8_t kCommFreed = 0x40, kCommRenamed = 0x20, kCommUnidentified = 0x80;
-
-const MpiOpInfo* InfoOf(std::uint16_t op) {
-  static const auto table = [] {
-    std::array<const MpiOpInfo*, 512> all{};
-    for (const MpiOpInfo& info : kMpiOps) all[static_cast<std::uint16_t>(info.op)] = &info;
-    return all;
-  }();
-  return op < table.size() ? table[op] : nullptr;
-}
 
 // PollRecord and OpenRequests of trace/ keep the same number of bits of a handle.
 std::uint64_t HandleKey(std::uint64_t handle) { return handle & ((std::uint64_t{1} << 52) - 1); }
@@ -160,22 +146,16 @@ void LiveSteps::OnTorchBegin(std::uint32_t index, const TorchBeginRecord& record
   helped_ = true;
   const auto comm = comms_.find(record.comm);
   const bool named = comm != comms_.end() && comm->second.global_id != 0;
-  const auto kind = static_cast<CollectiveKind>(record.head.flags);
   const std::uint32_t members = named ? comm->second.size : 1;
   Hash64 key;
   key.Add(named ? comm->second.global_id : record.ticks);
   key.Add(record.seq);
-  // Only the root specifies for gloo how much it will scatter.
-  const bool moves = record.count > 0 || kind == CollectiveKind::kBarrier || kind == CollectiveKind::kScatter;
-  const std::uint64_t element_bytes = TextOfDataType(record.dtype).bytes;
-  const std::uint32_t chunks = GlooReduceChunks(members, record.count * element_bytes, element_bytes);
-  const bool some_wait_for_some = kind == CollectiveKind::kReduce && members != 2 && chunks != 0 && chunks != members;
   const std::int64_t number = first_operation_ + static_cast<std::int64_t>(operations_.size());
   operations_.push_back({.key = key.value(),
                          .ticks = {record.ticks, 0},
                          .end_low = 0,
                          .members = members,
-                         .splits = named && moves && SplitsOnGloo(kind, members) && !some_wait_for_some ? 1u : 0u,
+                         .splits = named && AllWait(record, members) ? 1u : 0u,
                          .ring = index,
                          .blocking = true,
                          .queued = record.queued_ticks});
@@ -209,17 +189,14 @@ void LiveSteps::Sampled(std::span<const SpoolCpu> threads) {
 }
 
 std::int64_t LiveSteps::Add(std::uint32_t ring, const MpiRecord& record, std::uint32_t start, Ticks ticks) {
-  const MpiOpInfo* info = InfoOf(record.op);
+  const MpiOpInfo* info = InfoOfMpi(record.op);
   const auto comm = comms_.find(record.comm);
   if (info == nullptr || info->kind == CollectiveKind::kNone) return -1;
   Hash64 key;
   const bool named = comm != comms_.end() && comm->second.global_id != 0;
   key.Add(named ? comm->second.global_id : ticks.begin);
   key.Add(std::uint64_t{record.seq} << 32 | start);
-  const bool moves = record.bytes > 0 || info->kind == CollectiveKind::kBarrier;
-  // Only the merge computes which members wait for one that contributes or receives nothing.
-  constexpr std::uint8_t kNotAllWait = kMpiInterComm | kMpiGivesNothing | kMpiTakesNothing;
-  const bool splits = named && moves && Splits(info->kind) && (record.head.flags & kNotAllWait) == 0;
+  const bool splits = named && AllWait(record, *info);
   operations_.push_back({.key = key.value(),
                          .ticks = ticks,
                          .end_low = ticks.end,
@@ -241,14 +218,14 @@ void LiveSteps::CountCalls(std::uint32_t index, Ring& ring, MpiClass cls, const 
 
 // A query that found nothing may have moved data for long.
 void LiveSteps::OnPoll(std::uint32_t index, Ring& ring, const PollRecord& record) {
-  const MpiOpInfo* info = InfoOf(static_cast<std::uint16_t>(record.op_and_request & 0xfff));
+  const MpiOpInfo* info = InfoOfMpi(static_cast<std::uint16_t>(record.op_and_request & 0xfff));
   if (info == nullptr || record.last_ticks < record.first_ticks) return;
   CountCalls(index, ring, info->cls, {{record.first_ticks, record.last_ticks}, true});
 }
 
 void LiveSteps::OnMpi(std::uint32_t index, Ring& ring, const MpiRecord& record, bool completions_follow) {
   ring.call = record;
-  const MpiOpInfo* info = InfoOf(record.op);
+  const MpiOpInfo* info = InfoOfMpi(record.op);
   if (info == nullptr) return;
   const bool recorded = (record.head.flags & kMpiUnrecorded) == 0;
   if (recorded) CountCalls(index, ring, info->cls, {{record.begin_ticks, record.end_ticks}, false});

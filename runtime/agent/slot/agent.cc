@@ -106,6 +106,7 @@ void SlotRun::Tick() {
                          .clock = clock_link_->line()};
     });
   const bool limited = window_->limit_reached();
+  if (late_stacks_ && !limited) late_stacks_->Tick(RawNs(), *spool_);
   window_->Tick(RawNs(), spool_->bytes());
   if (options_.estimate) step_bytes_.Add(window_->next_step(), drain_->records_bytes());
   if (window_->limit_reached() && !limited)
@@ -199,6 +200,7 @@ void SlotRun::Loop() {
     }
     const std::int64_t then_ns = RawNs();
     wake_ns = std::min(then_ns + tick_ns_, window_->due_ns(then_ns));
+    if (late_stacks_) wake_ns = std::min(wake_ns, std::max(then_ns, late_stacks_->due_ns()));
   }
 }
 
@@ -282,6 +284,7 @@ Result<RunResult> SlotRun::Run() {
     hang_watch_->Ended(RawNs(), drain_->records());
   }
   hang_watch_.reset();
+  hang_stacks_.reset();
   result_.traced = traced_;
   result_.launch = launch_;
   result_.run_dir = dir_.path;

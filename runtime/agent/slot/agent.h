@@ -14,6 +14,7 @@
 #include "comms/launch/launch_env.h"
 #include "core/result.h"
 #include "runtime/agent/hang/hang_watch.h"
+#include "runtime/agent/late/stack_plan.h"
 #include "runtime/agent/rundir/run_dir.h"
 #include "runtime/agent/send/file_receiver.h"
 #include "runtime/agent/slot/convert.h"
@@ -48,6 +49,7 @@ struct RunOptions {
   OnHang on_hang;
   bool send = true;               // Files go to rank 0's agent where its directory is not shared.
   std::int64_t wait_ms = 30'000;  // For rank 0, and for files on the way, as long as nothing moves.
+  StackPlan stacks;
   bool quiet = false;
   std::map<std::string, std::string> recorded;  // Options as given, for the manifest.
   // Called once the application has failed and its spool is complete. A launcher that ends the job may kill this

@@ -82,6 +82,7 @@ void SlotRun::Finish() {
   header.agent_gone.store(1, std::memory_order_release);  // For processes that outlive the application.
   SampleGpu();
   SampleCpu();
+  if (late_stacks_) late_stacks_->Finish(*spool_);
   window_->Finish();
   SayWhatWasMissed();
   if (header.mailbox.state.load(std::memory_order_acquire) == 2) drain_->CountLoss(Loss::kAnchorAbandoned, 1, "");

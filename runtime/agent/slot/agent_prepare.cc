@@ -80,6 +80,8 @@ std::string SlotRun::Prepare() {
   gpu_sampler_.emplace(clock_);
   gpu_flush_.emplace(segment_->view());
   StartLive();
+  StartStacks();
+  ObserveRecords();
   WatchForHangs();
   return PrepareInjection();
 }
@@ -96,13 +98,41 @@ void SlotRun::StartLive() {
                             .metrics = rank == 0 ? options_.metrics : "",
                             .clock = clock_,
                             .say = [](const std::string& text) { Say(text); }});
+}
+
+void SlotRun::StartStacks() {
+  if (options_.stacks.kind == StackPlan::kOff || options_.estimate) return;
+  // A single rank waits for nobody.
+  if (options_.stacks.kind == StackPlan::kLate && launch_.slots() < 2) return;
+  late_stacks_.emplace(LateStacks::Setup{
+      .plan = options_.stacks,
+      .directory = dir_.absolute + "/ranks",
+      .rank = launch_.slot(),
+      .ranks = launch_.slots(),
+      .segment = segment_->view(),
+      .clock = clock_,
+      .reader = {.program = libraries_.stacks_program, .restore_signals = [this] { gate_->RestoreInChild(); }},
+      .say = [](const std::string& text) { Say(text); },
+      .unwritten = [this](std::uint64_t rows) { drain_->CountUnwritten(rows); }});
+}
+
+void SlotRun::ObserveRecords() {
+  if (!live_ && !late_stacks_) return;
   drain_->Observe([this](std::uint32_t ring, const RingEntry& entry, std::span<const iovec> records) {
-    live_->Take(ring, entry, records);
+    if (live_) live_->Take(ring, entry, records);
+    if (late_stacks_) late_stacks_->Take(entry, records);
   });
 }
 
 void SlotRun::WatchForHangs() {
   if (options_.hang_after_ns <= 0 || options_.estimate) return;
+  const auto restore_signals = [this] { gate_->RestoreInChild(); };
+  if (options_.stacks.kind != StackPlan::kOff)
+    hang_stacks_.emplace(
+        HangStacks::Setup{.run_dir = dir_.absolute,
+                          .slot = launch_.slot(),
+                          .reader = {.program = libraries_.stacks_program, .restore_signals = restore_signals},
+                          .keep = [this](const std::string& lines) { spool_->Append({SpoolKind::kMeta}, lines); }});
   hang_watch_.emplace(HangWatch::Setup{.run_dir = dir_.absolute,
                                        .slot = launch_.slot(),
                                        .slots = launch_.slots(),
@@ -110,7 +140,8 @@ void SlotRun::WatchForHangs() {
                                        .action = options_.on_hang,
                                        .say = [](const std::string& text) { Say(text); },
                                        .signal = [this](int signal) { child_->Signal(signal); },
-                                       .restore_signals = [this] { gate_->RestoreInChild(); }});
+                                       .restore_signals = restore_signals,
+                                       .stacks = hang_stacks_ ? &*hang_stacks_ : nullptr});
 }
 
 std::string SlotRun::PrepareInjection() {

@@ -2,6 +2,7 @@
 
 #include <fcntl.h>
 #include <sys/signalfd.h>
+#include <sys/syscall.h>
 #include <sys/wait.h>
 #include <unistd.h>
 
@@ -113,17 +114,19 @@ Result<Child> Child::Start(const std::vector<std::string>& command, const std::v
 ChildExit Child::Poll() {
   ChildExit result;
   if (pid_ <= 0) return result;
-  int status = 0;
-  pid_t got;
+  // Only its end: while its stack is read, wait4 would report a stop as well. The system call has the usage, too, which
+  // waitid(3) has not.
+  siginfo_t info{};
+  long failed;
   do {
-    got = ::wait4(pid_, &status, WNOHANG, &result.usage);
-  } while (got < 0 && errno == EINTR);
-  if (got != pid_) return result;
+    failed = ::syscall(SYS_waitid, P_PID, pid_, &info, WEXITED | WNOHANG, &result.usage);
+  } while (failed != 0 && errno == EINTR);
+  if (failed != 0 || info.si_pid != pid_) return result;
   result.ended = true;
-  if (WIFSIGNALED(status)) {
-    result.signal = WTERMSIG(status);
+  if (info.si_code == CLD_EXITED) {
+    result.code = info.si_status;
   } else {
-    result.code = WEXITSTATUS(status);
+    result.signal = info.si_status;
   }
   pid_ = -1;
   return result;

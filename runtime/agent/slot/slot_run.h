@@ -9,10 +9,12 @@
 
 #include "comms/launch/launch_env.h"
 #include "core/event_clock.h"
+#include "runtime/agent/hang/hang_stacks.h"
 #include "runtime/agent/hang/hang_watch.h"
 #include "runtime/agent/inject/elf_file.h"
 #include "runtime/agent/inject/injection.h"
 #include "runtime/agent/inject/libraries.h"
+#include "runtime/agent/late/late_stacks.h"
 #include "runtime/agent/live/live.h"
 #include "runtime/agent/rings/drain.h"
 #include "runtime/agent/rings/segment.h"
@@ -73,6 +75,9 @@ class SlotRun {
     if (!rows.empty() && !spool_->Append({kind}, rows)) drain_->CountUnwritten(rows.size());
   }
   void StartLive();
+  void StartStacks();
+  // What the live figures and the stacks are made of.
+  void ObserveRecords();
   void WatchForHangs();
   void Finish();
   // Calls rank 0's agent, if this slot's files have to be sent there.
@@ -111,9 +116,11 @@ class SlotRun {
   std::optional<WindowControl> window_;
   StepBytes step_bytes_;
   std::optional<Live> live_;
+  std::optional<LateStacks> late_stacks_;
   std::int64_t begin_ns_ = 0;
   std::optional<CpuSampler> sampler_;
   StopWatch stop_watch_;
+  std::optional<HangStacks> hang_stacks_;
   std::optional<HangWatch> hang_watch_;
   std::optional<GpuSampler> gpu_sampler_;
   std::optional<GpuFlush> gpu_flush_;

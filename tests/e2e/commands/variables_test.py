@@ -24,7 +24,7 @@ GOOD = {"STEPS": "0:2", "SCHEDULE": "wait=1,active=2", "STEP_RANGE": "step", "RA
         "RANKS": "0", "OUTPUT": "good-output", "SPOOL_DIR": ".", "AFTER_TO": "good-after", "METRICS": "good-metrics",
         "AFTER_WAIT": "3", "MAX_BYTES": "1GB", "RING_SIZE": "1MB", "RING_TOTAL": "4MB", "GPU_BUFFERS": "64MB",
         "LIVE": "5", "TRIGGER": "1", "ESTIMATE": "1", "TORCH_OPS": "1", "TORCH_SHAPES": "1", "QUIET": "1", "GPU_MEMORY": "true",
-        "NCCL_KERNEL_CHANNELS": "on", "HANG_AFTER": "60", "ON_HANG": "report", "NO_SEND": "1"}
+        "NCCL_KERNEL_CHANNELS": "on", "HANG_AFTER": "60", "ON_HANG": "report", "NO_SEND": "1", "STACKS": "off"}
 # Names and paths: anything is one.
 ANYTHING = ("STEP_RANGE", "RANGE", "OUTPUT", "METRICS", "AFTER_TO")
 # Another command's, another tool's, another time's.

@@ -1,0 +1,169 @@
+#include "analysis/stragglers/stack_evidence.h"
+
+#include <fmt/format.h>
+
+#include <algorithm>
+#include <climits>
+#include <cmath>
+#include <cstddef>
+
+#include "trace/file/strings.h"
+
+namespace lockstep::analysis {
+namespace {
+
+constexpr std::int64_t kLeastSamples = 20;  // Of each of two ranks that are compared.
+constexpr std::int64_t kLeastInPlace = 5, kLeastLate = 5;
+constexpr double kSureDeviations = 3;
+// A function stands for those that it calls unless one of them takes this share of what it does.
+constexpr double kMostOfIt = 0.6;
+// What a rank does longer explains its lateness if it is at least this part of it.
+constexpr double kExplains = 0.5;
+
+using Node = std::size_t;
+
+// The same function as called in the other rank; null: it was not seen there.
+const StackNode* Counterpart(const SampledStacks& of, Node node, const SampledStacks& in) {
+  std::vector<Node> path;
+  for (; node != 0; node = of.nodes[node].parent) path.push_back(node);
+  Node at = 0;
+  for (; !path.empty(); path.pop_back()) {
+    const StackNode& frame = of.nodes[path.back()];
+    const auto callee = in.nodes[at].callees.find({frame.file, frame.function});
+    if (callee == in.nodes[at].callees.end()) return nullptr;
+    at = callee->second;
+  }
+  return &in.nodes[at];
+}
+
+class Compared {
+ public:
+  Compared(const SampledStacks& late, const SampledStacks& healthy) : late_(late), healthy_(healthy) {
+    for (Node node = 0; node < late.nodes.size(); ++node) more_.push_back(MoreIn(node));
+  }
+  // The share of its time that it is longer in this function than the healthy rank is.
+  double More(Node node) const { return more_[node]; }
+  bool Sure(Node node) const {
+    const auto spread = [](std::int64_t in, std::int64_t of) {
+      const double p = (static_cast<double>(in) + 1) / (static_cast<double>(of) + 2);
+      return p * (1 - p) / static_cast<double>(of);
+    };
+    return late_.nodes[node].samples >= kLeastInPlace &&
+           More(node) >= kSureDeviations * std::sqrt(spread(late_.nodes[node].samples, late_.samples()) +
+                                                     spread(Healthy(node), healthy_.samples()));
+  }
+  std::int64_t Healthy(Node node) const {
+    const StackNode* there = Counterpart(late_, node, healthy_);
+    return there == nullptr ? 0 : there->samples;
+  }
+
+ private:
+  double MoreIn(Node node) const {
+    return static_cast<double>(late_.nodes[node].samples) / static_cast<double>(late_.samples()) -
+           static_cast<double>(Healthy(node)) / static_cast<double>(healthy_.samples());
+  }
+  const SampledStacks& late_;
+  const SampledStacks& healthy_;
+  std::vector<double> more_;
+};
+
+// From `node` on down to the last function that has most of `whole`.
+template <typename Weight>
+Node Deepest(const SampledStacks& stacks, Node node, double whole, Weight&& weight) {
+  for (;;) {
+    Node best = 0;
+    for (const auto& [name, callee] : stacks.nodes[node].callees)
+      if (best == 0 || weight(callee) > weight(best)) best = callee;
+    if (best == 0 || weight(best) < kMostOfIt * whole) return node;
+    node = best;
+  }
+}
+
+// What a user knows of it: the innermost function of the program with a line in a source file, else the innermost one
+// of the program, else of a library with a line.
+Node ShownFor(const SampledStacks& stacks, Node node) {
+  Node own = 0, in_source = 0;
+  for (Node at = node; at != 0; at = stacks.nodes[at].parent) {
+    const StackNode& frame = stacks.nodes[at];
+    const bool has_line = frame.line() > 0;
+    if (!frame.library && has_line) return at;
+    if (own == 0 && !frame.library) own = at;
+    if (in_source == 0 && has_line) in_source = at;
+  }
+  return own != 0 ? own : in_source != 0 ? in_source : node;
+}
+
+}  // namespace
+
+std::optional<StackPlace> PlaceOf(const SampledStacks& late, const SampledStacks* healthy, double late_share) {
+  StackPlace place;
+  Node node = 0;
+  if (healthy != nullptr && late.samples() >= kLeastSamples && healthy->samples() >= kLeastSamples) {
+    const Compared compared(late, *healthy);
+    for (Node each = 1; each < late.nodes.size(); ++each)
+      if (node == 0 || compared.More(each) > compared.More(node)) node = each;
+    if (node == 0 || compared.More(node) < kExplains * late_share) return std::nullopt;
+    node = Deepest(late, node, compared.More(node), [&](Node each) { return compared.More(each); });
+    if (!compared.Sure(node)) return std::nullopt;
+  } else if (healthy == nullptr && late.late() >= kLeastLate) {
+    const auto weight = [&](Node each) { return static_cast<double>(late.nodes[each].late); };
+    node = Deepest(late, 0, static_cast<double>(late.late()), weight);
+  }
+  if (node == 0) return std::nullopt;
+  const Node shown = ShownFor(late, node);
+  const StackNode& frame = late.nodes[shown];
+  place.function = frame.function;
+  place.file = frame.file;
+  place.line = frame.line();
+  if (shown != node) place.in = late.nodes[node].function;
+  place.late_samples = frame.late;
+  place.of_late_samples = late.late();
+  place.samples = frame.samples;
+  place.of_samples = late.samples();
+  if (healthy != nullptr) {
+    const StackNode* there = Counterpart(late, shown, *healthy);
+    place.healthy_samples = there == nullptr ? 0 : there->samples;
+    place.of_healthy_samples = healthy->samples();
+  }
+  place.longest_stop_ns = late.longest_stop_ns;
+  return place;
+}
+
+std::optional<StackPlace> FindPlace(const Context& context, std::int32_t rank, CauseId cause, double late_share) {
+  if (cause == CauseId::kStarved || cause == CauseId::kClock || cause == CauseId::kKernel) return std::nullopt;
+  const auto sampled_of = [&](std::int32_t of, std::int64_t* compared_with) -> std::optional<SampledStacks> {
+    const Result<schema::RankTables> tables = context.ReadActivity(of);
+    if (!tables.ok() || tables.value().samples.rows() == 0) return std::nullopt;
+    *compared_with = trace::MetaNumber(tables.value(), "stacks_compared_with", -1);
+    return SampledStacksOf(tables.value(), merge::ClockMap(context.tables().clock, of),
+                           AwaitedOf(context.timeline(), of));
+  };
+  std::int64_t healthy_rank = -1, ignored = -1;
+  const std::optional<SampledStacks> late = sampled_of(rank, &healthy_rank);
+  if (!late) return std::nullopt;
+  std::optional<SampledStacks> healthy;
+  const auto number = static_cast<std::int32_t>(healthy_rank);
+  if (healthy_rank >= 0 && healthy_rank <= INT32_MAX && context.Position(number) != kNowhere)
+    healthy = sampled_of(number, &ignored);
+  std::optional<StackPlace> place = PlaceOf(*late, healthy ? &*healthy : nullptr, late_share);
+  if (place && healthy) place->healthy_rank = number;
+  return place;
+}
+
+std::string PlaceText(const StackPlace& place) {
+  std::string where = place.function;
+  if (!place.file.empty()) where += ", " + place.file;
+  if (place.line > 0) where += fmt::format(":{}", place.line);
+  if (!place.in.empty()) where += fmt::format(" (in {})", place.in);
+  const bool mostly = place.of_late_samples >= kLeastLate &&
+                      static_cast<double>(place.late_samples) >= kMostOfIt * static_cast<double>(place.of_late_samples);
+  std::string text =
+      mostly ? fmt::format("{} of {} samples of its late time: {}", place.late_samples, place.of_late_samples, where)
+             : fmt::format("{} of {} samples: {}", place.samples, place.of_samples, where);
+  if (place.healthy_rank >= 0)
+    text += fmt::format("; on rank {}: {} of {}{}", place.healthy_rank, *place.healthy_samples,
+                        *place.of_healthy_samples, mostly ? " samples" : "");
+  return text;
+}
+
+}  // namespace lockstep::analysis
