@@ -97,11 +97,11 @@ void SlotRun::WatchForHangs() {
   if (options_.hang_after_ns <= 0 || options_.estimate) return;
   const auto restore_signals = [this] { gate_->RestoreInChild(); };
   if (options_.stacks.kind != StackPlan::kOff)
-    hang_stacks_.emplace(HangStacks::Setup{
-        .run_dir = dir_.absolute,
-        .slot = launch_.slot(),
-        .reader = {.program = libraries_.stacks_program, .restore_signals = restore_signals},
-        .keep = [this](const std::string& lines) { spool_->Append({SpoolKind::kMeta}, lines); }});
+    hang_stacks_.emplace(
+        HangStacks::Setup{.run_dir = dir_.absolute,
+                          .slot = launch_.slot(),
+                          .reader = {.program = libraries_.stacks_program, .restore_signals = restore_signals},
+                          .keep = [this](const std::string& lines) { spool_->Append({SpoolKind::kMeta}, lines); }});
   hang_watch_.emplace(HangWatch::Setup{.run_dir = dir_.absolute,
                                        .slot = launch_.slot(),
                                        .slots = launch_.slots(),

@@ -18,8 +18,8 @@ struct TextHead {
   bool ascii = false;
 };
 
-// Behind the two bits that say whether the string is interned, or behind the byte or the 16 bits that later versions and
-// those without a GIL have for them: kind (3 bits), compact, ascii. Only one of them makes sense.
+// Behind the two bits that say whether the string is interned, or behind the byte or the 16 bits that later versions
+// and those without a GIL have for them: kind (3 bits), compact, ascii. Only one of them makes sense.
 bool TextHeadOf(std::uint32_t state, TextHead& head) {
   for (const unsigned shift : {2U, 8U, 16U}) {
     const std::uint32_t bits = state >> shift;
@@ -146,9 +146,8 @@ pid_t PythonReader::ThreadOf(const ProcessMemory& memory, std::uint64_t id, cons
     if (!memory.Get(id + kThreadNumber, tid)) return 0;
     number = static_cast<std::uint64_t>(tid);
   }
-  const auto known = std::find_if(threads.begin(), threads.end(), [&](pid_t thread) {
-    return static_cast<std::uint64_t>(thread) == number;
-  });
+  const auto known = std::find_if(threads.begin(), threads.end(),
+                                  [&](pid_t thread) { return static_cast<std::uint64_t>(thread) == number; });
   return known == threads.end() ? 0 : *known;
 }
 
@@ -217,8 +216,7 @@ std::string PythonReader::TextAt(const ProcessMemory& memory, std::uint64_t obje
       !memory.Get(object + layout_.text_length, length) || !TextHeadOf(state, head) || length < 0)
     return "";
   const std::size_t count = std::min(static_cast<std::size_t>(length), kMostText);
-  // A compact string that is not ASCII has its UTF-8 form's pointer and length before its characters.
-  const std::uint64_t begin = object + layout_.text_bytes + (head.ascii ? 0 : 16);
+  const std::uint64_t begin = object + (head.ascii ? layout_.text_bytes : layout_.text_wide);
   std::vector<std::uint8_t> bytes(count * head.kind);
   if (!memory.Read(begin, bytes.data(), bytes.size())) return "";
   std::string text;

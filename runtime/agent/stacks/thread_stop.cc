@@ -38,8 +38,8 @@ bool GetRegisters(pid_t thread, user_regs_struct& user) {
   return ::ptrace(PTRACE_GETREGSET, thread, NT_PRSTATUS, &into) == 0;
 }
 
-// Sleeps until the kernel reports a stop, as it does with SIGCHLD: who sleeps is woken at once even where others want the
-// core. The end of a child is reported likewise: what was taken is sent again for who waits for that.
+// Sleeps until the kernel reports a stop, as it does with SIGCHLD: who sleeps is woken at once even where others want
+// the core. The end of a child is reported likewise: what was taken is sent again for who waits for that.
 class StopSignal {
  public:
   StopSignal() {
@@ -70,8 +70,8 @@ bool LetGo(pid_t thread, int signal) {
 
 }  // namespace
 
-// The end of a child of this process is reported once, to whoever waits for it (slot/child.cc): this does not ask for it.
-// Every other traced thread that ends has to be waited for here, or its real parent never hears of it.
+// The end of a child of this process is reported once, to whoever waits for it (slot/child.cc): this does not ask for
+// it. Every other traced thread that ends has to be waited for here, or its real parent never hears of it.
 ThreadStopper::Wait ThreadStopper::Look(const Traced& traced, int& signal) {
   const bool leave_end = traced.own_child && traced.thread == traced.pid;
   siginfo_t info{};
@@ -101,8 +101,8 @@ bool ThreadStopper::Follow(Traced& traced) {
   return true;
 }
 
-// Some calls end with EINTR when their thread is stopped. A thread may begin one between the look at what it does and its
-// stop; then that call begins again, unless a signal with a handler ends it in any case.
+// Some calls end with EINTR when their thread is stopped. A thread may begin one between the look at what it does and
+// its stop; then that call begins again, unless a signal with a handler ends it in any case.
 void ThreadStopper::MendCall(const Traced& traced, int signal) {
   user_regs_struct user{};
   if (!GetRegisters(traced.thread, user)) return;
