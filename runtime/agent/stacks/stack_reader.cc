@@ -27,7 +27,7 @@ namespace {
 
 constexpr std::size_t kMostStack = std::size_t{256} << 10, kUnknownStack = std::size_t{64} << 10;
 constexpr std::uint64_t kRedZone = 128;  // Below the stack pointer a function may keep something (x86-64's ABI).
-constexpr std::size_t kMostStacks = 512, kMostWaiting = 16, kMostRequest = std::size_t{64} << 20;
+constexpr std::size_t kMostStacks = 512, kMostUnnamed = 16, kMostRequest = std::size_t{64} << 20;
 constexpr int kTries = 3;
 constexpr std::int64_t kMapsLastNs = 1'000'000'000;
 
@@ -189,7 +189,7 @@ struct StackReader::Impl {
   std::int64_t Take(pid_t pid, Which which) {
     stopper.Settle();
     if (why = Refusal(pid); !why.empty()) return 0;
-    if (waiting.size() >= kMostWaiting) {
+    if (waiting.size() >= kMostUnnamed) {
       why = "the names of earlier stacks are not found yet";
       return 0;
     }
