@@ -40,7 +40,8 @@ std::string FrameText(const Frame& frame) {
 }
 
 const Thread* MainThread(const RankFacts& facts) {
-  const auto main = std::find_if(facts.threads.begin(), facts.threads.end(), [](const Thread& each) { return each.main; });
+  const auto main =
+      std::find_if(facts.threads.begin(), facts.threads.end(), [](const Thread& each) { return each.main; });
   if (main != facts.threads.end()) return main->frames.empty() ? nullptr : &*main;
   return facts.threads.size() == 1 && !facts.threads[0].frames.empty() ? facts.threads.data() : nullptr;
 }
@@ -79,12 +80,13 @@ std::vector<std::string> BriefStacks(const Progress& progress, const std::vector
   std::vector<std::string> lines;
   for (std::size_t i = 0; i < std::min(kMostBriefs, stacks.size()); ++i) {
     const std::size_t count = stacks[i].second.size();
-    const std::string who = others && count > 1 ? fmt::format("{} others", count) : analysis::RankNames(stacks[i].second);
+    const std::string who =
+        others && count > 1 ? fmt::format("{} others", count) : analysis::RankNames(stacks[i].second);
     lines.push_back(who + ": " + stacks[i].first);
   }
   if (stacks.size() > kMostBriefs)
-    lines.push_back(fmt::format("and {} more", analysis::Plural(static_cast<std::int64_t>(stacks.size() - kMostBriefs),
-                                                                "stack")));
+    lines.push_back(
+        fmt::format("and {} more", analysis::Plural(static_cast<std::int64_t>(stacks.size() - kMostBriefs), "stack")));
   return lines;
 }
 

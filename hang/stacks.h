@@ -22,8 +22,8 @@ std::vector<Frame> FramesThatMatter(const Thread& thread, std::size_t most);
 // The innermost frame of the job's own code, or the innermost of Python's; "" if neither is there.
 std::string PlaceOf(const RankFacts& facts);
 
-// A line for each stack that several of these ranks have alike: "7 others: MPI_Allreduce <- reduce <- main, train.cc:88".
-// `others`: they are told after somebody. What is not known is left out.
+// A line for each stack that several of these ranks have alike: "7 others: MPI_Allreduce <- reduce <- main,
+// train.cc:88". `others`: they are told after somebody. What is not known is left out.
 std::vector<std::string> BriefStacks(const Progress& progress, const std::vector<std::int32_t>& ranks, bool others);
 
 }  // namespace lockstep::hang

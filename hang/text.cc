@@ -129,7 +129,8 @@ class Teller {
       const RankFacts* facts = FactsOf(progress_, rank);
       if (facts == nullptr || facts->state == RankState::kStopped || details.size() >= 8) continue;
       const std::string place = PlaceOf(*facts);
-      const std::string text = Printed(facts->doing) + (place.empty() ? "" : (facts->doing.empty() ? "in " : ", in ") + place);
+      const std::string text =
+          Printed(facts->doing) + (place.empty() ? "" : (facts->doing.empty() ? "in " : ", in ") + place);
       if (!text.empty()) details.push_back(fmt::format("rank {} is {}", rank, text));
     }
   }
@@ -144,7 +145,8 @@ class Teller {
     for (const std::int32_t rank : verdict_.culprits) {
       const RankFacts* facts = FactsOf(progress_, rank);
       if (!whole || facts == nullptr) break;
-      if (!facts->no_stacks.empty()) details.push_back(fmt::format("no stack of rank {}: {}", rank, Printed(facts->no_stacks)));
+      if (!facts->no_stacks.empty())
+        details.push_back(fmt::format("no stack of rank {}: {}", rank, Printed(facts->no_stacks)));
       const Thread* thread = MainThread(*facts);
       if (thread == nullptr) continue;
       const std::string all =
@@ -154,7 +156,8 @@ class Teller {
     }
     if (!whole)
       for (std::string& line : BriefStacks(progress_, verdict_.culprits, false)) details.push_back(std::move(line));
-    for (std::string& line : BriefStacks(progress_, others, !verdict_.culprits.empty())) details.push_back(std::move(line));
+    for (std::string& line : BriefStacks(progress_, others, !verdict_.culprits.empty()))
+      details.push_back(std::move(line));
   }
 
   std::string DidNotEnter() const {

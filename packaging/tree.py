@@ -107,7 +107,9 @@ def main(cmake, build, prefix):
     # Compiled for the Python of the build; pip compiles for its own.
     for cache in list(prefix.rglob("__pycache__")):
         shutil.rmtree(cache)
-    bundle(prefix / "bin/lockstep", prefix / "libs")
+    for program in ("lockstep", "lockstep-stacks"):
+        if (prefix / "bin" / program).exists():
+            bundle(prefix / "bin" / program, prefix / "libs")
     for file in prefix.rglob("*"):
         if file.is_file() and is_elf(file) and file.parent.name == "lockstep":
             left = [name for name in needed(file) if name != "liblockstep.so"]

@@ -11,8 +11,8 @@ constexpr std::size_t kMostName = 200;
 
 // "void f<int>(int) const" -> "f<int>".
 std::string Bare(std::string name) {
-  // Arguments: the last pair of brackets outside of all others, if something stands before it. "(anonymous namespace)" and
-  // "operator()" are followed by more of the name.
+  // Arguments: the last pair of brackets outside of all others, if something stands before it. "(anonymous namespace)"
+  // and "operator()" are followed by more of the name.
   int depth = 0;
   std::size_t open = std::string::npos, close = std::string::npos;
   for (std::size_t i = name.size(); i-- > 0;) {

@@ -115,7 +115,8 @@ ProcessImage::ProcessImage(std::string maps) : maps_(std::move(maps)), dwfl_(dwf
     dwfl_linux_proc_maps_report(dwfl_, file);
     std::fclose(file);
   }
-  if (Dwarf_Addr begin = 0, end = 0; KernelCodeAt(maps_, &begin, &end)) dwfl_report_module(dwfl_, kKernelCode, begin, end);
+  if (Dwarf_Addr begin = 0, end = 0; KernelCodeAt(maps_, &begin, &end))
+    dwfl_report_module(dwfl_, kKernelCode, begin, end);
   dwfl_report_end(dwfl_, nullptr, nullptr);
 }
 
@@ -142,7 +143,8 @@ std::vector<const Frames*> ProcessImage::Unwind(const agent::ThreadRequest& thre
   const int result = dwfl_getthread_frames(dwfl_, number, Callbacks::TakeFrame, this);
   if (stack_.cut) *why = "it has more frames";
   if (result < 0 && !stack_.cut)
-    *why = thread.all_registers != 0 ? "how it goes on is not known" : "it was not stopped, so how it goes on is not known";
+    *why = thread.all_registers != 0 ? "how it goes on is not known"
+                                     : "it was not stopped, so how it goes on is not known";
   return std::move(stack_.frames);
 }
 
@@ -156,8 +158,8 @@ void ProcessImage::AddInlined(Dwfl_Module* module, Dwarf_Addr address, Frame fra
                               Frames& frames) {
   Dwarf_Addr bias = 0;
   Dwarf_Die* unit = dwfl_module_addrdie(module, address, &bias);
-  // The innermost scope at the address, and then what it is in: dwarf_getscopes goes on with where an inlined function was
-  // written, which says nothing about who called it.
+  // The innermost scope at the address, and then what it is in: dwarf_getscopes goes on with where an inlined function
+  // was written, which says nothing about who called it.
   Dwarf_Die *at = nullptr, *scopes = nullptr;
   int count = unit == nullptr ? 0 : dwarf_getscopes(unit, address - bias, &at);
   if (count > 0) count = dwarf_getscopes_die(&at[0], &scopes);
@@ -172,7 +174,8 @@ void ProcessImage::AddInlined(Dwfl_Module* module, Dwarf_Addr address, Frame fra
     frames.push_back(frame);
     Dwarf_Attribute attribute;
     Dwarf_Word line = 0, file = 0;
-    if (dwarf_formudata(dwarf_attr(&scopes[i], DW_AT_call_line, &attribute), &line) == 0) frame.line = static_cast<int>(line);
+    if (dwarf_formudata(dwarf_attr(&scopes[i], DW_AT_call_line, &attribute), &line) == 0)
+      frame.line = static_cast<int>(line);
     if (files != nullptr && dwarf_formudata(dwarf_attr(&scopes[i], DW_AT_call_file, &attribute), &file) == 0)
       frame.file = TextOf(dwarf_filesrc(files, file, nullptr, nullptr));
   }

@@ -22,7 +22,7 @@ ONLY = {  # file -> all it may need
     "liblockstep-gpu.so": LIBC + r"|liblockstep\.so",
 }
 NEVER = {  # file -> what it may not need
-    "lockstep": r"libmpi.*|libopen-(rte|pal).*|libhdf5_openmpi.*|libcupti.*|libcuda.*|libcudart.*|libnccl.*|liblockstep.*",
+    "lockstep": r"libmpi.*|libopen-(rte|pal).*|libhdf5_openmpi.*|libcupti.*|libcuda.*|libcudart.*|libnccl.*|liblockstep.*|libdw.*|libelf.*",
     "lockstep-clock": r"libhdf5.*|libcupti.*|libcuda.*|libnccl.*",
 }
 

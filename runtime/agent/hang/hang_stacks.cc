@@ -44,7 +44,8 @@ std::string StacksJson(const StackSample& sample) {
 std::string StacksText(const StackSample& sample) {
   std::string text = "process " + std::to_string(sample.process) + "\n";
   for (const ThreadStack& thread : sample.threads) {
-    text += "\nthread " + std::to_string(thread.thread) + " " + Printed(thread.name) + (thread.main ? " (main)" : "") + "\n";
+    text += "\nthread " + std::to_string(thread.thread) + " " + Printed(thread.name) + (thread.main ? " (main)" : "") +
+            "\n";
     for (auto frame = thread.frames.rbegin(); frame != thread.frames.rend(); ++frame) {
       text += "    " + Printed(frame->function);
       if (!frame->file.empty()) text += ", " + Printed(frame->file);

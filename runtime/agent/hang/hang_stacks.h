@@ -1,6 +1,6 @@
 #pragma once
-// Where every thread of this slot's program stands while nothing moves: taken once, kept in the spool for whoever answers
-// who holds the job up, and left as text in the run directory.
+// Where every thread of this slot's program stands while nothing moves: taken once, kept in the spool for whoever
+// answers who holds the job up, and left as text in the run directory.
 
 #include <cstdint>
 #include <functional>
@@ -44,9 +44,9 @@ class HangStacks {
   std::vector<std::int64_t> kept_;             // Processes of which something is in the spool.
 };
 
-// One line of JSON: {"at_ns": ..., "threads": [{"thread": ..., "name": ..., "main": true, "missing": "", "frames": [["collate",
-// "train.py", 88, "p"], ...]}, ...]}, frames innermost first, their last member "p" for Python's, "l" for a library's, both
-// or neither. Read by ingest/recorded/stacks.cc.
+// One line of JSON: {"at_ns": ..., "threads": [{"thread": ..., "name": ..., "main": true, "missing": "", "frames":
+// [["collate", "train.py", 88, "p"], ...]}, ...]}, frames innermost first, their last member "p" for Python's, "l" for
+// a library's, both or neither. Read by ingest/recorded/stacks.cc.
 std::string StacksJson(const StackSample& sample);
 // For people.
 std::string StacksText(const StackSample& sample);

@@ -10,22 +10,22 @@ namespace lockstep::agent {
 namespace {
 
 // Whatever is in that memory, the work is bounded.
-constexpr std::size_t kMostFrames = 256, kMostThreads = 4096, kMostInterpreters = 64, kMostText = 4096,
-                      kMostTable = 1U << 20;
+constexpr std::size_t kMostPythonFrames = 256, kMostPythonThreads = 4096, kMostInterpreters = 64,
+                      kMostCharacters = 4096, kMostTable = 1U << 20;
 
 struct TextHead {
-  std::uint32_t kind = 0;  // Bytes per character.
+  std::uint32_t width = 0;  // Bytes per character.
   bool ascii = false;
 };
 
-// Behind the two bits that say whether the string is interned, or behind the byte or the 16 bits that later versions and
-// those without a GIL have for them: kind (3 bits), compact, ascii. Only one of them makes sense.
+// Behind the two bits that say whether the string is interned, or behind the byte or the 16 bits that later versions
+// and those without a GIL have for them: kind (3 bits), compact, ascii. Only one of them makes sense.
 bool TextHeadOf(std::uint32_t state, TextHead& head) {
   for (const unsigned shift : {2U, 8U, 16U}) {
     const std::uint32_t bits = state >> shift;
-    head = {.kind = bits & 7, .ascii = (bits >> 4 & 1) != 0};
+    head = {.width = bits & 7, .ascii = (bits >> 4 & 1) != 0};
     const bool compact = (bits >> 3 & 1) != 0;
-    if (compact && (head.kind == 1 || (!head.ascii && (head.kind == 2 || head.kind == 4)))) return true;
+    if (compact && (head.width == 1 || (!head.ascii && (head.width == 2 || head.width == 4)))) return true;
   }
   return false;
 }
@@ -146,9 +146,8 @@ pid_t PythonReader::ThreadOf(const ProcessMemory& memory, std::uint64_t id, cons
     if (!memory.Get(id + kThreadNumber, tid)) return 0;
     number = static_cast<std::uint64_t>(tid);
   }
-  const auto known = std::find_if(threads.begin(), threads.end(), [&](pid_t thread) {
-    return static_cast<std::uint64_t>(thread) == number;
-  });
+  const auto known = std::find_if(threads.begin(), threads.end(),
+                                  [&](pid_t thread) { return static_cast<std::uint64_t>(thread) == number; });
   return known == threads.end() ? 0 : *known;
 }
 
@@ -160,7 +159,7 @@ std::map<pid_t, std::uint64_t> PythonReader::Threads(const ProcessMemory& memory
   for (std::size_t i = 0; interpreter != 0 && i < kMostInterpreters; ++i) {
     std::uint64_t state = 0;
     if (!memory.Get(interpreter + layout_.threads_head, state)) break;
-    for (std::size_t t = 0; state != 0 && t < kMostThreads; ++t) {
+    for (std::size_t t = 0; state != 0 && t < kMostPythonThreads; ++t) {
       std::uint64_t id = 0;
       if (!memory.Get(state + layout_.thread_id, id)) break;
       if (const pid_t thread = ThreadOf(memory, id, threads); thread != 0) states.emplace(thread, state);
@@ -184,7 +183,7 @@ RawPythonStack PythonReader::Walk(const ProcessMemory& memory, std::uint64_t thr
     return value;
   };
   while (frame != 0) {
-    if (stack.frames.size() == kMostFrames || frame % 8 != 0 || !memory.Read(frame, bytes.data(), wanted)) {
+    if (stack.frames.size() == kMostPythonFrames || frame % 8 != 0 || !memory.Read(frame, bytes.data(), wanted)) {
       stack.cut = true;
       break;
     }
@@ -216,15 +215,14 @@ std::string PythonReader::TextAt(const ProcessMemory& memory, std::uint64_t obje
   if (object == 0 || !memory.Get(object + layout_.text_state, state) ||
       !memory.Get(object + layout_.text_length, length) || !TextHeadOf(state, head) || length < 0)
     return "";
-  const std::size_t count = std::min(static_cast<std::size_t>(length), kMostText);
-  // A compact string that is not ASCII has its UTF-8 form's pointer and length before its characters.
-  const std::uint64_t begin = object + layout_.text_bytes + (head.ascii ? 0 : 16);
-  std::vector<std::uint8_t> bytes(count * head.kind);
+  const std::size_t count = std::min(static_cast<std::size_t>(length), kMostCharacters);
+  const std::uint64_t begin = object + (head.ascii ? layout_.text_bytes : layout_.text_wide);
+  std::vector<std::uint8_t> bytes(count * head.width);
   if (!memory.Read(begin, bytes.data(), bytes.size())) return "";
   std::string text;
   for (std::size_t i = 0; i < count; ++i) {
     std::uint32_t character = 0;
-    std::memcpy(&character, bytes.data() + i * head.kind, head.kind);
+    std::memcpy(&character, bytes.data() + i * head.width, head.width);
     AppendUtf8(text, character);
   }
   return text;

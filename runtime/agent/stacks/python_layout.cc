@@ -9,14 +9,127 @@ namespace {
 
 // sizeof and offsetof of CPython's own headers (Include/internal/pycore_runtime.h, pycore_interp.h, pycore_frame.h,
 // cpython/pystate.h, cpython/code.h, cpython/frameobject.h, cpython/unicodeobject.h) of 3.8.18, 3.9.18, 3.10.13, 3.11.7
-// and 3.12.1, on 64-bit systems: tests/unit/runtime/agent/stacks/python_offsets.c prints them. They are part of the ABI of a
-// version, so that every 3.11 has those of 3.11.
+// and 3.12.1, on 64-bit systems: tests/unit/runtime/agent/stacks/python_offsets.c prints them. They are part of the ABI
+// of a version, so that every 3.11 has those of 3.11.
 constexpr PythonLayout kLayouts[] = {
-    {.version = 0x0308, .lines = LineTable::kIncrements, .frame_objects = true, .interpreters_head = 32, .interpreter_next = 0, .threads_head = 8, .thread_next = 8, .thread_id = 176, .thread_frame = 24, .frame_previous = 24, .frame_code = 32, .frame_position = 104, .code_filename = 104, .code_name = 112, .code_lines = 120, .code_first_line = 40, .text_state = 32, .text_length = 16, .text_bytes = 48, .bytes_length = 16, .bytes_begin = 32},
-    {.version = 0x0309, .lines = LineTable::kIncrements, .frame_objects = true, .interpreters_head = 32, .interpreter_next = 0, .threads_head = 8, .thread_next = 8, .thread_id = 176, .thread_frame = 24, .frame_previous = 24, .frame_code = 32, .frame_position = 104, .code_filename = 104, .code_name = 112, .code_lines = 120, .code_first_line = 40, .text_state = 32, .text_length = 16, .text_bytes = 48, .bytes_length = 16, .bytes_begin = 32},
-    {.version = 0x030a, .lines = LineTable::kRanges, .frame_objects = true, .interpreters_head = 32, .interpreter_next = 0, .threads_head = 8, .thread_next = 8, .thread_id = 176, .thread_frame = 24, .frame_previous = 24, .frame_code = 32, .frame_position = 96, .code_filename = 104, .code_name = 112, .code_lines = 120, .code_first_line = 40, .text_state = 32, .text_length = 16, .text_bytes = 48, .bytes_length = 16, .bytes_begin = 32},
-    {.version = 0x030b, .lines = LineTable::kLocations, .interpreters_head = 40, .interpreter_next = 0, .threads_head = 16, .thread_next = 8, .thread_id = 160, .thread_frame = 56, .through_cframe = true, .cframe_frame = 8, .frame_previous = 48, .frame_code = 32, .frame_position = 56, .frame_owner = 69, .has_entry = true, .frame_entry = 68, .code_filename = 112, .code_name = 128, .code_lines = 136, .code_first_line = 72, .code_begin = 184, .text_state = 32, .text_length = 16, .text_bytes = 48, .bytes_length = 16, .bytes_begin = 32},
-    {.version = 0x030c, .lines = LineTable::kLocations, .interpreters_head = 40, .interpreter_next = 0, .threads_head = 72, .thread_next = 8, .thread_id = 144, .thread_frame = 56, .through_cframe = true, .cframe_frame = 0, .frame_previous = 8, .frame_code = 0, .frame_position = 56, .frame_owner = 70, .code_filename = 112, .code_name = 128, .code_lines = 136, .code_first_line = 68, .code_begin = 192, .text_state = 32, .text_length = 16, .text_bytes = 40, .bytes_length = 16, .bytes_begin = 32},
+    {.version = 0x0308,
+     .lines = LineTable::kIncrements,
+     .frame_objects = true,
+     .interpreters_head = 32,
+     .interpreter_next = 0,
+     .threads_head = 8,
+     .thread_next = 8,
+     .thread_id = 176,
+     .thread_frame = 24,
+     .frame_previous = 24,
+     .frame_code = 32,
+     .frame_position = 104,
+     .code_filename = 104,
+     .code_name = 112,
+     .code_lines = 120,
+     .code_first_line = 40,
+     .text_state = 32,
+     .text_length = 16,
+     .text_bytes = 48,
+     .text_wide = 72,
+     .bytes_length = 16,
+     .bytes_begin = 32},
+    {.version = 0x0309,
+     .lines = LineTable::kIncrements,
+     .frame_objects = true,
+     .interpreters_head = 32,
+     .interpreter_next = 0,
+     .threads_head = 8,
+     .thread_next = 8,
+     .thread_id = 176,
+     .thread_frame = 24,
+     .frame_previous = 24,
+     .frame_code = 32,
+     .frame_position = 104,
+     .code_filename = 104,
+     .code_name = 112,
+     .code_lines = 120,
+     .code_first_line = 40,
+     .text_state = 32,
+     .text_length = 16,
+     .text_bytes = 48,
+     .text_wide = 72,
+     .bytes_length = 16,
+     .bytes_begin = 32},
+    {.version = 0x030a,
+     .lines = LineTable::kRanges,
+     .frame_objects = true,
+     .interpreters_head = 32,
+     .interpreter_next = 0,
+     .threads_head = 8,
+     .thread_next = 8,
+     .thread_id = 176,
+     .thread_frame = 24,
+     .frame_previous = 24,
+     .frame_code = 32,
+     .frame_position = 96,
+     .code_filename = 104,
+     .code_name = 112,
+     .code_lines = 120,
+     .code_first_line = 40,
+     .text_state = 32,
+     .text_length = 16,
+     .text_bytes = 48,
+     .text_wide = 72,
+     .bytes_length = 16,
+     .bytes_begin = 32},
+    {.version = 0x030b,
+     .lines = LineTable::kLocations,
+     .interpreters_head = 40,
+     .interpreter_next = 0,
+     .threads_head = 16,
+     .thread_next = 8,
+     .thread_id = 160,
+     .thread_frame = 56,
+     .through_cframe = true,
+     .cframe_frame = 8,
+     .frame_previous = 48,
+     .frame_code = 32,
+     .frame_position = 56,
+     .frame_owner = 69,
+     .has_entry = true,
+     .frame_entry = 68,
+     .code_filename = 112,
+     .code_name = 128,
+     .code_lines = 136,
+     .code_first_line = 72,
+     .code_begin = 184,
+     .text_state = 32,
+     .text_length = 16,
+     .text_bytes = 48,
+     .text_wide = 72,
+     .bytes_length = 16,
+     .bytes_begin = 32},
+    {.version = 0x030c,
+     .lines = LineTable::kLocations,
+     .interpreters_head = 40,
+     .interpreter_next = 0,
+     .threads_head = 72,
+     .thread_next = 8,
+     .thread_id = 144,
+     .thread_frame = 56,
+     .through_cframe = true,
+     .cframe_frame = 0,
+     .frame_previous = 8,
+     .frame_code = 0,
+     .frame_position = 56,
+     .frame_owner = 70,
+     .code_filename = 112,
+     .code_name = 128,
+     .code_lines = 136,
+     .code_first_line = 68,
+     .code_begin = 192,
+     .text_state = 32,
+     .text_length = 16,
+     .text_bytes = 40,
+     .text_wide = 56,
+     .bytes_length = 16,
+     .bytes_begin = 32},
 };
 
 // What _PyRuntime begins with from 3.13 on: a mark, the version, whether there is no GIL, and then for each kind of
@@ -79,7 +192,8 @@ bool LayoutFrom(std::span<const std::uint8_t> head, PythonLayout& layout) {
   layout.threads_head = in.Member();
   in.Skip(later ? 12 : 9);
 
-  in.Begin();  // PyThreadState: prev, next, interp, current_frame, thread_id, native_thread_id, datastack_chunk, status.
+  in.Begin();  // PyThreadState: prev, next, interp, current_frame, thread_id, native_thread_id, datastack_chunk,
+               // status.
   in.Skip(1);
   layout.thread_next = in.Member();
   in.Skip(1);
@@ -96,7 +210,8 @@ bool LayoutFrom(std::span<const std::uint8_t> head, PythonLayout& layout) {
   layout.frame_owner = in.Member();
   in.Skip(later ? 2 : 0);
 
-  in.Begin();  // PyCodeObject: filename, name, qualname, linetable, firstlineno, three, co_code_adaptive, [3.14: co_tlbc].
+  in.Begin();  // PyCodeObject: filename, name, qualname, linetable, firstlineno, three, co_code_adaptive, [3.14:
+               // co_tlbc].
   layout.code_filename = in.Member();
   in.Skip(1);
   layout.code_name = in.Member();
@@ -106,21 +221,22 @@ bool LayoutFrom(std::span<const std::uint8_t> head, PythonLayout& layout) {
   layout.code_begin = in.Next();  // At the end of the object.
   in.Skip(later ? 1 : 0);
 
-  in.Skip(2);                   // PyObject.
-  in.Skip(4);                   // PyTypeObject.
-  in.Skip(3);                   // PyTupleObject.
-  in.Skip(3);                   // PyListObject.
-  in.Skip(later ? 4 : 0);       // PySetObject.
-  in.Skip(3);                   // PyDictObject.
-  in.Skip(2);                   // PyFloatObject.
-  in.Skip(3);                   // PyLongObject.
-  in.Begin();                   // PyBytesObject: ob_size, ob_sval.
+  in.Skip(2);              // PyObject.
+  in.Skip(4);              // PyTypeObject.
+  in.Skip(3);              // PyTupleObject.
+  in.Skip(3);              // PyListObject.
+  in.Skip(later ? 4 : 0);  // PySetObject.
+  in.Skip(3);              // PyDictObject.
+  in.Skip(2);              // PyFloatObject.
+  in.Skip(3);              // PyLongObject.
+  in.Begin();              // PyBytesObject: ob_size, ob_sval.
   layout.bytes_length = in.Member();
   layout.bytes_begin = in.Member();
   in.Begin();  // PyUnicodeObject: state, length, and the size of a PyASCIIObject.
   layout.text_state = in.Member();
   layout.text_length = in.Member();
   layout.text_bytes = in.Member();
+  layout.text_wide = layout.text_bytes + 16;  // The length and the pointer of its UTF-8 form.
   return in.good() && layout.frame_bytes() <= 256;
 }
 

@@ -23,16 +23,19 @@ struct PythonLayout {
   // 3.8 to 3.10 have a frame object for every call; later ones have frames that are no objects, several of which belong
   // to one call of the interpreter's loop.
   bool frame_objects = false;
-  std::uint64_t interpreters_head = 0;                           // Of _PyRuntimeState.
-  std::uint64_t interpreter_next = 0, threads_head = 0;          // Of PyInterpreterState.
-  std::uint64_t thread_next = 0, thread_id = 0, thread_frame = 0;  // Of PyThreadState; the id is the kernel's since 3.11.
-  bool through_cframe = false;                                   // thread_frame is a pointer to a _PyCFrame.
+  std::uint64_t interpreters_head = 0;                   // Of _PyRuntimeState.
+  std::uint64_t interpreter_next = 0, threads_head = 0;  // Of PyInterpreterState.
+  std::uint64_t thread_next = 0, thread_id = 0,
+                thread_frame = 0;  // Of PyThreadState; the id is the kernel's since 3.11.
+  bool through_cframe = false;     // thread_frame is a pointer to a _PyCFrame.
   std::uint64_t cframe_frame = 0;
   std::uint64_t frame_previous = 0, frame_code = 0, frame_position = 0, frame_owner = 0;
   bool has_entry = false;  // 3.11: the frame that a call of the loop began with has a mark, frame_entry.
   std::uint64_t frame_entry = 0;
   std::uint64_t code_filename = 0, code_name = 0, code_lines = 0, code_first_line = 0, code_begin = 0;
-  std::uint64_t text_state = 0, text_length = 0, text_bytes = 0;  // A compact ASCII string's bytes are behind its head.
+  std::uint64_t text_state = 0, text_length = 0;
+  std::uint64_t text_bytes = 0,
+                text_wide = 0;  // Where the characters of a compact string begin: of an ASCII one, of others.
   std::uint64_t bytes_length = 0, bytes_begin = 0;
 
   // So much of a frame holds all of these.

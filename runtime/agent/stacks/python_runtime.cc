@@ -105,7 +105,8 @@ PythonRuntime FindPython(const std::vector<Mapping>& mappings) {
   std::set<std::string> seen;
   bool program = true;  // The first file that is mapped, as a rule; one that is not is looked at for nothing.
   for (const Mapping& mapping : mappings) {
-    if (mapping.path.empty() || mapping.path[0] != '/' || mapping.offset != 0 || !seen.insert(mapping.path).second) continue;
+    if (mapping.path.empty() || mapping.path[0] != '/' || mapping.offset != 0 || !seen.insert(mapping.path).second)
+      continue;
     const std::string_view name = BaseName(mapping.path);
     const bool named = name.starts_with("libpython3.") || name.starts_with("python");
     if (!named && !program) continue;

@@ -10,9 +10,9 @@
 namespace lockstep::agent {
 
 struct PythonRuntime {
-  std::string path;            // Of the file that holds it; "" there is none.
-  std::uint64_t address = 0;   // Of _PyRuntime.
-  std::uint32_t version = 0;   // 0x030b: 3.11; 0 not known.
+  std::string path;           // Of the file that holds it; "" there is none.
+  std::uint64_t address = 0;  // Of _PyRuntime.
+  std::uint32_t version = 0;  // 0x030b: 3.11; 0 not known.
 };
 
 // Looks at the program and at libraries that are named like Python's.

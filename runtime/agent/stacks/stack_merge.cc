@@ -12,9 +12,9 @@ namespace {
 
 // Below the first function of a program or a thread there is nothing of interest.
 bool IsBegin(std::string_view function) {
-  constexpr std::string_view kBegins[] = {"_start",       "__libc_start_main", "__libc_start_call_main",
-                                          "__libc_start_main_impl", "clone3", "__clone3",
-                                          "clone",        "__clone",           "start_thread"};
+  constexpr std::string_view kBegins[] = {
+      "_start",  "__libc_start_main", "__libc_start_call_main", "__libc_start_main_impl", "clone3", "__clone3", "clone",
+      "__clone", "start_thread"};
   return std::find(std::begin(kBegins), std::end(kBegins), function) != std::end(kBegins);
 }
 
@@ -49,8 +49,8 @@ bool IsInterpreters(const NativeFrame& frame, std::string_view interpreter) {
 
 bool IsLibrary(std::string_view path) {
   if (path.starts_with("/usr/local/")) return path.find("/lib/python3") != std::string_view::npos;
-  return path.starts_with("/usr/") || path.starts_with("/lib/") || path.starts_with("/lib64/") || path.starts_with('<') ||
-         path.starts_with('[') || path.find("/site-packages/") != std::string_view::npos ||
+  return path.starts_with("/usr/") || path.starts_with("/lib/") || path.starts_with("/lib64/") ||
+         path.starts_with('<') || path.starts_with('[') || path.find("/site-packages/") != std::string_view::npos ||
          path.find("/dist-packages/") != std::string_view::npos || path.find("/lib/python3") != std::string_view::npos;
 }
 
@@ -74,12 +74,13 @@ std::vector<NativeStack> NativeStacksOf(std::string_view answer) {
     if (fields[0] == "T") stacks.push_back({.thread = number(fields[1]), .why_short = std::string(fields[2])});
     if (fields[0] != "F" || stacks.empty()) continue;
     using Mark = NativeFrame::Mark;
-    stacks.back().frames.push_back(
-        {.module = std::string(fields[1]),
-         .function = std::string(fields[2]),
-         .file = std::string(fields[3]),
-         .line = number(fields[4]),
-         .mark = fields[5] == "e" ? Mark::kPythonLoop : fields[5] == "s" ? Mark::kLeftOut : Mark::kNone});
+    stacks.back().frames.push_back({.module = std::string(fields[1]),
+                                    .function = std::string(fields[2]),
+                                    .file = std::string(fields[3]),
+                                    .line = number(fields[4]),
+                                    .mark = fields[5] == "e"   ? Mark::kPythonLoop
+                                            : fields[5] == "s" ? Mark::kLeftOut
+                                                               : Mark::kNone});
   }
   return stacks;
 }

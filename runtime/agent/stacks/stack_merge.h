@@ -24,7 +24,8 @@ struct NativeStack {
 std::vector<NativeStack> NativeStacksOf(std::string_view answer);
 
 // Both innermost first. A call of the interpreter's loop stands for the Python frames up to one that is last_of_loop;
-// other native frames of the interpreter's file (`interpreter`, a path) are its own and left out, and so are Lockstep's.
+// other native frames of the interpreter's file (`interpreter`, a path) are its own and left out, and so are
+// Lockstep's.
 std::vector<StackFrame> MergeStacks(const std::vector<NativeFrame>& native, const std::vector<PythonFrame>& python,
                                     std::string_view interpreter);
 

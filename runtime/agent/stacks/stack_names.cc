@@ -22,7 +22,7 @@ namespace {
 
 constexpr int kMostFailures = 3;
 // The first answer reads symbols of gigabytes of libraries, at idle priority.
-constexpr std::int64_t kLongestAnswerNs = 120'000'000'000;
+constexpr std::int64_t kLongestNamesNs = 120'000'000'000;
 constexpr std::size_t kMostAnswer = std::size_t{16} << 20;
 
 }  // namespace
@@ -91,7 +91,7 @@ std::optional<std::string> StackNames::Answer() {
   const bool waits = got < 0 && (errno == EAGAIN || errno == EINTR);
   if (line_.find('\n') == std::string::npos) {
     if (!waits) return Fail("it ended without an answer");
-    if (RawNs() - asked_ns_ > kLongestAnswerNs) return Fail("it gave no answer in time");
+    if (RawNs() - asked_ns_ > kLongestNamesNs) return Fail("it gave no answer in time");
     return std::nullopt;
   }
   std::uint64_t size = 0;

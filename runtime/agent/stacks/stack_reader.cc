@@ -27,7 +27,7 @@ namespace {
 
 constexpr std::size_t kMostStack = std::size_t{256} << 10, kUnknownStack = std::size_t{64} << 10;
 constexpr std::uint64_t kRedZone = 128;  // Below the stack pointer a function may keep something (x86-64's ABI).
-constexpr std::size_t kMostStacks = 512, kMostWaiting = 16, kMostRequest = std::size_t{64} << 20;
+constexpr std::size_t kMostStacks = 512, kMostUnnamed = 16, kMostRequest = std::size_t{64} << 20;
 constexpr int kTries = 3;
 constexpr std::int64_t kMapsLastNs = 1'000'000'000;
 
@@ -63,7 +63,8 @@ std::string LinesForNames(const std::vector<Mapping>& mappings) {
     if (mapping.executable && !mapping.path.empty()) with_code.insert(mapping.path);
   std::string lines;
   for (const Mapping& mapping : mappings)
-    if (with_code.contains(mapping.path) && (mapping.path[0] == '/' || mapping.path == "[vdso]")) lines += mapping.line + "\n";
+    if (with_code.contains(mapping.path) && (mapping.path[0] == '/' || mapping.path == "[vdso]"))
+      lines += mapping.line + "\n";
   return lines;
 }
 
@@ -81,7 +82,8 @@ std::string Forbidden(pid_t pid) {
   if (yama == "2" || yama == "3")
     return what + "Yama forbids it (kernel.yama.ptrace_scope is " + yama +
            "): sysctl -w kernel.yama.ptrace_scope=1, or a container with --cap-add SYS_PTRACE";
-  return what + "the system forbids it: start the container with --cap-add SYS_PTRACE, and run the program as the same user";
+  return what +
+         "the system forbids it: start the container with --cap-add SYS_PTRACE, and run the program as the same user";
 }
 
 bool OnPath(const char* program) {
@@ -97,7 +99,8 @@ bool OnPath(const char* program) {
 }  // namespace
 
 struct StackReader::Impl {
-  explicit Impl(Setup setup) : names(std::move(setup.program), std::move(setup.restore_signals)), scratch(kMostStack, '\0') {}
+  explicit Impl(Setup setup)
+      : names(std::move(setup.program), std::move(setup.restore_signals)), scratch(kMostStack, '\0') {}
 
   Known* Look(pid_t pid) {
     Known& known = processes[pid];
@@ -116,7 +119,8 @@ struct StackReader::Impl {
   }
 
   void CopyStack(const Known& known, const ProcessMemory& memory, ThreadRequest& request) {
-    const std::uint64_t pointer = request.registers.value[kStackRegister], begin = pointer - std::min(pointer, kRedZone);
+    const std::uint64_t pointer = request.registers.value[kStackRegister],
+                        begin = pointer - std::min(pointer, kRedZone);
     const Mapping* mapping = MappingAt(known.mappings, pointer);
     std::size_t bytes = mapping == nullptr ? kUnknownStack : std::min<std::uint64_t>(mapping->end - begin, kMostStack);
     // A stack that has grown since, or one that ends before: less is better than nothing.
@@ -140,19 +144,21 @@ struct StackReader::Impl {
       capture.request = {.thread = static_cast<std::uint32_t>(thread)};
       capture.native = false;
       if (may_stop && MayBeStopped(pid, state)) {
-        const ThreadStopper::Outcome outcome = stopper.Stop(pid, thread, known.own_child, [&](const Registers& registers) {
-          capture.request.registers = registers;
-          capture.request.all_registers = 1;
-          CopyStack(known, memory, capture.request);
-          walk();
-        });
+        const ThreadStopper::Outcome outcome =
+            stopper.Stop(pid, thread, known.own_child, [&](const Registers& registers) {
+              capture.request.registers = registers;
+              capture.request.all_registers = 1;
+              CopyStack(known, memory, capture.request);
+              walk();
+            });
         stopped_ns = std::max(stopped_ns, stopper.last_stop_ns());
         capture.native = outcome == ThreadStopper::Outcome::kDone;
         if (capture.native) break;
         if (outcome == ThreadStopper::Outcome::kGone) return false;
         if (outcome == ThreadStopper::Outcome::kForbidden) forbidden = true;
         may_stop = false;
-        capture.thread.why_short = outcome == ThreadStopper::Outcome::kLate ? "it did not stop in time" : "it may not be stopped";
+        capture.thread.why_short =
+            outcome == ThreadStopper::Outcome::kLate ? "it did not stop in time" : "it may not be stopped";
         continue;
       }
       if (state.in_kernel) {
@@ -183,7 +189,7 @@ struct StackReader::Impl {
   std::int64_t Take(pid_t pid, Which which) {
     stopper.Settle();
     if (why = Refusal(pid); !why.empty()) return 0;
-    if (waiting.size() >= kMostWaiting) {
+    if (waiting.size() >= kMostUnnamed) {
       why = "the names of earlier stacks are not found yet";
       return 0;
     }
@@ -208,7 +214,8 @@ struct StackReader::Impl {
       Capture capture;
       capture.thread = {.thread = thread, .name = FactsOfThread(pid, thread).name, .main = thread == pid};
       const auto state = states.find(thread);
-      if (!CaptureThread(*known, memory, state == states.end() ? 0 : state->second, capture, taken.sample.stopped_ns)) continue;
+      if (!CaptureThread(*known, memory, state == states.end() ? 0 : state->second, capture, taken.sample.stopped_ns))
+        continue;
       if (!capture.python_raw.frames.empty()) capture.python = known->python->Name(memory, capture.python_raw);
       if (capture.python_raw.cut) capture.thread.why_short = "it has more frames of Python";
       taken.threads.push_back(std::move(capture));
@@ -262,7 +269,8 @@ struct StackReader::Impl {
       thread.frames = MergeStacks(stack.frames, capture.python, taken.interpreter);
       if (thread.why_short.empty()) thread.why_short = stack.why_short.empty() ? taken.python_note : stack.why_short;
       if (stack.frames.empty() && thread.why_short.empty())
-        thread.why_short = "its native functions are not known (" + (names.why().empty() ? "no lockstep-stacks" : names.why()) + ")";
+        thread.why_short =
+            "its native functions are not known (" + (names.why().empty() ? "no lockstep-stacks" : names.why()) + ")";
       taken.sample.threads.push_back(std::move(thread));
     }
     ready.push_back(std::move(taken.sample));

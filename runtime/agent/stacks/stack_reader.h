@@ -1,6 +1,6 @@
 #pragma once
-// Stacks of the threads of a program below this process, taken from outside while it runs: nothing is loaded into it and
-// no code runs in it (docs/decisions/stacks-from-outside.md).
+// Stacks of the threads of a program below this process, taken from outside while it runs: nothing is loaded into it
+// and no code runs in it (docs/decisions/stacks-from-outside.md).
 
 #include <sys/types.h>
 
@@ -29,16 +29,16 @@ struct ThreadStack {
 };
 
 struct StackSample {
-  std::int64_t id = 0;          // What Take returned.
+  std::int64_t id = 0;  // What Take returned.
   std::int64_t process = 0;
   std::int64_t at_ns = 0;       // RawNs().
   std::int64_t stopped_ns = 0;  // The longest stop of a thread; 0: none was stopped.
   std::vector<ThreadStack> threads;
 };
 
-// Taking a sample (stop, registers, a copy of the stack, Python's frames) is done by this process, in bounded time. Names
-// are found by `lockstep-stacks`, a process of its own at idle priority that is started at the first sample and lives as
-// long as this object. Thread: one.
+// Taking a sample (stop, registers, a copy of the stack, Python's frames) is done by this process, in bounded time.
+// Names are found by `lockstep-stacks`, a process of its own at idle priority that is started at the first sample and
+// lives as long as this object. Thread: one.
 class StackReader {
  public:
   enum class Which { kMainThread, kAllThreads };

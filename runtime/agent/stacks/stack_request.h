@@ -1,6 +1,7 @@
 #pragma once
-// What an agent and its `lockstep-stacks` say to each other. A file in memory that both have holds the request, and then
-// the answer in its place; a socket says how long each is (SizeLine). The program is the agent's own, of the same build.
+// What an agent and its `lockstep-stacks` say to each other. A file in memory that both have holds the request, and
+// then the answer in its place; a socket says how long each is (SizeLine). The program is the agent's own, of the same
+// build.
 //
 // Request: StackRequest, the lines of /proc/PID/maps that matter, and for each thread ThreadRequest and its stack.
 // Answer: lines. "T\tTHREAD\tWHAT IS MISSING" and behind it the thread's frames, innermost first:

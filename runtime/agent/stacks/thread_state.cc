@@ -17,17 +17,21 @@ namespace {
 // Calls that begin again, or go on with what is left of their time, after a stop: signal(7), and the kernel's
 // ERESTARTSYS, ERESTARTNOHAND and ERESTART_RESTARTBLOCK. Every other call is left alone.
 constexpr long kGoOn[] = {
-    SYS_futex,        SYS_nanosleep, SYS_clock_nanosleep, SYS_ppoll,       SYS_pselect6, SYS_wait4, SYS_waitid,
-    SYS_rt_sigsuspend, SYS_flock,     SYS_restart_syscall, SYS_sched_yield,
+    SYS_futex,  SYS_nanosleep,     SYS_clock_nanosleep, SYS_ppoll,           SYS_pselect6,    SYS_wait4,
+    SYS_waitid, SYS_rt_sigsuspend, SYS_flock,           SYS_restart_syscall, SYS_sched_yield,
 #ifdef SYS_poll
-    SYS_poll,         SYS_select,    SYS_pause,
+    SYS_poll,   SYS_select,        SYS_pause,
 #endif
 };
 // They go on if their descriptor is a pipe or a terminal's and nothing was moved, which holds for who sleeps in a read.
 constexpr long kReads[] = {SYS_read, SYS_readv};
 // Those that a program may wait in and that a stop ends with EINTR whatever is set.
 constexpr long kEnd[] = {
-    SYS_epoll_pwait, SYS_rt_sigtimedwait, SYS_semop, SYS_semtimedop, SYS_io_getevents,
+    SYS_epoll_pwait,
+    SYS_rt_sigtimedwait,
+    SYS_semop,
+    SYS_semtimedop,
+    SYS_io_getevents,
 #ifdef SYS_epoll_wait
     SYS_epoll_wait,
 #endif
@@ -38,8 +42,18 @@ constexpr long kEnd[] = {
     SYS_io_pgetevents,
 #endif
     // With a timeout of the socket (SO_RCVTIMEO, SO_SNDTIMEO).
-    SYS_recvfrom,    SYS_recvmsg,         SYS_recvmmsg, SYS_accept4, SYS_connect, SYS_sendto, SYS_sendmsg, SYS_sendmmsg,
-    SYS_read,        SYS_readv,           SYS_write, SYS_writev,
+    SYS_recvfrom,
+    SYS_recvmsg,
+    SYS_recvmmsg,
+    SYS_accept4,
+    SYS_connect,
+    SYS_sendto,
+    SYS_sendmsg,
+    SYS_sendmmsg,
+    SYS_read,
+    SYS_readv,
+    SYS_write,
+    SYS_writev,
 #ifdef SYS_accept
     SYS_accept,
 #endif

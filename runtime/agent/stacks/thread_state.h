@@ -20,8 +20,8 @@ struct ThreadState {
 ThreadState StateOf(pid_t pid, pid_t thread);
 
 // Whether a stop of this thread is unknown to the program: it runs, or it sleeps in a call that the kernel goes on with
-// after a stop, with what is left of its time. Others end with EINTR, or with a part of the work (signal(7); socket calls
-// depend on the socket's timeouts): such a thread is not stopped.
+// after a stop, with what is left of its time. Others end with EINTR, or with a part of the work (signal(7); socket
+// calls depend on the socket's timeouts): such a thread is not stopped.
 bool MayBeStopped(pid_t pid, const ThreadState& state);
 
 // Whether the kernel ends this call with EINTR after a stop of the thread.
@@ -29,8 +29,9 @@ bool EndsByStop(long call);
 
 struct ProcessFacts {
   pid_t parent = 0;
-  pid_t tracer = 0;                       // 0: none.
-  std::uint64_t pending = 0, caught = 0;  // Signals of the thread or of its process: pending and not blocked; with a handler.
+  pid_t tracer = 0;  // 0: none.
+  std::uint64_t pending = 0,
+                caught = 0;  // Signals of the thread or of its process: pending and not blocked; with a handler.
   std::string name;
 };
 // Of a thread; `thread` may be the process itself. Zeros if it has ended.

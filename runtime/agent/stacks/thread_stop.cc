@@ -38,8 +38,8 @@ bool GetRegisters(pid_t thread, user_regs_struct& user) {
   return ::ptrace(PTRACE_GETREGSET, thread, NT_PRSTATUS, &into) == 0;
 }
 
-// Sleeps until the kernel reports a stop, as it does with SIGCHLD: who sleeps is woken at once even where others want the
-// core. The end of a child is reported likewise: what was taken is sent again for who waits for that.
+// Sleeps until the kernel reports a stop, as it does with SIGCHLD: who sleeps is woken at once even where others want
+// the core. The end of a child is reported likewise: what was taken is sent again for who waits for that.
 class StopSignal {
  public:
   StopSignal() {
@@ -63,25 +63,22 @@ class StopSignal {
   bool taken_ = false;
 };
 
-void LetGo(pid_t thread, int signal) {
-  ::ptrace(PTRACE_DETACH, thread, nullptr, reinterpret_cast<void*>(static_cast<std::intptr_t>(signal)));
+// False: it was killed where it stood, and its end has to be waited for.
+bool LetGo(pid_t thread, int signal) {
+  return ::ptrace(PTRACE_DETACH, thread, nullptr, reinterpret_cast<void*>(static_cast<std::intptr_t>(signal))) == 0;
 }
 
 }  // namespace
 
-// The end of a child of this process is reported once, to whoever waits for it (slot/child.cc): this does not ask for it.
-// Every other traced thread that ends has to be waited for here, or its real parent never hears of it.
+// The end of a child of this process is reported once, to whoever waits for it (slot/child.cc): this does not ask for
+// it. Every other traced thread that ends has to be waited for here, or its real parent never hears of it.
 ThreadStopper::Wait ThreadStopper::Look(const Traced& traced, int& signal) {
   const bool leave_end = traced.own_child && traced.thread == traced.pid;
   siginfo_t info{};
   const int options = WSTOPPED | WNOHANG | __WALL | (leave_end ? 0 : WEXITED);
   if (::waitid(P_PID, static_cast<id_t>(traced.thread), &info, options) != 0)
     return errno == EINTR ? Wait::kNotYet : Wait::kEnded;
-  if (info.si_pid == 0) {
-    if (!leave_end) return Wait::kNotYet;
-    const char state = StateOf(traced.pid, traced.thread).state;
-    return state == 'Z' || state == 'X' || state == '?' ? Wait::kEnded : Wait::kNotYet;
-  }
+  if (info.si_pid == 0) return Wait::kNotYet;
   if (info.si_code != CLD_TRAPPED && info.si_code != CLD_STOPPED) return Wait::kEnded;
   // A stop that was asked for, or one that stops the whole process, shows as an event; what does not is a signal on its
   // way, which goes on with the thread.
@@ -89,8 +86,23 @@ ThreadStopper::Wait ThreadStopper::Look(const Traced& traced, int& signal) {
   return Wait::kStopped;
 }
 
-// Some calls end with EINTR when their thread is stopped. A thread may begin one between the look at what it does and its
-// stop; then that call begins again, unless a signal with a handler ends it in any case.
+// Whether there is something left to wait for. A thread that executes a program becomes the process's first thread: it
+// goes on under that number, without a word about the other one.
+bool ThreadStopper::Follow(Traced& traced) {
+  const auto is_mine = [&](pid_t thread) {
+    if (FactsOfThread(traced.pid, thread).tracer != ::gettid()) return false;
+    const char state = StateOf(traced.pid, thread).state;
+    const bool ended = state == 'Z' || state == 'X';
+    return !ended || !traced.own_child || thread != traced.pid;  // A child's end is for others, any other one for Look.
+  };
+  if (is_mine(traced.thread)) return true;
+  if (!is_mine(traced.pid)) return false;
+  traced.thread = traced.pid;
+  return true;
+}
+
+// Some calls end with EINTR when their thread is stopped. A thread may begin one between the look at what it does and
+// its stop; then that call begins again, unless a signal with a handler ends it in any case.
 void ThreadStopper::MendCall(const Traced& traced, int signal) {
   user_regs_struct user{};
   if (!GetRegisters(traced.thread, user)) return;
@@ -109,8 +121,12 @@ void ThreadStopper::MendCall(const Traced& traced, int signal) {
 ThreadStopper::Outcome ThreadStopper::Stop(pid_t pid, pid_t thread, bool own_child,
                                            const std::function<void(const Registers&)>& look) {
   last_stop_ns_ = 0;
+  // Who executes a program waits for every traced thread to be waited for, and PTRACE_SEIZE waits for who executes one:
+  // with a second thread at hand both would wait for ever.
+  Settle();
+  if (!late_.empty()) return Outcome::kLate;
   StopSignal stop_signal;
-  const Traced traced{pid, thread, own_child};
+  Traced traced{pid, thread, own_child};
   if (::ptrace(PTRACE_SEIZE, thread, nullptr, nullptr) != 0)
     return errno == EPERM ? Outcome::kForbidden : Outcome::kGone;
   // Seized and not interrupted a thread cannot be let go; if it cannot be interrupted, it is ending.
@@ -120,32 +136,33 @@ ThreadStopper::Outcome ThreadStopper::Stop(pid_t pid, pid_t thread, bool own_chi
     int signal = 0;
     const Wait wait = Look(traced, signal);
     const std::int64_t now_ns = RawNs();
-    if (wait == Wait::kEnded) return Outcome::kGone;
+    if (wait == Wait::kEnded && !Follow(traced)) return Outcome::kGone;
     if (wait == Wait::kStopped) {
       user_regs_struct user{};
-      const bool known = GetRegisters(thread, user);
+      const bool known = traced.thread == thread && GetRegisters(thread, user);
       if (known) look(FromUser(user));
       MendCall(traced, signal);
-      LetGo(thread, signal);
-      last_stop_ns_ = RawNs() - now_ns;
-      return known ? Outcome::kDone : Outcome::kGone;
+      if (LetGo(traced.thread, signal)) {
+        last_stop_ns_ = RawNs() - now_ns;
+        return known ? Outcome::kDone : Outcome::kGone;
+      }
     }
     if (now_ns - asked_ns > kLongestWaitNs) break;
-    if (now_ns - asked_ns >= kSpinNs) stop_signal.Await();
+    if (now_ns - asked_ns < kSpinNs) continue;
+    if (!Follow(traced)) return Outcome::kGone;
+    stop_signal.Await();
   }
   late_.push_back(traced);
   return Outcome::kLate;
 }
 
 void ThreadStopper::Settle() {
-  std::erase_if(late_, [this](const Traced& traced) {
+  std::erase_if(late_, [this](Traced& traced) {
     int signal = 0;
     const Wait wait = Look(traced, signal);
-    if (wait == Wait::kStopped) {
-      MendCall(traced, signal);
-      LetGo(traced.thread, signal);
-    }
-    return wait != Wait::kNotYet;
+    if (wait != Wait::kStopped) return !Follow(traced);
+    MendCall(traced, signal);
+    return LetGo(traced.thread, signal);
   });
 }
 
@@ -158,7 +175,14 @@ void ThreadStopper::Settle() {}
 
 #endif
 
-// This process ends or goes on without stacks. Who has not stopped by then is let go by the kernel with this process.
-ThreadStopper::~ThreadStopper() { Settle(); }
+// This process may live on for long. Who does not stop within a second is let go by the kernel at its end.
+ThreadStopper::~ThreadStopper() {
+  constexpr timespec kPause{0, 1'000'000};
+  for (int i = 0; i < 1000; ++i) {
+    Settle();
+    if (late_.empty()) return;
+    ::nanosleep(&kPause, nullptr);
+  }
+}
 
 }  // namespace lockstep::agent

@@ -49,6 +49,7 @@ class ThreadStopper {
   enum class Wait { kNotYet, kStopped, kEnded };
   // With `signal`: what is to be delivered when it goes on.
   static Wait Look(const Traced& traced, int& signal);
+  static bool Follow(Traced& traced);
   void MendCall(const Traced& traced, int signal);
 
   std::vector<Traced> late_;

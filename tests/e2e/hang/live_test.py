@@ -49,6 +49,25 @@ class HangLive(unittest.TestCase):
     def test_a_rank_that_sleeps(self):
         text = self.expect("sleep", "did_not_enter", [2], 30 + AFTER_S)
         self.assertRegex(text, r"rank 2 is (mostly )?asleep \(CPU \d+ %(, in pause)?\)")
+        run = self.place / "sleep"
+        self.assertIn("thread ", (run / "stacks/rank-00002.txt").read_text())
+        stacks = json.loads((run / "hang.json").read_text())["verdicts"][0]["stacks"]
+        self.assertEqual({stack["rank"] for stack in stacks}, set(range(RANKS)))
+        if not (jobs.BUILD / "lockstep-stacks").exists():
+            return
+        self.assertRegex(text, r"stack of rank 2 .*\n.* pause, .*\n.* Sleep, stops\.cc:\d+")
+        self.assertRegex(text, r"3 others: .*MPI_Allreduce <- .* \(stops\.cc:\d+\)")
+        self.assertIn("Sleep", json.dumps(stacks))
+        # The job was ended meanwhile; what was taken while it hung is still there.
+        again = subprocess.run([jobs.LOCKSTEP, "hang", str(run)], stdout=subprocess.PIPE, text=True)
+        self.assertRegex(again.stdout, r"Sleep, stops\.cc:\d+")
+
+    def test_without_stacks(self):
+        job = self.start("sleep", "--stacks", "off")
+        self.assertTrue(job.wait_for("HANG  ", 30 + AFTER_S), job.text())
+        self.assertEqual(json.loads((job.run / "hang.json").read_text())["verdicts"][0]["stacks"], [])
+        self.assertNotIn("stack of", job.text())
+        self.assertFalse((job.run / "stacks").exists())
 
     def test_a_rank_that_computes(self):
         self.expect("loop", "did_not_enter", [2], 30 + AFTER_S)

@@ -1,7 +1,7 @@
 // Threads that wait in many calls, with and without timeouts, while somebody takes their stacks: storm SECONDS
-// Prints "ready", then at the end a line for each call: its name, how often it was called, how often it ended with EINTR,
-// and how often with too little or too much of its time; and what timers and children did. No signal arrives in these
-// threads.
+// Prints "ready", then at the end a line for each call: its name, how often it was called, how often it ended with
+// EINTR, and how often with too little or too much of its time; and what timers and children did. No signal arrives in
+// these threads.
 
 #include <netinet/in.h>
 #include <poll.h>
@@ -129,16 +129,24 @@ int main(int, char** words) {
     return never.wait_for(lock, std::chrono::milliseconds(kTimeoutMs)) == std::cv_status::timeout ? 0 : 1;
   });
   add("recv with a timeout", [&] { return static_cast<int>(::recv(timed_pair[0], &byte, 1, 0)); });
-  add("read", [&] { return static_cast<int>(::read(silent[0], &byte, 1)); }, false);
-  add("recv", [&] { return static_cast<int>(::recv(pair[0], &byte, 1, 0)); }, false);
-  add("epoll_wait for ever", [&] {
-    epoll_event out;
-    return ::epoll_wait(endless_epoll, &out, 1, -1);
-  }, false);
-  add("semop", [&] {
-    sembuf take{0, -1, 0};
-    return ::semop(semaphore, &take, 1);
-  }, false);
+  add(
+      "read", [&] { return static_cast<int>(::read(silent[0], &byte, 1)); }, false);
+  add(
+      "recv", [&] { return static_cast<int>(::recv(pair[0], &byte, 1, 0)); }, false);
+  add(
+      "epoll_wait for ever",
+      [&] {
+        epoll_event out;
+        return ::epoll_wait(endless_epoll, &out, 1, -1);
+      },
+      false);
+  add(
+      "semop",
+      [&] {
+        sembuf take{0, -1, 0};
+        return ::semop(semaphore, &take, 1);
+      },
+      false);
 
   const pid_t child = ::fork();
   if (child == 0) {
@@ -191,7 +199,8 @@ int main(int, char** words) {
   racing.join();
   ticking.join();
   for (auto& row : rows)
-    std::printf("call\t%s\t%ld\t%ld\t%ld\n", row->name.c_str(), row->calls.load(), row->interrupted.load(), row->early.load());
+    std::printf("call\t%s\t%ld\t%ld\t%ld\n", row->name.c_str(), row->calls.load(), row->interrupted.load(),
+                row->early.load());
   std::printf("call\tracing\t%ld\t%ld\t0\n", quick_calls.load(), quick_interrupted.load());
   int status = 0;
   ::waitpid(child, &status, 0);

@@ -107,7 +107,8 @@ int main(int count, char** words) {
   json["take_mean_ns"] = samples == 0 ? 0 : took_ns / samples;
   if (std::getenv("STACKS_KILL") != nullptr) ::kill(pid, SIGKILL);
   char bytes[4096];
-  for (ssize_t got; (got = ::read(line[0], bytes, sizeof bytes)) > 0;) std::fwrite(bytes, 1, static_cast<std::size_t>(got), stdout);
+  for (ssize_t got; (got = ::read(line[0], bytes, sizeof bytes)) > 0;)
+    std::fwrite(bytes, 1, static_cast<std::size_t>(got), stdout);
   std::fflush(stdout);
   int status = 0;
   ::waitpid(pid, &status, 0);

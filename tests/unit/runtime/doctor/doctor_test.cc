@@ -43,8 +43,13 @@ class Doctor : public testing::Test {
     machine_.scratch = dir_.path();
     machine_.write_seconds = 0.05;
     machine_.libraries = [this] {
-      return agent::Libraries{
-          "/x/liblockstep.so", "/x/liblockstep-mpi.so", "/x/liblockstep-gpu.so", "", "/x/lockstep-clock", abis_};
+      return agent::Libraries{"/x/liblockstep.so",
+                              "/x/liblockstep-mpi.so",
+                              "/x/liblockstep-gpu.so",
+                              "",
+                              "/x/lockstep-clock",
+                              "/x/lockstep-stacks",
+                              abis_};
     };
     machine_.find_library = [this](const std::string& name) {
       return libraries_.contains(name) ? libraries_[name] : "";

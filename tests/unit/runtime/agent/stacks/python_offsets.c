@@ -71,7 +71,7 @@ int main(void) {
 #endif
   OFFSET(text_state, PyASCIIObject, state);
   OFFSET(text_length, PyASCIIObject, length);
-  printf(", .text_bytes = %zu", sizeof(PyASCIIObject));
+  printf(", .text_bytes = %zu, .text_wide = %zu", sizeof(PyASCIIObject), sizeof(PyCompactUnicodeObject));
   OFFSET(bytes_length, PyVarObject, ob_size);
   OFFSET(bytes_begin, PyBytesObject, ob_sval);
   printf("},\n");

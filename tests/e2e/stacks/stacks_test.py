@@ -1,0 +1,164 @@
+#!/usr/bin/env python3
+"""Stacks taken from outside: the right functions and lines, in C++ and in every Python that is here; and programs that do not
+notice it: threads in all kinds of waits, threads and programs that come and go, and one that is traced already.
+
+usage: stacks_test.py BUILD_DIR [unittest arguments]
+"""
+import glob
+import json
+import os
+import pathlib
+import re
+import shutil
+import subprocess
+import sys
+import tempfile
+import unittest
+
+sys.path.insert(0, str(pathlib.Path(__file__).resolve().parents[1]))
+import jobs  # noqa: E402
+
+HERE = pathlib.Path(__file__).resolve().parent
+TAKE, TARGETS, STORM = (jobs.BUILD / f"tests/stacks_{name}" for name in ("take_stacks", "targets", "storm"))
+PYTHONS = {"3.11 of the system": "/usr/bin/python3"}
+for home in sorted(glob.glob(os.path.expanduser("~/.pyenv/versions/3.*"))):
+    PYTHONS[pathlib.Path(home).name] = home + "/bin/python3"
+COVERED = re.compile(r"3\.(8|9|1[0-4])\b")
+
+
+def marks(source):
+    return {name: number for number, line in enumerate((HERE / source).read_text().splitlines(), 1)
+            for name in re.findall(r"mark: (\w+)", line)}
+
+
+class Stacks(unittest.TestCase):
+    def setUp(self):
+        self.place = pathlib.Path(tempfile.mkdtemp(prefix="lockstep-stacks-"))
+        self.addCleanup(shutil.rmtree, self.place, ignore_errors=True)
+
+    def take(self, *program, samples=3, pause_us=2000, which="all", settle_ms=200, kill=True):
+        """What take_stacks says; and what the program printed after its first line."""
+        out = self.place / "out.json"
+        environment = dict(os.environ, STACKS_OUT=str(out), **({"STACKS_KILL": "1"} if kill else {}))
+        done = subprocess.run([str(TAKE), str(samples), str(pause_us), which, str(settle_ms), "--", *map(str, program)],
+                              env=environment, stdout=subprocess.PIPE, text=True, timeout=120, check=True)
+        return json.loads(out.read_text()), done.stdout
+
+    def stack(self, taken, main=True):
+        """Innermost first: [(function, file, line)] of the last sample's main thread, or of the last thread."""
+        threads = taken["samples"][-1]["threads"]
+        thread = [each for each in threads if each["main"]][0] if main else threads[-1]
+        return [(frame["function"], frame["file"], frame["line"]) for frame in reversed(thread["frames"])]
+
+    def assert_order(self, stack, *wanted):
+        places = [stack.index(frame) if frame in stack else -1 for frame in wanted]
+        self.assertNotIn(-1, places, (wanted, stack))
+        self.assertEqual(places, sorted(places), stack)
+
+    # C++ -------------------------------------------------------------------------------------------------------------
+
+    def native(self, mode, main=True):
+        if not (jobs.BUILD / "lockstep-stacks").exists():
+            self.skipTest("no lockstep-stacks: built without libdw")
+        return self.stack(self.take(TARGETS, mode, 60)[0], main)
+
+    def test_a_blocked_read(self):
+        self.assert_order(self.native("read"), ("lockstep_demo::ReadPipe", "targets.cc", marks("targets.cc")["read"]))
+
+    def test_a_held_lock(self):
+        stack = self.native("lock", main=False)
+        self.assert_order(stack, ("lockstep_demo::TakeLock", "targets.cc", marks("targets.cc")["lock"]))
+
+    def test_an_endless_loop(self):
+        names = [function for function, _, _ in self.native("loop")]
+        self.assertIn("lockstep_demo::Spin", names)
+
+    def test_nested_calls_without_frame_pointers(self):
+        names = [function for function, _, _ in self.native("nested")]
+        self.assertEqual(names.count("lockstep_demo::Nested"), 21, names)
+        self.assertEqual(names[-1], "main")
+
+    def test_a_template(self):
+        self.assertIn("lockstep_demo::Generic<double>", [function for function, _, _ in self.native("generic")])
+
+    def test_without_the_program_that_finds_names(self):
+        os.environ["LOCKSTEP_STACKS_PROGRAM"] = "/nowhere/lockstep-stacks"
+        self.addCleanup(os.environ.pop, "LOCKSTEP_STACKS_PROGRAM")
+        taken, _ = self.take(sys.executable, HERE / "python_target.py", "sleep")
+        self.assertEqual(self.stack(taken)[0][0], "collate")
+        self.assertIn("native functions are not known", taken["samples"][-1]["threads"][0]["missing"])
+
+    # Python ----------------------------------------------------------------------------------------------------------
+
+    def test_python(self):
+        at = marks("python_target.py")
+        wanted = {"sleep": [("collate", "collate"), ("fetch", "fetch")], "generator": [("generator", "generator"), ("consume", "consume")],
+                  "callback": [("callback", "callback"), ("__lt__", "lt"), ("main", "sorted")], "unicode": [("作業", "unicode")],
+                  "spin": [("spin", "spin")], "thread": [("join", None), ("main", "join")],
+                  "deep": [("deep", "deep_end")]}
+        tried = 0
+        for name, python in PYTHONS.items():
+            if not os.access(python, os.X_OK):
+                continue
+            said = subprocess.run([python, "-c", "import sys; print('%d.%d' % sys.version_info[:2])"], stdout=subprocess.PIPE, text=True).stdout
+            if not COVERED.match(said):
+                continue
+            tried += 1
+            for mode, frames in wanted.items():
+                with self.subTest(python=name, mode=mode):
+                    stack = self.stack(self.take(python, HERE / "python_target.py", mode)[0])
+                    ours = [(function.split(".")[-1], line) for function, _, line in stack]
+                    for function, mark in frames:
+                        if mark is None:
+                            self.assertIn(function, [each for each, _ in ours])
+                        elif mode == "spin":  # Between two of its lines.
+                            self.assertTrue(any(f == function and abs(line - at[mark]) <= 1 for f, line in ours), ours)
+                        else:
+                            self.assertIn((function, at[mark]), ours)
+        print(f"{tried} interpreters")
+        self.assertGreater(tried, 0)
+
+    def test_a_thread_of_python(self):
+        taken, _ = self.take(sys.executable, HERE / "python_target.py", "thread")
+        self.assertIn(("locked", marks("python_target.py")["locked"]),
+                      [(function, line) for function, _, line in self.stack(taken, main=False)])
+
+    # Not noticed -----------------------------------------------------------------------------------------------------
+
+    def test_a_storm(self):
+        """1,000 samples of all threads, in all kinds of waits."""
+        taken, output = self.take(STORM, 6, samples=1000, pause_us=4000, settle_ms=50, kill=False)
+        self.assertEqual(taken["exit_code"], 42)
+        self.assertGreater(taken["taken"], 100)
+        rows = [line.split("\t") for line in output.splitlines()]
+        calls = {row[1]: [int(each) for each in row[2:]] for row in rows if row[0] == "call"}
+        self.assertEqual(len(calls), 15, output)
+        for name, (count, interrupted, early) in calls.items():
+            self.assertGreater(count, 0, name)
+            self.assertEqual(interrupted, 0, name)
+            self.assertLessEqual(early, 1, name)  # What its end has woken.
+        self.assertIn(["child", "5"], rows)
+        ticks, seconds = next(row[1:] for row in rows if row[0] == "ticks")
+        self.assertLessEqual(int(ticks), float(seconds) * 100 + 2)
+        print(f"stops: median {taken['stop_median_ns'] / 1000:.0f} us, longest {taken['stop_max_ns'] / 1000:.0f} us, "
+              f"{taken['mended']} calls begun again")
+
+    def test_threads_that_come_and_go(self):
+        taken, _ = self.take(TARGETS, "exits", 4, samples=500, pause_us=1000, settle_ms=0, kill=False)
+        self.assertEqual(taken["exit_code"], 9)
+
+    def test_threads_that_execute_a_program(self):
+        # Who executes waits for every traced thread to be waited for: this hung one time in five once.
+        for _ in range(15):
+            taken, output = self.take(TARGETS, "execs", 60, 100, samples=300, pause_us=500, settle_ms=0, kill=False)
+            self.assertEqual((taken["exit_code"], output.count("ready")), (11, 101))
+
+    @unittest.skipUnless(shutil.which("strace"), "no strace")
+    def test_a_traced_program_is_left_alone(self):
+        taken, _ = self.take("strace", "-D", "-o", "/dev/null", TARGETS, "read", 60)
+        self.assertEqual(taken["taken"], 0)
+        self.assertRegex(taken["why"], r"process \d+ traces it \(a debugger, strace\)")
+
+
+if __name__ == "__main__":
+    jobs.leave(unittest.main(argv=[sys.argv[0], *sys.argv[2:]], exit=False, verbosity=2).result)
