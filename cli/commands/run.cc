@@ -38,7 +38,7 @@ struct RecordFlags {
   std::vector<std::string> command;
   std::string output, spool_dir, after = "analyze", after_to, clock = "auto", metrics;
   double live_s = 0, hang_after_s = 30;
-  std::string on_hang = "report", stacks = "late";
+  std::string on_hang = "report", stacks;
   std::uint64_t max_bytes = std::uint64_t{2} << 30, ring_size = std::uint64_t{8} << 20,
                 ring_total = std::uint64_t{64} << 20;
   std::int64_t after_wait_s = 30;
@@ -88,21 +88,6 @@ std::string Absolute(const std::string& path) {
   return path.empty() ? path : std::filesystem::absolute(path, ignored).string();
 }
 
-std::vector<std::pair<const char*, std::string>> WindowWords(const agent::WindowFlags& window) {
-  return {{"--steps", window.steps},
-          {"--schedule", window.schedule},
-          {"--range", window.range},
-          {"--range-count", window.range_count},
-          {"--step-range", window.step_range},
-          {"--delay", window.delay},
-          {"--duration", window.duration},
-          {"--on-signal", window.on_signal},
-          {"--signal-steps", window.signal_steps},
-          {"--align", window.align},
-          {"--start", window.start},
-          {"--ranks", window.ranks}};
-}
-
 // Returns the arguments of `lockstep run` that give these flags. Paths are absolute, because the launcher may start the
 // program in another directory.
 std::vector<std::string> Words(const RecordFlags& flags) {
@@ -119,7 +104,7 @@ std::vector<std::string> Words(const RecordFlags& flags) {
   add("--max-bytes", std::to_string(flags.max_bytes));
   add("--ring-size", std::to_string(flags.ring_size));
   add("--ring-total", std::to_string(flags.ring_total));
-  for (const auto& [name, value] : WindowWords(flags.window)) add(name, value);
+  for (const auto& [name, value] : agent::WindowWords(flags.window)) add(name, value);
   if (flags.window.trigger) words.emplace_back("--trigger");
   if (flags.live_s > 0) add("--live", NumberText(flags.live_s));
   add("--metrics", Absolute(flags.metrics));
@@ -258,7 +243,10 @@ Result<int> RunProgram(const RecordFlags& flags) {
     options.live_period_ns = static_cast<std::int64_t>((options.live_lines ? flags.live_s : kLivePeriodS) * 1e9);
   options.hang_after_ns = static_cast<std::int64_t>(flags.hang_after_s * 1e9);
   options.on_hang = *agent::OnHangOf(flags.on_hang);
-  options.stacks = *agent::StackPlanOf(flags.stacks);
+  if (!flags.stacks.empty())
+    options.stacks = *agent::StackPlanOf(flags.stacks);
+  else if (flags.live_s > 0 || !flags.metrics.empty())
+    options.stacks = {agent::StackPlan::kLate, 0};
   options.clock = flags.clock == "agent"                          ? clock::ClockService::kAgent
                   : flags.clock == "tcp"                          ? clock::ClockService::kTcp
                   : flags.clock == "off" || flags.clock == "wall" ? clock::ClockService::kOff
@@ -269,7 +257,7 @@ Result<int> RunProgram(const RecordFlags& flags) {
                       {"max_bytes", std::to_string(flags.max_bytes)},
                       {"ring_size", std::to_string(flags.ring_size)},
                       {"ring_total", std::to_string(flags.ring_total)}};
-  for (const auto& [name, value] : WindowWords(flags.window)) {
+  for (const auto& [name, value] : agent::WindowWords(flags.window)) {
     std::string key = name + 2;
     std::replace(key.begin(), key.end(), '-', '_');
     if (!value.empty()) options.recorded[key] = value;
@@ -278,7 +266,7 @@ Result<int> RunProgram(const RecordFlags& flags) {
   options.recorded["hang_after"] = NumberText(flags.hang_after_s);
   if (flags.on_hang != "report") options.recorded["on_hang"] = flags.on_hang;
   if (flags.no_send) options.recorded["no_send"] = "true";
-  if (flags.stacks != "late") options.recorded["stacks"] = flags.stacks;
+  if (!flags.stacks.empty()) options.recorded["stacks"] = flags.stacks;
   if (flags.live_s > 0) options.recorded["live"] = NumberText(flags.live_s);
   if (!flags.metrics.empty()) options.recorded["metrics"] = flags.metrics;
   if (flags.gpu != "off") {
@@ -442,10 +430,12 @@ CLI::App* AddRunTo(CLI::App& root, const std::shared_ptr<RecordFlags>& flags) {
                   "What a hang does to the job: report (nothing), abort, signal:N (to the programs of all ranks)")
       ->type_name("WHAT")
       ->check(Accepted(agent::OnHangOf, "report, abort or signal:N"));
-  run->add_option("--stacks", flags->stacks,
-                  "Stacks of the main thread: late (of a rank that the others wait for, while they do), off, all:HZ")
+  run->add_option(
+         "--stacks", flags->stacks,
+         "Stacks: hang (when nothing moves), late (also of a rank that the others wait for, while they do; the "
+         "default with --live or --metrics), off, all:HZ")
       ->type_name("WHEN")
-      ->check(Accepted(agent::StackPlanOf, "late, off or all:HZ"));
+      ->check(Accepted(agent::StackPlanOf, "hang, late, off or all:HZ"));
   run->add_flag("--estimate", flags->estimate, "Write nothing; print how much space the window would need");
   run->add_flag("--print-env", flags->print_env, "Print the environment for jobs whose command line you cannot change");
   run->add_flag("--torch-ops", flags->torch_ops, "PyTorch's operators as ranges (about 10 us each)");

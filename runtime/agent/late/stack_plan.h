@@ -9,15 +9,17 @@
 namespace lockstep::agent {
 
 struct StackPlan {
-  enum Kind { kOff, kLate, kAll } kind = kLate;
+  // kHang: when nothing moves; kLate and kAll: then, too.
+  enum Kind { kOff, kHang, kLate, kAll } kind = kHang;
   double hz = 0;  // kAll: samples a second.
 };
 
 inline constexpr double kMostHz = 200;
 
-// "late", "off" or "all:HZ"; nothing for anything else.
+// "hang", "late", "off" or "all:HZ"; nothing for anything else.
 inline std::optional<StackPlan> StackPlanOf(std::string_view text) {
-  if (text == "late") return StackPlan{};
+  if (text == "hang") return StackPlan{};
+  if (text == "late") return StackPlan{StackPlan::kLate, 0};
   if (text == "off") return StackPlan{StackPlan::kOff, 0};
   constexpr std::string_view kAllAt = "all:";
   if (!text.starts_with(kAllAt)) return std::nullopt;

@@ -101,7 +101,7 @@ void SlotRun::StartLive() {
 }
 
 void SlotRun::StartStacks() {
-  if (options_.stacks.kind == StackPlan::kOff || options_.estimate) return;
+  if (options_.stacks.kind < StackPlan::kLate || options_.estimate) return;
   // A single rank waits for nobody.
   if (options_.stacks.kind == StackPlan::kLate && launch_.slots() < 2) return;
   late_stacks_.emplace(LateStacks::Setup{

@@ -263,4 +263,19 @@ void FillSpec(const WindowPlan& plan, WindowSpec& spec) {
   spec.armed_end.store(-1);
 }
 
+std::vector<std::pair<const char*, std::string>> WindowWords(const WindowFlags& flags) {
+  return {{"--steps", flags.steps},
+          {"--schedule", flags.schedule},
+          {"--range", flags.range},
+          {"--range-count", flags.range_count},
+          {"--step-range", flags.step_range},
+          {"--delay", flags.delay},
+          {"--duration", flags.duration},
+          {"--on-signal", flags.on_signal},
+          {"--signal-steps", flags.signal_steps},
+          {"--align", flags.align},
+          {"--start", flags.start},
+          {"--ranks", flags.ranks}};
+}
+
 }  // namespace lockstep::agent

@@ -49,4 +49,7 @@ Result<WindowPlan> ParseWindow(const WindowFlags& flags);
 // Into a zeroed specification.
 void FillSpec(const WindowPlan& plan, WindowSpec& spec);
 
+// The words of `lockstep run` that give these flags; a value is "" where its flag was not given. --trigger has none.
+std::vector<std::pair<const char*, std::string>> WindowWords(const WindowFlags& flags);
+
 }  // namespace lockstep::agent

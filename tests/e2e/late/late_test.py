@@ -36,7 +36,7 @@ class Case(unittest.TestCase):
     def tearDown(self):
         shutil.rmtree(self.dir, ignore_errors=True)
 
-    def job(self, words, ranks, flags=(), env=None):
+    def job(self, words, ranks, flags=("--stacks", "late"), env=None):
         if not shutil.which("mpirun"):
             self.skipTest("skipped: mpirun is missing")
         done = run([*MPIRUN, "-np", ranks, LOCKSTEP, "run", "-o", "out", *flags, "--", *words], self.dir, env)
@@ -45,12 +45,12 @@ class Case(unittest.TestCase):
         self.assertEqual(left, [])
         return done
 
-    def mpi(self, cause, rank, ranks, flags=()):
+    def mpi(self, cause, rank, ranks, flags=("--stacks", "late")):
         if run([PYTHON, "-c", "import mpi4py"], self.dir).returncode != 0:
             self.skipTest("skipped: mpi4py is missing")
         return self.job([PYTHON, JOB, "mpi", cause, rank, SECONDS], ranks, flags)
 
-    def gloo(self, cause, rank, ranks, flags=()):
+    def gloo(self, cause, rank, ranks, flags=("--live", "5")):
         if run([PYTHON, "-c", "import torch.distributed"], self.dir).returncode != 0:
             self.skipTest("skipped: torch is missing")
         # Each rank's number and where they meet, from what mpirun says.
@@ -63,7 +63,7 @@ class Case(unittest.TestCase):
         return self.job(["sh", "-c", script, "sh", PYTHON, JOB, "gloo", cause, rank, SECONDS], ranks, flags,
                         {"MASTER_PORT": str(port), "OMP_NUM_THREADS": "1"})
 
-    def native(self, cause, rank, ranks, flags=()):
+    def native(self, cause, rank, ranks, flags=("--stacks", "late")):
         return self.job([BUILD / "tests/late_job", cause, rank, SECONDS], ranks, flags)
 
     def samples(self):
@@ -113,7 +113,7 @@ class Python(Case):
         self.assertIn(b"collate", table.stdout)
 
     def test_off(self):
-        self.mpi("sleep_a_while", 0, 2, ["--stacks", "off"])
+        self.mpi("sleep_a_while", 0, 2, [])
         self.assertEqual({rank: rows for rank, (rows, _, _) in self.samples().items()}, {0: 0, 1: 0})
         table = run([LOCKSTEP, "analyze", "out", "--table", "stacks"], self.dir)
         self.assertIn(b"no samples of its stack", table.stdout + table.stderr)

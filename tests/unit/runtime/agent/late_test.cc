@@ -365,6 +365,7 @@ TEST(StackTree, HostileNamesAndDeepRecursionsStayWithinBounds) {
 
 TEST(StackPlan, Words) {
   EXPECT_EQ(StackPlanOf("late")->kind, StackPlan::kLate);
+  EXPECT_EQ(StackPlanOf("hang")->kind, StackPlan::kHang);
   EXPECT_EQ(StackPlanOf("off")->kind, StackPlan::kOff);
   EXPECT_EQ(StackPlanOf("all:12.5")->kind, StackPlan::kAll);
   EXPECT_EQ(StackPlanOf("all:12.5")->hz, 12.5);
