@@ -2,6 +2,7 @@
 
 #include "trace/file/whole_file.h"
 
+#include <fcntl.h>
 #include <gtest/gtest.h>
 #include <hdf5.h>
 #include <sys/resource.h>
@@ -13,6 +14,7 @@
 #include <fstream>
 #include <random>
 
+#include "core/own_file.h"
 #include "trace/file/strings.h"
 #include "trace/file/table_file.h"
 
@@ -299,9 +301,11 @@ TEST_F(WholeFileTest, TheFirstFileThatFailsIsTheLastThatIsTried) {
 TEST_F(WholeFileTest, AnIndexThatClaimsMoreRowsThanAFileHasIsIgnored) {
   FileIndex index;
   index.AddTable(SmallTable{"steps", 1u << 31, {{.name = "index", .width = 8, .is_signed = true, .left_out = true}}});
-  std::string file(100, 'x');
-  EXPECT_FALSE(index.AppendTo(file));
-  EXPECT_EQ(file.size(), 100u);
+  WriteBytesTo(Path("x"), std::vector<char>(100, 'x'), 100);
+  const OwnedFd fd = OpenPlain(Path("x"), O_RDWR);
+  ASSERT_TRUE(fd.open());
+  EXPECT_FALSE(index.Append(fd.get()));
+  EXPECT_EQ(fs::file_size(Path("x")), 100u);
 }
 
 }  // namespace
