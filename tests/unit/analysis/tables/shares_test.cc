@@ -44,6 +44,7 @@ class RandomRank : public GpuEvents {
       now_ += Time(20);
     }
     for (std::int64_t step = 0; step < 3; ++step) Step(step, step * 150, (step + 1) * 150);
+    Samples();
   }
 
   Interval window;
@@ -88,6 +89,24 @@ class RandomRank : public GpuEvents {
                           .record_stream = waits ? of : schema::kNone});
   }
 
+  // Of functions that call each other and themselves.
+  void Samples() {
+    static constexpr std::string_view kNames[] = {"main", "collate", "work"};
+    for (std::uint64_t i = 0, n = 1 + Below(6); i < n; ++i)
+      tables.stacks.Append({.parent = i == 0 ? schema::kNone : static_cast<std::uint32_t>(Below(i)),
+                            .function = Intern(kNames[Below(3)]),
+                            .file = Intern("train.py"),
+                            .line = static_cast<std::uint32_t>(Below(9)),
+                            .python = 1,
+                            .library = 0});
+    for (std::int64_t at = 0; at < 450; at += 1 + Time(60))
+      tables.samples.Append(
+          {.time_ns = at,
+           .thread = 0,
+           .stack = Below(4) == 0 ? schema::kNone : static_cast<std::uint32_t>(Below(tables.stacks.rows())),
+           .stopped_ns = 1});
+  }
+
   std::mt19937& random_;
   std::uint64_t correlation_ = 1;
   std::int64_t now_ = 20, free_[4] = {0, 0, 0, 0};
@@ -106,7 +125,14 @@ TEST(RandomRanks, NoShareIsMoreThanTheWhole) {
       const std::int64_t begin = static_cast<std::int64_t>(random() % 300);
       windows.push_back({begin, begin + 1 + static_cast<std::int64_t>(random() % 500)});
     }
-    const merge::Timeline timeline = TimelineOf(made, windows);
+    merge::Timeline timeline = TimelineOf(made, windows);
+    // Others waited for a rank.
+    schema::TlCollectives& collectives = timeline.tables.collectives;
+    collectives.Resize(1);
+    collectives.last_rank[0] = static_cast<std::int32_t>(random() % made.size());
+    collectives.splits[0] = 1;
+    collectives.last_arrival_ns[0] = static_cast<std::int64_t>(random() % 450);
+    collectives.charge_ns[0] = static_cast<std::int64_t>(random() % 300);
     TableOptions options;
     options.every_rank = true;
     options.top = 0;
