@@ -16,7 +16,8 @@ constexpr std::int64_t kLeastSamples = 20;  // Of each of two ranks that are com
 constexpr std::int64_t kLeastInPlace = 5, kLeastLate = 5;
 constexpr double kSureDeviations = 3;
 // A function stands for those that it calls unless one of them takes this share of what it does.
-constexpr double kMostOfIt = 0.6;
+constexpr double kMostOfIt = 0.6, kSurely = 0.5;
+constexpr double kOneSided = 1.645;  // 95 % of a normal distribution lie above.
 // What a rank does longer explains its lateness if it is at least this part of it.
 constexpr double kExplains = 0.5;
 
@@ -67,14 +68,19 @@ class Compared {
   std::vector<double> more_;
 };
 
-// From `node` on down to the last function that has most of `whole`.
+// From `node` on down to the last function that has most of `whole`, and surely half of it: of few samples of several
+// that take alike one may have most by chance. `samples`: of `whole`.
 template <typename Weight>
-Node Deepest(const SampledStacks& stacks, Node node, double whole, Weight&& weight) {
+Node Deepest(const SampledStacks& stacks, Node node, double whole, std::int64_t samples, Weight&& weight) {
+  const auto least = [&](Node callee) {
+    const double p = std::clamp(weight(callee) / whole, 0.0, 1.0);
+    return p - kOneSided * std::sqrt(p * (1 - p) / static_cast<double>(std::max<std::int64_t>(1, samples)));
+  };
   for (;;) {
     Node best = 0;
     for (const auto& [name, callee] : stacks.nodes[node].callees)
       if (best == 0 || weight(callee) > weight(best)) best = callee;
-    if (best == 0 || weight(best) < kMostOfIt * whole) return node;
+    if (best == 0 || weight(best) < kMostOfIt * whole || least(best) < kSurely) return node;
     node = best;
   }
 }
@@ -103,11 +109,12 @@ std::optional<StackPlace> PlaceOf(const SampledStacks& late, const SampledStacks
     for (Node each = 1; each < late.nodes.size(); ++each)
       if (node == 0 || compared.More(each) > compared.More(node)) node = each;
     if (node == 0 || compared.More(node) < kExplains * late_share) return std::nullopt;
-    node = Deepest(late, node, compared.More(node), [&](Node each) { return compared.More(each); });
+    node = Deepest(late, node, compared.More(node), late.nodes[node].samples,
+                   [&](Node each) { return compared.More(each); });
     if (!compared.Sure(node)) return std::nullopt;
   } else if (healthy == nullptr && late.late() >= kLeastLate) {
     const auto weight = [&](Node each) { return static_cast<double>(late.nodes[each].late); };
-    node = Deepest(late, 0, static_cast<double>(late.late()), weight);
+    node = Deepest(late, 0, static_cast<double>(late.late()), late.late(), weight);
   }
   if (node == 0) return std::nullopt;
   const Node shown = ShownFor(late, node);
