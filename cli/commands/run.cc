@@ -389,7 +389,8 @@ CLI::App* AddRunTo(CLI::App& root, const std::shared_ptr<RecordFlags>& flags) {
   run->add_option("--after", flags->after, "What rank 0 does after the job succeeded: none, merge, analyze, report")
       ->check(CLI::IsMember({"none", "merge", "analyze", "report"}));
   run->add_option("--after-to", flags->after_to, "File for the verdict (default: standard error)");
-  run->add_option("--after-wait", flags->after_wait_s, "Seconds rank 0 waits for the other ranks' files")
+  run->add_option("--after-wait", flags->after_wait_s,
+                  "Seconds rank 0 waits for the other ranks' files, as long as none arrive")
       ->check(CLI::Range(0, 86400));
   run->add_option("--clock", flags->clock,
                   "Clock exchange: auto, agent (no rank uses MPI), tcp, off, wall (accept wall-clock accuracy)")

@@ -3,12 +3,12 @@
 #include <sys/stat.h>
 
 #include <algorithm>
-#include <cstdio>
 #include <nlohmann/json.hpp>
 #include <utility>
 
 #include "core/own_file.h"
 #include "core/printed.h"
+#include "core/rank_name.h"
 #include "runtime/agent/rings/segment_entries.h"
 
 namespace lockstep::agent {
@@ -93,11 +93,9 @@ void HangStacks::Poll() {
   if (!any) return;
   const std::string directory = setup_.run_dir + "/stacks";
   ::mkdir(directory.c_str(), 0755);
-  char name[32];
-  std::snprintf(name, sizeof name, "/rank-%05d.txt", setup_.slot);
   std::string text;
   for (const auto& [process, each] : texts_) text += (text.empty() ? "" : "\n") + each;
-  ReplaceFile(directory + name, text, 0644);
+  ReplaceFile(directory + "/" + RankName(setup_.slot) + ".txt", text, 0644);
 }
 
 void HangStacks::Forget() {
