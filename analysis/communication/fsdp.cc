@@ -34,7 +34,7 @@ class Sharded {
     scatters_ = FindGathers(replayed_.run(), job, units.reductions);
     if (gathers_.empty() || scatters_.empty() || gathers_[0][0].size() < 2) return;
     Describe();
-    if (replayed_.what_if().self_error() > kMostSelfError || replayed_.run().whole_window) return;
+    if (!replayed_.Holds()) return;
     PricePrefetch();
     TellLargerUnits();
   }

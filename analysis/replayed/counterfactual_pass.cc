@@ -163,7 +163,7 @@ std::vector<bool> Counter::LastStage(const Context& context, const std::vector<s
 
 void CountCounterfactuals(const Context& context, Analysis& analysis) {
   const ReplayedRun* replayed = context.Replayed();
-  if (replayed == nullptr || replayed->run().ranks.size() < 2) return;
+  if (replayed == nullptr || !replayed->Reproduces() || replayed->run().ranks.size() < 2) return;
   Counter(context, *replayed, analysis).Run();
 }
 

@@ -25,9 +25,13 @@ std::vector<Link> Chain(const replay::Job& job, const replay::Schedule& schedule
   std::vector<Link> links;
   if (last == replay::kNone) return links;
   const std::vector<std::uint32_t> chain = CriticalChain(job.graph, schedule, last);
-  for (std::size_t k = 1; k < chain.size(); ++k)
-    if (const std::int64_t ns = schedule.end_ns[chain[k]] - schedule.end_ns[chain[k - 1]]; ns > 0)
+  for (std::size_t k = 1; k < chain.size(); ++k) {
+    // What a GPU still does of the step before when its host begins the first one is no part of it.
+    const std::uint32_t rank = job.operations[chain[k]].rank;
+    const std::int64_t begin_ns = rank < job.starts.size() ? schedule.end_ns[job.starts[rank]] : 0;
+    if (const std::int64_t ns = schedule.end_ns[chain[k]] - std::max(begin_ns, schedule.end_ns[chain[k - 1]]); ns > 0)
       links.push_back({chain[k], ns});
+  }
   return links;
 }
 
@@ -35,7 +39,7 @@ std::vector<Link> Chain(const replay::Job& job, const replay::Schedule& schedule
 
 void FindCriticalPath(const Context& context, Analysis& analysis) {
   const ReplayedRun* replayed = context.Replayed();
-  if (replayed == nullptr || replayed->run().steps.empty()) return;
+  if (replayed == nullptr || !replayed->Reproduces() || replayed->run().steps.empty()) return;
   const replay::Job& job = replayed->job();
   const std::vector<Link> chain = Chain(job, replayed->schedule());
 

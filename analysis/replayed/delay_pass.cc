@@ -18,7 +18,7 @@ constexpr std::size_t kMaxRows = 40;
 
 void AttributeDelays(const Context& context, Analysis& analysis) {
   const ReplayedRun* replayed = context.Replayed();
-  if (replayed == nullptr || replayed->run().ranks.size() < 2) return;
+  if (replayed == nullptr || !replayed->Reproduces() || replayed->run().ranks.size() < 2) return;
   const replay::Job& job = replayed->job();
   const replay::Delays delays = FindDelays(replayed->run(), job, replayed->schedule());
   const auto steps = static_cast<double>(std::max<std::size_t>(1, replayed->run().steps.size()));

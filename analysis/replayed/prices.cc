@@ -66,7 +66,8 @@ struct Gains {
     const std::vector<double> values(by_step.begin(), by_step.end());
     const auto [low, high] =
         BootstrapInterval(values, BlockLength({values}), mean ? Statistic::kMean : Statistic::kMedian, seed);
-    return std::pair{std::llround(low), std::llround(high)};
+    // The typical gain, which is a whole number as well, is within.
+    return std::pair{static_cast<std::int64_t>(std::floor(low)), static_cast<std::int64_t>(std::ceil(high))};
   }
 };
 

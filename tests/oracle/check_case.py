@@ -1,7 +1,7 @@
 #!/usr/bin/env python3
 """A text through everything: make_run, `lockstep merge` and `analyze`, and the
-oracle's opinion of the rank files, of timeline.h5, of analysis.json, and of the
-identity.
+oracle's opinion of the rank files, of timeline.h5, of analysis.json, of the
+identity, and of the laws.
 
   check_case.py --build BUILD SPEC [--set key=value ...]
 """
@@ -74,6 +74,7 @@ def main():
             return 1
         failed |= subprocess.run(python + [os.path.join(HERE, "oracle.py"), args.spec, "--check", run, "--analysis", analysis] + sets).returncode
         failed |= subprocess.run(python + [os.path.join(HERE, "identity.py"), run]).returncode
+        failed |= subprocess.run(python + [os.path.join(HERE, "laws.py"), analysis]).returncode
         if d.gpu:
             failed |= check_gpu(os.path.join(args.build, "lockstep"), run, d)
     return 1 if failed else 0

@@ -74,7 +74,8 @@ class Resolver {
   // practice its lower bound, and the launch latency of an empty queue. By kind, because copies and NCCL take other
   // paths.
   void FindLatencies() {
-    std::vector<std::int64_t> samples[3], ends(lanes_.size(), kNever);
+    // Operations of the step before hold the first ones back.
+    std::vector<std::int64_t> samples[3], ends = raw_.carry_ns;
     std::vector<bool> waits(lanes_.size(), false);
     for (const RawItem& raw : raw_.items) {
       const GpuItem& item = raw.item;

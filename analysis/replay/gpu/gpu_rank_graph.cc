@@ -43,6 +43,9 @@ class RankMaker {
     FindSerial();
     std::size_t gate = 0;
     for (std::uint32_t i = 0; i < rank_.items.size(); ++i) {
+      // What the step before left on the streams is there before anything that this one requests.
+      if (i > 0 && rank_.items[i].kind != GpuItem::kCarry && rank_.items[i - 1].kind == GpuItem::kCarry)
+        EmitEnqueues(threads_[GpuRank::kNobody], 0);
       gated_ = false;
       for (; gate < rank_.gates.size() && rank_.gates[gate] == i; ++gate) Gate(i, gate);
       if (gate == rank_.gates.size() && rank_.EndsLastStep(i)) break;
