@@ -270,6 +270,27 @@ TEST(Straggler, LatenessWithoutWorkNamesNobodyOnSharedCores) {
   EXPECT_EQ(shared.verdict.find("Rank"), std::string::npos) << shared.verdict;
 }
 
+// Over gloo a thread sleeps while buckets are reduced, and nothing samples its CPU time in between: that of steps tells.
+TEST(Straggler, WhereThreadsSleepInCommunicationTheCpuTimeOfStepsExplains) {
+  JobSpec spec = Slowed(3, 1.5, 1);
+  const auto cause_of = [&](bool asleep) {
+    Job job = Simulate(spec);
+    for (schema::RankTables& rank : job.ranks) rank.cpu_samples = {};
+    auto& cells = job.timeline.tables.step_ranks;
+    for (std::size_t i = 0; asleep && i < cells.rows(); ++i)
+      cells.helper_wait_ns[i] = cells.exposed_wait_ns[i] + cells.exposed_transfer_ns[i] + cells.exposed_unsplit_ns[i];
+    const analysis::Analysis analysis = job.Analyze();
+    return analysis.stragglers.size() == 1 ? analysis.stragglers[0].cause : analysis::CauseId::kUnknown;
+  };
+  EXPECT_EQ(cause_of(true), analysis::CauseId::kCompute);
+  spec.cpu_share = [](int rank) { return rank == 3 ? 1 / 1.5 : 1.0; };
+  EXPECT_EQ(cause_of(true), analysis::CauseId::kWaiting);
+  spec.offcpu_share = [](int rank) { return rank == 3 ? 0.5 / 1.5 : 0.0; };
+  EXPECT_EQ(cause_of(true), analysis::CauseId::kStarved);
+  // In calls the others may spin: what they take of the CPU is then not known.
+  EXPECT_EQ(cause_of(false), analysis::CauseId::kCompute);
+}
+
 TEST(Straggler, SleepingRankUsesNoMoreCpu) {
   JobSpec spec = Slowed(0, 1.5, 1);
   spec.cpu_share = [](int rank) { return rank == 0 ? 1 / 1.5 : 1.0; };

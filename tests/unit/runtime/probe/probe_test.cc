@@ -235,11 +235,17 @@ TEST(Probe, KillMinusNineLosesNoCommittedRecord) {
     TestSegment segment(options);
     const std::string count_file = segment.path() + "-count";
     Child child(segment.path(), {"kill", count_file});
+    long committed = 0;
+    int fd = -1;
+    // A busy machine takes its time to start it.
+    for (int wait = 0; wait < 1000 && committed == 0; ++wait) {
+      usleep(10000);
+      if (fd < 0) fd = open(count_file.c_str(), O_RDONLY);
+      if (fd >= 0 && pread(fd, &committed, sizeof committed, 0) != ssize_t{sizeof committed}) committed = 0;
+    }
     usleep(static_cast<useconds_t>(20000 + 15000 * attempt));
     child.Kill();
     EXPECT_EQ(child.Wait(), SIGKILL);
-    long committed = 0;
-    const int fd = open(count_file.c_str(), O_RDONLY);
     ASSERT_EQ(pread(fd, &committed, sizeof committed, 0), ssize_t{sizeof committed});
     close(fd);
     unlink(count_file.c_str());
