@@ -267,6 +267,7 @@ bool Choose(const void* caller) {
   void* library = MpiOf(caller);
   auto* plan = library != nullptr ? static_cast<Plan*>(calloc(1, sizeof(Plan))) : nullptr;
   if (plan == nullptr) return false;
+  lockstep_hook_loaded();
   if (lockstep_probe.segment == nullptr) {  // Not profiled.
     PassOn(library, *plan);
   } else {

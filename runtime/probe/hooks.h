@@ -3,6 +3,9 @@
 // Python's (python_calls.cc). Each is described where it is defined: in hooks.cc if nothing else is said.
 
 extern "C" {
+// What the probe does when it is loaded, now if it has not been done: MPI may be called before its constructor runs
+// (Open MPI's C++ bindings do, in theirs). process.cc
+void lockstep_hook_loaded(void);
 void lockstep_hook_fact(const char* text);
 unsigned long long lockstep_hook_now(void);
 unsigned long long lockstep_hook_range_begin(const char* name, int source);

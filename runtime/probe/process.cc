@@ -286,6 +286,8 @@ void MarkLockstepUsed() {
 
 }  // namespace probe
 
+extern "C" __attribute__((visibility("default"))) void lockstep_hook_loaded(void) { probe::EnsureLoaded(); }
+
 extern "C" ProcessEntry* lockstep_process(void) {
   using namespace probe;
   if (ProcessEntry* entry = g_entry.load(std::memory_order_acquire); entry != nullptr) return entry;
