@@ -184,25 +184,73 @@ void LargestFromBeginnings(const BlockSums& of, std::size_t last_begin, std::vec
   }
 }
 
-std::vector<double> FamilywiseP(BlockSums cells, std::size_t last_begin, std::uint64_t seed, std::size_t rounds,
-                                double interesting) {
-  const std::size_t subjects = cells.subjects;
+// How probable it may be that shuffling would have given another p than the bound below.
+constexpr double kOddsOfShuffles = 1e-9;
+
+// An upper bound on the chance that in one shuffle some subject's statistic is at least a given one: Bennett's
+// inequality for the sum of the blocks from each beginning on, which holds for draws without replacement as well
+// (Hoeffding 1963, theorem 4), summed over subjects and beginnings.
+class Chance {
+ public:
+  Chance(const BlockSums& cells, std::size_t last_begin) : cells_(cells), last_begin_(last_begin) {
+    const auto count = static_cast<double>(cells.sums.size());
+    mean_ = std::accumulate(cells.sums.begin(), cells.sums.end(), 0.0) / count;
+    for (const double cell : cells.sums) {
+      variance_ += (cell - mean_) * (cell - mean_) / count;
+      most_ = std::max(most_, cell - mean_);
+    }
+  }
+  double LogOf(double statistic) const {
+    if (!(variance_ > 0) || !(most_ > 0)) return 0;
+    double largest = -std::numeric_limits<double>::infinity();
+    for (std::size_t b = 0; b <= last_begin_; ++b) {
+      const auto blocks = static_cast<double>(cells_.blocks - b);
+      const double sum = statistic * std::sqrt(static_cast<double>(cells_.units - b * cells_.block)) - blocks * mean_;
+      if (!(sum > 0)) return 0;
+      const double spread = blocks * variance_ / (most_ * most_), u = sum / most_ / spread;
+      largest = std::max(largest, -spread * ((1 + u) * std::log1p(u) - u));
+    }
+    return largest + std::log(static_cast<double>(cells_.subjects) * static_cast<double>(last_begin_ + 1));
+  }
+
+ private:
+  const BlockSums& cells_;
+  const std::size_t last_begin_;
+  double mean_ = 0, variance_ = 0, most_ = 0;
+};
+
+std::vector<double> FamilywiseP(BlockSums cells, std::size_t last_begin, std::uint64_t seed,
+                                const PermutationOptions& options) {
+  const std::size_t subjects = cells.subjects, rounds = options.rounds;
   std::vector<double> p(subjects, 1.0), observed(subjects), null(subjects);
   LargestFromBeginnings(cells, last_begin, observed);
+  std::vector<std::size_t> open = options.asked;
+  if (open.empty()) {
+    open.resize(subjects);
+    std::iota(open.begin(), open.end(), std::size_t{0});
+  }
+  const Chance chance(cells, last_begin);
+  std::erase_if(open, [&](std::size_t s) {
+    const double least = observed[s] - 2 * kTolerance * std::max(1.0, std::abs(observed[s]));
+    const bool never = chance.LogOf(least) + std::log(static_cast<double>(rounds)) < std::log(kOddsOfShuffles);
+    if (never) p[s] = 1 / static_cast<double>(1 + rounds);
+    return never;
+  });
+  if (open.empty()) return p;
   SeededRandom random(seed);
   std::vector<std::size_t> reached(subjects, 0);
   // The largest value is reached least often.
-  const auto top = static_cast<std::size_t>(std::max_element(observed.begin(), observed.end()) - observed.begin());
+  const std::size_t top = *std::max_element(open.begin(), open.end(),
+                                            [&](std::size_t a, std::size_t b) { return observed[a] < observed[b]; });
   for (std::size_t round = 0; round < rounds; ++round) {
     for (std::size_t i = cells.sums.size() - 1; i > 0; --i) std::swap(cells.sums[i], cells.sums[random.Below(i + 1)]);
     LargestFromBeginnings(cells, last_begin, null);
     double largest = *std::max_element(null.begin(), null.end());
     largest += kTolerance * std::max(1.0, std::abs(largest));
-    for (std::size_t s = 0; s < subjects; ++s) reached[s] += largest >= observed[s];
-    if (static_cast<double>(1 + reached[top]) >= interesting * static_cast<double>(1 + rounds)) return p;
+    for (const std::size_t s : open) reached[s] += largest >= observed[s];
+    if (static_cast<double>(1 + reached[top]) >= options.interesting * static_cast<double>(1 + rounds)) return p;
   }
-  for (std::size_t s = 0; s < subjects; ++s)
-    p[s] = static_cast<double>(1 + reached[s]) / static_cast<double>(1 + rounds);
+  for (const std::size_t s : open) p[s] = static_cast<double>(1 + reached[s]) / static_cast<double>(1 + rounds);
   return p;
 }
 
@@ -213,7 +261,7 @@ std::vector<double> NoSubjectStandsOut(const std::vector<std::vector<double>>& v
 }  // namespace
 
 std::vector<double> ConsistencyTest(const std::vector<std::vector<double>>& values, std::size_t block,
-                                    std::uint64_t seed, std::size_t rounds, double interesting) {
+                                    std::uint64_t seed, const PermutationOptions& options) {
   if (values.empty() || values[0].size() < 2) return NoSubjectStandsOut(values);
   BlockSums cells(values, block);
   const std::size_t subjects = cells.subjects;
@@ -232,11 +280,11 @@ std::vector<double> ConsistencyTest(const std::vector<std::vector<double>>& valu
   cells.Center(0.5 * static_cast<double>(subjects - 1));
   const std::size_t tail = std::max(kLeastTail, (cells.blocks + kTailShare - 1) / kTailShare);
   const std::size_t last_begin = cells.blocks - std::min(cells.blocks, tail);
-  return FamilywiseP(std::move(cells), last_begin, seed, rounds, interesting);
+  return FamilywiseP(std::move(cells), last_begin, seed, options);
 }
 
 std::vector<double> RareExcessTest(const std::vector<std::vector<double>>& values, std::size_t block,
-                                   std::uint64_t seed, std::size_t rounds, double interesting) {
+                                   std::uint64_t seed, const PermutationOptions& options) {
   if (values.empty() || values[0].size() < 2) return NoSubjectStandsOut(values);
   BlockSums cells(values, block);
   for (std::size_t unit = 0; unit < values.size(); ++unit)
@@ -244,7 +292,7 @@ std::vector<double> RareExcessTest(const std::vector<std::vector<double>>& value
   cells.Center(std::accumulate(cells.sums.begin(), cells.sums.end(), 0.0) /
                static_cast<double>(cells.units * cells.subjects));
   // Rare events have no beginning from which on they would be more frequent.
-  return FamilywiseP(std::move(cells), 0, seed, rounds, interesting);
+  return FamilywiseP(std::move(cells), 0, seed, options);
 }
 
 bool IsIntermittent(const std::vector<std::int64_t>& by_step, double worth) {

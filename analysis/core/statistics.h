@@ -41,18 +41,26 @@ bool IsIntermittent(const std::vector<std::int64_t>& by_step, double worth);
 std::pair<double, double> BootstrapInterval(const std::vector<double>& values, std::size_t block, Statistic statistic,
                                             std::uint64_t seed, std::size_t rounds = 1000);
 
+struct PermutationOptions {
+  std::size_t rounds = 1999;
+  double interesting = 1;
+  // The subjects whose p is wanted; empty: all. The others' p is 1.
+  std::vector<std::size_t> asked = {};
+};
+
 // Is some subject (rank) larger than the others more consistently than chance, throughout or from some unit on?
 // values[unit][subject]. The statistic is a subject's mean rank among the subjects of its unit (ties share), so that
 // one wild unit counts no more than a mild one, in standard errors; of all units, or of those from one of them on if
 // that is more. The null shuffles whole blocks of units, which keeps their autocorrelation, over units and subjects,
 // and takes the largest statistic of all subjects and beginnings, which makes p family-wise. Returns p per subject,
-// never below 1 / (rounds + 1). Ends early once no subject's p can be below `interesting`: then all are 1.
+// never below 1 / (rounds + 1). Subjects so large that no shuffle would reach them, by a bound, take none: they have
+// the least p. Ends early once none of the other subjects' p can be below `interesting`: then these are 1.
 std::vector<double> ConsistencyTest(const std::vector<std::vector<double>>& values, std::size_t block,
-                                    std::uint64_t seed, std::size_t rounds = 1999, double interesting = 1);
+                                    std::uint64_t seed, const PermutationOptions& options = {});
 // The same for rare events: uses the values themselves, so that an extreme unit stays extreme whichever subject it is
 // assigned to, and always all units.
 std::vector<double> RareExcessTest(const std::vector<std::vector<double>>& values, std::size_t block,
-                                   std::uint64_t seed, std::size_t rounds = 1999, double interesting = 1);
+                                   std::uint64_t seed, const PermutationOptions& options = {});
 // Is the median of the differences of a pair other than 0? By moving-block bootstrap, two-sided; never below
 // 1 / (rounds + 1).
 double PairedTest(const std::vector<double>& differences, std::size_t block, std::uint64_t seed,

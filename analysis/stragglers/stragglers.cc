@@ -137,15 +137,16 @@ class Search {
     p_.assign(n, 1.0);
     const auto also = [&](std::size_t r, double p) { p_[r] = std::min(p_[r], std::min(1.0, 2 * p)); };
     const std::uint64_t seed = context_.options().seed;
+    const PermutationOptions permutations{.rounds = kRounds, .interesting = kSignificant / 2, .asked = positions_};
     if (n == 2) {
       Pair(also);
     } else {
       const std::size_t block = BlockLengthApartFromShift(ByRank(rounded));
-      const std::vector<double> p = ConsistencyTest(rounded, block, seed, kRounds, kSignificant / 2);
+      const std::vector<double> p = ConsistencyTest(rounded, block, seed, permutations);
       for (std::size_t r = 0; r < n; ++r) also(r, p[r]);
     }
     const std::size_t block = BlockLengthApartFromShift(LargeOf(ByRank(much)));
-    const std::vector<double> p = RareExcessTest(much, block, seed, kRounds, kSignificant / 2);
+    const std::vector<double> p = RareExcessTest(much, block, seed, permutations);
     for (std::size_t r = 0; r < n; ++r) also(r, p[r]);
     stretches_.assign(n, std::nullopt);
     for (const std::size_t r : positions_) {

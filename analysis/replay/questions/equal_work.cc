@@ -4,6 +4,8 @@
 #include <cmath>
 #include <map>
 #include <numeric>
+#include <optional>
+#include <tuple>
 
 #include "analysis/core/statistics.h"
 
@@ -61,7 +63,7 @@ class Equaliser {
       cut_by_call[about.rank] = false;
     }
     for (std::uint32_t step = 0; step < run_.steps.size(); ++step) {
-      typical_of_.clear();
+      GroupRanks(step);
       for (std::uint32_t rank = 0; rank < run_.ranks.size(); ++rank)
         if (changed_[rank]) Change(step, rank);
     }
@@ -93,55 +95,76 @@ class Equaliser {
       operations_[i].duration_ns = std::llround(static_cast<double>(as_it_was_[i]) * factor);
   }
 
-  // The other ranks that divide this step as `rank` does; if some of these also run the same kernels, only those.
-  std::vector<std::uint32_t> Alike(std::uint32_t step, std::uint32_t rank) {
-    std::vector<std::uint32_t> peers, twins;
-    for (std::uint32_t r = 0; r < run_.ranks.size(); ++r) {
-      if (r == rank || !compared_[r] || Cell(step, r).size() != Cell(step, rank).size()) continue;
-      peers.push_back(r);
-      if (kinds_[At(step, r)] == kinds_[At(step, rank)]) twins.push_back(r);
-    }
-    return twins.empty() ? peers : twins;
+  // Ranks that are compared and alike in a step, ascending, and what each of their pieces typically takes, as far as
+  // somebody asked.
+  struct Group {
+    std::vector<std::uint32_t> ranks;
+    std::vector<std::int64_t> typical_ns;
+  };
+  // What they have in common: the number of pieces, and perhaps the kernels, and the order in which they communicate.
+  using Alike = std::tuple<std::size_t, std::optional<std::uint64_t>, std::optional<std::uint64_t>>;
+  Alike AlikeOf(std::uint32_t step, std::uint32_t rank, bool kernels, bool order) {
+    Alike alike{Cell(step, rank).size(), std::nullopt, std::nullopt};
+    if (kernels) std::get<1>(alike) = kinds_[At(step, rank)];
+    if (order) std::get<2>(alike) = orders_[At(step, rank)];
+    return alike;
+  }
+  void GroupRanks(std::uint32_t step) {
+    groups_.clear();
+    total_of_all_.reset();
+    for (std::uint32_t rank = 0; rank < run_.ranks.size(); ++rank)
+      if (compared_[rank])
+        for (const bool kernels : {false, true})
+          for (const bool order : {false, true}) groups_[AlikeOf(step, rank, kernels, order)].ranks.push_back(rank);
   }
 
-  // Those of them that communicate in the same order: for them the k-th piece is the same work. As many pieces alone do
-  // not say that: two stages of a pipeline have as many, forward and backward passes in another order.
-  std::vector<std::uint32_t> InOrderOf(std::uint32_t step, std::uint32_t rank, std::vector<std::uint32_t> peers) const {
-    std::erase_if(peers, [&](std::uint32_t r) { return orders_[At(step, r)] != orders_[At(step, rank)]; });
-    return peers;
+  // Those with which a rank is compared: the others that divide this step as it does; if some of these also run the
+  // same kernels, only those. A rank that is compared itself is one of them. nullptr: there is no other.
+  Group* PeersOf(std::uint32_t step, std::uint32_t rank) {
+    const std::size_t others = compared_[rank] ? 2 : 1;
+    const auto of = [&](bool kernels, bool order) -> Group* {
+      const auto at = groups_.find(AlikeOf(step, rank, kernels, order));
+      return at == groups_.end() || at->second.ranks.size() < others ? nullptr : &at->second;
+    };
+    Group* twins = of(true, false);
+    Group* peers = twins != nullptr ? twins : of(false, false);
+    // Of them those that communicate in the same order: for them the k-th piece is the same work. As many pieces alone
+    // do not say that: two stages of a pipeline have as many, forward and backward passes in another order. Only for
+    // the median: a mean over some of those that divide the step equally would not keep the sum of all.
+    if (compared_[rank] || peers == nullptr) return peers;
+    Group* in_order = of(twins != nullptr, true);
+    return in_order != nullptr ? in_order : peers;
   }
 
   void Change(std::uint32_t step, std::uint32_t rank) {
     const std::vector<Piece>& own = Cell(step, rank);
-    std::vector<std::uint32_t> peers = Alike(step, rank);
-    // Only for the median: a mean over some of those that divide the step equally would not keep the sum of all.
-    if (!compared_[rank])
-      if (std::vector<std::uint32_t> in_order = InOrderOf(step, rank, peers); !in_order.empty())
-        peers = std::move(in_order);
-    if (!peers.empty()) {
-      // For the mean the rank itself is included, and all of these ranks get the same duration.
-      if (compared_[rank]) peers.push_back(rank);
-      std::sort(peers.begin(), peers.end());
-      std::vector<std::int64_t>& typical = typical_of_[peers];
-      for (std::size_t k = typical.size(); k < own.size(); ++k) {
+    if (Group* peers = PeersOf(step, rank)) {
+      for (std::size_t k = peers->typical_ns.size(); k < own.size(); ++k) {
         std::vector<std::int64_t> theirs;
-        for (const std::uint32_t r : peers) theirs.push_back(Length(Cell(step, r)[k]));
-        typical.push_back(typical_(std::move(theirs)));
+        for (const std::uint32_t r : peers->ranks) theirs.push_back(Length(Cell(step, r)[k]));
+        peers->typical_ns.push_back(typical_(std::move(theirs)));
       }
-      for (std::size_t k = 0; k < own.size(); ++k) Lengthen(own[k], Length(own[k]), typical[k]);
+      for (std::size_t k = 0; k < own.size(); ++k) Lengthen(own[k], Length(own[k]), peers->typical_ns[k]);
       return;
     }
-    std::vector<std::int64_t> totals;
-    for (std::uint32_t r = 0; r < run_.ranks.size(); ++r)
-      if (compared_[r]) totals.push_back(Total(step, r));
     const std::int64_t total = Total(step, rank);
-    if (total <= 0 || totals.empty()) return;
+    if (total <= 0 || std::find(compared_.begin(), compared_.end(), true) == compared_.end()) return;
     any_lone_ = true;
     if (spread_ == Spread::kOverAlike) return;
-    const double factor = static_cast<double>(typical_(std::move(totals))) / static_cast<double>(total);
+    const double factor = static_cast<double>(TypicalTotal(step)) / static_cast<double>(total);
     for (const Piece& piece : own)
       for (const std::uint32_t i : piece)
         operations_[i].duration_ns = std::llround(static_cast<double>(as_it_was_[i]) * factor);
+  }
+
+  std::int64_t TypicalTotal(std::uint32_t step) {
+    if (!total_of_all_) {
+      std::vector<std::int64_t> totals;
+      for (std::uint32_t r = 0; r < run_.ranks.size(); ++r)
+        if (compared_[r]) totals.push_back(Total(step, r));
+      total_of_all_ = typical_(std::move(totals));
+    }
+    return *total_of_all_;
   }
 
   const RecordedRun& run_;
@@ -151,8 +174,8 @@ class Equaliser {
   bool any_lone_ = false;
   std::vector<Operation>& operations_;
   std::vector<std::int64_t> as_it_was_;
-  // By the ranks compared; for one step.
-  std::map<std::vector<std::uint32_t>, std::vector<std::int64_t>> typical_of_;
+  std::map<Alike, Group> groups_;             // Of one step.
+  std::optional<std::int64_t> total_of_all_;  // What the ranks compared typically do in that step in all.
   const std::vector<JobOperation>& about_;
   std::vector<std::vector<Piece>> cells_;  // [step][rank]: its work of the role, in order.
   std::vector<std::uint64_t> kinds_;       // [step][rank]: a hash of its kernels, in order.
@@ -162,8 +185,9 @@ class Equaliser {
 }  // namespace
 
 void EqualiseWork(const RecordedRun& run, const std::vector<std::int32_t>& ranks, Job& job) {
-  std::vector<bool> slow;
-  for (const std::int32_t rank : run.ranks) slow.push_back(std::find(ranks.begin(), ranks.end(), rank) != ranks.end());
+  std::vector<bool> slow(run.ranks.size(), false);
+  for (const std::int32_t rank : ranks)
+    if (const std::uint32_t r = run.PositionOf(rank); r != kNone) slow[r] = true;
   std::vector<bool> others = slow;
   others.flip();
   Equaliser(run, std::move(slow), std::move(others), MedianOf, Spread::kOverAll, job).DoAll();

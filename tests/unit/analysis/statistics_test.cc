@@ -38,7 +38,7 @@ TEST(Permutation, AlarmsOfHealthyRanksKeepToTheirRate) {
     std::vector<std::vector<double>> values(40, std::vector<double>(ranks));
     for (auto& unit : values)
       for (double& value : unit) value = noise.Next();
-    const std::vector<double> p = analysis::ConsistencyTest(values, 1, seed, 499);
+    const std::vector<double> p = analysis::ConsistencyTest(values, 1, seed, {.rounds = 499});
     alarms += *std::min_element(p.begin(), p.end()) < 0.01;
   }
   EXPECT_LE(alarms, 18);
@@ -86,11 +86,11 @@ TEST(Permutation, BySizeFindsTheOneThatIsLateAtTimes) {
   analysis::SeededRandom random(6);
   for (int i = 0; i < 12; ++i) values[random.Below(100)][random.Below(8)] = 2;
   for (std::size_t u = 3; u < 100; u += 10) values[u][5] = 10;
-  EXPECT_LT(analysis::RareExcessTest(values, 1, 1, 1999)[5], 0.005);
+  EXPECT_LT(analysis::RareExcessTest(values, 1, 1)[5], 0.005);
   std::vector<std::vector<double>> once(100, std::vector<double>(8, 0.0));
   once[40][1] = 1000;
   once[70][2] = 3;
-  EXPECT_GT(analysis::RareExcessTest(once, 1, 1, 1999)[1], 0.2);
+  EXPECT_GT(analysis::RareExcessTest(once, 1, 1)[1], 0.2);
 }
 
 TEST(Permutation, BySizeKeepsToItsRateWithHeavyTails) {
@@ -101,7 +101,7 @@ TEST(Permutation, BySizeKeepsToItsRateWithHeavyTails) {
     for (auto& unit : values)
       for (double& value : unit)
         if (random.Unit() < 0.1) value = 1 / (random.Unit() + 0.01);
-    const std::vector<double> p = analysis::RareExcessTest(values, 1, seed, 499);
+    const std::vector<double> p = analysis::RareExcessTest(values, 1, seed, {.rounds = 499});
     alarms += *std::min_element(p.begin(), p.end()) < 0.01;
   }
   EXPECT_LE(alarms, 11);
