@@ -131,6 +131,30 @@ class Sent(Case):
         analysis = self.analyze("lockstep.out/latest", "node1", of_hosts.OWN, code=3)
         self.assertIn(4, analysis["run"]["ranks_missing"])
 
+    def test_a_job_that_fails(self):
+        """A rank of node3 does. What is sent until the launcher ends the agents is there whole or not at all; the command is said for the rest."""
+        words = [str(jobs.BUILD / "tests/chatty"), "99", "0", "20", "5"]
+        bare = self.job(words)
+        came = []
+        for attempt in range(4):  # A tenth of a second is little on a machine that others use.
+            done = self.job(words, run="", cwd=of_hosts.OWN)
+            self.assertEqual((done.returncode, bool(done.stdout)), (bare.returncode, bool(bare.stdout)), done.stderr)
+            self.assertRegex(done.stderr, r"(?m)^lockstep: the application failed; what was recorded is in \S+ and on other hosts\. .*lockstep gather ")
+            files = self.files()
+            self.assertEqual([name for name in files if name.endswith(".part")], [])
+            came = [rank for rank in range(2, 8) if f"rank-{rank:05}.spool" in files]
+            for rank in came:
+                there = sorted(pathlib.Path(self.hosts.path(f"node{rank // 2 + 1}", of_hosts.OWN)).glob(f"lockstep.out/2*/ranks/rank-{rank:05}.spool"))
+                spool = (pathlib.Path(self.latest()) / f"ranks/rank-{rank:05}.spool").read_bytes()
+                self.assertIn(spool, [path.read_bytes() for path in there], rank)
+            said = re.findall(r"(?m)^lockstep: what ranks? ([\d, -]+) recorded, .*, arrived in \S+ in time: lockstep analyze \S+$", done.stderr)
+            self.assertEqual(said, [ranges(came)] if came else [], done.stderr)
+            if came:
+                break
+        self.assertTrue(came, "nothing arrived in four jobs")
+        analysis = self.analyze("lockstep.out/latest", "node1", of_hosts.OWN, code=3)
+        self.assertEqual(analysis["run"]["ranks_missing"], [rank for rank in range(2, 8) if rank not in came])
+
     def test_a_port_behind_a_firewall(self):
         """No packet reaches the port on which rank 0's agent listens. It is known before any other agent can call it."""
         go = of_hosts.SHARED + "/go"
