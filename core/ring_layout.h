@@ -43,7 +43,7 @@ inline constexpr std::uint32_t kAddressListBytes = 1024;
 // Filled in by the probe when MPI starts and read by the agent: the address of the reference rank's clock service, and
 // this rank's part in the clock exchanges.
 struct ClockMailbox {
-  std::atomic<std::uint32_t> state;  // 0 nothing yet, 1 valid, 2 abandoned.
+  std::atomic<std::uint32_t> state;  // 0 nothing yet, 1 valid, 2 abandoned, 3: core/reference.h
   std::int32_t world_rank, world_size;
   std::int32_t leader;     // Lowest world rank in this rank's clock domain.
   std::int32_t reference;  // World rank of the reference leader (domain of rank 0).
@@ -131,7 +131,7 @@ struct SegmentHeader {
   // The run's key (comms/clock/run_key.h): a process that holds it may exchange clocks with this agent; all 0: there is
   // none. Only this user can read the segment (0600).
   std::uint8_t clock_key[32];
-  std::uint32_t anchors_wanted;  // 1: the probe may agree with the others on clock exchanges over MPI.
+  std::uint32_t anchors_wanted;  // What the probe may do over MPI for the clocks: bits in core/reference.h.
   std::uint32_t anchor_timeout_ms;
 
   std::uint32_t gpu_options;                              // kGpu...

@@ -126,6 +126,16 @@ void TellWhatArrived(const agent::RunResult& result) {
              (others == 0 ? "" : " (and files of " + std::to_string(others) + (others == 1 ? " other)" : " others)")));
 }
 
+// Of a job that failed, from hosts that do not share rank 0's directory.
+void TellWhatCameInTime(const agent::RunResult& result) {
+  const agent::Arrived& arrived = result.arrived;
+  if (arrived.slots.empty()) return;
+  const std::vector<std::int32_t> ranks(arrived.slots.begin(), arrived.slots.end());
+  agent::Say("what " + std::string(ranks.size() == 1 ? "rank " : "ranks ") + Ranges(ranks) + " recorded, " +
+             ByteText(static_cast<double>(arrived.bytes)) + ", arrived in " + result.run_dir +
+             " in time: lockstep analyze " + RunWord(result.run_dir));
+}
+
 // Ranks without files in rank 0's directory: how to bring them there.
 void TellWhatIsMissing(const agent::RunResult& result, const std::vector<std::int32_t>& missing) {
   const std::string ranks = (missing.size() == 1 ? "rank " : "ranks ") + Ranges(missing);
@@ -184,7 +194,10 @@ void RunAfter(const agent::RunResult& result, const AfterOptions& options, const
   }
   const std::string& dir = result.run_dir;
   const bool good = result.signal == 0 && result.exit_code == 0;
-  if (!good) return;  // TellFailure has said what there is to say.
+  if (!good) {  // TellFailure has said the rest.
+    if (!options.quiet) TellWhatCameInTime(result);
+    return;
+  }
   const bool alone = result.launch.slots() == 1 || result.launch.rank > 0;
   if (!options.quiet) TellWhatArrived(result);
   if (!waited.missing.empty() && !options.quiet) TellWhatIsMissing(result, waited.missing);

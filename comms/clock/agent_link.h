@@ -68,6 +68,7 @@ class AgentLink {
 struct FilesPeer {
   std::unique_ptr<AgentLink> link;
   std::uint64_t protocol = 0;  // Of its frames.
+  bool in_haste = false;       // Its program failed: what is not taken at once is lost.
 };
 
 enum class CallEnd : std::uint8_t { kReached, kNobody, kUnproven, kTakesNone };
@@ -77,7 +78,7 @@ struct AgentCall {
 };
 // Calls rank 0's agent at the first of its addresses that answers, to give it files. `addresses` as the clock service
 // writes them. Takes a second or two at most; less once `stopped` returns true.
-AgentCall CallForFiles(const std::string& addresses, const RunKey& key, std::int32_t rank,
+AgentCall CallForFiles(const std::string& addresses, const RunKey& key, std::int32_t rank, bool in_haste,
                        const std::function<bool()>& stopped);
 
 }  // namespace lockstep::clock

@@ -14,6 +14,7 @@
 #include "comms/clock/clock_meeting.h"
 #include "comms/clock/clock_process.h"
 #include "comms/clock/quiet_thread.h"
+#include "core/reference.h"
 
 namespace lockstep::clock {
 namespace {
@@ -65,6 +66,7 @@ struct ClockCoordinator::Impl {
   milliseconds Tick();
   bool FromMailbox();
   bool FromMeeting();
+  bool ReferenceTold() const;
   void Plan();
   void DropClient();
   void StartClient(std::int32_t reference, const std::string& where, const RunKey& key);
@@ -112,7 +114,9 @@ ClockCoordinator::~ClockCoordinator() {
   const std::string& directory = impl_->config.meeting_dir;
   RemoveAnnouncement(directory, impl_->rank());
   // No agent is left that could be connected with it; an agent that comes later makes another key.
-  if (ReadAnnouncements(directory).empty()) RemoveSharedRunKey(directory);
+  if (!ReadAnnouncements(directory).empty()) return;
+  RemoveSharedRunKey(directory);
+  RemovePublishedReference(directory);
 }
 
 const std::string& ClockCoordinator::address() const { return impl_->address; }
@@ -219,7 +223,8 @@ bool ClockCoordinator::Impl::FromMailbox() {
   const ClockMailbox& mailbox = config.segment.header().mailbox;
   const std::uint32_t mailbox_state = mailbox.state.load(std::memory_order_acquire);
   // Abandoned after the ranks had exchanged their identities: those are still valid.
-  if (mailbox_state == 0 || (mailbox_state == 2 && mailbox.domains == 0)) return false;
+  if (mailbox_state == 0 || mailbox_state == kReferenceOnly || (mailbox_state == 2 && mailbox.domains == 0))
+    return false;
   by_mailbox = true;
   {
     std::lock_guard lock(mutex);
@@ -254,6 +259,11 @@ void ClockCoordinator::Impl::DropClient() {
   called = false;
 }
 
+bool ClockCoordinator::Impl::ReferenceTold() const {
+  return config.mode == ClockService::kAuto && config.segment.base != nullptr &&
+         config.segment.header().mailbox.state.load(std::memory_order_acquire) == kReferenceOnly;
+}
+
 // Returns true once nothing is left to do.
 bool ClockCoordinator::Impl::FromMeeting() {
   const std::string& directory = config.meeting_dir;
@@ -263,7 +273,15 @@ bool ClockCoordinator::Impl::FromMeeting() {
     Say("reference of all clocks");
     return settled = true;
   }
-  const auto reference = ReadAnnouncement(directory, 0);
+  auto reference = ReadAnnouncement(directory, 0);
+  RunKey key = config.service.key;
+  if (!reference && ReferenceTold()) {
+    const ClockMailbox& mailbox = config.segment.header().mailbox;
+    reference = ClockAnnouncement{.rank = 0, .world_size = config.world_size, .domain = mailbox.domain};
+    reference->address.assign(mailbox.reference_address,
+                              strnlen(mailbox.reference_address, sizeof mailbox.reference_address));
+    memcpy(key.data(), mailbox.reference_key, key.size());
+  }
   if (begun_ns == 0) begun_ns = now;
   if (!reference || reference->address.empty()) {
     if (now - begun_ns > kReferenceLateNs) {
@@ -292,7 +310,7 @@ bool ClockCoordinator::Impl::FromMeeting() {
     if (announcement && announcement->domain == config.domain) leader = other;
   }
   if (leader == rank()) {
-    if (!client) StartClient(0, reference->address, config.service.key);
+    if (!client) StartClient(0, reference->address, key);
     // A rank that has not announced itself by now is too late to matter.
     settled = now - reference_seen_ns > 6 * kRecheckNs;
     return settled;

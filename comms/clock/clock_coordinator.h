@@ -1,12 +1,13 @@
 #pragma once
 // The agent's whole clock side behind one object: listens, announces this slot in
-// the run directory, learns the reference (from the application's MPI through the
+// the run directory, learns the reference (from the application through the
 // mailbox, or from the announcements), and bursts with it if the clock domains
 // differ: over TCP, or over MPI with --clock agent.
 //
 // Files in `meeting_dir`, each written under another name and renamed:
 //   .clock-00005     "rank world_size domain can_mpi address": one per slot
 //   .clock-key       the run's key: comms/clock/run_key.h
+//   .clock-reference where rank 0's agent is, if it sees another directory: by the first slot of the host that was told
 //   .clock-plan      by rank 0's agent, --clock agent only: "mpi" or "none"
 
 #include <sys/types.h>

@@ -17,7 +17,7 @@ namespace lockstep::clock {
 namespace {
 
 constexpr std::size_t kLongestFile = 64 << 10;
-constexpr char kPlanFile[] = "/.clock-plan";
+constexpr char kPlanFile[] = "/.clock-plan", kReferenceFile[] = "/.clock-reference";
 
 std::string AnnouncementPath(const std::string& directory, std::int32_t rank) {
   return directory + "/.clock-" + FiveDigits(rank);
@@ -99,6 +99,23 @@ std::optional<bool> ReadClockPlan(const std::string& directory) {
 bool OneDomain(const std::vector<ClockAnnouncement>& all) {
   return std::all_of(all.begin(), all.end(), [&](const auto& a) { return a.domain == all.front().domain; });
 }
+
+Status PublishReference(const std::string& directory, const Reference& reference) {
+  char text[kReferenceTextBytes];
+  const std::size_t bytes = WriteReference(reference, text);
+  return WriteWhole(directory + kReferenceFile, {text, bytes});
+}
+
+std::optional<Reference> ReadPublishedReference(const std::string& directory) {
+  const OwnedFd fd = OpenOwn(directory + kReferenceFile, O_RDONLY);
+  struct stat about {};
+  if (!fd.open() || fstat(fd.get(), &about) != 0 || (about.st_mode & 077) != 0) return std::nullopt;
+  Reference reference;
+  if (!ReadReference(ReadUpTo(fd.get(), 0, kReferenceTextBytes).c_str(), reference)) return std::nullopt;
+  return reference;
+}
+
+void RemovePublishedReference(const std::string& directory) { RemoveOwn(directory + kReferenceFile); }
 
 void RemoveAnnouncement(const std::string& directory, std::int32_t rank) {
   unlink(AnnouncementPath(directory, rank).c_str());

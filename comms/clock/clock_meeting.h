@@ -6,6 +6,7 @@
 #include <string>
 #include <vector>
 
+#include "core/reference.h"
 #include "core/result.h"
 
 namespace lockstep::clock {
@@ -31,6 +32,13 @@ std::optional<bool> ReadClockPlan(const std::string& directory);
 
 // Whether all ranks share one clock, so that lockstep-clock has nothing to measure.
 bool OneDomain(const std::vector<ClockAnnouncement>& all);
+
+// For the other slots of this host: what one of them was told of rank 0's agent (core/reference.h). Only this user can
+// read the file.
+Status PublishReference(const std::string& directory, const Reference& reference);
+// Empty if it is absent, another user's, or readable to others.
+std::optional<Reference> ReadPublishedReference(const std::string& directory);
+void RemovePublishedReference(const std::string& directory);
 
 // Removes this rank's files.
 void RemoveAnnouncement(const std::string& directory, std::int32_t rank);

@@ -203,7 +203,7 @@ bool ClockServer::Impl::Serve(Connection& connection) {
 void ClockServer::Impl::GiveAway(Connection& connection) const {
   config.take_files({std::make_unique<AgentLink>(AgentLink::Side::kServer, std::move(connection.fd), config.key,
                                                  connection.hello, connection.challenge),
-                     connection.message.a});
+                     connection.message.a, connection.message.b != 0});
 }
 
 bool ClockServer::Impl::ExpectPlace(Connection& connection) const {

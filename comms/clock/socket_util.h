@@ -75,7 +75,8 @@ inline constexpr int kMaxBurstPings = 64;
 inline constexpr std::uint64_t kPlaceMagic = 0x4543414c50534cu;  // "LSPLACE"
 inline constexpr std::uint32_t kTakesPlaces = 1, kTakesFiles = 2;
 inline constexpr std::size_t kMostPlaceBytes = 8192;
-// From this message on the connection belongs to files (comms/clock/agent_link.h). `a`: the protocol of what follows.
+// From this message on the connection belongs to files (comms/clock/agent_link.h). `a`: the protocol of what follows;
+// `b`: 1 in haste.
 inline constexpr std::uint64_t kFilesMagic = 0x53454c4946534cu;  // "LSFILES"
 inline constexpr std::uint64_t kFilesProtocol = 1;
 clock::Proof PlaceProof(const clock::RunKey& key, const Hello& hello, const Hello& challenge, std::string_view text);

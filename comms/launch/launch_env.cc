@@ -159,6 +159,13 @@ std::string HydraJob() {
   return {};
 }
 
+bool NamesInLauncher(const GetEnv& get, std::string_view hydra, const LaunchEnv& env) {
+  for (const char* name : {"HYDRA_NAMESERVER", "I_MPI_HYDRA_NAMESERVER"})
+    if (!Text(get, name).empty()) return false;
+  const bool started_by_it = !hydra.empty() || !Text(get, "I_MPI_HYDRA_UUID").empty();
+  return started_by_it && env.source == LaunchSource::kPmi && env.world_size > 1 && env.local_size != env.world_size;
+}
+
 }  // namespace
 
 std::string_view Name(LaunchSource source) {
@@ -181,6 +188,7 @@ LaunchEnv ReadLaunchEnv(const GetEnv& get, std::string_view hydra) {
   LaunchEnv env;
   ReadRank(get, env);
   env.run_id = RunId(get, hydra, env);
+  env.names_in_launcher = NamesInLauncher(get, hydra, env);
   Hash64 hash;
   hash.Add(env.run_id);
   env.run_hash = hash.value();

@@ -49,6 +49,10 @@ struct LaunchEnv {
   // The number of this node according to torchrun (GROUP_RANK); -1 unknown. Several may be on one machine.
   std::int32_t launch_node = -1;
 
+  // Hydra, MPICH's or Intel MPI's, started it and has ranks on other hosts, or may have: it keeps the names of its job
+  // (MPI_Publish_name) unless it was told of a server that keeps those of all jobs.
+  bool names_in_launcher = false;
+
   std::int32_t slot() const { return rank < 0 ? 0 : rank; }  // For file names.
   std::int32_t slots() const { return world_size < 1 ? 1 : world_size; }
 };

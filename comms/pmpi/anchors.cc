@@ -7,6 +7,8 @@
 #include "comms/pmpi/agreement.h"
 #include "comms/pmpi/pmix_board.h"
 #include "comms/pmpi/pmpi_table.h"
+#include "comms/pmpi/reference_names.h"
+#include "comms/pmpi/state.h"
 #include "core/event_clock.h"
 
 namespace lockstep::pmpi {
@@ -246,17 +248,10 @@ Member* GatherMembers(const SegmentHeader& header, std::int64_t deadline_ns) {
 }
 
 // The address of rank 0's agent, and the key that proves that it belongs to this job.
-struct Reference {
-  char address[sizeof SegmentHeader::agent_address];
-  std::uint8_t key[sizeof SegmentHeader::clock_key];
-};
 bool BroadcastReference(const SegmentHeader& header, Reference& reference, std::int64_t deadline_ns) {
   const PmpiTable& mpi = Pmpi();
   MPI_Request request;
-  if (anchor.rank == 0) {
-    memcpy(reference.address, header.agent_address, sizeof reference.address);
-    memcpy(reference.key, header.clock_key, sizeof reference.key);
-  }
+  if (anchor.rank == 0) reference = OwnReference(header);
   return mpi.Ibcast(&reference, sizeof reference, mpi.type_byte, 0, anchor.comm, &request) == MPI_SUCCESS &&
          Finish(&request, deadline_ns);
 }
@@ -308,6 +303,17 @@ bool Meet(const SegmentView& segment, std::int64_t deadline_ns) {
   return true;
 }
 
+// Where ranks cannot agree to call MPI together, each can still learn by itself where rank 0's agent is.
+void MeetByName(SegmentHeader& header, std::int64_t limit_ns) {
+  if ((header.anchors_wanted & kReferenceByName) == 0 || header.slot_rank != anchor.rank) return;
+  if (anchor.rank == 0) {
+    TellReference(header.run_hash, OwnReference(header));
+    return;
+  }
+  Reference reference;
+  if (AskForReference(header.run_hash, RawNs() + limit_ns, reference)) LeaveReference(header.mailbox, reference);
+}
+
 void Abandon(const SegmentView& segment) {
   anchor.state = Anchor::State::kGone;
   segment.header().mailbox.state.store(2, std::memory_order_release);
@@ -330,14 +336,17 @@ void ClockAnchorAtInit(const SegmentView& segment, bool able) {
   PmixBoard board(anchor.rank);
   if (!board.usable()) {
     mailbox.agreement.store(AnchorAgreement::kNoBoard, std::memory_order_relaxed);
+    if (!Spawned()) MeetByName(header, limit_ns);
     return;
   }
   // A process whose rank is not its agent's must not vote for that agent. A rank that is not able votes no, so that
   // the others do not wait for it.
-  able = able && header.anchors_wanted != 0 && (header.slot_rank < 0 || header.slot_rank == anchor.rank);
+  able = able && (header.anchors_wanted & kAnchorsWanted) != 0 &&
+         (header.slot_rank < 0 || header.slot_rank == anchor.rank);
   if (!Agree(board, anchor.rank, anchor.size, able, limit_ns)) {
-    mailbox.agreement.store(header.anchors_wanted != 0 ? AnchorAgreement::kRefused : AnchorAgreement::kNone,
-                            std::memory_order_relaxed);
+    mailbox.agreement.store(
+        (header.anchors_wanted & kAnchorsWanted) != 0 ? AnchorAgreement::kRefused : AnchorAgreement::kNone,
+        std::memory_order_relaxed);
     return;
   }
   mailbox.agreement.store(AnchorAgreement::kAgreed, std::memory_order_relaxed);
@@ -350,6 +359,7 @@ void ClockAnchorAtInit(const SegmentView& segment, bool able) {
 }
 
 void ClockAnchorAtFinalize(const SegmentView& segment) {
+  TakeReferenceBack();
   if (segment.base == nullptr || anchor.comm == MPI_Comm{} || anchor.finished) return;
   anchor.finished = true;
   const bool able = anchor.state == Anchor::State::kReady;

@@ -15,6 +15,7 @@ namespace lockstep::pmpi {
   X(comm_world, MPI_Comm, ompi_mpi_comm_world, MPI_COMM_WORLD)          \
   X(comm_self, MPI_Comm, ompi_mpi_comm_self, MPI_COMM_SELF)             \
   X(comm_null, MPI_Comm, ompi_mpi_comm_null, MPI_COMM_NULL)             \
+  X(info_null, MPI_Info, ompi_mpi_info_null, MPI_INFO_NULL)             \
   X(request_null, MPI_Request, ompi_request_null, MPI_REQUEST_NULL)     \
   X(type_null, MPI_Datatype, ompi_mpi_datatype_null, MPI_DATATYPE_NULL) \
   X(type_byte, MPI_Datatype, ompi_mpi_byte, MPI_BYTE)                   \

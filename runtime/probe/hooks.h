@@ -20,6 +20,9 @@ void lockstep_hook_phase_end(int phase);
 void lockstep_hook_phase_since(void);
 int lockstep_hook_boundary(const void* optimizer);
 void lockstep_hook_first_optimizer(const void* optimizer);
+// reference.cc
+int lockstep_hook_own_reference(int rank, char* text, int bytes);
+void lockstep_hook_reference(int rank, const char* text);
 unsigned lockstep_hook_torch_enter(unsigned number, int peer, int tag);  // comms/c10d/groups.cc
 }
 

@@ -69,20 +69,23 @@ void FileReceiver::Take(clock::FilesPeer peer) {
   // The last connection counts: who calls again has lost the one before.
   if (sender.link) sender.link->Cut();
   sender.link = std::move(peer.link);
-  arriving_.push_back({slot, sender.link, peer.protocol});
-  if (ended_ && !dispatcher_.joinable()) {
-    wake_ = OwnedFd(::eventfd(0, EFD_CLOEXEC | EFD_NONBLOCK));
-    dispatcher_ = clock::QuietThread([this] { Dispatch(); });
-  }
+  sender.in_haste = peer.in_haste;
+  arriving_.push_back({slot, sender.link, peer.protocol, peer.in_haste});
+  if (ended_ || peer.in_haste) StartDispatcher();
   Wake();
+}
+
+// Under the lock.
+void FileReceiver::StartDispatcher() {
+  if (dispatcher_.joinable()) return;
+  wake_ = OwnedFd(::eventfd(0, EFD_CLOEXEC | EFD_NONBLOCK));
+  dispatcher_ = clock::QuietThread([this] { Dispatch(); });
 }
 
 void FileReceiver::ProgramEnded() {
   const std::lock_guard lock(mutex_);
   ended_ = true;
-  if (arriving_.empty()) return;
-  wake_ = OwnedFd(::eventfd(0, EFD_CLOEXEC | EFD_NONBLOCK));
-  dispatcher_ = clock::QuietThread([this] { Dispatch(); });
+  if (!arriving_.empty()) StartDispatcher();
 }
 
 void FileReceiver::Begin() {
@@ -99,6 +102,12 @@ SenderState FileReceiver::StateOf(std::int32_t slot) const {
   if (sender.all) return SenderState::kHere;
   if (!sender.refusal.empty()) return SenderState::kGone;
   return sender.link || RawNs() - sender.lost_ns < kBackNs ? SenderState::kComing : SenderState::kGone;
+}
+
+bool FileReceiver::hurried() const {
+  const std::lock_guard lock(mutex_);
+  return std::any_of(senders_.begin(), senders_.end(),
+                     [](const auto& sender) { return sender.second.link && sender.second.in_haste; });
 }
 
 Arrived FileReceiver::arrived() const {
@@ -130,9 +139,11 @@ void FileReceiver::Dispatch() {
   std::vector<Waiting> waiting;
   std::int64_t told_ns = 0;
   for (;;) {
+    bool program_ended = false;
     {
       const std::lock_guard lock(mutex_);
       if (stop_) return;
+      program_ended = ended_;
       waiting.insert(waiting.end(), arriving_.begin(), arriving_.end());
       arriving_.clear();
       Hand(waiting);
@@ -143,7 +154,7 @@ void FileReceiver::Dispatch() {
     if (::poll(polls.data(), polls.size(), kTellMs) < 0 && errno != EINTR) return;
     std::uint64_t ignored = 0;
     (void)!::read(wake_.get(), &ignored, sizeof ignored);
-    const bool tell = RawNs() - told_ns >= std::int64_t{kTellMs} * 1'000'000;
+    const bool tell = program_ended && RawNs() - told_ns >= std::int64_t{kTellMs} * 1'000'000;
     if (tell) told_ns = RawNs();
     std::vector<Waiting> left;
     for (std::size_t i = 0; i < waiting.size(); ++i) {
@@ -170,10 +181,9 @@ void FileReceiver::Dispatch() {
 
 // Under the lock.
 void FileReceiver::Hand(std::vector<Waiting>& waiting) {
-  if (!begun_) return;
   std::erase_if(waiting, [this](Waiting& peer) {
     Sender& sender = senders_[peer.slot];
-    if (!peer.spoke || sender.busy || serving_ >= kWorkers) return false;
+    if (!(begun_ || peer.in_haste) || !peer.spoke || sender.busy || serving_ >= kWorkers) return false;
     sender.busy = true;
     ++serving_;
     ready_.push_back(std::move(peer));

@@ -4,7 +4,8 @@
 // A file is written under another name, in blocks, and gets its own once its length and digest are right. After a cut
 // the next connection goes on where the last one ended. At most kWorkers connections are served at once, so that memory
 // does not grow with the ranks; the others are told to wait. As long as the program of rank 0 runs, nothing is taken
-// and no thread exists: its host's time and network are the program's.
+// and no thread exists: its host's time and network are the program's. Only slots whose program failed (haste.h) are
+// served at once.
 
 #include <atomic>
 #include <condition_variable>
@@ -66,6 +67,8 @@ class FileReceiver {
   void Begin();
 
   SenderState StateOf(std::int32_t slot) const;
+  // Somebody in haste is connected.
+  bool hurried() const;
   // Grows while something arrives.
   std::uint64_t progress() const { return progress_.load(std::memory_order_relaxed); }
   Arrived arrived() const;
@@ -81,6 +84,7 @@ class FileReceiver {
     std::shared_ptr<clock::AgentLink> link;  // The last one; null once it was lost.
     std::int64_t lost_ns = 0;
     bool busy = false;  // A worker serves it, and only that one uses what follows.
+    bool in_haste = false;
     bool all = false, shared = false;
     std::string host, refusal;
     std::set<std::string> taken;
@@ -91,9 +95,11 @@ class FileReceiver {
     std::int32_t slot = -1;
     std::shared_ptr<clock::AgentLink> link;
     std::uint64_t protocol = 0;
+    bool in_haste = false;
     bool spoke = false;  // It has said what it wants.
   };
 
+  void StartDispatcher();
   void Dispatch();
   void Hand(std::vector<Waiting>& waiting);
   void Work();

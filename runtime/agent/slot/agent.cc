@@ -277,6 +277,7 @@ Result<RunResult> SlotRun::Run() {
     if (first && !options_.estimate && WriteManifest(dir_, options_, launch_)) PointLatest(dir_);
   }
   Loop();
+  ended_ns_ = RawNs();
   result_.exit_code = exit_.code;
   result_.signal = exit_.signal;
   if (hang_watch_ && good_end()) {

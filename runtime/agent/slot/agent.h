@@ -72,7 +72,7 @@ struct RunResult {
   std::vector<RunPlace> places;  // Rank 0: where other hosts' files are, as far as their agents told.
   bool place_told = false;       // Rank 0's agent was told where this slot's are.
   bool sent = false;             // They are in rank 0's directory.
-  Arrived arrived;               // Rank 0: what other hosts' agents have sent.
+  Arrived arrived;               // Rank 0: what other hosts' agents have sent, also of a job that failed.
   RunDir dir;                    // With RunOptions::estimate: the directory of the slots' estimates.
 };
 

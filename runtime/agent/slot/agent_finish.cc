@@ -11,6 +11,7 @@
 #include "runtime/agent/rundir/claim.h"
 #include "runtime/agent/rundir/process_state.h"
 #include "runtime/agent/rundir/say.h"
+#include "runtime/agent/send/haste.h"
 #include "runtime/agent/slot/convert.h"
 #include "runtime/agent/slot/manifest.h"
 #include "runtime/agent/slot/slot_run.h"
@@ -22,6 +23,8 @@ namespace {
 // first child that ends interrupts that sleep (tested: 5 ms). So no agent ends before the others of the node had this
 // long.
 constexpr std::int64_t kTermGraceNs = 100 * kMillisecondNs;
+// Of it, for this process's own end.
+constexpr std::int64_t kLeaveNs = 10 * kMillisecondNs;
 
 std::int64_t ToNs(const timeval& time) { return std::int64_t{time.tv_sec} * kSecondNs + time.tv_usec * 1000; }
 
@@ -76,8 +79,10 @@ void SlotRun::Finish() {
     terminating_ = false;
     // First of all, so that rank 0's agent knows at no time of nobody here.
     if (receiver_) receiver_->ProgramEnded();
-    CallRankZero();
+    if (auto setup = SenderSetup()) sender_.emplace(std::move(*setup));
     clock_link_->Finish(true);
+  } else {
+    in_haste_ = SenderSetup();  // While the clock link knows where to.
   }
   header.agent_gone.store(1, std::memory_order_release);  // For processes that outlive the application.
   SampleGpu();
@@ -101,7 +106,7 @@ void SlotRun::Finish() {
   if (!unwritten.empty() && !options_.quiet)
     Say(RankText() + ": its file will not say what it lost, for that could not be written either: " + unwritten);
   if (good) segment_->Remove();
-  if (!good_end()) clock_link_->Finish(false);
+  if (!good_end()) clock_link_->Finish(false, receiver_.has_value());
 }
 
 // The manifest was written at the start, from what the launcher reported. The ranks may have learned more since.
@@ -121,11 +126,7 @@ void SlotRun::Convert() {
     spool_->Unlock();
     WriteClaim(dir_, false);
     if (options_.failed) options_.failed(result_);
-    if (term_ns_ != 0) {
-      const std::int64_t left_ns = term_ns_ + kTermGraceNs - RawNs();
-      const timespec pause{0, static_cast<long>(left_ns)};
-      if (left_ns > 0) ::nanosleep(&pause, nullptr);
-    }
+    UseGrace();
     return;
   }
   auto converted = ConvertSpool(spool_path_, dir_, launch_.slot());
@@ -151,18 +152,31 @@ void SlotRun::Convert() {
   WriteClaim(dir_, true);
 }
 
+// The program failed. What is left of the time in which the launcher will not kill this process is for files on their
+// way between hosts.
+void SlotRun::UseGrace() {
+  const std::int64_t until_ns = (term_ns_ != 0 ? term_ns_ : ended_ns_) + kTermGraceNs;
+  const std::int64_t send_ms = (until_ns - kLeaveNs - RawNs()) / kMillisecondNs;
+  if (in_haste_ && send_ms > 0)
+    result_.sent = SendInHaste(std::move(*in_haste_), {RankName(launch_.slot()) + ".spool", spool_path_}, send_ms);
+  constexpr timespec kPause{0, 2 * kMillisecondNs};
+  while ((term_ns_ != 0 || (receiver_ && receiver_->hurried())) && RawNs() < until_ns) ::nanosleep(&kPause, nullptr);
+  if (receiver_) result_.arrived = receiver_->arrived();
+}
+
 // A slot that sees rank 0's claim shares its directory.
-void SlotRun::CallRankZero() {
-  if (launch_.rank <= 0 || launch_.slots() <= 1 || !options_.send || options_.wait_ms <= 0 || options_.estimate) return;
-  if (ReadClaim(ClaimPath(dir_.absolute, 0)).state != ClaimState::kAbsent) return;
+std::optional<FileSender::Setup> SlotRun::SenderSetup() {
+  if (launch_.rank <= 0 || launch_.slots() <= 1 || !options_.send || options_.wait_ms <= 0 || options_.estimate)
+    return std::nullopt;
+  if (ReadClaim(ClaimPath(dir_.absolute, 0)).state != ClaimState::kAbsent) return std::nullopt;
   ClockLink::Reference reference = clock_link_->reference();
-  if (reference.addresses.empty()) return;
-  sender_.emplace(FileSender::Setup{.addresses = std::move(reference.addresses),
-                                    .key = reference.key,
-                                    .slot = launch_.slot(),
-                                    .host = HostName(),
-                                    .version = LOCKSTEP_VERSION,
-                                    .stall_ms = options_.wait_ms});
+  if (reference.addresses.empty()) return std::nullopt;
+  return FileSender::Setup{.addresses = std::move(reference.addresses),
+                           .key = reference.key,
+                           .slot = launch_.slot(),
+                           .host = HostName(),
+                           .version = LOCKSTEP_VERSION,
+                           .stall_ms = options_.wait_ms};
 }
 
 // The spool, if it could not be made into rank files here. The main file comes last, as a reader that finds it looks

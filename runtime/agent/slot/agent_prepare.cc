@@ -10,6 +10,7 @@
 
 #include "core/env.h"
 #include "core/own_file.h"
+#include "core/reference.h"
 #include "core/spool_name.h"
 #include "core/version.h"
 #include "runtime/agent/rundir/say.h"
@@ -197,7 +198,7 @@ void SlotRun::FillHeader() {
   header.distortion = clock_.distortion;
   header.clock_domain = ClockDomainHash(clock_.distortion, launch_.slot());
   const bool mpi_clock = clock_service_ == clock::ClockService::kAuto;
-  header.anchors_wanted = mpi_clock ? 1 : 0;
+  header.anchors_wanted = !mpi_clock ? 0 : kAnchorsWanted | (launch_.names_in_launcher ? kReferenceByName : 0);
   header.gpu_options = options_.gpu_options;
   header.clock_agent = clock_service_ == clock::ClockService::kAgent ? 1 : 0;
   header.anchor_timeout_ms = kAnchorTimeoutMs;

@@ -5,6 +5,7 @@
 #include <utility>
 
 #include "comms/clock/clock_meeting.h"
+#include "core/reference.h"
 #include "runtime/agent/rundir/process_state.h"
 
 namespace lockstep::agent {
@@ -33,7 +34,10 @@ std::vector<RunPlace> ParsePlaces(const std::vector<clock::ToldPlace>& told) {
 ClockLink::ClockLink(clock::ClockService mode, const launch::LaunchEnv& launch, const EventClock& clock,
                      const SegmentView& segment, const std::string& run_dir, const std::string& clock_program,
                      std::function<bool()> interrupted, std::function<void(clock::FilesPeer)> take_files)
-    : segment_(segment), meeting_dir_(run_dir + "/ranks"), rank_(launch.slot()) {
+    : segment_(segment),
+      meeting_dir_(run_dir + "/ranks"),
+      rank_(launch.slot()),
+      first_of_host_(launch.local_rank == 0 && launch.rank > 0) {
   SegmentHeader& header = segment.header();
   // A job of one rank has no other clock to compare with: nothing is opened or written.
   if (mode == clock::ClockService::kOff || launch.world_size == 1 || launch.source == launch::LaunchSource::kNone)
@@ -86,7 +90,21 @@ ClockLink::ClockLink(clock::ClockService mode, const launch::LaunchEnv& launch, 
 
 ClockLink::~ClockLink() = default;
 
+void ClockLink::PassOn() {
+  const ClockMailbox& mailbox = segment_.header().mailbox;
+  if (passed_on_ || !first_of_host_ || mailbox.state.load(std::memory_order_acquire) != kReferenceOnly) return;
+  passed_on_ = true;
+  if (clock::ReadAnnouncement(meeting_dir_, 0)) return;  // All see it.
+  lockstep::Reference reference;
+  std::memcpy(reference.key, mailbox.reference_key, sizeof reference.key);
+  std::memcpy(reference.address, mailbox.reference_address, sizeof reference.address - 1);
+  reference.domain = mailbox.domain;
+  // What the others then lack is said at their end.
+  (void)clock::PublishReference(meeting_dir_, reference);
+}
+
 void ClockLink::Drain(SpoolWriter& spool, SpoolReserve reserve) {
+  PassOn();
   std::vector<BurstRow> rows;
   {
     const std::lock_guard lock(mutex_);
@@ -119,7 +137,14 @@ ClockLink::Reference ClockLink::reference() const {
   const ClockMailbox& mailbox = segment_.header().mailbox;
   const std::uint32_t state = mailbox.state.load(std::memory_order_acquire);
   // Abandoned after the ranks had exchanged their identities: those are still valid.
-  if (state == 0 || (state == 2 && mailbox.domains == 0)) return reference;
+  if (state == 0 || (state == 2 && mailbox.domains == 0)) {
+    if (coordinator_ == nullptr) return reference;
+    if (const auto passed = clock::ReadPublishedReference(meeting_dir_)) {
+      std::copy(std::begin(passed->key), std::end(passed->key), reference.key.begin());
+      reference.addresses = passed->address;
+    }
+    return reference;
+  }
   std::memcpy(reference.key.data(), mailbox.reference_key, reference.key.size());
   if (!clock::IsEmpty(reference.key))
     reference.addresses.assign(mailbox.reference_address,
@@ -138,7 +163,8 @@ std::string ClockLink::Describe() const {
   std::string text = coordinator_->Describe();
   const SegmentHeader& header = segment_.header();
   const std::uint32_t mailbox = header.mailbox.state.load(std::memory_order_acquire);
-  if (rank_ == 0 || mailbox == 1 || (mailbox == 2 && header.mailbox.domains != 0)) return text;
+  if (rank_ == 0 || mailbox == 1 || mailbox == kReferenceOnly || (mailbox == 2 && header.mailbox.domains != 0))
+    return text;
   const bool met = clock::ReadAnnouncement(meeting_dir_, 0).has_value();
   if (met && mailbox == 0) return text;
   text += met ? ""
@@ -159,12 +185,13 @@ std::string ClockLink::Describe() const {
   return text;
 }
 
-void ClockLink::Finish(bool good) {
+void ClockLink::Finish(bool good, bool serve) {
   if (coordinator_ == nullptr) return;
   if (good) {
     coordinator_->Finish(kFinishLimitMs);
   } else {
     coordinator_->Abandon();
+    if (serve) return;
     places_ = coordinator_->places();
     coordinator_.reset();
   }

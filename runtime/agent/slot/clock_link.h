@@ -28,11 +28,13 @@ class ClockLink {
             std::function<bool()> interrupted, std::function<void(clock::FilesPeer)> take_files);
   ~ClockLink();
 
-  // Rows measured since the last call become blocks. They are few, and alignment needs them.
+  // To be called now and then: what was told of rank 0's agent is passed on to this host's other slots, and rows
+  // measured since the last call become blocks. They are few, and alignment needs them.
   void Drain(SpoolWriter& spool, SpoolReserve reserve = SpoolReserve::kHalf);
   // After a good end one more burst is made, and the server answers ranks that end later until this object is
-  // destroyed. After a bad end everything stops at once.
-  void Finish(bool good);
+  // destroyed. After a bad end everything stops at once, the server too unless others may still call it for their files
+  // (`serve`).
+  void Finish(bool good, bool serve = false);
   // Through the quickest exchanges of the last two bursts between agents.
   ClockLine line();
   const std::string& trouble() const { return trouble_; }
@@ -40,7 +42,8 @@ class ClockLink {
   std::vector<RunPlace> places() const;
   // On rank 0: agents of other hosts are connected, so that their programs still run.
   bool others_connected() const { return coordinator_ != nullptr && coordinator_->clients() > 0; }
-  // Rank 0's agent, as the application's MPI named it; the address is "" if it did not. For ranks that do not share
+  // Rank 0's agent, as the application named it, or that of this host's first slot did; the address is "" if none did.
+  // For ranks that do not share
   // rank 0's directory this is the only way to it.
   struct Reference {
     std::string addresses;
@@ -56,6 +59,8 @@ class ClockLink {
   std::string Describe() const;
 
  private:
+  void PassOn();
+
   std::mutex mutex_;
   std::vector<BurstRow> rows_;
   ClockLine line_;
@@ -66,6 +71,7 @@ class ClockLink {
   SegmentView segment_;
   std::string meeting_dir_;
   std::int32_t rank_;
+  bool first_of_host_, passed_on_ = false;
 };
 
 }  // namespace lockstep::agent

@@ -80,8 +80,9 @@ class SlotRun {
   void ObserveRecords();
   void WatchForHangs();
   void Finish();
-  // Calls rank 0's agent, if this slot's files have to be sent there.
-  void CallRankZero();
+  // Where this slot's files have to be sent; nothing if they have not, or if that is not known.
+  std::optional<FileSender::Setup> SenderSetup();
+  void UseGrace();
   // Sends them; on rank 0 waits for those of others. What is still missing is said by the caller of RunAgent.
   void BringTogether();
   void SendFiles();
@@ -111,6 +112,7 @@ class SlotRun {
   std::optional<FileReceiver> receiver_;  // The clock link's server gives it connections.
   std::optional<ClockLink> clock_link_;
   std::optional<FileSender> sender_;
+  std::optional<FileSender::Setup> in_haste_;  // After a failure, in its place.
   std::optional<Drain> drain_;
   WindowPlan plan_;
   std::optional<WindowControl> window_;
@@ -130,6 +132,7 @@ class SlotRun {
   std::uint64_t records_before_ = 0;  // A second ago.
   int quiet_seconds_ = 0;             // Without a record, up to now.
   std::int64_t term_ns_ = 0;          // When the launcher began to end the job; 0 if it did not.
+  std::int64_t ended_ns_ = 0;         // When the program's end was seen.
   std::int64_t end_asked_ns_ = 0;     // When a signal came last that ends programs; 0: none.
   bool terminating_ = false, traced_ = false;
   int start_errno_ = 0;

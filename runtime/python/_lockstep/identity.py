@@ -10,7 +10,7 @@ import os
 import sys
 from urllib.parse import urlparse
 
-from . import probe, state
+from . import meeting, probe, state
 
 
 place = ""  # At which the ranks of the world met: worlds of the same ranks differ in it.
@@ -64,3 +64,7 @@ def _joined(dist, begin, where):
         probe.joined(dist.get_rank(), dist.get_world_size(), begin, where.encode("utf-8", "replace"))
     except Exception as error:
         state.missed("the rank that init_process_group gave", error)
+    try:
+        meeting.meet(dist, dist.get_rank())
+    except Exception as error:
+        state.later("reference_not_told", why="%s: %s" % (type(error).__name__, error))

@@ -11,11 +11,22 @@ import threading
 import time
 import unittest
 
-from four_hosts import JOB, jobs, of_hosts
+from four_hosts import JOB, h5py, jobs, of_hosts
 from four_hosts import FourHosts as Case
 
 LATEST = of_hosts.OWN + "/lockstep.out/latest"
 ALL = [f"rank-{rank:05}.h5" for rank in range(8)]
+
+
+def ranges(ranks):
+    """As `lockstep run` writes them: 4, 6-7."""
+    text = []
+    for rank in ranks:
+        if text and text[-1][1] == rank - 1:
+            text[-1][1] = rank
+        else:
+            text.append([rank, rank])
+    return ", ".join(str(first) if first == last else f"{first}-{last}" for first, last in text)
 
 
 class Sent(Case):
@@ -56,7 +67,7 @@ class Sent(Case):
 
     def check_gather_is_named(self, done, missing):
         self.assertEqual(done.returncode, 0, done.stderr)
-        lines = re.findall(r"^lockstep: no files from ranks? (\S+) in .*lockstep gather .*$", done.stderr, re.M)
+        lines = re.findall(r"^lockstep: no files from ranks? ([\d, -]+) in .*lockstep gather .*$", done.stderr, re.M)
         self.assertEqual(lines, [missing], done.stderr)
 
     def test_one_run_without_a_further_command(self):
@@ -120,6 +131,30 @@ class Sent(Case):
         analysis = self.analyze("lockstep.out/latest", "node1", of_hosts.OWN, code=3)
         self.assertIn(4, analysis["run"]["ranks_missing"])
 
+    def test_a_job_that_fails(self):
+        """A rank of node3 does. What is sent until the launcher ends the agents is there whole or not at all; the command is said for the rest."""
+        words = [str(jobs.BUILD / "tests/chatty"), "99", "0", "20", "5"]
+        bare = self.job(words)
+        came = []
+        for attempt in range(4):  # A tenth of a second is little on a machine that others use.
+            done = self.job(words, run="", cwd=of_hosts.OWN)
+            self.assertEqual((done.returncode, bool(done.stdout)), (bare.returncode, bool(bare.stdout)), done.stderr)
+            self.assertRegex(done.stderr, r"(?m)^lockstep: the application failed; what was recorded is in \S+ and on other hosts\. .*lockstep gather ")
+            files = self.files()
+            self.assertEqual([name for name in files if name.endswith(".part")], [])
+            came = [rank for rank in range(2, 8) if f"rank-{rank:05}.spool" in files]
+            for rank in came:
+                there = sorted(pathlib.Path(self.hosts.path(f"node{rank // 2 + 1}", of_hosts.OWN)).glob(f"lockstep.out/2*/ranks/rank-{rank:05}.spool"))
+                spool = (pathlib.Path(self.latest()) / f"ranks/rank-{rank:05}.spool").read_bytes()
+                self.assertIn(spool, [path.read_bytes() for path in there], rank)
+            said = re.findall(r"(?m)^lockstep: what ranks? ([\d, -]+) recorded, .*, arrived in \S+ in time: lockstep analyze \S+$", done.stderr)
+            self.assertEqual(said, [ranges(came)] if came else [], done.stderr)
+            if came:
+                break
+        self.assertTrue(came, "nothing arrived in four jobs")
+        analysis = self.analyze("lockstep.out/latest", "node1", of_hosts.OWN, code=3)
+        self.assertEqual(analysis["run"]["ranks_missing"], [rank for rank in range(2, 8) if rank not in came])
+
     def test_a_port_behind_a_firewall(self):
         """No packet reaches the port on which rank 0's agent listens. It is known before any other agent can call it."""
         go = of_hosts.SHARED + "/go"
@@ -148,18 +183,34 @@ class Sent(Case):
             self.assertRegex(done.stderr, rf"the files of rank {rank} stay in \S+ on node{rank // 2 + 1}: rank 0's agent was not reached at \S+ .*firewall")
 
     def test_a_full_disk_at_rank_0(self):
-        """Its own ranks' files are little, and others' are more than there is room."""
+        """The files of ranks 4 to 7 are more than there is room. Which of them fit, and whether smaller ones do, depends on sizes and on who comes first."""
         made = self.hosts.run("node1", ["sh", "-c", f"mkdir {of_hosts.OWN}/lockstep.out && mount -t tmpfs -o size=1m none {of_hosts.OWN}/lockstep.out"])
         self.assertEqual(made.returncode, 0, made.stderr)
         done = self.chatty(calls=400_000)
-        # Which of the others there is room for depends on their sizes.
-        left = [rank for rank in range(8) if ALL[rank] not in self.files()]
-        self.assertIn(left, ([4, 5, 6, 7], [4, 5, 6], [5, 6, 7]), done.stderr)
-        self.check_gather_is_named(done, f"{left[0]}-{left[-1]}")
-        self.assertRegex(done.stderr, r"(?m)^lockstep: not taken: rank \d of node\d: there is no room on rank 0's host for "
-                                      rf"[^(]*\(and files of {len(left) - 1} others\)$")
-        self.assertRegex(done.stderr, r"the files of rank 6 stay in \S+ on node4: there is no room")
-        self.assertRegex(done.stderr, r"rank files of \d hosts?, .* arrived")
+        files = self.files()
+        self.assertEqual([name for name in files if name.startswith(".")], [], "parts of files that were not taken")
+        self.assertIn(ALL[0], files, done.stderr)
+        # Its agent made a file of it before the others' came, or has left the spool.
+        self.assertTrue(ALL[1] in files or "rank-00001.spool" in files, files)
+        there = [rank for rank in range(2, 8) if ALL[rank] in files]
+        left = [rank for rank in range(2, 8) if rank not in there]
+        self.assertTrue(there and set(left) & {4, 5, 6, 7}, done.stderr)
+        for rank in range(2, 8):
+            own, = pathlib.Path(self.hosts.path(f"node{rank // 2 + 1}", of_hosts.OWN)).glob(f"lockstep.out/2*/ranks/rank-{rank:05}.h5")
+            with h5py.File(own) as file:
+                self.assertIn("meta", file)
+        for rank in there:
+            self.check_bytes(f"node{rank // 2 + 1}", rank)
+        self.check_gather_is_named(done, ranges(left))
+        # Rank 0's agent says why for one of them and how many more there are, and the first agent of each host for its own.
+        others = "" if len(left) == 1 else rf" \(and files of {len(left) - 1} others?\)"
+        no_room = "(there is no room on rank 0's host for|it cannot be written on rank 0's host: No space left on device)"
+        named = re.findall(rf"(?m)^lockstep: not taken: rank (\d) of node(\d): {no_room}[^(\n]*{others}$", done.stderr)
+        self.assertEqual([(int(rank), int(node)) for rank, node, _ in named], [(left[0], left[0] // 2 + 1)], done.stderr)
+        told = re.findall(rf"(?m)^lockstep: the files of rank (\d) stay in \S+ on node(\d): {no_room}", done.stderr)
+        self.assertEqual(sorted((int(rank), int(node)) for rank, node, _ in told), [(rank, rank // 2 + 1) for rank in left if rank % 2 == 0], done.stderr)
+        hosts = {rank // 2 for rank in there}
+        self.assertRegex(done.stderr, rf"(?m)^lockstep: rank files of {len(hosts)} hosts?, .* arrived")
 
 
 if __name__ == "__main__":

@@ -1,9 +1,12 @@
 #include "comms/clock/clock_meeting.h"
 
 #include <gtest/gtest.h>
+#include <sys/stat.h>
 #include <unistd.h>
 
+#include <cstdio>
 #include <cstdlib>
+#include <cstring>
 #include <filesystem>
 #include <fstream>
 
@@ -67,6 +70,57 @@ TEST_F(ClockMeeting, UnwritableDirectoryIsAnErrorWithAPath) {
   const auto status = PublishAnnouncement(dir_ + "/absent", {0, 1, 1, "", false});
   ASSERT_FALSE(status.ok());
   EXPECT_NE(status.error().where.find("absent"), std::string::npos);
+}
+
+TEST_F(ClockMeeting, WhereRank0sAgentIsIsReadByThisUserAlone) {
+  EXPECT_FALSE(ReadPublishedReference(dir_).has_value());
+  Reference told;
+  std::snprintf(told.address, sizeof told.address, "10.0.0.1:9,[fd00::1]:9");
+  told.domain = 0xfedcba9876543210u;
+  for (std::size_t i = 0; i < sizeof told.key; ++i) told.key[i] = static_cast<std::uint8_t>(7 * i + 200);
+  ASSERT_TRUE(PublishReference(dir_, told).ok());
+  const std::string path = dir_ + "/.clock-reference";
+  struct stat about {};
+  ASSERT_EQ(stat(path.c_str(), &about), 0);
+  EXPECT_EQ(about.st_mode & 0777, 0600u);
+  const auto read = ReadPublishedReference(dir_);
+  ASSERT_TRUE(read.has_value());
+  EXPECT_STREQ(read->address, told.address);
+  EXPECT_EQ(read->domain, told.domain);
+  EXPECT_EQ(std::memcmp(read->key, told.key, sizeof told.key), 0);
+  // Of another time: the last word counts.
+  told.domain = 5;
+  ASSERT_TRUE(PublishReference(dir_, told).ok());
+  EXPECT_EQ(ReadPublishedReference(dir_)->domain, 5u);
+  ASSERT_EQ(chmod(path.c_str(), 0644), 0);
+  EXPECT_FALSE(ReadPublishedReference(dir_).has_value());
+  RemovePublishedReference(dir_);
+  EXPECT_NE(stat(path.c_str(), &about), 0);
+  ASSERT_EQ(symlink("/dev/zero", path.c_str()), 0);
+  EXPECT_FALSE(ReadPublishedReference(dir_).has_value());
+}
+
+TEST(ReferenceText, IsReadAsItWasWrittenAndNothingElseIs) {
+  Reference told, read;
+  for (std::size_t i = 0; i + 1 < sizeof told.address; ++i) told.address[i] = static_cast<char>('0' + i % 10);
+  told.key[31] = 1;
+  told.domain = 1;
+  char text[kReferenceTextBytes];
+  const std::size_t bytes = WriteReference(told, text);
+  ASSERT_EQ(bytes, std::strlen(text));
+  ASSERT_LT(bytes, sizeof text);
+  ASSERT_TRUE(ReadReference(text, read));
+  EXPECT_STREQ(read.address, told.address);
+  EXPECT_EQ(read.key[31], 1);
+  EXPECT_EQ(read.domain, 1u);
+  const std::string whole = text, longer = whole + "1";
+  EXPECT_FALSE(ReadReference(longer.c_str(), read));
+  for (std::size_t length = 0; length <= kReferenceKeyDigits + kReferenceDomainDigits; ++length)
+    EXPECT_FALSE(ReadReference(whole.substr(0, length).c_str(), read)) << length;
+  EXPECT_FALSE(ReadReference(("G" + whole.substr(1)).c_str(), read));
+  // A key that is none.
+  EXPECT_FALSE(
+      ReadReference((std::string(kReferenceKeyDigits, '0') + whole.substr(kReferenceKeyDigits)).c_str(), read));
 }
 
 }  // namespace

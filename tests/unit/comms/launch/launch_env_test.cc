@@ -182,5 +182,24 @@ TEST(LaunchEnv, NonsenseIsNoRank) {
   EXPECT_EQ(Read({{"RANK", "4"}}).rank, -1);
 }
 
+// Names of a job are told to MPI where its own launcher keeps them, and ranks of other hosts may ask for them.
+TEST(LaunchEnv, NamesOfAJobAreInItsLauncher) {
+  const Variables hydra = {{"PMI_RANK", "2"}, {"PMI_SIZE", "4"}, {"MPI_LOCALRANKID", "0"}, {"MPI_LOCALNRANKS", "2"}};
+  EXPECT_TRUE(Read(hydra, "head:4000/0").names_in_launcher);
+  EXPECT_TRUE(Read(With(hydra, {{"I_MPI_HYDRA_UUID", "6b"}})).names_in_launcher);
+  // Hydra starts its proxies by Slurm's launcher, too.
+  EXPECT_TRUE(Read(With(hydra, {{"SLURM_STEP_ID", "0"}, {"SLURM_JOB_ID", "7"}}), "head:4000/0").names_in_launcher);
+  // Of PMI without hydra nothing is known.
+  EXPECT_FALSE(Read(hydra).names_in_launcher);
+  EXPECT_FALSE(Read(With(hydra, {{"SLURM_STEP_ID", "0"}, {"SLURM_JOB_ID", "7"}}), "").names_in_launcher);
+  EXPECT_FALSE(Read(kOpenMpi).names_in_launcher);
+  // One host; one rank.
+  EXPECT_FALSE(Read(With(hydra, {{"MPI_LOCALNRANKS", "4"}}), "head:4000/0").names_in_launcher);
+  EXPECT_FALSE(Read(With(hydra, {{"PMI_RANK", "0"}, {"PMI_SIZE", "1"}}), "head:4000/0").names_in_launcher);
+  // A server of names gives them to everybody.
+  for (const char* name : {"HYDRA_NAMESERVER", "I_MPI_HYDRA_NAMESERVER"})
+    EXPECT_FALSE(Read(With(hydra, {{name, "head:6392"}}), "head:4000/0").names_in_launcher) << name;
+}
+
 }  // namespace
 }  // namespace lockstep::launch

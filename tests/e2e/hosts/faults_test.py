@@ -1,0 +1,79 @@
+"""What one host of four lacks costs its own ranks' records at most: the job is as without Lockstep, and what is known is kept and said.
+
+usage: faults_test.py BUILD_DIR Faults
+
+The hosts share no directory, so that nothing of the one that lacks something gets to rank 0 but over the network.
+"""
+import os
+import pathlib
+import re
+import sys
+import unittest
+
+from four_hosts import jobs, of_hosts
+from four_hosts import FourHosts as Case
+
+WORDS = [str(jobs.BUILD / "tests/chatty"), "99", "0", "5"]
+LATEST = of_hosts.OWN + "/lockstep.out/latest"
+
+
+class Faults(Case):
+    def on_node3(self, script):
+        made = self.hosts.run("node3", ["sh", "-ec", script])
+        self.assertEqual(made.returncode, 0, made.stderr)
+
+    def recorded(self, missing):
+        """Runs the job, compares it with the bare one, and returns what was said and what the analysis says."""
+        bare = self.job(WORDS, cwd=of_hosts.OWN)
+        self.assertEqual(bare.returncode, 0, bare.stderr)
+        done = self.job(WORDS, run="", cwd=of_hosts.OWN, options=("--after", "none", "--after-wait", "10"))
+        self.assertEqual((done.returncode, done.stdout), (0, bare.stdout), done.stderr)
+        files = os.listdir(self.hosts.path("node1", LATEST) + "/ranks")
+        self.assertEqual([name for name in files if name.endswith(".part")], [])
+        analysis = self.analyze("lockstep.out/latest", "node1", of_hosts.OWN, code=3 if missing else 0)
+        self.assertEqual(analysis["run"]["ranks_missing"], missing, done.stderr)
+        self.assertEqual(analysis["run"]["ranks"], 8)
+        return done.stderr, analysis
+
+    def test_no_shared_memory(self):
+        self.on_node3("mount -t tmpfs -o size=4k none /dev/shm; head -c 4096 /dev/zero >/dev/shm/full")
+        said, _ = self.recorded([])
+        self.assertRegex(said, r"(?m)^lockstep: the rings are on a disk \(.*\), so recorded calls may take milliseconds longer$")
+        self.assertRegex(said, "rank files of 3 hosts, .* arrived")
+
+    def test_no_room_on_its_disk(self):
+        self.on_node3(f"mount -t tmpfs -o size=8k none {of_hosts.OWN}; mkdir {of_hosts.OWN}/lockstep.out; cat /dev/zero >{of_hosts.OWN}/full 2>/dev/null || true")
+        said, _ = self.recorded([4, 5])
+        self.assertRegex(said, r"(?m)^lockstep: rank 4 runs without Lockstep: .*No space left on device")
+        self.assertRegex(said, r"(?m)^lockstep: no files from ranks 4-5 in ")
+        self.assertRegex(said, "rank files of 2 hosts, .* arrived")
+
+    def test_no_library(self):
+        """Of Lockstep only the program is there."""
+        self.on_node3("".join(f"mount --bind /dev/null {path}; " for path in sorted(jobs.BUILD.glob("liblockstep*.so"))))
+        said, _ = self.recorded([4, 5])
+        self.assertRegex(said, r"(?m)^lockstep: rank 4 runs without Lockstep: ")
+        self.assertRegex(said, r"(?m)^lockstep: no files from ranks 4-5 in ")
+
+    def test_another_version(self):
+        """Its files are as good as others', but stay where they are."""
+        version = re.search(r"\d+\.\d+\.\d+", self.hosts.run("head", [jobs.LOCKSTEP, "--version"]).stdout)[0]
+        # In the program it is text, or a number in an instruction, which holds four bytes of it.
+        first, _, last = version.rpartition(".")
+        other = first[:-1] + str((int(first[-1]) + 5) % 10) + "." + last
+        there = pathlib.Path(self.hosts.path("head", of_hosts.SHARED + "/other"))
+        there.write_bytes(pathlib.Path(jobs.LOCKSTEP).read_bytes().replace(version[:4].encode(), other[:4].encode()))
+        there.chmod(0o755)
+        self.on_node3(f"mount --bind {of_hosts.SHARED}/other {jobs.LOCKSTEP}")
+        said, _ = self.recorded([4, 5])
+        why = f"its Lockstep is version {other}, and rank 0's is {version}"
+        self.assertRegex(said, rf"(?m)^lockstep: not taken: rank 4 of node3: {re.escape(why)} \(and files of 1 other\)$")
+        self.assertRegex(said, rf"(?m)^lockstep: the files of rank 4 stay in \S+ on node3: {re.escape(why)}")
+        self.assertRegex(said, r"(?m)^lockstep: no files from ranks 4-5 in .*: lockstep gather .* node3:")
+
+
+if __name__ == "__main__":
+    suite = unittest.defaultTestLoader.loadTestsFromTestCase(globals()[sys.argv[2]])
+    if len(sys.argv) > 3:
+        suite = unittest.TestSuite(globals()[sys.argv[2]](name) for name in sys.argv[3:])
+    jobs.leave(unittest.TextTestRunner(verbosity=2).run(suite))
