@@ -1,14 +1,16 @@
-// lockstep completion: writes a shell's functions that complete commands and flags.
+// lockstep completion: writes a shell's functions that complete commands, flags and what these take.
 
 #include <fmt/format.h>
 #include <fmt/ranges.h>
 
 #include <algorithm>
+#include <map>
 #include <memory>
 #include <string>
 #include <string_view>
 #include <vector>
 
+#include "analysis/tables/engine/table.h"
 #include "cli/options/command.h"
 #include "cli/options/described.h"
 #include "cli/output/out.h"
@@ -21,6 +23,28 @@ std::vector<std::string> FlagWords(const DescribedCommand& command) {
   for (const DescribedFlag& flag : command.flags)
     if (!flag.positional) names.insert(names.end(), flag.names.begin(), flag.names.end());
   return names;
+}
+
+// What may follow a flag; empty: anything, or nothing.
+std::vector<std::string> ValuesOf(const DescribedFlag& flag) {
+  if (std::find(flag.names.begin(), flag.names.end(), "--table") == flag.names.end()) return flag.values;
+  std::vector<std::string> names{"help", "columns"};
+  for (const tables::TableKind& kind : tables::TableKinds()) names.emplace_back(kind.name);
+  return names;
+}
+
+// The flags that take a value, for a `case` of the shell by command and flag: " analyze --csv"|...; those of one list
+// of values together. `values` is given that list, empty for those that may be anything, of which files are offered.
+template <typename Each>
+void EachWithValue(const std::vector<DescribedCommand>& commands, Each&& each) {
+  std::map<std::vector<std::string>, std::vector<std::string>> patterns;
+  for (const DescribedCommand& command : commands)
+    for (const DescribedFlag& flag : command.flags)
+      for (const std::string& name : flag.names)
+        if (!flag.positional && !flag.value.empty())
+          patterns[ValuesOf(flag)].push_back((command.path.empty() ? "" : "' " + command.path + "'") + "' " + name +
+                                             "'");
+  for (const auto& [values, names] : patterns) each(fmt::format("{}", fmt::join(names, "|")), values);
 }
 
 // In single quotes.
@@ -47,7 +71,20 @@ void Bash(const std::vector<DescribedCommand>& commands) {
   for (const DescribedCommand& command : commands)
     if (!command.path.empty())
       ShowOwn("      {}) path={} ;;\n", Quoted(" " + command.path), Quoted(" " + command.path));
-  ShowOwn("    esac\n  done\n  case $path in\n");
+  // Bash takes the = of --flag=value for a word of its own.
+  ShowOwn(
+      "    esac\n  done\n"
+      "  local before=${{COMP_WORDS[COMP_CWORD-1]}}\n"
+      "  if [[ $before == = ]]; then before=${{COMP_WORDS[COMP_CWORD-2]}}; fi\n"
+      "  if [[ $word == = ]]; then word=; fi\n"
+      "  case \"$path $before\" in\n");
+  EachWithValue(commands, [](const std::string& patterns, const std::vector<std::string>& values) {
+    if (values.empty())
+      ShowOwn("    {}) compopt -o default; return ;;\n", patterns);
+    else
+      ShowOwn("    {}) COMPREPLY=($(compgen -W '{}' -- \"$word\")); return ;;\n", patterns, fmt::join(values, " "));
+  });
+  ShowOwn("  esac\n  case $path in\n");
   for (const DescribedCommand& command : commands)
     ShowOwn("    {}) COMPREPLY=($(compgen -W '{} {}' -- \"$word\")) ;;\n",
             Quoted(command.path.empty() ? "" : " " + command.path), fmt::join(command.below, " "),
@@ -71,7 +108,14 @@ void Zsh(const std::vector<DescribedCommand>& commands) {
       "    case \"$at $word\" in\n");
   for (const DescribedCommand& command : commands)
     if (!command.path.empty()) ShowOwn("      {}) at={} ;;\n", Quoted(" " + command.path), Quoted(" " + command.path));
-  ShowOwn("    esac\n  done\n  local -a found\n  case $at in\n");
+  ShowOwn("    esac\n  done\n  case \"$at ${{words[CURRENT-1]}}\" in\n");
+  EachWithValue(commands, [](const std::string& patterns, const std::vector<std::string>& values) {
+    if (values.empty())
+      ShowOwn("    {}) _files; return ;;\n", patterns);
+    else
+      ShowOwn("    {}) compadd -- {}; return ;;\n", patterns, fmt::join(values, " "));
+  });
+  ShowOwn("  esac\n  local -a found\n  case $at in\n");
   for (const DescribedCommand& command : commands) {
     ShowOwn("    {}) found=(", Quoted(command.path.empty() ? "" : " " + command.path));
     // A colon ends the word.
@@ -113,7 +157,12 @@ void Fish(const std::vector<DescribedCommand>& commands) {
       ShowOwn("complete -c lockstep -n {}", Quoted(condition));
       for (const std::string& name : flag.names)
         ShowOwn(" {} {}", name.starts_with("--") ? "-l" : "-s", name.substr(name.starts_with("--") ? 2 : 1));
-      ShowOwn("{} -d {}\n", flag.value.empty() ? "" : " -r", Quoted(flag.help));
+      const std::vector<std::string> values = ValuesOf(flag);
+      ShowOwn("{} -d {}\n",
+              flag.value.empty() ? ""
+              : values.empty()   ? std::string(" -r")
+                                 : fmt::format(" -r -f -a '{}'", fmt::join(values, " ")),
+              Quoted(flag.help));
     }
   }
 }

@@ -3,6 +3,13 @@
 namespace lockstep::cli {
 namespace {
 
+std::vector<std::string> ValuesIn(const std::string& type) {
+  const std::size_t open = type.find('{'), close = type.find('}', open + 1);
+  const bool listed = open != std::string::npos && close != std::string::npos;
+  if (!listed && type.find('|') == std::string::npos) return {};
+  return CLI::detail::split(listed ? type.substr(open + 1, close - open - 1) : type, listed ? ',' : '|');
+}
+
 DescribedFlag Describe(const CLI::Option& option) {
   DescribedFlag flag;
   for (const std::string& name : option.get_snames()) flag.names.push_back("-" + name);
@@ -12,6 +19,7 @@ DescribedFlag Describe(const CLI::Option& option) {
     flag.names.push_back(option.get_single_name());
   }
   if (option.get_items_expected_max() > 0) flag.value = option.get_type_name();
+  flag.values = ValuesIn(flag.value);
   flag.help = option.get_description();
   flag.environment = option.get_envname();
   return flag;

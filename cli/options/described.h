@@ -10,6 +10,8 @@ namespace lockstep::cli {
 struct DescribedFlag {
   std::vector<std::string> names;  // "-o", "--output"; of a positional argument its name alone.
   std::string value;               // "FILE", "" if it takes none.
+  // What it takes, where its help lists that ("{auto,off}", "on|off"); else empty.
+  std::vector<std::string> values;
   std::string help;
   std::string environment;  // LOCKSTEP_..., "" if it has none.
   bool positional = false;

@@ -79,6 +79,12 @@ class Commands(unittest.TestCase):
             self.assertLessEqual(set(flags), set(self.completed(["lockstep", *path, "-"])), path)
         self.assertEqual(self.completed(["lockstep", "anal"]), ["analyze"])
         self.assertEqual(self.completed(["lockstep", "analyze", "RUN", "--expl"]), ["--explain"])
+        self.assertEqual(self.completed(["lockstep", "export", "RUN", "--format", "k"]), ["kineto"])
+        self.assertEqual(self.completed(["lockstep", "export", "--format", "=", "k"]), ["kineto"])
+        self.assertEqual(set(self.completed(["lockstep", "run", "--start", ""])), {"on", "off"})
+        self.assertIn("kernels", self.completed(["lockstep", "analyze", "--table", ""]))
+        # A file's name is the shell's own business.
+        self.assertEqual(self.completed(["lockstep", "analyze", "--csv", "-"]), [])
         # What follows -- is the program's.
         self.assertEqual(self.completed(["lockstep", "run", "--", "--st"]), [])
 
@@ -94,6 +100,9 @@ class Commands(unittest.TestCase):
             shown = [line.split(":")[0] for line in done.stdout.splitlines()]
             self.assertNotIn("no path", shown)
             self.assertLessEqual(set(flags), set(shown), path)
+        values = subprocess.run(["zsh", "-f", "-c", "compadd() { print -l -- $@; }; " + script, "zsh", "export", "--format", ""],
+                                capture_output=True, text=True)
+        self.assertEqual(values.stdout.split(), ["--", "perfetto", "chrome", "kineto", "csv", "otf2"])
 
     def test_zsh_and_fish_name_every_flag(self):
         zsh, fish = run("completion", "zsh"), run("completion", "fish")
