@@ -7,7 +7,7 @@
 namespace lockstep::hang {
 namespace {
 
-constexpr double kNoHealthyJob = 1, kMayEnd = 2.5, kMayBeWork = 7;
+constexpr double kNoHealthyJob = 1, kMayEnd = 2.5, kMayBeWork = 6;
 // A thread that uses less of a core is asleep.
 constexpr double kAsleep = 0.05;
 
@@ -27,9 +27,17 @@ bool AllSleep(const Progress& progress, const std::vector<std::int32_t>& ranks) 
 // Whether a rank has completed an operation while these have been waiting.
 bool OthersGoOn(const Progress& progress, const Verdict& verdict, std::int64_t after_ns) {
   return std::any_of(progress.ranks.begin(), progress.ranks.end(), [&](const RankFacts& facts) {
-    return facts.moved_ns != kNotKnown && facts.seen_ns != kNotKnown && facts.seen_ns - facts.moved_ns < after_ns &&
+    const bool gone = facts.state == RankState::kExited || facts.state == RankState::kKilled;  // Until its end it did.
+    return !gone && facts.moved_ns != kNotKnown && facts.seen_ns != kNotKnown &&
+           facts.seen_ns - facts.moved_ns < after_ns &&
            !std::binary_search(verdict.waiting.begin(), verdict.waiting.end(), facts.rank);
   });
+}
+
+// Whether a wait of this cause may have been seen before, and end as that one did.
+bool ComesToAnEnd(Cause cause) {
+  return cause == Cause::kDidNotEnter || cause == Cause::kAllInside || cause == Cause::kBehindOnGpu ||
+         cause == Cause::kUnreachable || cause == Cause::kStopped;
 }
 
 }  // namespace
@@ -58,6 +66,7 @@ void KeepAlarms(const Progress& progress, std::int64_t after_ns, Judgement& judg
     const double allowance = AllowanceOf(progress, verdict, after_ns);
     if (allowance == 0 || verdict.waited_ns == kNotKnown) return true;
     std::int64_t least_ns = std::llround(allowance * static_cast<double>(after_ns));
+    if (!ComesToAnEnd(verdict.cause)) return verdict.waited_ns < least_ns;
     for (const std::int32_t rank : verdict.waiting)
       if (const RankFacts* facts = FactsOf(progress, rank); facts != nullptr && facts->longest_wait_ns != kNotKnown)
         least_ns = std::max(least_ns, 2 * facts->longest_wait_ns);

@@ -134,7 +134,26 @@ class Court {
       if (node >= count)
         for (const std::uint32_t rank : waits_.waits[node - count].inside) waiting.insert(RankOf(rank));
     verdict.waiting.assign(waiting.begin(), waiting.end());
+    NameOddOnes(sink, verdict);
     judgement_.verdicts.push_back(std::move(verdict));
+  }
+
+  // Of a circle most of whose ranks are in one collective, those are named that called something else before it: as
+  // where calls of one number differ (differ.h), and by the same majority.
+  void NameOddOnes(const std::vector<std::uint32_t>& sink, Verdict& verdict) const {
+    const auto count = static_cast<std::uint32_t>(waits_.ranks.size());
+    for (const std::uint32_t node : sink) {
+      if (node < count || waits_.waits[node - count].message || !waits_.waits[node - count].behind.empty()) continue;
+      const std::vector<std::int32_t> inside = RanksOf(waits_.waits[node - count].inside);
+      std::vector<std::int32_t> odd;
+      for (const std::int32_t rank : verdict.culprits)
+        if (!std::binary_search(inside.begin(), inside.end(), rank)) odd.push_back(rank);
+      if (odd.empty() || 3 * odd.size() > verdict.culprits.size()) continue;
+      Describe(node - count, verdict);
+      verdict.cause = Cause::kOtherOperation;
+      verdict.culprits = std::move(odd);
+      return;
+    }
   }
 
   // An operation that holds itself up.

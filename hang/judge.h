@@ -54,7 +54,7 @@ struct Verdict {
   std::int64_t waited_ns = kNotKnown;  // The longest of them.
   Operation last;                      // The only culprit's latest call in this group; `kind` is "" if there is none.
   std::vector<Side> sides;             // Where calls differ, the largest side first.
-  std::vector<Link> cycle;
+  std::vector<Link> cycle;             // Also of kOtherOperation, where the calls have no number in common.
   bool made_one_less = false, made_one_more = false;  // kExtraOrMissingCall, where the calls themselves show it.
   bool in_message = false;                            // kCannotTell: a candidate may be inside a message.
   bool hides_messages = false;                        // kDidNotEnter: messages of a culprit would not be seen.

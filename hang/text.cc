@@ -197,6 +197,19 @@ class Teller {
       details.emplace_back("whose call is the wrong one cannot be told: too few ranks agree");
   }
 
+  void AddCircle(std::vector<std::string>& details) const {
+    for (std::size_t i = 0; i < std::min<std::size_t>(6, verdict_.cycle.size()); ++i) {
+      const Link& link = verdict_.cycle[i];
+      const bool message = link.call.kind == "send" || link.call.kind == "recv";
+      const std::string what = NameOfCall(link.call, message) + " on group " + NameOfGroup(link.group);
+      details.push_back(link.missing.empty()
+                            ? fmt::format("{} {} queued in {} behind another one", Names(link.waiting),
+                                          One(link.waiting) ? "is" : "are", what)
+                            : fmt::format("{} {} in {} for {}", Names(link.waiting),
+                                          One(link.waiting) ? "waits" : "wait", what, Names(link.missing)));
+    }
+  }
+
   void Details(std::vector<std::string>& details) const {
     const std::string who = Names(verdict_.culprits), candidates = Names(verdict_.candidates);
     const bool one = One(verdict_.culprits);
@@ -229,6 +242,7 @@ class Teller {
       case Cause::kOtherOperation:
       case Cause::kMismatch:
         AddSides(details);
+        AddCircle(details);
         break;
       case Cause::kExtraOrMissingCall:
         AddSides(details);
@@ -242,16 +256,7 @@ class Teller {
                      : "nobody is missing and nobody is ahead: the GPUs or the network between them stopped");
         break;
       case Cause::kCircularWait:
-        for (std::size_t i = 0; i < std::min<std::size_t>(6, verdict_.cycle.size()); ++i) {
-          const Link& link = verdict_.cycle[i];
-          const bool message = link.call.kind == "send" || link.call.kind == "recv";
-          const std::string what = NameOfCall(link.call, message) + " on group " + NameOfGroup(link.group);
-          details.push_back(link.missing.empty()
-                                ? fmt::format("{} {} queued in {} behind another one", Names(link.waiting),
-                                              One(link.waiting) ? "is" : "are", what)
-                                : fmt::format("{} {} in {} for {}", Names(link.waiting),
-                                              One(link.waiting) ? "waits" : "wait", what, Names(link.missing)));
-        }
+        AddCircle(details);
         break;
       case Cause::kCannotTell:
         if (verdict_.in_message)

@@ -5,6 +5,7 @@
 #include <set>
 #include <tuple>
 #include <unordered_map>
+#include <utility>
 
 #include "hang/differ.h"
 
@@ -56,7 +57,9 @@ class Finder {
     if (call == nullptr || seen == kNotKnown || call->created_ns == kNotKnown) return kNotKnown;
     return std::max<std::int64_t>(0, seen - call->created_ns);
   }
+  // Who cannot go on holds up what it was inside, however short that was until then.
   bool Young(std::uint32_t rank, const Operation* call) {
+    if (Gone(found_.ranks[rank].state)) return false;
     const std::int64_t age = AgeOf(rank, call);
     if (age == kNotKnown || age >= options_.least_wait_ns) return false;
     ++found_.young;
@@ -144,7 +147,11 @@ class Finder {
                           const Operation* call = CallOf(member, wait.call.sequence);
                           return call == nullptr || call->kind.empty() || HoldsAll(*call);
                         });
-    if (!agreed && Differ(group, wait.call.sequence, wait.differs)) {
+    // MPI compares no sizes: a member's part may have come to its end although another one's is longer.
+    Verdict differs;
+    if ((!agreed || group.on_host) && Differ(group, wait.call.sequence, differs) &&
+        (!agreed || differs.cause == Cause::kMismatch)) {
+      wait.differs = std::move(differs);
       wait.end = Wait::End::kDiffers;
     } else if (!wait.missing.empty() || !wait.lagging.empty()) {
       wait.end = Wait::End::kPasses;

@@ -67,11 +67,12 @@ class Composer {
 
  private:
   // What became of a process tells why it did not come only if it happened before the others waited, or if they went on
-  // waiting after it.
+  // waiting after it. Of one that was inside a call itself, the latter, unless it had waited there for long.
   void DecideState(std::size_t i) {
     RankView& view = views_[i];
-    if (waits_since_[i] != kNotKnown || view.facts.state == RankState::kStopped) return;
-    if (view.left_mpi && anybody_waits_) {
+    if (view.facts.state == RankState::kStopped) return;
+    const bool waits = waits_since_[i] != kNotKnown;
+    if (!waits && view.left_mpi && anybody_waits_) {
       view.facts.state = RankState::kExited;
       return;
     }
@@ -84,7 +85,8 @@ class Composer {
     }
     const bool waited_before = others_wait_ns != kNotKnown && view.ended_ns > others_wait_ns + least_wait_ns_;
     const bool waited_after = others_seen_ns != kNotKnown && others_seen_ns > view.ended_ns + kTogetherNs;
-    if (waited_before && !waited_after) return;
+    if ((waited_before || waits) && !waited_after) return;
+    if (waits && view.ended_ns > waits_since_[i] + least_wait_ns_) return;
     view.facts.state = view.ended_by_signal ? RankState::kKilled : RankState::kExited;
   }
 

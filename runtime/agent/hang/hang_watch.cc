@@ -25,13 +25,13 @@
 namespace lockstep::agent {
 namespace {
 
-// When it asks, in multiples of --hang-after: at the allowances of hang/alarm.h, and seldom after them, because each
-// answer reads what all ranks have recorded.
-constexpr std::array<double, 6> kStages = {1, 2.5, 7, 28, 112, 448};
+// When it asks, in multiples of --hang-after: at the allowances of hang/alarm.h, between the last two of them for waits
+// that are compared with earlier ones, and seldom after them, because each answer reads what all ranks have recorded.
+constexpr std::array<double, 10> kStages = {1, 2.5, 4, 6, 12, 24, 48, 96, 192, 384};
 // It takes seconds as a rule, and minutes for a long run of thousands of ranks.
 constexpr std::int64_t kLongestAnswerNs = 600'000'000'000;
 constexpr std::uint64_t kLargeBytes = std::uint64_t{4} << 30;  // Recorded by all ranks.
-constexpr std::size_t kFirstOfLarge = 2;                       // Of kStages.
+constexpr std::size_t kFirstOfLarge = 3;                       // Of kStages.
 constexpr std::int64_t kShortestPauseNs = 2'000'000'000, kLongestPauseNs = 60'000'000'000;
 // A file of a shared file system is asked for seldom.
 constexpr std::int64_t kWordPeriodNs = 5'000'000'000;

@@ -114,14 +114,18 @@ Result<Child> Child::Start(const std::vector<std::string>& command, const std::v
 ChildExit Child::Poll() {
   ChildExit result;
   if (pid_ <= 0) return result;
-  // Only its end: while its stack is read, wait4 would report a stop as well. The system call has the usage, too, which
-  // waitid(3) has not.
-  siginfo_t info{};
-  long failed;
-  do {
-    failed = ::syscall(SYS_waitid, P_PID, pid_, &info, WEXITED | WNOHANG, &result.usage);
-  } while (failed != 0 && errno == EINTR);
-  if (failed != 0 || info.si_pid != pid_) return result;
+  // While its stack is read, its stops are reported as well, whatever is asked for (as to every tracer): they are no
+  // end, and are left for who awaits them. The system call has the usage, too, which waitid(3) has not.
+  const auto look = [&](siginfo_t& info, int more) {
+    long failed;
+    do {
+      failed = ::syscall(SYS_waitid, P_PID, pid_, &info, WEXITED | WNOHANG | more, &result.usage);
+    } while (failed != 0 && errno == EINTR);
+    const bool ended = info.si_code == CLD_EXITED || info.si_code == CLD_KILLED || info.si_code == CLD_DUMPED;
+    return failed == 0 && info.si_pid == pid_ && ended;
+  };
+  siginfo_t seen{}, info{};
+  if (!look(seen, WNOWAIT) || !look(info, 0)) return result;
   result.ended = true;
   if (info.si_code == CLD_EXITED) {
     result.code = info.si_status;

@@ -33,15 +33,15 @@ TEST(Alarm, RankThatSleepsMayStillComeForAWhile) {
 
 TEST(Alarm, RankThatWorksHasLonger) {
   for (const double share : {1.0, -1.0}) {
-    EXPECT_FALSE(Alarms(Late(200 * kSecond, share)));
-    EXPECT_TRUE(Alarms(Late(211 * kSecond, share)));
+    EXPECT_FALSE(Alarms(Late(179 * kSecond, share)));
+    EXPECT_TRUE(Alarms(Late(181 * kSecond, share)));
   }
 }
 
 // Ranks of a service wait in a broadcast until one of them has a request.
 TEST(Alarm, RankThatListensHasAsLong) {
   for (const char* call : {"poll", "accept of socket:[7]", "recv of socket:[7]"}) {
-    Progress progress = Late(200 * kSecond, 0);
+    Progress progress = Late(179 * kSecond, 0);
     progress.ranks[2].asleep_in = call;
     EXPECT_FALSE(Alarms(progress));
     progress.ranks[2].asleep_in = "read of /data/shard";
@@ -72,14 +72,35 @@ TEST(Alarm, JobThatWaitedAsLongBeforeMayDoSoAgain) {
   EXPECT_TRUE(Alarms(progress));
 }
 
+// What cannot end by itself needs no such patience.
+TEST(Alarm, CallsThatDoNotBelongTogetherAreSaidWhateverWasBefore) {
+  Progress progress = Late(31 * kSecond, 0);
+  progress.groups[0].members[2] = progress.groups[0].members[1];
+  progress.groups[0].members[2].rank = 2;
+  progress.groups[0].members[2].calls[0].kind = "barrier";
+  for (RankFacts& facts : progress.ranks) facts.longest_wait_ns = 100 * kSecond;
+  EXPECT_TRUE(Alarms(progress));
+}
+
 // A master and some of its workers go on while others wait for theirs.
 TEST(Alarm, WhileOthersGoOnItMayBeByDesign) {
   Progress progress = Late(100 * kSecond, 0);
   progress.ranks[2].moved_ns = progress.ranks[2].seen_ns - kSecond;
   EXPECT_FALSE(Alarms(progress));
-  progress = Late(211 * kSecond, 0);
+  progress = Late(181 * kSecond, 0);
   progress.ranks[2].moved_ns = progress.ranks[2].seen_ns - kSecond;
   EXPECT_TRUE(Alarms(progress));
+}
+
+// What was last seen of a rank that was killed is that it went on.
+TEST(Alarm, WhoIsDeadDoesNotGoOn) {
+  for (const RankState state : {RankState::kKilled, RankState::kExited}) {
+    Progress progress = Late(31 * kSecond, 0);
+    progress.ranks[2].state = state;
+    progress.ranks[2].seen_ns = 1000 * kSecond;
+    progress.ranks[2].moved_ns = 999 * kSecond;
+    EXPECT_TRUE(Alarms(progress));
+  }
 }
 
 TEST(Alarm, NobodyIsAccusedOfWhatIsNotKnown) {

@@ -232,6 +232,19 @@ TEST(Judge, UnknownSizesAreNoMismatch) {
 }
 
 // The ring has lost the call; only its number is known.
+// Where hosts carry it, some come to the end of a sum that is longer on one of them.
+TEST(Judge, OneHasLeftWhatIsLongerOnAnother) {
+  Progress job = JobOf({Named("world", {At(0, 5, 4), At(1, 5, 4), At(2, 5, 4), At(3, 5, 5)})});
+  job.groups[0].members[1].calls[0] = Call(5, "all_reduce", 200);
+  job.groups[0].members[3].calls = {Call(5)};
+  job.groups[0].members[3].calls[0].state = OperationState::kCompleted;
+  job.groups[0].on_host = true;
+  EXPECT_EQ(JudgeAll(job), Only(Cause::kMismatch, {1}));
+  // Other operations would not have let it go.
+  job.groups[0].members[1].calls[0] = Call(5, "barrier");
+  EXPECT_NE(JudgeAll(job), Only(Cause::kOtherOperation, {1}));
+}
+
 TEST(Judge, LostCallsAreNoMismatch) {
   Progress job = JobOf({Named("dp", {At(0, 5, 4), At(1, 5, 4), At(2, 5, 4)})});
   job.groups[0].members[1].calls.clear();
@@ -279,6 +292,37 @@ TEST(Judge, CircleOfMessages) {
     for (Member& member : job.groups[0].members) member.messages = {Message(kind, (member.rank + 1) % 3)};
     EXPECT_EQ(JudgeAll(job), Only(Cause::kCircularWait, {0, 1, 2})) << kind;
   }
+}
+
+// Rank 1 goes on to the messages of the next step, for which its two neighbours come after the sum.
+TEST(Judge, OneOfACircleMissedTheOperationOfTheOthers) {
+  Progress job = JobOf({Named("world", {At(0, 9, 8), At(1, 8, 8), At(2, 9, 8), At(3, 9, 8)})});
+  job.groups[0].members[1].messages = {Message("recv", 0), Message("recv", 2)};
+  const Judgement judgement = Judge(job, {});
+  ASSERT_EQ(judgement.verdicts.size(), 1u);
+  EXPECT_EQ(judgement.verdicts[0].cause, Cause::kOtherOperation);
+  EXPECT_EQ(judgement.verdicts[0].culprits, (Ranks{1}));
+  EXPECT_EQ(judgement.verdicts[0].call.kind, "all_reduce");
+  EXPECT_FALSE(judgement.verdicts[0].message);
+  EXPECT_EQ(judgement.verdicts[0].cycle.size(), 3u);
+  // Of two, either may be wrong: those that wait beside them have no part in it.
+  job.groups[0].members[1].messages = {Message("recv", 0)};
+  EXPECT_EQ(JudgeAll(job), Only(Cause::kCircularWait, {0, 1}));
+}
+
+TEST(Judge, OneHasTwoGroupsInAnotherOrder) {
+  const auto job_of = [](std::int32_t size, std::int32_t swapped) {
+    std::vector<Member> a, b;
+    for (std::int32_t rank = 0; rank < size; ++rank) {
+      a.push_back(At(rank, rank < swapped ? 4 : 5, 4));
+      b.push_back(At(rank, rank < swapped ? 8 : 7, 7));
+    }
+    return JobOf({Named("a", a), Named("b", b)});
+  };
+  EXPECT_EQ(JudgeAll(job_of(3, 1)), Only(Cause::kOtherOperation, {0}));
+  EXPECT_EQ(JudgeAll(job_of(6, 2)), Only(Cause::kOtherOperation, {0, 1}));
+  EXPECT_EQ(JudgeAll(job_of(6, 4)), Only(Cause::kOtherOperation, {4, 5}));
+  EXPECT_EQ(JudgeAll(job_of(4, 2)), Only(Cause::kCircularWait, {0, 1, 2, 3}));
 }
 
 TEST(Judge, Messages) {

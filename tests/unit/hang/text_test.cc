@@ -47,6 +47,18 @@ TEST(HangText, EveryCauseHasWords) {
   }
 }
 
+TEST(HangText, SaysWhatTheOddOneOfACircleWaitsIn) {
+  Progress job = JobOf({Named("dp", {At(0, 5, 4), At(1, 4, 4), At(2, 5, 4)})});
+  job.groups[0].members[1].messages = {Message("recv", 0), Message("recv", 2)};
+  EXPECT_EQ(
+      Said(job),
+      "HANG  all-reduce #5 on group dp (ranks 0-2) cannot end: the ranks called different operations; 2 ranks wait\n"
+      "      ranks 0 and 2 wait in all-reduce #5 on group dp for rank 1\n"
+      "      rank 1 waits in recv from rank 0 on group dp for rank 0\n"
+      "      rank 1 waits in recv from rank 2 on group dp for rank 2\n"
+      "      → the program's order of calls depends on the rank: look for a branch around these lines\n");
+}
+
 TEST(HangText, NamesCannotMakeLines) {
   Progress job = JobOf({Named("a\nHANG  b\x1b[31m", {At(0, 5, 4), At(1, 4, 4)})});
   job.groups[0].members[0].calls[0].kind = "x\ny";

@@ -274,6 +274,22 @@ TEST(Recorded, WhatBecameOfAProcess) {
   EXPECT_EQ(job_with([](Rank& rank) { rank.Meta("stopped.101", "6"); }), Only(Cause::kDidNotEnter, {2}));
 }
 
+TEST(Recorded, ARankThatWasKilledInsideACall) {
+  const auto job_with = [](std::int64_t killed_ns) {
+    Ranks job = Job(4);
+    job[0]->Collective(5, kEnd / 2).Inside(MpiOp::kAllreduce, 6);
+    for (int rank = 1; rank < 4; ++rank) job[rank]->Inside(MpiOp::kAllreduce, 5);
+    job[3]->Ended(killed_ns, schema::ProcessEnd::kSignal, 9);
+    return JudgeJob(job);
+  };
+  // The others waited on for it.
+  for (const Said& said : job_with(1100 * kMs)) EXPECT_EQ(said, (Said{Cause::kKilled, {3}}));
+  EXPECT_FALSE(job_with(1100 * kMs).empty());
+  // It had waited with the others, or was ended with them.
+  for (const std::int64_t killed_ns : {kEnd / 2, kEnd - kMs})
+    for (const Said& said : job_with(killed_ns)) EXPECT_NE(said.cause, Cause::kKilled);
+}
+
 TEST(Recorded, EverybodyFinalizesButOne) {
   for (const MpiOp op : {MpiOp::kFinalize, MpiOp::kSession_finalize}) {
     Ranks job = Job(3);
