@@ -4,8 +4,8 @@
 // they are never sent over a connection.
 //
 // They travel in two ways: through a file that only this user can read, in the
-// directory that the run's agents share, and through the application's own MPI
-// (SegmentHeader::clock_key of rank 0 to the others' ClockMailbox::reference_key).
+// directory that the run's agents share, and through the application's processes
+// (SegmentHeader::clock_key of rank 0 to ClockMailbox::reference_key; core/reference.h).
 
 #include <array>
 #include <cstddef>

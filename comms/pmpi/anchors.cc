@@ -303,7 +303,18 @@ bool Meet(const SegmentView& segment, std::int64_t deadline_ns) {
   return true;
 }
 
-// Where ranks cannot agree to call MPI together, each can still learn by itself where rank 0's agent is.
+// Ranks that have not agreed to call MPI together can still learn, each by itself, where rank 0's agent is. It has told
+// it before it asked for an agreement, so that a rank that heard nothing of rank 0 by then is not to wait again.
+void MeetAlone(SegmentHeader& header, PmixBoard& board) {
+  constexpr std::int64_t kSoonNs = 100 * kMs;
+  if ((header.anchors_wanted & kAnchorsWanted) == 0 || header.slot_rank != anchor.rank || anchor.rank == 0) return;
+  static char text[kReferenceTextBytes];
+  Reference reference;
+  if (board.Ask(0, text, sizeof text, RawNs() + kSoonNs) && ReadReference(text, reference))
+    LeaveReference(header.mailbox, reference);
+}
+
+// The same where there is no board to agree on.
 void MeetByName(SegmentHeader& header, std::int64_t limit_ns) {
   if ((header.anchors_wanted & kReferenceByName) == 0 || header.slot_rank != anchor.rank) return;
   if (anchor.rank == 0) {
@@ -343,7 +354,13 @@ void ClockAnchorAtInit(const SegmentView& segment, bool able) {
   // the others do not wait for it.
   able = able && (header.anchors_wanted & kAnchorsWanted) != 0 &&
          (header.slot_rank < 0 || header.slot_rank == anchor.rank);
+  if (const Reference own = OwnReference(header); able && anchor.rank == 0 && own.complete()) {
+    static char text[kReferenceTextBytes];
+    WriteReference(own, text);
+    board.Tell(text);
+  }
   if (!Agree(board, anchor.rank, anchor.size, able, limit_ns)) {
+    if (!Spawned()) MeetAlone(header, board);
     mailbox.agreement.store(
         (header.anchors_wanted & kAnchorsWanted) != 0 ? AnchorAgreement::kRefused : AnchorAgreement::kNone,
         std::memory_order_relaxed);

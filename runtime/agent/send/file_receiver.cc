@@ -35,7 +35,7 @@ bool IsFileOf(std::int32_t slot, const std::string& name) {
   return name.starts_with(stem) && IsRankFileSuffix(std::string_view(name).substr(stem.size()));
 }
 
-// Other ranks of this host may still compute.
+// Other ranks of this host may still compute. Not for those in haste: their time is short, and the job's is over.
 void BeLowPriority() { ::setpriority(PRIO_PROCESS, static_cast<id_t>(::syscall(SYS_gettid)), 10); }
 
 }  // namespace
@@ -135,7 +135,7 @@ void FileReceiver::Lost(const Waiting& peer) {
 
 // Watches those who wait, tells them so, and hands them to workers.
 void FileReceiver::Dispatch() {
-  BeLowPriority();
+  bool low = false;
   std::vector<Waiting> waiting;
   std::int64_t told_ns = 0;
   for (;;) {
@@ -144,6 +144,7 @@ void FileReceiver::Dispatch() {
       const std::lock_guard lock(mutex_);
       if (stop_) return;
       program_ended = ended_;
+      if (program_ended && !std::exchange(low, true)) BeLowPriority();
       waiting.insert(waiting.end(), arriving_.begin(), arriving_.end());
       arriving_.clear();
       Hand(waiting);
@@ -196,7 +197,7 @@ void FileReceiver::Hand(std::vector<Waiting>& waiting) {
 }
 
 void FileReceiver::Work() {
-  BeLowPriority();
+  bool low = false;
   for (;;) {
     Waiting peer;
     {
@@ -206,6 +207,7 @@ void FileReceiver::Work() {
       peer = std::move(ready_.front());
       ready_.erase(ready_.begin());
     }
+    if (!peer.in_haste && !std::exchange(low, true)) BeLowPriority();
     Serve(peer);
     peer.link->Cut();
     Lost(peer);

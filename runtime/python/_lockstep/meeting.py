@@ -155,7 +155,8 @@ def meet(dist, rank):
     board = _Board(dist.distributed_c10d._get_default_store())
     if rank == 0:
         text = ctypes.create_string_buffer(_TEXT_BYTES)
-        answer(board, text.raw[:probe.own_reference(rank, text, _TEXT_BYTES)], nodes)
+        length = probe.own_reference(rank, text, _TEXT_BYTES)
+        answer(board, text.raw[:length], nodes)
     else:
         told = ask(board, node)
         if told:

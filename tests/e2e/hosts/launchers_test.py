@@ -34,14 +34,13 @@ class OnOwnDisks(Case):
         self.assertRegex(said, rf"(?m)^lockstep: rank files of {hosts} hosts?, [\d.]+ [kM]?B, arrived in lockstep\.out/\S+$")
         self.assertNotIn("lockstep gather", said)
         node, run = self.run_of_rank_0()
-        names = sorted(name for name in os.listdir(run / "ranks") if not name.startswith(".agent-"))
+        names = sorted(name for name in os.listdir(run / "ranks") if not name.startswith((".agent-", ".launch-")))
         self.assertEqual(names, [f"rank-{rank:05}.h5" for rank in range(ranks)], said)
         made = {path.name: path.read_bytes() for other in self.hosts.nodes if other != node
                 for path in pathlib.Path(self.hosts.path(other, of_hosts.OWN)).glob("lockstep.out/2*/ranks/rank-*.h5")}
         self.assertTrue(made)
         for name, content in made.items():
             self.assertEqual((run / "ranks" / name).read_bytes(), content, name)
-            self.assertEqual(name in os.listdir(run / "ranks"), True)
         return node, run
 
     def check_clocks_of(self, node, run, ranks, each):
@@ -105,8 +104,12 @@ class Torchrun(OnOwnDisks):
 
     def setUp(self):
         self.python = WITH
-        if subprocess.run([self.python, "-c", "import torch.distributed"], capture_output=True).returncode != 0:
+        found = subprocess.run([self.python, "-c", "import torch.distributed; print(torch.__version__)"], capture_output=True, text=True)
+        if found.returncode != 0:
             self.skipTest(f"{self.python} has no PyTorch")
+        # The launcher of PyTorch 1.13 fails with Python 3.11 where its workers' output goes nowhere, and knows no --local_addr.
+        self.old = found.stdout.startswith("1.")
+        self.logs = ["-r", "1", "-t", "1", "--log_dir", of_hosts.OWN + "/logs"] if self.old else []
         super().setUp()
         self.hosts.nodes = self.hosts.nodes[:2]
 
@@ -115,10 +118,8 @@ class Torchrun(OnOwnDisks):
         started, said = [], ""
         for number, node in enumerate(self.hosts.nodes):
             of_node = ["--node_rank", str(number), "--master_addr", "node1", "--master_port", "29511"] if rendezvous == "static" else \
-                ["--rdzv_backend", "c10d", "--rdzv_endpoint", "node1:29511", "--rdzv_id", "job", "--local_addr", node]
-            if rendezvous != "static" and subprocess.run([self.python, "-c", "import torch; raise SystemExit(torch.__version__ < '2')"]).returncode != 0:
-                of_node = of_node[:-2]
-            words = [self.python, "-m", "torch.distributed.run", "--nnodes", "2", "--nproc_per_node", "2", *of_node, self.SCRIPT, str(steps)]
+                ["--rdzv_backend", "c10d", "--rdzv_endpoint", "node1:29511", "--rdzv_id", "job", *([] if self.old else ["--local_addr", node])]
+            words = [self.python, "-m", "torch.distributed.run", "--nnodes", "2", "--nproc_per_node", "2", *of_node, *self.logs, self.SCRIPT, str(steps)]
             if node in recorded:
                 words = [jobs.LOCKSTEP, "run", "--after", "none", "--after-wait", "8", "--", *words]
             started.append(self.hosts.start(node, words, cwd=of_hosts.OWN, stdout=subprocess.PIPE, stderr=subprocess.STDOUT, text=True,
@@ -128,7 +129,7 @@ class Torchrun(OnOwnDisks):
                 out, _ = process.communicate(timeout=100)
                 said += out
                 self.assertEqual(process.returncode, 0, said)
-        self.assertEqual(len(re.findall(r"(?m)^rank \d: sum 6$", said)), 4, said)
+        self.assertEqual(len(re.findall(r"(?m)rank \d: sum 6$", said)), 4, said)
         return said
 
     def test_static_rendezvous(self):
@@ -143,7 +144,7 @@ class Torchrun(OnOwnDisks):
         """Rank 0 waits for its answer once, for two seconds."""
         said = self.launch("static", recorded=("node1",), steps=5)
         self.assertNotIn("arrived", said)
-        took = [float(word) for word in re.findall(r"(?m)^rank 0: joined in ([\d.]+) s$", said)]
+        took = [float(word) for word in re.findall(r"(?m)rank 0: joined in ([\d.]+) s$", said)]
         self.assertEqual(len(took), 1, said)
         self.assertLess(took[0], jobs.on_this_machine(10))
         self.assertRegex(said, "no files from ranks 2-3 in ")
