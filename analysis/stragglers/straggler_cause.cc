@@ -20,6 +20,8 @@ constexpr std::size_t kMaxEvidenceRows = 20;
 constexpr std::uint8_t kForward = schema::Phase::kForward, kBackward = schema::Phase::kBackward;
 // Forward and backward passes that vary together by at least this much do so because of the amount of work.
 constexpr double kImbalanceCorrelation = 0.9, kImbalanceVariation = 0.02, kImbalanceTimes = 3;
+// Longer computing is computing if a part in so many of it is CPU time.
+constexpr std::int64_t kCpuOfCompute = 4;
 // The number of occasions from which a period can be found.
 constexpr std::size_t kPeriodic = 4;
 
@@ -143,21 +145,37 @@ LateUnits LateUnitsOf(const Context& context, const std::vector<std::int64_t>& p
   return late;
 }
 
-// The same from what the steps took of the CPU altogether, where samples do not tell computing from communication: only
-// if threads slept whenever they communicated, but for a tenth of the time to be explained. In a call they may spin.
+// The same from what the steps took of the CPU altogether, where samples do not tell computing from communication. In a
+// call a thread may spin or sleep, so that what its computing took is known within the length of its calls: it is used
+// if that decides what the rank's excess is (CauseOfCompute). Waiting for helpers is asleep.
 void CompareCpuTimeOfSteps(const Context& context, std::size_t r, const LateUnits& late, StragglerCause& cause) {
   const auto& t = context.tables().step_ranks;
-  std::vector<std::int64_t> in_calls(t.rows());
-  for (std::size_t i = 0; i < t.rows(); ++i)
-    in_calls[i] = t.exposed_wait_ns[i] + t.exposed_transfer_ns[i] + t.exposed_unsplit_ns[i] + t.mpi_other_ns[i] -
-                  t.helper_wait_ns[i];
-  for (std::size_t p = 0; p < context.ranks().size(); ++p) {
-    const auto spun = MedianOf(context, late.steps, p, in_calls), cpu = MedianOf(context, late.steps, p, t.cpu_ns);
-    if (!spun || !cpu || *cpu < 0 || *spun * 10 > cause.more_compute_ns.value_or(0)) return;
+  std::vector<std::int64_t> most, least;
+  for (std::size_t i = 0; i < t.rows(); ++i) {
+    const std::int64_t calls = t.exposed_wait_ns[i] + t.exposed_transfer_ns[i] + t.exposed_unsplit_ns[i] +
+                               t.mpi_other_ns[i] - t.helper_wait_ns[i];
+    most.push_back(t.cpu_ns[i]);
+    least.push_back(std::max<std::int64_t>(0, t.cpu_ns[i] - calls));
   }
-  cause.more_cpu_ns = Excess(context, late.steps, r, t.cpu_ns);
-  const auto delay = MedianOf(context, late.steps, r, t.offcpu_ns);
-  if (delay && *delay >= 0) cause.more_delay_ns = Excess(context, late.steps, r, t.offcpu_ns);
+  for (std::size_t p = 0; p < context.ranks().size(); ++p)
+    if (MedianOf(context, late.steps, p, most).value_or(-1) < 0) return;  // Not known.
+  const auto beyond = [&](const std::vector<std::int64_t>& own, const std::vector<std::int64_t>& others) {
+    std::vector<std::int64_t> theirs;
+    for (std::size_t p = 0; p < context.ranks().size(); ++p)
+      if (p != r) theirs.push_back(*MedianOf(context, late.steps, p, others));
+    return *MedianOf(context, late.steps, r, own) - LowerMedian(std::move(theirs));
+  };
+  if (context.ranks().size() < 2) return;
+  const std::int64_t high_ns = beyond(most, least), low_ns = beyond(least, most);
+  const std::int64_t compute = cause.more_compute_ns.value_or(0);
+  if (high_ns * kCpuOfCompute < compute)
+    cause.more_cpu_ns = high_ns;
+  else if (low_ns * kCpuOfCompute >= compute)
+    cause.more_cpu_ns = low_ns;
+  else
+    return;
+  if (MedianOf(context, late.steps, r, t.offcpu_ns).value_or(-1) >= 0)
+    cause.more_delay_ns = Excess(context, late.steps, r, t.offcpu_ns);
 }
 
 // Compares how much longer the rank's computing runs on a core, and is ready to run without one, with the median of the
@@ -190,7 +208,7 @@ CauseId CauseOfCompute(const StragglerCause& cause) {
   const std::int64_t compute = cause.more_compute_ns.value_or(0);
   const bool delayed = cause.more_delay_ns && *cause.more_delay_ns * 2 >= compute;
   if (delayed && *cause.more_cpu_ns * 5 < compute) return CauseId::kStarved;
-  return *cause.more_cpu_ns * 4 >= compute ? CauseId::kCompute : CauseId::kWaiting;
+  return *cause.more_cpu_ns * kCpuOfCompute >= compute ? CauseId::kCompute : CauseId::kWaiting;
 }
 
 }  // namespace

@@ -13,14 +13,24 @@ constexpr double kPersistentShare = 0.8;
 // Before its onset a drifting rank was late by at most this share of its lateness since: noise alone makes every rank
 // late at times.
 constexpr double kOnTimeShare = 0.35;
+// Late for good is late for a tenth of the units, and so many: others' programs take a rank's core for a few in a row.
+constexpr std::size_t kLeastSinceOnset = 10;
 // An occasional straggler must cost this multiple of what any other rank costs, and often enough not to be an accident.
-constexpr double kOccasionalTimes = 2, kMinOccasions = 4, kMinOccasionalShare = 0.05;
+constexpr double kOccasionalTimes = 2, kMinOccasionalShare = 0.05;
+constexpr std::size_t kMinOccasions = 4;
 
 using Matrix = std::vector<std::vector<std::int64_t>>;  // [position][unit]
 
 double ShareAbove(const std::vector<std::int64_t>& values, std::int64_t limit) {
   const auto above = std::count_if(values.begin(), values.end(), [&](std::int64_t v) { return v >= limit; });
   return static_cast<double>(above) / static_cast<double>(values.size());
+}
+
+// Neighbouring units above it are one occasion: whatever lasts for a while happens once.
+std::size_t OccasionsAbove(const std::vector<std::int64_t>& values, std::int64_t limit) {
+  std::size_t occasions = 0;
+  for (std::size_t i = 0; i < values.size(); ++i) occasions += values[i] >= limit && (i == 0 || values[i - 1] < limit);
+  return occasions;
 }
 
 // Limits values to their 95th percentile, so that a single outlier does not make a straggler.
@@ -83,7 +93,7 @@ std::optional<std::size_t> OnsetOf(const std::vector<std::int64_t>& behind, std:
   for (std::size_t k = 1; k < n; ++k) {
     before += values[k - 1];
     after -= values[k - 1];
-    if (k < n / 10 || k > n - n / 10) continue;
+    if (k < n / 10 || k > n - std::max(n / 10, kLeastSinceOnset)) continue;
     const double difference = after / static_cast<double>(n - k) - before / static_cast<double>(k);
     if (difference > best) {
       best = difference;
@@ -161,7 +171,7 @@ std::optional<Assessment> Assess(const Context& context, const Prices& prices, c
   std::optional<StragglerCost> cost;
   if (share >= kPersistentShare) cost = CostBy(Statistic::kMedian, context, price, suspects, r, from, limit);
   // If it is late, or the only late rank, in some steps only, the median would be either nothing or all of it.
-  if (!cost && !sharing && share >= kMinOccasionalShare && share * static_cast<double>(own.size()) >= kMinOccasions)
+  if (!cost && !sharing && share >= kMinOccasionalShare && OccasionsAbove(own, limit_ns) >= kMinOccasions)
     cost = CostBy(Statistic::kMean, context, price, suspects, r, from, limit);
   if (!cost) return std::nullopt;
 
