@@ -94,7 +94,7 @@ constexpr Pass kPasses[] = {
     {"buckets", "gradient buckets recorded by PyTorch's hooks", HasBuckets, JoinBuckets, {}, {buckets}},
     {"replay", "", Always, DescribeReplay, {}, {replay, replay_skipped}},
     {"overlap", "", Always, ScoreOverlap, {}, {overlap}},
-    {"bucket_curve", "", Always, PredictBuckets, {buckets}, {buckets, findings}, {"buckets", "starved"}},
+    {"bucket_curve", "", Always, PredictBuckets, {buckets, ranks}, {buckets, findings}, {"buckets", "starved"}},
     {"counterfactual", "", Always, CountCounterfactuals, {stragglers}, {stragglers_replayed, counterfactual}},
     {"delays", "", Always, AttributeDelays, {}, {delays}},
     {"fsdp", "", Always, RecogniseShards, {}, {fsdp, findings}, {"bucket_curve"}},

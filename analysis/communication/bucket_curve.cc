@@ -12,6 +12,7 @@
 #include "analysis/choose_findings.h"
 #include "analysis/core/format.h"
 #include "analysis/core/rates.h"
+#include "analysis/core/statistics.h"
 #include "analysis/passes.h"
 #include "analysis/replay/graph/bucket_rule.h"
 #include "analysis/replayed/replayed_run.h"
@@ -64,7 +65,7 @@ std::vector<Candidate> Candidates(const Buckets& buckets, const BucketSequence& 
   if (!sequence.gradients.empty()) {
     caps.clear();
     for (const std::uint64_t cap :
-         replay::DistinctCaps(sequence.gradients, replay::kDdpFirstBucketBytes, kMaxPoints * 4))
+         replay::DistinctCaps(sequence.gradients, replay::kDdpFirstBucketBytes, kMaxPoints * 4, true))
       caps.push_back(static_cast<double>(cap) / kMiB);
   }
   if (buckets.current_cap_mb && *buckets.current_cap_mb < total) caps.push_back(*buckets.current_cap_mb);
@@ -233,10 +234,34 @@ class Recommendation {
   const std::vector<Answer>& answers_;
 };
 
+// On the rank in the middle. What moves beside work shares the cores with it, so that it takes longer than the same
+// outside of the steps says nothing of its size.
+bool MostlyHidden(const Analysis& analysis) {
+  std::vector<double> fractions;
+  for (const RankRow& row : analysis.ranks)
+    if (row.overlap_fraction) fractions.push_back(*row.overlap_fraction);
+  return !fractions.empty() && 2 * LowerMedian(std::move(fractions)) > 1;
+}
+
+// What fewer buckets gain at most: none of them takes less than one of the smaller ones of now.
+std::int64_t MostOfFewer(const ReplayedRun& replayed, const Buckets& buckets,
+                         const std::vector<Candidate>& candidates) {
+  std::int64_t most_ns = 0;
+  const BucketSequence& now = *replayed.what_if().buckets();
+  for (const Candidate& candidate : candidates) {
+    if (candidate.bytes.size() >= now.bytes.size()) continue;
+    Question question = QuestionOfCap(buckets, now, candidate.cap_mb, candidate.one_bucket);
+    question.same_for_all = true;
+    const Result<Answer> answer = replayed.what_if().Ask(question, false);
+    if (answer.ok()) most_ns = std::max(most_ns, answer.value().gain_ns);
+  }
+  return most_ns;
+}
+
 // Small buckets that take longer than more bytes did outside of the steps: something other than their size makes each
 // of them slow (the cores that move them are busy, they wait for a call that moves them). Fewer may be as slow each, or
-// not: a second recording decides.
-void TellOtherSizesUnknown(const ReplayedRun& replayed, Analysis& analysis) {
+// slower: a second recording decides, and what there is to gain is known at most.
+void TellOtherSizesUnknown(const ReplayedRun& replayed, const std::vector<Candidate>& candidates, Analysis& analysis) {
   const replay::CostModel& costs = replayed.what_if().costs();
   const std::size_t count = analysis.buckets.sizes.size();
   if (!costs.contradiction() || count < 2) return;
@@ -252,14 +277,24 @@ void TellOtherSizesUnknown(const ReplayedRun& replayed, Analysis& analysis) {
         "Buckets: {}. It is not their size that takes the time, so what others would take is not known.", what));
     return;
   }
+  if (replayed.what_if().self_error() > kMostSelfError || replayed.run().whole_window) return;
+  if (MostlyHidden(analysis)) return;
+  const std::int64_t step_ns = replayed.what_if().replayed_step_ns();
+  const std::int64_t most_ns = MostOfFewer(replayed, analysis.buckets, candidates);
+  // However little larger ones take, the step waits for something else.
+  if (static_cast<double>(most_ns) < kWorthShare * static_cast<double>(step_ns)) return;
   Finding finding;
   finding.id = FindingId::kBucketsCap;
   finding.headline = fmt::format(
-      "Each step has {} buckets of {}, and it is not their size that makes them slow: fewer, larger ones "
-      "may be faster.",
-      count, Bytes(own.bytes));
+      "Each step has {} buckets of {}, and it is not their size that makes them slow: fewer, larger ones save at most "
+      "{} of each {} step.",
+      count, Bytes(own.bytes), Duration(most_ns), Duration(step_ns));
   finding.brief = fmt::format("{} buckets of {}: fewer, larger ones may be faster", count, Bytes(own.bytes));
-  finding.evidence = what + ": what takes the time is not their size, and one recording cannot tell what others take";
+  finding.evidence =
+      what + ": what takes the time is not their size; replayed with fewer of which each takes as long as one does now";
+  finding.saves_ns_per_step = most_ns;
+  finding.upper_bound = true;
+  finding.replayed = true;
   const double cap_mb = std::max(25.0, 4 * analysis.buckets.current_cap_mb.value_or(0));
   finding.action =
       fmt::format("record a run that {}, and compare: lockstep diff RUN OTHER",
@@ -315,7 +350,7 @@ void PredictBuckets(const Context& context, Analysis& analysis) {
                              candidate.one_bucket});
   }
   if (!answers.empty()) Recommendation(*replayed, answered, answers).Make(analysis);
-  if (!buckets.recommended_cap_mb) TellOtherSizesUnknown(*replayed, analysis);
+  if (!buckets.recommended_cap_mb) TellOtherSizesUnknown(*replayed, answered, analysis);
 }
 
 }  // namespace lockstep::analysis

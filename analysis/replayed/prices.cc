@@ -49,6 +49,14 @@ std::vector<std::int32_t> NamedRanks(const Analysis& analysis) {
   return ranks;
 }
 
+// The one rank that is named is priced by its input alone (Pricing::LateByInputOnly).
+bool PricedByInput(const Analysis& analysis) {
+  if (analysis.stragglers.size() != 1) return false;
+  const Straggler& only = analysis.stragglers.front();
+  return only.cause == CauseId::kInput && only.priced_by == "replay" && only.price_ns && only.replayed_saves_ns &&
+         2 * *only.price_ns < *only.replayed_saves_ns;
+}
+
 bool IsWaiting(FindingId id) {
   return id == FindingId::kWaitTurns || id == FindingId::kP2pLateSender || id == FindingId::kP2pLateReceiver;
 }
@@ -139,9 +147,24 @@ class Pricing {
     return gains;
   }
 
+  // Of a rank that is late by its input, and by turns with others by its work, only the input is what slows it: made
+  // ordinary it would end their turns as well.
+  bool LateByInputOnly(const Straggler& straggler, const std::optional<Gains>& ordinary) const {
+    if (straggler.cause != CauseId::kInput || !ordinary) return false;
+    const std::optional<Question> remedy = WithoutMoreInput(context_, {straggler.rank});
+    if (!remedy) return false;
+    const std::optional<Gains> gains = OfItsSteps(Between(LengthsOf({}), LengthsOf({*remedy})), {&straggler});
+    return gains && gains->Typical() > 0 && 2 * gains->Typical() < ordinary->Typical();
+  }
+
   void PriceStragglers() {
     const std::vector<std::int32_t> all = NamedRanks(analysis_);
     if (all.empty()) return;
+    if (all.size() == 1) {
+      Straggler& only = analysis_.stragglers.front();
+      const std::optional<Gains> ordinary = OfItsSteps(Between(LengthsOf({}), LengthsOf({Without(all)})), {&only});
+      if (LateByInputOnly(only, ordinary)) return PriceInput(only, ordinary->Typical());
+    }
     const std::optional<Lengths> without_all = LengthsOf({Without(all)});
     bool replayed = true, bound = false;
     std::vector<const Straggler*> rows;
@@ -182,6 +205,21 @@ class Pricing {
         finding.upper_bound = false;
         finding.headline = fmt::format("{}: without what slows {}, {}.", Claim(finding),
                                        all.size() == 1 ? "it" : "them", Shorter(finding));
+      }
+  }
+
+  void PriceInput(Straggler& straggler, std::int64_t ordinary_ns) {
+    const std::optional<Question> remedy = WithoutMoreInput(context_, {straggler.rank});
+    const std::optional<Gains> gains = OfItsSteps(Between(LengthsOf({}), LengthsOf({*remedy})), {&straggler});
+    straggler.replayed_saves_ns = ordinary_ns;
+    straggler.price_ns = gains->Typical();
+    straggler.priced_by = "replay";
+    for (Finding& finding : analysis_.findings)
+      if (finding.id == FindingId::kStragglerArrival) {
+        Take(*gains, finding);
+        finding.intermittent |= gains->mean;
+        finding.upper_bound = false;
+        finding.headline = fmt::format("{}: with no more input than the others, {}.", Claim(finding), Shorter(finding));
       }
   }
 
@@ -346,6 +384,7 @@ std::optional<Question> RemedyOf(const Context& context, const Analysis& analysi
   switch (finding.id) {
     case FindingId::kStragglerArrival:
       question = Question{.kind = Question::kWithoutRanks, .ranks = NamedRanks(analysis)};
+      if (PricedByInput(analysis)) question = WithoutMoreInput(context, question->ranks);
       break;
     case FindingId::kTransferExposed:
       question = Question{.kind = Question::kFreeCommunication};

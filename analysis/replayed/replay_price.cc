@@ -2,6 +2,7 @@
 
 #include <algorithm>
 #include <cmath>
+#include <functional>
 #include <map>
 #include <vector>
 
@@ -60,18 +61,10 @@ std::optional<ReplayPrice> GainOf(const Context& context, const std::optional<re
                      static_cast<std::int64_t>(answer.value().step_lengths_ns.size())};
 }
 
-// The call returns at once: it needs nothing but its thread.
-void ReturnAtOnce(replay::Job& job) {
-  const auto syncs = [&](std::uint32_t operation) { return job.operations[operation].role == replay::Role::kSync; };
-  std::vector<replay::Operation>& operations = job.graph.operations();
-  for (std::uint32_t i = 0; i < operations.size(); ++i)
-    if (syncs(i)) operations[i].duration_ns = operations[i].delay_ns = 0;
-  job.graph.RemoveNeedsIf([&](const replay::Graph::Need& need) { return syncs(need.operation); });
-}
+// Of a step, by rank (index in RecordedRun::ranks): the time that each has in ranges. -> how much of its own it loses.
+using CutOf = std::function<std::int64_t(const std::vector<std::int64_t>& of_step, std::size_t rank)>;
 
-}  // namespace
-
-std::optional<replay::Question> WithoutRanges(const Context& context, std::uint8_t category) {
+std::optional<replay::Question> CutRanges(const Context& context, std::uint8_t category, const CutOf& cut_of) {
   for (std::size_t p = 0; p < context.ranks().size(); ++p)
     if (context.tables().ranks.gpu[context.RankRow(p)]) return std::nullopt;
   if (context.ranks().size() > kMostRanks) return std::nullopt;
@@ -100,9 +93,9 @@ std::optional<replay::Question> WithoutRanges(const Context& context, std::uint8
   for (std::size_t i = 0; i < cut.size(); ++i) {
     if (cut[i] == 0) continue;
     const std::vector<std::int64_t>& ranks = of_step[job.operations[i].step];
-    const std::int64_t own = ranks[job.operations[i].rank], middle = LowerMedian(ranks);
-    if (own > middle)
-      cut[i] = std::llround(static_cast<double>(cut[i]) * static_cast<double>(middle) / static_cast<double>(own));
+    const std::int64_t own = ranks[job.operations[i].rank], loses = cut_of(ranks, job.operations[i].rank);
+    if (loses < own)
+      cut[i] = std::llround(static_cast<double>(cut[i]) * static_cast<double>(loses) / static_cast<double>(own));
   }
   replay::Question question{.kind = replay::Question::kEdit};
   question.edit = [cut = std::move(cut)](replay::Job& changed) {
@@ -111,6 +104,38 @@ std::optional<replay::Question> WithoutRanges(const Context& context, std::uint8
       operations[i].duration_ns = std::max<std::int64_t>(0, operations[i].duration_ns - cut[i]);
   };
   return question;
+}
+
+// The call returns at once: it needs nothing but its thread.
+void ReturnAtOnce(replay::Job& job) {
+  const auto syncs = [&](std::uint32_t operation) { return job.operations[operation].role == replay::Role::kSync; };
+  std::vector<replay::Operation>& operations = job.graph.operations();
+  for (std::uint32_t i = 0; i < operations.size(); ++i)
+    if (syncs(i)) operations[i].duration_ns = operations[i].delay_ns = 0;
+  job.graph.RemoveNeedsIf([&](const replay::Graph::Need& need) { return syncs(need.operation); });
+}
+
+}  // namespace
+
+std::optional<replay::Question> WithoutRanges(const Context& context, std::uint8_t category) {
+  return CutRanges(context, category, [](const std::vector<std::int64_t>& of_step, std::size_t rank) {
+    return std::min(of_step[rank], LowerMedian(of_step));
+  });
+}
+
+std::optional<replay::Question> WithoutMoreInput(const Context& context, const std::vector<std::int32_t>& ranks) {
+  const ReplayedRun* replayed = context.Replayed();
+  if (replayed == nullptr) return std::nullopt;
+  std::vector<bool> late(replayed->run().ranks.size(), false);
+  for (const std::int32_t rank : ranks)
+    if (const std::uint32_t r = replayed->run().PositionOf(rank); r != replay::kNone) late[r] = true;
+  return CutRanges(context, schema::Category::kInput, [&](const std::vector<std::int64_t>& of_step, std::size_t rank) {
+    std::vector<std::int64_t> others;
+    for (std::size_t r = 0; r < of_step.size(); ++r)
+      if (!late[r]) others.push_back(of_step[r]);
+    if (!late[rank] || others.empty()) return std::int64_t{0};
+    return std::max<std::int64_t>(0, of_step[rank] - LowerMedian(std::move(others)));
+  });
 }
 
 std::optional<replay::Question> WithoutSyncs(const Context& context) {

@@ -4,6 +4,7 @@
 #include <cstdint>
 #include <optional>
 #include <utility>
+#include <vector>
 
 #include "analysis/context.h"
 #include "analysis/replay/questions/what_if.h"
@@ -21,6 +22,9 @@ struct ReplayPrice {
 // ranks only: nothing where nothing can be replayed or the replay's times cannot be laid over the recorded ones.
 std::optional<replay::Question> WithoutRanges(const Context& context, std::uint8_t category);
 std::optional<ReplayPrice> PriceWithoutRanges(const Context& context, std::uint8_t category);
+
+// If these ranks had no more input in any step than the others have (lower median). CPU ranks only, as above.
+std::optional<replay::Question> WithoutMoreInput(const Context& context, const std::vector<std::int32_t>& ranks);
 
 // If no host thread waited for its GPU: syncs and blocking copies return at once. GPU ranks.
 std::optional<replay::Question> WithoutSyncs(const Context& context);

@@ -5,6 +5,7 @@
 #include <optional>
 
 #include "analysis/core/statistics.h"
+#include "analysis/replayed/replay_price.h"
 #include "analysis/replayed/replayed_run.h"
 
 namespace lockstep::analysis {
@@ -79,6 +80,13 @@ std::int64_t GainByReplay(const Context& context, std::size_t position) {
   const Asking asking(context, *replayed);
   const std::vector<double> gains = Asking::Gains(asking.Without({}), asking.Without({position}));
   return gains.empty() ? 0 : static_cast<std::int64_t>(LowerMedian(gains));
+}
+
+std::int64_t GainWithoutMoreInput(const Context& context, std::size_t position) {
+  const std::optional<replay::Question> question = WithoutMoreInput(context, {context.ranks()[position]});
+  if (!question) return 0;
+  const Result<replay::Answer> answer = context.Replayed()->what_if().Ask(*question, false);
+  return answer.ok() ? answer.value().gain_ns : 0;
 }
 
 }  // namespace lockstep::analysis

@@ -19,5 +19,7 @@ std::vector<std::size_t> WorthByReplay(const Context& context, std::vector<std::
 
 // By how much the median step is shorter without what slows this rank; 0 where the replay does not hold.
 std::int64_t GainByReplay(const Context& context, std::size_t position);
+// The same if it had no more input than the others.
+std::int64_t GainWithoutMoreInput(const Context& context, std::size_t position);
 
 }  // namespace lockstep::analysis

@@ -9,6 +9,7 @@
 #include <numeric>
 
 #include "analysis/core/format.h"
+#include "analysis/stragglers/hidden_waiting.h"
 #include "analysis/stragglers/stack_evidence.h"
 #include "core/interval.h"
 
@@ -233,16 +234,29 @@ StragglerCause Explain(const Context& context, const Analysis& analysis, std::si
 
   // A cause explains a price if it covers at least half of it. Where others wait for the rank's messages only, no
   // collective says what that costs, and the least that is worth naming stands for it.
-  const double price_ns = late.price_ns > 0 ? static_cast<double>(late.price_ns) : limit_ns;
-  const auto explains = [&](std::optional<std::int64_t> ns) {
+  const auto explains = [&](std::optional<std::int64_t> ns, double price_ns) {
     return static_cast<double>(ns.value_or(0)) * 2 >= price_ns;
   };
-  if (explains(cause.more_input_ns))
-    cause.id = CauseId::kInput;
-  else if (explains(cause.more_compute_ns))
-    cause.id = CauseOfCompute(cause);
-  else if (gpu && explains(more(cells.idle_ns)))
-    cause.id = CauseId::kHost;
+  const auto cause_of = [&](double price_ns) {
+    if (explains(cause.more_input_ns, price_ns)) return CauseId::kInput;
+    if (explains(cause.more_compute_ns, price_ns)) return CauseOfCompute(cause);
+    return gpu && explains(more(cells.idle_ns), price_ns) ? CauseId::kHost : CauseId::kUnknown;
+  };
+  cause.id = cause_of(late.price_ns > 0 ? static_cast<double>(late.price_ns) : limit_ns);
+  // Ranks that wait for each other by turns wait longer for one than the step would be shorter without what slows it:
+  // what they wait for each other otherwise stays.
+  if (cause.id == CauseId::kUnknown && assessment.straggler.kind == StragglerKind::kPersistent &&
+      context.units_are_steps()) {
+    if (const auto gain_ns = static_cast<double>(GainByReplay(context, r)); gain_ns >= limit_ns)
+      cause.id = cause_of(gain_ns);
+    // Its work, all of it like the others', would end their turns, too; with no more input than theirs it is late no
+    // more.
+    if (const auto more_ns = static_cast<double>(cause.more_input_ns.value_or(0));
+        cause.id == CauseId::kUnknown && more_ns >= limit_ns)
+      if (const auto gain_ns = static_cast<double>(GainWithoutMoreInput(context, r));
+          gain_ns >= std::max(limit_ns, more_ns / 2))
+        cause.id = CauseId::kInput;
+  }
   std::vector<std::size_t> others;
   for (const std::size_t p : read.positions)
     if (p != r) others.push_back(p);

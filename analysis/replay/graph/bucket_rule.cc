@@ -14,7 +14,9 @@ struct Assignment {
   std::uint64_t least_closed_by_cap = 0;  // Bytes; 0: the cap closed none.
 };
 
-Assignment Assign(std::span<const Gradient> gradients, std::uint64_t first_bytes, std::uint64_t cap_bytes) {
+// `of_first`: the cap is what closes the first bucket, too.
+Assignment Assign(std::span<const Gradient> gradients, std::uint64_t first_bytes, std::uint64_t cap_bytes,
+                  bool of_first = false) {
   struct Open {
     GradientBucket bucket;
     bool first = true;
@@ -26,7 +28,8 @@ Assignment Assign(std::span<const Gradient> gradients, std::uint64_t first_bytes
     open.bucket.gradients.push_back(i);
     open.bucket.bytes += gradients[i].bytes;
     if (open.bucket.bytes < (open.first ? first_bytes : cap_bytes)) continue;
-    if (!open.first && (result.least_closed_by_cap == 0 || open.bucket.bytes < result.least_closed_by_cap))
+    if ((of_first || !open.first) &&
+        (result.least_closed_by_cap == 0 || open.bucket.bytes < result.least_closed_by_cap))
       result.least_closed_by_cap = open.bucket.bytes;
     result.buckets.push_back(std::exchange(open.bucket, {}));
     open.first = false;
@@ -48,11 +51,12 @@ std::vector<GradientBucket> AssignBuckets(std::span<const Gradient> gradients, s
 }
 
 std::vector<std::uint64_t> DistinctCaps(std::span<const Gradient> gradients, std::uint64_t first_bytes,
-                                        std::size_t limit) {
+                                        std::size_t limit, bool first_follows) {
   std::vector<std::uint64_t> caps;
   std::vector<GradientBucket> last;
   for (std::uint64_t cap = 1; caps.size() <= 64 * limit;) {
-    Assignment assignment = Assign(gradients, first_bytes, cap);
+    const bool of_first = first_follows && cap <= first_bytes;
+    Assignment assignment = Assign(gradients, of_first ? cap : first_bytes, cap, of_first);
     // Nothing changes until the cap exceeds the smallest bucket that it closed.
     const std::uint64_t end = std::max(assignment.least_closed_by_cap, cap);
     const bool same =

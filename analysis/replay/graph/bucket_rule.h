@@ -34,9 +34,10 @@ std::vector<GradientBucket> AssignBuckets(std::span<const Gradient> gradients, s
                                           std::uint64_t cap_bytes);
 
 // Returns one cap for each assignment that caps can give, ascending: the largest that gives it. With the last one no
-// bucket is closed by the cap. At most `limit`, spread over the range.
+// bucket is closed by the cap. At most `limit`, spread over the range. `first_follows`: the first bucket's limit is the
+// cap, and `first_bytes` at most.
 std::vector<std::uint64_t> DistinctCaps(std::span<const Gradient> gradients, std::uint64_t first_bytes,
-                                        std::size_t limit = 1000);
+                                        std::size_t limit = 1000, bool first_follows = false);
 
 // What to write in the program for buckets of these limits: the cap alone, and, if the first bucket's limit differs
 // from the default (1 MiB), the setting that changes it. DDP closes the first bucket at

@@ -68,6 +68,13 @@ void CostModel::UseThoseBeside() {
     latency_ns_ = 0;
     return;
   }
+  // More bytes that took no longer, or fewer that took longer: not the same operation as in the steps. It is no reason
+  // to leave out another of the same size.
+  std::erase_if(beside_, [&](const Sample& each) {
+    const auto ns = static_cast<double>(each.transfer_ns);
+    return each.bytes == own.bytes || static_cast<double>(each.bytes) > kImpossibleBytesPerNs * ns ||
+           (each.bytes > own.bytes) != (ns > own.transfer_ns);
+  });
   std::sort(beside_.begin(), beside_.end(), [](const Sample& a, const Sample& b) {
     return a.bytes != b.bytes ? a.bytes < b.bytes : a.transfer_ns < b.transfer_ns;
   });
@@ -75,9 +82,6 @@ void CostModel::UseThoseBeside() {
       std::unique(beside_.begin(), beside_.end(), [](const Sample& a, const Sample& b) { return a.bytes == b.bytes; }),
       beside_.end());
   for (Knot& knot : KnotsOf(std::move(beside_))) {
-    if (knot.bytes == own.bytes || static_cast<double>(knot.bytes) > kImpossibleBytesPerNs * knot.transfer_ns) continue;
-    // More bytes that took no longer, or fewer that took longer: not the same operation as in the steps.
-    if ((knot.bytes > own.bytes) != (knot.transfer_ns > own.transfer_ns)) continue;
     knot.spread = std::max(knot.spread, own.spread);
     knot.beside = true;
     knots_.push_back(knot);
@@ -186,7 +190,16 @@ std::optional<CostModel::Estimate> CostModel::Interpolate(const std::vector<Knot
   return estimate;
 }
 
-std::optional<CostModel::Estimate> CostModel::At(std::uint64_t bytes) const { return Interpolate(usable_, bytes); }
+std::optional<CostModel::Estimate> CostModel::At(std::uint64_t bytes) const {
+  if (same_for_all_ns_ > 0) return Estimate{same_for_all_ns_, same_for_all_ns_, same_for_all_ns_, false, 1};
+  return Interpolate(usable_, bytes);
+}
+
+CostModel CostModel::SameForAll(double transfer_ns) {
+  CostModel model;
+  model.same_for_all_ns_ = transfer_ns;
+  return model;
+}
 
 std::vector<double> CostModel::LeaveOneOut() const {
   std::vector<double> errors;

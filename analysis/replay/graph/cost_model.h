@@ -27,6 +27,8 @@ class CostModel {
   // Call once, after the last Add and before anything below.
   void Fit();
   bool empty() const { return knots_.empty(); }
+  // Of a network whose transfers take so long whatever their size, above 0. No knots; At() gives this.
+  static CostModel SameForAll(double transfer_ns);
 
   enum class Doubt : std::uint8_t {
     kNothing,
@@ -88,7 +90,7 @@ class CostModel {
   std::vector<Sample> samples_, beside_;
   std::vector<Knot> knots_, usable_;
   std::optional<Knot> contradiction_;
-  double latency_ns_ = 0;
+  double latency_ns_ = 0, same_for_all_ns_ = 0;
   double between_ = 0;  // Typical error of an interpolation, as a logarithm.
 };
 

@@ -206,9 +206,12 @@ class Maker {
         case Stretch::kWait:
           later.push_back(AddWait(r, lane, step, stretch, length, about(Role::kWait)));
           break;
-        case Stretch::kFeed:
-          feeds[stretch.collectives[0]] = Add({.lane = lane}, about(Role::kOther));
+        case Stretch::kFeed: {
+          JobOperation feed = about(Role::kOther);
+          feed.collective = rank.collectives[stretch.collectives[0]].collective;
+          feeds[stretch.collectives[0]] = Add({.lane = lane}, feed);
           break;
+        }
         case Stretch::kStepEnd: {
           const std::uint32_t end = Add({.lane = lane}, about(Role::kStepEnd));
           job_.step_ends[stretch.step][r] = end;

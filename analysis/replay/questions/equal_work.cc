@@ -19,6 +19,9 @@ std::int64_t MeanOf(std::vector<std::int64_t> values) {
   return std::accumulate(values.begin(), values.end(), std::int64_t{0}) / static_cast<std::int64_t>(values.size());
 }
 
+// Further ranks change the median of their work no more.
+constexpr std::size_t kMostCompared = 64;
+
 class Equaliser {
  public:
   Equaliser(const RecordedRun& run, std::vector<bool> changed, std::vector<bool> compared, TypicalFunction typical,
@@ -49,10 +52,20 @@ class Equaliser {
  private:
   void Do(Role role) {
     cells_.assign(run_.ranks.size() * run_.steps.size(), {});
+    marks_.assign(cells_.size(), {});
     std::vector<bool> cut_by_call(run_.ranks.size(), false);
+    std::vector<std::uint32_t> lanes(run_.ranks.size(), kNone);  // Of the thread that works.
+    several_threads_.assign(run_.ranks.size(), false);
     for (std::uint32_t i = 0; i < about_.size(); ++i) {
       const JobOperation& about = about_[i];
       if (about.rank >= run_.ranks.size() || about.step >= run_.steps.size()) continue;
+      if (about.role == role) {
+        if (lanes[about.rank] == kNone) lanes[about.rank] = operations_[i].lane;
+        several_threads_[about.rank] = several_threads_[about.rank] || operations_[i].lane != lanes[about.rank];
+      }
+      if (role == Role::kWork && about.collective != kNone && operations_[i].lane == lanes[about.rank] &&
+          lanes[about.rank] != kNone)
+        marks_[At(about.step, about.rank)].push_back({about.collective, Cell(about.step, about.rank).size()});
       if (about.role != role) {
         if (about.role != Role::kOther) cut_by_call[about.rank] = about.role == Role::kCall;
         continue;
@@ -147,6 +160,7 @@ class Equaliser {
       for (std::size_t k = 0; k < own.size(); ++k) Lengthen(own[k], Length(own[k]), peers->typical_ns[k]);
       return;
     }
+    if (!compared_[rank] && ChangeBetweenMarks(step, rank)) return;
     const std::int64_t total = Total(step, rank);
     if (total <= 0 || std::find(compared_.begin(), compared_.end(), true) == compared_.end()) return;
     any_lone_ = true;
@@ -167,6 +181,68 @@ class Equaliser {
     return *total_of_all_;
   }
 
+  // A point on a rank's thread at which it comes to a collective: it hands it over, posts it, or is in it.
+  struct Mark {
+    std::uint32_t collective;
+    std::size_t pieces;  // Of its work of the step before that.
+  };
+
+  // Ranks that divide a step differently still come to the same collectives: between two of those to which all come in
+  // one order, this rank's work takes as long as the others'. What it does too much stays where it does it, which a
+  // factor for the whole step would spread over all of it. False: there are no such collectives.
+  bool ChangeBetweenMarks(std::uint32_t step, std::uint32_t rank) {
+    std::vector<std::uint32_t> others;
+    for (std::uint32_t r = 0; r < run_.ranks.size(); ++r)
+      if (compared_[r] && r != rank && !Cell(step, r).empty()) others.push_back(r);
+    if (others.size() > kMostCompared) {
+      for (std::size_t i = 0; i < kMostCompared; ++i) others[i] = others[i * others.size() / kMostCompared];
+      others.resize(kMostCompared);
+    }
+    std::map<std::uint32_t, std::size_t>
+        common;  // From a collective of this rank to how many of the others come to it.
+    for (const Mark& mark : marks_[At(step, rank)]) common[mark.collective] = 0;
+    for (const std::uint32_t r : others)
+      for (const Mark& mark : marks_[At(step, r)])
+        if (const auto at = common.find(mark.collective); at != common.end()) ++at->second;
+    const auto of_all = [&](std::uint32_t r) {
+      std::vector<Mark> kept;
+      for (const Mark& mark : marks_[At(step, r)])
+        if (const auto at = common.find(mark.collective); at != common.end() && at->second == others.size())
+          kept.push_back(mark);
+      return kept;
+    };
+    const std::vector<Mark> shared = of_all(rank);
+    if (others.empty() || shared.empty() || several_threads_[rank]) return false;
+    std::vector<std::vector<std::int64_t>> theirs(shared.size() + 1);  // By stretch between two marks; of each rank.
+    for (const std::uint32_t r : others) {
+      const std::vector<Mark> marks = of_all(r);
+      const bool same = std::equal(marks.begin(), marks.end(), shared.begin(), shared.end(),
+                                   [](const Mark& a, const Mark& b) { return a.collective == b.collective; });
+      if (!same || several_threads_[r]) return false;
+      for (std::size_t k = 0; k < theirs.size(); ++k) theirs[k].push_back(LengthBetween(step, r, marks, k));
+    }
+    for (std::size_t k = 0; k < theirs.size(); ++k) {
+      const std::int64_t length = LengthBetween(step, rank, shared, k);
+      if (length <= 0) continue;
+      const double factor = static_cast<double>(typical_(std::move(theirs[k]))) / static_cast<double>(length);
+      for (std::size_t piece = FirstOf(shared, k); piece < FirstOf(shared, k + 1, Cell(step, rank).size()); ++piece)
+        for (const std::uint32_t i : Cell(step, rank)[piece])
+          operations_[i].duration_ns = std::llround(static_cast<double>(as_it_was_[i]) * factor);
+    }
+    return true;
+  }
+  // The first piece behind the mark before the k-th stretch.
+  static std::size_t FirstOf(const std::vector<Mark>& marks, std::size_t k, std::size_t all = 0) {
+    return k == 0 ? 0 : k - 1 < marks.size() ? marks[k - 1].pieces : all;
+  }
+  std::int64_t LengthBetween(std::uint32_t step, std::uint32_t rank, const std::vector<Mark>& marks, std::size_t k) {
+    const std::vector<Piece>& cell = Cell(step, rank);
+    std::int64_t length = 0;
+    for (std::size_t piece = FirstOf(marks, k); piece < FirstOf(marks, k + 1, cell.size()); ++piece)
+      length += Length(cell[piece]);
+    return length;
+  }
+
   const RecordedRun& run_;
   const std::vector<bool> changed_, compared_;
   const TypicalFunction typical_;
@@ -178,6 +254,8 @@ class Equaliser {
   std::optional<std::int64_t> total_of_all_;  // What the ranks compared typically do in that step in all.
   const std::vector<JobOperation>& about_;
   std::vector<std::vector<Piece>> cells_;  // [step][rank]: its work of the role, in order.
+  std::vector<bool> several_threads_;      // [rank]: whether its work of the role is not one thread's.
+  std::vector<std::vector<Mark>> marks_;   // [step][rank]: to which collectives it comes, in order; of kWork.
   std::vector<std::uint64_t> kinds_;       // [step][rank]: a hash of its kernels, in order.
   std::vector<std::uint64_t> orders_;      // [step][rank]: one of what it communicates, in order.
 };

@@ -37,6 +37,9 @@ struct Question {
   double bandwidth = 1, latency = 1;
   std::vector<std::int32_t> ranks;
   std::uint64_t first_bytes = 0, cap_bytes = 0;
+  // Of kBucketCap: each reduction takes what those of the run take in the middle, whatever its size. A bound for larger
+  // ones, which take no less.
+  bool same_for_all = false;
   std::size_t rank_count = 0, depth = 0;
   std::vector<Question> together;
   std::function<void(Job& job)> edit;

@@ -155,6 +155,12 @@ Result<std::unique_ptr<RecordedRun>> WhatIf::OtherBuckets(const Question& questi
   if (answer != nullptr) answer->bucket_bytes = sizes.bytes;
   if (sizes.interpolated && answer != nullptr)
     answer->caveats.push_back("sizes of single gradients are not known: buckets end where the cap says");
+  if (question.same_for_all) {
+    const std::int64_t each_ns = LowerMedian(times_.transfer_ns);
+    if (each_ns <= 0)
+      return Error{ErrorCode::kUnsupported, "the reductions of the steps take no time", "", "record longer steps"};
+    return run_->Rebucket(*buckets_, sizes.bytes, CostModel::SameForAll(static_cast<double>(each_ns)), times_);
+  }
   for (const std::uint64_t bytes : sizes.bytes) {
     const auto cost = costs_.At(bytes);
     if (!cost || !cost->extrapolated || answer == nullptr) continue;

@@ -141,6 +141,34 @@ TEST(Prices, OfInputTheStragglerHasWhatIsBeyondTheOthers) {
   EXPECT_NEAR(static_cast<double>(by_finding["input.bound"]), 0.5 * kMs, 0.1 * kMs);
 }
 
+// Two ranks wait for each other by turns, 35 ms each, and one of them has 15 ms more input. The other waits 50 ms for
+// it, of which 15 go with its input: the rest is the turns', whichever rank begins.
+TEST(Prices, InputOfARankThatAlsoTakesTurnsIsPricedByItself) {
+  const auto made = [](std::int64_t more_input_ns) {
+    JobSpec spec = Noisy();
+    spec.ranks = spec.buckets = 2;
+    spec.blocking = true;
+    spec.input_ns = kMs / 2;
+    spec.more_input_ns = [=](int rank) { return rank == 1 ? more_input_ns : 0; };
+    spec.more_compute_ns = [](int rank, int bucket) { return rank != bucket ? 35 * kMs : 0; };
+    return Simulate(spec);
+  };
+  const Job job = made(15 * kMs), on_time = made(0);
+  ASSERT_EQ((job.MedianStep(2) - on_time.MedianStep(2)) / kMs, 15);
+  const Analysis analysis = job.Analyze();
+  ASSERT_EQ(analysis.stragglers.size(), 1u) << analysis.verdict;
+  EXPECT_EQ(analysis.stragglers[0].rank, 1);
+  EXPECT_EQ(analysis.stragglers[0].cause, CauseId::kInput);
+  EXPECT_NEAR(static_cast<double>(*analysis.stragglers[0].price_ns), 15 * kMs, 0.5 * kMs);
+  EXPECT_EQ(analysis.stragglers[0].priced_by, "replay");
+  const Finding* late = Find(analysis, FindingId::kStragglerArrival);
+  ASSERT_NE(late, nullptr);
+  EXPECT_EQ(late->saves_ns_per_step, analysis.stragglers[0].price_ns);
+  EXPECT_NE(late->headline.find("with no more input than the others"), std::string::npos) << late->headline;
+  // Without the input nobody is named: each waits for the other.
+  EXPECT_TRUE(on_time.Analyze().stragglers.empty());
+}
+
 TEST(Prices, OneRankAndOneStepAreOne) {
   JobSpec spec = Noisy();
   spec.ranks = 1;

@@ -87,7 +87,8 @@ class Simulator {
       Operation op;
       op.step = step;
       for (std::size_t r = 0; r < n_; ++r) {
-        Compute(r, now[r], spec_.compute(step, static_cast<int>(r)) / spec_.buckets);
+        const int rank = static_cast<int>(r);
+        Compute(r, now[r], spec_.compute(step, rank) / spec_.buckets + spec_.more_compute_ns(rank, b));
         op.arrival.push_back(now[r]);
         if (!spec_.blocking) {
           op.call.push_back(Call(r, now[r], now[r] + 1000, MpiOp::kIallreduce));

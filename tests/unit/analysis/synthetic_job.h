@@ -31,6 +31,7 @@ struct JobSpec {
   int ranks_per_node = 64;
   // Compute of a rank in a step, ns. Split evenly over the buckets.
   std::function<std::int64_t(int step, int rank)> compute = [](int, int) { return 40'000'000; };
+  std::function<std::int64_t(int rank, int bucket)> more_compute_ns = [](int, int) { return 0; };  // Before a bucket.
   // Of that compute: CPU time and time runnable without a core, as fractions.
   std::function<double(int rank)> cpu_share = [](int) { return 1.0; };
   std::function<double(int rank)> offcpu_share = [](int) { return 0.0; };

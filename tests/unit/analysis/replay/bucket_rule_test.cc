@@ -98,6 +98,13 @@ TEST(BucketRule, DistinctCapsAreAllThereAre) {
     EXPECT_EQ(found.size(), caps.size());
     EXPECT_TRUE(std::is_sorted(caps.begin(), caps.end()));
     EXPECT_LE(DistinctCaps(gradients, first, 3).size(), 3u);
+
+    possible.clear(), found.clear();
+    for (std::uint64_t cap = 1; cap <= all + 1; ++cap)
+      possible.insert(Elements(AssignBuckets(gradients, std::min(first, cap), cap)));
+    for (const std::uint64_t cap : DistinctCaps(gradients, first, 1000, true))
+      found.insert(Elements(AssignBuckets(gradients, std::min(first, cap), cap)));
+    EXPECT_EQ(found, possible) << trial << ", the first bucket's limit follows";
   }
 }
 

@@ -91,6 +91,13 @@ TEST(CostModel, OneSizeAndWhatWasSeenBesideIt) {
   broadcast.Fit();
   EXPECT_FALSE(broadcast.contradiction().has_value());
   EXPECT_EQ(broadcast.knots().size(), 1u);
+  // Nor does it hide what an all-reduce of that size took.
+  CostModel both;
+  both.Add(1 << 20, 1'000'000);
+  both.AddBeside(16 << 20, 900'000, false);
+  both.AddBeside(16 << 20, 4'000'000);
+  both.Fit();
+  EXPECT_EQ(both.At(16 << 20)->ns, 4'000'000);
   // Fewer bytes, on the line through latency and the size that is known.
   const auto half = made(0, 400'000).At(512 << 10).value();
   EXPECT_NEAR(half.ns, 705'000, 5'000);

@@ -202,6 +202,58 @@ TEST(WhatIf, WorkThatPollingCutsIsOnePiece) {
               static_cast<double>(healthy + slow) / 2, 10);
 }
 
+// The same reductions by a thread of the rank's own, to which the training thread hands them over.
+HostRun ByAnotherThread(HostRun run) {
+  for (RankStretches& rank : run.stretches) {
+    rank.others.push_back({1, {}, {}});
+    std::vector<Stretch> training;
+    for (Stretch& stretch : rank.training) {
+      if (stretch.kind == Stretch::kBlocking) {
+        const std::uint32_t c = stretch.collectives[0];
+        rank.collectives[c].thread = 1;
+        rank.collectives[c].ready_ns = stretch.begin_ns;
+        rank.others[0].collectives.push_back(c);
+        rank.others[0].fed.push_back(true);
+        training.push_back({Stretch::kFeed, stretch.begin_ns, stretch.begin_ns, {c}, 0});
+        stretch.kind = Stretch::kWait;
+      }
+      training.push_back(std::move(stretch));
+    }
+    rank.training = std::move(training);
+  }
+  return run;
+}
+
+// Rank 0 waits for something else within the work of its second part, so that the two divide their steps differently.
+HostRun CutDifferently(HostRun run) {
+  std::vector<Stretch> training;
+  bool first = true;
+  for (const Stretch& stretch : run.stretches[0].training) {
+    if (stretch.kind == Stretch::kBlocking || stretch.kind == Stretch::kFeed) {
+      if (!first) training.push_back({Stretch::kWait, stretch.begin_ns - 4 * kMs, stretch.begin_ns - 4 * kMs, {}, 0});
+      first = !first;
+    }
+    training.push_back(stretch);
+  }
+  run.stretches[0].training = std::move(training);
+  return run;
+}
+
+// A factor for the whole step would leave some of the 6 ms in front of the first reduction, and take it away behind it.
+TEST(WhatIf, WhatARankDoesTooMuchIsTakenFromWhereItIs) {
+  const std::int64_t healthy = Polling(20).measured_step_ns[0], slow = Polling(26).measured_step_ns[0];
+  for (const bool thread : {false, true}) {
+    const HostRun run = CutDifferently(thread ? ByAnotherThread(Polling(26)) : Polling(26));
+    const WhatIf what_if = Make(run);
+    ASSERT_EQ(what_if.replayed_step_ns(), slow) << thread;
+    Question question = Of(Question::kWithoutRanks);
+    question.ranks = {1};
+    EXPECT_NEAR(static_cast<double>(Ask(what_if, question).step_ns), static_cast<double>(healthy), 10) << thread;
+    question.ranks = {0};
+    EXPECT_LE(Ask(what_if, question).gain_ns, 0) << thread;
+  }
+}
+
 // The run of one rank, of a job of `job_ranks`.
 HostRun OneRank(std::size_t job_ranks) {
   HostRun run = MakeRun({2, 2, 4});
