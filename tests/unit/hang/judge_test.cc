@@ -232,6 +232,15 @@ TEST(Judge, UnknownSizesAreNoMismatch) {
 }
 
 // The ring has lost the call; only its number is known.
+// Its other threads carried it (gloo), and it is not known to wait.
+TEST(Judge, WhoIsStoppedHoldsUpWhatItBegan) {
+  Progress job = JobOf({Named("world", {At(0, 5, 4), At(1, 5, 4), At(2, 5, 4)})});
+  job.groups[0].members[2].calls[0].waited = false;
+  EXPECT_EQ(JudgeAll(job), Only(Cause::kAllInside, {}));
+  job.ranks[2].state = RankState::kStopped;
+  EXPECT_EQ(JudgeAll(job), Only(Cause::kStopped, {2}));
+}
+
 // Where hosts carry it, some come to the end of a sum that is longer on one of them.
 TEST(Judge, OneHasLeftWhatIsLongerOnAnother) {
   Progress job = JobOf({Named("world", {At(0, 5, 4), At(1, 5, 4), At(2, 5, 4), At(3, 5, 5)})});
