@@ -29,6 +29,8 @@ enum class SpoolKind : std::uint16_t {
   kRing = 10,        // A ring's first kRingHeaderBytes as its owner left them (RingHeader: call and ranges still
                      // open, polls not yet written). Written when its owner ended with any of those; the segment is
                      // gone afterwards. An open gap (dropped_records) is in kLoss already: not to be counted again.
+                     // first_slot not 0: as they were while its owner was quiet after so many slots, for readers on
+                     // other machines. It says nothing any more once there are more records of this ring.
 };
 
 struct SpoolBlockHeader {

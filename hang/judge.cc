@@ -273,6 +273,12 @@ class Court {
     }
     Describe(main, verdict);
     verdict.culprits = RanksOf({ranks.begin(), ranks.end()});
+    if (progress_.groups[verdict.group].on_host) {
+      // What a host has not finished, another one has not sent, or the network has lost: it waits as others do.
+      verdict.cause = Cause::kAllInside;
+      verdict.candidates = std::move(verdict.culprits);
+      verdict.culprits.clear();
+    }
     SetLast(verdict);
     judgement_.verdicts.push_back(std::move(verdict));
   }

@@ -251,6 +251,11 @@ class Teller {
         if (!verdict_.candidates.empty()) details.push_back(Absent());
         break;
       case Cause::kAllInside:
+        if (!verdict_.candidates.empty()) {
+          details.push_back(fmt::format("all have called; {} {} not finished what other ranks have finished",
+                                        candidates, One(verdict_.candidates) ? "has" : "have"));
+          break;
+        }
         details.emplace_back(
             OnHost() ? "nobody is missing and nobody is ahead: the network between their hosts stopped"
                      : "nobody is missing and nobody is ahead: the GPUs or the network between them stopped");

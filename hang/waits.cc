@@ -70,7 +70,8 @@ class Finder {
   // The oldest collective that the member is inside; sequence kNotKnown: none.
   Front FrontOf(const Member& member) {
     for (const Operation& call : member.calls)
-      if (call.state != OperationState::kCompleted && call.sequence > member.completed && call.waited)
+      if (call.state != OperationState::kCompleted && call.sequence > member.completed &&
+          (call.waited || Gone(found_.ranks[node_.at(member.rank)].state)))  // Nothing moves it any more.
         return {call.sequence, &call};
     if (member.entered != kNotKnown && member.completed != kNotKnown && member.entered > member.completed) {
       const Operation* call = CallOf(member, member.completed + 1);

@@ -11,6 +11,7 @@
 #include "core/loss.h"
 #include "core/mpi_ops.h"
 #include "ingest/recorded/mpi_words.h"
+#include "ingest/recorded/process_gone.h"
 #include "ingest/recorded/stacks.h"
 #include "trace/decode/open_call.h"
 #include "trace/file/strings.h"
@@ -109,6 +110,11 @@ class Viewer {
       view_.end_code = processes.end_code[0];
       view_.ended_by_signal = processes.ended[0] == schema::ProcessEnd::kSignal;
       if (view_.ended_by_signal || processes.ended[0] == schema::ProcessEnd::kExit) view_.ended_ns = Epoch(end_ns_);
+      // Its agent ended with it, and saw nothing.
+      if (view_.ended_ns == kNotKnown && !rank_.running && ProcessIsGone(head_, processes.pid[0])) {
+        view_.ended_ns = Epoch(end_ns_);
+        view_.ended_by_signal = true;
+      }
       const std::string pid = std::to_string(processes.pid[0]), key = "stopped." + pid;
       facts.asleep_in = trace::MetaValue(head_, "blocked." + pid);
       TakeStacks(trace::MetaValue(head_, "stack." + pid), facts);

@@ -81,9 +81,15 @@ void AddBlock(SpoolContents& contents, const SpoolBlock& block) {
       ring.thread.tid = thread.tid;
       return;
     }
-    case SpoolKind::kRecords:
-      RingOf(contents, key).thread.stream.AddPiece(block.header.first_slot, payload);
+    case SpoolKind::kRecords: {
+      SpoolRing& ring = RingOf(contents, key);
+      if (ring.open_at_slot != 0 && block.header.first_slot + payload.size() / kSlotBytes > ring.open_at_slot) {
+        ring.thread.left_open = {};
+        ring.open_at_slot = 0;
+      }
+      ring.thread.stream.AddPiece(block.header.first_slot, payload);
       return;
+    }
     case SpoolKind::kSnapshots:
       AppendAll(contents.snapshots, payload);
       return;
@@ -138,6 +144,7 @@ void AddBlock(SpoolContents& contents, const SpoolBlock& block) {
     case SpoolKind::kRing:
       if (payload.size() < kRingHeaderBytes) break;
       RingOf(contents, key).thread.left_open = ParseRingHeader(payload.data());
+      RingOf(contents, key).open_at_slot = block.header.first_slot;
       return;
   }
   ++contents.malformed_blocks;
@@ -155,7 +162,7 @@ void AddLeftover(SpoolContents& contents, const Leftover& leftover) {
       ring.thread.tid = left.tid;
     }
     // The agent's own last block about it is complete, and its gap is counted there.
-    if (!ring.thread.left_open.known) ring.thread.left_open = left.state;
+    if (!ring.thread.left_open.known || ring.open_at_slot != 0) ring.thread.left_open = left.state;
     if (!left.slots.empty()) ring.thread.stream.AddPiece(left.first_slot, left.slots);
   }
   const auto same = [](const BurstRow& a, const BurstRow& b) {

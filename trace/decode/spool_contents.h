@@ -34,6 +34,8 @@ struct SpoolRing {
   SpoolKey process{};
   bool process_known = false;
   std::uint32_t order = 0;  // Of appearance.
+  // What its thread is inside of (`thread.left_open`) was written after so many slots, while it went on; 0: at its end.
+  std::uint64_t open_at_slot = 0;
   DecoderThread thread;
 };
 

@@ -43,6 +43,11 @@ bool IsDefinition(RecordKind kind) {
   }
 }
 
+bool AnythingOpen(const RingHeader& ring) {
+  return ring.range_depth != 0 || ring.watched_depth != 0 || ring.nvtx_depth != 0 || ring.poll_calls != 0 ||
+         ring.call_op.load(std::memory_order_relaxed) != 0;
+}
+
 bool Gone(std::int64_t pid) { return pid > 0 && ::kill(static_cast<pid_t>(pid), 0) != 0 && errno == ESRCH; }
 
 }  // namespace
@@ -76,6 +81,7 @@ void Drain::DrainRing(std::uint32_t index, Pass& pass) {
   if (!seen.announced || seen.generation != entry.generation) {
     const SpoolThread thread = ThreadOf(entry);
     seen.announced = spool_.Append({SpoolKind::kThread, index, entry.generation}, &thread, sizeof thread);
+    if (seen.generation != entry.generation) seen.open = {};
     seen.generation = entry.generation;
   }
   const std::uint64_t head = ring.head.load(std::memory_order_acquire);
@@ -224,11 +230,30 @@ Drain::LossCount& Drain::AddLoss(const LossKey& key, std::uint64_t count, std::u
   return entry;
 }
 
+void Drain::WriteOpen() {
+  if (over_limit_) return;
+  for (std::uint32_t i = 0; i < UsedRings(segment_).size(); ++i) {
+    const RingEntry& entry = segment_.rings()[i];
+    RingSeen& seen = rings_[i];
+    if (entry.state.load(std::memory_order_acquire) != SlotState::kActive || !Valid(entry) || !seen.announced ||
+        seen.generation != entry.generation)
+      continue;
+    const RingHeader& ring = segment_.ring(entry.offset);
+    const std::uint64_t head = ring.head.load(std::memory_order_acquire);
+    if (head == 0 || ring.tail.load(std::memory_order_relaxed) != head || !AnythingOpen(ring)) continue;
+    const RingSeen::Open open{head, ring.call_begin_ticks.load(std::memory_order_relaxed),
+                              ring.call_op.load(std::memory_order_relaxed),
+                              ring.range_depth + ring.watched_depth + ring.nvtx_depth};
+    if (open != seen.open && spool_.Append({SpoolKind::kRing, i, entry.generation, head}, &ring, kRingHeaderBytes))
+      seen.open = open;
+  }
+}
+
 // Saves the ring's header if ranges, calls or polls were open at the end, and writes the pending gap: the probe writes
 // a GapRecord only together with its next record.
 void Drain::LeftOpen(std::uint32_t index, const RingEntry& entry, const RingHeader& ring) {
-  if (ring.range_depth != 0 || ring.watched_depth != 0 || ring.nvtx_depth != 0 || ring.poll_calls != 0 ||
-      ring.call_op.load(std::memory_order_relaxed) != 0)
+  // What was written while it went on is replaced.
+  if (std::exchange(rings_[index].open, {}).head != 0 || AnythingOpen(ring))
     if (!spool_.Append({SpoolKind::kRing, index, entry.generation}, &ring, kRingHeaderBytes, SpoolReserve::kHalf))
       CountUnwritten(1);
   if (ring.dropped_records != 0)

@@ -48,6 +48,9 @@ class Drain {
   void CountLoss(Loss loss, std::uint64_t count, std::string detail = {});
   // Counts records or samples that did not fit into the spool.
   void CountUnwritten(std::uint64_t records);
+  // What threads are inside of, where that has changed since and all that they have recorded is in the spool: other
+  // machines see no more of a thread that records nothing.
+  void WriteOpen();
   // Process table entries that changed since they were last written.
   void WriteProcesses(bool all_changes, SpoolReserve reserve = SpoolReserve::kNone);
   // Frees the rings and process entries of processes that ended without closing them.
@@ -65,6 +68,12 @@ class Drain {
   struct RingSeen {
     std::uint32_t generation = 0;
     bool announced = false;
+    // What WriteOpen wrote last; head 0: nothing.
+    struct Open {
+      std::uint64_t head = 0, call_begin_ticks = 0;
+      std::uint32_t call_op = 0, ranges = 0;
+      friend bool operator==(const Open&, const Open&) = default;
+    } open;
   };
   struct LossCount {
     std::uint64_t count = 0, first_ticks = 0, last_ticks = 0;

@@ -74,12 +74,13 @@ std::string OfText(long pid, const std::string& address) {
 
 }  // namespace
 
-std::string BlockedIn(long pid) {
+std::string BlockedIn(long pid, const std::string& before) {
   const std::string process = "/proc/" + std::to_string(pid);
   std::ifstream file(process + "/syscall");  // "0 0x3 0x7f... ...", or "running".
   long number = -1;
   std::string argument, second;
   if (!(file >> number >> argument >> second) || number < 0) return "";
+  if (number == SYS_restart_syscall) return before;
   for (const Call& call : kCalls) {
     if (call.number != number) continue;
     std::string text = call.name;

@@ -20,8 +20,8 @@ std::string StopWatch::Look(const SegmentView& segment, std::int64_t now_ns, boo
     if (stopped != before)
       lines += "stopped." + std::to_string(entry.pid) + "\t" + (stopped ? std::to_string(now_ns) : "") + "\n";
     before = stopped;
-    std::string blocked = quiet && !stopped ? BlockedIn(static_cast<long>(entry.pid)) : std::string();
     std::string& blocked_before = blocked_[entry.pid];
+    std::string blocked = quiet && !stopped ? BlockedIn(static_cast<long>(entry.pid), blocked_before) : std::string();
     if (blocked != blocked_before) lines += "blocked." + std::to_string(entry.pid) + "\t" + blocked + "\n";
     blocked_before = std::move(blocked);
   }

@@ -135,6 +135,7 @@ void SlotRun::Periodic(std::int64_t now_ns) {
     drain_->WriteProcesses(true);
     quiet_seconds_ = drain_->records() == records_before_ ? quiet_seconds_ + 1 : 0;
     records_before_ = drain_->records();
+    if (quiet_seconds_ >= kQuietSeconds) drain_->WriteOpen();
     // A launcher that ends the job lets stopped processes go on first, which is not what they were waiting for; and who
     // is asked to end does so in other calls than those that it waited in.
     if (term_ns_ != 0 || (end_asked_ns_ != 0 && now_ns < end_asked_ns_ + kEndsWithinNs)) return;

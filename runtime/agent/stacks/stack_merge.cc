@@ -36,6 +36,7 @@ StackFrame FrameOf(const NativeFrame& frame) {
 
 // What Lockstep has put between the program and the libraries that it calls.
 bool IsLocksteps(const NativeFrame& frame) { return BaseName(frame.module).starts_with("liblockstep"); }
+bool IsLocksteps(const PythonFrame& frame) { return frame.path.find("/_lockstep/") != std::string::npos; }
 
 // An interpreter that is a part of another program is not told from that program by its file.
 bool IsInterpreters(const NativeFrame& frame, std::string_view interpreter) {
@@ -91,7 +92,7 @@ std::vector<StackFrame> MergeStacks(const std::vector<NativeFrame>& native, cons
   std::size_t next = 0;  // Of `python`.
   const auto add_python = [&] {
     while (next < python.size()) {
-      frames.push_back(FrameOf(python[next]));
+      if (!IsLocksteps(python[next])) frames.push_back(FrameOf(python[next]));
       if (python[next++].last_of_loop) break;
     }
   };

@@ -232,6 +232,27 @@ TEST(Judge, UnknownSizesAreNoMismatch) {
 }
 
 // The ring has lost the call; only its number is known.
+// A link between hosts is cut: those that lack its data are no more to blame than who was to send it.
+TEST(Judge, OnHostsWhoIsBehindIsNotNamed) {
+  Progress job = JobOf({Named("world", {At(0, 5, 4), At(1, 6, 5), At(2, 5, 4), At(3, 6, 5)})});
+  EXPECT_EQ(JudgeAll(job), Only(Cause::kBehindOnGpu, {0, 2}));
+  job.groups[0].on_host = true;
+  const Judgement judgement = Judge(job, {});
+  ASSERT_EQ(judgement.verdicts.size(), 1u);
+  EXPECT_EQ(judgement.verdicts[0].cause, Cause::kAllInside);
+  EXPECT_EQ(judgement.verdicts[0].culprits, Ranks{});
+  EXPECT_EQ(judgement.verdicts[0].candidates, (Ranks{0, 2}));
+}
+
+// Its other threads carried it (gloo), and it is not known to wait.
+TEST(Judge, WhoIsStoppedHoldsUpWhatItBegan) {
+  Progress job = JobOf({Named("world", {At(0, 5, 4), At(1, 5, 4), At(2, 5, 4)})});
+  job.groups[0].members[2].calls[0].waited = false;
+  EXPECT_EQ(JudgeAll(job), Only(Cause::kAllInside, {}));
+  job.ranks[2].state = RankState::kStopped;
+  EXPECT_EQ(JudgeAll(job), Only(Cause::kStopped, {2}));
+}
+
 // Where hosts carry it, some come to the end of a sum that is longer on one of them.
 TEST(Judge, OneHasLeftWhatIsLongerOnAnother) {
   Progress job = JobOf({Named("world", {At(0, 5, 4), At(1, 5, 4), At(2, 5, 4), At(3, 5, 5)})});

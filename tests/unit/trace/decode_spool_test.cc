@@ -357,6 +357,27 @@ TEST_F(DecodeSpoolFile, RingBlockOfAnEndedThread) {
   EXPECT_EQ(open[0].begin_ns, 400);
 }
 
+// What was written while the thread went on counts until it has recorded more.
+TEST_F(DecodeSpoolFile, RingBlockOfAThreadThatGoesOn) {
+  std::vector<std::byte> bytes(kRingHeaderBytes);
+  auto* ring = reinterpret_cast<RingHeader*>(bytes.data());
+  ring->call_op = static_cast<std::uint32_t>(MpiOp::kRecv);
+  ring->call_begin_ticks = 400;
+  const auto rows = [&](bool more, bool end) {
+    const auto records = Barriers(0, 2);
+    const std::uint64_t slots = records.bytes().size() / kSlotBytes;
+    SpoolBuilder spool;
+    spool.Meta().Process().Thread().Records(records).Block(SpoolKind::kRing, bytes.data(), bytes.size(), 0, 1, slots);
+    if (more) spool.Records(Barriers(2, 1));
+    const std::vector<std::byte> nothing(kRingHeaderBytes);
+    if (end) spool.Block(SpoolKind::kRing, nothing.data(), nothing.size());
+    return OpenCallsOf(Tables(spool)).size();
+  };
+  EXPECT_EQ(rows(false, false), 1u);
+  EXPECT_EQ(rows(true, false), 0u);
+  EXPECT_EQ(rows(false, true), 0u);
+}
+
 // Random damage of spool and segment: whatever it says, the decoder returns.
 TEST_F(DecodeSpoolFile, RandomDamageNeverCrashes) {
   ThreadRecords r;

@@ -3,6 +3,9 @@
 #include "ingest/recorded/progress.h"
 
 #include <gtest/gtest.h>
+#include <sys/stat.h>
+#include <sys/wait.h>
+#include <unistd.h>
 
 #include <memory>
 #include <string>
@@ -14,6 +17,7 @@
 #include "core/window.h"
 #include "hang/judge.h"
 #include "trace/decode/open_call.h"
+#include "trace/decode/tick_rate.h"
 
 namespace lockstep::recorded {
 namespace {
@@ -288,6 +292,29 @@ TEST(Recorded, ARankThatWasKilledInsideACall) {
   // It had waited with the others, or was ended with them.
   for (const std::int64_t killed_ns : {kEnd / 2, kEnd - kMs})
     for (const Said& said : job_with(killed_ns)) EXPECT_NE(said.cause, Cause::kKilled);
+}
+
+// Its agent was killed with it, and nobody wrote down its end.
+TEST(Recorded, ARankThatIsGoneWithItsAgent) {
+  const pid_t gone = ::fork();
+  if (gone == 0) ::_exit(0);
+  ASSERT_EQ(::waitpid(gone, nullptr, 0), gone);
+  struct stat name_space {};
+  ASSERT_EQ(::stat("/proc/self/ns/pid", &name_space), 0);
+  const auto job_with = [&](pid_t pid, const std::string& boot) {
+    Ranks job = Job(3);
+    job[0]->Inside(MpiOp::kAllreduce, 5);
+    job[1]->Inside(MpiOp::kAllreduce, 5);
+    job[2]->Ended(1100 * kMs, schema::ProcessEnd::kUnknown);
+    job[2]->t.windows.end_ns[0] = 1100 * kMs;
+    job[2]->t.processes.pid[0] = pid;
+    job[2]->Meta("boot_id", boot).Meta("pid_namespace", std::to_string(name_space.st_ino));
+    return JudgeJob(job);
+  };
+  EXPECT_EQ(job_with(gone, trace::BootId()), Only(Cause::kKilled, {2}));
+  // It may live on, or nobody here can know.
+  EXPECT_EQ(job_with(::getpid(), trace::BootId()), Only(Cause::kDidNotEnter, {2}));
+  EXPECT_EQ(job_with(gone, "of another machine"), Only(Cause::kDidNotEnter, {2}));
 }
 
 TEST(Recorded, EverybodyFinalizesButOne) {

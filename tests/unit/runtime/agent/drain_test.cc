@@ -262,6 +262,37 @@ TEST_F(DrainTest, OpenCallsAndRangesOutliveTheSegment) {
   EXPECT_TRUE(found);
 }
 
+// For readers on other machines; the last word is that of the end.
+TEST_F(DrainTest, WhatAThreadIsInsideOfIsWrittenOnceWhileItGoesOn) {
+  const auto written = [&] {
+    std::vector<std::uint64_t> slots;
+    for (const Block& block : Blocks())
+      if (block.header.kind == SpoolKind::kRing) slots.push_back(block.header.first_slot);
+    return slots;
+  };
+  using Slots = std::vector<std::uint64_t>;
+  Writer writer(segment_.view(), 2048);
+  writer.ring().call_op.store(42);
+  drain_.WriteOpen();  // Nothing of it is in the spool.
+  writer.Write();
+  drain_.WriteOpen();
+  EXPECT_EQ(written(), Slots{});
+  drain_.Run();
+  drain_.WriteOpen();
+  drain_.WriteOpen();
+  EXPECT_EQ(written(), Slots{1});
+  writer.ring().call_begin_ticks.store(99);  // Another call, without a record between.
+  drain_.WriteOpen();
+  EXPECT_EQ(written(), (Slots{1, 1}));
+  writer.ring().call_op.store(0);
+  writer.Write();
+  drain_.Run();
+  drain_.WriteOpen();
+  EXPECT_EQ(written(), (Slots{1, 1}));
+  drain_.RunLast();
+  EXPECT_EQ(written(), (Slots{1, 1, 0}));
+}
+
 TEST_F(DrainTest, SurvivesARingThatTheApplicationOverwrote) {
   Writer writer(segment_.view(), 2048);
   writer.Write();

@@ -2,7 +2,9 @@
 
 #include <gtest/gtest.h>
 #include <signal.h>
+#include <sys/ptrace.h>
 #include <sys/wait.h>
+#include <time.h>
 #include <unistd.h>
 
 #include <string>
@@ -55,6 +57,36 @@ TEST(StopWatch, SaysOnceThatAProcessIsStoppedAndThatItGoesOn) {
   sleeper.Send(SIGCONT);
   EXPECT_EQ(watch.Look(segment, 40, false), key + "\n");
   EXPECT_EQ(watch.Look(segment, 50, false), "");
+}
+
+// A stop that its agent makes to take its stack: the kernel begins such a call again under another name.
+TEST(StopWatch, SaysTheSameOfACallThatGoesOnAfterAStop) {
+  const pid_t sleeper = ::fork();
+  if (sleeper == 0) {
+    const timespec kLong{1000, 0};
+    ::_exit(::nanosleep(&kLong, nullptr));
+  }
+  std::vector<std::byte> memory(kRingTableOffset);
+  const SegmentView segment{memory.data(), memory.size()};
+  segment.processes()[0].pid = sleeper;
+  segment.processes()[0].state = SlotState::kActive;
+  segment.header().processes_used = 1;
+  const std::string line = "blocked." + std::to_string(sleeper) + "\tnanosleep\n";
+  StopWatch watch;
+  std::string said;
+  for (int i = 0; i < 1000 && said.empty(); ++i) {  // Until it is there.
+    ::usleep(10'000);
+    said = watch.Look(segment, 10, true);
+  }
+  EXPECT_EQ(said, line);
+  ASSERT_EQ(::ptrace(PTRACE_SEIZE, sleeper, nullptr, nullptr), 0);
+  ASSERT_EQ(::ptrace(PTRACE_INTERRUPT, sleeper, nullptr, nullptr), 0);
+  ASSERT_EQ(::waitpid(sleeper, nullptr, __WALL), sleeper);
+  ASSERT_EQ(::ptrace(PTRACE_DETACH, sleeper, nullptr, nullptr), 0);
+  ::usleep(100'000);
+  EXPECT_EQ(watch.Look(segment, 20, true), "");
+  ::kill(sleeper, SIGKILL);
+  ::waitpid(sleeper, nullptr, 0);
 }
 
 // A reader of a pipe that nobody writes to.

@@ -50,6 +50,9 @@ TEST(StackMerge, LockstepsOwnFunctionsAreLeftOut) {
                                Native("/x/liblockstep-mpi-ompi40.so", "MPI_Send"), Native("/job/a", "main")},
                               {}, "")),
             "main PMPI_Send");
+  const std::vector<PythonFrame> python = {{"wait", "/x/python/_lockstep/collectives.py", 9, false},
+                                           {"main", "/job/a.py", 20, true}};
+  EXPECT_EQ(Names(MergeStacks({Native("/usr/lib/libtorch.so", "wait"), Loop()}, python, kPython)), "main wait");
 }
 
 TEST(StackMerge, AProgramThatHoldsAnInterpreterKeepsItsFunctions) {
