@@ -35,6 +35,9 @@ Context::Context(const merge::Timeline& timeline, const AnalyzeOptions& options)
 Context::~Context() = default;
 
 std::size_t Context::Position(std::int32_t rank) const {
+  // Mostly all ranks are there.
+  if (rank >= 0 && static_cast<std::size_t>(rank) < ranks_.size() && ranks_[static_cast<std::size_t>(rank)] == rank)
+    return static_cast<std::size_t>(rank);
   const auto at = std::lower_bound(ranks_.begin(), ranks_.end(), rank);
   return at != ranks_.end() && *at == rank ? static_cast<std::size_t>(at - ranks_.begin()) : kNowhere;
 }

@@ -1,6 +1,7 @@
 #include "analysis/core_time.h"
 
 #include <algorithm>
+#include <iterator>
 #include <utility>
 
 #include "analysis/core/statistics.h"
@@ -29,13 +30,17 @@ CoreTime WithoutCore(const Context& context) {
     sum.span_ns += span_ns;
     sum.cpu_ns = t.cpu_ns[i] < 0 ? -1 : std::max<std::int64_t>(0, sum.cpu_ns) + t.cpu_ns[i];
   };
-  for (std::size_t p = 0; p < context.ranks().size() && !usable.empty(); ++p) {
-    CoreTime::OfRank sum{.rank = context.ranks()[p]};
-    const bool gpu = context.tables().ranks.gpu[context.RankRow(p)] != 0;
+  if (!usable.empty()) {
+    std::vector<CoreTime::OfRank> sums;
+    for (const std::int32_t rank : context.ranks()) sums.push_back({.rank = rank});
+    // Step by step, as the cells are in memory.
     for (const std::size_t step : usable)
-      if (const std::size_t i = context.Cell(step, p); i != kNowhere && cells.offcpu_ns[i] >= 0)
-        add(cells, i, cells.end_ns[i] - cells.begin_ns[i], gpu, sum);
-    if (sum.span_ns > 0) time.ranks.push_back(sum);
+      for (std::size_t p = 0; p < sums.size(); ++p)
+        if (const std::size_t i = context.Cell(step, p); i != kNowhere && cells.offcpu_ns[i] >= 0)
+          add(cells, i, cells.end_ns[i] - cells.begin_ns[i], context.tables().ranks.gpu[context.RankRow(p)] != 0,
+              sums[p]);
+    std::copy_if(sums.begin(), sums.end(), std::back_inserter(time.ranks),
+                 [](const CoreTime::OfRank& sum) { return sum.span_ns > 0; });
   }
   for (std::size_t i = 0; i < totals.rows() && usable.empty(); ++i) {
     if (totals.offcpu_ns[i] < 0) continue;

@@ -26,6 +26,10 @@ using replay::BucketSequence;
 using replay::Question;
 
 constexpr std::size_t kMaxPoints = 30, kLeastPoints = 6, kMostBuckets = 128;
+// Reductions that the graph of one point has, of all ranks and steps, and the number of buckets that is asked about
+// whatever their number: each takes some kilobytes while the graph is made, and with thousands of ranks small buckets
+// would be many times the rest of the job.
+constexpr std::size_t kMostReductions = 330'000, kLeastBuckets = 8;
 // The replays of one point: with the costs of the table, with higher and with lower ones. Making the graphs costs more
 // than replaying them.
 constexpr std::size_t kPlaysPerPoint = 9;
@@ -52,12 +56,19 @@ struct Candidate {
   bool one_bucket;
 };
 
+// How many buckets a candidate may have; no fewer than there are now.
+std::size_t MostBuckets(const replay::RecordedRun& run, const BucketSequence& sequence) {
+  const std::size_t fit = kMostReductions / std::max<std::size_t>(1, run.ranks.size() * run.steps.size());
+  return std::max(std::clamp(fit, kLeastBuckets, kMostBuckets), std::min(sequence.bytes.size(), kMostBuckets));
+}
+
 // Returns one cap for each bucketing if the gradients are known, otherwise caps in half octaves; and the present one.
 // Of caps that give the same buckets it returns the largest.
-std::vector<Candidate> Candidates(const Buckets& buckets, const BucketSequence& sequence, std::size_t most) {
+std::vector<Candidate> Candidates(const Buckets& buckets, const BucketSequence& sequence, std::size_t most,
+                                  std::size_t most_buckets) {
   const auto total = static_cast<double>(sequence.total_bytes()) / kMiB;
   std::vector<double> caps;
-  for (double cap = std::exp2(std::floor(std::log2(total / static_cast<double>(kMostBuckets)))); cap < total;
+  for (double cap = std::exp2(std::floor(std::log2(total / static_cast<double>(most_buckets)))); cap < total;
        cap *= 2) {
     caps.push_back(cap);
     if (cap * 1.5 < total) caps.push_back(cap * 1.5);
@@ -74,7 +85,7 @@ std::vector<Candidate> Candidates(const Buckets& buckets, const BucketSequence& 
   for (const double cap : caps) {
     const auto bytes = static_cast<std::uint64_t>(std::llround(cap * kMiB));
     std::vector<std::uint64_t> sizes = SizesFor(sequence, FirstLimit(buckets, sequence, bytes), bytes).bytes;
-    if (sizes.size() > kMostBuckets || sizes.size() < 2) continue;
+    if (sizes.size() > most_buckets || sizes.size() < 2) continue;
     if (!found.empty() && found.back().bytes == sizes)
       found.back().cap_mb = cap;
     else
@@ -326,7 +337,7 @@ void PredictBuckets(const Context& context, Analysis& analysis) {
 
   const std::size_t points =
       replayed->Plays(kLeastPoints * kPlaysPerPoint, kMaxPoints * kPlaysPerPoint) / kPlaysPerPoint;
-  std::vector<Candidate> candidates = Candidates(buckets, sequence, points);
+  std::vector<Candidate> candidates = Candidates(buckets, sequence, points, MostBuckets(replayed->run(), sequence));
   std::vector<std::optional<Answer>> asked(candidates.size());
   merge::ParallelFor(context.options().jobs, candidates.size(), [&](std::size_t i) {
     const Result<Answer> answer =

@@ -3,6 +3,7 @@
 #include <limits>
 #include <map>
 #include <tuple>
+#include <unordered_map>
 
 #include "analysis/communication/clock_resolution.h"
 #include "analysis/communication/link.h"
@@ -45,8 +46,48 @@ using SizeClass = std::tuple<std::vector<std::uint32_t>, std::uint8_t, std::uint
 std::int64_t Least(const std::vector<std::int64_t>& of) { return *std::min_element(of.begin(), of.end()); }
 std::int64_t Most(const std::vector<std::int64_t>& of) { return *std::max_element(of.begin(), of.end()); }
 
-// Returns the passage of an instance; empty if the end of a member is unknown.
-std::optional<Passage> PassageOf(const Context& context, std::size_t c, const std::vector<std::uint32_t>& hosts) {
+// The hosts of a collective's members.
+class HostPlaces {
+ public:
+  explicit HostPlaces(const Context& context) : context_(context) {
+    std::unordered_map<std::uint32_t, std::uint32_t> numbers;
+    for (std::size_t p = 0; p < context.ranks().size(); ++p)
+      number_.push_back(numbers.emplace(NodeOf(p), static_cast<std::uint32_t>(numbers.size())).first->second);
+    place_.assign(numbers.size(), schema::kNone);
+  }
+
+  // Those of the members of `c`, in the order in which these are first on them; none if a member is unknown.
+  const std::vector<std::uint32_t>& Find(std::size_t c) {
+    std::fill(place_.begin(), place_.end(), schema::kNone);
+    hosts_.clear();
+    const auto& members = context_.tables().collective_ranks;
+    for (std::size_t m = context_.timeline().FirstMember(c); m < context_.timeline().FirstMember(c + 1); ++m) {
+      const std::size_t p = context_.Position(members.rank[m]);
+      if (p == kNowhere) {
+        hosts_.clear();
+        break;
+      }
+      if (place_[number_[p]] != schema::kNone) continue;
+      place_[number_[p]] = static_cast<std::uint32_t>(hosts_.size());
+      hosts_.push_back(NodeOf(p));
+    }
+    return hosts_;
+  }
+  const std::vector<std::uint32_t>& found() const { return hosts_; }
+  // The index in what was found last of the host of one of those members.
+  std::size_t PlaceOf(std::size_t position) const { return place_[number_[position]]; }
+
+ private:
+  std::uint32_t NodeOf(std::size_t position) const { return context_.tables().ranks.node[context_.RankRow(position)]; }
+
+  const Context& context_;
+  std::vector<std::uint32_t> number_;  // By position: of its node, from 0.
+  std::vector<std::uint32_t> place_;   // By number.
+  std::vector<std::uint32_t> hosts_;
+};
+
+// Returns the passage of the instance whose hosts were found last; empty if the end of a member is unknown.
+std::optional<Passage> PassageOf(const Context& context, std::size_t c, const HostPlaces& hosts) {
   const auto& t = context.tables().collectives;
   const auto& members = context.tables().collective_ranks;
   const std::size_t first = context.timeline().FirstMember(c), last = context.timeline().FirstMember(c + 1);
@@ -54,28 +95,15 @@ std::optional<Passage> PassageOf(const Context& context, std::size_t c, const st
   std::int64_t all_there = t.last_arrival_ns[c];
   for (std::size_t m = first; m < last; ++m)
     if (members.end_low_ns[m] < members.end_high_ns[m]) all_there = std::max(all_there, members.end_low_ns[m]);
-  Passage passage{c, context.UnitAt(t.last_arrival_ns[c]), std::vector<std::int64_t>(hosts.size(), -1),
+  Passage passage{c, context.UnitAt(t.last_arrival_ns[c]), std::vector<std::int64_t>(hosts.found().size(), -1),
                   ResolutionNs(t.error_ns[c])};
   for (std::size_t m = first; m < last; ++m) {
     const std::size_t p = context.Position(members.rank[m]);
     if (p == kNowhere || members.end_high_ns[m] == schema::kNoTime) return std::nullopt;
-    const std::uint32_t node = context.tables().ranks.node[context.RankRow(p)];
-    const auto host = static_cast<std::size_t>(std::find(hosts.begin(), hosts.end(), node) - hosts.begin());
-    passage.ns[host] = std::max(passage.ns[host], std::max<std::int64_t>(0, members.end_high_ns[m] - all_there));
+    std::int64_t& ns = passage.ns[hosts.PlaceOf(p)];
+    ns = std::max(ns, std::max<std::int64_t>(0, members.end_high_ns[m] - all_there));
   }
   return passage;
-}
-
-std::vector<std::uint32_t> HostsOf(const Context& context, std::size_t c) {
-  const auto& members = context.tables().collective_ranks;
-  std::vector<std::uint32_t> hosts;
-  for (std::size_t m = context.timeline().FirstMember(c); m < context.timeline().FirstMember(c + 1); ++m) {
-    const std::size_t p = context.Position(members.rank[m]);
-    if (p == kNowhere) return {};
-    const std::uint32_t node = context.tables().ranks.node[context.RankRow(p)];
-    if (std::find(hosts.begin(), hosts.end(), node) == hosts.end()) hosts.push_back(node);
-  }
-  return hosts;
 }
 
 // Operations that the members leave together after one wait have the same ends: they are one passage.
@@ -312,6 +340,7 @@ std::optional<SlowNetwork> Judge(const Context& context, const Passages& group) 
 std::map<SizeClass, Passages> GroupPassages(const Context& context) {
   const auto& t = context.tables().collectives;
   std::map<SizeClass, Passages> groups;
+  HostPlaces found(context);
   struct Before {
     std::size_t collective = 0;
     Passages* passages = nullptr;  // The group whose last passage is this collective's.
@@ -325,12 +354,12 @@ std::map<SizeClass, Passages> GroupPassages(const Context& context) {
       continue;
     }
     at->second = {c, nullptr};
-    std::vector<std::uint32_t> hosts = HostsOf(context, c);
+    const std::vector<std::uint32_t>& hosts = found.Find(c);
     if (hosts.size() < kLeastHosts) continue;
-    std::optional<Passage> passage = PassageOf(context, c, hosts);
+    std::optional<Passage> passage = PassageOf(context, c, found);
     if (!passage || passage->unit == kNowhere) continue;
     Passages& group = groups[{hosts, t.kind[c], t.bytes[c]}];
-    group.hosts = std::move(hosts);
+    group.hosts = hosts;
     group.passages.push_back(std::move(*passage));
     at->second.passages = &group;
   }

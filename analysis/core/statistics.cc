@@ -5,6 +5,8 @@
 #include <limits>
 #include <numeric>
 
+#include "merge/parallel.h"
+
 namespace lockstep::analysis {
 namespace {
 
@@ -50,12 +52,14 @@ void RemoveShift(std::vector<double>& values) {
     values[i] -= i < at ? best_before / static_cast<double>(at) : (all - best_before) / static_cast<double>(n - at);
 }
 
-std::size_t Length(const std::vector<std::vector<double>>& series, void (*prepare)(std::vector<double>&)) {
-  double largest = 0;
+std::size_t Length(const std::vector<std::vector<double>>& series, void (*prepare)(std::vector<double>&),
+                   unsigned jobs) {
   std::size_t n = 0;
-  for (const std::vector<double>& values : series) {
-    n = std::max(n, values.size());
-    if (values.size() < 8) continue;
+  for (const std::vector<double>& values : series) n = std::max(n, values.size());
+  std::vector<double> correlations(series.size(), 0.0);
+  merge::ParallelFor(jobs, series.size(), [&](std::size_t which) {
+    const std::vector<double>& values = series[which];
+    if (values.size() < 8) return;
     // Uses ranks instead of values, because one outlier would hide the correlation of the others.
     std::vector<std::size_t> order(values.size());
     std::iota(order.begin(), order.end(), std::size_t{0});
@@ -73,8 +77,10 @@ std::size_t Length(const std::vector<std::vector<double>>& series, void (*prepar
       variance += rank[i] * rank[i];
       if (i > 0) lagged += rank[i] * rank[i - 1];
     }
-    if (variance > 0) largest = std::max(largest, lagged / variance);
-  }
+    if (variance > 0) correlations[which] = lagged / variance;
+  });
+  double largest = 0;
+  for (const double each : correlations) largest = std::max(largest, each);
   const double correlation = std::min(largest, 0.95);
   const double time = (1 + correlation) / (1 - correlation);
   const std::size_t most = std::max<std::size_t>(1, n / kMinBlocks);
@@ -83,11 +89,12 @@ std::size_t Length(const std::vector<std::vector<double>>& series, void (*prepar
 
 }  // namespace
 
-std::size_t BlockLength(const std::vector<std::vector<double>>& series) {
-  return Length(series, [](std::vector<double>&) {});
+std::size_t BlockLength(const std::vector<std::vector<double>>& series, unsigned jobs) {
+  return Length(
+      series, [](std::vector<double>&) {}, jobs);
 }
-std::size_t BlockLengthApartFromShift(const std::vector<std::vector<double>>& series) {
-  return Length(series, RemoveShift);
+std::size_t BlockLengthApartFromShift(const std::vector<std::vector<double>>& series, unsigned jobs) {
+  return Length(series, RemoveShift, jobs);
 }
 
 namespace {
@@ -265,18 +272,21 @@ std::vector<double> ConsistencyTest(const std::vector<std::vector<double>>& valu
   if (values.empty() || values[0].size() < 2) return NoSubjectStandsOut(values);
   BlockSums cells(values, block);
   const std::size_t subjects = cells.subjects;
-  std::vector<std::size_t> order(subjects);
-  for (std::size_t unit = 0; unit < values.size(); ++unit) {
-    const std::vector<double>& row = values[unit];
-    std::iota(order.begin(), order.end(), std::size_t{0});
-    std::stable_sort(order.begin(), order.end(), [&](std::size_t a, std::size_t b) { return row[a] < row[b]; });
-    for (std::size_t i = 0; i < subjects;) {
-      std::size_t j = i;
-      while (j < subjects && row[order[j]] == row[order[i]]) ++j;
-      const double shared = 0.5 * static_cast<double>(i + j - 1);
-      for (; i < j; ++i) cells.At(unit, order[i]) += shared;
+  // A block is one thread's, which adds its units in order.
+  merge::ParallelFor(options.jobs, cells.blocks, [&](std::size_t which) {
+    std::vector<std::size_t> order(subjects);
+    for (std::size_t unit = which * cells.block; unit < std::min(values.size(), (which + 1) * cells.block); ++unit) {
+      const std::vector<double>& row = values[unit];
+      std::iota(order.begin(), order.end(), std::size_t{0});
+      std::stable_sort(order.begin(), order.end(), [&](std::size_t a, std::size_t b) { return row[a] < row[b]; });
+      for (std::size_t i = 0; i < subjects;) {
+        std::size_t j = i;
+        while (j < subjects && row[order[j]] == row[order[i]]) ++j;
+        const double shared = 0.5 * static_cast<double>(i + j - 1);
+        for (; i < j; ++i) cells.At(unit, order[i]) += shared;
+      }
     }
-  }
+  });
   cells.Center(0.5 * static_cast<double>(subjects - 1));
   const std::size_t tail = std::max(kLeastTail, (cells.blocks + kTailShare - 1) / kTailShare);
   const std::size_t last_begin = cells.blocks - std::min(cells.blocks, tail);

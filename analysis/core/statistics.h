@@ -27,9 +27,10 @@ class SeededRandom {
 // How many neighbouring values to keep together: twice the autocorrelation time
 // of the series (AR(1) estimate, largest over the series), at least 1, and such
 // that at least ten blocks remain where there are ten values.
-std::size_t BlockLength(const std::vector<std::vector<double>>& series);
+// `jobs`: threads, 0: all allowed cores; they never change the result.
+std::size_t BlockLength(const std::vector<std::vector<double>>& series, unsigned jobs = 1);
 // The same, where a change of level at one time does not count as correlation.
-std::size_t BlockLengthApartFromShift(const std::vector<std::vector<double>>& series);
+std::size_t BlockLengthApartFromShift(const std::vector<std::vector<double>>& series, unsigned jobs = 1);
 
 enum class Statistic : std::uint8_t { kMedian, kMean };
 
@@ -46,6 +47,7 @@ struct PermutationOptions {
   double interesting = 1;
   // The subjects whose p is wanted; empty: all. The others' p is 1.
   std::vector<std::size_t> asked = {};
+  unsigned jobs = 1;  // Threads, 0: all allowed cores; they never change the result.
 };
 
 // Is some subject (rank) larger than the others more consistently than chance, throughout or from some unit on?

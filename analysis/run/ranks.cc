@@ -7,6 +7,7 @@
 
 #include "analysis/core/statistics.h"
 #include "analysis/passes.h"
+#include "merge/parallel.h"
 
 namespace lockstep::analysis {
 namespace {
@@ -41,13 +42,13 @@ void Score(const Context& context, std::vector<RankRow>& rows) {
     for (std::size_t p = 0; p < n; ++p) deviation[p].push_back(logs[p] - median);
   }
   if (deviation[0].size() < 2) return;
-  const std::size_t block = BlockLength(deviation);
+  const std::size_t block = BlockLength(deviation, context.options().jobs);
   const std::size_t rounds = n > 64 ? 200 : 1000;
-  for (std::size_t p = 0; p < n; ++p) {
+  merge::ParallelFor(context.options().jobs, n, [&](std::size_t p) {
     rows[p].straggler_score = LowerMedian(deviation[p]);
     rows[p].straggler_interval =
         BootstrapInterval(deviation[p], block, Statistic::kMedian, context.options().seed + p, rounds);
-  }
+  });
 }
 
 void AddLateness(const Context& context, const Analysis& analysis, std::vector<RankRow>& rows) {

@@ -126,8 +126,13 @@ Prices PriceOf(const Context& context, const std::vector<std::size_t>& waiting, 
   const auto at = [](const std::vector<std::int64_t>& by, std::size_t unit) { return by.empty() ? 0 : by[unit]; };
   Prices prices{Matrix(n, std::vector<std::int64_t>(units, 0)), std::vector<std::int64_t>(units, 0)};
   std::vector<std::int64_t> sample;
+  // For most of many ranks nobody ever waits.
+  std::vector<std::size_t> awaited;
+  for (std::size_t r = 0; r < n; ++r)
+    if (std::any_of(waits.begin(), waits.end(), [r](const Waits& each) { return !each.by[r].empty(); }))
+      awaited.push_back(r);
   for (std::size_t u = 0; u < units; ++u) {
-    for (std::size_t r = 0; r < n; ++r) {
+    for (const std::size_t r : awaited) {
       sample.clear();
       for (std::size_t w = 0; w < waiting.size(); ++w)
         if (waiting[w] != r && !(suspects.Contains(r) && suspects.Contains(waiting[w])))

@@ -157,17 +157,18 @@ class Search {
       for (double& value : unit) value = std::round(value / (kTieShare * limit_));
     p_.assign(n, 1.0);
     const auto also = [&](std::size_t r, double p) { p_[r] = std::min(p_[r], std::min(1.0, 2 * p)); };
-    const std::uint64_t seed = context_.options().seed;
-    const PermutationOptions permutations{.rounds = kRounds, .interesting = kSignificant / 2, .asked = positions_};
+    const auto [seed, jobs] = std::pair(context_.options().seed, context_.options().jobs);
+    const PermutationOptions how{.rounds = kRounds, .interesting = kSignificant / 2, .asked = positions_, .jobs = jobs};
     if (n == 2) {
       Pair(also);
     } else {
-      const std::size_t block = BlockLengthApartFromShift(ByRank(rounded));
-      const std::vector<double> p = ConsistencyTest(rounded, block, seed, permutations);
+      const std::size_t block = BlockLengthApartFromShift(ByRank(rounded), jobs);
+      const std::vector<double> p = ConsistencyTest(rounded, block, seed, how);
       for (std::size_t r = 0; r < n; ++r) also(r, p[r]);
     }
-    const std::size_t block = std::max(BlockLengthApartFromShift(LargeOf(ByRank(much))), LongestRuns(ByRank(much)));
-    const std::vector<double> p = RareExcessTest(much, block, seed, permutations);
+    const std::size_t block =
+        std::max(BlockLengthApartFromShift(LargeOf(ByRank(much)), jobs), LongestRuns(ByRank(much)));
+    const std::vector<double> p = RareExcessTest(much, block, seed, how);
     for (std::size_t r = 0; r < n; ++r) also(r, p[r]);
     stretches_.assign(n, std::nullopt);
     for (const std::size_t r : positions_) {

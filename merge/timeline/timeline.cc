@@ -30,6 +30,9 @@ std::vector<std::int32_t> Timeline::PresentRanks() const {
 
 std::int64_t Timeline::RankRow(std::int32_t rank) const {
   const auto& ranks = tables.ranks.rank;
+  // Mostly all ranks are there.
+  if (rank >= 0 && static_cast<std::size_t>(rank) < ranks.size() && ranks[static_cast<std::size_t>(rank)] == rank)
+    return rank;
   const auto at = std::lower_bound(ranks.begin(), ranks.end(), rank);
   return at != ranks.end() && *at == rank ? at - ranks.begin() : -1;
 }

@@ -58,6 +58,75 @@ TEST(Permutation, FindsTheOneThatIsAlwaysLater) {
   }
 }
 
+// So many rounds would take hours: what a bound decides takes none.
+TEST(Permutation, WhatNoShuffleReachesTakesNone) {
+  constexpr std::size_t kRounds = 1'000'000'000;
+  for (const double larger : {0.0, 2.0}) {
+    Noise noise(2);
+    std::vector<std::vector<double>> values(640, std::vector<double>(256));
+    for (auto& unit : values)
+      for (std::size_t r = 0; r < unit.size(); ++r) unit[r] = noise.Next() + (r == 77 ? larger : 0);
+    // Of what the bound does not decide one round is enough here.
+    const std::vector<double> p =
+        analysis::ConsistencyTest(values, 1, 1, {.rounds = kRounds, .interesting = 0, .asked = {5, 77}});
+    const std::vector<double> sizes =
+        analysis::RareExcessTest(values, 1, 1, {.rounds = kRounds, .interesting = 0, .asked = {5, 77}});
+    EXPECT_DOUBLE_EQ(p[77], larger > 0 ? 1 / static_cast<double>(kRounds + 1) : 1);
+    EXPECT_DOUBLE_EQ(sizes[77], larger > 0 ? 1 / static_cast<double>(kRounds + 1) : 1);
+    EXPECT_EQ(p[5], 1);
+    EXPECT_EQ(sizes[5], 1);
+  }
+}
+
+// The bound may not decide what shuffles would decide in another way: the weakest effect that it decides, by shuffles.
+TEST(Permutation, WhatTheBoundDecidesShufflesDecideToo) {
+  constexpr std::size_t kUnits = 60, kSubjects = 6, kShuffles = 20'000;
+  const auto made = [&](double larger) {
+    Noise noise(9);
+    std::vector<std::vector<double>> values(kUnits, std::vector<double>(kSubjects));
+    for (auto& unit : values)
+      for (std::size_t r = 0; r < kSubjects; ++r) unit[r] = noise.Next() + (r == 2 ? larger : 0);
+    return values;
+  };
+  const auto decided = [&](double larger) {
+    return analysis::RareExcessTest(made(larger), 1, 1, {.rounds = 100, .interesting = 0, .asked = {2}})[2] < 1;
+  };
+  double larger = 0;
+  while (!decided(larger) && larger < 100) larger += 0.1;
+  ASSERT_LT(larger, 100);
+  ASSERT_GT(larger, 0.1);
+  std::vector<double> cells;
+  double mean = 0, observed = 0;
+  for (const auto& unit : made(larger))
+    for (std::size_t r = 0; r < kSubjects; ++r) {
+      cells.push_back(unit[r]);
+      mean += unit[r] / static_cast<double>(kUnits * kSubjects);
+      observed += r == 2 ? unit[r] : 0;
+    }
+  observed -= mean * static_cast<double>(kUnits);
+  analysis::SeededRandom random(3);
+  for (std::size_t shuffle = 0; shuffle < kShuffles; ++shuffle) {
+    for (std::size_t i = cells.size() - 1; i > 0; --i) std::swap(cells[i], cells[random.Below(i + 1)]);
+    for (std::size_t r = 0; r < kSubjects; ++r) {
+      double sum = -mean * static_cast<double>(kUnits);
+      for (std::size_t u = 0; u < kUnits; ++u) sum += cells[u * kSubjects + r];
+      ASSERT_LT(sum, observed) << shuffle;
+    }
+  }
+}
+
+TEST(Permutation, AnswersDoNotDependOnThreads) {
+  Noise noise(4);
+  std::vector<std::vector<double>> values(90, std::vector<double>(12));
+  for (auto& unit : values)
+    for (std::size_t r = 0; r < unit.size(); ++r) unit[r] = noise.Next() + (r == 6 ? 0.4 : 0);
+  const std::vector<double> one = analysis::ConsistencyTest(values, 2, 1, {.rounds = 499, .jobs = 1});
+  EXPECT_EQ(one, analysis::ConsistencyTest(values, 2, 1, {.rounds = 499, .jobs = 2}));
+  EXPECT_LT(one[6], 0.5);
+  EXPECT_EQ(analysis::BlockLength(values, 1), analysis::BlockLength(values, 2));
+  EXPECT_EQ(analysis::BlockLengthApartFromShift(values, 1), analysis::BlockLengthApartFromShift(values, 2));
+}
+
 TEST(Blocks, GrowWithAutocorrelationAndLeaveTen) {
   Noise noise(3);
   std::vector<double> white(200), slow(200);
