@@ -82,6 +82,9 @@ class Hydra(OnOwnDisks):
                                        "-wdir", cwd, *words], cwd=cwd, env=dict(jobs.ENVIRONMENT, LD_LIBRARY_PATH=self.libraries), timeout=100)
 
     def test_one_run_without_a_further_command(self):
+        # More addresses than one name has room for.
+        made = self.hosts.run("node1", ["sh", "-ec", "for k in 1 2 3 4 5 6 7 8 9 10 11; do ip addr add 172.20.$k.1/24 dev eth0; done; ip -6 addr add fd88::1/64 dev eth0 nodad"])
+        self.assertEqual(made.returncode, 0, made.stderr)
         words = [self.program, "99", "0", "150"]
         bare = self.mpiexec(words)
         self.assertEqual(bare.returncode, 0, bare.stderr)
