@@ -15,8 +15,8 @@ namespace lockstep {
 inline constexpr std::uint32_t kAnchorsWanted = 1;    // To agree with the others on clock exchanges over MPI.
 inline constexpr std::uint32_t kReferenceByName = 2;  // To tell or ask where rank 0's agent is, by MPI's name service.
 
-// ClockMailbox::state: of the mailbox only reference, reference_address, reference_key and domain are valid; the last is
-// the clock domain of rank 0.
+// ClockMailbox::state: of the mailbox only reference, reference_address, reference_key and domain are valid; the last
+// is the clock domain of rank 0.
 inline constexpr std::uint32_t kReferenceOnly = 3;
 
 struct Reference {
