@@ -14,9 +14,10 @@ namespace lockstep {
 // SegmentHeader::anchors_wanted.
 inline constexpr std::uint32_t kAnchorsWanted = 1;    // To agree with the others on clock exchanges over MPI.
 inline constexpr std::uint32_t kReferenceByName = 2;  // To tell or ask where rank 0's agent is, by MPI's name service.
+inline constexpr std::uint32_t kOtherHosts = 4;       // Ranks may be on other hosts than rank 0's.
 
-// ClockMailbox::state: of the mailbox only reference, reference_address, reference_key and domain are valid; the last is
-// the clock domain of rank 0.
+// ClockMailbox::state: of the mailbox only reference, reference_address, reference_key and domain are valid; the last
+// is the clock domain of rank 0.
 inline constexpr std::uint32_t kReferenceOnly = 3;
 
 struct Reference {
@@ -67,6 +68,15 @@ inline bool ReadReference(const char* text, Reference& reference) {
   if (bytes >= sizeof reference.address) return false;
   std::memcpy(reference.address, address, bytes + 1);
   return reference.complete();
+}
+
+// What LeaveReference left.
+inline Reference MailedReference(const ClockMailbox& mailbox) {
+  Reference reference;
+  std::memcpy(reference.address, mailbox.reference_address, sizeof reference.address - 1);
+  std::memcpy(reference.key, mailbox.reference_key, sizeof reference.key);
+  reference.domain = mailbox.domain;
+  return reference;
 }
 
 // Does nothing if the mailbox says something already. Thread: one at a time.

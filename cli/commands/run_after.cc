@@ -126,16 +126,6 @@ void TellWhatArrived(const agent::RunResult& result) {
              (others == 0 ? "" : " (and files of " + std::to_string(others) + (others == 1 ? " other)" : " others)")));
 }
 
-// Of a job that failed, from hosts that do not share rank 0's directory.
-void TellWhatCameInTime(const agent::RunResult& result) {
-  const agent::Arrived& arrived = result.arrived;
-  if (arrived.slots.empty()) return;
-  const std::vector<std::int32_t> ranks(arrived.slots.begin(), arrived.slots.end());
-  agent::Say("what " + std::string(ranks.size() == 1 ? "rank " : "ranks ") + Ranges(ranks) + " recorded, " +
-             ByteText(static_cast<double>(arrived.bytes)) + ", arrived in " + result.run_dir +
-             " in time: lockstep analyze " + RunWord(result.run_dir));
-}
-
 // Ranks without files in rank 0's directory: how to bring them there.
 void TellWhatIsMissing(const agent::RunResult& result, const std::vector<std::int32_t>& missing) {
   const std::string ranks = (missing.size() == 1 ? "rank " : "ranks ") + Ranges(missing);
@@ -165,6 +155,12 @@ bool NotFirst(const agent::RunResult& result) {
 void TellFailure(const agent::RunResult& result, const AfterOptions& options) {
   if (options.quiet || NotFirst(result)) return;
   const std::string& dir = result.run_dir;
+  if (const auto& slots = result.arrived.slots; !slots.empty()) {
+    agent::Say("what " + std::string(slots.size() == 1 ? "rank " : "ranks ") + Ranges({slots.begin(), slots.end()}) +
+               " recorded, " + ByteText(static_cast<double>(result.arrived.bytes)) + ", arrived in " + dir +
+               " in time: lockstep analyze " + RunWord(dir));
+    return;
+  }
   if (const std::string command = GatherCommand(result); !command.empty()) {
     agent::Say("the application failed; what was recorded is in " + dir +
                " and on other hosts. To bring all into one run: " + command);
@@ -194,10 +190,7 @@ void RunAfter(const agent::RunResult& result, const AfterOptions& options, const
   }
   const std::string& dir = result.run_dir;
   const bool good = result.signal == 0 && result.exit_code == 0;
-  if (!good) {  // TellFailure has said the rest.
-    if (!options.quiet) TellWhatCameInTime(result);
-    return;
-  }
+  if (!good) return;  // TellFailure has said what there is to say.
   const bool alone = result.launch.slots() == 1 || result.launch.rank > 0;
   if (!options.quiet) TellWhatArrived(result);
   if (!waited.missing.empty() && !options.quiet) TellWhatIsMissing(result, waited.missing);

@@ -20,7 +20,8 @@ struct AfterOptions {
   bool spools_apart = false;  // --spool-dir: the spool of a rank that is killed may be on its node only.
 };
 
-// After an application that failed: where its records are and how to bring those of all hosts together.
+// After an application that failed: where its records are and how to bring those of all hosts together; called again,
+// which other hosts' arrived all the same.
 void TellFailure(const agent::RunResult& result, const AfterOptions& options);
 
 // After one that succeeded: waits (bounded) for the other ranks' files, on rank 0 only.

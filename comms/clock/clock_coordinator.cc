@@ -7,6 +7,7 @@
 #include <chrono>
 #include <condition_variable>
 #include <mutex>
+#include <optional>
 #include <thread>
 #include <utility>
 #include <vector>
@@ -66,7 +67,7 @@ struct ClockCoordinator::Impl {
   milliseconds Tick();
   bool FromMailbox();
   bool FromMeeting();
-  bool ReferenceTold() const;
+  std::optional<Reference> ReferenceTold() const;
   void Plan();
   void DropClient();
   void StartClient(std::int32_t reference, const std::string& where, const RunKey& key);
@@ -259,9 +260,13 @@ void ClockCoordinator::Impl::DropClient() {
   called = false;
 }
 
-bool ClockCoordinator::Impl::ReferenceTold() const {
-  return config.mode == ClockService::kAuto && config.segment.base != nullptr &&
-         config.segment.header().mailbox.state.load(std::memory_order_acquire) == kReferenceOnly;
+// What this slot's application was told of rank 0's agent, or that of this host's first slot.
+std::optional<Reference> ClockCoordinator::Impl::ReferenceTold() const {
+  if (config.mode != ClockService::kAuto || config.segment.base == nullptr) return std::nullopt;
+  const ClockMailbox& mailbox = config.segment.header().mailbox;
+  if (mailbox.state.load(std::memory_order_acquire) != kReferenceOnly)
+    return ReadPublishedReference(config.meeting_dir);
+  return MailedReference(mailbox);
 }
 
 // Returns true once nothing is left to do.
@@ -275,12 +280,12 @@ bool ClockCoordinator::Impl::FromMeeting() {
   }
   auto reference = ReadAnnouncement(directory, 0);
   RunKey key = config.service.key;
-  if (!reference && ReferenceTold()) {
-    const ClockMailbox& mailbox = config.segment.header().mailbox;
-    reference = ClockAnnouncement{.rank = 0, .world_size = config.world_size, .domain = mailbox.domain};
-    reference->address.assign(mailbox.reference_address,
-                              strnlen(mailbox.reference_address, sizeof mailbox.reference_address));
-    memcpy(key.data(), mailbox.reference_key, key.size());
+  if (!reference) {
+    if (const auto told = ReferenceTold()) {
+      reference = ClockAnnouncement{
+          .rank = 0, .world_size = config.world_size, .domain = told->domain, .address = told->address};
+      memcpy(key.data(), told->key, key.size());
+    }
   }
   if (begun_ns == 0) begun_ns = now;
   if (!reference || reference->address.empty()) {

@@ -307,7 +307,7 @@ bool Meet(const SegmentView& segment, std::int64_t deadline_ns) {
 // it before it asked for an agreement, so that a rank that heard nothing of rank 0 by then is not to wait again.
 void MeetAlone(SegmentHeader& header, PmixBoard& board) {
   constexpr std::int64_t kSoonNs = 100 * kMs;
-  if ((header.anchors_wanted & kAnchorsWanted) == 0 || header.slot_rank != anchor.rank || anchor.rank == 0) return;
+  if ((header.anchors_wanted & kOtherHosts) == 0 || header.slot_rank != anchor.rank || anchor.rank == 0) return;
   static char text[kReferenceTextBytes];
   Reference reference;
   if (board.Ask(0, text, sizeof text, RawNs() + kSoonNs) && ReadReference(text, reference))
@@ -354,7 +354,8 @@ void ClockAnchorAtInit(const SegmentView& segment, bool able) {
   // the others do not wait for it.
   able = able && (header.anchors_wanted & kAnchorsWanted) != 0 &&
          (header.slot_rank < 0 || header.slot_rank == anchor.rank);
-  if (const Reference own = OwnReference(header); able && anchor.rank == 0 && own.complete()) {
+  if (const Reference own = OwnReference(header);
+      able && anchor.rank == 0 && (header.anchors_wanted & kOtherHosts) != 0 && own.complete()) {
     static char text[kReferenceTextBytes];
     WriteReference(own, text);
     board.Tell(text);

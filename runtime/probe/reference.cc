@@ -1,5 +1,5 @@
-// For PyTorch's hooks (runtime/python/_lockstep/meeting.py): where rank 0's agent is, from its segment to those of other
-// hosts' ranks. The text is that of core/reference.h.
+// For PyTorch's hooks (runtime/python/_lockstep/meeting.py): where rank 0's agent is, from its segment to those of
+// other hosts' ranks. The text is that of core/reference.h.
 
 #include "core/reference.h"
 
@@ -9,8 +9,8 @@
 namespace lockstep::probe {
 extern "C" {
 
-// Of this process's own agent, if it is that of this rank and listens; `text` has room for `bytes`. Returns the length, 0:
-// there is nothing.
+// Of this process's own agent, if it is that of this rank and listens; `text` has room for `bytes`. Returns the length,
+// 0: there is nothing.
 __attribute__((visibility("default"))) int lockstep_hook_own_reference(int rank, char* text, int bytes) {
   if (lockstep_probe.segment == nullptr || text == nullptr || bytes < static_cast<int>(kReferenceTextBytes)) return 0;
   const SegmentHeader& header = *lockstep_probe.segment;

@@ -53,7 +53,8 @@ struct RunOptions {
   bool quiet = false;
   std::map<std::string, std::string> recorded;  // Options as given, for the manifest.
   // Called once the application has failed and its spool is complete. A launcher that ends the job may kill this
-  // process from then on, so that what is to be said is said here. May be empty.
+  // process from then on, so that what is to be said is said here. Called again if files of other hosts arrive before
+  // the end (RunResult::arrived). May be empty.
   std::function<void(const RunResult&)> failed;
   // Called after a good end, when this slot's own files are complete: waits for those of others, where that is rank 0's
   // to do. May be empty.

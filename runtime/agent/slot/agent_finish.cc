@@ -23,8 +23,8 @@ namespace {
 // first child that ends interrupts that sleep (tested: 5 ms). So no agent ends before the others of the node had this
 // long.
 constexpr std::int64_t kTermGraceNs = 100 * kMillisecondNs;
-// Of it, for this process's own end.
-constexpr std::int64_t kLeaveNs = 10 * kMillisecondNs;
+// Of it, for this process's own end, and on rank 0 for saying what came.
+constexpr std::int64_t kLeaveNs = 10 * kMillisecondNs, kSayNs = 25 * kMillisecondNs;
 
 std::int64_t ToNs(const timeval& time) { return std::int64_t{time.tv_sec} * kSecondNs + time.tv_usec * 1000; }
 
@@ -159,9 +159,16 @@ void SlotRun::UseGrace() {
   const std::int64_t send_ms = (until_ns - kLeaveNs - RawNs()) / kMillisecondNs;
   if (in_haste_ && send_ms > 0)
     result_.sent = SendInHaste(std::move(*in_haste_), {RankName(launch_.slot()) + ".spool", spool_path_}, send_ms);
-  constexpr timespec kPause{0, 2 * kMillisecondNs};
-  while ((term_ns_ != 0 || (receiver_ && receiver_->hurried())) && RawNs() < until_ns) ::nanosleep(&kPause, nullptr);
-  if (receiver_) result_.arrived = receiver_->arrived();
+  const auto wait = [&](std::int64_t limit_ns) {
+    constexpr timespec kPause{0, 2 * kMillisecondNs};
+    while ((term_ns_ != 0 || (receiver_ && receiver_->hurried())) && RawNs() < limit_ns) ::nanosleep(&kPause, nullptr);
+  };
+  if (receiver_) {
+    wait(until_ns - kSayNs);
+    result_.arrived = receiver_->arrived();
+    if (!result_.arrived.slots.empty() && options_.failed) options_.failed(result_);
+  }
+  wait(until_ns);
 }
 
 // A slot that sees rank 0's claim shares its directory.

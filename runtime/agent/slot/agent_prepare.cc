@@ -198,7 +198,8 @@ void SlotRun::FillHeader() {
   header.distortion = clock_.distortion;
   header.clock_domain = ClockDomainHash(clock_.distortion, launch_.slot());
   const bool mpi_clock = clock_service_ == clock::ClockService::kAuto;
-  header.anchors_wanted = !mpi_clock ? 0 : kAnchorsWanted | (launch_.names_in_launcher ? kReferenceByName : 0);
+  const std::uint32_t hosts = launch_.local_size != launch_.world_size ? kOtherHosts : 0;
+  header.anchors_wanted = !mpi_clock ? 0 : kAnchorsWanted | hosts | (launch_.names_in_launcher ? kReferenceByName : 0);
   header.gpu_options = options_.gpu_options;
   header.clock_agent = clock_service_ == clock::ClockService::kAgent ? 1 : 0;
   header.anchor_timeout_ms = kAnchorTimeoutMs;

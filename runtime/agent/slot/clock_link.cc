@@ -95,12 +95,8 @@ void ClockLink::PassOn() {
   if (passed_on_ || !first_of_host_ || mailbox.state.load(std::memory_order_acquire) != kReferenceOnly) return;
   passed_on_ = true;
   if (clock::ReadAnnouncement(meeting_dir_, 0)) return;  // All see it.
-  lockstep::Reference reference;
-  std::memcpy(reference.key, mailbox.reference_key, sizeof reference.key);
-  std::memcpy(reference.address, mailbox.reference_address, sizeof reference.address - 1);
-  reference.domain = mailbox.domain;
-  // What the others then lack is said at their end.
-  (void)clock::PublishReference(meeting_dir_, reference);
+  // What the others lack if it fails is said at their end.
+  (void)clock::PublishReference(meeting_dir_, MailedReference(mailbox));
 }
 
 void ClockLink::Drain(SpoolWriter& spool, SpoolReserve reserve) {

@@ -1,6 +1,6 @@
 // A program that leaves much: usage: chatty RANK CALLS [STEP_MS [FAILS]]. Ranks from RANK on make CALLS calls that
-// involve nobody else. Some steps with all ranks come before, STEP_MS apart, and at the end all meet. The rank FAILS ends
-// before that, with exit code 3.
+// involve nobody else. Some steps with all ranks come before, STEP_MS apart, and at the end all meet. The rank FAILS
+// ends before that, with exit code 3.
 #include <mpi.h>
 #include <stdio.h>
 #include <stdlib.h>

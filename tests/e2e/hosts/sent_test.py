@@ -29,6 +29,10 @@ def ranges(ranks):
     return ", ".join(str(first) if first == last else f"{first}-{last}" for first, last in text)
 
 
+def of_ranges(text):
+    return [rank for span in text.split(", ") for rank in range(int(span.split("-")[0]), int(span.split("-")[-1]) + 1)]
+
+
 class Sent(Case):
     def latest(self, host="node1"):
         return self.hosts.path(host, LATEST)
@@ -135,7 +139,7 @@ class Sent(Case):
         """A rank of node3 does. What is sent until the launcher ends the agents is there whole or not at all; the command is said for the rest."""
         words = [str(jobs.BUILD / "tests/chatty"), "99", "0", "20", "5"]
         bare = self.job(words)
-        came = []
+        came = said = []
         for attempt in range(4):  # A tenth of a second is little on a machine that others use.
             done = self.job(words, run="", cwd=of_hosts.OWN)
             self.assertEqual((done.returncode, bool(done.stdout)), (bare.returncode, bool(bare.stdout)), done.stderr)
@@ -148,10 +152,11 @@ class Sent(Case):
                 spool = (pathlib.Path(self.latest()) / f"ranks/rank-{rank:05}.spool").read_bytes()
                 self.assertIn(spool, [path.read_bytes() for path in there], rank)
             said = re.findall(r"(?m)^lockstep: what ranks? ([\d, -]+) recorded, .*, arrived in \S+ in time: lockstep analyze \S+$", done.stderr)
-            self.assertEqual(said, [ranges(came)] if came else [], done.stderr)
-            if came:
+            # What comes later than that is there, too.
+            self.assertTrue(len(said) <= 1 and set(rank for span in said for rank in of_ranges(span)) <= set(came), done.stderr)
+            if said:
                 break
-        self.assertTrue(came, "nothing arrived in four jobs")
+        self.assertTrue(said, "nothing arrived in four jobs")
         analysis = self.analyze("lockstep.out/latest", "node1", of_hosts.OWN, code=3)
         self.assertEqual(analysis["run"]["ranks_missing"], [rank for rank in range(2, 8) if rank not in came])
 
