@@ -18,7 +18,10 @@ void Join(Progress& progress, Progress more) {
     if (known.state == RankState::kMissing) known.state = facts.state;
     if (known.host.empty()) known.host = std::move(facts.host);
     if (known.doing.empty()) known.doing = std::move(facts.doing);
-    if (known.threads.empty()) known.threads = std::move(facts.threads);
+    if (known.threads.empty()) {
+      known.threads = std::move(facts.threads);
+      known.stacks_file = std::move(facts.stacks_file);
+    }
     known.seen_ns = std::max(known.seen_ns, facts.seen_ns);
     known.hides_messages |= facts.hides_messages;
     known.makes_messages |= facts.makes_messages;

@@ -47,6 +47,7 @@ struct RankFacts {
   double cpu_share = -1;                     // Of one core, its main thread in its last seconds; -1 not known.
   std::string asleep_in;                     // The system call that its main thread sleeps in; "" none, or not known.
   std::vector<Thread> threads;               // Where they stood when nothing moved; empty: not known.
+  std::string stacks_file;                   // The same as text, below the run directory; "" there is none.
   std::string no_stacks;                     // Why not; "" nobody looked.
   std::int64_t moved_ns = kNotKnown;         // When it last completed an operation.
   std::int64_t longest_wait_ns = kNotKnown;  // The longest operation that it has completed.

@@ -135,6 +135,12 @@ class Teller {
     }
   }
 
+  static std::string WhereAllStacksAre(const RankFacts& facts) {
+    if (facts.stacks_file.empty()) return "";
+    return " (" + Printed(facts.stacks_file) +
+           (facts.threads.size() > 1 ? fmt::format(" has all of its {} threads)", facts.threads.size()) : ")");
+  }
+
   // Of one or two who are named, the stacks line by line; of more, and of those who wait, which stacks there are.
   void AddStacks(std::vector<std::string>& details) const {
     constexpr std::size_t kMostWhole = 2, kMostFrames = 8;
@@ -149,9 +155,7 @@ class Teller {
         details.push_back(fmt::format("no stack of rank {}: {}", rank, Printed(facts->no_stacks)));
       const Thread* thread = MainThread(*facts);
       if (thread == nullptr) continue;
-      const std::string all =
-          facts->threads.size() > 1 ? fmt::format(" has all of its {} threads", facts->threads.size()) : "";
-      details.push_back(fmt::format("stack of rank {} (stacks/rank-{:05}.txt{}):", rank, rank, all));
+      details.push_back(fmt::format("stack of rank {}{}:", rank, WhereAllStacksAre(*facts)));
       for (const Frame& frame : FramesThatMatter(*thread, kMostFrames)) details.push_back("  " + FrameText(frame));
     }
     if (!whole)
