@@ -30,7 +30,7 @@ struct SampledThread {
 // Functions are numbered over all ranks, in the order in which they are seen.
 class SampledFunctions {
  public:
-  // The samples of a rank within `window` (cluster time; null: all), by thread, in the order of their times.
+  // The samples of a rank that the run's window holds, by thread, in the order of their times.
   std::vector<SampledThread> Take(const ExportRun& run, const ExportRank& rank);
   const std::vector<SampledFunction>& functions() const { return functions_; }
 
