@@ -100,6 +100,7 @@ class Exporter {
     run_.timeline = &timeline_;
     run_.output = options_.output;
     run_.ranks = ranks_;
+    run_.all_steps = options_.first_step < 0 && options_.last_step < 0;
     selection_.window = run_.window;
     FindMembers();
     run_.flow_ends = ChooseFlows(timeline_, instances_, ranks_, options_.flows, selection_);
@@ -123,7 +124,7 @@ class Exporter {
     merge::ParallelFor(options_.jobs, ranks_.size(), [&](std::size_t i) {
       auto events = RankEvents::Open(timeline_, index_, ranks_[i]);
       if (events.ok())
-        extents_[i] = events.value()->Look(run_.window);
+        extents_[i] = options_.format->samples_only ? Extent() : events.value()->Look(run_.window);
       else
         errors[i] = events.error().what + (events.error().where.empty() ? "" : " (" + events.error().where + ")");
       const std::lock_guard<std::mutex> lock(mutex);
@@ -222,14 +223,15 @@ class Exporter {
       for (std::uint32_t c = 0; c < comms.rows(); ++c)
         if (comms.global_id[c] != 0) run_.comm_names.try_emplace(comms.global_id[c], CommTitle(*events.rank().head, c));
       LS_CHECK(writer->BeginRank(events.rank()));
-      LS_CHECK(events.Walk(
-          selection_, extents_[i],
-          [&](const Event& event) {
-            if (!writer->Takes(event.kind)) return Ok();
-            ++result_.written[static_cast<std::size_t>(event.kind)];
-            return writer->Write(event);
-          },
-          result_.left_out));
+      if (!options_.format->samples_only)
+        LS_CHECK(events.Walk(
+            selection_, extents_[i],
+            [&](const Event& event) {
+              if (!writer->Takes(event.kind)) return Ok();
+              ++result_.written[static_cast<std::size_t>(event.kind)];
+              return writer->Write(event);
+            },
+            result_.left_out));
       LS_CHECK(writer->EndRank());
       for (const std::string& line : events.Damaged())
         troubles.push_back("rank " + std::to_string(ranks_[i]) + ": " + line);
@@ -245,6 +247,7 @@ class Exporter {
     if (writer->wants_cluster()) LS_CHECK(WriteCluster(*writer));
     LS_CHECK(writer->Finish());
     result_.bytes = writer->bytes();
+    result_.samples = writer->samples();
     if (std::string trouble = writer->trouble(); !trouble.empty()) troubles.push_back(std::move(trouble));
     result_.troubles = std::move(troubles);
     Progress("export", 1);

@@ -37,6 +37,7 @@ struct ExportResult {
   Counts written{}, left_out{};
   std::int64_t least_ns = 0;  // As requested, or as the budget required.
   std::size_t ranks = 0;
+  std::uint64_t samples = 0;          // Of stacks.
   std::vector<std::string> troubles;  // What could not be read, one line each.
   bool over_budget = false;
   std::int64_t begin_ns = 0, end_ns = 0;  // Of what was written, in the output's time.

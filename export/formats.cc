@@ -16,6 +16,14 @@ const std::vector<Format>& Formats() {
       {"otf2", "an archive for Vampir and Scalasca", "otf2", true, nullptr,
        "apt-get install libotf2-trace-dev, then build lockstep again"},
 #endif
+      {"speedscope",
+       "sampled stacks, for speedscope.app",
+       "stacks.speedscope.json",
+       false,
+       MakeSpeedscopeWriter,
+       {},
+       true},
+      {"collapsed", "the same as lines, for flamegraph.pl", "stacks.collapsed", false, MakeCollapsedWriter, {}, true},
   };
   return kFormats;
 }

@@ -5,7 +5,9 @@
 
 namespace lockstep::hang {
 
-// Adds `more` to `progress`: its groups, and what it knows of ranks that `progress` does not.
-void Join(Progress& progress, Progress more);
+// Adds `more` to `progress`: its groups, and what it knows of ranks that `progress` does not. If either has numbers of
+// its own for ranks, they become those of the other by the processes' ids. False: these do not tell, and nothing is
+// added.
+bool Join(Progress& progress, Progress more);
 
 }  // namespace lockstep::hang

@@ -40,19 +40,23 @@ enum class RankState : std::uint8_t {
 
 struct RankFacts {
   std::int32_t rank = -1;  // In the world of the job.
+  std::int64_t pid = 0;    // Of its process, as its host counts; 0 unknown.
   RankState state = RankState::kUnknown;
   std::string host;                          // "" unknown.
+  std::string process;                       // Which one it is, if its rank tells too little: "process 47, GPU 3".
   std::string doing;                         // What it does now, as part of a sentence; "" unknown.
   std::int64_t seen_ns = kNotKnown;          // When these facts were taken, on the clock of its operations' times.
   double cpu_share = -1;                     // Of one core, its main thread in its last seconds; -1 not known.
   std::string asleep_in;                     // The system call that its main thread sleeps in; "" none, or not known.
   std::vector<Thread> threads;               // Where they stood when nothing moved; empty: not known.
+  std::string stacks_file;                   // The same as text, below the run directory; "" there is none.
   std::string no_stacks;                     // Why not; "" nobody looked.
   std::int64_t moved_ns = kNotKnown;         // When it last completed an operation.
   std::int64_t longest_wait_ns = kNotKnown;  // The longest operation that it has completed.
   // Its facts hold no messages (gloo's dumps): where it seems to wait for nobody, it may be inside one.
   bool hides_messages = false;
   bool makes_messages = false;  // And it is known to have made some.
+  bool counts_only = false;     // Its facts are counts of calls: what it is inside of besides is not known.
 };
 
 enum class OperationState : std::uint8_t { kScheduled, kStarted, kCompleted };
@@ -67,6 +71,7 @@ struct Operation {
   std::int64_t elements_in = kNotKnown, elements_out = kNotKnown;
   std::int64_t bytes = kNotKnown;
   std::int32_t peer = -1;  // Root of a collective, other end of a message; -1 none, unknown or any.
+  bool numbered = true;    // False: the sequence is good for comparing and tells people nothing.
   OperationState state = OperationState::kScheduled;
   std::int64_t created_ns = kNotKnown;
   std::string site;    // "train.py:88 step"; "" unknown.
@@ -101,6 +106,8 @@ struct Group {
 
 struct Progress {
   std::string source = "dump";   // What a rank's facts come from, in words: "no dump of rank 3".
+  bool own_ranks = false;        // Its ranks are numbers of its own: those of the job are not known.
+  std::string open;              // What it does not tell, where no rank is seen to wait: a clause; "" nothing.
   std::vector<RankFacts> ranks;  // Ascending.
   std::vector<Group> groups;
 };

@@ -26,7 +26,7 @@ std::string NameOfCall(const Operation& call, bool message) {
   if (message) {
     text += call.kind == "send" ? " to " : " from ";
     text += call.peer < 0 ? "some rank" : fmt::format("rank {}", call.peer);
-  } else if (call.sequence != kNotKnown) {
+  } else if (call.sequence != kNotKnown && call.numbered) {
     text += fmt::format(" #{}", call.sequence);
   }
   if (call.bytes != kNotKnown && call.kind != "barrier")
@@ -84,6 +84,13 @@ class Teller {
   }
   static bool One(const std::vector<std::int32_t>& ranks) { return ranks.size() == 1; }
 
+  bool CountsOnly(const std::vector<std::int32_t>& ranks) const {
+    return std::any_of(ranks.begin(), ranks.end(), [&](std::int32_t rank) {
+      const RankFacts* facts = FactsOf(progress_, rank);
+      return facts != nullptr && facts->counts_only;
+    });
+  }
+
   bool OnHost() const { return progress_.groups[verdict_.group].on_host; }
 
   std::string Waited() const {
@@ -128,11 +135,18 @@ class Teller {
     for (const std::int32_t rank : verdict_.culprits) {
       const RankFacts* facts = FactsOf(progress_, rank);
       if (facts == nullptr || facts->state == RankState::kStopped || details.size() >= 8) continue;
+      if (!facts->process.empty()) details.push_back(fmt::format("rank {} is {}", rank, Printed(facts->process)));
       const std::string place = PlaceOf(*facts);
       const std::string text =
           Printed(facts->doing) + (place.empty() ? "" : (facts->doing.empty() ? "in " : ", in ") + place);
       if (!text.empty()) details.push_back(fmt::format("rank {} is {}", rank, text));
     }
+  }
+
+  static std::string WhereAllStacksAre(const RankFacts& facts) {
+    if (facts.stacks_file.empty()) return "";
+    return " (" + Printed(facts.stacks_file) +
+           (facts.threads.size() > 1 ? fmt::format(" has all of its {} threads)", facts.threads.size()) : ")");
   }
 
   // Of one or two who are named, the stacks line by line; of more, and of those who wait, which stacks there are.
@@ -149,9 +163,7 @@ class Teller {
         details.push_back(fmt::format("no stack of rank {}: {}", rank, Printed(facts->no_stacks)));
       const Thread* thread = MainThread(*facts);
       if (thread == nullptr) continue;
-      const std::string all =
-          facts->threads.size() > 1 ? fmt::format(" has all of its {} threads", facts->threads.size()) : "";
-      details.push_back(fmt::format("stack of rank {} (stacks/rank-{:05}.txt{}):", rank, rank, all));
+      details.push_back(fmt::format("stack of rank {}{}:", rank, WhereAllStacksAre(*facts)));
       for (const Frame& frame : FramesThatMatter(*thread, kMostFrames)) details.push_back("  " + FrameText(frame));
     }
     if (!whole)
@@ -169,6 +181,7 @@ class Teller {
               NameOfCall(verdict_.last, verdict_.last.kind == "send" || verdict_.last.kind == "recv");
       if (!verdict_.last.site.empty()) text += ", " + Printed(verdict_.last.site);
     }
+    if (CountsOnly(verdict_.culprits)) return text + "; whether it waits elsewhere is not known";
     return text + (verdict_.hides_messages ? "; its dump shows no other call that is open, and would show no message"
                                            : "; it waits for nobody else");
   }
@@ -227,7 +240,8 @@ class Teller {
         details.push_back(fmt::format("{} {} killed", who, one ? "was" : "were"));
         break;
       case Cause::kUnreachable:
-        details.push_back(fmt::format("neither {} nor {} machine answers", who, one ? "its" : "their"));
+        details.push_back(fmt::format("the {} of {} {} not answer: ended, killed or stopped, or {} network is gone",
+                                      one ? "process" : "processes", who, one ? "does" : "do", one ? "its" : "their"));
         break;
       case Cause::kNoDump:
         details.push_back(
@@ -265,8 +279,9 @@ class Teller {
         break;
       case Cause::kCannotTell:
         if (verdict_.in_message)
-          details.push_back(
-              fmt::format("{} did not enter, and may be inside a message, which gloo's dumps do not show", candidates));
+          details.push_back(candidates + " did not enter, and may be inside a message" +
+                            (CountsOnly(verdict_.candidates) ? " or another communicator, which RAS does not show"
+                                                             : ", which gloo's dumps do not show"));
         else if (!verdict_.candidates.empty())
           details.push_back(fmt::format("no {} of {}, so it cannot be told who is late", progress_.source, candidates));
         break;
@@ -281,6 +296,8 @@ class Teller {
     const std::string who = Names(verdict_.culprits);
     switch (verdict_.cause) {
       case Cause::kDidNotEnter:
+        if (CountsOnly(verdict_.culprits))
+          return "look at the stacks of " + who + ": its host waits for something, or for its own GPU";
         return "look at what the host of " + who +
                " does: input, a lock, the file system, a caught exception; the others are "
                "healthy";
@@ -291,7 +308,7 @@ class Teller {
       case Cause::kKilled:
         return "look for why " + who + " was killed: out of memory (dmesg), the scheduler, a fault";
       case Cause::kUnreachable:
-        return "look at the machine of " + who;
+        return "look at the machine of " + who + ", and at the end of its output";
       case Cause::kNoDump:
         return "look at the output and the machine of " + who + ": it may have ended before it could write";
       case Cause::kBehindOnGpu:
@@ -314,6 +331,7 @@ class Teller {
     }
     if (verdict_.in_message)
       return "look at the stacks of " + Names(verdict_.candidates) + ": in a receive, or elsewhere";
+    if (CountsOnly(verdict_.candidates)) return "look at the output and the machines of " + Names(verdict_.candidates);
     if (!verdict_.candidates.empty())
       return "add the " + progress_.source + " of " + Names(verdict_.candidates) +
              ", or look at its output and machine";
@@ -375,11 +393,12 @@ std::string TextOf(const Progress& progress, const Judgement& judgement, bool al
     text += fmt::format("{} more like this: --members shows all\n",
                         Plural(static_cast<std::int64_t>(told.size() - shown), "operation"));
   if (judgement.verdicts.empty()) {
-    text += judgement.young == 0 ? "nothing hangs: no rank is inside an operation that others hold up\n"
-                                 : fmt::format("nothing hangs: {} open, the longest for {}\n",
-                                               Plural(static_cast<std::int64_t>(judgement.young), "operation") +
-                                                   (judgement.young == 1 ? " was" : " were"),
-                                               analysis::Duration(judgement.oldest_young_ns));
+    text += !progress.open.empty() ? progress.open + "\n"
+            : judgement.young == 0 ? "nothing hangs: no rank is inside an operation that others hold up\n"
+                                   : fmt::format("nothing hangs: {} open, the longest for {}\n",
+                                                 Plural(static_cast<std::int64_t>(judgement.young), "operation") +
+                                                     (judgement.young == 1 ? " was" : " were"),
+                                                 analysis::Duration(judgement.oldest_young_ns));
   }
   if (!judgement.no_dump.empty())
     text += fmt::format("      no {} of {} {}\n", progress.source, judgement.no_dump.size() == 1 ? "rank" : "ranks",

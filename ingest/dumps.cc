@@ -79,15 +79,16 @@ bool WalkDumps(const fs::path& dir, int depth, F&& file) {
 
 }  // namespace
 
-Result<FoundDumps> FindDumps(const std::vector<std::string>& arguments) {
-  FoundDumps found;
+Result<std::vector<FoundDumps>> FindDumps(const std::vector<std::string>& arguments) {
+  std::vector<FoundDumps> found;
+  for (const ProgressFormat* format : kProgressFormats) found.push_back({format, {}});
   std::string where;
   const auto add = [&](const std::string& path, const ProgressFormat* format) {
     struct stat info {};
     DumpFile file{.path = path, .name = path, .rank = RankOfDump(path)};
     if (::stat(path.c_str(), &info) == 0) file.modified_ns = info.st_mtim.tv_sec * 1'000'000'000 + info.st_mtim.tv_nsec;
-    if (found.format == nullptr) found.format = format;
-    if (found.format == format) found.files.push_back(std::move(file));
+    for (FoundDumps& each : found)
+      if (each.format == format) each.files.push_back(std::move(file));
   };
   for (const std::string& argument : arguments) {
     std::error_code ignored;
@@ -101,20 +102,26 @@ Result<FoundDumps> FindDumps(const std::vector<std::string>& arguments) {
       });
     } else if (fs::exists(argument, ignored)) {
       const ProgressFormat* format = DumpFormatOf(argument);
+      if (format == nullptr) format = NamedLikeDump(argument);
       add(argument, format != nullptr ? format : kProgressFormats[0]);
     } else {
       return Error{ErrorCode::kNotFound, "no such file or directory", argument,
                    "name the dumps of all ranks, or the directory that holds them"};
     }
   }
-  if (found.files.empty())
-    return Error{ErrorCode::kNotFound, "there is no dump", where,
-                 "name files that PyTorch's Flight Recorder wrote: docs/hang.md says how to get them"};
-  std::sort(found.files.begin(), found.files.end(),
-            [](const DumpFile& a, const DumpFile& b) { return NaturalLess(a.path, b.path); });
-  found.files.erase(std::unique(found.files.begin(), found.files.end(),
-                                [](const DumpFile& a, const DumpFile& b) { return a.path == b.path; }),
-                    found.files.end());
+  std::erase_if(found, [](const FoundDumps& each) { return each.files.empty(); });
+  if (found.empty())
+    return Error{
+        ErrorCode::kNotFound, "there is no dump", where,
+        "name files that PyTorch's Flight Recorder wrote, or that ncclras printed: docs/hang.md says how to get "
+        "them"};
+  for (FoundDumps& each : found) {
+    std::sort(each.files.begin(), each.files.end(),
+              [](const DumpFile& a, const DumpFile& b) { return NaturalLess(a.path, b.path); });
+    each.files.erase(std::unique(each.files.begin(), each.files.end(),
+                                 [](const DumpFile& a, const DumpFile& b) { return a.path == b.path; }),
+                     each.files.end());
+  }
   return found;
 }
 

@@ -23,7 +23,7 @@ struct DumpFile {
 struct ReadProgress {
   hang::Progress progress;
   std::vector<std::string> notes;  // What is missing or odd, a sentence each.
-  std::size_t used = 0;            // Files that say something.
+  std::size_t used = 0;            // Ranks of which they say something.
 };
 
 struct ProgressFormat {

@@ -2,33 +2,15 @@
 
 #include <algorithm>
 
+#include "merge/timeline/charged.h"
 #include "trace/file/strings.h"
 
 namespace lockstep::analysis {
-namespace {
-
-bool Within(const IntervalSet& set, std::int64_t ns) {
-  const auto after =
-      std::upper_bound(set.begin(), set.end(), ns, [](std::int64_t t, const Interval& one) { return t < one.begin; });
-  return after != set.begin() && ns < std::prev(after)->end;
-}
-
-}  // namespace
-
 std::int64_t MostFrequent(const std::map<std::int64_t, std::int64_t>& lines) {
   std::int64_t most = 0, best = 0;
   for (const auto& [line, count] : lines)
     if (line > 0 && count > most) most = count, best = line;
   return best;
-}
-
-IntervalSet AwaitedOf(const merge::Timeline& timeline, std::int32_t rank) {
-  const auto& t = timeline.tables.collectives;
-  std::vector<Interval> awaited;
-  for (std::size_t c = 0; c < t.rows(); ++c)
-    if (t.last_rank[c] == rank && t.splits[c] != 0 && t.charge_ns[c] > 0)
-      awaited.push_back({t.last_arrival_ns[c] - t.charge_ns[c], t.last_arrival_ns[c]});
-  return Normalize(std::move(awaited));
 }
 
 SampledStacks SampledStacksOf(const schema::RankTables& tables, const merge::ClockMap& clock,
@@ -37,7 +19,7 @@ SampledStacks SampledStacksOf(const schema::RankTables& tables, const merge::Clo
   SampledStacks sampled;
   std::vector<std::uint32_t> frames;
   for (std::size_t i = 0; i < tables.samples.rows(); ++i) {
-    const bool late = Within(awaited, clock.ToCluster(tables.samples.time_ns[i]));
+    const bool late = merge::Within(awaited, clock.ToCluster(tables.samples.time_ns[i]));
     sampled.longest_stop_ns = std::max(sampled.longest_stop_ns, tables.samples.stopped_ns[i]);
     frames.clear();
     // A caller's row comes before: what a damaged file says besides must not go round in a ring.

@@ -15,10 +15,6 @@
 
 namespace lockstep::analysis {
 
-// When others waited for this rank in collectives, cluster time: from the second to last arrival to its own, where it
-// came last by more than the clocks' error. These are the charges of definitions.md.
-IntervalSet AwaitedOf(const merge::Timeline& timeline, std::int32_t rank);
-
 // The line with most samples; 0: unknown.
 std::int64_t MostFrequent(const std::map<std::int64_t, std::int64_t>& lines);
 
@@ -41,7 +37,7 @@ struct SampledStacks {
   std::int64_t late() const { return nodes[0].late; }  // Taken while others waited.
 };
 
-// `awaited`: cluster time.
+// `awaited`: when others waited for this rank (merge/timeline/charged.h), cluster time.
 SampledStacks SampledStacksOf(const schema::RankTables& tables, const merge::ClockMap& clock,
                               const IntervalSet& awaited);
 

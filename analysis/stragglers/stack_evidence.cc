@@ -7,6 +7,7 @@
 #include <cmath>
 #include <cstddef>
 
+#include "merge/timeline/charged.h"
 #include "trace/file/strings.h"
 
 namespace lockstep::analysis {
@@ -143,7 +144,7 @@ std::optional<StackPlace> FindPlace(const Context& context, std::int32_t rank, C
     if (!tables.ok() || tables.value().samples.rows() == 0) return std::nullopt;
     *compared_with = trace::MetaNumber(tables.value(), "stacks_compared_with", -1);
     return SampledStacksOf(tables.value(), merge::ClockMap(context.tables().clock, of),
-                           AwaitedOf(context.timeline(), of));
+                           merge::ChargedTo(context.timeline(), of));
   };
   std::int64_t healthy_rank = -1, ignored = -1;
   const std::optional<SampledStacks> late = sampled_of(rank, &healthy_rank);

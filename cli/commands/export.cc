@@ -78,6 +78,9 @@ Status FillOptions(const ExportFlags& flags, exporters::ExportOptions& options) 
     if (bytes == 0) return Error{ErrorCode::kUsage, "a budget of nothing", "--budget", "--budget 200MB"};
     options.budget_bytes = static_cast<std::uint64_t>(bytes);
   }
+  if (options.format->samples_only && (!flags.budget.empty() || !flags.min_dur.empty()))
+    return Error{ErrorCode::kUsage, "there are no events in " + flags.format + " that could be left out",
+                 flags.budget.empty() ? "--min-dur" : "--budget", "choose by --ranks and --steps"};
   options.output = flags.output;
   options.flows = flags.flows;
   options.jobs = flags.jobs;
@@ -107,8 +110,10 @@ int ReportExport(const ExportFlags& flags, const exporters::ExportOptions& optio
   std::uint64_t events = 0;
   for (std::size_t kind = 0; kind < exporters::kEventKinds; ++kind)
     if (!exporters::IsValue(static_cast<EventKind>(kind))) events += result.written[kind];
-  bool shown = Show("{}: {} of {} on {}\n", result.output, lockstep::analysis::Bytes(result.bytes),
-                    lockstep::analysis::Plural(static_cast<std::int64_t>(events), "event"),
+  const std::string what = options.format->samples_only
+                               ? lockstep::analysis::Plural(static_cast<std::int64_t>(result.samples), "sample")
+                               : lockstep::analysis::Plural(static_cast<std::int64_t>(events), "event");
+  bool shown = Show("{}: {} of {} on {}\n", result.output, lockstep::analysis::Bytes(result.bytes), what,
                     lockstep::analysis::Plural(static_cast<std::int64_t>(result.ranks), "rank"));
   if (const std::string counts = CountsText(result.written); !counts.empty()) Show("  {}\n", counts);
   if (const std::string dropped = CountsText(result.left_out); !dropped.empty())
@@ -152,12 +157,13 @@ Result<int> RunExport(const ExportFlags& flags) {
 
 void AddExport(CLI::App& root, Chosen& chosen) {
   auto flags = std::make_shared<ExportFlags>();
-  CLI::App* app = root.add_subcommand("export", "Write a run for another tool: Perfetto, Kineto, Chrome, CSV, OTF2");
+  CLI::App* app = root.add_subcommand("export", "Write a run for another tool: Perfetto, Kineto, CSV, speedscope");
   app->footer(
       "Examples:\n"
       "  lockstep export                          timeline.pftrace of the latest run, for ui.perfetto.dev\n"
       "  lockstep export RUN --format kineto      a trace per rank on one clock\n"
-      "  lockstep export RUN --steps 100:110 --budget 200MB");
+      "  lockstep export RUN --steps 100:110 --budget 200MB\n"
+      "  lockstep export RUN --format speedscope  flame graphs of sampled stacks");
   std::vector<std::string> names;
   std::string summary;
   for (const exporters::Format& format : exporters::Formats()) {

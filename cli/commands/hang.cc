@@ -7,7 +7,6 @@
 #include <filesystem>
 #include <memory>
 #include <nlohmann/json.hpp>
-#include <optional>
 #include <string>
 #include <system_error>
 #include <utility>
@@ -50,7 +49,7 @@ void ShowNotes(const std::vector<std::string>& notes, bool all) {
 // What is read: a run, dumps, or both.
 struct Sources {
   std::string run;  // A run directory; "" none.
-  std::optional<ingest::FoundDumps> dumps;
+  std::vector<ingest::FoundDumps> dumps;
 };
 
 bool HoldsRun(const std::string& path) {
@@ -96,18 +95,20 @@ Status ReadRun(const std::string& run_dir, std::int64_t least_wait_ns, unsigned 
   return Ok();
 }
 
-Status ReadDumps(const ingest::FoundDumps& found, const std::vector<std::string>& given, unsigned jobs,
-                 Account& account) {
+// `where`: what they are called when there are no other dumps.
+Status ReadDumps(const ingest::FoundDumps& found, const std::string& where, unsigned jobs, Account& account) {
   LS_TRY(ingest::ReadProgress dumps, found.format->read(found.files, jobs));
-  account.from.push_back(fmt::format("{} of {}, {}", found.format->what, Ranks(dumps.used),
-                                     given.empty() ? found.files.front().path : given.back()));
-  account.sources.push_back({{"format", found.format->name}, {"files", found.files.size()}, {"ranks", dumps.used}});
   std::vector<std::string>& notes = account.read.notes;
   notes.insert(notes.end(), dumps.notes.begin(), dumps.notes.end());
-  if (account.sources.size() == 1)
+  if (account.sources.empty()) {
     account.read.progress = std::move(dumps.progress);
-  else
-    hang::Join(account.read.progress, std::move(dumps.progress));
+  } else if (!hang::Join(account.read.progress, std::move(dumps.progress))) {
+    notes.push_back(
+        fmt::format("{}: it is not known which ranks of the job they are about, so they are left out", where));
+    return Ok();
+  }
+  account.from.push_back(fmt::format("{} of {}, {}", found.format->what, Ranks(dumps.used), where));
+  account.sources.push_back({{"format", found.format->name}, {"files", found.files.size()}, {"ranks", dumps.used}});
   return Ok();
 }
 
@@ -118,7 +119,10 @@ Result<int> Hang(const HangFlags& flags) {
                                        ns(flags.alarm_after_s > 0 ? flags.alarm_after_s : flags.least_wait_s)};
   Account account;
   if (!sources.run.empty()) LS_CHECK(ReadRun(sources.run, options.least_wait_ns, flags.jobs, account));
-  if (sources.dumps) LS_CHECK(ReadDumps(*sources.dumps, flags.given, flags.jobs, account));
+  for (const ingest::FoundDumps& found : sources.dumps)
+    LS_CHECK(ReadDumps(found,
+                       sources.dumps.size() == 1 && !flags.given.empty() ? flags.given.back() : found.files.back().path,
+                       flags.jobs, account));
   const ingest::ReadProgress& read = account.read;
   hang::Judgement judgement = hang::Judge(read.progress, options);
   if (flags.alarm_after_s > 0) hang::KeepAlarms(read.progress, ns(flags.alarm_after_s), judgement);
@@ -157,7 +161,8 @@ void AddHang(CLI::App& root, Chosen& chosen) {
       "  lockstep hang                         the latest run\n"
       "  lockstep hang /tmp/dumps              the Flight Recorder dumps of all ranks\n"
       "  lockstep hang /tmp/nccl_trace_rank_*  the same, named one by one\n"
-      "PyTorch writes them if TORCH_FR_BUFFER_SIZE is set: docs/hang.md.\n"
+      "  lockstep hang ras1.json ras2.json     what ncclras -f json printed, some seconds apart\n"
+      "PyTorch writes dumps if TORCH_FR_BUFFER_SIZE is set: docs/hang.md.\n"
       "Exit code 4: something hangs; 3: nothing does in what could be read, and ranks are missing.");
   app->add_option("sources", flags->given, "A run directory, dumps of all ranks (files, directories), or both")
       ->type_name("RUN|DUMPS");

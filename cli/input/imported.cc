@@ -52,11 +52,16 @@ Result<std::string> ResolveRunOrTraces(const std::vector<std::string>& given, co
       (given.size() == 1 && (ingest::HoldsTraces(given[0]) ||
                              (given[0].find_first_of("*?[") != std::string::npos && !fs::exists(given[0]))));
   const auto dumps = [&]() -> const ingest::ProgressFormat* {
-    return given.empty() || ingest::HoldsTraces(given[0]) ? nullptr : ingest::HoldsDumps(given[0]);
+    if (given.empty()) return nullptr;
+    std::error_code ignored;
+    // A dump may be named like a trace.
+    const bool trace =
+        fs::is_regular_file(given[0], ignored) ? ingest::LooksLikeTrace(given[0]) : ingest::HoldsTraces(given[0]);
+    return trace ? nullptr : ingest::HoldsDumps(given[0]);
   };
   if (traces) {
     std::error_code ignored;
-    if (given.size() > 1 && fs::is_regular_file(given[0], ignored))
+    if (fs::is_regular_file(given[0], ignored))
       if (const ingest::ProgressFormat* format = dumps()) return DumpsError(*format, given[0]);
     return ImportIntoCache(given, flags);
   }

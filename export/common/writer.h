@@ -31,6 +31,7 @@ struct ExportRun {
   std::string output;        // File or directory to make.
   std::int64_t base_ns = 0;  // The cluster time that is 0 in the output; no event is before it.
   Interval window{0, 0};     // Cluster time of what is exported.
+  bool all_steps = true;     // False: what is outside of the window was not asked for.
   std::vector<std::int32_t> ranks;
   std::vector<std::string> remarks;  // What was left out, for the output's own metadata.
   // Arrows that end at an instance's last arriver, numbered as Event::flow: (row of collectives, number), sorted.
@@ -71,6 +72,8 @@ class Writer {
   virtual Status Finish() = 0;
   // Bytes written so far.
   virtual std::uint64_t bytes() const = 0;
+  // Of stacks, written so far.
+  virtual std::uint64_t samples() const { return 0; }
   // What the format could not represent, one line each; "" if there is nothing.
   virtual std::string trouble() const { return {}; }
 };
@@ -86,6 +89,7 @@ struct Format {
   // Null: this build cannot write it; `missing` names what is required.
   std::unique_ptr<Writer> (*make)(const WriterOptions& options);
   std::string_view missing;
+  bool samples_only = false;  // It holds samples of stacks and no events.
 };
 
 // All formats, the default first.

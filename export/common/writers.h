@@ -11,6 +11,8 @@ std::unique_ptr<Writer> MakePerfettoWriter(const WriterOptions& options);
 std::unique_ptr<Writer> MakeChromeWriter(const WriterOptions& options);
 std::unique_ptr<Writer> MakeKinetoWriter(const WriterOptions& options);
 std::unique_ptr<Writer> MakeCsvWriter(const WriterOptions& options);
+std::unique_ptr<Writer> MakeSpeedscopeWriter(const WriterOptions& options);
+std::unique_ptr<Writer> MakeCollapsedWriter(const WriterOptions& options);
 #ifdef LOCKSTEP_OTF2
 std::unique_ptr<Writer> MakeOtf2Writer(const WriterOptions& options);
 #endif

@@ -1,19 +1,14 @@
 // Recognises and reads dumps of PyTorch's Flight Recorder.
 
-#include <fcntl.h>
-#include <sys/stat.h>
-
 #include <algorithm>
-#include <cerrno>
 #include <cstdint>
 #include <map>
 #include <string>
-#include <system_error>
 #include <utility>
 #include <vector>
 
-#include "core/file_lock.h"
 #include "core/own_file.h"
+#include "ingest/dump_file.h"
 #include "ingest/flight_recorder/combine.h"
 #include "ingest/flight_recorder/dump.h"
 #include "ingest/flight_recorder/pickle.h"
@@ -44,16 +39,7 @@ bool LooksLike(const FileLook& look) {
 }
 
 Result<flight_recorder::Dump> ReadFile(const std::string& path) {
-  const OwnedFd file(::open(path.c_str(), O_RDONLY | O_CLOEXEC | O_NONBLOCK));
-  struct stat info {};
-  if (!file.open() || ::fstat(file.get(), &info) != 0)
-    return Error{ErrorCode::kIo, std::generic_category().message(errno), "", "make it readable"};
-  if (!S_ISREG(info.st_mode)) return Error{ErrorCode::kUsage, "this is not a file", "", "name the dumps' files"};
-  if (static_cast<std::uint64_t>(info.st_size) > kMostBytes)
-    return Error{ErrorCode::kMalformed, "the file is larger than any dump", "", "take a dump that PyTorch wrote"};
-  int error = 0;
-  const std::string bytes = ReadUpTo(file.get(), 0, static_cast<std::size_t>(info.st_size), &error);
-  if (error != 0) return Error{ErrorCode::kIo, std::generic_category().message(error), "", "copy it again"};
+  LS_TRY(const std::string bytes, ReadDumpFile(path, kMostBytes));
   return flight_recorder::ReadDump(bytes);
 }
 

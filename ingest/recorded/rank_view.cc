@@ -116,6 +116,7 @@ class Viewer {
         view_.ended_by_signal = true;
       }
       const std::string pid = std::to_string(processes.pid[0]), key = "stopped." + pid;
+      facts.pid = processes.pid[0];
       facts.asleep_in = trace::MetaValue(head_, "blocked." + pid);
       TakeStacks(trace::MetaValue(head_, "stack." + pid), facts);
       if (!trace::MetaValue(head_, key).empty()) facts.state = hang::RankState::kStopped;

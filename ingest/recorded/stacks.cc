@@ -35,6 +35,7 @@ void TakeStacks(std::string_view text, hang::RankFacts& facts) {
   const StackJson json = StackJson::parse(text, nullptr, false);
   if (!json.is_object()) return;
   facts.no_stacks = TextIn(json, "why");
+  facts.stacks_file = TextIn(json, "file");
   const auto threads = json.find("threads");
   if (threads == json.end() || !threads->is_array()) return;
   for (const StackJson& each : *threads) {

@@ -99,6 +99,13 @@ std::string Parser::Directive(Line& line) {
     line.Int(line.Key("clock"), &throttle.clock_mhz);
     line.Int(line.Key("reasons"), &throttle.reasons);
     s.throttled.push_back(throttle);
+  } else if (verb == "stacks") {
+    StackSpec stacks;
+    line.Int(std::optional(line.Need(line.Key("rank"), "rank=")), &stacks.rank);
+    line.Int(line.Key("compared"), &stacks.compared);
+    line.Read(line.Key("period"), ParseDuration, &stacks.period_ns);
+    if (stacks.period_ns <= 0) line.Fail("period= needs some time");
+    s.stacks.push_back(stacks);
   } else if (verb == "kineto")
     Kineto(line);
   else if (verb == "marks")

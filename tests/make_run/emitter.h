@@ -87,6 +87,7 @@ class Emitter {
   void AddBursts(std::int64_t end);
   void AddSnapshots(std::int64_t end);
   void AddDevice(std::int64_t end);
+  void AddStacks(std::int64_t end);
   // NCCL counts an operation per kind, everybody else per communicator.
   std::uint64_t NextSeq(const Op& op);
   void SortByBegin();

@@ -114,6 +114,7 @@ schema::RankTables Emitter::Finish(std::int64_t end, std::int32_t signal, bool c
                             .training = static_cast<std::uint8_t>(thread == 0)});
   SortByBegin();
   if (spec_.gpu) AddDevice(end);
+  AddStacks(end);
   AddSnapshots(end);
   AddBursts(end);
   ApplyDamage();
@@ -164,6 +165,42 @@ void Emitter::AddDevice(std::int64_t end) {
                                 .utilization_percent = 97,
                                 .throttle_reasons = throttle != nullptr ? throttle->reasons : 0,
                                 .vendor = 1});
+}
+
+// Where the rank is: in an MPI call, or in the ranges that are open, as functions of train.py with one line each.
+void Emitter::AddStacks(std::int64_t end) {
+  for (const StackSpec& spec : spec_.stacks) {
+    if (spec.rank != rank_) continue;
+    if (spec.compared >= 0) Meta("stacks_compared_with", std::to_string(spec.compared));
+    std::map<std::pair<std::uint32_t, std::uint32_t>, std::uint32_t> rows;  // Of the caller and the name.
+    const auto frame = [&](std::uint32_t caller, std::uint32_t name, bool library) {
+      const auto [at, fresh] =
+          rows.try_emplace({caller, name}, static_cast<std::uint32_t>(tables_.stacks.function.size()));
+      if (fresh)
+        tables_.stacks.Append({.parent = caller,
+                               .function = name,
+                               .file = strings_.Intern(library ? "libc.so.6" : "train.py"),
+                               .line = library ? 0 : 10 + name % 90,
+                               .python = static_cast<std::uint8_t>(!library),
+                               .library = static_cast<std::uint8_t>(library)});
+      return at->second;
+    };
+    for (std::int64_t at = spec_.epoch_ns; at < end; at += spec.period_ns) {
+      const std::int64_t now = clock_.Show(at);
+      bool inside = false;
+      for (std::size_t i = 0; i < tables_.mpi_calls.rows() && !inside; ++i)
+        inside = tables_.mpi_calls.begin_ns[i] <= now &&
+                 now < tables_.mpi_calls.begin_ns[i] + tables_.mpi_calls.duration_ns[i];
+      std::uint32_t stack = schema::kNone;
+      if (!inside) {
+        stack = frame(frame(schema::kNone, strings_.Intern("__libc_start_main"), true), strings_.Intern("main"), false);
+        for (std::size_t i = 0; i < tables_.ranges.rows(); ++i)
+          if (tables_.ranges.begin_ns[i] <= now && now < tables_.ranges.begin_ns[i] + tables_.ranges.duration_ns[i])
+            stack = frame(stack, tables_.ranges.name[i], false);
+      }
+      tables_.samples.Append({.time_ns = now, .thread = 0, .stack = stack, .stopped_ns = 20'000});
+    }
+  }
 }
 
 void Emitter::AddSnapshots(std::int64_t end) {

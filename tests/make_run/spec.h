@@ -120,6 +120,11 @@ struct ThrottleSpec {
   std::int32_t rank = 0, clock_mhz = 1200;
   std::uint64_t reasons = 64;  // As gpu_samples.throttle_reasons.
 };
+// Samples of a rank's stack.
+struct StackSpec {
+  std::int32_t rank = 0, compared = -1;  // Which other rank it is compared with; -1 none.
+  std::int64_t period_ns = 1'000'000;
+};
 struct BurstSpec {
   std::int64_t period_ns = 1'000'000'000, rtt_ns = 40'000, noise_ns = 8'000, asymmetry_ns = 0;
   std::int32_t count = 20;
@@ -181,6 +186,7 @@ struct Spec {
   std::vector<Damage> damage;
   SensorSpec sensors;
   std::vector<ThrottleSpec> throttled;
+  std::vector<StackSpec> stacks;
   std::vector<Op> setup, step, teardown;
 
   std::int32_t NodeOf(std::int32_t rank) const {

@@ -47,13 +47,13 @@ ROOMS = {
     },
     "export": {
         "common": [], "chrome": ["common/"], "csv": ["common/"], "kineto": ["common/"], "perfetto": ["common/"],
-        "otf2": ["common/", "kineto/"],
+        "otf2": ["common/", "kineto/"], "stacks": ["common/"],
     },
     "analysis": {
         "core": [], "gpu": ["core/"], "stacks": [], "replay": ["core/", "gpu/"], "tables": ["core/", "gpu/", "stacks/"],
         "replayed": [*FRAME, "replay/"], "run": [*FRAME, "replayed/"], "stragglers": [*FRAME, "communication/", "replayed/", "stacks/"],
         "communication": [*FRAME, "replay/", "replayed/"], "causes": [*FRAME, "gpu/", "tables/engine/", "replayed/"],
-        "diff": [*FRAME, "gpu/"], "report": [*FRAME, "communication/", "diff/", "replayed/", "tables/"],
+        "diff": [*FRAME, "gpu/"], "report": [*FRAME, "communication/", "diff/", "replayed/", "stacks/", "tables/"],
     },
     "cli": {
         "output": [], "options": ["output/"], "input": ["options/", "output/"],
@@ -61,7 +61,7 @@ ROOMS = {
     },
 }
 # What a format's folder below ingest/ may include beside itself: only the registry's list names it.
-FORMAT = ["ingest/map/", "ingest/foreign.h", "ingest/progress_format.h", "ingest/rank_files/", "hang/progress.h",
+FORMAT = ["ingest/map/", "ingest/foreign.h", "ingest/progress_format.h", "ingest/dump_file.h", "ingest/rank_files/", "hang/progress.h",
           "merge/parallel.h", "trace/", "core/"]
 # Wrappers write through the probe's rings: the one arrow from comms to runtime.
 WIDER = {"comms/pmpi": ["runtime/probe/"]}

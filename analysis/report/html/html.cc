@@ -12,6 +12,7 @@
 #include "analysis/analyze_with.h"
 #include "analysis/core/format.h"
 #include "analysis/report/html/attribution.h"
+#include "analysis/report/html/flames.h"
 #include "analysis/report/html/scatter.h"
 #include "analysis/report/html/shell.h"
 #include "analysis/report/html/what_if_grid.h"
@@ -258,6 +259,7 @@ PageJson PayloadOf(const analysis::Context& context, const analysis::Analysis& a
   json["heatmap"] = HeatmapOf(context, html.heatmap);
   json["scatter"] = ScatterOf(context);
   json["attribution"] = AttributionOf(context);
+  json["flames"] = FlamesOf(context, analysis);
   json["what_if"] = WhatIfGridOf(context, analysis);
   json["lanes"] = LanesOf(context, analysis, html.lanes, html.first_timeline_step, html.last_timeline_step);
   return json;

@@ -8,6 +8,7 @@
 #include "analysis/stacks/sampled_stacks.h"
 #include "analysis/tables/engine/cells.h"
 #include "analysis/tables/engine/kinds.h"
+#include "merge/timeline/charged.h"
 
 namespace lockstep::tables {
 namespace {
@@ -35,7 +36,7 @@ void RankRows(const gpu::RankView& rank, const TableOptions& options, Table& tab
     return table.Note("no samples of its stack: nobody waited for it for long, or they were not taken (--stacks)");
   const analysis::SampledStacks stacks =
       analysis::SampledStacksOf(rank.tables, merge::ClockMap(rank.timeline->tables.clock, rank.rank),
-                                analysis::AwaitedOf(*rank.timeline, rank.rank));
+                                merge::ChargedTo(*rank.timeline, rank.rank));
   std::map<std::pair<std::string, std::string>, Function> functions;
   for (std::size_t node = 1; node < stacks.nodes.size(); ++node) {
     const analysis::StackNode& one = stacks.nodes[node];

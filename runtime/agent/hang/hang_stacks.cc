@@ -24,7 +24,9 @@ std::string OneLine(const Json& json) { return json.dump(-1, ' ', false, Json::e
 
 }  // namespace
 
-std::string StacksJson(const StackSample& sample) {
+std::string StacksFile(std::int32_t slot) { return "stacks/" + RankName(slot) + ".txt"; }
+
+std::string StacksJson(const StackSample& sample, const std::string& file) {
   Json threads = Json::array();
   for (const ThreadStack& thread : sample.threads) {
     if (threads.size() == kMostThreads) break;
@@ -38,7 +40,7 @@ std::string StacksJson(const StackSample& sample) {
                        {"missing", thread.why_short},
                        {"frames", std::move(frames)}});
   }
-  return OneLine({{"at_ns", sample.at_ns}, {"threads", std::move(threads)}});
+  return OneLine({{"at_ns", sample.at_ns}, {"file", file}, {"threads", std::move(threads)}});
 }
 
 std::string StacksText(const StackSample& sample) {
@@ -86,16 +88,16 @@ void HangStacks::Poll() {
   bool any = false;
   for (const StackSample& sample : reader_->Ready()) {
     if (!taken()) continue;  // It has moved since.
-    Keep(sample.process, StacksJson(sample));
+    Keep(sample.process, StacksJson(sample, StacksFile(setup_.slot)));
     texts_[sample.process] = StacksText(sample);
     any = true;
   }
   if (!any) return;
-  const std::string directory = setup_.run_dir + "/stacks";
-  ::mkdir(directory.c_str(), 0755);
+  const std::string path = setup_.run_dir + "/" + StacksFile(setup_.slot);
+  ::mkdir(path.substr(0, path.rfind('/')).c_str(), 0755);
   std::string text;
   for (const auto& [process, each] : texts_) text += (text.empty() ? "" : "\n") + each;
-  ReplaceFile(directory + "/" + RankName(setup_.slot) + ".txt", text, 0644);
+  ReplaceFile(path, text, 0644);
 }
 
 void HangStacks::Forget() {

@@ -44,10 +44,13 @@ class HangStacks {
   std::vector<std::int64_t> kept_;             // Processes of which something is in the spool.
 };
 
-// One line of JSON: {"at_ns": ..., "threads": [{"thread": ..., "name": ..., "main": true, "missing": "", "frames":
+// Where the text of a slot's stacks lies, below the run directory.
+std::string StacksFile(std::int32_t slot);
+// One line of JSON: {"at_ns": ..., "file": "stacks/rank-00001.txt", "threads": [{"thread": ..., "name": ..., "main":
+// true, "missing": "", "frames":
 // [["collate", "train.py", 88, "p"], ...]}, ...]}, frames innermost first, their last member "p" for Python's, "l" for
 // a library's, both or neither. Read by ingest/recorded/stacks.cc.
-std::string StacksJson(const StackSample& sample);
+std::string StacksJson(const StackSample& sample, const std::string& file);
 // For people.
 std::string StacksText(const StackSample& sample);
 

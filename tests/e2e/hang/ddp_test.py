@@ -6,11 +6,14 @@ usage: ddp_test.py BUILD_DIR [unittest arguments]
 import json
 import os
 import pathlib
+import re
 import shutil
+import socket
 import subprocess
 import sys
 import tempfile
 import threading
+import time
 import unittest
 
 sys.path.insert(0, str(pathlib.Path(__file__).resolve().parents[1]))
@@ -30,7 +33,8 @@ class DdpHangs(unittest.TestCase):
     def start(self, *words):
         process = subprocess.Popen(
             [jobs.LOCKSTEP, "run", "--quiet", "--after", "none", "--hang-after", str(AFTER_S), "-o", str(self.run_dir), "--",
-             PYTHON, "-m", "torch.distributed.run", "--nproc-per-node", "3", str(HERE / "ddp_stops.py"), *words],
+             PYTHON, *([] if words[0] == "spawn" else ["-m", "torch.distributed.run", "--nproc-per-node", "3"]),
+             str(HERE / "ddp_stops.py"), *words],
             stdout=subprocess.DEVNULL, stderr=subprocess.PIPE, text=True, env=jobs.ENVIRONMENT, cwd=self.place)
         self.addCleanup(process.kill)
         return process
@@ -54,9 +58,13 @@ class DdpHangs(unittest.TestCase):
         process.communicate(timeout=60)
 
     def check(self, doing, *words):
-        """Live, in the run directory and afterwards."""
+        """Live, in the run directory and afterwards: what was said at last."""
         process = self.start(*words)
         text = "\n".join(self.said(process, "from what Lockstep recorded"))
+        # Names of functions may come a moment after the answer.
+        until = time.monotonic() + 60
+        while not list(self.run_dir.glob("stacks/*.txt")) and (jobs.BUILD / "lockstep-stacks").exists() and time.monotonic() < until:
+            time.sleep(0.2)
         self.end(process)
         self.assertRegex(text, r"(?m)^HANG  all-reduce #\d+ of \d+ kB on group of all ranks \(ranks 0-2\) waits for rank 1")
         self.assertRegex(text, r"(?m)^ +rank 1 is .*" + doing)
@@ -66,6 +74,9 @@ class DdpHangs(unittest.TestCase):
         after = subprocess.run([jobs.LOCKSTEP, "hang", str(self.run_dir)], capture_output=True, text=True, env=jobs.ENVIRONMENT)
         self.assertEqual(after.returncode, 4, after.stdout)
         self.assertRegex(after.stdout, r"(?m)^HANG  all-reduce .* waits for rank 1")
+        for named in re.findall(r"\((stacks/\S+\.txt)", text + after.stdout):
+            self.assertIn("train", (self.run_dir / named).read_text(), text)
+        return after.stdout
 
     def test_it_sleeps(self):
         self.check(r"in nanosleep\)|in poll\)", "sleep")
@@ -74,6 +85,14 @@ class DdpHangs(unittest.TestCase):
         pipe = self.place / "pipe"
         os.mkfifo(pipe)
         self.check(f"in open of {pipe}\\)", "file", str(pipe))
+
+    def test_one_agent_has_all_ranks(self):
+        with socket.socket() as free:
+            free.bind(("127.0.0.1", 0))
+            port = free.getsockname()[1]
+        text = self.check(r"in nanosleep\)|in poll\)|, in train, ddp_stops\.py", "spawn", str(port))
+        if (jobs.BUILD / "lockstep-stacks").exists():
+            self.assertIn("stack of rank 1 (stacks/rank-00000.txt has all of its", text)
 
     def test_it_pauses(self):
         process = self.start("pause")

@@ -320,6 +320,72 @@ def imported(place):
             check("The run has one rank" in page.eval("document.body.innerText"), "one rank: says so")
 
 
+# Rank 2 takes twice as long in one function; it and another one were sampled.
+SAMPLED = """ranks 4
+steps 20
+seed 5
+network alpha=20us bandwidth=5GB/s
+jitter 1%
+slow rank=2 factor=2.5 at=collate
+stacks rank=2 period=1ms compared=1
+stacks rank=1 period=1ms
+step
+  push <b>load</b>;x
+  compute 5ms name=collate
+  compute 1ms name=copy
+  pop
+  forward 3ms
+  backward 6ms buckets=1MiB
+  waitall
+  barrier
+end
+"""
+
+
+def flames(place):
+    """A late rank beside a healthy one: what the plots and their tables say is what the samples are."""
+    run = described(place, "sampled", SAMPLED)
+    path, analysis, _ = report(run)
+    equal([s["rank"] for s in analysis["stragglers"]], [2], "stragglers")
+    done = jobs.run([jobs.LOCKSTEP, "analyze", run, "--table", "stacks", "--rank", "2", "--json", "-"], place)
+    table = json.loads(done.stdout)
+    rows = [dict(zip([column["name"] for column in table["columns"]], row)) for row in table["rows"]]
+    counted = {row["function"]: row for row in rows}
+    with Browser() as browser:
+        for dark in (False, True):
+            page = browser.open(path, dark=dark)
+            sound(page, path)
+        equal(page.eval("[...document.querySelectorAll('[data-plot^=flame]')].map(e => e.dataset.plot)"), ["flame-2", "flame-1"], "plots")
+        rows = {row["function"]: row for row in saved(browser, page, "flame-rank-2")}
+        for name in ("main", "<b>load</b>;x", "collate", "copy", "forward"):
+            equal((int(rows[name]["samples"]), int(rows[name]["late_samples"])), (counted[name]["samples"], counted[name]["late_samples"]), name)
+        check(float(rows["collate"]["share"]) > 1.5 * float(rows["collate"]["other_share"]), "collate is longer here")
+        equal(rows["collate"]["caller"], "<b>load</b>;x", "caller")
+        equal(page.eval("document.querySelectorAll('#stragglers .flame b').length"), 0, "a name became an element")
+        label = page.eval("document.querySelector('[data-plot=flame-2]').getAttribute('aria-label')")
+        check("collate, train.py:" in label and f"{analysis['stragglers'][0]['stack']['of_samples']} samples" in label, f"the plot in words: {label}")
+        # The pointer: all that is below the root; the widest box of the second row is the loading.
+        tip = page.hover("[data-plot=flame-2]", 30, 18 * 2 + 9)
+        check(tip[0].startswith("<b>load</b>;x, train.py:") and any(line.startswith("rank 1: ") for line in tip), f"tip: {tip}")
+        # The keyboard: down to the function, larger, and back.
+        page.eval("document.querySelector('[data-plot=flame-2]').focus()")
+        told, tall = [], "document.querySelector('[data-plot=flame-2]').clientHeight"
+        for key in ("ArrowDown", "ArrowDown", "ArrowDown", "ArrowRight", "ArrowLeft", "ArrowUp"):
+            page.key(key)
+            told.append((page.tip() or [""])[0].split(",")[0])
+        equal(told, ["main", "<b>load</b>;x", "collate", "copy", "collate", "<b>load</b>;x"], "keys")
+        whole = page.eval(tall)
+        page.key("Enter")
+        enlarged = page.eval(tall)
+        page.key("0")
+        check(enlarged < whole == page.eval(tall), f"Enter and 0: {whole}, {enlarged}, {page.eval(tall)}")
+        late = "[...document.querySelectorAll('#stragglers select')].find(e => e.value === 'samples')"
+        page.eval(f"(e => {{ e.value = 'late'; e.dispatchEvent(new Event('change')); }})({late})")
+        equal(page.console, [], "console at the end")
+    run = synthetic(place, "healthy")
+    equal(report(run)[0].read_text().count('"flames":[]'), 1, "no flame without samples")
+
+
 HOSTILE = ["</script><script>document.body.dataset.owned=1</script>", "<img src=x onerror=\"document.body.dataset.owned=1\">", "\"'><b>bold</b>&amp;",
            "=HYPERLINK(\"http://example.com\")", "\u202egnp.exe", "a\u2028b\u0000c\u001b[31m", "@LOCKSTEP_DATA@ $& $1 -->", "x" * 5000, "\U0001f600 Größe"]
 
@@ -401,7 +467,7 @@ def command_line(place):
     check(b"http://" not in out.read_bytes().replace(b"http://www.w3.org", b""), "no address that is not encrypted, let alone fetched")
 
 
-CASES = {"Demo": demo, "Kinds": kinds, "Imported": imported, "Hostile": hostile, "Bundle": bundle, "CommandLine": command_line}
+CASES = {"Demo": demo, "Kinds": kinds, "Imported": imported, "Flames": flames, "Hostile": hostile, "Bundle": bundle, "CommandLine": command_line}
 
 
 def main(case):

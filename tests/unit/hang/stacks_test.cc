@@ -25,6 +25,7 @@ Frame Own(std::string function, std::int32_t line) {
 TEST(HangStacksInWords, OfWhoIsNamedAndOfWhoWaits) {
   Progress job = JobOf({Named("dp", {At(0, 5, 4), At(1, 5, 4), At(2, 4, 4)})});
   job.ranks[2].doing = "asleep";
+  job.ranks[2].stacks_file = "stacks/rank-00000.txt";  // One agent has several ranks.
   job.ranks[2].threads = {Main({kSleep, Own("collate", 88), Own("main", 9)}),
                           {.number = 2, .name = "gloo", .frames = {kSleep}}};
   for (const std::size_t rank : {0U, 1U})
@@ -32,7 +33,7 @@ TEST(HangStacksInWords, OfWhoIsNamedAndOfWhoWaits) {
   const Judgement judgement = Judge(job, {});
   const std::string said = TextOf(job, judgement, false);
   EXPECT_NE(said.find("      rank 2 is asleep, in collate, train.py:88\n"
-                      "      stack of rank 2 (stacks/rank-00002.txt has all of its 2 threads):\n"
+                      "      stack of rank 2 (stacks/rank-00000.txt has all of its 2 threads):\n"
                       "        clock_nanosleep, libc.so.6\n"
                       "        collate, train.py:88\n"
                       "        main, train.py:9\n"
@@ -55,6 +56,9 @@ TEST(HangStacksInWords, WhatIsNotKnownIsSaidOrLeftOut) {
   job.ranks[1].threads = {Main({})};
   said = TextOf(job, Judge(job, {}), false);
   EXPECT_EQ(said.find("stack of"), std::string::npos) << said;
+  job.ranks[1].threads = {Main({kSleep})};  // Nobody left a file.
+  said = TextOf(job, Judge(job, {}), false);
+  EXPECT_NE(said.find("      stack of rank 1:\n"), std::string::npos) << said;
 }
 
 TEST(HangStacksInWords, ManyThatAreNamedAreToldTogether) {

@@ -2,6 +2,7 @@
 
 import { absent, h, name, select } from './dom.js';
 import { bytes, count, duration, interval, number, percent, plural } from './format.js';
+import { flames } from './flames.js';
 import { canvasPlot, colour, niceStep } from './plot.js';
 import { behind, csvButton, table } from './table.js';
 
@@ -112,7 +113,7 @@ function matrix(caption, ranks, heads, cells, measure, of) {
 
 export function stragglers(data) {
   const { analysis, attribution: a } = data;
-  const parts = [cards(data)].concat(data.ranks.rank.length > 1 ? scores(data) : []);
+  const parts = [cards(data), ...flames(data)].concat(data.ranks.rank.length > 1 ? scores(data) : []);
   if (!a) {
     if (data.ranks.rank.length > 1) parts.push(absent('The last rank is unknown: the clocks cannot resolve the last arrival of any collective.'));
   } else {

@@ -89,9 +89,10 @@ TEST(HangStacks, TextCannotMakeLines) {
   sample.threads = {
       {.thread = 7, .name = "a\nb", .main = true, .frames = {{.function = "f\ng", .file = "x\ty.py", .line = 3}}}};
   EXPECT_EQ(StacksText(sample), "process 7\n\nthread 7 a\\x0ab (main)\n    f\\x0ag, x\\x09y.py:3\n");
-  const std::string json = StacksJson(sample);
+  const std::string json = StacksJson(sample, StacksFile(12));
   EXPECT_EQ(json.find('\n'), std::string::npos);
   EXPECT_EQ(json.find('\t'), std::string::npos);
+  EXPECT_NE(json.find("\"file\":\"stacks/rank-00012.txt\""), std::string::npos) << json;
 }
 
 }  // namespace
