@@ -3,7 +3,6 @@
 #include <algorithm>
 #include <cmath>
 #include <map>
-#include <set>
 
 #include "analysis/core/statistics.h"
 #include "analysis/replay/host/host_run.h"
@@ -62,8 +61,6 @@ class RankChange {
     for (const Stretch& stretch : rank_.training)
       if (Reduces(stretch) && (stretch.kind == Stretch::kPost || stretch.kind == Stretch::kBlocking))
         removed_.push_back({stretch.begin_ns, stretch.end_ns});
-    for (const Stretch& stretch : rank_.training)
-      if (stretch.kind == Stretch::kWait) awaited_.insert(stretch.collectives.begin(), stretch.collectives.end());
     for (OtherThread& other : out_.others) Strip(other);
     for (std::uint32_t step = 0; step < buckets_.first.size(); ++step) Plan(step);
     Rewrite();
@@ -116,10 +113,6 @@ class RankChange {
       if (reducing_thread_ >= rank_.others.size() || k + 1 == n || Fed(old[k])) ready.Add(sum, Without(ReadyOf(c)));
       late_ns.push_back(c.late_ns);
     }
-    // What waits for the last of the old ones waits for the new ones; one whose end was noted too late for any wait is
-    // not listed in it.
-    const auto listed = std::find_if(old.rbegin(), old.rend(), [&](std::uint32_t i) { return awaited_.contains(i); });
-    const std::uint32_t awaited = listed == old.rend() ? old.back() : *listed;
     const std::int64_t late = LowerMedian(std::move(late_ns));
     const std::int64_t earliest = Without(EarliestOf(step, ReadyOf(rank_.collectives[old.front()])));
     std::uint64_t done = 0;
@@ -135,7 +128,7 @@ class RankChange {
       out_.collectives.push_back(made);
       const auto index = static_cast<std::uint32_t>(out_.collectives.size() - 1);
       launches_.push_back({made.begin_ns, index, step});
-      made_for_[awaited].push_back(index);
+      made_for_[old.back()].push_back(index);
       if (!made.posted && reducing_thread_ < out_.others.size()) {
         out_.others[reducing_thread_].collectives.push_back(index);
         out_.others[reducing_thread_].fed.push_back(true);
@@ -243,8 +236,7 @@ class RankChange {
   RankStretches out_;
   std::map<std::uint32_t, std::uint32_t> of_;  // From HostRun's collective to the rank's.
   std::map<std::uint32_t, bool> old_;
-  std::set<std::uint32_t> awaited_;  // By waits.
-  // From the step's last old reduction that is awaited to the new ones.
+  // From the step's last old reduction to the new ones.
   std::map<std::uint32_t, std::vector<std::uint32_t>> made_for_;
   std::vector<Launch> launches_;
   IntervalSet removed_;

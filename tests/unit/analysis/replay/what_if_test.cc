@@ -111,18 +111,6 @@ TEST(WhatIf, AnotherBucketingIsPredicted) {
       << "a bucket that ends where one of the run's did needs no interpolation";
 }
 
-// The end of the last reduction was noted too late for the wait to list it. The wait is for the new ones all the same.
-TEST(WhatIf, AWaitThatDoesNotListTheLastReduction) {
-  HostRun run = MakeRun({1, 1, 1, 1, 1, 1, 1, 1});
-  run.beside = {{7, CollectiveKind::kAllReduce, 8 * kMiB, 5 * kMs}};
-  for (RankStretches& rank : run.stretches)
-    for (Stretch& stretch : rank.training)
-      if (stretch.kind == Stretch::kWait) stretch.collectives.pop_back();
-  EXPECT_NEAR(
-      static_cast<double>(Ask(Make(run), Cap(8, 8)).step_ns) / static_cast<double>(MakeRun({8}).measured_step_ns[5]), 1,
-      0.01);
-}
-
 // Buckets of one size alone know nothing of other sizes. What the run saw beside them does.
 TEST(WhatIf, WhatWasSeenBesideTheStepsCounts) {
   HostRun fine = MakeRun({1, 1, 1, 1, 1, 1, 1, 1}), whole = MakeRun({8});
