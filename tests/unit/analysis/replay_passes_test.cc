@@ -70,8 +70,8 @@ JobSpec EqualSteps(int buckets, std::int64_t transfer_ns) {
   return spec;
 }
 
-// Five times the bytes took a quarter of the time outside of the steps. `hidden`: the share of all communication that is
-// under compute.
+// Five times the bytes took a quarter of the time outside of the steps. `hidden`: the share of all communication that
+// is under compute.
 Analysis WithMoreBytesBeside(const JobSpec& spec, double hidden = 0) {
   Job job = Simulate(spec);
   schema::TlRankTotals& totals = job.timeline.tables.rank_totals;
