@@ -41,8 +41,7 @@ Interval Waited(const HelperEvidence& evidence, const std::vector<Interval>& ste
     if (after < end_ns - EndToleranceNs(end_ns - collective.begin)) break;
     if (before >= end_ns || std::abs(after - end_ns) > EndToleranceNs(std::min(after, end_ns) - before)) continue;
     const Interval* step = step_of(before);
-    // It may have begun late, behind others that had been handed over before.
-    const Interval waited{before, std::min(after, end_ns)};
+    const Interval waited{std::max(before, collective.begin), std::min(after, end_ns)};
     if (step != nullptr && after <= step->end && waited.end - waited.begin > longest.end - longest.begin)
       longest = waited;
   }

@@ -39,17 +39,6 @@ TEST(HelperWaits, UntilItWentOn) {
   EXPECT_EQ(rank.Waits(), (IntervalSet{{580'000, 980'000}}));
 }
 
-// All that was handed over before comes first: the wait is for the whole queue, not only for the last of it.
-TEST(HelperWaits, ForAllThatCameBeforeTheLast) {
-  Rank rank;
-  rank.Step(0, 0, 10'000'000, true, 2'000'000);
-  rank.Range(0, 1'500'000);
-  rank.Reduce(1'000'000, 4'000'000);
-  rank.Reduce(4'000'000, 7'000'000);
-  rank.Reduce(7'100'000, 9'900'000);
-  EXPECT_EQ(rank.Waits(), (IntervalSet{{1'500'000, 7'000'000}, {7'100'000, 9'900'000}}));
-}
-
 TEST(HelperWaits, WhoDidNotGoOnWhenItEndedDidNotWaitForIt) {
   Rank rank;
   rank.Step(0, 0, 10'000'000, true, 1'000'000);  // Sleeps in its work.
