@@ -2,8 +2,7 @@
 
 Work per step is a number of milliseconds of a core (with --elsewhere: in which the core is free, as while a GPU works), so
 that a fault's size is known and does not depend on the model.
-Rank 0 writes to the file of --truth: the losses, to the last digit; each rank's injected time of each step; the CPU time
-of each rank's training thread in each step, which says whether the machine itself gave the ranks equal cores.
+Rank 0 writes the losses, to the last digit, and each rank's injected time of each step, to the file of --truth.
 """
 import argparse
 import gc
@@ -46,7 +45,6 @@ options = parser.parse_args()
 faults = set(options.fault.split(","))
 mine = RANK == options.rank
 injected_ms = []  # Of each step, on this rank.
-cpu_ms = []       # Likewise, of the training thread.
 
 
 def inject(seconds):
@@ -165,7 +163,7 @@ def main():
         optimizer = torch.optim.SGD(model.parameters(), lr=0.01)
     if mine and "gc" in faults:
         fill_heap()
-    losses, step_ms, begin, cpu_begin = [], [], time.perf_counter(), time.thread_time()
+    losses, step_ms, begin = [], [], time.perf_counter()
     for step, x in enumerate(DataLoader(Batches(), batch_size=None)):
         optimizer.zero_grad()
         loss = model(x).square().mean()
@@ -182,20 +180,17 @@ def main():
         now = time.perf_counter()
         step_ms.append(1e3 * (now - begin))
         begin = now
-        cpu_now = time.thread_time()
-        cpu_ms.append(1e3 * (cpu_now - cpu_begin))
-        cpu_begin = cpu_now
     if mine and "compute" in faults:
         injected_ms[:] = [(options.factor - 1) * options.work_ms] * len(injected_ms)
-    measured = [None] * SIZE
-    dist.all_gather_object(measured, (injected_ms, cpu_ms))
+    all_injected = [None] * SIZE
+    dist.all_gather_object(all_injected, injected_ms)
     # PyTorch 1.13 may wait for itself when a group goes whose threads still hold a tensor of Python's: they let go of it
     # at once, but need the interpreter for that.
     time.sleep(0.3)
     if RANK == 0 and options.truth:
         with open(options.truth, "w") as file:
-            json.dump({"losses": [loss.item().hex() for loss in losses], "step_ms": step_ms,
-                       "injected_ms": [injected for injected, _ in measured], "cpu_ms": [cpu for _, cpu in measured]}, file)
+            json.dump({"losses": [loss.item().hex() for loss in losses], "step_ms": step_ms, "injected_ms": all_injected},
+                      file)
     dist.destroy_process_group()
 
 
