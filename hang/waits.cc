@@ -71,7 +71,7 @@ class Finder {
   Front FrontOf(const Member& member) {
     for (const Operation& call : member.calls)
       if (call.state != OperationState::kCompleted && call.sequence > member.completed &&
-          (call.waited || Gone(found_.ranks[node_.at(member.rank)].state)))  // Nothing moves it any more.
+          (call.waited || found_.ranks[node_.at(member.rank)].state == RankState::kStopped))  // Nothing moves it.
         return {call.sequence, &call};
     if (member.entered != kNotKnown && member.completed != kNotKnown && member.entered > member.completed) {
       const Operation* call = CallOf(member, member.completed + 1);
