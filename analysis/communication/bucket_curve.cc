@@ -315,6 +315,18 @@ void TellOtherSizesUnknown(const ReplayedRun& replayed, const std::vector<Candid
   analysis.findings.push_back(std::move(finding));
 }
 
+// Whether these may be reductions of gradients, whose results nobody needs before the last one: a framework's, made in
+// a backward pass, on a GPU, or posted. What a program reduces in blocking calls between its work, as a solver does,
+// may be what that work needs, and cannot be put together.
+bool MayWaitForTheLast(const Context& context, const ReplayedRun& replayed, const Buckets& buckets) {
+  constexpr std::uint8_t kBackward = schema::Phase::kBackward;
+  const auto& phases = context.tables().step_phases.phase;
+  return buckets.recognised_by == "hooks" || replayed.run().torch || replayed.job().posted > 0 ||
+         std::find(phases.begin(), phases.end(), kBackward) != phases.end() ||
+         std::any_of(context.tables().ranks.gpu.begin(), context.tables().ranks.gpu.end(),
+                     [](auto gpu) { return gpu != 0; });
+}
+
 }  // namespace
 
 Question QuestionOfCap(const Buckets& buckets, const BucketSequence& sequence, double cap_mb, bool one_bucket) {
@@ -360,6 +372,7 @@ void PredictBuckets(const Context& context, Analysis& analysis) {
     buckets.curve.push_back({candidate.cap_mb, candidate.bytes.size(), answer.step_ns, low, high, answer.extrapolated,
                              candidate.one_bucket});
   }
+  if (!MayWaitForTheLast(context, *replayed, buckets)) return;
   if (!answers.empty()) Recommendation(*replayed, answered, answers).Make(analysis);
   if (!buckets.recommended_cap_mb) TellOtherSizesUnknown(*replayed, answered, analysis);
 }

@@ -16,21 +16,13 @@ constexpr double kOnTimeShare = 0.35;
 // Late for good is late for a tenth of the units, and so many: others' programs take a rank's core for a few in a row.
 constexpr std::size_t kLeastSinceOnset = 10;
 // An occasional straggler must cost this multiple of what any other rank costs, and often enough not to be an accident.
-constexpr double kOccasionalTimes = 2, kMinOccasionalShare = 0.05;
-constexpr std::size_t kMinOccasions = 4;
+constexpr double kOccasionalTimes = 2, kMinOccasions = 4, kMinOccasionalShare = 0.05;
 
 using Matrix = std::vector<std::vector<std::int64_t>>;  // [position][unit]
 
 double ShareAbove(const std::vector<std::int64_t>& values, std::int64_t limit) {
   const auto above = std::count_if(values.begin(), values.end(), [&](std::int64_t v) { return v >= limit; });
   return static_cast<double>(above) / static_cast<double>(values.size());
-}
-
-// Neighbouring units above it are one occasion: whatever lasts for a while happens once.
-std::size_t OccasionsAbove(const std::vector<std::int64_t>& values, std::int64_t limit) {
-  std::size_t occasions = 0;
-  for (std::size_t i = 0; i < values.size(); ++i) occasions += values[i] >= limit && (i == 0 || values[i - 1] < limit);
-  return occasions;
 }
 
 // Limits values to their 95th percentile, so that a single outlier does not make a straggler.
@@ -112,6 +104,18 @@ std::optional<std::size_t> OnsetOf(const std::vector<std::int64_t>& behind, std:
   return at;
 }
 
+double PairedP(const std::vector<double>& differences, std::size_t from, std::uint64_t seed, std::size_t rounds) {
+  const std::vector<double> since(differences.begin() + static_cast<std::ptrdiff_t>(from), differences.end());
+  if (LowerMedian(since) <= 0) return 1;
+  const double p = PairedTest(since, BlockLengthApartFromShift({since}), seed, rounds);
+  if (from == 0) return p;
+  // The onset was chosen for its difference, of as many as the units since fit into the run. And what lasts for a while
+  // comes once in a block: one of two ranks is ahead in each block since by chance once in 2^blocks.
+  const auto units = static_cast<double>(since.size());
+  const double blocks = units / static_cast<double>(BlockLengthApartFromShift({differences}));
+  return std::min(1.0, std::max(p, std::exp2(-blocks)) * static_cast<double>(differences.size()) / units);
+}
+
 const ExposedActivity* RankActivities::Of(std::size_t position) const {
   const auto at = std::lower_bound(positions.begin(), positions.end(), position);
   return at != positions.end() && *at == position ? &activities[static_cast<std::size_t>(at - positions.begin())]
@@ -176,7 +180,7 @@ std::optional<Assessment> Assess(const Context& context, const Prices& prices, c
   std::optional<StragglerCost> cost;
   if (share >= kPersistentShare) cost = CostBy(Statistic::kMedian, context, price, suspects, r, from, limit);
   // If it is late, or the only late rank, in some steps only, the median would be either nothing or all of it.
-  if (!cost && !sharing && share >= kMinOccasionalShare && OccasionsAbove(own, limit_ns) >= kMinOccasions)
+  if (!cost && !sharing && share >= kMinOccasionalShare && share * static_cast<double>(own.size()) >= kMinOccasions)
     cost = CostBy(Statistic::kMean, context, price, suspects, r, from, limit);
   if (!cost) return std::nullopt;
 

@@ -44,6 +44,10 @@ StragglerCost CostTogether(const Context& context, const std::vector<std::int64_
 // The unit from which on a rank that was on time before is permanently late; `behind`: its lateness by unit.
 std::optional<std::size_t> OnsetOf(const std::vector<std::int64_t>& behind, std::int64_t limit_ns);
 
+// Of two ranks: the probability that one is so much later than the other, from a unit on that OnsetOf chose (0: not
+// chosen), by chance. `differences`: of their lateness by unit. 1 where it is not the later one.
+double PairedP(const std::vector<double>& differences, std::size_t from, std::uint64_t seed, std::size_t rounds);
+
 // A suspect's kind and price if it is to be named: it costs at least `length_ns` x kNameShare, and certainly more than
 // any rank that is not a suspect. `sharing`: ranks share cores, in which case no rank is responsible for being late now
 // and then.

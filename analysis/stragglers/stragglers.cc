@@ -59,27 +59,6 @@ Series LargeOf(Series series) {
   return series;
 }
 
-// How long the runs of units are in which a rank is late by much, as a late unit sees them (long ones count as often as
-// they are long), of the rank for which that is most. Whatever lasts for a while, as another program on its core,
-// happens once, and is kept together; the autocorrelation of a short recording does not show it.
-std::size_t LongestRuns(const Series& much) {
-  std::size_t longest = 1;
-  for (const std::vector<double>& of : much) {
-    std::size_t late = 0, squares = 0, run = 0;
-    for (std::size_t u = 0; u <= of.size(); ++u) {
-      if (u < of.size() && of[u] > 0) {
-        ++run;
-        continue;
-      }
-      late += run;
-      squares += run * run;
-      run = 0;
-    }
-    if (late > 0) longest = std::max(longest, squares / late);
-  }
-  return longest;
-}
-
 struct Named {
   std::size_t position;
   Assessment assessment;
@@ -166,8 +145,7 @@ class Search {
       const std::vector<double> p = ConsistencyTest(rounded, block, seed, how);
       for (std::size_t r = 0; r < n; ++r) also(r, p[r]);
     }
-    const std::size_t block =
-        std::max(BlockLengthApartFromShift(LargeOf(ByRank(much)), jobs), LongestRuns(ByRank(much)));
+    const std::size_t block = BlockLengthApartFromShift(LargeOf(ByRank(much)), jobs);
     const std::vector<double> p = RareExcessTest(much, block, seed, how);
     for (std::size_t r = 0; r < n; ++r) also(r, p[r]);
     stretches_.assign(n, std::nullopt);
@@ -234,18 +212,7 @@ class Search {
       const std::size_t from = OnsetOf(Behind(r), static_cast<std::int64_t>(limit_)).value_or(0);
       std::vector<double> all;
       for (const auto& unit : late_.mean_ns) all.push_back(unit[r] - unit[1 - r]);
-      const std::vector<double> differences(all.begin() + static_cast<std::ptrdiff_t>(from), all.end());
-      if (LowerMedian(differences) <= 0) continue;
-      double p_value =
-          PairedTest(differences, BlockLengthApartFromShift({differences}), context_.options().seed + 7, kRounds);
-      if (from > 0) {
-        // The onset was chosen for its difference, of as many as the units since fit into the run. And what lasts for a
-        // while comes once in a block: one of two ranks is ahead in each block since by chance once in 2^blocks.
-        const double since = static_cast<double>(differences.size());
-        const double blocks = since / static_cast<double>(BlockLengthApartFromShift({all}));
-        p_value = std::min(1.0, std::max(p_value, std::exp2(-blocks)) * static_cast<double>(all.size()) / since);
-      }
-      also(r, p_value);
+      also(r, PairedP(all, from, context_.options().seed + 7, kRounds));
     }
   }
 

@@ -57,11 +57,8 @@ std::string WhoCameLast(const Context& context, const Arrived& arrived, bool oth
     text += i == 0 ? fmt::format("rank {} came last in {} of {}", context.ranks()[order[i]], Count(last[order[i]]),
                                  Plural(arrived.compared, others ? "other collective" : "collective"))
                    : fmt::format(", rank {} in {}", context.ranks()[order[i]], Count(last[order[i]]));
-  if (arrived.ties == 0 && !text.empty()) return text;
-  if (arrived.ties == 0)
-    return others ? "who comes last where those are on time, no collective shows"
-                  : fmt::format("{} that can be compared: who came last is not known",
-                                Plural(arrived.compared, "collective"));
+  if (arrived.ties == 0 && (others || !text.empty())) return text;
+  if (arrived.ties == 0) return "no collective can be compared: who came last is not known";
   return text.empty() ? fmt::format("in {} of {} nobody came last by more than the clocks can tell",
                                     Count(arrived.ties), Plural(arrived.compared, "collective"))
                       : text + fmt::format("; in {} nobody did by more than the clocks can tell", Count(arrived.ties));

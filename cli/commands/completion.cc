@@ -26,7 +26,7 @@ std::vector<std::string> FlagWords(const DescribedCommand& command) {
 }
 
 // What may follow a flag; empty: anything, or nothing.
-std::vector<std::string> ValuesOf(const DescribedFlag& flag) {
+std::vector<std::string> OfferedFor(const DescribedFlag& flag) {
   if (std::find(flag.names.begin(), flag.names.end(), "--table") == flag.names.end()) return flag.values;
   std::vector<std::string> names{"help", "columns"};
   for (const tables::TableKind& kind : tables::TableKinds()) names.emplace_back(kind.name);
@@ -42,8 +42,8 @@ void EachWithValue(const std::vector<DescribedCommand>& commands, Each&& each) {
     for (const DescribedFlag& flag : command.flags)
       for (const std::string& name : flag.names)
         if (!flag.positional && !flag.value.empty())
-          patterns[ValuesOf(flag)].push_back((command.path.empty() ? "" : "' " + command.path + "'") + "' " + name +
-                                             "'");
+          patterns[OfferedFor(flag)].push_back((command.path.empty() ? "" : "' " + command.path + "'") + "' " + name +
+                                               "'");
   for (const auto& [values, names] : patterns) each(fmt::format("{}", fmt::join(names, "|")), values);
 }
 
@@ -157,7 +157,7 @@ void Fish(const std::vector<DescribedCommand>& commands) {
       ShowOwn("complete -c lockstep -n {}", Quoted(condition));
       for (const std::string& name : flag.names)
         ShowOwn(" {} {}", name.starts_with("--") ? "-l" : "-s", name.substr(name.starts_with("--") ? 2 : 1));
-      const std::vector<std::string> values = ValuesOf(flag);
+      const std::vector<std::string> values = OfferedFor(flag);
       ShowOwn("{} -d {}\n",
               flag.value.empty() ? ""
               : values.empty()   ? std::string(" -r")

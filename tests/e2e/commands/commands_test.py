@@ -102,7 +102,7 @@ class Commands(unittest.TestCase):
             self.assertLessEqual(set(flags), set(shown), path)
         values = subprocess.run(["zsh", "-f", "-c", "compadd() { print -l -- $@; }; " + script, "zsh", "export", "--format", ""],
                                 capture_output=True, text=True)
-        self.assertEqual(values.stdout.split(), ["--", "perfetto", "chrome", "kineto", "csv", "otf2"])
+        self.assertEqual(values.stdout.split(), ["--", "perfetto", "chrome", "kineto", "csv", "otf2", "speedscope", "collapsed"])
 
     def test_zsh_and_fish_name_every_flag(self):
         zsh, fish = run("completion", "zsh"), run("completion", "fish")

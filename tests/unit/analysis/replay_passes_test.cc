@@ -71,9 +71,11 @@ JobSpec EqualSteps(int buckets, std::int64_t transfer_ns) {
 }
 
 // Five times the bytes took a quarter of the time outside of the steps. `hidden`: the share of all communication that
-// is under compute.
-Analysis WithMoreBytesBeside(const JobSpec& spec, double hidden = 0) {
+// is under compute. `backward`: ranges say that there is a backward pass.
+Analysis WithMoreBytesBeside(const JobSpec& spec, double hidden = 0, bool backward = false) {
   Job job = Simulate(spec);
+  if (backward)
+    job.timeline.tables.step_phases.Append({.index = 5, .rank = 0, .phase = schema::Phase::kBackward, .phase_ns = 1});
   schema::TlRankTotals& totals = job.timeline.tables.rank_totals;
   for (std::size_t i = 0; i < totals.rows(); ++i)
     totals.overlap_ns[i] = static_cast<std::int64_t>(hidden * static_cast<double>(totals.comm_ns[i]));
@@ -107,6 +109,14 @@ TEST(ReplayPasses, SmallBucketsThatAreSlowForAnotherReason) {
     best_ns = std::min(best_ns, Simulate(EqualSteps(buckets, 12 * kMs)).Analyze().summary.terms.Sum());
   const auto truth = static_cast<double>(analysis.summary.terms.Sum() - best_ns);
   EXPECT_NEAR(static_cast<double>(*found->saves_ns_per_step), truth, 0.1 * truth);
+}
+
+// A solver's work may need what was reduced before it.
+TEST(ReplayPasses, BlockingReductionsAreOnlyPutTogetherInABackwardPass) {
+  JobSpec solver = EqualSteps(8, 12 * kMs);
+  solver.blocking = true;
+  EXPECT_EQ(BucketsOf(WithMoreBytesBeside(solver)), nullptr);
+  EXPECT_NE(BucketsOf(WithMoreBytesBeside(solver, 0, true)), nullptr);
 }
 
 // The same where it costs nothing: hidden, or the last one of them is all that is exposed, and would be of one bucket.

@@ -240,8 +240,7 @@ class Simulator {
     row.comm_high_ns = Total(flight);
     row.overlap_high_ns = Total(flight) - Total(comm);
     row.comm_ns = Total(comm);
-    row.cpu_ns =
-        static_cast<std::int64_t>(spec_.cpu_share(static_cast<int>(r)) * static_cast<double>(row.compute_ns));
+    row.cpu_ns = static_cast<std::int64_t>(spec_.cpu_share(static_cast<int>(r)) * static_cast<double>(row.compute_ns));
     row.offcpu_ns =
         static_cast<std::int64_t>(spec_.offcpu_share(static_cast<int>(r)) * static_cast<double>(row.compute_ns));
   }
