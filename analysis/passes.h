@@ -52,5 +52,7 @@ inline constexpr double kWorthShare = 0.01;
 inline constexpr double kNameShare = 0.02;
 // Replays further off than this from what was recorded price nothing (OSDI'25 discards such traces).
 inline constexpr double kMostSelfError = 0.05;
+// Beyond this it is of another job: nothing is said from it. In between are small jobs whose steps vary by themselves.
+inline constexpr double kMostErrorOfAnything = 0.25;
 
 }  // namespace lockstep::analysis

@@ -147,7 +147,7 @@ class Recommendation {
     for (std::size_t i = 0; i < answers_.size(); ++i)
       if (as_good(i) && Rank(i) < Rank(chosen)) chosen = i;
     if (candidates_[chosen].bytes == replayed_.what_if().buckets()->bytes) return;
-    if (!replayed_.Reproduces()) return;
+    if (replayed_.what_if().self_error() > kMostSelfError) return;
     // Without an interval it is not shown that the gain is more than chance.
     if (answers_[chosen].gain_ns <= worth || !answers_[chosen].gain_interval_ns ||
         answers_[chosen].gain_interval_ns->first <= 0)

@@ -70,9 +70,9 @@ std::optional<Error> WhyNotReplayed(const Context& context) {
                context.timeline().run_dir, "record all ranks"};
 }
 
-bool ReplayedRun::Reproduces() const { return what_if_.self_error() <= kMostSelfError; }
+bool ReplayedRun::Reproduces() const { return what_if_.self_error() <= kMostErrorOfAnything; }
 
-bool ReplayedRun::Holds() const { return !run().whole_window && Reproduces(); }
+bool ReplayedRun::Holds() const { return !run().whole_window && what_if_.self_error() <= kMostSelfError; }
 
 Result<std::unique_ptr<const ReplayedRun>> ReplayedRun::Make(const Context& context) {
   const auto& ranks = context.tables().ranks;

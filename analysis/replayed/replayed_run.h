@@ -32,9 +32,11 @@ class ReplayedRun {
   const replay::Job& job() const { return job_; }
   const replay::Schedule& schedule() const { return schedule_; }
 
-  // It gives back what was recorded: no further off than kMostSelfError. Where it does not, nothing is said from it.
+  // It gives back what was recorded, if roughly: no further off than kMostErrorOfAnything. Where it does not, nothing is
+  // said from it.
   bool Reproduces() const;
-  // And it is of steps, so that it can say what a change gains.
+  // It gives back what was recorded well enough to say what a change gains: steps, and no further off than
+  // kMostSelfError.
   bool Holds() const;
 
   // How often a pass may play the whole job again: at least `least`, at most `most`.
