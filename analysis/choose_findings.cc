@@ -196,9 +196,6 @@ void ChooseFindings(const Context& context, Analysis& analysis) {
   PutCauseFirst(analysis);
   PutContentionFirst(analysis);
   if (analysis.findings.size() > kMaxFindings) analysis.findings.resize(kMaxFindings);
-  for (Finding& finding : analysis.findings)
-    if (finding.id == FindingId::kWaitTurns && finding.evidence.empty())
-      finding.evidence = "who comes last where the named ranks are on time, no collective shows";
   AddUp(context, analysis);
 }
 

@@ -32,8 +32,8 @@ class ReplayedRun {
   const replay::Job& job() const { return job_; }
   const replay::Schedule& schedule() const { return schedule_; }
 
-  // It gives back what was recorded, if roughly: no further off than kMostErrorOfAnything. Where it does not, nothing is
-  // said from it.
+  // It gives back what was recorded, if roughly: no further off than kMostErrorOfAnything. Where it does not, nothing
+  // is said from it.
   bool Reproduces() const;
   // It gives back what was recorded well enough to say what a change gains: steps, and no further off than
   // kMostSelfError.
