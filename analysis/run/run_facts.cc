@@ -166,13 +166,11 @@ std::string WholeHosts(const Context& context, const std::vector<std::int32_t>& 
 std::vector<std::string> Endings(const Context& context) {
   const auto& ranks = context.tables().ranks;
   std::map<std::pair<bool, std::int32_t>, std::vector<std::int32_t>> alike;
-  // Within milliseconds of a host's end, so that its ranks did not end early.
-  const bool over = std::any_of(ranks.exit_code.begin(), ranks.exit_code.end(), EndedByLauncher);
   for (std::size_t p = 0; p < context.ranks().size(); ++p) {
     const std::size_t row = context.RankRow(p);
     const std::int32_t code = ranks.exit_code[row];
     // The end of a rank that may still run, or whose recording ended before it did, is not known either.
-    if (code == 0 || (code == schema::kNoExitCode && !ranks.ended_early[row] && !over)) continue;
+    if (code == 0 || (code == schema::kNoExitCode && !ranks.ended_early[row])) continue;
     alike[{EndedByLauncher(code), code}].push_back(ranks.rank[row]);
   }
   std::vector<std::string> endings;

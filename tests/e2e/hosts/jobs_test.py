@@ -161,10 +161,15 @@ class HostDies(Case):
         self.assertEqual(ends["dead"].stdout, ends[None].stdout)
         analysis = self.analyze("dead", code=3)
         self.assertEqual(analysis["run"]["ranks"], 8)
-        # The launcher may end the others within milliseconds; then nobody ended early.
-        self.assertIn(analysis["run"]["ranks_ended_early"], ([], [4, 5]))
-        self.assertTrue(analysis["run"]["endings"][0].startswith("ranks 4 and 5 (all of node3) ended without a word"), analysis["run"]["endings"])
-        self.assertIn("(all of node3)", " ".join(analysis["remarks"]))
+        # The launcher may end the others within milliseconds; then nobody ended early, and who is not known to have ended
+        # may still run.
+        early = analysis["run"]["ranks_ended_early"]
+        self.assertIn(early, ([], [4, 5]))
+        if early:
+            self.assertTrue(analysis["run"]["endings"][0].startswith("ranks 4 and 5 (all of node3) ended without a word"), analysis["run"]["endings"])
+            self.assertIn("(all of node3)", " ".join(analysis["remarks"]))
+        else:
+            self.assertTrue(analysis["run"]["endings"][0].startswith("ranks 0-3, 6 and 7 "), analysis["run"]["endings"])
         # What was recorded until then counts.
         self.assertGreater(analysis["run"]["steps"], 3)
 
