@@ -49,7 +49,7 @@ std::vector<std::int32_t> NamedRanks(const Analysis& analysis) {
   return ranks;
 }
 
-// The one rank that is named is priced by its input alone (Pricing::LateByInputOnly).
+// The one rank that is named is priced by its input alone (Pricing::OfInputOnly).
 bool PricedByInput(const Analysis& analysis) {
   if (analysis.stragglers.size() != 1) return false;
   const Straggler& only = analysis.stragglers.front();
@@ -147,25 +147,26 @@ class Pricing {
     return gains;
   }
 
-  // Of a rank that is late by its input, and by turns with others by its work, only the input is what slows it: made
-  // ordinary it would end their turns as well.
-  bool LateByInputOnly(const Straggler& straggler, const std::optional<Gains>& ordinary) const {
-    if (straggler.cause != CauseId::kInput || !ordinary) return false;
+  // What the input alone costs of a rank that is late by it, and by turns with others by its work: made ordinary it
+  // would end their turns as well. Nothing if its input is most of what slows it, or not the cause.
+  std::optional<Gains> OfInputOnly(const Straggler& straggler, const std::optional<Gains>& ordinary) const {
+    if (straggler.cause != CauseId::kInput || !ordinary) return std::nullopt;
     const std::optional<Question> remedy = WithoutMoreInput(context_, {straggler.rank});
-    if (!remedy) return false;
-    const std::optional<Gains> gains = OfItsSteps(Between(LengthsOf({}), LengthsOf({*remedy})), {&straggler});
-    return gains && gains->Typical() > 0 && 2 * gains->Typical() < ordinary->Typical();
+    if (!remedy) return std::nullopt;
+    std::optional<Gains> gains = OfItsSteps(Between(LengthsOf({}), LengthsOf({*remedy})), {&straggler});
+    if (gains && (gains->Typical() <= 0 || 2 * gains->Typical() >= ordinary->Typical())) gains.reset();
+    return gains;
   }
 
   void PriceStragglers() {
     const std::vector<std::int32_t> all = NamedRanks(analysis_);
     if (all.empty()) return;
+    const std::optional<Lengths> without_all = LengthsOf({Without(all)});
     if (all.size() == 1) {
       Straggler& only = analysis_.stragglers.front();
-      const std::optional<Gains> ordinary = OfItsSteps(Between(LengthsOf({}), LengthsOf({Without(all)})), {&only});
-      if (LateByInputOnly(only, ordinary)) return PriceInput(only, ordinary->Typical());
+      const std::optional<Gains> ordinary = OfItsSteps(Between(LengthsOf({}), without_all), {&only});
+      if (const auto of_input = OfInputOnly(only, ordinary)) return PriceInput(only, *of_input, ordinary->Typical());
     }
-    const std::optional<Lengths> without_all = LengthsOf({Without(all)});
     bool replayed = true, bound = false;
     std::vector<const Straggler*> rows;
     std::size_t room = replayed_.Plays(kLeastRows, kMostRows);
@@ -208,16 +209,14 @@ class Pricing {
       }
   }
 
-  void PriceInput(Straggler& straggler, std::int64_t ordinary_ns) {
-    const std::optional<Question> remedy = WithoutMoreInput(context_, {straggler.rank});
-    const std::optional<Gains> gains = OfItsSteps(Between(LengthsOf({}), LengthsOf({*remedy})), {&straggler});
+  void PriceInput(Straggler& straggler, const Gains& gains, std::int64_t ordinary_ns) {
     straggler.replayed_saves_ns = ordinary_ns;
-    straggler.price_ns = gains->Typical();
+    straggler.price_ns = gains.Typical();
     straggler.priced_by = "replay";
     for (Finding& finding : analysis_.findings)
       if (finding.id == FindingId::kStragglerArrival) {
-        Take(*gains, finding);
-        finding.intermittent |= gains->mean;
+        Take(gains, finding);
+        finding.intermittent |= gains.mean;
         finding.upper_bound = false;
         finding.headline = fmt::format("{}: with no more input than the others, {}.", Claim(finding), Shorter(finding));
       }

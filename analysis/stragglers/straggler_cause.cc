@@ -150,12 +150,13 @@ LateUnits LateUnitsOf(const Context& context, const std::vector<std::int64_t>& p
 // call a thread may spin or sleep, so that what its computing took is known within the length of its calls: it is used
 // if that decides what the rank's excess is (CauseOfCompute). Waiting for helpers is asleep.
 void CompareCpuTimeOfSteps(const Context& context, std::size_t r, const LateUnits& late, StragglerCause& cause) {
+  if (context.ranks().size() < 2) return;
   const auto& t = context.tables().step_ranks;
-  std::vector<std::int64_t> most, least;
+  const std::vector<std::int64_t>& most = t.cpu_ns;
+  std::vector<std::int64_t> least;
   for (std::size_t i = 0; i < t.rows(); ++i) {
     const std::int64_t calls = t.exposed_wait_ns[i] + t.exposed_transfer_ns[i] + t.exposed_unsplit_ns[i] +
                                t.mpi_other_ns[i] - t.helper_wait_ns[i];
-    most.push_back(t.cpu_ns[i]);
     least.push_back(std::max<std::int64_t>(0, t.cpu_ns[i] - calls));
   }
   for (std::size_t p = 0; p < context.ranks().size(); ++p)
@@ -166,7 +167,6 @@ void CompareCpuTimeOfSteps(const Context& context, std::size_t r, const LateUnit
       if (p != r) theirs.push_back(*MedianOf(context, late.steps, p, others));
     return *MedianOf(context, late.steps, r, own) - LowerMedian(std::move(theirs));
   };
-  if (context.ranks().size() < 2) return;
   const std::int64_t high_ns = beyond(most, least), low_ns = beyond(least, most);
   const std::int64_t compute = cause.more_compute_ns.value_or(0);
   if (high_ns * kCpuOfCompute < compute)
