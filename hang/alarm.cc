@@ -34,10 +34,19 @@ bool OthersGoOn(const Progress& progress, const Verdict& verdict, std::int64_t a
   });
 }
 
+// Ranks of which nothing is there: their host cannot be reached, or they run without Lockstep.
+bool NothingIsKnown(const Progress& progress, const std::vector<std::int32_t>& ranks) {
+  return !ranks.empty() && std::all_of(ranks.begin(), ranks.end(), [&](std::int32_t rank) {
+    const RankFacts* facts = FactsOf(progress, rank);
+    return facts == nullptr || facts->state == RankState::kMissing;
+  });
+}
+
 // Whether a wait of this cause may have been seen before, and end as that one did.
 bool ComesToAnEnd(Cause cause) {
   return cause == Cause::kDidNotEnter || cause == Cause::kAllInside || cause == Cause::kBehindOnGpu ||
-         cause == Cause::kUnreachable || cause == Cause::kStopped;
+         cause == Cause::kUnreachable || cause == Cause::kStopped || cause == Cause::kNoDump ||
+         cause == Cause::kCannotTell;
 }
 
 }  // namespace
@@ -47,7 +56,9 @@ double AllowanceOf(const Progress& progress, const Verdict& verdict, std::int64_
   switch (verdict.cause) {
     case Cause::kNoDump:
     case Cause::kCannotTell:
-      return 0;
+      if (!NothingIsKnown(progress, verdict.culprits) && !NothingIsKnown(progress, verdict.candidates)) return 0;
+      allowance = kMayBeWork;
+      break;
     case Cause::kDidNotEnter:
       allowance = !verdict.culprits.empty() && AllSleep(progress, verdict.culprits) ? kMayEnd : kMayBeWork;
       break;

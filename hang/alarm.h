@@ -13,9 +13,9 @@ namespace lockstep::hang {
 // 0: it gives no alarm however long it lasts.
 // 1: what no healthy job does: a rank is stopped or gone, or ranks wait in calls that do not belong together.
 // 2.5: everybody is inside, or the rank that is waited for sleeps: the network may be slow, or a disk.
-// 6: the rank that is waited for computes, or listens for something from outside the job; what it does is not known; or
-//    other ranks go on meanwhile (masters with workers wait like that by design).
-// 0: what others wait for is not known, or nothing is known of who holds them up.
+// 6: the rank that is waited for computes, or listens for something from outside the job; what it does is not known, or
+//    nothing of it; or other ranks go on meanwhile (masters with workers wait like that by design).
+// 0: what others wait for is not known.
 double AllowanceOf(const Progress& progress, const Verdict& verdict, std::int64_t after_ns);
 
 // Removes the verdicts that are no reason for an alarm. A wait for somebody who may come must also be twice as long as

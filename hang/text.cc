@@ -266,8 +266,12 @@ class Teller {
         break;
       case Cause::kAllInside:
         if (!verdict_.candidates.empty()) {
-          details.push_back(fmt::format("all have called; {} {} not finished what other ranks have finished",
-                                        candidates, One(verdict_.candidates) ? "has" : "have"));
+          // Of a rank without a file nothing is known.
+          const bool all =
+              verdict_.waiting.size() + verdict_.candidates.size() >= progress_.groups[verdict_.group].members.size();
+          details.push_back(fmt::format("all {}have called; {} {} not finished what other ranks have finished",
+                                        all ? "" : "that are known of ", candidates,
+                                        One(verdict_.candidates) ? "has" : "have"));
           break;
         }
         details.emplace_back(

@@ -68,7 +68,7 @@ bool AgentLink::Heard() const {
 
 void AgentLink::Cut() const { ::shutdown(fd_.get(), SHUT_RDWR); }
 
-AgentCall CallForFiles(const std::string& addresses, const RunKey& key, std::int32_t rank, bool in_haste,
+AgentCall CallForFiles(const std::string& addresses, const RunKey& key, std::int32_t rank, FilesWhy why,
                        const std::function<bool()>& stopped) {
   AgentCall call;
   net::Hello hello, challenge;
@@ -79,7 +79,7 @@ AgentCall CallForFiles(const std::string& addresses, const RunKey& key, std::int
         return met == net::Meeting::kProven;
       });
   if (!fd.open()) return call;
-  const net::Message begin{net::kFilesMagic, net::kFilesProtocol, in_haste ? 1 : 0, 0};
+  const net::Message begin{net::kFilesMagic, net::kFilesProtocol, static_cast<std::int64_t>(why), 0};
   if ((challenge.takes & net::kTakesFiles) == 0) {
     call.end = CallEnd::kTakesNone;
   } else if (net::SendAll(fd.get(), &begin, sizeof begin)) {

@@ -64,11 +64,18 @@ class AgentLink {
   std::uint64_t sent_ = 0, received_ = 0;
 };
 
+// Why a slot's agent calls rank 0's with files.
+enum class FilesWhy : std::uint8_t {
+  kEnd,    // Its program has ended well.
+  kHaste,  // Its program failed: what is not taken at once is lost.
+  kQuiet,  // It has recorded nothing for long: what it recorded so far, for whoever looks for a hang.
+};
+
 // What a client that was proven wants of a server besides clocks: see ClockServiceConfig::take_files.
 struct FilesPeer {
   std::unique_ptr<AgentLink> link;
   std::uint64_t protocol = 0;  // Of its frames.
-  bool in_haste = false;       // Its program failed: what is not taken at once is lost.
+  FilesWhy why = FilesWhy::kEnd;
 };
 
 enum class CallEnd : std::uint8_t { kReached, kNobody, kUnproven, kTakesNone };
@@ -78,7 +85,7 @@ struct AgentCall {
 };
 // Calls rank 0's agent at the first of its addresses that answers, to give it files. `addresses` as the clock service
 // writes them. Takes a second or two at most; less once `stopped` returns true.
-AgentCall CallForFiles(const std::string& addresses, const RunKey& key, std::int32_t rank, bool in_haste,
+AgentCall CallForFiles(const std::string& addresses, const RunKey& key, std::int32_t rank, FilesWhy why,
                        const std::function<bool()>& stopped);
 
 }  // namespace lockstep::clock

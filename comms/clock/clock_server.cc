@@ -22,6 +22,11 @@
 namespace lockstep::clock {
 namespace {
 
+FilesWhy WhyOf(std::int64_t number) {
+  if (number == static_cast<std::int64_t>(FilesWhy::kHaste)) return FilesWhy::kHaste;
+  return number == static_cast<std::int64_t>(FilesWhy::kQuiet) ? FilesWhy::kQuiet : FilesWhy::kEnd;
+}
+
 constexpr std::size_t kAddressLimit = sizeof(SegmentHeader::agent_address) - 1;
 constexpr std::size_t kMaxConnections = 4096, kMaxStrangers = 64;
 // Connections accepted before the known ones are served again.
@@ -203,7 +208,7 @@ bool ClockServer::Impl::Serve(Connection& connection) {
 void ClockServer::Impl::GiveAway(Connection& connection) const {
   config.take_files({std::make_unique<AgentLink>(AgentLink::Side::kServer, std::move(connection.fd), config.key,
                                                  connection.hello, connection.challenge),
-                     connection.message.a, connection.message.b != 0});
+                     connection.message.a, WhyOf(connection.message.b)});
 }
 
 bool ClockServer::Impl::ExpectPlace(Connection& connection) const {

@@ -21,6 +21,7 @@
 #include "core/own_file.h"
 #include "runtime/agent/inject/libraries.h"
 #include "runtime/agent/rings/segment_entries.h"
+#include "runtime/agent/rundir/claim.h"
 
 namespace lockstep::agent {
 namespace {
@@ -35,6 +36,9 @@ constexpr std::size_t kFirstOfLarge = 3;                       // Of kStages.
 constexpr std::int64_t kShortestPauseNs = 2'000'000'000, kLongestPauseNs = 60'000'000'000;
 // A file of a shared file system is asked for seldom.
 constexpr std::int64_t kWordPeriodNs = 5'000'000'000;
+// Until slots that do not see this directory have given what they recorded (so_far.h): with stacks, and as all do so at
+// about the same time.
+constexpr std::int64_t kGivenWithinNs = 6'000'000'000;
 // A job that somebody ends makes records, too.
 constexpr std::int64_t kGoesOnNs = 3'000'000'000;
 constexpr std::size_t kMostText = 16384;
@@ -106,29 +110,45 @@ void HangWatch::Look(const SegmentView& segment, std::int64_t now_ns, const Seen
     return;
   }
   if (moved || seen.records == 0 || !AnyRecording(segment)) {
+    if (setup_.so_far != nullptr) setup_.so_far->TakeBack(now_ns);
     ForgetStacks();
     return Forget();
   }
   if (quiet_since_ns_ == 0) quiet_since_ns_ = now_ns;
   if (asked_ > 0) return TakeAnswer(now_ns);
-  const auto quiet = static_cast<double>(now_ns - quiet_since_ns_), after = static_cast<double>(setup_.after_ns);
-  if (quiet < after) return;
+  const std::int64_t quiet_ns = now_ns - quiet_since_ns_;
+  if (quiet_ns < setup_.after_ns) return;
   if (setup_.stacks != nullptr) setup_.stacks->Take(segment, now_ns);
   if (setup_.action.signal != 0 && setup_.action.every) FollowOthers();
+  const bool stacks_come = setup_.stacks != nullptr && setup_.stacks->fresh(now_ns);
+  if (setup_.so_far != nullptr && !stacks_come) setup_.so_far->Offer(now_ns, seen.spool_bytes);
+  // Rank 0's agent sees this slot, and answers for it.
+  if (setup_.so_far != nullptr && setup_.so_far->there()) return;
+  if (!elsewhere_) elsewhere_ = SomeElsewhere();
+  const auto quiet = static_cast<double>(quiet_ns - (*elsewhere_ ? kGivenWithinNs : 0)),
+             after = static_cast<double>(setup_.after_ns);
   if (said_ || stage_ == kStages.size() || quiet < kStages[stage_] * after) return;
   // Of a long run it takes minutes to read what all have recorded: not for what may be a checkpoint.
   const bool large = seen.spool_bytes * static_cast<std::uint64_t>(setup_.slots) > kLargeBytes;
   if (large && quiet < kStages[kFirstOfLarge] * after) return;
   // The answer shows the stacks of all.
-  if (!MayAsk(segment, seen) || (setup_.stacks != nullptr && setup_.stacks->fresh(now_ns)) || !TakeTurn(now_ns)) return;
+  if (!MayAsk(segment, seen) || stacks_come || !TakeTurn(now_ns)) return;
   while (stage_ < kStages.size() && kStages[stage_] * after <= quiet) ++stage_;
   asked_ns_ = now_ns;
   Ask();
 }
 
+bool HangWatch::SomeElsewhere() const {
+  struct stat ignored {};
+  for (std::int32_t slot = 0; slot < setup_.slots; ++slot)
+    if (::stat(ClaimPath(setup_.run_dir, slot).c_str(), &ignored) != 0) return true;
+  return false;
+}
+
 // Without locks nobody knows of the others, and only the first agent asks: for its own rank and for all others.
 bool HangWatch::MayAsk(const SegmentView& segment, const Seen& seen) const {
   if (setup_.slots < 2 && !Several(segment)) return false;
+  if (setup_.slot == 0 && setup_.others_quiet && setup_.others_quiet()) return true;
   return no_locks_ ? setup_.slot == 0 : seen.blocked || Inside(segment);
 }
 
@@ -157,6 +177,7 @@ void HangWatch::Forget() {
   turn_.Reset();
   said_ = signalled_ = false;
   stage_ = 0;
+  elsewhere_.reset();
   quiet_since_ns_ = moved_ns_ = next_try_ns_ = pause_ns_ = 0;
 }
 

@@ -15,6 +15,7 @@
 #include "core/file_lock.h"
 #include "core/ring_layout.h"
 #include "runtime/agent/hang/hang_stacks.h"
+#include "runtime/agent/send/so_far.h"
 
 namespace lockstep::agent {
 
@@ -38,6 +39,8 @@ class HangWatch {
     std::function<void(int)> signal;        // To this agent's program.
     std::function<void()> restore_signals;  // In a new process, before it executes: as this process was started with.
     HangStacks* stacks = nullptr;           // Null: none are taken.
+    SoFarSender* so_far = nullptr;          // Null on rank 0.
+    std::function<bool()> others_quiet;     // On rank 0: slots of other hosts have given what they recorded so far.
   };
   explicit HangWatch(Setup setup);
   HangWatch(const HangWatch&) = delete;
@@ -57,6 +60,7 @@ class HangWatch {
   void SayItMoved();
   void Forget();    // What was found out and said: the job moves.
   void EndAsked();  // The process that looks for an answer, if there is one.
+  bool SomeElsewhere() const;
   bool MayAsk(const SegmentView& segment, const Seen& seen) const;
   void ForgetStacks();
   bool SaidByAnybody() const;
@@ -73,6 +77,7 @@ class HangWatch {
   std::int64_t quiet_since_ns_ = 0;              // 0: it moves.
   std::int64_t moved_ns_ = 0;                    // When it did first after a hang was said; 0: it has not.
   std::size_t stage_ = 0;                        // Of kStages: the next question.
+  std::optional<bool> elsewhere_;                // Slots of this job do not see this directory.
   OwnedFd turn_;                                 // Locked while this agent is the one that asks.
   std::int64_t next_try_ns_ = 0, pause_ns_ = 0;  // For the turn, which another one has.
   bool no_locks_ = false;                        // On the run directory's file system.

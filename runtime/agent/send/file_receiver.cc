@@ -69,9 +69,9 @@ void FileReceiver::Take(clock::FilesPeer peer) {
   // The last connection counts: who calls again has lost the one before.
   if (sender.link) sender.link->Cut();
   sender.link = std::move(peer.link);
-  sender.in_haste = peer.in_haste;
-  arriving_.push_back({slot, sender.link, peer.protocol, peer.in_haste});
-  if (ended_ || peer.in_haste) StartDispatcher();
+  sender.why = peer.why;
+  arriving_.push_back({slot, sender.link, peer.protocol, peer.why});
+  if (ended_ || AtOnce(peer.why)) StartDispatcher();
   Wake();
 }
 
@@ -106,8 +106,9 @@ SenderState FileReceiver::StateOf(std::int32_t slot) const {
 
 bool FileReceiver::hurried() const {
   const std::lock_guard lock(mutex_);
-  return std::any_of(senders_.begin(), senders_.end(),
-                     [](const auto& sender) { return sender.second.link && sender.second.in_haste; });
+  return std::any_of(senders_.begin(), senders_.end(), [](const auto& sender) {
+    return sender.second.link && sender.second.why == clock::FilesWhy::kHaste;
+  });
 }
 
 Arrived FileReceiver::arrived() const {
@@ -123,6 +124,37 @@ Arrived FileReceiver::arrived() const {
     arrived.sent_bytes += sender.sent_bytes;
   }
   return arrived;
+}
+
+bool FileReceiver::holds_any() const {
+  const std::lock_guard lock(mutex_);
+  return std::any_of(senders_.begin(), senders_.end(), [](const auto& sender) { return !sender.second.taken.empty(); });
+}
+
+bool FileReceiver::Holds(std::int32_t slot, const std::string& name) const {
+  const std::lock_guard lock(mutex_);
+  const auto found = senders_.find(slot);
+  return found != senders_.end() && found->second.taken.contains(name);
+}
+
+// Whether it was here. The file stays, and is another one's from now on.
+bool FileReceiver::Release(std::int32_t slot, const std::string& name) {
+  const std::lock_guard lock(mutex_);
+  const auto found = senders_.find(slot);
+  return found != senders_.end() && found->second.taken.erase(name) != 0;
+}
+
+void FileReceiver::Drop(std::int32_t slot) {
+  const std::lock_guard lock(mutex_);
+  const auto found = senders_.find(slot);
+  if (found == senders_.end()) return;
+  for (const std::string& name : std::exchange(found->second.taken, {})) RemoveOwn(PathOf(name));
+}
+
+void FileReceiver::DropAll() {
+  const std::lock_guard lock(mutex_);
+  for (auto& [slot, sender] : senders_)
+    for (const std::string& name : std::exchange(sender.taken, {})) RemoveOwn(PathOf(name));
 }
 
 void FileReceiver::Lost(const Waiting& peer) {
@@ -184,7 +216,7 @@ void FileReceiver::Dispatch() {
 void FileReceiver::Hand(std::vector<Waiting>& waiting) {
   std::erase_if(waiting, [this](Waiting& peer) {
     Sender& sender = senders_[peer.slot];
-    if (!(begun_ || peer.in_haste) || !peer.spoke || sender.busy || serving_ >= kWorkers) return false;
+    if (!(begun_ || AtOnce(peer.why)) || !peer.spoke || sender.busy || serving_ >= kWorkers) return false;
     sender.busy = true;
     ++serving_;
     ready_.push_back(std::move(peer));
@@ -207,7 +239,7 @@ void FileReceiver::Work() {
       peer = std::move(ready_.front());
       ready_.erase(ready_.begin());
     }
-    if (!peer.in_haste && !std::exchange(low, true)) BeLowPriority();
+    if (peer.why != clock::FilesWhy::kHaste && !std::exchange(low, true)) BeLowPriority();
     Serve(peer);
     peer.link->Cut();
     Lost(peer);
@@ -258,6 +290,12 @@ bool FileReceiver::Open(const Waiting& peer, Sender& sender) {
     const std::lock_guard lock(mutex_);
     sender.host = frame.text.substr(0, between);
   }
+  if (setup_.so_far) {
+    // Each call is one for itself. Without files: what was here of the slot is true no longer.
+    if (frame.a == 0) Drop(peer.slot);
+    const std::lock_guard lock(mutex_);
+    sender.refusal.clear();
+  }
   if (!sender.refusal.empty()) return Refuse(peer, sender, sender.refusal);
   if (const std::string version = frame.text.substr(between + 1); version != setup_.version)
     return Refuse(peer, sender, "its Lockstep is version " + version + ", and rank 0's is " + setup_.version);
@@ -291,6 +329,7 @@ bool FileReceiver::Answer(const Waiting& peer, Sender& sender, const clock::Fram
     const std::lock_guard lock(mutex_);
     sender.all = true;
   }
+  if (setup_.before != nullptr) setup_.before->Drop(peer.slot);
   Say(peer, FileWord::kTaken);
   return false;
 }
@@ -299,9 +338,11 @@ bool FileReceiver::BeginFile(const Waiting& peer, Sender& sender, const clock::F
   const std::string& name = frame.text;
   if (!IsFileOf(peer.slot, name))
     return Refuse(peer, sender, "it named a file that is none of rank " + std::to_string(peer.slot));
-  if (sender.taken.contains(name)) return Say(peer, FileWord::kHave);
+  const bool here = Holds(peer.slot, name);
+  if (here && !setup_.so_far) return Say(peer, FileWord::kHave);
+  const bool replaced = here || (setup_.before != nullptr && setup_.before->Holds(peer.slot, name));
   struct stat info {};
-  if (::lstat(PathOf(name).c_str(), &info) == 0)
+  if (!replaced && ::lstat(PathOf(name).c_str(), &info) == 0)
     return Refuse(peer, sender, "another file of the name " + name + " is in " + setup_.run_dir);
   if (sender.part && (sender.part->name != name || sender.part->bytes != frame.a)) {
     ::unlink(sender.part->path.c_str());
@@ -338,13 +379,20 @@ bool FileReceiver::TakeBlock(const Waiting& peer, Sender& sender, const clock::F
   return true;
 }
 
+// Gives the part its name. Returns 0 or errno.
+int FileReceiver::Place(std::int32_t slot, Sender& sender) {
+  const Part& part = *sender.part;
+  const bool replaces = Holds(slot, part.name) || (setup_.before != nullptr && setup_.before->Release(slot, part.name));
+  return replaces ? MoveOver(part.path, PathOf(part.name)) : MoveNew(part.path, PathOf(part.name));
+}
+
 bool FileReceiver::EndFile(const Waiting& peer, Sender& sender, const clock::Frame& frame) {
   Part* part = sender.part.get();
   if (part == nullptr || part->done != part->bytes) return Refuse(peer, sender, "it sent less than its file");
   const clock::Digest::Value value = part->digest.Take();
   if (frame.text != std::string_view(reinterpret_cast<const char*>(value.data()), value.size()))
     return Refuse(peer, sender, "its file changed while it was sent");
-  if (const int error = MoveNew(part->path, PathOf(part->name)); error != 0)
+  if (const int error = Place(peer.slot, sender); error != 0)
     return Refuse(peer, sender, "it cannot be written on rank 0's host: " + std::string(std::strerror(error)));
   {
     const std::lock_guard lock(mutex_);

@@ -5,7 +5,7 @@
 // the next connection goes on where the last one ended. At most kWorkers connections are served at once, so that memory
 // does not grow with the ranks; the others are told to wait. As long as the program of rank 0 runs, nothing is taken
 // and no thread exists: its host's time and network are the program's. Only slots whose program failed (haste.h) are
-// served at once.
+// served at once; and, by an object of their own, quiet slots that give what they recorded so far (so_far.h).
 
 #include <atomic>
 #include <condition_variable>
@@ -49,6 +49,10 @@ class FileReceiver {
     std::int32_t slots = 0;
     std::string version;
     std::int64_t stall_ms = 30'000;
+    // Takes what quiet slots recorded so far, at once, and replaces what it took of them before.
+    bool so_far = false;
+    // The one that does. What it took of a slot gives way to the slot's files. It outlives this object.
+    FileReceiver* before = nullptr;
   };
   static constexpr int kWorkers = 4;
   // An agent whose connection was cut may be back within this time.
@@ -72,6 +76,11 @@ class FileReceiver {
   // Grows while something arrives.
   std::uint64_t progress() const { return progress_.load(std::memory_order_relaxed); }
   Arrived arrived() const;
+  // With `so_far`: something is here of another slot.
+  bool holds_any() const;
+  // Removes what is here of all slots, or of one.
+  void DropAll();
+  void Drop(std::int32_t slot);
 
  private:
   struct Part {
@@ -84,7 +93,7 @@ class FileReceiver {
     std::shared_ptr<clock::AgentLink> link;  // The last one; null once it was lost.
     std::int64_t lost_ns = 0;
     bool busy = false;  // A worker serves it, and only that one uses what follows.
-    bool in_haste = false;
+    clock::FilesWhy why = clock::FilesWhy::kEnd;
     bool all = false, shared = false;
     std::string host, refusal;
     std::set<std::string> taken;
@@ -95,10 +104,14 @@ class FileReceiver {
     std::int32_t slot = -1;
     std::shared_ptr<clock::AgentLink> link;
     std::uint64_t protocol = 0;
-    bool in_haste = false;
+    clock::FilesWhy why = clock::FilesWhy::kEnd;
     bool spoke = false;  // It has said what it wants.
   };
 
+  bool AtOnce(clock::FilesWhy why) const { return setup_.so_far || why == clock::FilesWhy::kHaste; }
+  bool Holds(std::int32_t slot, const std::string& name) const;
+  bool Release(std::int32_t slot, const std::string& name);
+  int Place(std::int32_t slot, Sender& sender);
   void StartDispatcher();
   void Dispatch();
   void Hand(std::vector<Waiting>& waiting);

@@ -38,8 +38,8 @@ FileSender::~FileSender() {
 void FileSender::Call() {
   const std::int64_t until_ns = RawNs() + kReachNs;
   do {
-    clock::AgentCall call = clock::CallForFiles(setup_.addresses, setup_.key, setup_.slot, setup_.in_haste,
-                                                [this] { return stop_.load(); });
+    clock::AgentCall call =
+        clock::CallForFiles(setup_.addresses, setup_.key, setup_.slot, setup_.why, [this] { return stop_.load(); });
     called_ = call.end;
     link_ = std::move(call.link);
     // It is there and says no.
@@ -81,7 +81,7 @@ SendOutcome FileSender::Send(const std::vector<FileToSend>& files) {
       return outcome_;
     }
     std::this_thread::sleep_for(kCallPause);
-    link_ = clock::CallForFiles(setup_.addresses, setup_.key, setup_.slot, setup_.in_haste, [] { return false; }).link;
+    link_ = clock::CallForFiles(setup_.addresses, setup_.key, setup_.slot, setup_.why, [] { return false; }).link;
   }
 }
 

@@ -40,7 +40,7 @@ class FileSender {
     // Once nothing has moved for so long it is given up; once rank 0's agent cannot be reached, or not again, after
     // kReachNs.
     std::int64_t stall_ms = 30'000;
-    bool in_haste = false;  // See haste.h.
+    clock::FilesWhy why = clock::FilesWhy::kEnd;
   };
   static constexpr std::int64_t kReachNs = 5'000'000'000;
 

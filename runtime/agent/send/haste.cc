@@ -19,7 +19,7 @@ struct Progress {
 }  // namespace
 
 bool SendInHaste(FileSender::Setup setup, const FileToSend& file, std::int64_t limit_ms) {
-  setup.in_haste = true;
+  setup.why = clock::FilesWhy::kHaste;
   setup.stall_ms = limit_ms;
   const auto progress = std::make_shared<Progress>();
   // A call may take longer than there is time, wherever it waits, so nobody waits for this thread's end.

@@ -56,9 +56,17 @@ std::string SlotRun::Prepare() {
   FillHeader();
   std::function<void(clock::FilesPeer)> take_files;
   if (launch_.rank == 0 && launch_.slots() > 1 && options_.send && options_.wait_ms > 0 && !options_.estimate) {
-    receiver_.emplace(FileReceiver::Setup{
-        .run_dir = dir_.absolute, .slots = launch_.slots(), .version = LOCKSTEP_VERSION, .stall_ms = options_.wait_ms});
-    take_files = [this](clock::FilesPeer peer) { receiver_->Take(std::move(peer)); };
+    FileReceiver::Setup setup{
+        .run_dir = dir_.absolute, .slots = launch_.slots(), .version = LOCKSTEP_VERSION, .stall_ms = options_.wait_ms};
+    setup.so_far = true;
+    so_far_here_.emplace(setup);
+    setup.so_far = false;
+    setup.before = &*so_far_here_;
+    receiver_.emplace(setup);
+    take_files = [this](clock::FilesPeer peer) {
+      FileReceiver& taker = peer.why == clock::FilesWhy::kQuiet ? *so_far_here_ : *receiver_;
+      taker.Take(std::move(peer));
+    };
   }
   clock_link_.emplace(
       clock_service_, launch_, clock_, segment_->view(), dir_.absolute, libraries_.clock_program,
@@ -134,6 +142,9 @@ void SlotRun::WatchForHangs() {
                           .slot = launch_.slot(),
                           .reader = {.program = libraries_.stacks_program, .restore_signals = restore_signals},
                           .keep = [this](const std::string& lines) { spool_->Append({SpoolKind::kMeta}, lines); }});
+  if (launch_.rank > 0)
+    so_far_.emplace(SoFarSender::Setup{.call = [this] { return SenderSetup(); },
+                                       .spool = {RankName(launch_.slot()) + ".spool", spool_path_}});
   hang_watch_.emplace(HangWatch::Setup{.run_dir = dir_.absolute,
                                        .slot = launch_.slot(),
                                        .slots = launch_.slots(),
@@ -142,7 +153,9 @@ void SlotRun::WatchForHangs() {
                                        .say = [](const std::string& text) { Say(text); },
                                        .signal = [this](int signal) { child_->Signal(signal); },
                                        .restore_signals = restore_signals,
-                                       .stacks = hang_stacks_ ? &*hang_stacks_ : nullptr});
+                                       .stacks = hang_stacks_ ? &*hang_stacks_ : nullptr,
+                                       .so_far = so_far_ ? &*so_far_ : nullptr,
+                                       .others_quiet = [this] { return so_far_here_ && so_far_here_->holds_any(); }});
 }
 
 std::string SlotRun::PrepareInjection() {

@@ -92,11 +92,21 @@ ClockLink::~ClockLink() = default;
 
 void ClockLink::PassOn() {
   const ClockMailbox& mailbox = segment_.header().mailbox;
-  if (passed_on_ || !first_of_host_ || mailbox.state.load(std::memory_order_acquire) != kReferenceOnly) return;
+  if (passed_on_ || rank_ == 0) return;
+  const std::uint32_t state = mailbox.state.load(std::memory_order_acquire);
+  // An exchange inside MPI_Init that took too long on a busy host has reached some of its ranks only.
+  const bool exchanged = (state == 1 || (state == 2 && mailbox.domains != 0)) && mailbox.reference_address[0] != '\0' &&
+                         std::any_of(std::begin(mailbox.reference_key), std::end(mailbox.reference_key),
+                                     [](std::uint8_t byte) { return byte != 0; });
+  if (!exchanged && !(first_of_host_ && state == kReferenceOnly)) return;
   passed_on_ = true;
-  if (clock::ReadAnnouncement(meeting_dir_, 0)) return;  // All see it.
+  // All see it, or another slot was faster.
+  if (clock::ReadAnnouncement(meeting_dir_, 0) || clock::ReadPublishedReference(meeting_dir_)) return;
   // What the others lack if it fails is said at their end.
-  (void)clock::PublishReference(meeting_dir_, MailedReference(mailbox));
+  lockstep::Reference reference = MailedReference(mailbox);
+  // Of an exchange the mailbox holds this rank's domain; rank 0's is another one, which is all that is known of it.
+  if (exchanged && mailbox.domains > 1 && mailbox.leader != mailbox.reference) reference.domain = 0;
+  (void)clock::PublishReference(meeting_dir_, reference);
 }
 
 void ClockLink::Drain(SpoolWriter& spool, SpoolReserve reserve) {

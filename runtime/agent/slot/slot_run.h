@@ -109,7 +109,7 @@ class SlotRun {
   std::optional<SignalGate> gate_;
   std::optional<Segment> segment_;
   std::optional<SpoolWriter> spool_;
-  std::optional<FileReceiver> receiver_;  // The clock link's server gives it connections.
+  std::optional<FileReceiver> so_far_here_, receiver_;  // The clock link's server gives them connections.
   std::optional<ClockLink> clock_link_;
   std::optional<FileSender> sender_;
   std::optional<FileSender::Setup> in_haste_;  // After a failure, in its place.
@@ -123,6 +123,7 @@ class SlotRun {
   std::optional<CpuSampler> sampler_;
   StopWatch stop_watch_;
   std::optional<HangStacks> hang_stacks_;
+  std::optional<SoFarSender> so_far_;
   std::optional<HangWatch> hang_watch_;
   std::optional<GpuSampler> gpu_sampler_;
   std::optional<GpuFlush> gpu_flush_;

@@ -54,22 +54,22 @@ class FourHosts(unittest.TestCase):
         self.assertEqual(done.returncode, code, done.stderr)
         return json.loads(done.stdout)
 
-    def check_complete(self, analysis):
+    def check_complete(self, analysis, each=EACH):
         self.assertEqual(analysis["run"]["ranks_missing"], [])
         self.assertEqual([(row["rank"], row["node"]) for row in analysis["ranks"]],
-                         [(rank, f"node{rank // EACH + 1}") for rank in range(4 * EACH)])
+                         [(rank, f"node{rank // each + 1}") for rank in range(4 * each)])
         self.assertEqual(analysis["trust"]["unmatched_collectives"], 0)
         self.assertEqual(analysis["trust"]["clock_violations"], 0)
 
-    def check_clocks(self, timeline, analysis):
+    def check_clocks(self, timeline, analysis, each=EACH):
         """The offsets from rank 0's clock against those that the hosts were made with."""
         with h5py.File(timeline) as file:
             clock = {name: column[:].tolist() for name, column in file["clock"].items()}
         worst = 0
-        for rank in range(4 * EACH):
+        for rank in range(4 * each):
             knots = [i for i, of in enumerate(clock["rank"]) if of == rank]
             self.assertTrue(knots, f"rank {rank} has no clock")
-            true_ns = (self.hosts.shift_s["node1"] - self.hosts.shift_s[f"node{rank // EACH + 1}"]) * 10**9
+            true_ns = (self.hosts.shift_s["node1"] - self.hosts.shift_s[f"node{rank // each + 1}"]) * 10**9
             for i in knots:
                 self.assertLessEqual(abs(clock["offset_ns"][i] - true_ns), clock["base_error_ns"][i], f"rank {rank}, knot {i}")
                 worst = max(worst, clock["base_error_ns"][i])

@@ -3,6 +3,7 @@
 usage: jobs_test.py BUILD_DIR Class
 
 Clocks       one run directory, and clocks that are where they are said to be
+Many         64 ranks (or as many as are given after the class, by hand), each host with directories of its own
 NotShared    each host has directories of its own, and nothing is sent: the command that is said brings them together
 Addresses    IPv6 alone; twelve addresses, of which one leads to the other host
 HostDies     the job ends as without Lockstep, and the analysis says whose ranks are gone
@@ -20,6 +21,9 @@ import unittest
 from four_hosts import JOB, jobs, of_hosts
 from four_hosts import FourHosts as Case
 
+RANKS = int(sys.argv[3]) if len(sys.argv) > 3 else 64
+
+
 class Clocks(Case):
     def test_one_run_of_all_hosts(self):
         bare = self.job([*JOB, "--steps", "20"])
@@ -35,6 +39,21 @@ class Clocks(Case):
         analysis = self.analyze("lockstep.out/latest")
         self.check_complete(analysis)
         self.check_clocks(self.hosts.path("head", of_hosts.SHARED + "/lockstep.out/latest/timeline.h5"), analysis)
+
+
+class Many(Case):
+    """What is sent of a host by many agents at once, and a job whose ranks have a small part of a core each."""
+    def test_all_arrive(self):
+        each = RANKS // 4
+        words = [*JOB, "--steps", "5"]
+        bare = self.job(words, each=each)
+        done = self.job(words, run="", cwd=of_hosts.OWN, each=each)
+        self.assertEqual((done.returncode, bare.returncode), (0, 0), done.stderr)
+        self.assertEqual(done.stdout.splitlines()[0], bare.stdout.splitlines()[0])
+        self.assertRegex(done.stderr, "rank files of 3 hosts, .* arrived")
+        analysis = self.analyze("lockstep.out/latest", "node1", of_hosts.OWN)
+        self.check_complete(analysis, each)
+        self.check_clocks(self.hosts.path("node1", of_hosts.OWN + "/lockstep.out/latest/timeline.h5"), analysis, each)
 
 
 class NotShared(Case):

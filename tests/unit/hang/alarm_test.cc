@@ -38,6 +38,26 @@ TEST(Alarm, RankThatWorksHasLonger) {
   }
 }
 
+// Its host cannot be reached, or it runs without Lockstep. Whom the others wait for is not told.
+TEST(Alarm, RankOfWhichNothingIsThereHasAsLong) {
+  const auto unseen = [](std::int64_t waited_ns, std::int64_t longest_ns, bool two = true) {
+    Progress progress = two ? JobOf({Named("dp", {At(0, 5, 4), At(1, 5, 4), Unseen(2), Unseen(3)})})
+                            : JobOf({Named("dp", {At(0, 5, 4), At(1, 5, 4), Unseen(2)})});
+    for (Member& member : progress.groups[0].members)
+      for (Operation& call : member.calls) call.created_ns = 1000 * kSecond;
+    for (RankFacts& facts : progress.ranks) {
+      facts.seen_ns = 1000 * kSecond + waited_ns;
+      facts.longest_wait_ns = longest_ns;
+    }
+    return progress;
+  };
+  EXPECT_FALSE(Alarms(unseen(179 * kSecond, kNotKnown)));
+  EXPECT_TRUE(Alarms(unseen(181 * kSecond, kNotKnown)));
+  EXPECT_FALSE(Alarms(unseen(181 * kSecond, 100 * kSecond)));
+  EXPECT_FALSE(Alarms(unseen(179 * kSecond, kNotKnown, false)));
+  EXPECT_TRUE(Alarms(unseen(181 * kSecond, kNotKnown, false)));
+}
+
 // Ranks of a service wait in a broadcast until one of them has a request.
 TEST(Alarm, RankThatListensHasAsLong) {
   for (const char* call : {"poll", "accept of socket:[7]", "recv of socket:[7]"}) {
@@ -104,11 +124,12 @@ TEST(Alarm, WhoIsDeadDoesNotGoOn) {
 }
 
 TEST(Alarm, NobodyIsAccusedOfWhatIsNotKnown) {
-  Progress progress = JobOf({Named("dp", {At(0, 5, 4), At(1, 5, 4), Unseen(2)})});
+  // Who else is in the group.
+  Progress progress = JobOf({Named("dp", {At(0, 5, 4), At(1, 5, 4)})});
+  progress.groups[0].complete = false;
   for (Member& member : progress.groups[0].members)
     for (Operation& call : member.calls) call.created_ns = 0;
   for (RankFacts& facts : progress.ranks) facts.seen_ns = 100'000 * kSecond;
-  progress.ranks.push_back({.rank = 2, .state = RankState::kMissing});
   ASSERT_FALSE(Judge(progress, {}).verdicts.empty());
   EXPECT_FALSE(Alarms(progress));
 }

@@ -145,14 +145,22 @@ class Send : public testing::Test {
   void TearDown() override {
     server_.reset();
     receiver_.reset();
+    so_far_.reset();
   }
 
   void Serve(std::int64_t stall_ms) {
     server_.reset();
-    receiver_ = std::make_unique<FileReceiver>(
-        FileReceiver::Setup{.run_dir = there_, .slots = kSlots, .version = "1.0", .stall_ms = stall_ms});
+    receiver_.reset();
+    FileReceiver::Setup setup{.run_dir = there_, .slots = kSlots, .version = "1.0", .stall_ms = stall_ms};
+    setup.so_far = true;
+    so_far_ = std::make_unique<FileReceiver>(setup);
+    setup.so_far = false;
+    setup.before = so_far_.get();
+    receiver_ = std::make_unique<FileReceiver>(setup);
     clock::ClockServiceConfig config{.rank = 0, .key = SecretOf(42), .clock = {}, .loopback_only = true, .place = ""};
-    config.take_files = [this](clock::FilesPeer peer) { receiver_->Take(std::move(peer)); };
+    config.take_files = [this](clock::FilesPeer peer) {
+      (peer.why == clock::FilesWhy::kQuiet ? so_far_ : receiver_)->Take(std::move(peer));
+    };
     auto started = clock::ClockServer::Start(config);
     ASSERT_TRUE(started.ok());
     server_ = std::move(started).value();
@@ -181,8 +189,9 @@ class Send : public testing::Test {
   std::string There(const std::string& name) const { return Contents(there_ + "/ranks/" + name); }
 
   // A peer that holds the secret, and says what it likes.
-  std::unique_ptr<clock::AgentLink> Peer(std::int32_t slot, bool opens = true, bool in_haste = false) const {
-    clock::AgentCall call = clock::CallForFiles(server_->address(), SecretOf(42), slot, in_haste, [] { return false; });
+  std::unique_ptr<clock::AgentLink> Peer(std::int32_t slot, bool opens = true,
+                                         clock::FilesWhy why = clock::FilesWhy::kEnd) const {
+    clock::AgentCall call = clock::CallForFiles(server_->address(), SecretOf(42), slot, why, [] { return false; });
     EXPECT_EQ(call.end, clock::CallEnd::kReached);
     if (call.link && opens) {
       EXPECT_TRUE(Tell(*call.link, FileWord::kOpen, 1, 10,
@@ -208,7 +217,7 @@ class Send : public testing::Test {
 
   TempDir dir_;
   std::string there_, here_;
-  std::unique_ptr<FileReceiver> receiver_;
+  std::unique_ptr<FileReceiver> so_far_, receiver_;
   std::unique_ptr<clock::ClockServer> server_;
 };
 

@@ -32,7 +32,7 @@ TEST_F(Send, HasteEndsInTimeAndLeavesNoHalf) {
   EXPECT_LT(std::chrono::steady_clock::now() - begin, std::chrono::milliseconds(900)) << "a handshake has a second";
   // Rank 0's agent ends in the middle of it.
   {
-    const auto peer = Peer(4, true, true);
+    const auto peer = Peer(4, true, clock::FilesWhy::kHaste);
     EXPECT_TRUE(receiver_->hurried());
     ASSERT_TRUE(Tell(*peer, FileWord::kFile, 10, 0, "rank-00004.spool"));
     ASSERT_EQ(Answer(*peer), FileWord::kFrom);

@@ -1,0 +1,72 @@
+#include "runtime/agent/send/so_far.h"
+
+#include <mutex>
+#include <utility>
+#include <vector>
+
+#include "comms/clock/quiet_thread.h"
+
+namespace lockstep::agent {
+namespace {
+
+constexpr std::int64_t kStallMs = 10'000, kGivePauseNs = 15'000'000'000, kBackPauseNs = 2'000'000'000;
+constexpr int kMostBacks = 5;  // An agent that cannot be reached so often has lost what it had, or the job is over.
+
+}  // namespace
+
+struct SoFarSender::State {
+  std::mutex mutex;
+  bool busy = false;
+  bool there = false, may_be_there = false;  // Of what was given in vain the last word may be lost only.
+  int failed_backs = 0;
+};
+
+bool SoFarSender::there() const {
+  if (!state_) return false;
+  const std::lock_guard lock(state_->mutex);
+  return state_->there;
+}
+
+void SoFarSender::Offer(std::int64_t now_ns, std::uint64_t spool_bytes) {
+  if (spool_bytes <= kMostBytes && now_ns >= next_give_ns_ && !there() && Begin(false))
+    next_give_ns_ = now_ns + kGivePauseNs;
+}
+
+void SoFarSender::TakeBack(std::int64_t now_ns) {
+  next_give_ns_ = 0;
+  if (!state_ || now_ns < next_back_ns_) return;
+  {
+    const std::lock_guard lock(state_->mutex);
+    if (!state_->may_be_there) return;
+  }
+  if (Begin(true)) next_back_ns_ = now_ns + kBackPauseNs;
+}
+
+// Returns whether it was begun.
+bool SoFarSender::Begin(bool back) {
+  if (!state_) state_ = std::make_shared<State>();
+  const std::lock_guard lock(state_->mutex);
+  if (state_->busy) return false;
+  std::optional<FileSender::Setup> call = setup_.call();
+  if (!call) return false;
+  call->why = clock::FilesWhy::kQuiet;
+  call->stall_ms = kStallMs;
+  state_->busy = true;
+  if (!back) state_->may_be_there = true;
+  clock::QuietThread([state = state_, call = std::move(*call), spool = setup_.spool, back] {
+    const std::vector<FileToSend> files = back ? std::vector<FileToSend>{} : std::vector{spool};
+    const bool done = FileSender(call).Send(files).end == SendEnd::kSent;
+    const std::lock_guard finish(state->mutex);
+    state->busy = false;
+    state->there = !back && done;
+    if (!back) return;
+    state->failed_backs = done ? 0 : state->failed_backs + 1;
+    if (done || state->failed_backs >= kMostBacks) {
+      state->may_be_there = false;
+      state->failed_backs = 0;
+    }
+  }).detach();
+  return true;
+}
+
+}  // namespace lockstep::agent
