@@ -45,7 +45,7 @@ class Many(Case):
     """What is sent of a host by many agents at once, and a job whose ranks have a small part of a core each."""
     def test_all_arrive(self):
         each = RANKS // 4
-        words = [*JOB, "--steps", "5"]
+        words = [*JOB, "--steps", "3"]
         bare = self.job(words, each=each)
         done = self.job(words, run="", cwd=of_hosts.OWN, each=each)
         self.assertEqual((done.returncode, bare.returncode), (0, 0), done.stderr)
@@ -53,7 +53,8 @@ class Many(Case):
         self.assertRegex(done.stderr, "rank files of 3 hosts, .* arrived")
         analysis = self.analyze("lockstep.out/latest", "node1", of_hosts.OWN)
         self.check_complete(analysis, each)
-        self.check_clocks(self.hosts.path("node1", of_hosts.OWN + "/lockstep.out/latest/timeline.h5"), analysis, each)
+        self.check_clocks(self.hosts.path("node1", of_hosts.OWN + "/lockstep.out/latest/timeline.h5"), analysis, each,
+                          most_ns=50_000_000)  # A thread that answers waits for its turn among 32 on a core.
 
 
 class NotShared(Case):
