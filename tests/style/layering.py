@@ -42,7 +42,7 @@ ROOMS = {
         "rundir": [], "inject": ["rundir/"], "spool": [], "rings": ["spool/"], "recover": ["rundir/"],
         "window": ["spool/", "rings/"],
         "sample": ["rings/"], "send": ["rundir/"], "live": ["rundir/"], "stacks": [], "late": ["rings/", "spool/", "live/", "stacks/"],
-        "hang": ["rings/", "inject/", "stacks/"],
+        "hang": ["rings/", "inject/", "stacks/", "rundir/", "send/"],
         "slot": ["rundir/", "inject/", "spool/", "rings/", "window/", "sample/", "send/", "live/", "stacks/", "late/", "hang/"],
     },
     "export": {
