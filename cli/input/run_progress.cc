@@ -2,6 +2,7 @@
 
 #include <filesystem>
 #include <sstream>
+#include <system_error>
 #include <utility>
 #include <vector>
 
@@ -31,7 +32,15 @@ Result<RunProgress> ProgressOfRun(const std::string& run_dir, std::int64_t least
     const std::string path = (std::filesystem::path(run_dir) / rank.file).string();
     ranks.push_back({rank.rank, path.ends_with(".spool") && trace::SpoolIsHeld(path), rank.source.get(), &rank.head});
   }
-  return RunProgress{recorded::ProgressOf(ranks, run.world_size, least_wait_ns, jobs), ranks.size()};
+  RunProgress progress{recorded::ProgressOf(ranks, run.world_size, least_wait_ns, jobs), ranks.size()};
+  for (hang::RankFacts& facts : progress.read.progress.ranks) {
+    std::error_code ignored;
+    // The spool of a rank on a host without this directory may be here, and the text is there.
+    if (!facts.stacks_file.empty() && !facts.host.empty() &&
+        !std::filesystem::exists(std::filesystem::path(run_dir) / facts.stacks_file, ignored))
+      facts.stacks_file = facts.host + ":" + facts.stacks_file;
+  }
+  return progress;
 }
 
 std::vector<std::string> SaidWhileItRan(const std::string& run_dir) {

@@ -73,7 +73,7 @@ class Hang(Case):
         self.assertEqual([(row["cause"], row["culprits"]) for row in answer["verdicts"]], [("did_not_enter", [2])], self.text())
         self.assertEqual((answer["ranks"], answer["no_dump"]), (4, []), self.text())
         if (jobs.BUILD / "lockstep-stacks").exists():
-            self.assertRegex(self.text(), r"stack of rank 2")
+            self.assertRegex(self.text(), r"stack of rank 2 \(node3:stacks/rank-00002.txt ")
         time.sleep(3)
         self.assertEqual(self.text().count("nothing has moved"), 1, self.text())
         self.hosts.kill("node3")
