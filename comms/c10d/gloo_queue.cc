@@ -50,6 +50,7 @@ class Queue {
 
 constinit Queue g_queue;
 std::atomic<bool> g_seen{false};
+std::atomic<void*> g_execute{nullptr};  // libtorch's.
 thread_local ExecutedWork* t_executing = nullptr;
 
 #define LS_ENQUEUE                                                                                                     \
@@ -65,6 +66,7 @@ thread_local ExecutedWork* t_executing = nullptr;
 #define LS_FINISH "_ZN4c10d16ProcessGroupGloo9AsyncWork14finishWorkGlooEv"
 
 void RunExecute(void* real, void* const* work) {
+  g_execute.store(real, std::memory_order_relaxed);
   ExecutedWork executed;
   if (lockstep_probe.segment != nullptr) {
     executed.queued = g_queue.Take(*work);
@@ -112,7 +114,9 @@ void LockstepGlooExecute(void* const* work) {
 __attribute__((visibility("default"))) void LockstepGlooFinish(void* work) __asm__(LS_FINISH);
 void LockstepGlooFinish(void* work) {
   static std::atomic<void*> real{nullptr};
-  void* found = Real(real, LS_FINISH, __builtin_return_address(0));
+  // AsyncWork::execute jumps here at its end, which then returns to RunExecute: to this library.
+  const void* execute = g_execute.load(std::memory_order_relaxed);
+  void* found = Real(real, LS_FINISH, execute != nullptr ? execute : __builtin_return_address(0));
   if (ExecutedWork* executed = t_executing; executed != nullptr && executed->done_ticks == 0)
     executed->done_ticks = ring::Ticks();
   reinterpret_cast<void (*)(void*)>(found)(work);
