@@ -20,11 +20,11 @@ struct UnitCosts {
 };
 std::shared_ptr<const UnitCosts> CostsOfUnits(const RecordedRun& run, const Job& job);
 
-// Each `together` units (one at least) that follow each other made one: the first all-gather of them gathers all, the last reduction
+// Each `together` units that follow each other made one: the first all-gather of them gathers all, the last reduction
 // reduces all, each taking what the costs say of their sum relative to that of the parts. `dearer`: a factor for what
 // the costs may be off by, as a power of CostModel::Estimate::factor: 0 as estimated, 1 as dear as they may be. Calls
-// and what the program itself does for each unit stay as they are. Nothing if a cost is not known, or ranks or steps
-// gather or reduce different units. The run must outlive the question.
+// and what the program itself does for each unit stay as they are. Nothing if `together` is 0, a cost is not known, or
+// ranks or steps gather or reduce different units. The run must outlive the question.
 std::optional<Question> WithLargerUnits(const RecordedRun& run, std::shared_ptr<const UnitCosts> costs,
                                         std::size_t together, int dearer = 0);
 
