@@ -24,8 +24,8 @@ struct QueuedWork {
 
 struct ExecutedWork {
   QueuedWork queued;
-  std::uint64_t work = 0;        // The number it is recorded with; 0: none.
-  std::uint64_t done_ticks = 0;  // When its data were there; 0: not yet, or not seen.
+  std::uint64_t recorded_as = 0;  // TorchBeginRecord::work; 0: it is not recorded.
+  std::uint64_t done_ticks = 0;   // When its data were there; 0: not yet, or not seen.
 };
 
 // The work that the calling thread executes; null outside of AsyncWork::execute.

@@ -102,7 +102,7 @@ std::unique_ptr<ObserverContext> OnStart(const RecordFunction& function) {
   record.message = operation->message;
   if (!lockstep_emit_slow(&record, 2, 1)) return nullptr;
   if (record.message == kTorchReceive && record.peer < 0) t_from_any = record.work;
-  if (executing != nullptr && executing->work == 0) executing->work = record.work;
+  if (executing != nullptr && executing->recorded_as == 0) executing->recorded_as = record.work;
   std::unique_ptr<ObserverContext> context(new ObserverContext);
   if (context != nullptr) context->work = record.work;
   return context;
@@ -118,7 +118,7 @@ void OnEnd(const RecordFunction&, ObserverContext* context) {
   if (context == nullptr || lockstep_probe.segment == nullptr) return;
   const ErrnoKeeper errno_keeper;
   const ExecutedWork* executing = Executing();
-  const bool done = executing != nullptr && executing->work == context->work && executing->done_ticks != 0;
+  const bool done = executing != nullptr && executing->recorded_as == context->work && executing->done_ticks != 0;
   EmitEnd(context->work, done ? executing->done_ticks : ring::Ticks());
 }
 
