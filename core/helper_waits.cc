@@ -21,8 +21,11 @@ std::int64_t LastWithin(const std::vector<std::int64_t>& times, Interval window,
 // The time in which the training thread only waited for this collective; empty if it had other work. The thread that
 // carries out a collective wakes the waiting thread and records the end only afterwards (gloo in PyTorch 1.13:
 // AsyncWork::finishWorkGloo), so the wait may be over before the recorded end.
-Interval Waited(const HelperEvidence& evidence, const std::vector<Interval>& steps, Interval collective) {
-  const std::int64_t end_ns = collective.end;
+Interval Waited(const HelperEvidence& evidence, const std::vector<Interval>& steps,
+                const HelperEvidence::Collective& collective) {
+  const std::int64_t end_ns = collective.carried.end;
+  const bool said = collective.handed_over_ns != HelperEvidence::Collective::kNotSaid;
+  const std::int64_t since_ns = said ? std::min(collective.handed_over_ns, end_ns) : collective.carried.begin;
   const auto step_of = [&](std::int64_t ns) -> const Interval* {
     const auto after = std::upper_bound(steps.begin(), steps.end(), ns,
                                         [](std::int64_t at, const Interval& window) { return at < window.begin; });
@@ -38,10 +41,10 @@ Interval Waited(const HelperEvidence& evidence, const std::vector<Interval>& ste
   if (sign == signs.end() && sign != signs.begin()) --sign;
   for (; sign != signs.begin() && sign != signs.end(); --sign) {
     const std::int64_t before = sign[-1], after = *sign;
-    if (after < end_ns - EndToleranceNs(end_ns - collective.begin)) break;
+    if (after < end_ns - EndToleranceNs(end_ns - since_ns)) break;
     if (before >= end_ns || std::abs(after - end_ns) > EndToleranceNs(std::min(after, end_ns) - before)) continue;
     const Interval* step = step_of(before);
-    const Interval waited{std::max(before, collective.begin), std::min(after, end_ns)};
+    const Interval waited{std::max(before, since_ns), std::min(after, end_ns)};
     if (step != nullptr && after <= step->end && waited.end - waited.begin > longest.end - longest.begin)
       longest = waited;
   }
@@ -77,10 +80,12 @@ IntervalSet HelperWaits(HelperEvidence evidence) {
   std::sort(evidence.given.begin(), evidence.given.end());
   const IntervalSet input = Normalize(std::move(evidence.input));
 
-  std::vector<Interval> until_ends;
-  for (const Interval& collective : evidence.collectives) until_ends.push_back(Waited(evidence, windows, collective));
-  const IntervalSet candidates =
-      Intersect(Normalize(std::move(until_ends)), Normalize(std::move(evidence.collectives)));
+  std::vector<Interval> until_ends, carried;
+  for (const HelperEvidence::Collective& collective : evidence.collectives) {
+    until_ends.push_back(Waited(evidence, windows, collective));
+    carried.push_back(collective.carried);
+  }
+  const IntervalSet candidates = Intersect(Normalize(std::move(until_ends)), Normalize(std::move(carried)));
   std::vector<Interval> waits;
   for (const HelperEvidence::Step& step : evidence.steps) {
     const std::int64_t blocked = step.window.end - step.window.begin - step.cpu_ns -

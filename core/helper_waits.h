@@ -26,8 +26,13 @@ struct HelperEvidence {
     std::int64_t cpu_ns;        // Of the training thread.
     std::int64_t run_delay_ns;  // Ready to run without a core; negative: not sampled.
   };
-  std::vector<Step> steps;            // Complete steps whose CPU time is known.
-  std::vector<Interval> collectives;  // Blocking collectives that other threads made.
+  struct Collective {
+    Interval carried;             // By the other thread.
+    std::int64_t handed_over_ns;  // By the training thread; kNotSaid.
+    static constexpr std::int64_t kNotSaid = INT64_MIN;
+  };
+  std::vector<Step> steps;              // Complete steps whose CPU time is known.
+  std::vector<Collective> collectives;  // Blocking collectives that other threads made.
   std::vector<std::int64_t> signs;  // When the training thread did something that was recorded, except step boundaries.
   std::vector<std::int64_t> given;  // When it had handed over a bucket.
   std::vector<Interval> input;      // Its ranges marked as input.
@@ -37,7 +42,8 @@ struct HelperEvidence {
 // - in steps in which it handed over buckets: had handed over the last one, until the last of their collectives ended;
 // - in other steps: had no recorded event (begin or end of a range, MPI call) between some event and about the end of
 //   such a collective; a thread that it wakes has its next event soon after it, or before an end that was recorded
-//   late.
+//   late. That is since the collective began, or, where it is known, since it was handed over: what stood before it in
+//   the other thread's queue held it up.
 // In both cases at most the last B of each step count, where B is the time for which it was blocked: the step's length
 // minus its CPU time, its time on the run queue (if that was sampled) and its ranges marked as input. A thread that
 // waits by spinning counts as computing.

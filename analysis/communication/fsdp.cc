@@ -6,6 +6,7 @@
 #include <algorithm>
 
 #include "analysis/choose_findings.h"
+#include "analysis/communication/link.h"
 #include "analysis/core/format.h"
 #include "analysis/core/statistics.h"
 #include "analysis/passes.h"
@@ -143,7 +144,7 @@ class Sharded {
     const auto worth = static_cast<std::int64_t>(kWorthShare * static_cast<double>(step));
     const std::optional<replay::LargerUnits> larger = FindLargerUnits(replayed_.what_if(), replayed_.job(), worth);
     if (!larger || larger->gain_ns <= worth || !larger->gain_interval_ns || larger->gain_interval_ns->first <= 0)
-      return;
+      return TellUnitsAreMany(step, worth);
     const std::size_t fewer = (larger->units + larger->together - 1) / larger->together;
     const std::string up_to = Bytes(Most() * larger->together);
     Finding finding;
@@ -171,6 +172,37 @@ class Sharded {
     finding.replayed = true;
     if (larger->extrapolated) SayExtrapolated(finding);
     finding.confidence = larger->extrapolated ? 0.4 : 0.6;
+    finding.explain = UnitRows();
+    analysis_.findings.push_back(std::move(finding));
+  }
+
+  // Units of one size say nothing of others. Where they are slower than any network, it is not their bytes that take
+  // the time: fewer may be as slow each, or slower, and what there is to gain is known at most.
+  void TellUnitsAreMany(std::int64_t step_ns, std::int64_t worth_ns) {
+    const auto fewer = FewerUnitsAtMost(replayed_.what_if(), replayed_.job(), kSlowestNetwork / kShared / 1e9);
+    if (!fewer || fewer->gain_ns <= worth_ns || !fewer->gain_interval_ns || fewer->gain_interval_ns->first <= 0) return;
+    Finding finding;
+    finding.id = FindingId::kFsdpUnits;
+    finding.headline = fmt::format(
+        "Each step gathers and reduces {} units of {}, and it is not their size that makes them slow: the transfers of "
+        "fewer, larger units take at most {} less of each {} step.",
+        fewer->units, Bytes(Most()), Duration(fewer->gain_ns), Duration(step_ns));
+    finding.brief = fmt::format("{} units of {}: fewer, larger ones may be faster", fewer->units, Bytes(Most()));
+    finding.evidence = fmt::format(
+        "their {} all-gathers and {} reductions take {} per step, which no network needs for so many bytes; replayed "
+        "with 2 units of which each takes as long as one does now; what the program itself does for each unit comes on "
+        "top",
+        gathers_[0][0].size(), scatters_[0][0].size(), Duration(fewer->transfers_ns));
+    finding.action = fmt::format("record a run with fewer units, and compare: lockstep diff RUN OTHER{}",
+                                 replayed_.run().torch ? "; FSDP2: fully_shard([*layers[i:i + 4]]), FSDP: a coarser "
+                                                         "auto_wrap_policy"
+                                                       : "");
+    finding.saves_ns_per_step = fewer->gain_ns;
+    finding.saves_interval_ns = fewer->gain_interval_ns;
+    finding.then = fewer->limit;
+    finding.upper_bound = true;
+    finding.replayed = true;
+    finding.confidence = 0.3;
     finding.explain = UnitRows();
     analysis_.findings.push_back(std::move(finding));
   }

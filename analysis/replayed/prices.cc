@@ -411,6 +411,7 @@ std::optional<Question> RemedyOf(const Context& context, const Analysis& analysi
       question->depth = analysis.fsdp.recommended_depth;
       break;
     case FindingId::kFsdpUnits:
+      if (analysis.fsdp.recommended_together == 0) break;  // What larger ones take is not known.
       question = WithLargerUnits(replayed->run(), CostsOfUnits(replayed->run(), replayed->job()),
                                  analysis.fsdp.recommended_together);
       break;

@@ -24,6 +24,9 @@ namespace {
 constexpr std::size_t kLeastBurstSteps = 12, kLeastBursts = 4, kLeastBurstsInTime = 5;
 // A burst must exceed the other steps' length by this many deviations, and by this share of it to be worth reporting.
 constexpr double kBurstDeviations = 6, kLeastBurstExcess = 0.05;
+// Where steps scatter so much that this hides bursts, they must exceed it by this many deviations, and be in a range of
+// which other steps have next to nothing.
+constexpr double kNamedBurstDeviations = 3, kMostInOthers = 0.1;
 // Bursts with one cause are similar: steps with far less than this share of their excess are scatter of the other
 // steps, which would fall between the bursts and hide their period.
 constexpr double kAlike = 0.5;
@@ -68,7 +71,7 @@ struct SlowSeries {
   }
 };
 
-std::optional<SlowSeries> FindSlowSteps(const Context& context) {
+std::optional<SlowSeries> FindSlowSteps(const Context& context, double least_deviations) {
   const auto& steps = context.tables().steps;
   SlowSeries series;
   for (const std::size_t row : context.usable_steps()) {
@@ -83,7 +86,7 @@ std::optional<SlowSeries> FindSlowSteps(const Context& context) {
   const double scatter = 1.4826 * static_cast<double>(LowerMedian(std::move(deviations)));
   const double limit =
       static_cast<double>(series.ordinary_ns) +
-      std::max(kLeastBurstExcess * static_cast<double>(series.ordinary_ns), kBurstDeviations * scatter);
+      std::max(kLeastBurstExcess * static_cast<double>(series.ordinary_ns), least_deviations * scatter);
   std::vector<std::int64_t> largest = series.ns;
   std::nth_element(largest.begin(), largest.begin() + (kLeastBursts - 1), largest.end(), std::greater<>());
   const auto ordinary = static_cast<double>(series.ordinary_ns);
@@ -188,6 +191,7 @@ struct NamedBurst {
   std::string name;
   std::uint8_t category = schema::Category::kNone;
   std::int64_t extra_ns = 0;  // Per burst.
+  double other_ns = 0;        // Per step that is none.
   // The bursts that contain it, and the step of each in which most of it lies, as an index of Series::rows.
   std::vector<Burst> bursts;
   std::vector<std::size_t> at;
@@ -214,7 +218,7 @@ void VisitRanges(const schema::RankTables& t, const std::vector<StepWindow>& win
 // Finds the bursts of which the range is a part. Others are slow for another reason, so they say nothing of its period,
 // and where two are in a row, the range's own step counts.
 void FindItsBursts(const schema::RankTables& t, const std::vector<StepWindow>& windows, std::uint32_t id,
-                   const SlowSeries& series, double in_other_step, NamedBurst& named) {
+                   const SlowSeries& series, NamedBurst& named) {
   std::vector<std::int64_t> in_step(series.rows.size(), 0);
   VisitRanges(t, windows, [&](std::uint32_t row, const StepWindow& window, std::int64_t ns) {
     if (t.ranges.name[row] == id) in_step[window.row] += ns;
@@ -225,7 +229,7 @@ void FindItsBursts(const schema::RankTables& t, const std::vector<StepWindow>& w
     const auto end = in_step.begin() + static_cast<std::ptrdiff_t>(burst.last + 1);
     const std::int64_t in_burst = std::accumulate(begin, end, std::int64_t{0});
     if (2 * in_burst < named.extra_ns) continue;
-    extra += static_cast<double>(in_burst) - in_other_step * static_cast<double>(end - begin);
+    extra += static_cast<double>(in_burst) - named.other_ns * static_cast<double>(end - begin);
     named.bursts.push_back(burst);
     named.at.push_back(static_cast<std::size_t>(std::max_element(begin, end) - in_step.begin()));
   }
@@ -275,11 +279,11 @@ class RankRanges {
       if (name.empty() || IsProfilerStep(name)) continue;
       // A range that encloses it takes at least as long.
       if (best && sum.in_bursts >= best_length) continue;
-      best = NamedBurst{name, sum.category, std::llround(extra), {}, {}};
+      best = NamedBurst{name, sum.category, std::llround(extra), sum.in_others / other_steps_, {}, {}};
       best_id = id;
       best_length = sum.in_bursts;
     }
-    if (best) FindItsBursts(tables_, windows_, best_id, series, sums_.at(best_id).in_others / other_steps_, *best);
+    if (best) FindItsBursts(tables_, windows_, best_id, series, *best);
     return best;
   }
 
@@ -353,43 +357,41 @@ std::string BurstAction(const std::optional<NamedBurst>& named, bool gpu) {
                      gpu ? ", in another thread, or without waiting for the GPU" : " or in another thread");
 }
 
-}  // namespace
-
-void FindBursts(const Context& context, Analysis& analysis) {
-  auto series = FindSlowSteps(context);
-  if (!series) return;
-  std::vector<Share> shares = SharesOf(context, *series);
+// Returns whether they are bursts. `by_range`: only those that a range of their own names.
+bool TellBursts(const Context& context, SlowSeries series, bool by_range, Analysis& analysis) {
+  std::vector<Share> shares = SharesOf(context, series);
   // If the steps are longer only because of transfers, it is not a burst of the host.
   const auto of_host = [&] {
-    return !shares.empty() && 2 * shares[0].own_ns >= series->MedianExcess() &&
+    return !shares.empty() && 2 * shares[0].own_ns >= series.MedianExcess() &&
            2 * shares[0].host_ns >= shares[0].own_ns;
   };
-  if (!of_host()) return;
+  if (!of_host()) return false;
   const auto longer = [&] {
     std::vector<std::size_t> positions;
     for (const Share& share : shares)
       if (2 * share.own_ns >= shares[0].own_ns) positions.push_back(share.position);
     return positions;
   };
-  const WhoIsIn who_is_in = FindRange(context, *series, longer());
+  const WhoIsIn who_is_in = FindRange(context, series, longer());
   const std::optional<NamedBurst>& named = who_is_in.named;
+  if (by_range && (!named || named->other_ns > kMostInOthers * static_cast<double>(named->extra_ns))) return false;
   std::vector<std::size_t> at;
   if (named) {
     at = named->at;
-    if (named->bursts.size() < series->bursts.size()) {
-      series->Keep(named->bursts);
-      shares = SharesOf(context, *series);
-      if (!of_host()) return;
+    if (named->bursts.size() < series.bursts.size()) {
+      series.Keep(named->bursts);
+      shares = SharesOf(context, series);
+      if (!of_host()) return false;
     }
   } else {
-    for (const Burst& burst : series->bursts) at.push_back(burst.first);
+    for (const Burst& burst : series.bursts) at.push_back(burst.first);
   }
-  const auto period = FindPeriod(context, *series, at);
-  if (!period) return;
+  const auto period = FindPeriod(context, series, at);
+  if (!period) return false;
   std::int64_t sum = 0;
-  for (const Burst& burst : series->bursts) sum += burst.excess_ns;
-  const std::int64_t each = series->MedianExcess();
-  const std::int64_t per_step = sum / static_cast<std::int64_t>(series->ns.size());
+  for (const Burst& burst : series.bursts) sum += burst.excess_ns;
+  const std::int64_t each = series.MedianExcess();
+  const std::int64_t per_step = sum / static_cast<std::int64_t>(series.ns.size());
   std::vector<std::int32_t> ranks;
   for (const std::size_t position : named ? who_is_in.positions : longer()) ranks.push_back(context.ranks()[position]);
   const std::size_t position = named ? who_is_in.position : shares[0].position;
@@ -412,8 +414,8 @@ void FindBursts(const Context& context, Analysis& analysis) {
   if (named && period->steps == 0)
     finding.brief = fmt::format("{} every {}", BeginOf(named->name, 30), Duration(period->ns));
   finding.evidence = fmt::format(
-      "{} in {} steps, {} of {} distances between them alike; {} of each within {} on rank {}", series->bursts.size(),
-      series->ns.size(), period->fitting, period->distances, Duration(named ? named->extra_ns : shares[0].host_ns),
+      "{} in {} steps, {} of {} distances between them alike; {} of each within {} on rank {}", series.bursts.size(),
+      series.ns.size(), period->fitting, period->distances, Duration(named ? named->extra_ns : shares[0].host_ns),
       named ? WhatOf(named) : std::string("the host's part"), context.ranks()[position]);
   finding.action = BurstAction(named, context.tables().ranks.gpu[context.RankRow(position)] != 0);
   finding.saves_ns_per_step = per_step;
@@ -423,8 +425,21 @@ void FindBursts(const Context& context, Analysis& analysis) {
   finding.explain = {{"step", "step_ns", "longer_ns"}, {}};
   for (std::size_t i = 0; i < at.size(); ++i)
     finding.explain.rows.push_back(
-        {context.tables().steps.index[series->rows[at[i]]], series->ns[at[i]], series->bursts[i].excess_ns});
+        {context.tables().steps.index[series.rows[at[i]]], series.ns[at[i]], series.bursts[i].excess_ns});
   analysis.findings.push_back(std::move(finding));
+  return true;
+}
+
+}  // namespace
+
+void FindBursts(const Context& context, Analysis& analysis) {
+  std::size_t asked = 0;  // With the same bursts the answer is the same.
+  for (const bool by_range : {false, true}) {
+    auto series = FindSlowSteps(context, by_range ? kNamedBurstDeviations : kBurstDeviations);
+    if (!series || series->bursts.size() == asked) continue;
+    asked = series->bursts.size();
+    if (TellBursts(context, std::move(*series), by_range, analysis)) return;
+  }
 }
 
 }  // namespace lockstep::analysis

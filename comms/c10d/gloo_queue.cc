@@ -50,7 +50,8 @@ class Queue {
 
 constinit Queue g_queue;
 std::atomic<bool> g_seen{false};
-thread_local const QueuedWork* t_executing = nullptr;
+std::atomic<void*> g_execute{nullptr};  // libtorch's.
+thread_local ExecutedWork* t_executing = nullptr;
 
 #define LS_ENQUEUE                                                                                                     \
   "_ZN4c10d16ProcessGroupGloo7enqueueEN3c1013intrusive_ptrINS0_9AsyncWorkENS1_6detail34intrusive_target_default_null_" \
@@ -62,12 +63,14 @@ thread_local const QueuedWork* t_executing = nullptr;
 #define LS_EXECUTE                                                                                                     \
   "_ZN4c10d16ProcessGroupGloo9AsyncWork7executeERKN3c1013intrusive_ptrIS1_NS2_6detail34intrusive_target_default_null_" \
   "typeIS1_EEEE"
+#define LS_FINISH "_ZN4c10d16ProcessGroupGloo9AsyncWork14finishWorkGlooEv"
 
 void RunExecute(void* real, void* const* work) {
-  QueuedWork queued;
+  g_execute.store(real, std::memory_order_relaxed);
+  ExecutedWork executed;
   if (lockstep_probe.segment != nullptr) {
-    queued = g_queue.Take(*work);
-    t_executing = &queued;
+    executed.queued = g_queue.Take(*work);
+    t_executing = &executed;
   }
   reinterpret_cast<void (*)(void* const*)>(real)(work);
   t_executing = nullptr;
@@ -75,7 +78,7 @@ void RunExecute(void* real, void* const* work) {
 
 }  // namespace
 
-const QueuedWork* Executing() { return t_executing; }
+ExecutedWork* Executing() { return t_executing; }
 
 bool SeesQueues() { return g_seen.load(std::memory_order_relaxed); }
 
@@ -106,6 +109,17 @@ __attribute__((visibility("default"))) void LockstepGlooExecute(void* const* wor
 void LockstepGlooExecute(void* const* work) {
   static std::atomic<void*> real{nullptr};
   RunExecute(Real(real, LS_EXECUTE, __builtin_return_address(0)), work);
+}
+
+__attribute__((visibility("default"))) void LockstepGlooFinish(void* work) __asm__(LS_FINISH);
+void LockstepGlooFinish(void* work) {
+  static std::atomic<void*> real{nullptr};
+  // AsyncWork::execute jumps here at its end, which then returns to RunExecute: to this library.
+  const void* execute = g_execute.load(std::memory_order_relaxed);
+  void* found = Real(real, LS_FINISH, execute != nullptr ? execute : __builtin_return_address(0));
+  if (ExecutedWork* executed = t_executing; executed != nullptr && executed->done_ticks == 0)
+    executed->done_ticks = ring::Ticks();
+  reinterpret_cast<void (*)(void*)>(found)(work);
 }
 }
 

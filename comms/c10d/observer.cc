@@ -71,8 +71,8 @@ std::unique_ptr<ObserverContext> OnStart(const RecordFunction& function) {
   const ErrnoKeeper errno_keeper;
   const std::uint64_t ticks = ring::Ticks();
   std::int32_t tag = -1;
-  const QueuedWork* executing = Executing();
-  QueuedWork queued = executing == nullptr ? QueuedWork{} : *executing;
+  ExecutedWork* executing = Executing();
+  QueuedWork queued = executing == nullptr ? QueuedWork{} : executing->queued;
   if (queued.group == nullptr) {
     // A message; or a PyTorch whose queue is not seen, where works begin about in the order of the calls.
     Current call;
@@ -102,13 +102,14 @@ std::unique_ptr<ObserverContext> OnStart(const RecordFunction& function) {
   record.message = operation->message;
   if (!lockstep_emit_slow(&record, 2, 1)) return nullptr;
   if (record.message == kTorchReceive && record.peer < 0) t_from_any = record.work;
+  if (executing != nullptr && executing->recorded_as == 0) executing->recorded_as = record.work;
   std::unique_ptr<ObserverContext> context(new ObserverContext);
   if (context != nullptr) context->work = record.work;
   return context;
 }
 
-void EmitEnd(std::uint64_t work, std::uint32_t source = 0) {
-  const TorchEndRecord record{{RecordKind::kTorchEnd, 0, 1}, source, ring::Ticks(), work, 0};
+void EmitEnd(std::uint64_t work, std::uint64_t ticks, std::uint32_t source = 0) {
+  const TorchEndRecord record{{RecordKind::kTorchEnd, 0, 1}, source, ticks, work, 0};
   lockstep_emit_slow(&record, 1, 1);
 }
 
@@ -116,7 +117,9 @@ void OnEnd(const RecordFunction&, ObserverContext* context) {
   // Written although recording may be off by now: the work began while it was on.
   if (context == nullptr || lockstep_probe.segment == nullptr) return;
   const ErrnoKeeper errno_keeper;
-  EmitEnd(context->work);
+  const ExecutedWork* executing = Executing();
+  const bool done = executing != nullptr && executing->recorded_as == context->work && executing->done_ticks != 0;
+  EmitEnd(context->work, done ? executing->done_ticks : ring::Ticks());
 }
 
 }  // namespace
@@ -153,7 +156,7 @@ __attribute__((visibility("default"))) unsigned long long lockstep_hook_torch_ba
 __attribute__((visibility("default"))) void lockstep_hook_torch_barrier_end(unsigned long long work) {
   if (work == 0 || lockstep_probe.segment == nullptr) return;
   const ErrnoKeeper errno_keeper;
-  EmitEnd(work);
+  EmitEnd(work, ring::Ticks());
 }
 
 // The calling thread's last receive from any source, once; 0 none.
@@ -169,7 +172,7 @@ __attribute__((visibility("default"))) void lockstep_hook_torch_source(unsigned 
   if (work == 0 || lockstep_probe.segment == nullptr) return;
   const ErrnoKeeper errno_keeper;
   if (rank < 0) rank = GroupOf(number)->RankOf(world_rank);
-  if (rank >= 0) EmitEnd(work, static_cast<std::uint32_t>(rank) + 1);
+  if (rank >= 0) EmitEnd(work, ring::Ticks(), static_cast<std::uint32_t>(rank) + 1);
 }
 
 // How many functions of its scope the observer was told of: whether it is called at all.

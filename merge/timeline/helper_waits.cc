@@ -31,6 +31,12 @@ bool OfHelper(const schema::Collectives& c, std::size_t row, std::uint32_t train
          c.end_ns[row] > c.begin_ns[row];
 }
 
+// The training thread handed over the collectives that a library's thread carries out.
+std::int64_t HandedOver(const schema::Collectives& c, std::size_t row) {
+  const bool said = row < c.enqueue_begin_ns.size() && c.enqueue_begin_ns[row] != schema::kNoTime;
+  return said ? c.enqueue_begin_ns[row] : HelperEvidence::Collective::kNotSaid;
+}
+
 void AddSteps(const schema::RankTables& head, ingest::EventReader& events, std::uint32_t training,
               HelperEvidence& evidence) {
   std::vector<Interval> windows;
@@ -59,11 +65,9 @@ void AddSigns(const schema::RankTables& head, ingest::EventReader& events, std::
     if (rows.category[i] == schema::Category::kInput) evidence.input.push_back(range);
     if (rows.name[i] < gives.size() && gives[rows.name[i]]) evidence.given.push_back(range.end);
   });
-  // The training thread handed over the collectives that a library's thread carries out.
-  const std::vector<std::int64_t>& handed_over = head.collectives.enqueue_begin_ns;  // Empty: not known of any.
-  for (std::size_t i = 0; i < handed_over.size(); ++i)
-    if (OfHelper(head.collectives, i, training) && handed_over[i] != schema::kNoTime)
-      evidence.signs.push_back(handed_over[i]);
+  for (const HelperEvidence::Collective& collective : evidence.collectives)
+    if (collective.handed_over_ns != HelperEvidence::Collective::kNotSaid)
+      evidence.signs.push_back(collective.handed_over_ns);
   ForEachEvent<kHelperCallColumns>(events, [&](const auto& rows, std::size_t i) {
     if (rows.thread[i] == training)
       evidence.signs.insert(evidence.signs.end(), {rows.begin_ns[i], rows.begin_ns[i] + rows.duration_ns[i]});
@@ -76,7 +80,8 @@ IntervalSet HelperWaits(const schema::RankTables& head, ingest::EventReader& eve
   HelperEvidence evidence;
   for (std::size_t i = 0; i < head.collectives.rows(); ++i)
     if (OfHelper(head.collectives, i, training))
-      evidence.collectives.push_back({head.collectives.begin_ns[i], head.collectives.end_ns[i]});
+      evidence.collectives.push_back(
+          {{head.collectives.begin_ns[i], head.collectives.end_ns[i]}, HandedOver(head.collectives, i)});
   if (evidence.collectives.empty()) return {};
   AddSteps(head, events, training, evidence);
   if (evidence.steps.empty()) return {};

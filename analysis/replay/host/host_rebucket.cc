@@ -3,6 +3,7 @@
 #include <algorithm>
 #include <cmath>
 #include <map>
+#include <numeric>
 
 #include "analysis/core/statistics.h"
 #include "analysis/replay/host/host_run.h"
@@ -68,6 +69,7 @@ class RankChange {
     for (OtherThread& other : out_.others) Strip(other);
     for (std::uint32_t step = 0; step < buckets_.first.size(); ++step) Plan(step);
     Rewrite();
+    for (OtherThread& other : out_.others) SortByHandOver(other);
     return std::move(out_);
   }
 
@@ -92,6 +94,23 @@ class RankChange {
     }
     if (had) reducing_thread_ = static_cast<std::size_t>(&other - out_.others.data());
     other = std::move(kept);
+  }
+
+  // The thread takes what it is given in the order in which it gets it, whatever else it carries.
+  void SortByHandOver(OtherThread& other) const {
+    std::vector<std::size_t> order(other.collectives.size());
+    std::iota(order.begin(), order.end(), std::size_t{0});
+    const auto given = [&](std::size_t k) {
+      const RankCollective& c = out_.collectives[other.collectives[k]];
+      return c.row == kNone ? c.begin_ns : ReadyOf(c);
+    };
+    std::stable_sort(order.begin(), order.end(), [&](std::size_t a, std::size_t b) { return given(a) < given(b); });
+    OtherThread sorted{other.thread, {}, {}};
+    for (const std::size_t k : order) {
+      sorted.collectives.push_back(other.collectives[k]);
+      sorted.fed.push_back(other.fed[k]);
+    }
+    other = std::move(sorted);
   }
 
   void Plan(std::uint32_t step) {

@@ -160,6 +160,7 @@ std::shared_ptr<const UnitCosts> CostsOfUnits(const RecordedRun& run, const Job&
 
 std::optional<Question> WithLargerUnits(const RecordedRun& run, std::shared_ptr<const UnitCosts> costs,
                                         std::size_t together, int dearer) {
+  if (together == 0) return std::nullopt;
   const auto apply = [&run, costs = std::move(costs), together, dearer](const Job& made, Job* job) {
     const Uses uses = UsesOf(run, made);
     if (uses.gathers.empty()) return false;
@@ -213,6 +214,35 @@ std::optional<LargerUnits> FindLargerUnits(const WhatIf& what_if, const Job& job
   }
   found.transfers_ns = StepNs(run, uses, *costs, 1, nullptr);
   found.transfers_then_ns = StepNs(run, uses, *costs, found.together, &found.extrapolated);
+  return found;
+}
+
+std::optional<LargerUnits> FewerUnitsAtMost(const WhatIf& what_if, const Job& job, double bytes_per_ns) {
+  const RecordedRun& run = what_if.run();
+  const Uses uses = UsesOf(run, job);
+  if (uses.gathers.empty() || uses.reductions[0][0].size() < 3) return std::nullopt;
+  const std::shared_ptr<const UnitCosts> known = CostsOfUnits(run, job);
+  auto same = std::make_shared<UnitCosts>();
+  for (const auto& [costs, made] : {std::pair(&known->gather, &same->gather), {&known->reduction, &same->reduction}}) {
+    if (costs->knots().size() != 1 || costs->usable_sizes() != 1) return std::nullopt;
+    *made = CostModel::SameForAll(costs->knots().front().transfer_ns);
+  }
+  LargerUnits found;
+  found.units = uses.reductions[0][0].size();
+  found.together = (found.units + 1) / 2;
+  found.transfers_ns = StepNs(run, uses, *known, 1, nullptr);
+  found.transfers_then_ns = StepNs(run, uses, *same, found.together, nullptr);
+  double bytes = 0;
+  for (const Gathers& all : {uses.gathers, uses.reductions})
+    for (const Gather& each : all[0][0]) bytes += static_cast<double>(run.collectives[each.collective].bytes);
+  if (2 * bytes > bytes_per_ns * static_cast<double>(found.transfers_ns)) return std::nullopt;
+  const std::optional<Question> question = WithLargerUnits(run, same, found.together);
+  if (!question) return std::nullopt;
+  const Result<Answer> answer = what_if.Ask(*question);
+  if (!answer.ok()) return std::nullopt;
+  found.gain_ns = answer.value().gain_ns;
+  found.gain_interval_ns = answer.value().gain_interval_ns;
+  found.limit = answer.value().limit;
   return found;
 }
 

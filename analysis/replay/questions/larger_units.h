@@ -23,8 +23,8 @@ std::shared_ptr<const UnitCosts> CostsOfUnits(const RecordedRun& run, const Job&
 // Each `together` units that follow each other made one: the first all-gather of them gathers all, the last reduction
 // reduces all, each taking what the costs say of their sum relative to that of the parts. `dearer`: a factor for what
 // the costs may be off by, as a power of CostModel::Estimate::factor: 0 as estimated, 1 as dear as they may be. Calls
-// and what the program itself does for each unit stay as they are. Nothing if a cost is not known, or ranks or steps
-// gather or reduce different units. The run must outlive the question.
+// and what the program itself does for each unit stay as they are. Nothing if `together` is 0, a cost is not known, or
+// ranks or steps gather or reduce different units. The run must outlive the question.
 std::optional<Question> WithLargerUnits(const RecordedRun& run, std::shared_ptr<const UnitCosts> costs,
                                         std::size_t together, int dearer = 0);
 
@@ -42,5 +42,11 @@ struct LargerUnits {
 // memory together. Two units remain at least, because one would be no sharding. Nothing if none gains more than
 // `worth_ns`, or it is not known what they cost.
 std::optional<LargerUnits> FindLargerUnits(const WhatIf& what_if, const Job& job, std::int64_t worth_ns);
+
+// Two units in place of all, whose collectives take as long as those of one unit do now: the most that their transfers
+// can gain. `transfers_then_ns` is what they take then. Nothing unless all units have one size, of which alone nothing
+// is known of other sizes, and more than half of the time of their collectives is not that of their bytes, did these
+// move at `bytes_per_ns`.
+std::optional<LargerUnits> FewerUnitsAtMost(const WhatIf& what_if, const Job& job, double bytes_per_ns);
 
 }  // namespace lockstep::replay

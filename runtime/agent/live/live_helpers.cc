@@ -29,9 +29,13 @@ IntervalSet LiveHelpers::Exposed(const std::vector<Step>& steps, const std::vect
   CounterCurve delay(windows);
   for (const Delay& sample : delays_) delay.Add(ns_of_ticks(sample.ticks), sample.ns);
   for (std::size_t s = 0; s < windows.size(); ++s) evidence.steps[s].run_delay_ns = delay.Within(s);
+  std::vector<Interval> carried;
   for (const Collective& one : collectives) {
-    evidence.collectives.push_back(span(one.ticks));
-    if (one.queued != 0) evidence.signs.push_back(ns_of_ticks(one.queued));
+    const bool said = one.queued != 0;
+    evidence.collectives.push_back(
+        {span(one.ticks), said ? ns_of_ticks(one.queued) : HelperEvidence::Collective::kNotSaid});
+    if (said) evidence.signs.push_back(evidence.collectives.back().handed_over_ns);
+    carried.push_back(evidence.collectives.back().carried);
   }
   for (const Done& one : did_) {
     const Interval at = span(one.ticks);
@@ -39,7 +43,7 @@ IntervalSet LiveHelpers::Exposed(const std::vector<Step>& steps, const std::vect
     if (one.input) evidence.input.push_back(at);
     if (one.gives) evidence.given.push_back(at.end);
   }
-  const IntervalSet beside_input = Intersect(Normalize(evidence.input), Normalize(evidence.collectives));
+  const IntervalSet beside_input = Intersect(Normalize(evidence.input), Normalize(std::move(carried)));
   return Unite(beside_input, HelperWaits(std::move(evidence)));
 }
 

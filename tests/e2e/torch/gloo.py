@@ -129,6 +129,12 @@ class Reducer(Gloo):
             reduced = [(r["enqueue_begin_ns"], r["bytes"]) for r in self.works(rank) if r["kind"] == ALL_REDUCE]
             for step in steps[1:]:
                 self.assertEqual([b for t, b in reduced if step["begin_ns"] <= t < step["end_ns"]], sizes)
+            # No backward pass is over before what it hands over, however late a thread without a core would say so.
+            for name, _, r in self.file("rank-%05d.h5" % rank).ranges():
+                end = r["begin_ns"] + r["duration_ns"]
+                if name == "backward":
+                    self.assertLess(max([w["end_ns"] for w in self.works(rank)
+                                         if r["begin_ns"] <= w["enqueue_begin_ns"] < end], default=0), end)
 
     def test_late_data(self):
         """Rank 1's data is 60 ms late in each step: rank 0 waits in the broadcast of BatchNorm's buffers."""

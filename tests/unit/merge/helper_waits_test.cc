@@ -17,6 +17,12 @@ struct Rank : RankBuilder {
   void Reduce(std::int64_t begin, std::int64_t end) {
     Collective(CollectiveKind::kAllReduce, begin, end);
     t.collectives.thread.back() = t.mpi_calls.thread.back() = 1;
+    t.collectives.enqueue_begin_ns.back() = schema::kNoTime;
+  }
+  // The training thread had handed it over before.
+  void ReduceOf(std::int64_t handed_over, std::int64_t begin, std::int64_t end) {
+    Reduce(begin, end);
+    t.collectives.enqueue_begin_ns.back() = handed_over;
   }
   void Range(std::int64_t begin, std::int64_t end) {
     Input(begin, end);
@@ -37,6 +43,36 @@ TEST(HelperWaits, UntilItWentOn) {
   rank.Reduce(300'000, 400'000);
   rank.Reduce(500'000, 980'000);
   EXPECT_EQ(rank.Waits(), (IntervalSet{{580'000, 980'000}}));
+}
+
+// What stands before it in the other thread's queue holds up the one that is waited for.
+TEST(HelperWaits, ForTheQueueBeforeIt) {
+  Rank rank;
+  rank.Step(0, 0, 10'000'000, true, 1'000'000);
+  rank.Range(0, 9'000'000);
+  rank.ReduceOf(500'000, 600'000, 3'000'000);
+  rank.ReduceOf(1'000'000, 3'000'000, 6'000'000);
+  rank.ReduceOf(1'200'000, 6'100'000, 8'900'000);
+  EXPECT_EQ(rank.Waits(), (IntervalSet{{1'200'000, 6'000'000}, {6'100'000, 8'900'000}}));
+}
+
+// It came to the queue late: before that nobody waited for it, whatever was in the queue.
+TEST(HelperWaits, NotBeforeItWasHandedOver) {
+  Rank rank;
+  rank.Step(0, 0, 10'000'000, true, 1'000'000);
+  rank.Range(0, 9'000'000);
+  rank.ReduceOf(500'000, 600'000, 6'000'000);
+  rank.ReduceOf(4'000'000, 6'000'000, 8'900'000);
+  EXPECT_EQ(rank.Waits(), (IntervalSet{{4'000'000, 8'900'000}}));
+}
+
+// A thread that sleeps elsewhere, in one piece from step to step, did not wait for what nobody knows to be handed over.
+TEST(HelperWaits, SleepFromStepToStep) {
+  Rank rank;
+  rank.Step(0, 0, 10'000'000, true, 1'000'000);
+  rank.Reduce(2'000'000, 5'000'000);
+  rank.Reduce(9'800'000, 9'950'000);
+  EXPECT_EQ(rank.Waits(), (IntervalSet{{9'800'000, 9'950'000}}));
 }
 
 TEST(HelperWaits, WhoDidNotGoOnWhenItEndedDidNotWaitForIt) {

@@ -192,6 +192,45 @@ TEST(Bursts, OnlyRanksThatAreInTheRangeAreNamed) {
   }
 }
 
+// Steps that scatter by a tenth and more hide a burst from their lengths alone, as those of a sharded job over sockets:
+// what only these steps are in, a range of its own, tells of it. What is in every step says nothing.
+TEST(Bursts, ARangeOfItsOwnTellsOfThemInScatter) {
+  const auto saves = [](int step) { return step % 8 == 7; };
+  for (const bool own : {true, false}) {
+    Noise noise(11);
+    std::vector<double> scatter;
+    for (int i = 0; i < 62; ++i) scatter.push_back(noise.Next());
+    Job job = JobLongerBy([&](int step, int rank) {
+      const double all = 10e6 + 8e6 * scatter[static_cast<std::size_t>(step)];
+      return static_cast<std::int64_t>(std::max(0.0, all)) + (rank == 0 && saves(step) ? 36'000'000 : 0);
+    });
+    schema::RankTables& rank = job.ranks[0];
+    const std::uint32_t name = trace::StringInterner(rank.strings, rank.string_bytes).Intern("torch.save");
+    const schema::TlStepRanks& steps = job.timeline.tables.step_ranks;
+    for (std::size_t i = 0; i < steps.rows(); ++i) {
+      if (steps.rank[i] != 0) continue;
+      rank.steps.Append(
+          {.index = steps.index[i], .begin_ns = steps.begin_ns[i], .end_ns = steps.end_ns[i], .thread = 0});
+      const bool burst = saves(static_cast<int>(steps.index[i]));
+      if (burst || !own)
+        rank.ranges.Append({.begin_ns = steps.begin_ns[i],
+                            .duration_ns = own     ? 36'000'000
+                                           : burst ? 42'000'000
+                                                   : 6'000'000,
+                            .thread = 0,
+                            .name = name,
+                            .category = schema::Category::kCheckpoint});
+    }
+    const analysis::Analysis analysis = job.Analyze();
+    const analysis::Finding* finding = Find(analysis, "burst.periodic");
+    ASSERT_EQ(finding != nullptr, own) << (finding == nullptr ? "" : finding->headline);
+    if (!own) continue;
+    EXPECT_EQ(finding->headline.rfind("Every 8 steps rank 0 is in \"torch.save\" (checkpoint)", 0), 0u)
+        << finding->headline;
+    EXPECT_NEAR(static_cast<double>(*finding->saves_ns_per_step), 7 * 36e6 / 60, 0.2 * 7 * 36e6 / 60);
+  }
+}
+
 TEST(Bursts, WithoutAPeriodAreNone) {
   EXPECT_EQ(
       Find(Bursts([](int step, int) { return step == 9 || step == 14 || step == 31 || step == 34 || step == 50; }),

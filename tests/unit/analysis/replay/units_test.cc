@@ -216,6 +216,29 @@ TEST(Units, LargeOnesStayAndSoDoThoseOfUnknownCost) {
   EXPECT_TRUE(!unknown || unknown->gain_interval_ns->first <= 0) << "one size: latency or bandwidth, who knows";
 }
 
+// Nobody knows what larger ones take, but no less than one does now; told where a network moves so few bytes faster.
+TEST(Units, FewerOfOneSizeHaveABound) {
+  const auto most = [](const Spec& spec, double bytes_per_ns) {
+    const WhatIf what_if = Asked(spec);
+    return FewerUnitsAtMost(what_if, what_if.run().MakeJob(), bytes_per_ns);
+  };
+  const Spec spec{.latency_known = false};
+  const std::optional<LargerUnits> fewer = most(spec, 1);
+  ASSERT_TRUE(fewer.has_value());
+  EXPECT_EQ(fewer->units, 32u);
+  EXPECT_EQ(fewer->together, 16u);
+  Spec then = spec;
+  then.units /= fewer->together;
+  then.bytes *= fewer->together;
+  const std::int64_t gain_ns = Sharded(spec).measured_step_ns[5] - Sharded(then).measured_step_ns[5];
+  EXPECT_GE(fewer->gain_ns, gain_ns);
+  EXPECT_LE(fewer->gain_ns, gain_ns * 5 / 4);
+  EXPECT_GT(fewer->transfers_ns - fewer->transfers_then_ns, gain_ns);
+  EXPECT_FALSE(most(spec, 0.2).has_value()) << "a slow network needs so long for the bytes";
+  EXPECT_FALSE(most({.units = 8, .bytes = 16384 * kKiB, .latency_known = false}, 1).has_value());
+  EXPECT_FALSE(most({.units = 2, .latency_known = false}, 1).has_value()) << "one unit is no sharding";
+}
+
 // PyTorch waits for gloo where it begins a gather, whatever its settings of prefetching are.
 TEST(Units, GathersOfALibraryThatWaitsAreNotPrefetched) {
   EXPECT_TRUE(WithPrefetch(Sharded({.by_library = false}), 1).has_value());

@@ -111,6 +111,66 @@ TEST(WhatIf, AnotherBucketingIsPredicted) {
       << "a bucket that ends where one of the run's did needs no interpolation";
 }
 
+// Two ranks whose gradients another thread reduces (gloo), which before that broadcasts buffers in each step: 1 ms,
+// then the same work, buckets and costs as above.
+HostRun MakeRunOfThread(const std::vector<std::uint64_t>& bucket_mib, std::size_t steps = 10) {
+  HostRun run;
+  run.ranks = {0, 1};
+  run.stretches.resize(2);
+  for (RankStretches& rank : run.stretches) rank.others.push_back({1, {}, {}});
+  std::int64_t now = 0;
+  const auto add = [&](CollectiveKind kind, std::uint64_t bytes, std::int64_t ready, std::int64_t begin,
+                       std::int64_t end, std::uint32_t step) {
+    const auto c = static_cast<std::uint32_t>(run.collectives.size());
+    run.collectives.push_back({c, 7, kind, bytes, 2});
+    for (RankStretches& rank : run.stretches) {
+      const auto i = static_cast<std::uint32_t>(rank.collectives.size());
+      rank.collectives.push_back({c, c, 1, false, false, begin, begin, end, end, ready});
+      rank.others[0].collectives.push_back(i);
+      rank.others[0].fed.push_back(true);
+      rank.training.push_back({Stretch::kFeed, ready, ready, {i}, step});
+    }
+    return c;
+  };
+  for (std::uint32_t step = 0; step < steps; ++step) {
+    run.steps.push_back(step);
+    const std::int64_t began = now;
+    const std::uint32_t buffers = add(CollectiveKind::kBroadcast, kMiB, now, now, now + kMs, step);
+    for (RankStretches& rank : run.stretches) rank.training.push_back({Stretch::kWait, now, now + kMs, {buffers}, 0});
+    std::int64_t ready = now + 11 * kMs, turn = 0;
+    std::vector<std::uint32_t> made;
+    for (const std::uint64_t mib : bucket_mib) {
+      ready += kMs * static_cast<std::int64_t>(mib);
+      const std::int64_t begin = std::max(turn, ready);
+      turn = begin + kMs + kMs / 2 * static_cast<std::int64_t>(mib);
+      made.push_back(add(CollectiveKind::kAllReduce, mib * kMiB, ready, begin, turn, step));
+    }
+    now = turn + 2 * kMs;
+    for (RankStretches& rank : run.stretches) {
+      rank.training.push_back({Stretch::kWait, ready, turn, made, 0});
+      rank.training.push_back({Stretch::kStepEnd, now, now, {}, step});
+    }
+    run.measured_step_ns.push_back(now - began);
+  }
+  return run;
+}
+
+// The thread has something else to carry in each step, which keeps its place between the new reductions.
+TEST(WhatIf, BucketsOfAThreadThatCarriesOtherThings) {
+  HostRun run = MakeRunOfThread({1, 1, 1, 1, 1, 1, 1, 1});
+  for (const std::int64_t mib : {2, 4, 8})
+    run.beside.push_back({7, CollectiveKind::kAllReduce, static_cast<std::uint64_t>(mib) * kMiB, kMs + kMs / 2 * mib});
+  const WhatIf what_if = Make(std::move(run));
+  EXPECT_EQ(what_if.self_error(), 0);
+  for (const auto& truth : std::vector<std::vector<std::uint64_t>>{{8}, {4, 4}, {2, 2, 2, 2}}) {
+    const auto mib = static_cast<double>(truth[0]);
+    EXPECT_NEAR(static_cast<double>(Ask(what_if, Cap(mib, mib)).step_ns) /
+                    static_cast<double>(MakeRunOfThread(truth).measured_step_ns[5]),
+                1, 0.005)
+        << mib;
+  }
+}
+
 // Buckets of one size alone know nothing of other sizes. What the run saw beside them does.
 TEST(WhatIf, WhatWasSeenBesideTheStepsCounts) {
   HostRun fine = MakeRun({1, 1, 1, 1, 1, 1, 1, 1}), whole = MakeRun({8});
