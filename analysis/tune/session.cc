@@ -121,6 +121,9 @@ void Session::EndRound() {
   rounds_ += 1;
   for (const std::size_t i : live_)
     if (round_[i] && round_as_it_is_) rows_[i].screening_logs.push_back(*round_[i] - *round_as_it_is_);
+  // Where the job as it is failed too, nobody knows whose fault it was.
+  if (!round_as_it_is_)
+    for (const std::size_t i : live_) rows_[i].verdict = Verdict::kNotTried;
   std::erase_if(live_, [&](std::size_t i) { return rows_[i].verdict != Verdict::kNotTried; });
   std::fill(round_.begin(), round_.end(), std::nullopt);
   round_as_it_is_.reset();

@@ -53,7 +53,8 @@ ROOMS = {
         "core": [], "gpu": ["core/"], "stacks": [], "replay": ["core/", "gpu/"], "tables": ["core/", "gpu/", "stacks/"],
         "replayed": [*FRAME, "replay/"], "run": [*FRAME, "replayed/"], "stragglers": [*FRAME, "communication/", "replayed/", "stacks/"],
         "communication": [*FRAME, "replay/", "replayed/"], "causes": [*FRAME, "gpu/", "tables/engine/", "replayed/"],
-        "diff": [*FRAME, "gpu/"], "tune": [*FRAME], "report": [*FRAME, "communication/", "diff/", "replayed/", "stacks/", "tables/"],
+        "diff": [*FRAME, "gpu/"], "tune": [*FRAME, "replay/", "replayed/"],
+        "report": [*FRAME, "communication/", "diff/", "replayed/", "stacks/", "tables/", "tune/"],
     },
     "cli": {
         "output": [], "options": ["output/"], "input": ["options/", "output/"],

@@ -201,7 +201,7 @@ TEST(Tune, WhatBreaksIsRefusedOnceAndNotRunAgain) {
 // What fails now and then fails while it is confirmed, at the latest.
 TEST(Tune, WhatBreaksLaterIsNotRecommended) {
   std::size_t ran = 0;
-  const Outcome o = Play({.factor = {0.8}, .end = [&](std::size_t) { return ++ran > 4 ? End::kChanged : End::kGood; }},
+  const Outcome o = Play({.factor = {0.8}, .end = [&](std::size_t) { return ++ran > 2 ? End::kChanged : End::kGood; }},
                          Apart(1), 600, 1);
   EXPECT_TRUE(o.best.empty());
   EXPECT_EQ(o.rows[0].verdict, Verdict::kChanged);
