@@ -10,8 +10,6 @@ namespace {
 
 using replay::Question;
 
-constexpr double kMebibyte = 1 << 20;
-
 }  // namespace
 
 std::string AddBounds(const analysis::Context& context, Facts& facts) {
@@ -35,7 +33,7 @@ void AddPromises(const analysis::Context& context, const Facts& facts, std::vect
     if (candidate.setting->name != "ddp.bucket_cap_mb") continue;
     const double cap = std::strtod(candidate.value.c_str(), nullptr);
     Question question{.kind = Question::kBucketCap};
-    question.cap_bytes = static_cast<std::uint64_t>(cap * kMebibyte);
+    question.cap_bytes = static_cast<std::uint64_t>(cap * (1 << 20));
     // With a cap of the program's own PyTorch's first bucket is as large as the others (2.x); before that it was 1 MiB.
     question.first_bytes = question.cap_bytes;
     const Result<replay::Answer> answer = replayed->what_if().Ask(question);

@@ -59,6 +59,9 @@ std::optional<double> ParseTime(const std::string& text) {
   return value * unit;
 }
 
+// What is before the dot.
+std::string_view Owner(const tune::Setting& setting) { return setting.name.substr(0, setting.name.find('.')); }
+
 CLI::Validator IsTime() {
   return CLI::Validator(
       [](const std::string& text) {
@@ -67,20 +70,45 @@ CLI::Validator IsTime() {
       "", "");
 }
 
-CLI::Validator IsSetting() {
+// "ddp", "ddp.static_graph"; with `values` also "ddp.bucket_cap_mb=10", without a comma.
+CLI::Validator IsSetting(bool values) {
   return CLI::Validator(
-      [](const std::string& text) {
-        for (const tune::Setting& setting : tune::Settings())
-          if (setting.name == text || setting.name.substr(0, setting.name.find('.')) == text) return std::string();
+      [values](const std::string& text) {
+        const std::size_t equals = text.find('=');
+        if (values && equals != std::string::npos) {
+          if (tune::FindSetting(text.substr(0, equals)) != nullptr && equals + 1 < text.size() &&
+              text.find_first_of(",\n") == std::string::npos)
+            return std::string();
+        } else {
+          for (const tune::Setting& setting : tune::Settings())
+            if (setting.name == text || Owner(setting) == text) return std::string();
+        }
         return "no setting or group of settings is named '" + text + "': lockstep tune --list";
       },
       "", "");
 }
 
 bool Named(const std::vector<std::string>& names, const tune::Setting& setting) {
-  return std::any_of(names.begin(), names.end(), [&](const std::string& name) {
-    return setting.name == name || setting.name.substr(0, setting.name.find('.')) == name;
+  return std::any_of(names.begin(), names.end(),
+                     [&](const std::string& name) { return setting.name == name || Owner(setting) == name; });
+}
+
+// Keeps what --only names and --skip does not. A value that is given is tried whatever is known of it.
+void Choose(const TuneFlags& flags, std::vector<tune::Candidate>& candidates) {
+  std::vector<tune::Candidate> given;
+  for (const std::string& text : flags.only) {
+    const std::size_t equals = text.find('=');
+    if (equals == std::string::npos) continue;
+    given.push_back({tune::FindSetting(text.substr(0, equals)), text.substr(equals + 1), std::nullopt, ""});
+  }
+  std::erase_if(candidates, [&](const tune::Candidate& candidate) {
+    const bool twice = std::any_of(given.begin(), given.end(), [&](const tune::Candidate& one) {
+      return one.setting == candidate.setting && one.value == candidate.value;
+    });
+    return twice || (!flags.only.empty() && !Named(flags.only, *candidate.setting)) ||
+           Named(flags.skip, *candidate.setting);
   });
+  candidates.insert(candidates.end(), given.begin(), given.end());
 }
 
 Result<int> List() {
@@ -155,10 +183,7 @@ class Tuning {
     return job_.WithRecording([&](const analysis::Context& context) -> Status {
       report_.not_replayed = tune::AddBounds(context, facts);
       std::vector<tune::Candidate> candidates = tune::CandidatesOf(facts, defaults.worth);
-      std::erase_if(candidates, [&](const tune::Candidate& candidate) {
-        return (!flags_.only.empty() && !Named(flags_.only, *candidate.setting)) ||
-               Named(flags_.skip, *candidate.setting);
-      });
+      Choose(flags_, candidates);
       tune::AddPromises(context, facts, candidates);
       tune::OrderByPromise(candidates, defaults.worth);
       // Those that are tried first, in their order.
@@ -247,10 +272,10 @@ void AddTune(CLI::App& root, Chosen& chosen) {
   app->add_option("--steps", flags->steps, "End each run of the job after so many steps (default: it ends by itself)")
       ->type_name("N")
       ->check(CLI::Range(10, 1000000));
-  app->add_option("--only", flags->only, "Try only these settings or groups of settings")
-      ->type_name("NAME")
-      ->check(IsSetting());
-  app->add_option("--skip", flags->skip, "Leave these out")->type_name("NAME")->check(IsSetting());
+  app->add_option("--only", flags->only, "Try only these settings or groups of settings, or this value of one")
+      ->type_name("NAME[=VALUE]")
+      ->check(IsSetting(true));
+  app->add_option("--skip", flags->skip, "Leave these out")->type_name("NAME")->check(IsSetting(false));
   app->add_option(
          "--check", flags->check,
          "A shell command that ends with 0 if a run's results are right: $1 is the output of the job as it is, "

@@ -216,6 +216,9 @@ Result<tune::Facts> TunedJob::MeasureAsItIs(double budget_s) {
                    "mark its steps (lockstep_step(), docs/launching.md), let it run longer, or give more --steps"};
     guard_.Reference(last.seen.losses);
   }
+  if (!options_.check.empty() && !PassesCheck(options_.directory + "/first.out", last.output))
+    return Error{ErrorCode::kUsage, "--check fails on two runs of the job as it is, so it would refuse every setting",
+                 options_.check, "a command that ends with 0 for these: $1 and $2 are their outputs"};
   run_s_ = last.end.seconds;
   seen_as_it_is_ = last.seen;
   as_it_is_.result = {.step_ns = last.length.mean_ns, .cost_s = last.end.seconds, .why = ""};
@@ -281,7 +284,7 @@ Result<Measured> TunedJob::Run(const InForce& in_force) {
     ends(End::kNotApplied, why);
   } else if (const std::string differs = guard_.Differs(raw.seen.losses, same); !differs.empty()) {
     ends(End::kChanged, differs);
-  } else if (!options_.check.empty() && !in_force.empty() && !PassesCheck(raw.output)) {
+  } else if (!options_.check.empty() && !in_force.empty() && !PassesCheck(RecordingDir() + ".out", raw.output)) {
     ends(End::kChanged, "--check failed on " + raw.output);
   }
   // Of what is as expected, nobody needs the records any more.
@@ -292,8 +295,8 @@ Result<Measured> TunedJob::Run(const InForce& in_force) {
   return measured;
 }
 
-bool TunedJob::PassesCheck(const std::string& output) const {
-  const std::vector<std::string> words = {"/bin/sh", "-c", options_.check, "check", RecordingDir() + ".out", output};
+bool TunedJob::PassesCheck(const std::string& as_it_is, const std::string& output) const {
+  const std::vector<std::string> words = {"/bin/sh", "-c", options_.check, "check", as_it_is, output};
   const Result<ProcessEnd> end = RunJob(words, agent::EnvironmentWith({}), output + ".check", 60);
   return end.ok() && !end.value().timed_out && end.value().exit_code == 0;
 }

@@ -56,7 +56,7 @@ class TunedJob {
   std::vector<std::string> Words(const std::string& run_dir, const std::vector<const tune::Candidate*>& in_force) const;
   std::vector<std::string> Environment(const std::vector<const tune::Candidate*>& in_force) const;
   std::string WhyNotApplied(const std::vector<const tune::Candidate*>& in_force, const tune::Seen& seen) const;
-  bool PassesCheck(const std::string& output) const;
+  bool PassesCheck(const std::string& as_it_is, const std::string& output) const;
   std::string RecordingDir() const { return options_.directory + "/as-it-is"; }
 
   JobOptions options_;
