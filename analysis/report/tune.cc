@@ -22,8 +22,9 @@ using tune::Verdict;
 
 std::string Share(double part) { return fmt::format("{:.1f} %", 100 * part); }
 
+// Of two or three runs an interval may reach beyond everything: there is none then.
 std::string Span(double low, double high) {
-  return std::isfinite(low) ? fmt::format("{:.1f} to {:.1f} %", 100 * low, 100 * high) : "";
+  return low > -1 ? fmt::format("{:.1f} to {:.1f} %", 100 * low, 100 * high) : "";
 }
 
 const Estimate* EstimateOf(const Row& row) {

@@ -295,10 +295,11 @@ void OrderByPromise(std::vector<Candidate>& candidates, double worth) {
   for (Candidate& candidate : candidates)
     if (candidate.promise && !candidate.promise->bound && candidate.promise->high < -worth)
       candidate.dropped = fmt::format("the replay says a loss of at least {:.1f} %", -100 * candidate.promise->high);
-  // What is promised; what only has a bound, and what nobody knows, may be anything up to it.
+  // What is promised, or half of what the replay cannot rule out; of what nobody knows about, a little.
   const auto hope = [](const Candidate& candidate) {
     if (!candidate.promise) return 0.02;
-    return candidate.promise->bound ? candidate.promise->high / 2 : candidate.promise->gain;
+    const double possible = candidate.promise->high / 2;
+    return candidate.promise->bound ? possible : std::max(candidate.promise->gain, possible);
   };
   std::stable_sort(candidates.begin(), candidates.end(),
                    [&](const Candidate& a, const Candidate& b) { return hope(a) > hope(b); });

@@ -261,7 +261,7 @@ void AddTune(CLI::App& root, Chosen& chosen) {
   app->footer(
       "Examples:\n"
       "  lockstep tune --budget 10m --steps 40 -- mpirun -np 8 python train.py\n"
-      "  lockstep tune --only ddp loader -- torchrun --nproc_per_node 8 train.py\n"
+      "  lockstep tune --only ddp,loader -- torchrun --nproc_per_node 8 train.py\n"
       "  lockstep tune --list                     what it can change\n"
       "It starts the job many times: give it a command that may be run again, and that writes nothing of value.\n"
       "Exit code 0: something better was found, or nothing is; 3: not decided within the budget; 1: the job failed.");
@@ -273,9 +273,15 @@ void AddTune(CLI::App& root, Chosen& chosen) {
       ->type_name("N")
       ->check(CLI::Range(10, 1000000));
   app->add_option("--only", flags->only, "Try only these settings or groups of settings, or this value of one")
-      ->type_name("NAME[=VALUE]")
+      ->type_name("NAME[=VALUE],..")
+      ->delimiter(',')
+      ->allow_extra_args(false)
       ->check(IsSetting(true));
-  app->add_option("--skip", flags->skip, "Leave these out")->type_name("NAME")->check(IsSetting(false));
+  app->add_option("--skip", flags->skip, "Leave these out")
+      ->type_name("NAME,..")
+      ->delimiter(',')
+      ->allow_extra_args(false)
+      ->check(IsSetting(false));
   app->add_option(
          "--check", flags->check,
          "A shell command that ends with 0 if a run's results are right: $1 is the output of the job as it is, "
