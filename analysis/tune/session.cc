@@ -146,7 +146,8 @@ void Session::EndScreening() {
     if (row.verdict != Verdict::kNotTried || row.screening_logs.empty()) continue;
     row.screened = EstimateOf(row.screening_logs, options_.error);
     row.verdict = Verdict::kNoSign;
-    if (row.screened->gain > 0) order_.push_back(i);
+    // One that is left alone after a single round has not shown anything yet.
+    if (row.screened->gain > 0 || row.screening_logs.size() < kRoundsOfStage) order_.push_back(i);
   }
   // One that was not compared with others has to show itself.
   if (order_.empty() && live_.size() == 1 && rows_[live_[0]].screening_logs.empty()) order_ = live_;
