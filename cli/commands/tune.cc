@@ -158,7 +158,6 @@ class Tuning {
   }
 
   Result<report::TuneReport> Run() {
-    LS_CHECK(job_.Check());
     AdoptJobs();
     progress_.Show("the job as it is", 0);
     LS_TRY(tune::Facts facts, job_.MeasureAsItIs(report_.budget_s));
@@ -242,6 +241,7 @@ class Tuning {
 
 Result<int> Tune(const TuneFlags& flags) {
   if (flags.list) return List();
+  LS_CHECK(CheckCommand(Program()));
   LS_TRY(const std::string directory, MakeDirectory(flags.output));
   LS_TRY(const report::TuneReport report, Tuning(flags, directory).Run());
   const std::string json = flags.json.empty() ? directory + "/tune.json" : flags.json;

@@ -1,7 +1,5 @@
 #include "cli/options/program.h"
 
-#include <algorithm>
-#include <array>
 #include <cstring>
 
 #include "cli/options/command.h"
@@ -16,9 +14,7 @@ std::vector<std::string>& Program() {
 // CLI11 2.1 passes words after "--" of a subcommand to its parent and, without "--", parses the program's options as
 // ours.
 int SplitProgram(CLI::App& root, int argc, char** argv) {
-  constexpr std::array<const char*, 2> kCommands = {"run", "tune"};
-  const auto is_named = [&](const char* name) { return std::strcmp(argv[1], name) == 0; };
-  if (argc < 2 || std::none_of(kCommands.begin(), kCommands.end(), is_named)) return argc;
+  if (argc < 2 || !StartsProgram(argv[1])) return argc;
   const CLI::App* command = root.get_subcommand(argv[1]);
   int at = 2;
   for (; at < argc; ++at) {

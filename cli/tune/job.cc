@@ -103,8 +103,7 @@ struct TunedJob::Raw {
   tune::Seen seen;
 };
 
-Status TunedJob::Check() const {
-  const std::vector<std::string>& command = options_.command;
+Status CheckCommand(const std::vector<std::string>& command) {
   if (command.empty())
     return Error{ErrorCode::kUsage, "no program to run", "lockstep tune",
                  "lockstep tune [OPTIONS] -- mpirun -np 4 ./app      or: -- torchrun --nproc_per_node 4 train.py"};
@@ -113,7 +112,7 @@ Status TunedJob::Check() const {
       return Error{ErrorCode::kUsage, "the command has `lockstep run` in it, and tune adds its own", command[i],
                    "leave it out of the command"};
   if (agent::FindProgram(command[0]).empty())
-    return Error{ErrorCode::kUsage, command[0] + ": no such program", "", "check the name and PATH"};
+    return Error{ErrorCode::kUsage, "no such program", command[0], "check the name and PATH"};
   return Ok();
 }
 

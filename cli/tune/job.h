@@ -32,12 +32,13 @@ struct Measured {
   bool interrupted = false;
 };
 
+// kUsage: why this command cannot be tuned, as far as its words tell.
+Status CheckCommand(const std::vector<std::string>& command);
+
 class TunedJob {
  public:
   explicit TunedJob(JobOptions options) : options_(std::move(options)) {}
 
-  // kUsage: why runs of this command cannot be made or would say nothing.
-  Status Check() const;
   // Two runs of the job as it is; the first one warms caches, and nothing but its losses is used. The recording of the
   // second stays (directory/as-it-is). An error says what is wrong with the job, and what to do.
   Result<tune::Facts> MeasureAsItIs(double budget_s);
