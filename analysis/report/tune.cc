@@ -38,11 +38,15 @@ std::string Promised(const Candidate& candidate) {
   return fmt::format("{} ({})", Share(promise.gain), Span(promise.low, promise.high));
 }
 
+std::string WhyNotTried(const Candidate& candidate, const Row& row) {
+  return !candidate.dropped.empty() ? candidate.dropped : !row.why.empty() ? row.why : "the budget";
+}
+
 std::string Words(const Candidate& candidate, const Row& row) {
   const auto because = [&](const char* text) { return row.why.empty() ? text : fmt::format("{}: {}", text, row.why); };
   switch (row.verdict) {
     case Verdict::kNotTried:
-      return candidate.dropped.empty() ? because("not tried: the budget") : "not tried: " + candidate.dropped;
+      return "not tried: " + WhyNotTried(candidate, row);
     case Verdict::kFailed:
       return because("refused, it fails");
     case Verdict::kHung:
@@ -212,7 +216,7 @@ nlohmann::ordered_json RenderTuneJson(const TuneReport& report) {
     one["setting"] = candidate.setting->name;
     one["value"] = candidate.value;
     one["verdict"] = Name(row.verdict);
-    one["why"] = row.verdict == Verdict::kNotTried ? candidate.dropped : row.why;
+    one["why"] = row.verdict == Verdict::kNotTried ? WhyNotTried(candidate, row) : row.why;
     one["promised"] = nullptr;
     if (candidate.promise && candidate.promise->bound)
       one["promised"] = {{"at_most", candidate.promise->high}};

@@ -20,8 +20,11 @@ std::string AddBounds(const analysis::Context& context, Facts& facts) {
   const Result<replay::Answer> answer = replayed->what_if().Ask({.kind = Question::kFreeCommunication});
   if (!answer.ok()) return answer.error().what;
   const replay::Answer& free = answer.value();
-  facts.communication_ns =
-      static_cast<double>(free.gain_interval_ns ? std::max(free.gain_interval_ns->second, free.gain_ns) : free.gain_ns);
+  const std::int64_t gain_ns =
+      free.gain_interval_ns ? std::max(free.gain_interval_ns->second, free.gain_ns) : free.gain_ns;
+  // Of the steps that were replayed, whose middle is another length than their mean.
+  const auto step = static_cast<double>(std::max<std::int64_t>(replayed->what_if().replayed_step_ns(), 1));
+  facts.communication_ns = facts.step_ns * std::clamp(static_cast<double>(gain_ns) / step, 0.0, 1.0);
   return "";
 }
 

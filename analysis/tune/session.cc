@@ -70,6 +70,7 @@ std::size_t RunsToScreen(std::size_t candidates) {
 Session::Session(std::vector<std::string> groups, const SessionOptions& options)
     : groups_(std::move(groups)), options_(options), random_(options.seed) {
   rows_.resize(groups_.size());
+  for (std::size_t i = 0; i < groups_.size(); ++i) pool_.push_back(i);
   stages_.resize(groups_.size());
   round_.resize(groups_.size());
 }
@@ -96,21 +97,37 @@ std::optional<std::vector<std::size_t>> Session::Next(double elapsed_s) {
   return in_force;
 }
 
+// Whether a value of the same setting is in force already.
+bool Session::Taken(std::size_t candidate) const {
+  return std::any_of(best_.begin(), best_.end(),
+                     [&](std::size_t other) { return groups_[other] == groups_[candidate]; });
+}
+
+// As many of those that were not tried yet as the budget can compare, the most promising first.
+void Session::StartScreening(double elapsed_s) {
+  std::erase_if(pool_, [&](std::size_t i) {
+    if (Taken(i)) rows_[i].why = "another value of it was found to be better";
+    return Taken(i);
+  });
+  screening_until_s_ = elapsed_s + kScreeningShare * (options_.budget_s - elapsed_s);
+  std::size_t count = pool_.size();
+  const std::size_t affordable = Affordable(screening_until_s_ - elapsed_s);
+  while (count > 1 && RunsToScreen(count) > affordable) --count;
+  const auto end = pool_.begin() + static_cast<std::ptrdiff_t>(count);
+  live_.assign(pool_.begin(), end);
+  batch_ = live_;
+  pool_.erase(pool_.begin(), end);
+  rounds_ = 0;
+}
+
 void Session::PlanScreening(double elapsed_s) {
-  const double until_s = options_.budget_s * kScreeningShare;
-  if (!screened_) {
-    screened_ = true;
-    std::size_t count = groups_.size();
-    const std::size_t affordable = Affordable(until_s - elapsed_s);
-    while (count > 1 && RunsToScreen(count) > affordable) --count;
-    limited_ = count < groups_.size();
-    for (std::size_t i = 0; i < count; ++i) live_.push_back(i);
+  if (batch_.empty()) {
+    StartScreening(elapsed_s);
     if (live_.size() <= 1) return EndScreening();
   } else {
     EndRound();
-    if (!trouble_.empty()) return;
     if (rounds_ % kRoundsOfStage == 0) Halve();
-    if (live_.size() <= 1 || live_.size() + 1 > Affordable(until_s - elapsed_s)) return EndScreening();
+    if (live_.size() <= 1 || live_.size() + 1 > Affordable(screening_until_s_ - elapsed_s)) return EndScreening();
   }
   planned_.push_back(kAsItIs);
   planned_.insert(planned_.end(), live_.begin(), live_.end());
@@ -141,7 +158,8 @@ void Session::Halve() {
 
 void Session::EndScreening() {
   phase_ = Phase::kConfirming;
-  for (std::size_t i = 0; i < rows_.size(); ++i) {
+  order_.clear();
+  for (const std::size_t i : batch_) {
     Row& row = rows_[i];
     if (row.verdict != Verdict::kNotTried || row.screening_logs.empty()) continue;
     row.screened = EstimateOf(row.screening_logs, options_.error);
@@ -155,15 +173,13 @@ void Session::EndScreening() {
     if (stages_[a] != stages_[b]) return stages_[a] > stages_[b];
     return Mean(rows_[a].screening_logs) < Mean(rows_[b].screening_logs);
   });
+  batch_.clear();
 }
 
 // Returns whether there is a candidate to confirm.
 bool Session::ChooseNext() {
   if (confirmations_ == kMostConfirmations) return false;
-  const auto taken = [&](std::size_t i) {
-    return std::any_of(best_.begin(), best_.end(), [&](std::size_t b) { return groups_[b] == groups_[i]; });
-  };
-  while (!order_.empty() && taken(order_.front())) order_.erase(order_.begin());
+  while (!order_.empty() && Taken(order_.front())) order_.erase(order_.begin());
   if (order_.empty()) return false;
   in_question_ = order_.front();
   order_.erase(order_.begin());
@@ -179,8 +195,13 @@ void Session::PlanConfirming(double elapsed_s) {
   if (in_question_ == kAsItIs) {
     // Fewer pairs than the first look needs decide nothing.
     const bool enough = affordable >= 2 * kLooks[0];
-    if (!enough && confirmations_ < kMostConfirmations) cut_ = cut_ || (best_.empty() && !order_.empty());
-    if (!enough || !ChooseNext()) {
+    if (enough && ChooseNext()) {
+      // Its first pairs are planned below.
+    } else if (enough && confirmations_ < kMostConfirmations && !pool_.empty()) {
+      phase_ = Phase::kScreening;
+      return;
+    } else {
+      cut_ = cut_ || (!enough && !order_.empty());
       phase_ = Phase::kOver;
       return;
     }
@@ -270,7 +291,7 @@ void Session::Stop() {
       Look(true);
     else
       Decide(Verdict::kUndecided, "the budget was spent before it could be confirmed");
-    cut_ = cut_ || (rows_[candidate].verdict == Verdict::kUndecided && best_.empty());
+    cut_ = cut_ || rows_[candidate].verdict == Verdict::kUndecided;
   }
   phase_ = Phase::kOver;
 }
@@ -292,6 +313,8 @@ std::optional<Estimate> Session::total() const {
   return total;
 }
 
-bool Session::decided() const { return trouble_.empty() && !cut_ && !(limited_ && best_.empty()); }
+bool Session::decided() const {
+  return trouble_.empty() && (!best_.empty() || (!cut_ && (pool_.empty() || confirmations_ == kMostConfirmations)));
+}
 
 }  // namespace lockstep::tune

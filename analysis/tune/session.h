@@ -11,7 +11,8 @@
 //   Student's t decides or asks for more (repeated confidence intervals: Jennison and Turnbull, JRSS B 51, 1989). The
 //   permitted error is divided among the looks, and among the confirmations of a session: half of it to the first, a
 //   quarter to the second.
-// 3 What is better stays in force, and the next best candidate of another group is tried on top of it.
+// 3 What is better stays in force, and the next best candidate of another group is tried on top of it. Then those are
+//   screened for which the budget was too small before, if enough of it is left.
 //
 // The error: in a session in which nothing is better, something is recommended with at most `error` / 2, as far as the
 // pairs of one confirmation are independent and their logarithms alike on both sides of their median, which they are
@@ -110,6 +111,8 @@ class Session {
 
   std::size_t Affordable(double left_s) const;
   double CostOfRun() const;
+  bool Taken(std::size_t candidate) const;
+  void StartScreening(double elapsed_s);
   // Both plan runs, or go on to the next phase.
   void PlanScreening(double elapsed_s);
   void PlanConfirming(double elapsed_s);
@@ -128,15 +131,16 @@ class Session {
   Phase phase_ = Phase::kScreening;
   std::vector<Row> rows_;
   std::deque<std::size_t> planned_;  // Of the round, or of the pairs: a candidate, or kAsItIs.
-  std::vector<std::size_t> live_, order_, best_;
+  // Not tried yet; of the screening at work: all, and those that stay; to be confirmed, the best first; in force.
+  std::vector<std::size_t> pool_, batch_, live_, order_, best_;
   std::vector<std::size_t> stages_;  // Of each candidate: how many times it was among those that stayed.
   std::vector<std::optional<double>> round_;
   std::optional<double> round_as_it_is_;
   std::size_t rounds_ = 0, runs_ = 0, looks_ = 0, confirmations_ = 0, failures_ = 0;
   std::size_t in_question_ = kAsItIs;
   Pair pair_;
-  double cost_s_ = 0, spent_error_ = 0;
-  bool screened_ = false, cut_ = false, limited_ = false;
+  double cost_s_ = 0, spent_error_ = 0, screening_until_s_ = 0;
+  bool cut_ = false;
   std::string trouble_;
 };
 

@@ -243,6 +243,19 @@ TEST(Tune, CertaintyEndsIt) {
   EXPECT_LE(o.runs, 30u);
 }
 
+// What is left of a budget is for those that it was too small for at first.
+TEST(Tune, TheRestOfTheBudgetIsUsed) {
+  std::vector<std::string> groups = Apart(9);
+  groups[1] = groups[0];
+  Job job{.factor = std::vector<double>(9, 1.0), .noise = 0.003};
+  job.factor[0] = 0.7;
+  job.factor[1] = 0.75;
+  job.factor[8] = 0.8;
+  const Outcome o = Play(job, groups, 500, 2);
+  EXPECT_EQ(o.best, (std::vector<std::size_t>{0, 8}));
+  EXPECT_TRUE(o.decided);
+}
+
 TEST(Tune, OneCandidateIsConfirmedAtOnce) {
   const Outcome o = Play({.factor = {0.9}, .noise = 0.01}, Apart(1), 300, 1);
   EXPECT_EQ(o.best.size(), 1u);
