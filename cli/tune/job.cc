@@ -36,8 +36,8 @@ using InForce = std::vector<const Candidate*>;
 
 // With fewer steps a mean says little; the first of a job are not counted.
 constexpr std::int64_t kFewestSteps = 5;
-// Times what a run takes as it is, and so many seconds: what takes longer hangs.
-constexpr double kSlower = 3, kSlowerS = 10;
+// Times what a run took as it is at most, and so many seconds: what takes longer hangs. Others may use the machine.
+constexpr double kSlower = 4, kSlowerS = 20;
 // The job as it is may take this share of the budget: eight runs at least decide something.
 constexpr double kMostOfBudget = 0.1;
 constexpr std::size_t kLinesShown = 3;
@@ -286,6 +286,7 @@ Result<Measured> TunedJob::Run(const InForce& in_force) {
   } else if (!options_.check.empty() && !in_force.empty() && !PassesCheck(RecordingDir() + ".out", raw.output)) {
     ends(End::kChanged, "--check failed on " + raw.output);
   }
+  if (in_force.empty() && result.end == End::kGood) run_s_ = std::max(run_s_, raw.end.seconds);
   // Of what is as expected, nobody needs the records any more.
   if (result.end == End::kGood) {
     std::error_code ignored;

@@ -14,7 +14,6 @@ sys.path.insert(0, str(pathlib.Path(__file__).resolve().parents[1]))
 import jobs  # noqa: E402
 
 HERE = pathlib.Path(__file__).resolve().parent
-BUDGET = ["--budget", "200s"]
 
 
 def children_of_jobs(directory):
@@ -31,16 +30,19 @@ def children_of_jobs(directory):
 
 
 class Tuned:
-    def __init__(self, *options, job, env=None, launcher=()):
+    def __init__(self, *options, job, budget="200s", launcher=()):
         self.directory = tempfile.TemporaryDirectory(prefix="lockstep-tune-")
         self.out = pathlib.Path(self.directory.name) / "tune"
         launch = [*jobs.MPIRUN, *launcher, "-np", 2]
-        self.done = jobs.run([jobs.LOCKSTEP, "tune", *BUDGET, "-o", self.out, *options, "--", *launch, *job],
-                             cwd=self.directory.name, env=env, timeout=280)
+        self.done = jobs.run([jobs.LOCKSTEP, "tune", "--budget", budget, "-o", self.out, *options, "--", *launch, *job],
+                             cwd=self.directory.name, timeout=280)
         self.text = self.done.stdout.decode()
         answer = self.out / "tune.json"
         self.json = json.loads(answer.read_text()) if answer.exists() else None
         self.left = children_of_jobs(self.out)
+
+    def __del__(self):
+        self.directory.cleanup()
 
     @property
     def candidate(self):
@@ -93,19 +95,19 @@ class Mpi(Base):
         self.assertIn(b"--check fails on two runs of the job as it is", broken.done.stderr)
 
     def test_jobs_that_cannot_be_tuned(self):
-        def said(*words, job, code=2):
-            tuned = Tuned(*words, job=job)
-            self.assertEqual(tuned.done.returncode, code, tuned.done.stderr)
+        def said(job, budget="200s"):
+            tuned = Tuned("-q", job=job, budget=budget)
+            self.assertEqual(tuned.done.returncode, 2, tuned.done.stderr)
             self.assertEqual(tuned.left, [])
             lines = tuned.done.stderr.decode().rstrip("\n").split("\n")
             self.assertLessEqual(len(lines), 3, lines)
             return "\n".join(lines)
 
-        self.assertIn("exit code 7", said(job=["sh", "-c", "exit 7"]))
-        self.assertIn("lockstep run", said(job=[jobs.LOCKSTEP, "run", "true"]))
+        self.assertIn("exit code 7", said(["sh", "-c", "exit 7"]))
+        self.assertIn("lockstep run", said([jobs.LOCKSTEP, "run", "true"]))
         # It would run for hours: a tenth of the budget, and the remedy.
-        self.assertIn("--steps 40", said("--budget", "30s", job=["sleep", "3600"]))
-        self.assertIn("steps", said(job=["true"]))
+        self.assertIn("--steps 40", said(["sleep", "3600"], "30s"))
+        self.assertIn("steps", said(["true"]))
 
 
 class Torch(Base):
