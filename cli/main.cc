@@ -21,8 +21,8 @@ namespace lockstep::cli {
 namespace {
 
 constexpr void (*kCommands[])(CLI::App&, Chosen&) = {
-    AddRun,  AddImport, AddMerge,   AddAnalyze, AddReport, AddWhatIf, AddInfo,       AddExport,
-    AddOpen, AddDiff,   AddRecover, AddGather,  AddHang,   AddDoctor, AddCompletion, AddMan};
+    AddRun,  AddImport, AddMerge,   AddAnalyze, AddReport, AddWhatIf, AddInfo,       AddExport, AddOpen,
+    AddDiff, AddTune,   AddRecover, AddGather,  AddHang,   AddDoctor, AddCompletion, AddMan};
 
 // If this process was started without some of them (>&-), a file of ours would get the number, and the next message
 // would be written into it. They are closed again in every program that is started.

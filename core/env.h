@@ -17,9 +17,14 @@ inline constexpr char kNcclPluginChained[] = "LOCKSTEP_NCCL_PLUGIN_CHAINED";
 // Milliseconds that tests let one wait for a lock whose holder does nothing (trace/file/lock_file.h).
 inline constexpr char kTestLockWait[] = "LOCKSTEP_TEST_LOCK_WAIT_MS";
 inline constexpr char kLibraryDir[] = "LOCKSTEP_LIBRARY_DIR";  // Where liblockstep.so is, if not beside the CLI.
+// Of one run of a job by `lockstep tune`, with settings changed (runtime/agent/slot/trial.h).
+inline constexpr char kTrialVariables[] = "LOCKSTEP_TRIAL_VARIABLES";  // "NAME=VALUE,..": the agent sets them.
+inline constexpr char kTrialTorch[] = "LOCKSTEP_TRIAL_TORCH";  // "SETTING=VALUE,..": PyTorch's hooks do.
+inline constexpr char kTrialSteps[] = "LOCKSTEP_TRIAL_STEPS";  // The agent ends the application after so many steps.
 
 // Names that no flag's variable may have (tests/e2e/commands).
-inline constexpr const char* kInternal[] = {kSegment,      kTestClock,         kCupti,   kNvml, kGpuRawDir, kLibraryDir,
-                                            kTestLockWait, kNcclPluginChained, kTorchOps};
+inline constexpr const char* kInternal[] = {kSegment,   kTestClock,      kCupti,        kNvml,
+                                            kGpuRawDir, kLibraryDir,     kTestLockWait, kNcclPluginChained,
+                                            kTorchOps,  kTrialVariables, kTrialTorch,   kTrialSteps};
 
 }  // namespace lockstep::env

@@ -15,7 +15,10 @@
 //                          recorded, hook, size) and gradients (from, bytes, of PyTorch also model and dtype): "from"
 //                          is the index of the first of "bytes" among a model's gradients in the order in which they
 //                          become ready; a line with from=0 begins a model. Sizes that differ in type are lines of
-//                          their own.
+//                          their own. In runs of `lockstep tune` (runtime/python/_lockstep/trial.py) there are also
+//                          trial_torch (threads, cuda, fully_shard), trial_ddp and trial_loader (what a model or a
+//                          loader was made with), trial_set (setting, was, now), trial_not_set (setting, why) and
+//                          trial_loss (n, value, dtype): what the first backward passes began with.
 
 #include <string_view>
 

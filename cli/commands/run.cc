@@ -18,6 +18,7 @@
 
 #include "cli/commands/run_after.h"
 #include "cli/options/command.h"
+#include "cli/options/program.h"
 #include "cli/output/out.h"
 #include "comms/launch/launcher_args.h"
 #include "core/env.h"
@@ -49,12 +50,6 @@ struct RecordFlags {
   bool no_send = false, estimate = false, print_env = false, quiet = false, no_variables = false, torch_ops = false,
        torch_shapes = false;
 };
-
-// The words after our own options, set before the parser runs.
-std::vector<std::string>& Program() {
-  static std::vector<std::string> words;
-  return words;
-}
 
 // CLI11 turns a number that is too long into the largest one.
 constexpr std::uint64_t kMostBytes = std::uint64_t{1} << 60;
@@ -465,36 +460,6 @@ std::string TroubleOfRun(const std::vector<std::string>& words) {
   root.parse(std::vector<std::string>(words.rbegin(), words.rend()));
   const auto window = agent::ParseWindow(flags->window);
   return window.ok() ? TroubleOfPaths(*flags) : window.error().what;
-}
-
-// CLI11 2.1 passes words after "--" of a subcommand to its parent and, without "--", parses the program's options as
-// ours.
-int SplitProgram(CLI::App& root, int argc, char** argv) {
-  if (argc < 2 || std::strcmp(argv[1], "run") != 0) return argc;
-  CLI::App* run = root.get_subcommand("run");
-  int at = 2;
-  for (; at < argc; ++at) {
-    const std::string word = argv[at];
-    if (word == "--" || word.size() < 2 || word[0] != '-') break;
-    const bool is_long = word[1] == '-';
-    const std::size_t equals = word.find('=');
-    // Short flags may stand together: -qo DIR.
-    std::size_t letter = 1;
-    for (;; ++letter) {
-      const CLI::Option* option =
-          run->get_option_no_throw(is_long ? word.substr(0, equals) : std::string("-") + word[letter]);
-      if (option == nullptr) return argc;  // The parser reports the error.
-      const bool last = is_long || letter + 1 == word.size();
-      const bool attached = is_long ? equals != std::string::npos : !last;
-      if (option->get_items_expected_max() > 0) at += attached ? 0 : 1;
-      if (last || option->get_items_expected_max() > 0) break;
-    }
-  }
-  if (at >= argc) return argc;
-  const int ours = at;
-  if (std::strcmp(argv[at], "--") == 0) ++at;
-  Program().assign(argv + at, argv + argc);
-  return ours;
 }
 
 }  // namespace lockstep::cli

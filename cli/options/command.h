@@ -46,9 +46,10 @@ void AddMan(CLI::App& root, Chosen& chosen);
 void AddExport(CLI::App& root, Chosen& chosen);
 void AddOpen(CLI::App& root, Chosen& chosen);
 void AddGather(CLI::App& root, Chosen& chosen);
+void AddTune(CLI::App& root, Chosen& chosen);
 
-// `lockstep run [options] [--] PROGRAM ...`: keeps PROGRAM and its arguments for `run` and returns how many of argc are
-// Lockstep's own. The others must not reach the parser, because the program's options are not ours.
+// `lockstep run [options] [--] PROGRAM ...`, and `tune`: keeps PROGRAM and its arguments (program.h) and returns how
+// many of argc are Lockstep's own. The others must not reach the parser, because the program's options are not ours.
 int SplitProgram(CLI::App& root, int argc, char** argv);
 
 // What is wrong with a command line of `lockstep run` that the parser accepts, given without the program; "" if

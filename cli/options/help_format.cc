@@ -6,6 +6,7 @@
 #include <vector>
 
 #include "analysis/report/text.h"
+#include "cli/options/program.h"
 #include "core/wrap.h"
 
 namespace lockstep::cli {
@@ -73,7 +74,7 @@ std::string UsageOf(const CLI::App& app) {
   }
   if (!app.get_subcommands([](const CLI::App* below) { return !below->get_name().empty(); }).empty())
     usage += app.get_require_subcommand_min() == 0 ? " [SUBCOMMAND]" : " SUBCOMMAND";
-  if (app.get_parent() != nullptr && app.get_name() == "run") usage += " -- PROGRAM [ARGUMENTS]";
+  if (app.get_parent() != nullptr && StartsProgram(app.get_name())) usage += " -- PROGRAM [ARGUMENTS]";
   return usage;
 }
 

@@ -10,6 +10,7 @@
 
 #include "cli/options/command.h"
 #include "cli/options/help_format.h"
+#include "cli/options/program.h"
 #include "cli/options/similar.h"
 #include "cli/output/out.h"
 
@@ -42,7 +43,7 @@ std::string CallWith(const CLI::App& app, const std::string& name) {
   if (const CLI::Option* option = app.get_option_no_throw("--" + name);
       option != nullptr && option->get_items_expected_max() > 0)
     call += " " + (option->get_type_name().empty() ? "VALUE" : option->get_type_name());
-  return app.get_name() == "run" ? call + " -- PROGRAM" : call;
+  return StartsProgram(app.get_name()) ? call + " -- PROGRAM" : call;
 }
 
 Error UnknownOption(const CLI::App& root, const CLI::App& owner, const CLI::App& meant, const std::string& word) {

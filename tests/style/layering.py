@@ -53,11 +53,12 @@ ROOMS = {
         "core": [], "gpu": ["core/"], "stacks": [], "replay": ["core/", "gpu/"], "tables": ["core/", "gpu/", "stacks/"],
         "replayed": [*FRAME, "replay/"], "run": [*FRAME, "replayed/"], "stragglers": [*FRAME, "communication/", "replayed/", "stacks/"],
         "communication": [*FRAME, "replay/", "replayed/"], "causes": [*FRAME, "gpu/", "tables/engine/", "replayed/"],
-        "diff": [*FRAME, "gpu/"], "report": [*FRAME, "communication/", "diff/", "replayed/", "stacks/", "tables/"],
+        "diff": [*FRAME, "gpu/"], "tune": [*FRAME, "replay/", "replayed/"],
+        "report": [*FRAME, "communication/", "diff/", "replayed/", "stacks/", "tables/", "tune/"],
     },
     "cli": {
         "output": [], "options": ["output/"], "input": ["options/", "output/"],
-        "gather": [], "commands": ["options/", "input/", "output/", "gather/"],
+        "gather": [], "tune": ["options/", "input/", "output/"], "commands": ["options/", "input/", "output/", "gather/", "tune/"],
     },
 }
 # What a format's folder below ingest/ may include beside itself: only the registry's list names it.

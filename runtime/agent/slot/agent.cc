@@ -108,6 +108,7 @@ void SlotRun::Tick() {
   const bool limited = window_->limit_reached();
   if (late_stacks_ && !limited) late_stacks_->Tick(RawNs(), *spool_);
   window_->Tick(RawNs(), spool_->bytes());
+  trial_end_.Tick(window_->next_step(), RawNs(), segment_->view(), *child_);
   if (options_.estimate) step_bytes_.Add(window_->next_step(), drain_->records_bytes());
   if (window_->limit_reached() && !limited)
     drain_->CountLoss(Loss::kBytesLimit, 1, "--max-bytes " + std::to_string(options_.max_bytes));
@@ -279,6 +280,7 @@ Result<RunResult> SlotRun::Run() {
   }
   Loop();
   ended_ns_ = RawNs();
+  if (trial_end_.asked()) exit_.code = exit_.signal = 0;
   result_.exit_code = exit_.code;
   result_.signal = exit_.signal;
   if (hang_watch_ && good_end()) {

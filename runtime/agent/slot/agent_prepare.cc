@@ -252,6 +252,7 @@ Status SlotRun::StartChild() {
   if (traced_ && plan_.range_source == kRangeSourceCuda && !libraries_.cudart.empty())
     for (auto& [name, value] : injection_.variables)
       if (name == "LD_PRELOAD") value += ":" + libraries_.cudart;
+  for (const auto& variable : trial_.variables) injection_.variables.push_back(variable);
   LS_TRY(Child child,
          Child::Start(options_.command, EnvironmentWith(injection_.variables), *gate_, options_.window.signal));
   start_errno_ = child.start_errno();

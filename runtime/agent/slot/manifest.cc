@@ -17,6 +17,7 @@
 #include <nlohmann/json.hpp>
 #include <system_error>
 
+#include "core/env.h"
 #include "core/hex.h"
 #include "core/own_file.h"
 #include "core/version.h"
@@ -148,6 +149,12 @@ std::string StartMeta(const RunOptions& options, const launch::LaunchEnv& launch
   std::string settings;
   for (const auto& [name, value] : options.recorded) settings += (settings.empty() ? "" : ";") + name + "=" + value;
   add("options", settings);
+  for (const char* name : {env::kTrialVariables, env::kTrialTorch, env::kTrialSteps})
+    if (const char* value = std::getenv(name); value != nullptr && *value != '\0')
+      add(name == env::kTrialVariables ? "trial_variables"
+          : name == env::kTrialTorch   ? "trial_torch"
+                                       : "trial_steps",
+          value);
   add("segment", facts.segment_path);
   add("segment_device", std::to_string(facts.segment_device));
   // Recovery examines these before it changes anything (docs/recover.md).

@@ -28,6 +28,7 @@
 #include "runtime/agent/slot/child.h"
 #include "runtime/agent/slot/clock_link.h"
 #include "runtime/agent/slot/estimate.h"
+#include "runtime/agent/slot/trial.h"
 #include "runtime/agent/spool/spool_writer.h"
 #include "runtime/agent/window/gpu_flush.h"
 #include "runtime/agent/window/window_control.h"
@@ -127,6 +128,8 @@ class SlotRun {
   std::optional<HangWatch> hang_watch_;
   std::optional<GpuSampler> gpu_sampler_;
   std::optional<GpuFlush> gpu_flush_;
+  const Trial trial_ = ReadTrial();
+  TrialEnd trial_end_{trial_.steps};
   std::optional<Child> child_;
   ChildExit exit_;
   std::int64_t tick_ns_ = kFirstTickNs, next_second_ns_ = 0, next_cpu_ns_ = 0;

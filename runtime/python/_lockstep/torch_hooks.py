@@ -19,7 +19,8 @@ def install(torch):
     probe.hook_state(1)
     state.start(torch)
     operators = os.environ.get("LOCKSTEP_HOOKS_OPERATORS") in ("1", "2")  # core/env.h
-    for part in _PARTS + (("operators",) if operators else ()):
+    trial = "LOCKSTEP_TRIAL_TORCH" in os.environ  # The same; a run of `lockstep tune`.
+    for part in _PARTS + (("operators",) if operators else ()) + (("trial",) if trial else ()):
         try:
             module = __import__("_lockstep." + part, fromlist=["wrap"])
             module.wrap(torch)

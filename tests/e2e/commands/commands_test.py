@@ -41,7 +41,7 @@ class Commands(unittest.TestCase):
 
     def test_all_are_seen(self):
         for name in ("run", "analyze", "merge", "import", "whatif", "info", "report", "export", "open", "diff",
-                     "doctor", "recover", "gather", "hang", "completion", "man"):
+                     "doctor", "recover", "gather", "hang", "tune", "completion", "man"):
             self.assertIn((name,), self.helps)
         self.assertGreater(sum(len(flags) for _, flags in self.helps.values()), 80)
 

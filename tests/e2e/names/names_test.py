@@ -159,7 +159,7 @@ if %r:
         """Every command that there is, in all its forms of output."""
         out = os.path.join(os.fsencode(self.here), b"out" + FILE)
         elsewhere = {
-            "run": [], "man": [], "completion": [["bash"], ["zsh"], ["fish"]], "import": [], "open": [],
+            "run": [], "tune": [], "man": [], "completion": [["bash"], ["zsh"], ["fish"]], "import": [], "open": [],
             "analyze": [[run], [run, "--json", "-"], [run, "--bytes-matrix", "-"], [run, "--no-replay", "-j", "1"]]
             + [[run, "--explain", n] for n in (1, 2, 3)]
             + [[run, "--table", table, *more] for table in self.tables for more in ([], ["--rank", "all", "--top", "0"], ["--csv", "-"], ["--json", "-"])]

@@ -38,6 +38,8 @@ MISTAKES = {
                "export run --budget 0"],
     "open": ["open --setp 3", "open run --port 0", "open run --step first", "open run --step 999", "open empty"],
     "diff": ["diff", "diff run run run", "diff --fial-on x run", "diff run run --fail-on step", "diff run nowhere", "diff run run --json - --markdown -"],
+    "tune": ["tune", "tune --", "tune --bugdet 1m -- ./app", "tune --budget soon -- ./app", "tune --only dpd -- ./app", "tune --steps 3 -- ./app",
+             "tune -- nowhere", "tune --json"],
     "recover": ["recover --stlae", "recover nowhere", "recover empty", "recover run extra", "recover run --json"],
     "gather": ["gather", "gather run", "gather run -o", "gather --outptu x run", "gather -o x", "gather run --output", "gather run -o x --rhs ssh"],
     "hang": ["hang", "hang empty", "hang nowhere", "hang --memebrs dumps", "hang run run", "hang dumps --least-wait soon"],
