@@ -27,6 +27,7 @@
 #include "merge/steps/steps.h"
 #include "merge/timeline/assemble.h"
 #include "merge/timeline/rank_pass.h"
+#include "merge/timeline/step_rows.h"
 #include "merge/windows/windows.h"
 #include "trace/file/table_file.h"
 
@@ -263,6 +264,7 @@ class Merger {
       input.cluster_window = cluster_window_;
       input.parts = parts_.empty() ? nullptr : &parts_;
       passed_[r] = PassRank(input, matched_);
+      if (options_.team == nullptr) LeaveOutZeros(passed_[r].step_ranks);
       ForgetOperations(r);
       const std::lock_guard lock(mutex);
       Progress("break down", kBreakDownFrom + (kWriteFrom - kBreakDownFrom) * static_cast<double>(++done) /
@@ -276,6 +278,7 @@ class Merger {
       if (const std::uint64_t marked = whole(steps_.ranks[r]), found = whole(passed_[r].steps); found < marked)
         run_.losses.push_back(
             MakeLoss(run_.ranks[r].rank, Loss::kStepIncomplete, marked - found, "no kernel was launched in them"));
+      Release(steps_.ranks[r]);
       if (passed_[r].damaged.empty()) continue;
       run_.ranks[r].state = RankState::kCutShort;
       for (const std::string& damage : passed_[r].damaged)
@@ -288,6 +291,8 @@ class Merger {
     run_.ranks[r].head.collectives = {};
     run_.ranks[r].head.p2p = {};
     run_.ranks[r].head.mpi_requests = {};
+    // The samples of GPUs are told apart by the steps (rank_gpus.cc).
+    if (run_.ranks[r].head.gpu_samples.rows() == 0) run_.ranks[r].head.steps = {};
     Release(p2p_.partner_begin_ns[r]);
     Release(p2p_.partner[r]);
     p2p_waits_[r] = {};
@@ -335,8 +340,8 @@ class Merger {
     TimelineWriter writer(tables);
     writer.Ranks(run_, outcomes_, passed_);
     tables.clock = std::move(aligned_.clock);
-    tables.steps = JobStepTable(passed_, clocks_, steps_);
     tables.step_ranks = StepRankTable(passed_);
+    tables.steps = JobStepTable(passed_, clocks_, steps_, tables.step_ranks);
     tables.step_phases = StepPhaseTable(passed_);
     writer.Facts(run_);
     writer.Settings(run_);

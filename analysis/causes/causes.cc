@@ -1,10 +1,13 @@
 // Finds causes that the ranks' own events show. Only a few ranks are read, because all of them run the same program;
 // what only one of them does is a straggler's cause and is found there.
 
+#include "analysis/causes/causes.h"
+
 #include <algorithm>
 #include <optional>
 
 #include "analysis/causes/cause.h"
+#include "analysis/causes/rank_blocks.h"
 #include "analysis/passes.h"
 #include "merge/parallel.h"
 
@@ -33,19 +36,26 @@ std::vector<std::int32_t> ChooseRanks(const Context& context) {
 
 }  // namespace
 
-void FindCauses(const Context& context, Analysis& analysis) {
+void FindCausesInBlocks(const Context& context, Analysis& analysis, std::uint64_t block_rows) {
   const std::vector<std::int32_t> ranks = ChooseRanks(context);
   std::vector<std::unique_ptr<Cause>> causes;
   for (const auto make : kCauses) causes.push_back(make());
   for (const auto& cause : causes) cause->Prepare(ranks.size());
   const tables::ViewIndex index(context.timeline());
   merge::ParallelFor(context.options().jobs, ranks.size(), [&](std::size_t i) {
-    Result<schema::RankTables> tables = context.ReadRank(ranks[i]);
-    if (!tables.ok()) return;  // The loss is counted and reported where files are read.
-    const RankEvents events(context, index, ranks[i], std::move(tables).value());
-    for (const auto& cause : causes) cause->Examine(i, events);
+    ExamineRank(context, index, ranks[i], block_rows,
+                {.events =
+                     [&](const RankEvents& events) {
+                       for (const auto& cause : causes) cause->Examine(i, events);
+                     },
+                 .memory =
+                     [&](const RankEvents& events, std::uint16_t device) {
+                       for (const auto& cause : causes) cause->ExamineMemory(i, events, device);
+                     }});
   });
   for (const auto& cause : causes) cause->Report(context, analysis);
 }
+
+void FindCauses(const Context& context, Analysis& analysis) { FindCausesInBlocks(context, analysis, kBlockRows); }
 
 }  // namespace lockstep::analysis

@@ -37,6 +37,12 @@ RankCost RankCost::OfPaths(const RankEvents& events) {
   return some;
 }
 
+void RankCost::Add(RankCost&& next) {
+  step.insert(step.end(), next.step.begin(), next.step.end());
+  window_ns.insert(window_ns.end(), next.window_ns.begin(), next.window_ns.end());
+  ns.insert(ns.end(), next.ns.begin(), next.ns.end());
+}
+
 std::int64_t RankCost::Total() const { return std::accumulate(ns.begin(), ns.end(), std::int64_t{0}); }
 std::int64_t RankCost::Window() const { return std::accumulate(window_ns.begin(), window_ns.end(), std::int64_t{0}); }
 

@@ -22,6 +22,8 @@ struct RankCost {
   std::int32_t rank = -1;
   bool per_step = false;
   std::vector<std::int64_t> step, window_ns, ns;
+  // The stretches that come next.
+  void Add(RankCost&& next);
   std::int64_t Total() const;
   std::int64_t Window() const;
 };

@@ -40,7 +40,8 @@ void GapEvidence::Look(const RankEvents& events,
     });
     if (own <= 0) continue;
     found.emplace_back(own, &gap);
-    ++gaps_;
+    if (gaps_++ == 0) first_gap_ns_ = gap.at.begin;
+    last_gap_ns_ = gap.at.begin;
     ns_ += own;
     if (gap.follows != schema::kNone) after_call[gap.follows] += own;
   }
@@ -57,7 +58,7 @@ void GapEvidence::Look(const RankEvents& events,
     const gpu::RankView::Step* step = events.view().StepAt(gap->at.begin);
     Row row{events.view().rank,
             step != nullptr ? step->index : -1,
-            gap->at.begin - events.activity().windows.front().begin,
+            gap->at.begin - events.origin_ns(),
             gap->at.end - gap->at.begin,
             own,
             std::vector<std::int64_t>(kGroups.size(), 0),
@@ -84,6 +85,30 @@ void GapEvidence::Look(const RankEvents& events, IdleKind kind, RankCost& cost,
     f(part, ns);
     return true;
   });
+}
+
+void GapEvidence::Add(GapEvidence&& next) {
+  if (next.gaps_ == 0) return;
+  if (gaps_ == 0) {
+    *this = std::move(next);
+    return;
+  }
+  const bool shared = next.first_gap_ns_ == last_gap_ns_;
+  gaps_ += next.gaps_ - shared;
+  ns_ += next.ns_;
+  last_gap_ns_ = next.last_gap_ns_;
+  for (const auto& [where, ns] : next.after_wait_) after_wait_[where] += ns;
+  for (Row& row : next.rows_) {
+    const auto same =
+        std::find_if(rows_.begin(), rows_.end(), [&](const Row& mine) { return mine.at_ns == row.at_ns; });
+    if (shared && same != rows_.end())
+      same->own_ns += row.own_ns;
+    else
+      rows_.push_back(std::move(row));
+  }
+  std::sort(rows_.begin(), rows_.end(),
+            [](const Row& a, const Row& b) { return std::pair(-a.own_ns, a.at_ns) < std::pair(-b.own_ns, b.at_ns); });
+  rows_.resize(std::min(rows_.size(), kMostEvidenceRows));
 }
 
 std::string GapEvidence::AfterWaits(const std::vector<const GapEvidence*>& ranks) {

@@ -21,6 +21,8 @@ class GapEvidence {
   // The same for the parts of one kind: adds them to the cost of their stretch and tells `f` of each.
   void Look(const RankEvents& events, IdleKind kind, RankCost& cost,
             const std::function<void(const gpu::GapPart& part, std::int64_t ns)>& f);
+  // What the next block of the rank shows. A gap that lies in both is one.
+  void Add(GapEvidence&& next);
   std::int64_t gaps() const { return gaps_; }  // The number of gaps with such a part.
   std::int64_t ns() const { return ns_; }      // The length of all such parts.
 
@@ -42,6 +44,7 @@ class GapEvidence {
   std::vector<Row> rows_;
   std::map<std::string, std::int64_t> after_wait_;  // By the call in which the host had waited when the gap began.
   std::int64_t gaps_ = 0, ns_ = 0;
+  std::int64_t first_gap_ns_ = 0, last_gap_ns_ = 0;  // Begin of the first and the last one, rank clock.
 };
 
 // The sums over the gaps of several ranks. Keeps references to its arguments.

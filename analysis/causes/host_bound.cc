@@ -8,6 +8,7 @@ namespace {
 
 struct OnPath {
   RankCost communication;
+  void Add(OnPath&& next) { communication.Add(std::move(next.communication)); }
 };
 
 class HostBoundComm : public CauseOf<OnPath> {

@@ -18,11 +18,32 @@ namespace {
 
 struct SiteSum {
   std::int64_t calls = 0, gaps = 0, idle_ns = 0;
+  SiteSum& operator+=(const SiteSum& more) {
+    calls += more.calls, gaps += more.gaps, idle_ns += more.idle_ns;
+    return *this;
+  }
+};
+// A wait within a gap, by their begins.
+struct WaitInGap {
+  std::int64_t gap_ns = schema::kNoTime, call_ns = schema::kNoTime;
+  SyncSite site;
 };
 struct Syncs {
   RankCost cost;
   std::map<SyncSite, SiteSum> sites;
   GapEvidence rows;
+  WaitInGap first, last;
+
+  void Add(Syncs&& next) {
+    cost.Add(std::move(next.cost));
+    AddSums(sites, next.sites);
+    rows.Add(std::move(next.rows));
+    if (next.last.gap_ns == schema::kNoTime) return;
+    // A gap may lie in both.
+    if (next.first.gap_ns == last.gap_ns && next.first.call_ns == last.call_ns) --sites[last.site].gaps;
+    if (first.gap_ns == schema::kNoTime) first = next.first;
+    last = next.last;
+  }
 };
 
 struct Remedy {
@@ -58,7 +79,7 @@ class HostSyncs : public CauseOf<Syncs> {
  public:
   std::optional<Syncs> EvidenceOf(const RankEvents& events) const override {
     if (!events.gpu()) return std::nullopt;
-    Syncs syncs{RankCost(events), {}, {}};
+    Syncs syncs{RankCost(events), {}, {}, {}, {}};
     const auto& blocking = events.gaps().blocking;
     for (const gpu::BlockingCall& call : blocking)
       if (events.HostStretchAt(call.begin_ns) != kNowhere) ++syncs.sites[SiteOf(events, call)].calls;
@@ -66,8 +87,13 @@ class HostSyncs : public CauseOf<Syncs> {
     std::uint32_t last_call = schema::kNone;
     syncs.rows.Look(events, [&](const gpu::Gap& gap, std::size_t stretch, const gpu::GapPart& part, std::int64_t ns) {
       if (RankEvents::KindOf(gap, part) != IdleKind::kSync || part.blocking == schema::kNone) return false;
-      SiteSum& sum = syncs.sites[SiteOf(events, blocking[part.blocking])];
-      sum.gaps += last != &gap || last_call != part.blocking;
+      const SyncSite site = SiteOf(events, blocking[part.blocking]);
+      SiteSum& sum = syncs.sites[site];
+      if (last != &gap || last_call != part.blocking) {
+        ++sum.gaps;
+        syncs.last = {gap.at.begin, blocking[part.blocking].begin_ns, site};
+        if (syncs.first.gap_ns == schema::kNoTime) syncs.first = syncs.last;
+      }
       last = &gap;
       last_call = part.blocking;
       sum.idle_ns += ns;
@@ -85,11 +111,7 @@ class HostSyncs : public CauseOf<Syncs> {
     for (const Syncs* one : found()) {
       costs.push_back(one->cost);
       stretches += static_cast<std::int64_t>(one->cost.step.size());
-      for (const auto& [site, sum] : one->sites) {
-        sites[site].calls += sum.calls;
-        sites[site].gaps += sum.gaps;
-        sites[site].idle_ns += sum.idle_ns;
-      }
+      AddSums(sites, one->sites);
     }
     const Cost cost = CostOf(costs, whole, context.options().seed);
     if (cost.ns <= 0) return;

@@ -29,6 +29,12 @@ struct HostWorkFound {
   RankCost cost;
   std::map<WorkKey, std::int64_t> by_work;
   GapEvidence rows;
+
+  void Add(HostWorkFound&& next) {
+    cost.Add(std::move(next.cost));
+    AddSums(by_work, next.by_work);
+    rows.Add(std::move(next.rows));
+  }
 };
 
 WorkKey WorkOf(const RankEvents& events, const gpu::GapPart& part) {

@@ -13,6 +13,11 @@ struct IdleSums {
   std::array<std::int64_t, kIdleKinds> ns{};
   std::int64_t stretches = 0;
   bool per_step = false;
+
+  void Add(IdleSums&& next) {
+    for (std::size_t i = 0; i < kIdleKinds; ++i) ns[i] += next.ns[i];
+    stretches += next.stretches;
+  }
 };
 
 class IdleTime : public CauseOf<IdleSums> {

@@ -19,6 +19,12 @@ struct FoundWaits {
   RankCost cost;
   std::map<std::string, std::int64_t> by_name;
   GapEvidence rows;
+
+  void Add(FoundWaits&& next) {
+    cost.Add(std::move(next.cost));
+    AddSums(by_name, next.by_name);
+    rows.Add(std::move(next.rows));
+  }
 };
 
 class IdleWaits : public CauseOf<FoundWaits> {

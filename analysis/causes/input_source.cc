@@ -23,6 +23,18 @@ struct Loading {
   std::map<std::string, std::pair<std::int64_t, std::int64_t>> by_name;  // Count, ns.
   std::int64_t steps = 0;
   bool per_step = false;
+
+  void Add(Loading&& next) {
+    cost.Add(std::move(next.cost));
+    rows.Add(std::move(next.rows));
+    AddSums(unmarked, next.unmarked);
+    for (const auto& [name, sum] : next.by_name) {
+      by_name[name].first += sum.first;
+      by_name[name].second += sum.second;
+    }
+    steps += next.steps;
+  }
+  bool any() const { return !by_name.empty() || !unmarked.empty(); }
 };
 
 class InputSource : public CauseOf<Loading> {
@@ -50,7 +62,6 @@ class InputSource : public CauseOf<Loading> {
       ++count;
       ns += ranges.duration_ns[row];
     }
-    if (loading.by_name.empty() && loading.unmarked.empty()) return std::nullopt;
     return loading;
   }
 
@@ -59,6 +70,7 @@ class InputSource : public CauseOf<Loading> {
     std::vector<RankCost> costs;
     std::vector<const GapEvidence*> rows;
     for (const Loading* one : found()) {
+      if (!one->any()) continue;
       for (const auto& [name, sum] : one->by_name) {
         all.by_name[name].first += sum.first;
         all.by_name[name].second += sum.second;

@@ -19,6 +19,10 @@ constexpr std::int64_t kManyInOptimizer = 20;
 
 struct NameSum {
   std::int64_t count = 0, ns = 0;
+  NameSum& operator+=(const NameSum& more) {
+    count += more.count, ns += more.ns;
+    return *this;
+  }
 };
 struct OfPattern {
   RankCost cost;
@@ -28,6 +32,15 @@ struct OfPattern {
 struct Kernels {
   std::vector<OfPattern> of;  // Per pattern.
   std::int64_t on_path_ns = 0;
+
+  void Add(Kernels&& next) {
+    for (std::size_t p = 0; p < of.size(); ++p) {
+      of[p].cost.Add(std::move(next.of[p].cost));
+      AddSums(of[p].by_name, next.of[p].by_name);
+      of[p].count += next.of[p].count;
+    }
+    on_path_ns += next.on_path_ns;
+  }
 };
 
 class KernelFixes : public CauseOf<Kernels> {

@@ -23,6 +23,17 @@ struct Launches {
   std::int64_t idle_ns = 0;  // All idle time.
   std::int64_t kernels = 0, short_kernels = 0, kernel_ns = 0, launch_ns = 0, launches = 0;
   std::int64_t optimizer_kernels = 0, optimizer_gap_ns = 0;
+
+  void Add(Launches&& next) {
+    cost.Add(std::move(next.cost));
+    rows.Add(std::move(next.rows));
+    AddCounts(next);
+  }
+  void AddCounts(const Launches& more) {
+    idle_ns += more.idle_ns, kernels += more.kernels, short_kernels += more.short_kernels;
+    kernel_ns += more.kernel_ns, launch_ns += more.launch_ns, launches += more.launches;
+    optimizer_kernels += more.optimizer_kernels, optimizer_gap_ns += more.optimizer_gap_ns;
+  }
 };
 
 class LaunchBound : public CauseOf<Launches> {
@@ -43,7 +54,11 @@ class LaunchBound : public CauseOf<Launches> {
     const auto& api = events.view().tables.api;
     std::vector<bool> seen(api.rows(), false);
     for (const gpu::GpuOp& op : ops) {
-      if (!op.busy || op.copy || events.StretchAt(op.begin_ns) == kNowhere) continue;
+      if (!op.busy || op.copy) continue;
+      if (events.StretchAt(op.begin_ns) == kNowhere) {
+        if (op.api != schema::kNone && events.ExaminedBefore(op.begin_ns)) seen[op.api] = true;
+        continue;
+      }
       ++all.kernels;
       all.kernel_ns += op.end_ns - op.begin_ns;
       all.short_kernels += op.end_ns - op.begin_ns < kShortNs;
@@ -68,10 +83,7 @@ class LaunchBound : public CauseOf<Launches> {
       stretches += static_cast<std::int64_t>(one->cost.step.size());
       rows.push_back(&one->rows);
       gaps += one->rows.gaps();
-      all.idle_ns += one->idle_ns, all.kernels += one->kernels;
-      all.short_kernels += one->short_kernels, all.kernel_ns += one->kernel_ns, all.launches += one->launches;
-      all.launch_ns += one->launch_ns, all.optimizer_kernels += one->optimizer_kernels;
-      all.optimizer_gap_ns += one->optimizer_gap_ns;
+      all.AddCounts(*one);
     }
     const Cost cost = CostOf(costs, whole, context.options().seed);
     if (cost.ns <= 0 || all.kernels == 0) return;

@@ -26,29 +26,22 @@ struct Growth {
   double slope = 0, low = 0, high = 0;
 };
 
-class MemoryGrowth : public CauseOf<std::vector<Growth>> {
+class MemoryGrowth : public Cause {
  public:
-  std::optional<std::vector<Growth>> EvidenceOf(const RankEvents& events) const override {
-    if (!events.per_step() || events.stretches().size() < kLeastGrowthSteps ||
-        events.view().tables.gpu_memory.rows() == 0)
-      return std::nullopt;
-    std::vector<Growth> all = Slopes(events, 0);
-    // Memory that is filled only once grows in the first half and not in the second.
-    const std::vector<Growth> late = Slopes(events, events.stretches().size() / 2);
-    std::erase_if(all, [&](const Growth& g) {
-      const auto same = std::find_if(late.begin(), late.end(),
-                                     [&](const Growth& l) { return l.gpu == g.gpu && l.device == g.device; });
-      return same == late.end() || same->slope < 0.5 * g.slope;
-    });
-    return all;
+  void Prepare(std::size_t ranks) override { found_.resize(ranks); }
+  void Examine(std::size_t, const RankEvents&) override {}
+  void ExamineMemory(std::size_t i, const RankEvents& events, std::uint16_t) override {
+    if (events.per_step() && events.stretches().size() >= kLeastGrowthSteps &&
+        events.view().tables.gpu_memory.rows() > 0)
+      found_[i] = GrowthOf(events);
   }
 
   void Report(const Context& context, Analysis& analysis) override {
     const Growth* worst = nullptr;
     std::size_t grow = 0;
     Evidence rows{{"rank", "device", "bytes_per_step", "low", "high", "peak_bytes", "steps"}, {}};
-    for (const auto* rank : found())
-      for (const Growth& g : *rank) {
+    for (const std::vector<Growth>& rank : found_)
+      for (const Growth& g : rank) {
         ++grow;
         rows.rows.push_back({g.rank, Evidence::OrUnknown(g.device), std::llround(g.slope), std::llround(g.low),
                              std::llround(g.high), g.peak, g.steps});
@@ -85,6 +78,18 @@ class MemoryGrowth : public CauseOf<std::vector<Growth>> {
   }
 
  private:
+  static std::vector<Growth> GrowthOf(const RankEvents& events) {
+    std::vector<Growth> all = Slopes(events, 0);
+    // Memory that is filled only once grows in the first half and not in the second.
+    const std::vector<Growth> late = Slopes(events, events.stretches().size() / 2);
+    std::erase_if(all, [&](const Growth& g) {
+      const auto same = std::find_if(late.begin(), late.end(),
+                                     [&](const Growth& l) { return l.gpu == g.gpu && l.device == g.device; });
+      return same == late.end() || same->slope < 0.5 * g.slope;
+    });
+    return all;
+  }
+
   static std::vector<Growth> Slopes(const RankEvents& events, std::size_t from) {
     // The same computation as the table's, over the steps from there on.
     gpu::RankView view;
@@ -132,6 +137,8 @@ class MemoryGrowth : public CauseOf<std::vector<Growth>> {
     }
     return found;
   }
+
+  std::vector<std::vector<Growth>> found_;  // By rank.
 };
 
 }  // namespace

@@ -22,6 +22,12 @@ struct Memory {
   RankCost cost;
   GapEvidence gaps;
   std::int64_t calls = 0, call_ns = 0, allocated = -1, reserved = -1, capacity = -1;
+
+  void Add(Memory&& next) {
+    cost.Add(std::move(next.cost));
+    gaps.Add(std::move(next.gaps));
+    calls += next.calls, call_ns += next.call_ns;
+  }
 };
 
 class MemoryLimit : public CauseOf<Memory> {
@@ -38,20 +44,25 @@ class MemoryLimit : public CauseOf<Memory> {
       ++memory.calls;
       memory.call_ns += view.tables.api.duration_ns[row];
     }
-    const tables::Table table = tables::RankTable(tables::kMemoryTable, view, {});
+    return memory;
+  }
+
+  void ExamineMemory(std::size_t i, const RankEvents& events, std::uint16_t busiest) override {
+    if (!FoundOn(i)) return;
+    Memory& memory = *FoundOn(i);
+    const tables::Table table = tables::RankTable(tables::kMemoryTable, events.view(), {});
     const std::size_t kind = tables::ColumnOf(table, "memory"), device = tables::ColumnOf(table, "device"),
                       allocated = tables::ColumnOf(table, "peak_allocated_bytes"),
                       reserved = tables::ColumnOf(table, "peak_reserved_bytes"),
                       capacity = tables::ColumnOf(table, "capacity_bytes");
     for (const auto& row : table.rows)
-      if (tables::TextOfCell(row[kind]) == "gpu" && tables::IntOf(row[device]) == events.device()) {
+      if (tables::TextOfCell(row[kind]) == "gpu" && tables::IntOf(row[device]) == busiest) {
         memory.allocated = tables::IntOf(row[allocated], -1);
         memory.reserved = tables::IntOf(row[reserved], -1);
         memory.capacity = tables::IntOf(row[capacity], -1);
       }
     // Only the change is known, not what was allocated before, so there is no share of the whole.
     if (memory.reserved < 0) memory.allocated = -1;
-    return memory;
   }
 
   void Report(const Context& context, Analysis& analysis) override {

@@ -19,6 +19,11 @@ constexpr std::uint8_t kHostToDevice = schema::CopyKind::kHostToDevice, kPageabl
 struct Copies {
   RankCost cost;
   std::int64_t count = 0, bytes = 0, ns = 0, all = 0, host_ns = 0;
+
+  void Add(Copies&& next) {
+    cost.Add(std::move(next.cost));
+    count += next.count, bytes += next.bytes, ns += next.ns, all += next.all, host_ns += next.host_ns;
+  }
 };
 
 class PageableCopies : public CauseOf<Copies> {

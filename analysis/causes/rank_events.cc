@@ -32,7 +32,7 @@ void AddHostOperations(const auto& table, std::vector<Interval>& to) {
 }  // namespace
 
 RankEvents::RankEvents(const Context& context, const tables::ViewIndex& index, std::int32_t rank,
-                       schema::RankTables tables)
+                       schema::RankTables tables, const StretchBlock* block)
     : view_(tables::MakeRankView(index, rank, std::move(tables), {})),
       nest_(std::make_unique<gpu::RangeNest>(view_.tables)) {
   std::vector<std::int64_t> usable;
@@ -45,12 +45,24 @@ RankEvents::RankEvents(const Context& context, const tables::ViewIndex& index, s
   for (std::size_t i = 0; i < marked.rows(); ++i)
     if (marked.complete[i] && counts(marked.index[i]))
       host_stretches_.push_back({marked.index[i], {marked.begin_ns[i], marked.end_ns[i]}});
+  const std::size_t all_stretches = stretches_.size();
+  if (block != nullptr) {
+    const auto from = stretches_.begin() + static_cast<std::ptrdiff_t>(block->first);
+    earlier_.assign(stretches_.begin(), from);
+    stretches_ = std::vector<gpu::RankView::Step>(from, from + static_cast<std::ptrdiff_t>(block->count));
+    origin_ns_ = view_.windows.front().begin;
+    view_.windows = Clip(view_.windows, block->held);
+  }
   // Steps that were not marked are found by their collectives.
-  if (host_stretches_.empty()) host_stretches_ = stretches_;
+  if (host_stretches_.empty())
+    host_stretches_ = stretches_;
+  else if (block != nullptr)
+    std::erase_if(host_stretches_,
+                  [&](const auto& step) { return step.index < block->lowest || step.index > block->highest; });
   std::sort(host_stretches_.begin(), host_stretches_.end(),
             [](const auto& a, const auto& b) { return a.window.begin < b.window.begin; });
 
-  if (view_.tables.kernels.rows() > 0) {
+  if (view_.tables.kernels.rows() > 0 || (block != nullptr && block->gpu)) {
     activity_ = std::make_unique<gpu::DeviceActivity>(view_);
     gaps_ = gpu::FindGaps(*activity_);
     model_ = std::make_unique<gpu::ModelRanges>(view_, activity_->timeline, *nest_, activity_->windows);
@@ -60,11 +72,16 @@ RankEvents::RankEvents(const Context& context, const tables::ViewIndex& index, s
         most = device.window_ns - device.idle_ns;
         device_ = device.device;
       }
+    if (block != nullptr) device_ = block->device;
   }
   if (!per_step_) {
     stretches_.clear();
     for (const Interval& window : gpu() ? activity_->windows : view_.windows) stretches_.push_back({-1, window});
     host_stretches_ = stretches_;
+  }
+  if (block == nullptr) {
+    const std::vector<Interval>& windows = gpu() ? activity_->windows : view_.windows;
+    if (!windows.empty()) origin_ns_ = windows.front().begin;
   }
   if (!gpu()) return;
   std::vector<Interval> operations;
@@ -72,14 +89,18 @@ RankEvents::RankEvents(const Context& context, const tables::ViewIndex& index, s
   AddHostOperations(view_.tables.p2p, operations);
   host_communication_ = Normalize(std::move(operations));
   finder_ = std::make_unique<gpu::CriticalPathFinder>(*activity_);
-  const std::size_t n = stretches_.size(), paths = std::min(n, kMostPaths);
+  // Evenly chosen from all stretches, those of other blocks included.
+  const std::size_t n = block != nullptr ? all_stretches : stretches_.size(), paths = std::min(n, kMostPaths);
   for (std::size_t i = 0; i < paths; ++i) {
     const std::size_t stretch = i * n / paths;
-    paths_.push_back({stretch, finder_->Find(stretches_[stretch].window)});
+    if (stretch >= earlier_.size() && stretch - earlier_.size() < stretches_.size())
+      paths_.push_back({stretch - earlier_.size(), finder_->Find(stretches_[stretch - earlier_.size()].window)});
   }
 }
 
 std::size_t RankEvents::StretchAt(std::int64_t time_ns) const { return At(stretches_, time_ns); }
+
+bool RankEvents::ExaminedBefore(std::int64_t time_ns) const { return At(earlier_, time_ns) != kNowhere; }
 
 std::size_t RankEvents::HostStretchAt(std::int64_t time_ns) const { return At(host_stretches_, time_ns); }
 

@@ -19,10 +19,22 @@
 
 namespace lockstep::analysis {
 
+// Some of a rank's stretches, one after the other: what is examined at once of a rank that recorded much
+// (rank_blocks.h).
+struct StretchBlock {
+  std::size_t first = 0, count = 0;                      // Of all stretches of the rank.
+  std::int64_t lowest = INT64_MIN, highest = INT64_MAX;  // Numbers of the steps, as the host marked them, inclusive.
+  Interval held{0, 0};                                   // The tables contain all events of this time, rank clock.
+  bool gpu = false;                                      // The rank has kernels, here or elsewhere,
+  std::uint16_t device = 0;                              // all of them on this device.
+};
+
 class RankEvents {
  public:
-  // Takes the tables of a CPU rank or a GPU rank. Context and index must outlive this object.
-  RankEvents(const Context& context, const tables::ViewIndex& index, std::int32_t rank, schema::RankTables tables);
+  // Takes the tables of a CPU rank or a GPU rank. Context and index must outlive this object. `block`: the tables are
+  // those around a part of the stretches, which alone are examined; null: all of them.
+  RankEvents(const Context& context, const tables::ViewIndex& index, std::int32_t rank, schema::RankTables tables,
+             const StretchBlock* block = nullptr);
   RankEvents(const RankEvents&) = delete;
   RankEvents& operator=(const RankEvents&) = delete;
 
@@ -33,6 +45,10 @@ class RankEvents {
   // The steps that count (without the warm-up); in runs without steps the windows, with index -1. In order.
   const std::vector<gpu::RankView::Step>& stretches() const { return stretches_; }
   bool per_step() const { return per_step_; }
+  // What happened then is examined with an earlier block.
+  bool ExaminedBefore(std::int64_t time_ns) const;
+  // The begin of the rank's windows, from which times are told.
+  std::int64_t origin_ns() const { return origin_ns_; }
   std::size_t StretchAt(std::int64_t time_ns) const;  // kNowhere if it is in none.
   // The same for what the host did, and for GPU work by the time of the call that launched it.
   std::size_t HostStretchAt(std::int64_t time_ns) const;
@@ -78,6 +94,8 @@ class RankEvents {
   gpu::RankView view_;
   std::unique_ptr<gpu::RangeNest> nest_;
   std::vector<gpu::RankView::Step> stretches_, host_stretches_;
+  std::vector<gpu::RankView::Step> earlier_;  // Stretches before those of the block.
+  std::int64_t origin_ns_ = 0;
   bool per_step_ = false;
   std::unique_ptr<gpu::DeviceActivity> activity_;
   gpu::DeviceGaps gaps_;

@@ -23,11 +23,22 @@ constexpr std::int64_t kFewBlocks = 2;
 
 struct GridSum {
   std::int64_t count = 0, ns = 0, unused_ns = 0, blocks = 0;
+  GridSum& operator+=(const GridSum& more) {
+    count += more.count, ns += more.ns, unused_ns += more.unused_ns, blocks += more.blocks;
+    return *this;
+  }
 };
 struct Grids {
   RankCost cost;
   std::map<std::string, GridSum> by_name;
   std::int64_t multiprocessors = 0, known_ns = 0;
+
+  void Add(Grids&& next) {
+    cost.Add(std::move(next.cost));
+    AddSums(by_name, next.by_name);
+    if (next.multiprocessors > 0) multiprocessors = next.multiprocessors;
+    known_ns += next.known_ns;
+  }
 };
 
 class SmallGrids : public CauseOf<Grids> {
@@ -83,8 +94,7 @@ class SmallGrids : public CauseOf<Grids> {
       known_ns += one->known_ns;
       multiprocessors = std::max(multiprocessors, one->multiprocessors);
       for (const auto& [name, sum] : one->by_name) {
-        GridSum& all = by_name[name];
-        all.count += sum.count, all.ns += sum.ns, all.unused_ns += sum.unused_ns, all.blocks += sum.blocks;
+        by_name[name] += sum;
         small_ns += sum.ns, count += sum.count;
       }
     }

@@ -24,6 +24,12 @@ struct Found {
   RankCost cost;
   std::array<std::int64_t, kMissing> ns{};
   GapEvidence rows;
+
+  void Add(Found&& next) {
+    cost.Add(std::move(next.cost));
+    for (std::size_t i = 0; i < kMissing; ++i) ns[i] += next.ns[i];
+    rows.Add(std::move(next.rows));
+  }
 };
 
 class UnexplainedIdle : public CauseOf<Found> {

@@ -3,25 +3,21 @@
 #include <algorithm>
 #include <limits>
 #include <map>
-#include <tuple>
 
 #include "merge/timeline/step_length.h"
 
 namespace lockstep::merge {
 
 schema::TlSteps JobStepTable(const std::vector<RankPassResult>& ranks, const std::vector<ClockMap>& clocks,
-                             const JobSteps& steps) {
+                             const JobSteps& steps, const schema::TlStepRanks& step_ranks) {
   struct Step {
     std::int64_t begin = 0, end = 0;
     std::uint32_t complete = 0;
     bool any = false, warmup = false, whole = true;
-    std::vector<SixTerms> terms;  // Of the ranks that have the whole step.
   };
   std::map<std::int64_t, Step> by_index;
   for (std::size_t r = 0; r < ranks.size(); ++r) {
-    // A rank's steps and rows are in the same order.
-    for (std::size_t i = 0; i < ranks[r].steps.size(); ++i) {
-      const RankStep& on_rank = ranks[r].steps[i];
+    for (const RankStep& on_rank : ranks[r].steps) {
       Step& step = by_index[on_rank.index];
       const std::int64_t begin = clocks[r].ToCluster(on_rank.window.begin);
       const std::int64_t end = clocks[r].ToCluster(on_rank.window.end);
@@ -31,11 +27,15 @@ schema::TlSteps JobStepTable(const std::vector<RankPassResult>& ranks, const std
       step.warmup |= on_rank.warmup;
       step.complete += on_rank.complete;
       step.whole &= on_rank.complete;
-      if (on_rank.complete) step.terms.push_back(TermsOfRow(ranks[r].step_ranks, i));
     }
   }
   schema::TlSteps table;
+  std::vector<SixTerms> terms;  // Of the ranks that have the whole step.
+  std::size_t at = 0;
   for (const auto& [index, step] : by_index) {
+    terms.clear();
+    for (; at < step_ranks.rows() && step_ranks.index[at] <= index; ++at)
+      if (step_ranks.index[at] == index && step_ranks.complete[at]) terms.push_back(TermsOfRow(step_ranks, at));
     schema::TlSteps::Row row;
     row.index = index;
     row.begin_ns = step.begin;
@@ -44,35 +44,10 @@ schema::TlSteps JobStepTable(const std::vector<RankPassResult>& ranks, const std
     row.complete = step.whole && std::binary_search(steps.common.begin(), steps.common.end(), index);
     row.warmup = step.warmup;
     row.source = static_cast<std::uint8_t>(steps.source);
-    row.step_ns = row.complete ? MeanOfRanks(step.terms).length_ns : -1;
+    row.step_ns = row.complete ? MeanOfRanks(terms).length_ns : -1;
     table.Append(row);
   }
   return table;
-}
-
-namespace {
-
-// Joins a table of each rank's result, by step number, then rank.
-template <typename Table>
-Table JoinByStep(const std::vector<RankPassResult>& ranks, Table RankPassResult::*of) {
-  std::vector<std::tuple<std::int64_t, std::int32_t, std::size_t, std::size_t>> order;
-  for (std::size_t r = 0; r < ranks.size(); ++r)
-    for (std::size_t i = 0; i < (ranks[r].*of).rows(); ++i)
-      order.emplace_back((ranks[r].*of).index[i], (ranks[r].*of).rank[i], r, i);
-  std::sort(order.begin(), order.end());
-  Table table;
-  for (const auto& [index, rank, r, i] : order) table.Append((ranks[r].*of).Get(i));
-  return table;
-}
-
-}  // namespace
-
-schema::TlStepRanks StepRankTable(const std::vector<RankPassResult>& ranks) {
-  return JoinByStep(ranks, &RankPassResult::step_ranks);
-}
-
-schema::TlStepPhases StepPhaseTable(const std::vector<RankPassResult>& ranks) {
-  return JoinByStep(ranks, &RankPassResult::phases);
 }
 
 std::uint64_t DroppedRecords(const schema::RankTables& head) {

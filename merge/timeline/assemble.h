@@ -17,14 +17,10 @@
 
 namespace lockstep::merge {
 
-// One row per step number; cluster time. A step that some rank has, but not whole, is not complete.
+// One row per step number; cluster time. A step that some rank has, but not whole, is not complete. `step_ranks`: the
+// ranks' rows, joined (step_rows.h).
 schema::TlSteps JobStepTable(const std::vector<RankPassResult>& ranks, const std::vector<ClockMap>& clocks,
-                             const JobSteps& steps);
-
-// All ranks' rows, by step number, then rank.
-schema::TlStepRanks StepRankTable(const std::vector<RankPassResult>& ranks);
-// Likewise; the windows' rows (index -1) first.
-schema::TlStepPhases StepPhaseTable(const std::vector<RankPassResult>& ranks);
+                             const JobSteps& steps, const schema::TlStepRanks& step_ranks);
 
 // Records dropped before they reached the rank's file.
 std::uint64_t DroppedRecords(const schema::RankTables& head);

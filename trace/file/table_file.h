@@ -20,6 +20,7 @@
 
 #include "core/result.h"
 #include "core/schema.h"
+#include "core/zero_pages.h"
 
 namespace lockstep::trace {
 
@@ -128,6 +129,7 @@ class TableFile {
         if (!status.ok()) return;
         values.resize(count);
         status = ReadColumn(Table::kInfo.name, info, first, count, reinterpret_cast<std::byte*>(values.data()));
+        GiveBackZeroPages(values);
       });
     } catch (const std::bad_alloc&) {
       return Error{ErrorCode::kUnsupported, std::string(Table::kInfo.name) + ": more rows than memory", "",

@@ -8,6 +8,7 @@
 
 #include "fixture.h"
 #include "merge/timeline/assemble.h"
+#include "merge/timeline/step_rows.h"
 
 namespace lockstep::merge {
 namespace {
@@ -147,7 +148,7 @@ TEST(GpuSteps, OneInWhichNothingWasLaunchedIsNotComplete) {
     m[r].Step(3, 30'000, 30'049);
   }
   m.Run();
-  const schema::TlSteps table = JobStepTable(m.passed, m.clocks(), m.steps);
+  const schema::TlSteps table = JobStepTable(m.passed, m.clocks(), m.steps, merge::StepRankTable(m.passed));
   EXPECT_EQ(table.complete, (std::vector<std::uint8_t>{1, 1, 1, 0}));
   EXPECT_EQ(table.step_ns, (std::vector<std::int64_t>{10'000, 10'000, 8'800, -1}));
 }

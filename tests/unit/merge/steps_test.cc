@@ -7,6 +7,7 @@
 #include "fixture.h"
 #include "merge/timeline/assemble.h"
 #include "merge/timeline/step_length.h"
+#include "merge/timeline/step_rows.h"
 
 namespace lockstep::test {
 namespace {
@@ -47,7 +48,7 @@ TEST(Steps, JobStepIsTheMeanOfTheRanksOwn) {
   m[1].Step(0, 5, 120), m[1].Step(1, 120, 191);
   m.offset_ns = {0, 1'000'000};  // No clock enters it.
   m.Run();
-  const schema::TlSteps table = merge::JobStepTable(m.passed, m.clocks(), m.steps);
+  const schema::TlSteps table = merge::JobStepTable(m.passed, m.clocks(), m.steps, merge::StepRankTable(m.passed));
   EXPECT_EQ(table.step_ns, (std::vector<std::int64_t>{(100 + 115) / 2, (110 + 71) / 2}));
   EXPECT_EQ(table.complete, (std::vector<std::uint8_t>{1, 1}));
 }

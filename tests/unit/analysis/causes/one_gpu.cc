@@ -4,6 +4,9 @@
 
 #include <algorithm>
 
+#include "analysis/analyze_with.h"
+#include "analysis/causes/causes.h"
+#include "analysis/report/json.h"
 #include "core/interval.h"
 
 namespace lockstep::test {
@@ -26,6 +29,24 @@ void OneGpu::Kernel(std::string_view name, std::int64_t begin, std::int64_t leng
   Launched(name, begin, begin + length, std::max<std::int64_t>(0, begin - 500), stream);
   tables.kernels.shape.back() = shape;
 }
+
+namespace {
+
+// What the causes find when a rank is read as a whole they find in blocks, of several steps and of one.
+void ExpectBlocksDoNotMatter(const analysis::Context& context, const analysis::Analysis& found, std::uint64_t rows) {
+  const auto causes = [&](std::uint64_t block_rows) {
+    analysis::Analysis only = found;
+    only.findings.clear();
+    only.idle_causes.clear();
+    analysis::FindCausesInBlocks(context, only, block_rows);
+    return report::RenderJson(only);
+  };
+  const std::string whole = causes(UINT64_MAX);
+  for (const std::uint64_t block_rows : {rows / 2 + 1, rows / 5 + 1, std::uint64_t{1}})
+    EXPECT_EQ(causes(block_rows), whole) << block_rows << " of " << rows << " rows at once";
+}
+
+}  // namespace
 
 analysis::Analysis AnalyzeGpus(const std::vector<const OneGpu*>& ranks) {
   std::vector<const HandMade*> hand_made(ranks.begin(), ranks.end());
@@ -67,7 +88,12 @@ analysis::Analysis AnalyzeGpus(const std::vector<const OneGpu*>& ranks) {
   options.read_rank = [&](std::int32_t rank) -> Result<schema::RankTables> {
     return ranks.at(static_cast<std::size_t>(rank))->tables;
   };
-  Result<analysis::Analysis> analysis = analysis::Analyze(timeline, options);
+  std::uint64_t rows = 0;
+  for (const OneGpu* rank : ranks) rows = std::max(rows, schema::RowsOf(rank->tables, schema::kEvents));
+  Result<analysis::Analysis> analysis =
+      analysis::AnalyzeWith(timeline, options, [&](const analysis::Context& context, const analysis::Analysis& found) {
+        ExpectBlocksDoNotMatter(context, found, rows);
+      });
   EXPECT_TRUE(analysis.ok());
   return analysis.ok() ? std::move(analysis).value() : analysis::Analysis{};
 }
