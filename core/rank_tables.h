@@ -95,7 +95,8 @@
   X(u32, algorithm, Text, Unknown(kNone), "NCCL's algorithm")                                                          \
   X(u32, protocol, Text, Unknown(kNone), "NCCL's protocol")                                                            \
   X(u16, channels, Count, Unknown(0), "NCCL channels")                                                                 \
-  X(u64, buffer, Number, Unknown(0), "address sent from")
+  X(u64, buffer, Number, Unknown(0), "address sent from")                                                              \
+  X(u32, caller, RowNumber, Unknown(kNone), "row of stacks: what called it (--stacks calls)")
 
 #define LS_P2P(X)                                                                                                      \
   X(u32, comm, Id, Always, "row of comms")                                                                             \
@@ -117,7 +118,8 @@
   X(u64, bytes, Bytes, Always, "bytes sent, or received as the status says")                                           \
   X(u8, outcome, Enum<RequestOutcome>, Always, "")                                                                     \
   X(u32, call, RowNumber, Unknown(kNone, "none"), "row of mpi_calls that posted it")                                   \
-  X(u32, kernel, RowNumber, Unknown(kNone, "none"), "row of kernels that carried it")
+  X(u32, kernel, RowNumber, Unknown(kNone, "none"), "row of kernels that carried it")                                  \
+  X(u32, caller, RowNumber, Unknown(kNone), "row of stacks: what called it (--stacks calls)")
 
 #define LS_MPI_REQUESTS(X)                                                                           \
   X(u16, op, Enum<MpiOp>, Always, "MPI function that posted it")                                     \

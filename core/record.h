@@ -35,6 +35,7 @@ enum class RecordKind : std::uint8_t {
   kRangeEnd = 18,       // RangeRecord: end_ticks is when it ended, begin_ticks its id; maybe another thread's
   kCategory = 19,       // StringRecord + text: an NVTX category's name; `id` is the category, reserved[0] the domain
   kLoss = 20,           // LossRecord
+  kCallStack = 21,      // CallStackRecord + where a call came from
   // From 32 on: core/gpu_records.h.
   kGpuKernel = 32,
   kGpuShape = 33,
@@ -139,7 +140,7 @@ struct MpiRecord {  // 2 slots
   std::int32_t peer;      // Destination, source or root; -1 none, -2 any.
   std::int32_t tag;       // -1 none, -2 any.
   std::uint32_t seq;      // Collectives: number on comm. Sends: number of (comm, peer, tag) is the decoder's work.
-  std::uint32_t start;    // Mrecv, Imrecv: see above; else 0.
+  std::uint32_t start;    // Mrecv, Imrecv: see above; else the CallStackRecord of what called it, 0 none.
 };
 inline constexpr std::uint32_t kNoComm = 0xffffffffu;
 
@@ -228,6 +229,17 @@ struct LossRecord {  // 2 slots
   std::uint64_t reserved2[3];
 };
 
+// What called a collective or a message (--stacks calls): written once for each stack that a thread calls from, before
+// the first call's record. Behind it: return addresses, innermost first, 8 bytes each; then lines of UTF-8
+// "mark\tline\tfunction\tfile\n" for the frames of Python, innermost first, with the mark "l" for the outermost of a
+// call of the interpreter's loop.
+struct CallStackRecord {  // 1 slot + ceil((8 * addresses + text_bytes) / 32)
+  RecordHead head;
+  std::uint32_t number;  // Process-wide, from 1. One stack may have several, of several threads.
+  std::uint32_t addresses, text_bytes;
+  std::uint64_t reserved[2];
+};
+
 struct GapRecord {  // 1 slot. records == 0: nothing was lost, recording was off in between.
   RecordHead head;
   std::uint32_t reserved;
@@ -238,6 +250,7 @@ static_assert(sizeof(RecordHead) == 4);
 static_assert(sizeof(RangeRecord) == kSlotBytes && sizeof(CompletionRecord) == kSlotBytes);
 static_assert(sizeof(PollRecord) == kSlotBytes && sizeof(StringRecord) == kSlotBytes);
 static_assert(sizeof(StepRecord) == kSlotBytes && sizeof(CpuRecord) == kSlotBytes && sizeof(GapRecord) == kSlotBytes);
+static_assert(sizeof(CallStackRecord) == kSlotBytes);
 static_assert(sizeof(RangeExtra) == kSlotBytes && sizeof(WindowRecord) == kSlotBytes);
 static_assert(sizeof(MemoryRecord) == kSlotBytes && sizeof(LossRecord) == 2 * kSlotBytes);
 static_assert(sizeof(MpiRecord) == 2 * kSlotBytes && sizeof(CommRecord) == 2 * kSlotBytes);

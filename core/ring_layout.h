@@ -147,6 +147,7 @@ struct SegmentHeader {
   WindowSpec window;
   ClockMailbox mailbox;
   std::atomic<std::uint32_t> burst_rows;  // Rows of `bursts` written.
+  std::uint32_t call_stacks;              // 1: calls are written with what called them (CallStackRecord).
 };
 
 // What the call in RingHeader::call_op transfers, and with whom: only these facts tell later in which operation a
@@ -165,6 +166,7 @@ struct OpenCall {
   std::int32_t peer, tag;
   std::int32_t source, source_tag;
   std::uint64_t handle[kOpenCallHandles];  // Completion calls: the first requests that were given.
+  std::uint32_t stack;                     // As MpiRecord::start has it.
 };
 
 // A thread's ring: this header, then capacity_slots slots.

@@ -74,6 +74,7 @@ struct ProbeState {
   EventClock clock;
   std::atomic<std::uint64_t> sample_ticks{0};  // Between two samples of a thread's CPU time: about 200 us.
   bool watches_ranges = false;                 // WindowSpec has a range_name or a step_range.
+  bool call_stacks = false;                    // As SegmentHeader has it.
   // What this process's recording goes by: its own once it has an entry, before that the one that it will begin with.
   // Null: this process is not profiled.
   std::atomic<ProcessWindow*> window{nullptr};
@@ -98,6 +99,9 @@ bool lockstep_emit_slow(const void* records, std::uint32_t slots, std::uint32_t 
 std::uint64_t lockstep_ticks_slow(void);
 // Id of a text on this thread, written to its ring if new. 0: no string.
 std::uint32_t lockstep_intern(const char* text);
+// Number of what the calling thread was called from (CallStackRecord), written to its ring if new. 0: not known.
+// Whoever asks has tested ProbeState::call_stacks.
+std::uint32_t lockstep_call_stack(void);
 // Counts one more query that found nothing, see kPoll in record.h. `requests` are the handles that are known to be
 // incomplete (Testany, Testsome), or null.
 void lockstep_poll_slow(std::uint64_t op_and_request, const std::uint64_t* requests, std::uint32_t count,
@@ -131,6 +135,13 @@ inline std::uint64_t Ticks() {
 inline bool Recording() {
   const ProcessWindow* window = lockstep_probe.window.load(std::memory_order_relaxed);
   return window != nullptr && window->recording.load(std::memory_order_relaxed) != 0;
+}
+
+// What called the operation that is about to be recorded; 0: nobody wants to know, or it is not known.
+inline std::uint32_t CallStack() {
+  if (!lockstep_probe.call_stacks) [[likely]]
+    return 0;
+  return lockstep_call_stack();
 }
 
 // The fence keeps the compiler from moving stores across; a signal handler runs

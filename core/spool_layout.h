@@ -26,6 +26,7 @@ enum class SpoolKind : std::uint16_t {
   kGpuSamples = 12,  // GpuSample[], NVML read by the agent.
   kStacks = 13,      // UTF-8 "number\tparent\tline\tpython\tlibrary\tfile\tfunction\n" lines, see SpoolStackSample.
   kSamples = 14,     // SpoolStackSample[]
+  kCallStacks = 15,  // SpoolCallStack[]
   kRing = 10,        // A ring's first kRingHeaderBytes as its owner left them (RingHeader: call and ranges still
                      // open, polls not yet written). Written when its owner ended with any of those; the segment is
                      // gone afterwards. An open gap (dropped_records) is in kLoss already: not to be counted again.
@@ -88,6 +89,13 @@ struct SpoolStackSample {
   std::uint32_t stopped_ns;  // How long the thread stood still.
 };
 static_assert(sizeof(SpoolStackSample) == 24);
+
+// Which stack (kStacks) a CallStackRecord of a process is.
+struct SpoolCallStack {
+  std::uint32_t process, process_generation;  // As in SpoolThread.
+  std::uint32_t number, stack;                // Never 0.
+};
+static_assert(sizeof(SpoolCallStack) == 16);
 
 // CRC-32C (Castagnoli), in hardware where SSE4.2 exists. `crc` chains calls; start with 0.
 std::uint32_t Crc32c(std::uint32_t crc, const void* data, std::size_t bytes);

@@ -27,7 +27,8 @@ struct TorchBeginRecord {      // 2 slots
   std::int32_t tag;            // Of messages.
   std::uint16_t dtype;         // DataType
   std::uint8_t message;        // kTorchCollective, kTorchSend or kTorchReceive.
-  std::uint8_t reserved[5];
+  std::uint8_t reserved;
+  std::uint32_t stack;  // CallStackRecord of what called it; 0 none.
 };
 static_assert(sizeof(TorchBeginRecord) == 2 * kSlotBytes);
 

@@ -52,6 +52,8 @@ Json StacksJson(const Progress& progress, const Verdict& verdict) {
                         {"name", Known(thread.name)},
                         {"main", thread.main},
                         {"missing", Known(thread.missing)},
+                        {"waits_for", Known(thread.waits_for)},
+                        {"held_by", thread.held_by == 0 ? Json(nullptr) : Json(thread.held_by)},
                         {"frames", std::move(frames)}});
     }
   };

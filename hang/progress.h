@@ -25,6 +25,8 @@ struct Thread {
   std::string name;
   bool main = false;
   std::string missing;        // What is not known of its stack; "" nothing.
+  std::string waits_for;      // "Python's GIL", "a lock"; "" none that is known.
+  std::int64_t held_by = 0;   // Number of the thread of this process that has it; 0 not known.
   std::vector<Frame> frames;  // Innermost first.
 };
 

@@ -4,6 +4,7 @@
 
 #include <algorithm>
 #include <iterator>
+#include <map>
 #include <set>
 
 #include "analysis/core/format.h"
@@ -149,6 +150,48 @@ class Teller {
            (facts.threads.size() > 1 ? fmt::format(" has all of its {} threads)", facts.threads.size()) : ")");
   }
 
+  // Where those who wait called what they wait in: one collective may be called from several lines.
+  void AddSites(std::vector<std::string>& details) const {
+    constexpr std::size_t kMost = 3;
+    std::map<std::string, std::vector<std::int32_t>> sites;
+    for (const Member& member : progress_.groups[verdict_.group].members) {
+      if (verdict_.message || !std::binary_search(verdict_.waiting.begin(), verdict_.waiting.end(), member.rank))
+        continue;
+      for (const Operation& call : member.calls)
+        if (call.sequence != kNotKnown && call.sequence == verdict_.call.sequence && !call.site.empty())
+          sites[call.site].push_back(member.rank);
+    }
+    if (sites.size() <= 1) {
+      const std::string& site = sites.empty() ? verdict_.call.site : sites.begin()->first;
+      if (!site.empty()) details.push_back("those who wait called it at " + Printed(site));
+      return;
+    }
+    std::size_t told = 0;
+    for (const auto& [site, ranks] : sites) {
+      if (++told > kMost) break;
+      details.push_back(fmt::format("{} called it at {}", Names(ranks), Printed(site)));
+    }
+    if (sites.size() > kMost)
+      details.push_back(fmt::format("and {} more", Plural(static_cast<std::int64_t>(sites.size() - kMost), "line")));
+  }
+
+  // Who waits for a lock does nothing; who has it may.
+  static void AddHolder(const RankFacts& facts, const Thread& thread, std::size_t most_frames,
+                        std::vector<std::string>& details) {
+    if (thread.waits_for.empty()) return;
+    const std::string what = fmt::format("rank {} waits for {}", facts.rank, Printed(thread.waits_for));
+    const auto holder = std::find_if(facts.threads.begin(), facts.threads.end(), [&](const Thread& each) {
+      return thread.held_by != 0 && each.number == thread.held_by;
+    });
+    if (holder == facts.threads.end()) {
+      details.push_back(what + (thread.held_by == 0 ? "; who has it is not known"
+                                                    : fmt::format(", which its thread {} has", thread.held_by)));
+      return;
+    }
+    details.push_back(fmt::format("{}, which its thread {} ({}) has:", what, holder->number, Printed(holder->name)));
+    for (const Frame& frame : FramesThatMatter(*holder, most_frames)) details.push_back("  " + FrameText(frame));
+  }
+
   // Of one or two who are named, the stacks line by line; of more, and of those who wait, which stacks there are.
   void AddStacks(std::vector<std::string>& details) const {
     constexpr std::size_t kMostWhole = 2, kMostFrames = 8;
@@ -165,6 +208,7 @@ class Teller {
       if (thread == nullptr) continue;
       details.push_back(fmt::format("stack of rank {}{}:", rank, WhereAllStacksAre(*facts)));
       for (const Frame& frame : FramesThatMatter(*thread, kMostFrames)) details.push_back("  " + FrameText(frame));
+      AddHolder(*facts, *thread, kMostFrames, details);
     }
     if (!whole)
       for (std::string& line : BriefStacks(progress_, verdict_.culprits, false)) details.push_back(std::move(line));
@@ -290,8 +334,7 @@ class Teller {
           details.push_back(fmt::format("no {} of {}, so it cannot be told who is late", progress_.source, candidates));
         break;
     }
-    if (!verdict_.call.site.empty() && verdict_.sides.empty())
-      details.push_back("those who wait called it at " + Printed(verdict_.call.site));
+    if (verdict_.sides.empty()) AddSites(details);
     AddDoing(details);
     AddStacks(details);
   }

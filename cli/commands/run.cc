@@ -238,10 +238,9 @@ Result<int> RunProgram(const RecordFlags& flags) {
     options.live_period_ns = static_cast<std::int64_t>((options.live_lines ? flags.live_s : kLivePeriodS) * 1e9);
   options.hang_after_ns = static_cast<std::int64_t>(flags.hang_after_s * 1e9);
   options.on_hang = *agent::OnHangOf(flags.on_hang);
-  if (!flags.stacks.empty())
-    options.stacks = *agent::StackPlanOf(flags.stacks);
-  else if (flags.live_s > 0 || !flags.metrics.empty())
-    options.stacks = {agent::StackPlan::kLate, 0};
+  if (!flags.stacks.empty()) options.stacks = *agent::StackPlanOf(flags.stacks);
+  if (!options.stacks.told && (options.live_lines || !options.metrics.empty()))
+    options.stacks.kind = agent::StackPlan::kLate;
   options.clock = flags.clock == "agent"                          ? clock::ClockService::kAgent
                   : flags.clock == "tcp"                          ? clock::ClockService::kTcp
                   : flags.clock == "off" || flags.clock == "wall" ? clock::ClockService::kOff
@@ -429,9 +428,9 @@ CLI::App* AddRunTo(CLI::App& root, const std::shared_ptr<RecordFlags>& flags) {
   run->add_option(
          "--stacks", flags->stacks,
          "Stacks: hang (when nothing moves), late (also of a rank that the others wait for, while they do; the "
-         "default with --live or --metrics), off, all:HZ")
+         "default with --live or --metrics), off, all:HZ; alone or behind a comma, calls: where operations are called")
       ->type_name("WHEN")
-      ->check(Accepted(agent::StackPlanOf, "hang, late, off or all:HZ"));
+      ->check(Accepted(agent::StackPlanOf, "hang, late, off or all:HZ, and calls"));
   run->add_flag("--estimate", flags->estimate, "Write nothing; print how much space the window would need");
   run->add_flag("--print-env", flags->print_env, "Print the environment for jobs whose command line you cannot change");
   run->add_flag("--torch-ops", flags->torch_ops, "PyTorch's operators as ranges (about 10 us each)");

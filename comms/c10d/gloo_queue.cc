@@ -20,14 +20,15 @@ class Queue {
   void Add(const void* work, const QueuedWork& queued) {
     const SpinHold hold(lock_);
     if (count_ == kMostQueued) return;
-    slots_[count_++] = {work, queued.group, queued.seq, queued.ticks, queued.peer};
+    slots_[count_++] = {work, queued.group, queued.seq, queued.ticks, queued.peer, queued.stack};
   }
   // Works begin about in the order in which they came.
   QueuedWork Take(const void* work) {
     const SpinHold hold(lock_);
     for (std::size_t i = 0; i < count_; ++i) {
       if (slots_[i].work != work) continue;
-      const QueuedWork queued{slots_[i].group, slots_[i].seq, slots_[i].ticks, slots_[i].peer};
+      const Slot& slot = slots_[i];
+      const QueuedWork queued{slot.group, slot.seq, slot.ticks, slot.peer, slot.stack};
       --count_;
       for (; i < count_; ++i) slots_[i] = slots_[i + 1];
       return queued;
@@ -44,6 +45,7 @@ class Queue {
     Group* group;
     std::uint64_t seq, ticks;
     std::int32_t peer;
+    std::uint32_t stack;
   };
   Slot slots_[kMostQueued] = {};
 };
@@ -94,7 +96,9 @@ void LockstepGlooEnqueue(void* group, void* const* work) {
     Current call;
     Group* of = GroupAt(group, &call);
     g_seen.store(true, std::memory_order_relaxed);
-    g_queue.Add(*work, {of, of->collectives.fetch_add(1), ring::Ticks(), call.peer});
+    const std::uint64_t seq = of->collectives.fetch_add(1);
+    const std::uint32_t stack = ring::Recording() ? ring::CallStack() : 0;
+    g_queue.Add(*work, {of, seq, ring::Ticks(), call.peer, stack});
   }
   reinterpret_cast<void (*)(void*, void* const*)>(found)(group, work);
 }

@@ -20,6 +20,7 @@ struct QueuedWork {
   Group* group = nullptr;            // Null: nothing is known of it.
   std::uint64_t seq = 0, ticks = 0;  // Number on the group; when it was handed over.
   std::int32_t peer = -1;            // World rank of the root, as the call said.
+  std::uint32_t stack = 0;           // Of ring::CallStack().
 };
 
 struct ExecutedWork {

@@ -86,6 +86,8 @@ std::unique_ptr<ObserverContext> OnStart(const RecordFunction& function) {
   }
   const Group& group = *queued.group;
   if (!ring::Recording()) return nullptr;
+  // A message is begun by who calls for it.
+  if (executing == nullptr) queued.stack = ring::CallStack();
   const Inputs inputs = InputsOf(function);
   TorchBeginRecord record{};
   record.peer = -1;
@@ -100,6 +102,7 @@ std::unique_ptr<ObserverContext> OnStart(const RecordFunction& function) {
   if (operation->message != kTorchCollective || HasRoot(operation->kind)) record.peer = group.RankOf(queued.peer);
   record.tag = tag;
   record.message = operation->message;
+  record.stack = queued.stack;
   if (!lockstep_emit_slow(&record, 2, 1)) return nullptr;
   if (record.message == kTorchReceive && record.peer < 0) t_from_any = record.work;
   if (executing != nullptr && executing->recorded_as == 0) executing->recorded_as = record.work;
@@ -149,6 +152,7 @@ __attribute__((visibility("default"))) unsigned long long lockstep_hook_torch_ba
   record.seq = seq;
   record.peer = record.tag = -1;
   record.message = kTorchCollective;
+  record.stack = ring::CallStack();
   return lockstep_emit_slow(&record, 2, 1) ? record.work : 0;
 }
 

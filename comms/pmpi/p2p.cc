@@ -43,10 +43,11 @@ int Send(MpiOp op, MPI_Count count, MPI_Datatype type, int dest, int tag, MPI_Co
   if (!Active() || !ring::Recording()) return call();
   const std::uint32_t comm = NumberOf(KnownComm(handle));
   const Shape sent = Message(count, type, dest, tag);
-  Blocking blocking(op, comm, 0, sent);
+  const std::uint32_t stack = ring::CallStack();
+  Blocking blocking(op, comm, 0, sent, 0, stack);
   const int result = call();
   const std::uint64_t end = blocking.End();
-  WriteOperation(op, result, 0, blocking.begin(), end, 0, comm, 0, sent);
+  WriteOperation(op, result, 0, blocking.begin(), end, 0, comm, 0, sent, stack);
   return result;
 }
 
@@ -57,11 +58,12 @@ int Post(MpiOp op, MPI_Count count, MPI_Datatype type, int peer, int tag, MPI_Co
   const bool recording = Active() && ring::Recording();
   if (!recording && !(always && Active())) return call();
   Comm* comm = KnownComm(handle);
+  const std::uint32_t stack = ring::CallStack();
   const std::uint64_t begin = ring::Ticks();
   const int result = call();
   const std::uint64_t end = ring::Ticks();
   WriteOperation(op, result, recording ? 0 : kMpiUnrecorded, begin, end, request != nullptr ? HandleOf(*request) : 0,
-                 NumberOf(comm), 0, Message(count, type, peer, tag));
+                 NumberOf(comm), 0, Message(count, type, peer, tag), stack);
   return result;
 }
 
@@ -83,12 +85,12 @@ void WriteReceive(WithCompletion& records, int result, const MPI_Status& status)
 template <typename Call>
 int PostBoth(MpiOp op, MPI_Comm handle, const Shape& sent, const Shape& received, MPI_Request* request, Call&& call) {
   if (!Active() || !ring::Recording()) return call();
-  const std::uint32_t comm = NumberOf(KnownComm(handle));
+  const std::uint32_t comm = NumberOf(KnownComm(handle)), stack = ring::CallStack();
   const std::uint64_t begin = ring::Ticks();
   const int result = call();
   const std::uint64_t end = ring::Ticks();
   WithCompletion records;
-  records.call = MakeRecord(op, begin, end, comm, sent);
+  records.call = MakeRecord(op, begin, end, comm, sent, stack);
   records.call.request = request != nullptr ? HandleOf(*request) : 0;
   if (result != MPI_SUCCESS) records.call.head.flags |= kMpiError;
   records.completion = {};
@@ -102,33 +104,37 @@ int PostBoth(MpiOp op, MPI_Comm handle, const Shape& sent, const Shape& received
 }
 
 // `call` is passed a status: the caller's, or one of ours if the caller wants none. `open` makes the Blocking from the
-// communicator's number.
+// communicator's number and what called it.
 template <typename Open, typename Call>
 int ReceiveIn(Open&& open, MpiOp op, MPI_Comm handle, const Shape& shape, MPI_Status* status, Call&& call) {
   if (!Active() || !ring::Recording()) return call(status);
   const std::uint32_t comm = NumberOf(KnownComm(handle));
   MPI_Status own;
   MPI_Status* used = status != MPI_STATUS_IGNORE ? status : &own;
-  Blocking blocking = open(comm);
+  const std::uint32_t stack = ring::CallStack();
+  Blocking blocking = open(comm, stack);
   const int result = call(used);
   const std::uint64_t end = blocking.End();
   WithCompletion records;
-  records.call = MakeRecord(op, blocking.begin(), end, comm, shape);
+  records.call = MakeRecord(op, blocking.begin(), end, comm, shape, stack);
   WriteReceive(records, result, *used);
   return result;
 }
 
 template <typename Call>
 int Receive(MpiOp op, MPI_Comm handle, const Shape& shape, MPI_Status* status, Call&& call) {
-  return ReceiveIn([&](std::uint32_t comm) { return Blocking(op, comm, 0, shape); }, op, handle, shape, status, call);
+  const auto open = [&](std::uint32_t comm, std::uint32_t stack) { return Blocking(op, comm, 0, shape, 0, stack); };
+  return ReceiveIn(open, op, handle, shape, status, call);
 }
 
 // `shape` is that of the message that is sent.
 template <typename Call>
 int SendReceive(MpiOp op, MPI_Comm handle, const Shape& shape, int source, int source_tag, MPI_Status* status,
                 Call&& call) {
-  return ReceiveIn([&](std::uint32_t comm) { return Blocking(op, comm, shape, source, source_tag); }, op, handle, shape,
-                   status, call);
+  const auto open = [&](std::uint32_t comm, std::uint32_t stack) {
+    return Blocking(op, comm, shape, source, source_tag, stack);
+  };
+  return ReceiveIn(open, op, handle, shape, status, call);
 }
 
 template <typename Call>

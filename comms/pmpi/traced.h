@@ -47,8 +47,10 @@ inline std::uint32_t Saturated(std::uint64_t count) {
   return static_cast<std::uint32_t>(count < 0xffffffffu ? count : 0xffffffffu);
 }
 
+// `stack`: of ring::CallStack().
 inline void Fill(MpiRecord& record, MpiOp op, std::uint8_t flags, std::uint64_t begin, std::uint64_t end,
-                 std::uint64_t request, std::uint32_t comm, std::uint32_t seq, const Shape& shape) {
+                 std::uint64_t request, std::uint32_t comm, std::uint32_t seq, const Shape& shape,
+                 std::uint32_t stack) {
   record.head = {RecordKind::kMpi, flags, 2};
   record.op = static_cast<std::uint16_t>(op);
   record.dtype = static_cast<std::uint16_t>(shape.dtype);
@@ -61,12 +63,13 @@ inline void Fill(MpiRecord& record, MpiOp op, std::uint8_t flags, std::uint64_t 
   record.peer = shape.peer;
   record.tag = shape.tag;
   record.seq = seq;
-  record.start = 0;
+  record.start = stack;
 }
 
-inline MpiRecord MakeRecord(MpiOp op, std::uint64_t begin, std::uint64_t end, std::uint32_t comm, const Shape& shape) {
+inline MpiRecord MakeRecord(MpiOp op, std::uint64_t begin, std::uint64_t end, std::uint32_t comm, const Shape& shape,
+                            std::uint32_t stack = 0) {
   MpiRecord record;
-  Fill(record, op, shape.flags, begin, end, 0, comm, 0, shape);
+  Fill(record, op, shape.flags, begin, end, 0, comm, 0, shape, stack);
   return record;
 }
 
@@ -77,10 +80,11 @@ inline void Write(MpiRecord& record, int result) {
 
 // Writes the record of a collective or a message directly into the ring.
 inline void WriteOperation(MpiOp op, int result, std::uint8_t flags, std::uint64_t begin, std::uint64_t end,
-                           std::uint64_t request, std::uint32_t comm, std::uint32_t seq, const Shape& shape) {
+                           std::uint64_t request, std::uint32_t comm, std::uint32_t seq, const Shape& shape,
+                           std::uint32_t stack = 0) {
   flags = static_cast<std::uint8_t>(flags | shape.flags | (result != MPI_SUCCESS ? kMpiError : 0));
   ring::EmitMade<2>([&](std::byte* memory) {
-    Fill(*reinterpret_cast<MpiRecord*>(memory), op, flags, begin, end, request, comm, seq, shape);
+    Fill(*reinterpret_cast<MpiRecord*>(memory), op, flags, begin, end, request, comm, seq, shape, stack);
   });
 }
 
@@ -102,15 +106,17 @@ class Blocking {
     Begin(op);
   }
   // A collective, a message, or a call on a communicator.
-  Blocking(MpiOp op, std::uint32_t comm, std::uint32_t seq, const Shape& shape, std::uint8_t flags = 0)
+  Blocking(MpiOp op, std::uint32_t comm, std::uint32_t seq, const Shape& shape, std::uint8_t flags = 0,
+           std::uint32_t stack = 0)
       : page_(ring::Page()) {
-    if (page_ != nullptr) Describe(comm, seq, shape, flags);
+    if (page_ != nullptr) Describe(comm, seq, shape, flags, stack);
     Begin(op);
   }
   // A message with a receive beside it.
-  Blocking(MpiOp op, std::uint32_t comm, const Shape& shape, int source, int source_tag) : page_(ring::Page()) {
+  Blocking(MpiOp op, std::uint32_t comm, const Shape& shape, int source, int source_tag, std::uint32_t stack)
+      : page_(ring::Page()) {
     if (page_ != nullptr) {
-      Describe(comm, 0, shape, kOpenCallReceives);
+      Describe(comm, 0, shape, kOpenCallReceives, stack);
       page_->header.open_call.source = PeerOf(source);
       page_->header.open_call.source_tag = TagOf(source_tag);
     }
@@ -119,7 +125,7 @@ class Blocking {
   // A call that waits for `given` requests, those among `handles` that are not 0.
   Blocking(MpiOp op, const std::uint64_t handles[], int count, int given) : page_(ring::Page()) {
     if (page_ != nullptr) {
-      Describe(kNoComm, 0, Shape{.bytes = static_cast<std::uint64_t>(given)}, 0);
+      Describe(kNoComm, 0, Shape{.bytes = static_cast<std::uint64_t>(given)}, 0, 0);
       OpenCall& open = page_->header.open_call;
       for (int i = 0; i < count && open.handles < kOpenCallHandles; ++i)
         if (handles[i] != 0) open.handle[open.handles++] = handles[i];
@@ -141,7 +147,7 @@ class Blocking {
   Blocking& operator=(const Blocking&) = delete;
 
  private:
-  void Describe(std::uint32_t comm, std::uint32_t seq, const Shape& shape, std::uint8_t flags) {
+  void Describe(std::uint32_t comm, std::uint32_t seq, const Shape& shape, std::uint8_t flags, std::uint32_t stack) {
     OpenCall& open = page_->header.open_call;
     open.flags = static_cast<std::uint8_t>(kOpenCallKnown | (shape.flags & kMpiUneven) | flags);
     open.handles = 0;
@@ -152,6 +158,7 @@ class Blocking {
     open.seq = seq;
     open.peer = shape.peer;
     open.tag = shape.tag;
+    open.stack = stack;
   }
   void Begin(MpiOp op) {
     begin_ = ring::Ticks();
@@ -183,10 +190,11 @@ int Collective(MpiOp op, MPI_Comm handle, ShapeOf&& shape, Call&& call) {
   const std::uint8_t flags = comm != nullptr && comm->inter() ? kMpiInterComm : 0;
   const std::uint32_t number = NumberOf(comm);
   const Shape transferred = shape(comm);
-  Blocking blocking(op, number, seq, transferred, flags);
+  const std::uint32_t stack = ring::CallStack();
+  Blocking blocking(op, number, seq, transferred, flags, stack);
   const int result = call();
   const std::uint64_t end = blocking.End();
-  WriteOperation(op, result, flags, blocking.begin(), end, 0, number, seq, transferred);
+  WriteOperation(op, result, flags, blocking.begin(), end, 0, number, seq, transferred, stack);
   return result;
 }
 
@@ -199,12 +207,13 @@ int CollectivePost(MpiOp op, MPI_Comm handle, MPI_Request* request, bool always,
   const std::uint32_t seq = NextSeq(comm);
   const bool recording = ring::Recording();
   if (!recording && !always) return call();
+  const std::uint32_t stack = ring::CallStack();
   const std::uint64_t begin = ring::Ticks();
   const int result = call();
   const std::uint64_t end = ring::Ticks();
   const int flags = (comm != nullptr && comm->inter() ? kMpiInterComm : 0) | (recording ? 0 : kMpiUnrecorded);
   WriteOperation(op, result, static_cast<std::uint8_t>(flags), begin, end, request != nullptr ? HandleOf(*request) : 0,
-                 NumberOf(comm), seq, shape(comm));
+                 NumberOf(comm), seq, shape(comm), stack);
   return result;
 }
 

@@ -104,8 +104,10 @@ class Reader {
 
  private:
   static Error NoDump() {
-    return {ErrorCode::kMalformed, "this is no Flight Recorder dump: it has neither entries nor process groups", "",
-            "name files that PyTorch's Flight Recorder wrote"};
+    return {
+        ErrorCode::kMalformed,
+        "this is neither a Flight Recorder dump (entries, process groups) nor an answer of NCCL's RAS", "",
+        "name files that PyTorch's Flight Recorder wrote, or that ncclras printed: docs/hang.md says how to get them"};
   }
 
   bool Spend(std::size_t steps) {

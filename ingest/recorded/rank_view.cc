@@ -10,6 +10,7 @@
 #include "core/data_type_name.h"
 #include "core/loss.h"
 #include "core/mpi_ops.h"
+#include "ingest/recorded/call_sites.h"
 #include "ingest/recorded/mpi_words.h"
 #include "ingest/recorded/process_gone.h"
 #include "ingest/recorded/stacks.h"
@@ -46,12 +47,13 @@ constexpr schema::Columns<schema::Collectives> kOfCollectives = {&schema::Collec
                                                                  &schema::Collectives::bytes,
                                                                  &schema::Collectives::count,
                                                                  &schema::Collectives::dtype,
-                                                                 &schema::Collectives::root};
+                                                                 &schema::Collectives::root,
+                                                                 &schema::Collectives::caller};
 constexpr schema::Columns<schema::P2p> kOfMessages = {
     &schema::P2p::comm,  &schema::P2p::direction,       &schema::P2p::mode,
     &schema::P2p::peer,  &schema::P2p::peer_world_rank, &schema::P2p::tag,
     &schema::P2p::seq,   &schema::P2p::begin_ns,        &schema::P2p::last_incomplete_ns,
-    &schema::P2p::bytes, &schema::P2p::outcome};
+    &schema::P2p::bytes, &schema::P2p::outcome,         &schema::P2p::caller};
 constexpr schema::Columns<schema::MpiCalls> kOfCalls = {&schema::MpiCalls::begin_ns, &schema::MpiCalls::duration_ns,
                                                         &schema::MpiCalls::op, &schema::MpiCalls::comm,
                                                         &schema::MpiCalls::outcome};
@@ -60,7 +62,7 @@ constexpr schema::Columns<schema::Ranges> kOfRanges = {&schema::Ranges::thread, 
 
 class Viewer {
  public:
-  explicit Viewer(const RecordedRank& rank) : rank_(rank), head_(*rank.head) {}
+  explicit Viewer(const RecordedRank& rank) : rank_(rank), head_(*rank.head), sites_(head_) {}
 
   RankView View() {
     reader_ = rank_.source->OpenEvents();
@@ -266,6 +268,7 @@ class Viewer {
         }
         Operation call = CallOf(*comm, piece->kind[i], piece->seq[i], piece->begin_ns[i], piece->bytes[i],
                                 piece->count[i], piece->dtype[i], (piece->uneven[i] & 1) != 0, piece->root[i]);
+        call.site = sites_.Of(piece->caller[i]);
         if (piece->end_ns[i] != kNoTime) {
           call.state = OperationState::kCompleted;
           // Of MPI's, its calls say it: an operation that was posted long before is no long wait.
@@ -308,7 +311,8 @@ class Viewer {
         if (piece->outcome[i] != schema::RequestOutcome::kNeverCompleted) continue;
         const bool waited = comm->is_mpi ? AskedFor(piece->last_incomplete_ns[i]) : WaitedInTorch();
         if (!waited && !view_.whole) continue;
-        AddMessage(key, sends, number, piece->begin_ns[i], piece->bytes[i], waited);
+        AddMessage(key, sends, number, piece->begin_ns[i], piece->bytes[i], waited).call.site =
+            sites_.Of(piece->caller[i]);
         posted_[{piece->begin_ns[i], sends}] = view_.open.size() - 1;
       }
     }
@@ -356,8 +360,10 @@ class Viewer {
       if (posted != nullptr) {
         posted->waited = true;
       } else if (own && info != nullptr) {
-        Keep(*comm, CallOf(*comm, schema::Code(info->kind), row.seq, row.begin_ns, row.bytes, row.count, row.dtype,
-                           row.uneven, row.peer));
+        Operation call = CallOf(*comm, schema::Code(info->kind), row.seq, row.begin_ns, row.bytes, row.count, row.dtype,
+                                row.uneven, row.peer);
+        call.site = sites_.Of(row.caller);
+        Keep(*comm, std::move(call));
       }
       return;
     }
@@ -395,6 +401,7 @@ class Viewer {
     const MpiOpInfo* info = FindMpiOp(row.op);
     OpenMessage& message = AddMessage(key, sends, number, row.begin_ns, row.bytes, true);
     message.one_of_many = info != nullptr && info->cls == MpiClass::kSendRecv;
+    message.call.site = sites_.Of(row.caller);
   }
 
   static Operation* Find(CommView& comm, std::uint64_t seq) {
@@ -479,6 +486,7 @@ class Viewer {
   std::vector<CommView*> of_row_;
   std::set<std::pair<std::uint32_t, std::uint64_t>> persistent_;
   std::map<std::pair<std::int64_t, bool>, std::size_t> posted_;  // When, sends -> place in view_.open.
+  CallSites sites_;
   std::int64_t offset_ns_ = 0, end_ns_ = kNoTime, any_wait_ = kNoTime, polled_since_ns_ = kNoTime;
   std::string range_;
   std::uint16_t polled_ = 0;

@@ -40,7 +40,10 @@ void TakeStacks(std::string_view text, hang::RankFacts& facts) {
   if (threads == json.end() || !threads->is_array()) return;
   for (const StackJson& each : *threads) {
     if (!each.is_object()) continue;
-    hang::Thread thread{.name = TextIn(each, "name"), .missing = TextIn(each, "missing")};
+    hang::Thread thread{
+        .name = TextIn(each, "name"), .missing = TextIn(each, "missing"), .waits_for = TextIn(each, "waits_for")};
+    if (const auto holder = each.find("held_by"); holder != each.end() && holder->is_number_integer())
+      thread.held_by = holder->get<std::int64_t>();
     if (const auto number = each.find("thread"); number != each.end() && number->is_number_integer())
       thread.number = number->get<std::int64_t>();
     if (const auto main = each.find("main"); main != each.end() && main->is_boolean()) thread.main = main->get<bool>();

@@ -91,6 +91,7 @@ void MapSegment(const char* path) {
   lockstep_probe.clock.distortion = header.distortion;
   lockstep_probe.segment_bytes = header.segment_bytes;
   lockstep_probe.watches_ranges = header.window.range_name[0] != 0 || header.window.step_range[0] != 0;
+  lockstep_probe.call_stacks = header.call_stacks != 0;
   // Until the rate is measured: 200 us of a 2 GHz counter.
   lockstep_probe.sample_ticks.store(header.clock_mode == ClockMode::kTsc ? 400'000 : 200'000);
   lockstep_probe.segment = static_cast<SegmentHeader*>(base);

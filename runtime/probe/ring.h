@@ -57,6 +57,10 @@ void FreeStrings(void* pool);
 std::uint32_t FindText(RingPage& page,
                        const char* text);  // The thread's id if it has one, else 0. Not for signal handlers.
 
+// Where the number of the thread's stack of this hash (not 0) is; the number is 0 if it is new. Null: there is no
+// memory.
+std::uint32_t* CallStackNumber(RingPage& page, std::uint64_t hash);
+
 // Process. process.cc
 ProcessEntry* ClaimedProcess();  // Null if not claimed yet.
 void MarkLockstepUsed();

@@ -13,7 +13,7 @@
 namespace lockstep::probe {
 namespace {
 
-constexpr std::uint32_t kAddresses = 512, kTexts = 2048, kTextBytes = 192 * 1024;
+constexpr std::uint32_t kAddresses = 512, kTexts = 2048, kTextBytes = 192 * 1024, kStacks = 1024;
 
 struct StringPool {
   struct Address {
@@ -26,6 +26,12 @@ struct StringPool {
   } texts[kTexts];
   std::uint32_t used_texts, used_bytes;
   char copy[kTextBytes];  // Each with its final 0.
+  // What calls came from, by hash; hash 0: free. Untouched where nobody wants to know.
+  std::uint32_t used_stacks;
+  struct Stack {
+    std::uint64_t hash;
+    std::uint32_t number;
+  } stacks[kStacks];
 };
 
 StringPool* PoolOf(RingPage& page) {
@@ -103,6 +109,23 @@ std::uint32_t PlaceOf(const StringPool& pool, const Sought& sought, const char* 
 }
 
 }  // namespace
+
+std::uint32_t* CallStackNumber(RingPage& page, std::uint64_t hash) {
+  StringPool* pool = PoolOf(page);
+  if (pool == nullptr) return nullptr;
+  if (pool->used_stacks >= kStacks / 2) {  // As with texts, ever new ones must not take memory without end.
+    memset(pool->stacks, 0, sizeof pool->stacks);
+    pool->used_stacks = 0;
+  }
+  auto place = static_cast<std::uint32_t>(hash % kStacks);
+  while (pool->stacks[place].hash != 0 && pool->stacks[place].hash != hash) place = (place + 1) % kStacks;
+  StringPool::Stack& stack = pool->stacks[place];
+  if (stack.hash == 0) {
+    stack.hash = hash;
+    pool->used_stacks += 1;
+  }
+  return &stack.number;
+}
 
 std::uint32_t FindText(RingPage& page, const char* text) {
   auto* pool = static_cast<StringPool*>(page.producer.strings);

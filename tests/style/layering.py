@@ -42,8 +42,8 @@ ROOMS = {
         "rundir": [], "inject": ["rundir/"], "spool": [], "rings": ["spool/"], "recover": ["rundir/"],
         "window": ["spool/", "rings/"],
         "sample": ["rings/"], "send": ["rundir/"], "live": ["rundir/"], "stacks": [], "late": ["rings/", "spool/", "live/", "stacks/"],
-        "hang": ["rings/", "inject/", "stacks/", "rundir/", "send/"],
-        "slot": ["rundir/", "inject/", "spool/", "rings/", "window/", "sample/", "send/", "live/", "stacks/", "late/", "hang/"],
+        "calls": ["rings/", "spool/", "live/", "stacks/", "late/"], "hang": ["rings/", "inject/", "stacks/", "rundir/", "send/"],
+        "slot": ["rundir/", "inject/", "spool/", "rings/", "window/", "sample/", "send/", "live/", "stacks/", "late/", "calls/", "hang/"],
     },
     "export": {
         "common": [], "chrome": ["common/"], "csv": ["common/"], "kineto": ["common/"], "perfetto": ["common/"],

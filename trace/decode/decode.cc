@@ -148,11 +148,13 @@ class SlotDecoder {
     process.process = static_cast<std::uint32_t>(i);
     decoders_.push_back(std::make_unique<ProcessDecoder>(process.tables, *map_));
     ProcessDecoder& decoder = *decoders_.back();
+    stack_rows_.emplace_back(decoder, process.tables.stacks, contents_.frames);
     if (i < plans_.size()) {
       const ProcessPlan& plan = plans_[i];
       AddMetaRows(decoder, &plan);
       std::vector<DecoderThread> threads;
       for (SpoolRing* ring : plan.rings) threads.push_back(std::move(ring->thread));
+      decoder.UseCallStacks(CallStackRows(stack_rows_.back(), plan.key, contents_.call_stacks));
       const std::uint64_t slot_end = contents_.end ? contents_.end->ticks : 0;
       decoder.Decode(std::move(threads), 0, plan.state.pid,
                      plan.state.end_ticks != 0 ? plan.state.end_ticks : slot_end);
@@ -374,7 +376,7 @@ class SlotDecoder {
     }
     std::uint64_t unknown = 0;
     for (std::size_t i = 0; i < samples.size(); ++i)
-      unknown += AddStackSamples(*decoders_[i], TablesOf(i), *map_, contents_.frames, samples[i]);
+      unknown += AddStackSamples(stack_rows_[i], TablesOf(i), *map_, samples[i]);
     decoders_[0]->AddLoss(Loss::kUnknownRecord, unknown, "samples whose stack is not in the spool");
   }
 
@@ -422,6 +424,7 @@ class SlotDecoder {
   std::vector<ProcessPlan> plans_;
   Decoded decoded_;
   std::vector<std::unique_ptr<ProcessDecoder>> decoders_;  // One per process of `decoded_`.
+  std::vector<StackRows> stack_rows_;                      // Likewise.
 };
 
 }  // namespace

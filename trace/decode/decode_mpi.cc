@@ -149,7 +149,8 @@ void ProcessDecoder::AddCollective(const Thread& thread, const MpiRecord& record
                               .kernel = kNone,
                               .enqueue_begin_ns = kNoTime,
                               .algorithm = kNone,
-                              .protocol = kNone});
+                              .protocol = kNone,
+                              .caller = StackOf(record.start)});
 }
 
 // Returns false for MPI_PROC_NULL: there is no message and no row.
@@ -159,8 +160,9 @@ bool ProcessDecoder::AddP2p(const Thread& thread, const MpiRecord& record, bool 
   std::int32_t peer = record.peer, tag = record.tag;
   std::uint64_t bytes = record.bytes;
   const auto op = static_cast<MpiOp>(record.op);
+  const bool matched = op == MpiOp::kMrecv || op == MpiOp::kImrecv;
   // A matched probe's message names no source.
-  if (receive && peer == -1 && (op == MpiOp::kMrecv || op == MpiOp::kImrecv)) peer = kAny;
+  if (receive && peer == -1 && matched) peer = kAny;
   if (status != nullptr) {
     peer = status->source;
     tag = status->tag;
@@ -187,9 +189,10 @@ bool ProcessDecoder::AddP2p(const Thread& thread, const MpiRecord& record, bool 
                                  : blocking ? RequestOutcome::kCompleted
                                             : RequestOutcome::kNeverCompleted,
                       .call = call,
-                      .kernel = kNone});
+                      .kernel = kNone,
+                      .caller = matched ? kNone : StackOf(record.start)});
   const std::uint64_t probed = std::uint64_t{record.start} << 32 | record.seq;
-  if (receive && (op == MpiOp::kMrecv || op == MpiOp::kImrecv) && probed != 0)
+  if (receive && matched && probed != 0)
     probed_ns_[static_cast<std::uint32_t>(tables_.p2p.rows() - 1)] = TickConverter(thread.clock).Ns(probed);
   return true;
 }

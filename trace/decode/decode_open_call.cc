@@ -34,6 +34,7 @@ OpenCallFact AwaitedMessage(OpenCallFact call, const schema::P2p::Row& posted) {
   call.bytes = posted.bytes;
   call.peer = posted.peer;
   call.tag = posted.tag;
+  call.caller = posted.caller;
   return call;
 }
 
@@ -59,6 +60,7 @@ void ProcessDecoder::AddOpenCall(const RingState& state, std::int64_t begin_ns) 
     call.uneven = (open.flags & kMpiUneven) != 0;
     call.peer = open.peer;
     call.tag = open.tag;
+    call.caller = StackOf(open.stack);
   }
   AddOpenCallFact(call);
   if (!known || (open.flags & kOpenCallReceives) == 0) return;
@@ -89,6 +91,7 @@ void ProcessDecoder::AddAwaited(const OpenCall& open, const OpenCallFact& call) 
         awaited.dtype = posted.dtype;
         awaited.uneven = (posted.uneven & 1) != 0;
         awaited.peer = posted.root;
+        awaited.caller = posted.caller;
       } else if (operation.kind == OpenRequests::Kind::kP2p) {
         // Of two the last is told below.
         if (operation.rows > 1) AddOpenCallFact(AwaitedMessage(call, tables_.p2p.Get(operation.row)));

@@ -1,62 +1,56 @@
 #include "trace/decode/decode_stacks.h"
 
-#include <unordered_map>
-
 #include "trace/decode/sort_rows.h"
 
 namespace lockstep::trace {
-namespace {
 
 using schema::kNone;
 
-class StackRows {
- public:
-  StackRows(ProcessDecoder& decoder, schema::Stacks& stacks, std::span<const SpoolFrame> frames)
-      : decoder_(decoder), stacks_(stacks) {
-    for (const SpoolFrame& frame : frames) frames_.emplace(frame.number, &frame);
-  }
+StackRows::StackRows(ProcessDecoder& decoder, schema::Stacks& stacks, std::span<const SpoolFrame> frames)
+    : decoder_(decoder), stacks_(stacks) {
+  for (const SpoolFrame& frame : frames) frames_.emplace(frame.number, &frame);
+}
 
-  // Of a frame and, before it, of those that called it. kNone: not all of them are known.
-  std::uint32_t RowOf(std::uint32_t number) {
-    std::vector<const SpoolFrame*> missing;
-    std::uint32_t row = kNone;
-    while (number != 0) {
-      if (const auto known = rows_.find(number); known != rows_.end()) {
-        row = known->second;
-        break;
-      }
-      const auto frame = frames_.find(number);
-      // A caller has the lower number: damage must not make a ring of them.
-      if (frame == frames_.end() || frame->second->parent >= number) return kNone;
-      missing.push_back(frame->second);
-      number = frame->second->parent;
+std::uint32_t StackRows::RowOf(std::uint32_t number) {
+  std::vector<const SpoolFrame*> missing;
+  std::uint32_t row = kNone;
+  while (number != 0) {
+    if (const auto known = rows_.find(number); known != rows_.end()) {
+      row = known->second;
+      break;
     }
-    for (; !missing.empty(); missing.pop_back()) {
-      const SpoolFrame& frame = *missing.back();
-      stacks_.Append({.parent = row,
-                      .function = decoder_.Intern(frame.function),
-                      .file = frame.file.empty() ? kNone : decoder_.Intern(frame.file),
-                      .line = frame.line,
-                      .python = frame.python,
-                      .library = frame.library});
-      row = static_cast<std::uint32_t>(stacks_.rows() - 1);
-      rows_.emplace(frame.number, row);
-    }
-    return row;
+    const auto frame = frames_.find(number);
+    // A caller has the lower number: damage must not make a ring of them.
+    if (frame == frames_.end() || frame->second->parent >= number) return kNone;
+    missing.push_back(frame->second);
+    number = frame->second->parent;
   }
+  for (; !missing.empty(); missing.pop_back()) {
+    const SpoolFrame& frame = *missing.back();
+    stacks_.Append({.parent = row,
+                    .function = decoder_.Intern(frame.function),
+                    .file = frame.file.empty() ? kNone : decoder_.Intern(frame.file),
+                    .line = frame.line,
+                    .python = frame.python,
+                    .library = frame.library});
+    row = static_cast<std::uint32_t>(stacks_.rows() - 1);
+    rows_.emplace(frame.number, row);
+  }
+  return row;
+}
 
- private:
-  ProcessDecoder& decoder_;
-  schema::Stacks& stacks_;
-  std::unordered_map<std::uint32_t, const SpoolFrame*> frames_;
-  std::unordered_map<std::uint32_t, std::uint32_t> rows_;
-};
+std::unordered_map<std::uint32_t, std::uint32_t> CallStackRows(StackRows& rows, const SpoolKey& process,
+                                                               std::span<const SpoolCallStack> call_stacks) {
+  std::unordered_map<std::uint32_t, std::uint32_t> by_number;
+  for (const SpoolCallStack& each : call_stacks) {
+    if (SpoolKey(each.process, each.process_generation) != process) continue;
+    if (const std::uint32_t row = rows.RowOf(each.stack); row != kNone) by_number[each.number] = row;
+  }
+  return by_number;
+}
 
-}  // namespace
-
-std::uint64_t AddStackSamples(ProcessDecoder& decoder, schema::RankTables& tables, const TickMap& map,
-                              std::span<const SpoolFrame> frames, std::span<const SpoolStackSample> samples) {
-  StackRows rows(decoder, tables.stacks, frames);
+std::uint64_t AddStackSamples(StackRows& rows, schema::RankTables& tables, const TickMap& map,
+                              std::span<const SpoolStackSample> samples) {
   TickConverter clock(map);
   std::unordered_map<std::int64_t, std::uint32_t> threads;
   for (std::size_t i = 0; i < tables.threads.rows(); ++i)

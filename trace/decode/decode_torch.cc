@@ -41,7 +41,8 @@ void ProcessDecoder::OnTorchBegin(Thread& thread, std::span<const std::byte> byt
          .bytes = bytes_moved,
          .outcome = schema::RequestOutcome::kNeverCompleted,
          .call = kNone,
-         .kernel = kNone});
+         .kernel = kNone,
+         .caller = StackOf(record.stack)});
     if (record.message == kTorchReceive && record.peer < 0) torch_from_any_[record.work] = work.row;
   } else {
     work.row = static_cast<std::uint32_t>(tables_.collectives.rows());
@@ -71,7 +72,8 @@ void ProcessDecoder::OnTorchBegin(Thread& thread, std::span<const std::byte> byt
                                 .algorithm = kNone,
                                 .protocol = kNone,
                                 .channels = 0,
-                                .buffer = 0});
+                                .buffer = 0,
+                                .caller = StackOf(record.stack)});
   }
   torch_works_[record.work] = work;
 }

@@ -22,6 +22,7 @@ void ForEachField(Call& call, F&& field) {
   field("dtype", call.dtype);
   field("peer", call.peer);
   field("tag", call.tag);
+  field("caller", call.caller);
 }
 
 constexpr std::string_view kAwaits[] = {"nothing", "collective", "send", "receive", "creation"};

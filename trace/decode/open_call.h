@@ -31,7 +31,8 @@ struct OpenCallFact {
   std::uint64_t bytes = 0, count = 0;        // As in mpi_calls and collectives.
   std::uint16_t dtype = 0;                   // DataType
   bool uneven = false;
-  std::int32_t peer = -1, tag = -1;  // As in mpi_calls.
+  std::int32_t peer = -1, tag = -1;      // As in mpi_calls.
+  std::uint32_t caller = schema::kNone;  // Row of stacks: what called the operation.
 };
 
 std::string TextOf(const OpenCallFact& call);

@@ -185,7 +185,8 @@ void ProcessDecoder::TakeAtOnce(Thread& thread, RecordKind kind, std::span<const
     case RecordKind::kCompletion:
       ++unknown_requests_;  // Its call was lost.
       return;
-    case RecordKind::kPad:  // RecordStream skips padding; the others are decoded in order of time.
+    case RecordKind::kCallStack:  // Its agent has found out what it is (SpoolKind::kCallStacks).
+    case RecordKind::kPad:        // RecordStream skips padding; the others are decoded in order of time.
     case RecordKind::kMpi:
     case RecordKind::kPoll:
     case RecordKind::kComm:

@@ -59,6 +59,9 @@ class ProcessDecoder {
   void Decode(std::vector<DecoderThread> threads, std::uint32_t process_row, std::int64_t main_tid,
               std::uint64_t last_sign_ticks);
 
+  // Before Decode: rows of stacks, by the number of a CallStackRecord.
+  void UseCallStacks(std::unordered_map<std::uint32_t, std::uint32_t> rows) { call_stacks_ = std::move(rows); }
+
   std::uint32_t Intern(std::string_view text) { return strings_.Intern(text); }
   // Adds a row of meta.
   void AddFact(std::string_view key, std::string_view value) {
@@ -188,6 +191,12 @@ class ProcessDecoder {
   void AddOpenCallFact(const OpenCallFact& call);
   std::uint32_t CommRow(std::uint32_t number, std::int64_t ns);
 
+  // Row of stacks; kNone: not known.
+  std::uint32_t StackOf(std::uint32_t call_stack) const {
+    const auto at = call_stacks_.find(call_stack);
+    return at == call_stacks_.end() ? schema::kNone : at->second;
+  }
+
   // decode_torch.cc
   void OnTorchBegin(Thread& thread, std::span<const std::byte> bytes);
   void OnTorchEnd(Thread& thread, std::span<const std::byte> bytes);
@@ -209,6 +218,8 @@ class ProcessDecoder {
   GpuRecords gpu_;
   NcclRecords nccl_;
   std::map<std::pair<std::uint32_t, std::uint32_t>, ToldLoss> told_losses_;  // Rows of strings: name, detail.
+
+  std::unordered_map<std::uint32_t, std::uint32_t> call_stacks_;
 
   OpenRequests requests_;
   std::unordered_map<std::uint64_t, Persistent> persistent_;

@@ -102,6 +102,9 @@ void AddBlock(SpoolContents& contents, const SpoolBlock& block) {
     case SpoolKind::kSamples:
       AppendAll(contents.samples, payload);
       return;
+    case SpoolKind::kCallStacks:
+      AppendAll(contents.call_stacks, payload);
+      return;
     case SpoolKind::kStacks:
       ForEachLine(payload, [&](std::string_view line) {
         SpoolFrame frame;

@@ -51,6 +51,7 @@ struct SpoolContents {
   std::vector<GpuSample> gpu_samples;
   std::vector<SpoolFrame> frames;
   std::vector<SpoolStackSample> samples;
+  std::vector<SpoolCallStack> call_stacks;
   std::vector<SpoolLoss> losses;
   std::optional<SpoolEnd> end;
   std::uint64_t malformed_blocks = 0;  // Blocks with a good checksum but invalid content.

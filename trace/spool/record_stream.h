@@ -69,6 +69,7 @@ constexpr std::uint16_t MinSlots(RecordKind kind) {
     case RecordKind::kCompletion:
     case RecordKind::kPoll:
     case RecordKind::kString:
+    case RecordKind::kCallStack:
     case RecordKind::kStep:
     case RecordKind::kCpu:
     case RecordKind::kGap:

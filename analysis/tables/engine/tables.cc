@@ -222,7 +222,7 @@ const std::vector<TableKind>& TableKinds() {
       kKernelsTable,     kBreakdownTable,   kOpsTable,      kRangesTable,   kMemoryTable,      kSequencesTable,
       kGroupsTable,      kCollectivesTable, kIdleTable,     kIdleGapsTable, kLaunchesTable,    kLaunchBoundTable,
       kQueueTable,       kCopiesTable,      kCopyListTable, kSyncsTable,    kStreamWaitsTable, kCriticalPathTable,
-      kCriticalOpsTable, kGpusTable,        kStacksTable,
+      kCriticalOpsTable, kGpusTable,        kStacksTable,   kCallersTable,
   };
   return kinds;
 }

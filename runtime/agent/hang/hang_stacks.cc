@@ -38,6 +38,8 @@ std::string StacksJson(const StackSample& sample, const std::string& file) {
                        {"name", thread.name},
                        {"main", thread.main},
                        {"missing", thread.why_short},
+                       {"waits_for", thread.waits_for},
+                       {"held_by", thread.held_by},
                        {"frames", std::move(frames)}});
   }
   return OneLine({{"at_ns", sample.at_ns}, {"file", file}, {"threads", std::move(threads)}});
@@ -54,6 +56,9 @@ std::string StacksText(const StackSample& sample) {
       if (frame->line != 0) text += ":" + std::to_string(frame->line);
       text += "\n";
     }
+    if (!thread.waits_for.empty())
+      text += "    (waits for " + thread.waits_for +
+              (thread.held_by != 0 ? ", which thread " + std::to_string(thread.held_by) + " has" : "") + ")\n";
     if (!thread.why_short.empty()) text += "    (" + Printed(thread.why_short) + ")\n";
   }
   return text;

@@ -47,7 +47,7 @@ class HangStacks {
 // Where the text of a slot's stacks lies, below the run directory.
 std::string StacksFile(std::int32_t slot);
 // One line of JSON: {"at_ns": ..., "file": "stacks/rank-00001.txt", "threads": [{"thread": ..., "name": ..., "main":
-// true, "missing": "", "frames":
+// true, "missing": "", "waits_for": "a lock", "held_by": 4711, "frames":
 // [["collate", "train.py", 88, "p"], ...]}, ...]}, frames innermost first, their last member "p" for Python's, "l" for
 // a library's, both or neither. Read by ingest/recorded/stacks.cc.
 std::string StacksJson(const StackSample& sample, const std::string& file);

@@ -14,11 +14,13 @@
 #include <charconv>
 #include <csignal>
 #include <cstdio>
+#include <nlohmann/json.hpp>
 #include <string_view>
 #include <system_error>
 #include <utility>
 
 #include "core/own_file.h"
+#include "core/printed.h"
 #include "runtime/agent/inject/libraries.h"
 #include "runtime/agent/rings/segment_entries.h"
 #include "runtime/agent/rundir/claim.h"
@@ -41,11 +43,12 @@ constexpr std::int64_t kWordPeriodNs = 5'000'000'000;
 constexpr std::int64_t kGivenWithinNs = 6'000'000'000;
 // A job that somebody ends makes records, too.
 constexpr std::int64_t kGoesOnNs = 3'000'000'000;
-constexpr std::size_t kMostText = 16384;
+constexpr std::size_t kMostText = 16384, kMostJson = std::size_t{64} << 20, kMostHostName = 256;
 constexpr int kExitHang = 4;  // Of `lockstep hang`.
 
 constexpr const char* kTurn = ".hang-turn";     // Locked by the agent that asks.
-constexpr const char* kNow = ".hang-now";       // There while a hang has been said and nothing has moved since.
+constexpr const char* kNow = ".hang-now";       // There while a hang has been said and nothing has moved since: where.
+constexpr const char* kAgain = ".hang-again";   // There while another host's agent has repeated it.
 constexpr const char* kNewText = ".hang-text";  // Answers until they are whole.
 constexpr const char* kNewJson = ".hang-json";
 constexpr const char* kText = "hang.txt";
@@ -66,6 +69,16 @@ bool Inside(const SegmentView& segment) {
       return true;
   }
   return false;
+}
+
+// Whether the network between the hosts may be what stopped: then an answer of this host may not come through either.
+bool NetworkMayBe(const std::string& json) {
+  const nlohmann::json answer = nlohmann::json::parse(json, nullptr, false);
+  if (!answer.is_object() || !answer.contains("verdicts") || !answer["verdicts"].is_array()) return false;
+  return std::any_of(answer["verdicts"].begin(), answer["verdicts"].end(), [](const nlohmann::json& verdict) {
+    const auto cause = verdict.find("cause");
+    return cause != verdict.end() && (*cause == "all_inside" || *cause == "behind_on_gpu");
+  });
 }
 
 // A single process waits for nobody.
@@ -99,10 +112,8 @@ HangWatch::HangWatch(Setup setup) : setup_(std::move(setup)) {
 HangWatch::~HangWatch() { Forget(); }
 
 void HangWatch::Look(const SegmentView& segment, std::int64_t now_ns, const Seen& seen) {
-  if (setup_.stacks != nullptr) {
-    setup_.stacks->Poll();
-    TakeWhatIsAsked(segment, now_ns);
-  }
+  if (setup_.stacks != nullptr) setup_.stacks->Poll();
+  HearOthers(segment, now_ns);
   const bool moved = std::exchange(records_, seen.records) != seen.records;
   if (said_ && moved && moved_ns_ == 0) moved_ns_ = now_ns;
   if (moved_ns_ != 0) {
@@ -172,7 +183,10 @@ void HangWatch::ForgetStacks() {
 
 void HangWatch::Forget() {
   EndAsked();
-  if (said_) RemoveOwn(Path(kNow));
+  if (said_) {
+    RemoveOwn(Path(kNow));
+    RemoveOwn(Path(kAgain));
+  }
   if (turn_.open()) RemoveOwn(Path(kTurn));
   turn_.Reset();
   said_ = signalled_ = false;
@@ -251,18 +265,36 @@ void HangWatch::TakeAnswer(std::int64_t now_ns) {
 }
 
 void HangWatch::Publish(std::int64_t now_ns) {
-  const std::string text = ReadPlain(Path(kNewText), kMostText);
+  const bool network = NetworkMayBe(ReadPlain(Path(kNewJson), kMostJson));
   MoveOver(Path(kNewText), Path(kText));
   MoveOver(Path(kNewJson), Path(kJson));
   said_ = true;
   setup_.say("nothing has moved for " + SecondsText(now_ns - quiet_since_ns_) + " s (" + Path(kText) + "):");
+  SayText();
+  RemoveOwn(Path(kAgain));  // Of one that has ended since.
+  CreateFile(Path(kNow), network ? setup_.host + "\n" : "", 0644);
+  if (setup_.action.signal != 0 && !setup_.action.every) setup_.signal(setup_.action.signal);
+}
+
+void HangWatch::SayText() const {
+  const std::string text = ReadPlain(Path(kText), kMostText);
   for (std::string_view rest = text; !rest.empty();) {
     const std::size_t end = std::min(rest.find('\n'), rest.size());
     setup_.say(std::string(rest.substr(0, end)));
     rest.remove_prefix(std::min(end + 1, rest.size()));
   }
-  CreateFile(Path(kNow), "", 0644);
-  if (setup_.action.signal != 0 && !setup_.action.every) setup_.signal(setup_.action.signal);
+}
+
+void HangWatch::RepeatOthers() {
+  if (said_ || repeated_) return;
+  const std::string now = ReadPlain(Path(kNow), kMostHostName);
+  const std::string host = now.substr(0, now.find('\n'));
+  if (host.empty() || host == setup_.host) return;
+  repeated_ = true;
+  if (CreateFile(Path(kAgain), "", 0644) != 0) return;  // One of them is enough.
+  setup_.say("an agent on " + Printed(host) + ", which may not be heard, found that nothing moves (" + Path(kText) +
+             "):");
+  SayText();
 }
 
 bool HangWatch::SaidByAnybody() const {
@@ -271,10 +303,15 @@ bool HangWatch::SaidByAnybody() const {
 }
 
 // Who makes records all the time is never quiet, and may be who the others wait for.
-void HangWatch::TakeWhatIsAsked(const SegmentView& segment, std::int64_t now_ns) {
+void HangWatch::HearOthers(const SegmentView& segment, std::int64_t now_ns) {
   if (setup_.slots < 2 || now_ns < next_word_ns_) return;
   next_word_ns_ = now_ns + kWordPeriodNs;
   const bool said = SaidByAnybody();
+  if (said)
+    RepeatOthers();
+  else
+    repeated_ = false;
+  if (setup_.stacks == nullptr) return;
   if (said && !setup_.stacks->taken()) {
     setup_.stacks->Take(segment, now_ns);
     asked_for_stacks_ = true;

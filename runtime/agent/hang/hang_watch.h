@@ -33,6 +33,7 @@ class HangWatch {
   struct Setup {
     std::string run_dir;               // Absolute.
     std::int32_t slot = 0, slots = 1;  // Of the job's agents.
+    std::string host;                  // This one's name.
     std::int64_t after_ns = 0;
     OnHang action;
     std::function<void(const std::string&)> say;
@@ -64,11 +65,14 @@ class HangWatch {
   bool MayAsk(const SegmentView& segment, const Seen& seen) const;
   void ForgetStacks();
   bool SaidByAnybody() const;
-  void TakeWhatIsAsked(const SegmentView& segment, std::int64_t now_ns);
+  // What another host's agent has said may be heard by nobody, if the network between the hosts is what stopped.
+  void RepeatOthers();
+  void HearOthers(const SegmentView& segment, std::int64_t now_ns);
   bool TakeTurn(std::int64_t now_ns);
   void Ask();
   void TakeAnswer(std::int64_t now_ns);
   void Publish(std::int64_t now_ns);
+  void SayText() const;
   void FollowOthers();
   std::string Path(const char* name) const { return setup_.run_dir + "/" + name; }
 
@@ -83,7 +87,7 @@ class HangWatch {
   bool no_locks_ = false;                        // On the run directory's file system.
   pid_t asked_ = -1;                             // The process that looks for an answer.
   std::int64_t asked_ns_ = 0;
-  bool said_ = false, signalled_ = false;
+  bool said_ = false, signalled_ = false, repeated_ = false;
   std::int64_t next_word_ns_ = 0;  // When to look next whether another agent has said a hang.
   bool asked_for_stacks_ = false;  // It has, and this agent's stacks were taken for that.
 };

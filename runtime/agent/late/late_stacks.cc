@@ -148,14 +148,13 @@ void LateStacks::Write(SpoolWriter& spool, bool last) {
       taken_at_.erase(at);
       stop_ns_ += kNewest * (static_cast<double>(sample.stopped_ns) - stop_ns_);
       for (const ThreadStack& thread : sample.threads) {
-        const std::uint32_t stack = tree_.Add(thread.frames);
+        const std::uint32_t stack = setup_.tree.Add(thread.frames);
         const auto stopped = static_cast<std::uint32_t>(std::clamp<std::int64_t>(sample.stopped_ns, 0, UINT32_MAX));
         if (stack != 0) rows_.push_back({ticks, thread.thread, stack, stopped});
       }
     }
   const SpoolReserve reserve = last ? SpoolReserve::kHalf : SpoolReserve::kNone;
-  for (const StackTree::Lines& lines : tree_.TakeLines())
-    if (!spool.Append({SpoolKind::kStacks}, lines.text, reserve)) setup_.unwritten(lines.frames);
+  setup_.tree.Write(spool, reserve, setup_.unwritten);
   constexpr std::size_t kRowsPerBlock = kSpoolBlockBytes / sizeof(SpoolStackSample);
   for (std::size_t at = 0; at < rows_.size(); at += kRowsPerBlock) {
     const std::size_t count = std::min(kRowsPerBlock, rows_.size() - at);

@@ -35,6 +35,7 @@ class LateStacks {
     std::int32_t rank = 0, ranks = 1;
     SegmentView segment;
     EventClock clock;
+    StackTree& tree;  // Of the slot's spool.
     StackReader::Setup reader;
     std::function<void(const std::string&)> say;
     std::function<void(std::uint64_t rows)> unwritten;  // So many are not in the spool.
@@ -61,7 +62,6 @@ class LateStacks {
   WaitSums sums_;
   LateJudge judge_;
   WaitCells cells_;
-  StackTree tree_;
   std::optional<StackReader> reader_;  // From the first sample on.
   const ClockSnapshot first_;
   std::int64_t next_look_ns_ = 0, next_sample_ns_ = INT64_MAX;

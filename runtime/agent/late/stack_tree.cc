@@ -42,4 +42,9 @@ std::uint32_t StackTree::Add(std::span<const StackFrame> frames) {
 
 std::vector<StackTree::Lines> StackTree::TakeLines() { return std::exchange(lines_, {}); }
 
+void StackTree::Write(SpoolWriter& spool, SpoolReserve reserve, const std::function<void(std::uint64_t)>& unwritten) {
+  for (const Lines& lines : TakeLines())
+    if (!spool.Append({SpoolKind::kStacks}, lines.text, reserve)) unwritten(lines.frames);
+}
+
 }  // namespace lockstep::agent

@@ -4,12 +4,14 @@
 
 #include <cstddef>
 #include <cstdint>
+#include <functional>
 #include <map>
 #include <span>
 #include <string>
 #include <utility>
 #include <vector>
 
+#include "runtime/agent/spool/spool_writer.h"
 #include "runtime/agent/stacks/stack_reader.h"
 
 namespace lockstep::agent {
@@ -26,6 +28,8 @@ class StackTree {
     std::uint64_t frames = 0;
   };
   std::vector<Lines> TakeLines();
+  // Writes these. `unwritten` is told how many frames are not in the spool.
+  void Write(SpoolWriter& spool, SpoolReserve reserve, const std::function<void(std::uint64_t)>& unwritten);
 
  private:
   // Parent, and what distinguishes its callees.

@@ -107,6 +107,7 @@ void SlotRun::Tick() {
     });
   const bool limited = window_->limit_reached();
   if (late_stacks_ && !limited) late_stacks_->Tick(RawNs(), *spool_);
+  if (call_stacks_ && !limited) call_stacks_->Tick(*spool_);
   window_->Tick(RawNs(), spool_->bytes());
   trial_end_.Tick(window_->next_step(), RawNs(), segment_->view(), *child_);
   if (options_.estimate) step_bytes_.Add(window_->next_step(), drain_->records_bytes());

@@ -90,6 +90,11 @@ void SlotRun::Finish() {
   SampleGpu();
   SampleCpu();
   if (late_stacks_) late_stacks_->Finish(*spool_);
+  if (call_stacks_) {
+    drain_->Run();  // The last ones.
+    // Of a job that failed, launchers end the agents soon.
+    call_stacks_->Finish(*spool_, good_end() ? 10000 * kMillisecondNs : 300 * kMillisecondNs);
+  }
   window_->Finish();
   SayWhatWasMissed();
   if (header.mailbox.state.load(std::memory_order_acquire) == 2) drain_->CountLoss(Loss::kAnchorAbandoned, 1, "");

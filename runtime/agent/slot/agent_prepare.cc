@@ -13,6 +13,7 @@
 #include "core/reference.h"
 #include "core/spool_name.h"
 #include "core/version.h"
+#include "runtime/agent/rundir/process_state.h"
 #include "runtime/agent/rundir/say.h"
 #include "runtime/agent/slot/slot_run.h"
 
@@ -110,7 +111,19 @@ void SlotRun::StartLive() {
 }
 
 void SlotRun::StartStacks() {
-  if (options_.stacks.kind < StackPlan::kLate || options_.estimate) return;
+  if (options_.estimate) return;
+  if (options_.stacks.calls)
+    call_stacks_.emplace(CallStacks::Setup{
+        .segment = segment_->view(),
+        .tree = stack_tree_,
+        .reader = {.program = libraries_.stacks_program, .restore_signals = [this] { gate_->RestoreInChild(); }},
+        .unwritten = [this](std::uint64_t rows) { drain_->CountUnwritten(rows); },
+        .unknown =
+            [this](std::uint64_t stacks) {
+              drain_->CountLoss(Loss::kSourceRefused, stacks,
+                                "what calls came from: neither names nor Python's frames");
+            }});
+  if (options_.stacks.kind < StackPlan::kLate) return;
   // A single rank waits for nobody.
   if (options_.stacks.kind == StackPlan::kLate && launch_.slots() < 2) return;
   late_stacks_.emplace(LateStacks::Setup{
@@ -120,16 +133,18 @@ void SlotRun::StartStacks() {
       .ranks = launch_.slots(),
       .segment = segment_->view(),
       .clock = clock_,
+      .tree = stack_tree_,
       .reader = {.program = libraries_.stacks_program, .restore_signals = [this] { gate_->RestoreInChild(); }},
       .say = [](const std::string& text) { Say(text); },
       .unwritten = [this](std::uint64_t rows) { drain_->CountUnwritten(rows); }});
 }
 
 void SlotRun::ObserveRecords() {
-  if (!live_ && !late_stacks_) return;
+  if (!live_ && !late_stacks_ && !call_stacks_) return;
   drain_->Observe([this](std::uint32_t ring, const RingEntry& entry, std::span<const iovec> records) {
     if (live_) live_->Take(ring, entry, records);
     if (late_stacks_) late_stacks_->Take(entry, records);
+    if (call_stacks_) call_stacks_->Take(entry, records);
   });
 }
 
@@ -148,6 +163,7 @@ void SlotRun::WatchForHangs() {
   hang_watch_.emplace(HangWatch::Setup{.run_dir = dir_.absolute,
                                        .slot = launch_.slot(),
                                        .slots = launch_.slots(),
+                                       .host = HostName(),
                                        .after_ns = options_.hang_after_ns,
                                        .action = options_.on_hang,
                                        .say = [](const std::string& text) { Say(text); },
@@ -206,6 +222,7 @@ void SlotRun::FillHeader() {
   if (clock_.distortion.active()) clock_.distortion.origin_raw_ns = RawNs();
   clock_.mode = !clock_.distortion.active() && TscIsInvariant() ? ClockMode::kTsc : ClockMode::kRaw;
   SegmentHeader& header = segment_->view().header();
+  header.call_stacks = options_.stacks.calls && !options_.estimate;
   header.slot_rank = launch_.rank;
   header.clock_mode = clock_.mode;
   header.distortion = clock_.distortion;

@@ -9,12 +9,14 @@
 
 #include "comms/launch/launch_env.h"
 #include "core/event_clock.h"
+#include "runtime/agent/calls/call_stacks.h"
 #include "runtime/agent/hang/hang_stacks.h"
 #include "runtime/agent/hang/hang_watch.h"
 #include "runtime/agent/inject/elf_file.h"
 #include "runtime/agent/inject/injection.h"
 #include "runtime/agent/inject/libraries.h"
 #include "runtime/agent/late/late_stacks.h"
+#include "runtime/agent/late/stack_tree.h"
 #include "runtime/agent/live/live.h"
 #include "runtime/agent/rings/drain.h"
 #include "runtime/agent/rings/segment.h"
@@ -119,7 +121,9 @@ class SlotRun {
   std::optional<WindowControl> window_;
   StepBytes step_bytes_;
   std::optional<Live> live_;
+  StackTree stack_tree_;  // What is in the spool.
   std::optional<LateStacks> late_stacks_;
+  std::optional<CallStacks> call_stacks_;
   std::int64_t begin_ns_ = 0;
   std::optional<CpuSampler> sampler_;
   StopWatch stop_watch_;

@@ -5,6 +5,8 @@
 #include <algorithm>
 #include <cstdio>
 #include <fstream>
+#include <set>
+#include <string_view>
 #include <utility>
 
 namespace lockstep::agent {
@@ -35,6 +37,17 @@ std::vector<Mapping> MappingsOf(pid_t pid) {
     mappings.push_back(std::move(mapping));
   }
   return mappings;
+}
+
+std::string CodeLinesOf(const std::vector<Mapping>& mappings) {
+  std::set<std::string_view> with_code;
+  for (const Mapping& mapping : mappings)
+    if (mapping.executable && !mapping.path.empty()) with_code.insert(mapping.path);
+  std::string lines;
+  for (const Mapping& mapping : mappings)
+    if (with_code.contains(mapping.path) && (mapping.path[0] == '/' || mapping.path == "[vdso]"))
+      lines += mapping.line + "\n";
+  return lines;
 }
 
 const Mapping* MappingAt(const std::vector<Mapping>& mappings, std::uint64_t address) {

@@ -36,6 +36,8 @@ struct Mapping {
 
 // Ascending. Empty: it cannot be read.
 std::vector<Mapping> MappingsOf(pid_t pid);
+// The lines of files that code is mapped of, each of them whole, and of the vdso: what names of functions are found by.
+std::string CodeLinesOf(const std::vector<Mapping>& mappings);
 // Null: nothing is mapped there.
 const Mapping* MappingAt(const std::vector<Mapping>& mappings, std::uint64_t address);
 

@@ -6,10 +6,14 @@
 #include <string>
 #include <vector>
 
+#include "core/python_code.h"
+#include "core/python_layout.h"
 #include "runtime/agent/stacks/process_memory.h"
-#include "runtime/agent/stacks/python_layout.h"
 
 namespace lockstep::agent {
+
+// "3.11"; "" for 0.
+std::string VersionText(std::uint32_t version);
 
 struct PythonFrame {
   std::string function, path;  // "Loader.collate", "/job/train.py".
@@ -17,13 +21,7 @@ struct PythonFrame {
   bool last_of_loop = false;   // The outermost of a call of the interpreter's loop.
 };
 
-// A frame before its names are read: while its thread is stopped there is time for no more.
-struct RawPythonFrame {
-  std::uint64_t code = 0;
-  std::int64_t position = 0;  // Address of the instruction, or its number (frame objects).
-  bool last_of_loop = false;
-};
-
+// Without names: while its thread is stopped there is time for no more.
 struct RawPythonStack {
   std::vector<RawPythonFrame> frames;  // Innermost first.
   bool cut = false;                    // There are more.
@@ -48,9 +46,18 @@ class PythonReader {
   RawPythonStack Walk(const ProcessMemory& memory, std::uint64_t thread_state) const;
   std::vector<PythonFrame> Name(const ProcessMemory& memory, const RawPythonStack& stack) const;
 
+  // A lock of an interpreter (the GIL): who waits for it sleeps in a futex between `begin` and `end`.
+  struct Gil {
+    std::uint64_t begin = 0, end = 0;
+    std::uint64_t holder = 0;  // Its thread state; 0: nobody holds it.
+  };
+  // Of all interpreters; none where this version's layout does not tell.
+  std::vector<Gil> Gils(const ProcessMemory& memory) const;
+
  private:
   std::string TextAt(const ProcessMemory& memory, std::uint64_t object) const;
-  std::vector<std::uint8_t> BytesAt(const ProcessMemory& memory, std::uint64_t object) const;
+  template <typename F>
+  void ForEachInterpreter(const ProcessMemory& memory, F&& f) const;
   PythonFrame NameOne(const ProcessMemory& memory, const RawPythonFrame& raw) const;
   pid_t ThreadOf(const ProcessMemory& memory, std::uint64_t id, const std::vector<pid_t>& threads) const;
 
@@ -60,8 +67,5 @@ class PythonReader {
   std::string path_;
   PythonLayout layout_;
 };
-
-// The line of an instruction; `at`: its offset in bytes from the begin of the code. 0: the table does not say.
-std::int32_t LineOf(LineTable kind, const std::vector<std::uint8_t>& table, std::int32_t first_line, std::int64_t at);
 
 }  // namespace lockstep::agent

@@ -1,6 +1,7 @@
 #include "runtime/agent/stacks/stack_reader.h"
 
 #include <sys/ptrace.h>
+#include <time.h>
 #include <unistd.h>
 
 #include <algorithm>
@@ -14,8 +15,11 @@
 #include <utility>
 
 #include "core/event_clock.h"
+#include "core/own_file.h"
+#include "runtime/agent/stacks/held_lock.h"
 #include "runtime/agent/stacks/process_memory.h"
 #include "runtime/agent/stacks/python_frames.h"
+#include "runtime/agent/stacks/refusal.h"
 #include "runtime/agent/stacks/stack_merge.h"
 #include "runtime/agent/stacks/stack_names.h"
 #include "runtime/agent/stacks/stack_request.h"
@@ -39,6 +43,9 @@ struct Capture {
   std::string stack;
   RawPythonStack python_raw;
   std::vector<PythonFrame> python;
+  FutexWait futex;
+  std::optional<PythonFrame>
+      holder;  // Where the thread is that has what this one waits for, if that has no stack here.
 };
 
 struct Taken {
@@ -56,35 +63,8 @@ struct Known {
   bool own_child = false;
 };
 
-// A file that holds code is needed whole, anything else is not.
-std::string LinesForNames(const std::vector<Mapping>& mappings) {
-  std::set<std::string_view> with_code;
-  for (const Mapping& mapping : mappings)
-    if (mapping.executable && !mapping.path.empty()) with_code.insert(mapping.path);
-  std::string lines;
-  for (const Mapping& mapping : mappings)
-    if (with_code.contains(mapping.path) && (mapping.path[0] == '/' || mapping.path == "[vdso]"))
-      lines += mapping.line + "\n";
-  return lines;
-}
-
-std::string FirstWord(const char* path) {
-  std::ifstream file(path);
-  std::string word;
-  file >> word;
-  return word;
-}
-
 // Why a process below this one cannot be looked at, with what to do.
-std::string Forbidden(pid_t pid) {
-  const std::string yama = FirstWord("/proc/sys/kernel/yama/ptrace_scope");
-  const std::string what = "stacks of process " + std::to_string(pid) + " cannot be taken: ";
-  if (yama == "2" || yama == "3")
-    return what + "Yama forbids it (kernel.yama.ptrace_scope is " + yama +
-           "): sysctl -w kernel.yama.ptrace_scope=1, or a container with --cap-add SYS_PTRACE";
-  return what +
-         "the system forbids it: start the container with --cap-add SYS_PTRACE, and run the program as the same user";
-}
+std::string Forbidden(pid_t pid) { return RefusalText(pid, FactsOfRefusal(pid)); }
 
 bool OnPath(const char* program) {
   const char* path = std::getenv("PATH");
@@ -108,7 +88,7 @@ struct StackReader::Impl {
     if (known.read_ns != 0 && now_ns - known.read_ns < kMapsLastNs) return &known;
     known.mappings = MappingsOf(pid);
     known.read_ns = now_ns;
-    known.maps_lines = LinesForNames(known.mappings);
+    known.maps_lines = CodeLinesOf(known.mappings);
     if (known.mappings.empty()) {
       processes.erase(pid);
       return nullptr;
@@ -142,6 +122,7 @@ struct StackReader::Impl {
       const ThreadState state = StateOf(pid, thread);
       if (state.state == 'Z' || state.state == 'X' || state.state == '?') return false;
       capture.request = {.thread = static_cast<std::uint32_t>(thread)};
+      capture.futex = FutexOf(state);
       capture.native = false;
       if (may_stop && MayBeStopped(pid, state)) {
         const ThreadStopper::Outcome outcome =
@@ -177,6 +158,41 @@ struct StackReader::Impl {
     return true;
   }
 
+  // Who waits for Python's lock wakes every 5 ms to ask for it, and where others want the cores it may do so for long.
+  static void LookAgain(pid_t pid, int rounds, std::vector<Capture>& captures) {
+    constexpr timespec kPause{0, 2'000'000};
+    for (int round = 0; round < rounds; ++round) {
+      bool any = false;
+      for (Capture& capture : captures) {
+        if (capture.futex.address != 0) continue;
+        capture.futex = FutexOf(StateOf(pid, static_cast<pid_t>(capture.thread.thread)));
+        any |= capture.futex.address == 0;
+      }
+      if (!any) return;
+      if (round + 1 < rounds) ::nanosleep(&kPause, nullptr);
+    }
+  }
+
+  // After all were captured: who waits for a lock goes on waiting.
+  static void FindLocks(const Known& known, const ProcessMemory& memory, const std::vector<pid_t>& threads,
+                        const std::map<pid_t, std::uint64_t>& states, std::vector<Capture>& captures) {
+    const bool readable = known.python->found() == PythonReader::Found::kReadable;
+    for (Capture& capture : captures) {
+      const auto thread = static_cast<pid_t>(capture.thread.thread);
+      HeldLock lock = LockOf(memory, thread, capture.futex, threads, readable ? &*known.python : nullptr, states);
+      capture.thread.waits_for = std::move(lock.what);
+      capture.thread.held_by = lock.holder;
+      const bool here = std::any_of(captures.begin(), captures.end(),
+                                    [&](const Capture& each) { return each.thread.thread == lock.holder; });
+      const auto state = states.find(lock.holder);
+      if (lock.holder == 0 || here || state == states.end()) continue;
+      const std::vector<PythonFrame> frames = known.python->Name(memory, known.python->Walk(memory, state->second));
+      const auto own =
+          std::find_if(frames.begin(), frames.end(), [](const PythonFrame& frame) { return !IsLibrary(frame.path); });
+      if (!frames.empty()) capture.holder = own != frames.end() ? *own : frames.front();
+    }
+  }
+
   std::string Refusal(pid_t pid) {
     const ProcessFacts facts = FactsOfThread(pid, pid);
     if (facts.name.empty()) return "process " + std::to_string(pid) + " has ended";
@@ -205,6 +221,7 @@ struct StackReader::Impl {
     std::map<pid_t, std::uint64_t> states;
     const bool readable = known->python->found() == PythonReader::Found::kReadable;
     if (readable) states = known->python->Threads(memory, threads);
+    const std::vector<pid_t> all_threads = threads;
     if (which == Which::kMainThread) threads.resize(std::min<std::size_t>(threads.size(), 1));
     const std::size_t more = threads.size() - std::min(threads.size(), kMostStacks);
     threads.resize(threads.size() - more);
@@ -220,6 +237,8 @@ struct StackReader::Impl {
       if (capture.python_raw.cut) capture.thread.why_short = "it has more frames of Python";
       taken.threads.push_back(std::move(capture));
     }
+    LookAgain(pid, which == Which::kAllThreads ? 5 : 1, taken.threads);
+    FindLocks(*known, memory, all_threads, states, taken.threads);
     const bool any = std::any_of(taken.threads.begin(), taken.threads.end(), [](const Capture& capture) {
       return capture.request.stack_bytes != 0 || !capture.python.empty();
     });
@@ -267,6 +286,14 @@ struct StackReader::Impl {
       ThreadStack& thread = capture.thread;
       const NativeStack& stack = native[thread.thread];
       thread.frames = MergeStacks(stack.frames, capture.python, taken.interpreter);
+      // In the place of the innermost call, so that samples tell it.
+      if (capture.holder)
+        thread.frames.push_back(
+            {.function = "[waits for " + thread.waits_for + ", held in " + capture.holder->function + "]",
+             .file = std::string(BaseName(capture.holder->path)),
+             .line = capture.holder->line,
+             .python = true,
+             .library = true});
       if (thread.why_short.empty()) thread.why_short = stack.why_short.empty() ? taken.python_note : stack.why_short;
       if (stack.frames.empty() && thread.why_short.empty())
         thread.why_short =

@@ -26,6 +26,8 @@ struct ThreadStack {
   bool main = false;               // The process's first thread.
   std::vector<StackFrame> frames;  // Outermost first. Python's frames stand in place of the interpreter's own.
   std::string why_short;           // "" it is whole; else what is missing, in words.
+  std::string waits_for;           // "Python's GIL", "a lock"; "" none that is known.
+  std::int64_t held_by = 0;        // The thread of this process that has it; 0 not known.
 };
 
 struct StackSample {

@@ -4,6 +4,8 @@ Lockstep, its exit code too, and nobody waits.
 
   sacred_test.py BUILD_DIR matrix [all]         one rank at a time, in every way
   sacred_test.py BUILD_DIR random [RUNS [SEED]] random ranks, ways and moments
+
+Behind these NAME=VALUE ..: variables of all ranks, such as LOCKSTEP_STACKS=all:50,calls.
 """
 import os
 import pathlib
@@ -23,7 +25,7 @@ OPERATIONS = 20
 # Between agent and program, in front of the agent, and within the program.
 INNER = ["no_preload", "no_segment", "no_segment_file", "no_environment", "other_tool", "late_tool", "late"]
 OUTER = ["bare", "other_protocol", "LOCKSTEP_CLOCK=off", "LOCKSTEP_CLOCK=tcp", "LOCKSTEP_GPU=off",
-         "LOCKSTEP_SPOOL_DIR=/nonexistent", "LOCKSTEP_STEPS=1:3", "LOCKSTEP_RING_SIZE=1MiB", "LOCKSTEP_START=off"]
+         "LOCKSTEP_SPOOL_DIR=/nonexistent", "LOCKSTEP_STEPS=1:3", "LOCKSTEP_RING_SIZE=1MiB", "LOCKSTEP_START=off", "LOCKSTEP_STACKS=all:50,calls"]
 WITHIN = ["off", "unlink", "stop", "fork"]
 ENDS = ["exit", "pmpi"]
 
@@ -139,6 +141,8 @@ def at_random(runs, seed):
 
 
 if __name__ == "__main__":
+    ENVIRONMENT |= dict(word.split("=", 1) for word in sys.argv[3:] if "=" in word)
+    sys.argv = [word for word in sys.argv if "=" not in word]
     OTHER = tempfile.TemporaryDirectory(prefix="lockstep-other-")
     ENVIRONMENT["OTHER_PROTOCOL"] = other_protocol(OTHER.name)
     if sys.argv[2] == "matrix":

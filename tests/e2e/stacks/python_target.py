@@ -1,4 +1,5 @@
 """Stands in known functions: python_target.py MODE. Prints "ready" when it does; the tests find lines by their marks."""
+import ctypes
 import os
 import sys
 import threading
@@ -78,6 +79,12 @@ def main():
         Loader().fetch([1])
     if mode == "generator":
         consume(read)
+    if mode == "gil":
+        def hold():
+            ctypes.PyDLL(None).sleep(60)  # mark: hold
+
+        threading.Thread(target=hold).start()
+        spin()
     if mode == "spin":
         spin()
     if mode == "callback":

@@ -19,7 +19,7 @@ sys.path.insert(0, str(pathlib.Path(__file__).resolve().parents[1]))
 import jobs  # noqa: E402
 
 HERE = pathlib.Path(__file__).resolve().parent
-TAKE, TARGETS, STORM = (jobs.BUILD / f"tests/stacks_{name}" for name in ("take_stacks", "targets", "storm"))
+TAKE, TARGETS, STORM, FILTERED = (jobs.BUILD / f"tests/stacks_{name}" for name in ("take_stacks", "targets", "storm", "filtered"))
 PYTHONS = {"3.11 of the system": "/usr/bin/python3"}
 for home in sorted(glob.glob(os.path.expanduser("~/.pyenv/versions/3.*"))):
     PYTHONS[pathlib.Path(home).name] = home + "/bin/python3"
@@ -36,11 +36,11 @@ class Stacks(unittest.TestCase):
         self.place = pathlib.Path(tempfile.mkdtemp(prefix="lockstep-stacks-"))
         self.addCleanup(shutil.rmtree, self.place, ignore_errors=True)
 
-    def take(self, *program, samples=3, pause_us=2000, which="all", settle_ms=200, kill=True):
+    def take(self, *program, samples=3, pause_us=2000, which="all", settle_ms=200, kill=True, under=()):
         """What take_stacks says; and what the program printed after its first line."""
         out = self.place / "out.json"
         environment = dict(os.environ, STACKS_OUT=str(out), **({"STACKS_KILL": "1"} if kill else {}))
-        done = subprocess.run([str(TAKE), str(samples), str(pause_us), which, str(settle_ms), "--", *map(str, program)],
+        done = subprocess.run([*map(str, under), str(TAKE), str(samples), str(pause_us), which, str(settle_ms), "--", *map(str, program)],
                               env=environment, stdout=subprocess.PIPE, text=True, timeout=120, check=True)
         return json.loads(out.read_text()), done.stdout
 
@@ -58,16 +58,23 @@ class Stacks(unittest.TestCase):
     # C++ -------------------------------------------------------------------------------------------------------------
 
     def native(self, mode, main=True):
+        return self.stack(self.take_native(mode), main)
+
+    def take_native(self, mode):
         if not (jobs.BUILD / "lockstep-stacks").exists():
             self.skipTest("no lockstep-stacks: built without libdw")
-        return self.stack(self.take(TARGETS, mode, 60)[0], main)
+        return self.take(TARGETS, mode, 60)[0]
 
     def test_a_blocked_read(self):
         self.assert_order(self.native("read"), ("lockstep_demo::ReadPipe", "targets.cc", marks("targets.cc")["read"]))
 
     def test_a_held_lock(self):
-        stack = self.native("lock", main=False)
+        taken = self.take_native("lock")
+        stack = self.stack(taken, main=False)
         self.assert_order(stack, ("lockstep_demo::TakeLock", "targets.cc", marks("targets.cc")["lock"]))
+        threads = taken["samples"][-1]["threads"]
+        self.assertEqual([(each["waits_for"], each["held_by"]) for each in threads if each["waits_for"]], [("a lock", threads[0]["thread"])])
+        self.assertTrue(threads[0]["main"])
 
     def test_an_endless_loop(self):
         names = [function for function, _, _ in self.native("loop")]
@@ -90,6 +97,43 @@ class Stacks(unittest.TestCase):
 
     # Python ----------------------------------------------------------------------------------------------------------
 
+    def covered_pythons(self):
+        for name, python in PYTHONS.items():
+            if not os.access(python, os.X_OK):
+                continue
+            said = subprocess.run([python, "-c", "import sys; print('%d.%d' % sys.version_info[:2])"], stdout=subprocess.PIPE, text=True).stdout
+            if COVERED.match(said):
+                yield name, python
+
+    def test_who_has_the_gil(self):
+        at, tried = marks("python_target.py"), 0
+        for name, python in self.covered_pythons():
+            with self.subTest(python=name):
+                has_ctypes = subprocess.run([python, "-c", "import ctypes"], stderr=subprocess.DEVNULL).returncode == 0
+                if not has_ctypes:
+                    continue
+                tried += 1
+                # It wakes now and then, and is not seen waiting then.
+                taken = self.take(python, HERE / "python_target.py", "gil", samples=5)[0]["samples"]
+                threads = next((sample["threads"] for sample in taken if sample["threads"][0]["waits_for"]), taken[-1]["threads"])
+                main, = [each for each in threads if each["main"]]
+                self.assertEqual(main["waits_for"], "Python's GIL", main)
+                holder, = [each for each in threads if each["thread"] == main["held_by"]]
+                self.assertIn(("hold", at["hold"]), [(frame["function"].split(".")[-1], frame["line"]) for frame in holder["frames"]])
+                self.assertEqual(holder["waits_for"], "")
+        # Of the main thread alone, samples tell who has it.
+        taken, _ = self.take(PYTHONS["3.11 of the system"], HERE / "python_target.py", "gil", which="main", samples=20)
+        innermost = {(frame["function"].split(".")[-1], frame["file"], frame["line"])
+                     for sample in taken["samples"] for frame in sample["threads"][0]["frames"][-1:]}
+        self.assertIn(("[waits for Python's GIL, held in hold]", "python_target.py", at["hold"]), innermost)
+        self.assertGreater(tried, 0)
+
+    def test_nobody_has_a_lock_of_which_that_is_not_known(self):
+        for name, python in self.covered_pythons():
+            with self.subTest(python=name):
+                threads = self.take(python, HERE / "python_target.py", "thread")[0]["samples"][-1]["threads"]
+                self.assertEqual([each["held_by"] for each in threads], [0] * len(threads))
+
     def test_python(self):
         at = marks("python_target.py")
         wanted = {"sleep": [("collate", "collate"), ("fetch", "fetch")], "generator": [("generator", "generator"), ("consume", "consume")],
@@ -97,12 +141,7 @@ class Stacks(unittest.TestCase):
                   "spin": [("spin", "spin")], "thread": [("join", None), ("main", "join")],
                   "deep": [("deep", "deep_end")]}
         tried = 0
-        for name, python in PYTHONS.items():
-            if not os.access(python, os.X_OK):
-                continue
-            said = subprocess.run([python, "-c", "import sys; print('%d.%d' % sys.version_info[:2])"], stdout=subprocess.PIPE, text=True).stdout
-            if not COVERED.match(said):
-                continue
+        for name, python in self.covered_pythons():
             tried += 1
             for mode, frames in wanted.items():
                 with self.subTest(python=name, mode=mode):
@@ -152,6 +191,36 @@ class Stacks(unittest.TestCase):
         for _ in range(15):
             taken, output = self.take(TARGETS, "execs", 60, 100, samples=300, pause_us=500, settle_ms=0, kill=False)
             self.assertEqual((taken["exit_code"], output.count("ready")), (11, 101))
+
+    # Refused ---------------------------------------------------------------------------------------------------------
+
+    def test_a_filter_that_refuses_reads(self):
+        for which, names in (("process_vm_readv", "process_vm_readv"), ("both", "process_vm_readv and ptrace")):
+            taken, _ = self.take(TARGETS, "read", 60, under=[FILTERED, which, "--"])
+            self.assertEqual(taken["taken"], 0)
+            self.assertRegex(taken["why"], rf"\(seccomp\) forbids {names}: .*--cap-add SYS_PTRACE")
+
+    def test_a_filter_that_refuses_ptrace_leaves_what_can_be_read(self):
+        taken, _ = self.take(sys.executable, HERE / "python_target.py", "sleep", under=[FILTERED, "ptrace", "--"])
+        self.assertEqual(taken["taken"], 3)
+        self.assertIn("forbids ptrace: ", taken["why"])
+        self.assertIn(("collate", marks("python_target.py")["collate"]), [(function, line) for function, _, line in self.stack(taken)])
+
+    @unittest.skipUnless(os.geteuid() == 0 and shutil.which("setpriv"), "needs root, to become a user without rights")
+    def test_a_user_without_rights(self):
+        nobody = ["setpriv", "--reuid=65534", "--regid=65534", "--clear-groups", "--bounding-set=-all", "--inh-caps=-all"]
+        if subprocess.run([*nobody, str(TAKE)], stderr=subprocess.DEVNULL).returncode != 2:
+            self.skipTest("the build is not readable by others")
+        self.place.chmod(0o777)
+        # A parent may look at its own program.
+        taken, _ = self.take(TARGETS, "read", 60, under=nobody)
+        self.assertEqual((taken["taken"], taken["why"]), (3, ""))
+        # Not at one that has closed itself.
+        (self.place / "out.json").unlink()
+        taken, _ = self.take(TARGETS, "closed", 60, under=nobody)
+        self.assertEqual(taken["taken"], 0)
+        self.assertIn("closed to processes of its own user (prctl PR_SET_DUMPABLE", taken["why"])
+        self.assertIn("run lockstep with the capability SYS_PTRACE", taken["why"])
 
     @unittest.skipUnless(shutil.which("strace"), "no strace")
     def test_a_traced_program_is_left_alone(self):

@@ -38,6 +38,8 @@ Json JsonOf(const lockstep::agent::StackSample& sample) {
                        {"name", thread.name},
                        {"main", thread.main},
                        {"missing", thread.why_short},
+                       {"waits_for", thread.waits_for},
+                       {"held_by", thread.held_by},
                        {"frames", frames}});
   }
   return {{"stopped_ns", sample.stopped_ns}, {"threads", threads}};

@@ -1,7 +1,8 @@
-// Programs that stand in known functions: targets lock|loop|read|nested|forked|exits|execs SECONDS
+// Programs that stand in known functions: targets lock|loop|read|closed|nested|generic|exits|execs SECONDS
 // Prints "ready" when it stands there. Lines that tests ask for carry a mark in a comment.
 
 #include <fcntl.h>
+#include <sys/prctl.h>
 #include <sys/wait.h>
 #include <unistd.h>
 
@@ -81,6 +82,9 @@ int main(int count, char** words) {
   } else if (mode == "loop") {
     Spin();
   } else if (mode == "read") {
+    ReadPipe(fds[0]);
+  } else if (mode == "closed") {
+    ::prctl(PR_SET_DUMPABLE, 0);
     ReadPipe(fds[0]);
   } else if (mode == "nested") {
     Nested(20, fds[0]);

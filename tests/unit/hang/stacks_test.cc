@@ -47,6 +47,31 @@ TEST(HangStacksInWords, OfWhoIsNamedAndOfWhoWaits) {
   EXPECT_EQ(stacks[0]["frames"][1]["function"], "collate");
 }
 
+TEST(HangStacksInWords, WhoHasTheLockThatIsWaitedFor) {
+  Progress job = JobOf({Named("dp", {At(0, 5, 4), At(1, 4, 4)})});
+  Thread main = Main({kSleep, Own("step", 13)});
+  main.waits_for = "Python's GIL";
+  main.held_by = 7;
+  job.ranks[1].threads = {main, {.number = 7, .name = "loader", .frames = {kSleep, Own("fetch", 40)}}};
+  std::string said = TextOf(job, Judge(job, {}), false);
+  EXPECT_NE(said.find("        step, train.py:13\n"
+                      "      rank 1 waits for Python's GIL, which its thread 7 (loader) has:\n"
+                      "        clock_nanosleep, libc.so.6\n"
+                      "        fetch, train.py:40\n"),
+            std::string::npos)
+      << said;
+  const auto json = nlohmann::json::parse(JsonOf(job, Judge(job, {})));
+  EXPECT_EQ(json["verdicts"][0]["stacks"][0]["held_by"], 7);
+  EXPECT_EQ(json["verdicts"][0]["stacks"][1]["held_by"], nullptr);
+  // It has ended, or there were too many threads.
+  job.ranks[1].threads.pop_back();
+  said = TextOf(job, Judge(job, {}), false);
+  EXPECT_NE(said.find("      rank 1 waits for Python's GIL, which its thread 7 has\n"), std::string::npos) << said;
+  job.ranks[1].threads[0].held_by = 0;
+  said = TextOf(job, Judge(job, {}), false);
+  EXPECT_NE(said.find("      rank 1 waits for Python's GIL; who has it is not known\n"), std::string::npos) << said;
+}
+
 TEST(HangStacksInWords, WhatIsNotKnownIsSaidOrLeftOut) {
   Progress job = JobOf({Named("dp", {At(0, 5, 4), At(1, 4, 4)})});
   job.ranks[1].no_stacks = "Yama forbids it\n: sysctl";

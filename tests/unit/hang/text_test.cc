@@ -121,5 +121,21 @@ TEST(HangText, OneCulpritOfSeveralOperationsIsToldOnce) {
       << TextOf(progress, judgement, false);
 }
 
+TEST(HangText, WhoCalledFromWhere) {
+  Progress job = JobOf({Named("dp", {At(0, 5, 4), At(1, 5, 4), At(2, 4, 4)})});
+  const auto said = [&] { return TextOf(job, Judge(job, {}), false); };
+  EXPECT_EQ(said().find("called it at"), std::string::npos);
+  // Of the other one it is not known.
+  job.groups[0].members[1].calls[0].site = "train.py:88 step";
+  EXPECT_NE(said().find("      those who wait called it at train.py:88 step\n"), std::string::npos) << said();
+  job.groups[0].members[0].calls[0].site = "train.py:88 step";
+  EXPECT_NE(said().find("      those who wait called it at train.py:88 step\n"), std::string::npos) << said();
+  job.groups[0].members[0].calls[0].site = "train.py:70 warm_up";
+  EXPECT_NE(said().find("      rank 0 called it at train.py:70 warm_up\n      rank 1 called it at train.py:88 step\n"),
+            std::string::npos)
+      << said();
+  EXPECT_EQ(said().find("those who wait"), std::string::npos);
+}
+
 }  // namespace
 }  // namespace lockstep::hang

@@ -1,5 +1,7 @@
 // Samples of stacks, from the agent's spool to tables.
 
+#include <algorithm>
+#include <string_view>
 #include <vector>
 
 #include "decode_fixture.h"
@@ -58,6 +60,43 @@ TEST_F(DecodeStacks, DamageIsCountedAndEndsNowhere) {
   const auto t = Tables(spool);
   EXPECT_EQ(t.samples.rows(), 1u);
   EXPECT_EQ(LossCount(t, "UnknownRecord"), 3u);
+}
+
+// Numbers of call stacks are a process's own.
+TEST_F(DecodeStacks, WhatCalledAnOperation) {
+  const std::vector<SpoolCallStack> calls = {{0, 1, 7, 4}, {0, 1, 8, 99}, {1, 1, 7, 2}, {0, 1, 9, 2}};
+  SpoolBuilder spool = Slot({{300, 100, 4, 0}});
+  ThreadRecords r;
+  MpiRecord call{
+      {RecordKind::kMpi, 0, 2}, static_cast<std::uint16_t>(MpiOp::kBarrier), 0, 10, 15, 0, 0, 0, 0, -1, -1, 1, 7};
+  r.Add(CallStackRecord{{RecordKind::kCallStack, 0, 1}, 7, 0, 0, {}}).Add(call);
+  call.begin_ticks = 20, call.end_ticks = 25, call.seq = 2, call.start = 8;  // Whose frames are not there.
+  r.Add(call);
+  call.begin_ticks = 30, call.end_ticks = 35, call.seq = 3, call.start = 55;  // Which its agent never saw.
+  r.Add(call);
+  call.begin_ticks = 40, call.end_ticks = 45, call.op = static_cast<std::uint16_t>(MpiOp::kSend), call.peer = 1,
+  call.start = 9;
+  r.Add(call);
+  // Here this is no number of a stack.
+  call.begin_ticks = 50, call.end_ticks = 55, call.op = static_cast<std::uint16_t>(MpiOp::kMrecv), call.start = 7;
+  r.Add(call);
+  spool.Thread(1, 101).Records(r, 1).Block(SpoolKind::kCallStacks, calls.data(), calls.size() * sizeof calls[0]);
+  const auto t = Tables(spool);
+  ASSERT_EQ(t.collectives.rows(), 4u);
+  const auto function = [&](std::uint32_t row) {
+    return row < t.stacks.rows() ? TextOf(t, t.stacks.function[row]) : std::string_view("-");
+  };
+  std::vector<std::string_view> callers;
+  for (const std::uint32_t caller : t.collectives.caller) callers.push_back(function(caller));
+  std::sort(callers.begin(), callers.end());
+  EXPECT_EQ(callers, (std::vector<std::string_view>{"-", "-", "-", "step"}));
+  ASSERT_EQ(t.p2p.rows(), 2u);
+  EXPECT_EQ(function(t.p2p.caller[0]), "collate");
+  EXPECT_EQ(function(t.p2p.caller[1]), "-");
+  EXPECT_EQ(t.stacks.rows(), 3u) << "main, step and collate, each once, of samples and of calls";
+  EXPECT_EQ(t.samples.rows(), 1u);
+  EXPECT_EQ(function(t.samples.stack[0]), "step");
+  EXPECT_EQ(LossCount(t, "UnknownRecord"), 0u);
 }
 
 }  // namespace

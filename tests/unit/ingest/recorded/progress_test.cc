@@ -163,6 +163,8 @@ class Rank {
     return *this;
   }
 
+  std::uint32_t Text(std::string_view text) { return strings_.Intern(text); }
+
   schema::RankTables t;
 
  private:
@@ -231,6 +233,42 @@ TEST(Recorded, DidNotEnter) {
   EXPECT_EQ(progress.groups[0].members[299].entered, 6);
   EXPECT_EQ(progress.groups[0].members[299].completed, 5);
   EXPECT_EQ(progress.groups[0].members[299].calls.back().bytes, 80);
+}
+
+TEST(Recorded, WhereItWasCalled) {
+  Ranks job = Job(2);
+  for (auto& rank : job) {
+    const std::uint32_t file = rank->Text("train.py"), library = rank->Text("distributed_c10d.py");
+    const auto frame = [&](std::uint32_t parent, const char* function, std::uint32_t of, std::uint32_t line, bool lib) {
+      rank->t.stacks.Append(
+          {.parent = parent, .function = rank->Text(function), .file = of, .line = line, .python = 1, .library = lib});
+      return static_cast<std::uint32_t>(rank->t.stacks.rows() - 1);
+    };
+    const std::uint32_t step = frame(schema::kNone, "step", file, 88, false),
+                        inner = frame(step, "all_reduce", library, 9, true);
+    rank->t.collectives.caller.back() = inner;
+  }
+  job[0]->Inside(MpiOp::kAllreduce, 5);
+  hang::Progress progress = ProgressOfJob(job);
+  EXPECT_EQ(progress.groups[0].members[1].calls.back().site, "train.py:88 step");
+  EXPECT_EQ(progress.groups[0].members[0].calls.back().site, "");
+  // The open call has its own.
+  const std::int64_t now_ns = 1100 * kMs;
+  job[1]->Fact({.op = static_cast<std::uint16_t>(MpiOp::kAllreduce),
+                .awaits = Awaits::kCollective,
+                .begin_ns = now_ns,
+                .comm = kWorld,
+                .seq = 5,
+                .bytes = 80,
+                .count = 10,
+                .caller = 0});
+  progress = ProgressOfJob(job);
+  EXPECT_EQ(progress.groups[0].members[1].calls.back().site, "train.py:88 step");
+  EXPECT_EQ(progress.groups[0].members[1].calls.back().sequence, 6);
+  // A damaged tree has no end of its own.
+  job[1]->t.stacks.parent[0] = 1;
+  job[1]->t.stacks.library = {1, 1};
+  EXPECT_EQ(ProgressOfJob(job).groups[0].members[1].calls.back().site, "train.py:88 step");
 }
 
 TEST(Recorded, CallsThatDiffer) {

@@ -369,6 +369,12 @@ TEST(StackPlan, Words) {
   EXPECT_EQ(StackPlanOf("off")->kind, StackPlan::kOff);
   EXPECT_EQ(StackPlanOf("all:12.5")->kind, StackPlan::kAll);
   EXPECT_EQ(StackPlanOf("all:12.5")->hz, 12.5);
+  EXPECT_FALSE(StackPlanOf("late")->calls);
+  EXPECT_TRUE(StackPlanOf("calls")->calls);
+  EXPECT_FALSE(StackPlanOf("calls")->told);
+  EXPECT_TRUE(StackPlanOf("off,calls")->calls);
+  EXPECT_EQ(StackPlanOf("off,calls")->kind, StackPlan::kOff);
+  EXPECT_EQ(StackPlanOf("calls,all:2")->hz, 2);
   for (const char* bad : {"", "all", "all:", "all:0", "all:-1", "all:nan", "all:1e9", "all:5 ", "on", "late "})
     EXPECT_FALSE(StackPlanOf(bad)) << bad;
 }

@@ -5,9 +5,8 @@
 #include <cstddef>
 #include <cstdint>
 #include <span>
-#include <string>
 
-namespace lockstep::agent {
+namespace lockstep {
 
 // How a code object says which line an instruction is of.
 enum class LineTable : std::uint8_t {
@@ -37,6 +36,11 @@ struct PythonLayout {
   std::uint64_t text_bytes = 0,
                 text_wide = 0;  // Where the characters of a compact string begin: of an ASCII one, of others.
   std::uint64_t bytes_length = 0, bytes_begin = 0;
+  // The lock of the interpreter (struct _gil_runtime_state): a member of _PyRuntimeState, or from 3.12 on behind a
+  // pointer of PyInterpreterState. `gil_holder` (a PyThreadState; it stays when the lock is released) and `gil_locked`
+  // (an int) are offsets in it; gil_bytes 0: not known where it is.
+  bool gil_of_interpreter = false;
+  std::uint64_t gil = 0, gil_holder = 0, gil_locked = 0, gil_bytes = 0;
 
   // So much of a frame holds all of these.
   std::size_t frame_bytes() const {
@@ -54,6 +58,4 @@ const PythonLayout* LayoutOf(std::uint32_t version);
 inline constexpr std::size_t kDebugOffsetsBytes = 640;
 bool LayoutFrom(std::span<const std::uint8_t> head, PythonLayout& layout);
 
-std::string VersionText(std::uint32_t version);
-
-}  // namespace lockstep::agent
+}  // namespace lockstep

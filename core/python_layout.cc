@@ -1,10 +1,10 @@
-#include "runtime/agent/stacks/python_layout.h"
+#include "core/python_layout.h"
 
 #include <algorithm>
 #include <cstring>
 #include <iterator>
 
-namespace lockstep::agent {
+namespace lockstep {
 namespace {
 
 // sizeof and offsetof of CPython's own headers (Include/internal/pycore_runtime.h, pycore_interp.h, pycore_frame.h,
@@ -33,7 +33,11 @@ constexpr PythonLayout kLayouts[] = {
      .text_bytes = 48,
      .text_wide = 72,
      .bytes_length = 16,
-     .bytes_begin = 32},
+     .bytes_begin = 32,
+     .gil = 1152,
+     .gil_holder = 8,
+     .gil_locked = 16,
+     .gil_bytes = 208},
     {.version = 0x0309,
      .lines = LineTable::kIncrements,
      .frame_objects = true,
@@ -55,7 +59,11 @@ constexpr PythonLayout kLayouts[] = {
      .text_bytes = 48,
      .text_wide = 72,
      .bytes_length = 16,
-     .bytes_begin = 32},
+     .bytes_begin = 32,
+     .gil = 352,
+     .gil_holder = 8,
+     .gil_locked = 16,
+     .gil_bytes = 208},
     {.version = 0x030a,
      .lines = LineTable::kRanges,
      .frame_objects = true,
@@ -77,7 +85,11 @@ constexpr PythonLayout kLayouts[] = {
      .text_bytes = 48,
      .text_wide = 72,
      .bytes_length = 16,
-     .bytes_begin = 32},
+     .bytes_begin = 32,
+     .gil = 352,
+     .gil_holder = 8,
+     .gil_locked = 16,
+     .gil_bytes = 208},
     {.version = 0x030b,
      .lines = LineTable::kLocations,
      .interpreters_head = 40,
@@ -104,7 +116,11 @@ constexpr PythonLayout kLayouts[] = {
      .text_bytes = 48,
      .text_wide = 72,
      .bytes_length = 16,
-     .bytes_begin = 32},
+     .bytes_begin = 32,
+     .gil = 360,
+     .gil_holder = 8,
+     .gil_locked = 16,
+     .gil_bytes = 208},
     {.version = 0x030c,
      .lines = LineTable::kLocations,
      .interpreters_head = 40,
@@ -129,7 +145,12 @@ constexpr PythonLayout kLayouts[] = {
      .text_bytes = 40,
      .text_wide = 56,
      .bytes_length = 16,
-     .bytes_begin = 32},
+     .bytes_begin = 32,
+     .gil_of_interpreter = true,
+     .gil = 384,
+     .gil_holder = 8,
+     .gil_locked = 16,
+     .gil_bytes = 208},
 };
 
 // What _PyRuntime begins with from 3.13 on: a mark, the version, whether there is no GIL, and then for each kind of
@@ -186,11 +207,22 @@ bool LayoutFrom(std::span<const std::uint8_t> head, PythonLayout& layout) {
   in.Skip(1);
   layout.interpreters_head = in.Member();
 
-  in.Begin();  // PyInterpreterState: id, next, threads_head, [3.14: threads_main,] ten more, [3.14: two more].
+  in.Begin();  // PyInterpreterState: id, next, threads_head, [3.14: threads_main,] gc, imports_modules, sysdict,
+               // builtins, ceval_gil, the interpreter's own lock, whether it has one, whether it is locked, its last
+               // holder, [3.14: two more].
   in.Skip(1);
   layout.interpreter_next = in.Member();
   layout.threads_head = in.Member();
-  in.Skip(later ? 12 : 9);
+  in.Skip(later ? 5 : 4);
+  layout.gil_of_interpreter = true;
+  layout.gil = in.Member();
+  const std::uint64_t own_gil = in.Member();
+  in.Skip(1);
+  layout.gil_locked = in.Member() - own_gil;
+  layout.gil_holder = in.Member() - own_gil;
+  constexpr std::uint64_t kGilBytes = 208;  // In 3.13 and 3.14; one without a use of it has 8 more.
+  if (layout.gil_locked < kGilBytes && layout.gil_holder < kGilBytes) layout.gil_bytes = kGilBytes;
+  in.Skip(later ? 2 : 0);
 
   in.Begin();  // PyThreadState: prev, next, interp, current_frame, thread_id, native_thread_id, datastack_chunk,
                // status.
@@ -240,8 +272,4 @@ bool LayoutFrom(std::span<const std::uint8_t> head, PythonLayout& layout) {
   return in.good() && layout.frame_bytes() <= 256;
 }
 
-std::string VersionText(std::uint32_t version) {
-  return version == 0 ? "" : std::to_string(version >> 8) + "." + std::to_string(version & 0xff);
-}
-
-}  // namespace lockstep::agent
+}  // namespace lockstep
