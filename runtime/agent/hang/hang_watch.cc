@@ -257,7 +257,7 @@ void HangWatch::Publish(std::int64_t now_ns) {
 }
 
 void HangWatch::SayText(std::string_view rest) const {
-  for (; !rest.empty();) {
+  while (!rest.empty()) {
     const std::size_t end = std::min(rest.find('\n'), rest.size());
     setup_.say(std::string(rest.substr(0, end)));
     rest.remove_prefix(std::min(end + 1, rest.size()));
