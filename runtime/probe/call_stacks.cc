@@ -37,6 +37,7 @@ class OwnMemory {
  public:
   OwnMemory() {}  // The piece is written before it is read.
   bool Read(std::uint64_t address, void* to, std::size_t bytes) const {
+    if (address < kPieceBytes) return false;  // A member of nothing; and 0 is no piece's begin.
     if (bytes <= kPieceBytes && address / kPieceBytes == (address + bytes - 1) / kPieceBytes) {
       const std::uint64_t begin = address / kPieceBytes * kPieceBytes;
       if (begin != begin_) {

@@ -265,20 +265,20 @@ void HangWatch::TakeAnswer(std::int64_t now_ns) {
 }
 
 void HangWatch::Publish(std::int64_t now_ns) {
+  const std::string text = ReadPlain(Path(kNewText), kMostText);
   const bool network = NetworkMayBe(ReadPlain(Path(kNewJson), kMostJson));
   MoveOver(Path(kNewText), Path(kText));
   MoveOver(Path(kNewJson), Path(kJson));
   said_ = true;
   setup_.say("nothing has moved for " + SecondsText(now_ns - quiet_since_ns_) + " s (" + Path(kText) + "):");
-  SayText();
+  SayText(text);
   RemoveOwn(Path(kAgain));  // Of one that has ended since.
   CreateFile(Path(kNow), network ? setup_.host + "\n" : "", 0644);
   if (setup_.action.signal != 0 && !setup_.action.every) setup_.signal(setup_.action.signal);
 }
 
-void HangWatch::SayText() const {
-  const std::string text = ReadPlain(Path(kText), kMostText);
-  for (std::string_view rest = text; !rest.empty();) {
+void HangWatch::SayText(std::string_view rest) const {
+  while (!rest.empty()) {
     const std::size_t end = std::min(rest.find('\n'), rest.size());
     setup_.say(std::string(rest.substr(0, end)));
     rest.remove_prefix(std::min(end + 1, rest.size()));
@@ -294,7 +294,7 @@ void HangWatch::RepeatOthers() {
   if (CreateFile(Path(kAgain), "", 0644) != 0) return;  // One of them is enough.
   setup_.say("an agent on " + Printed(host) + ", which may not be heard, found that nothing moves (" + Path(kText) +
              "):");
-  SayText();
+  SayText(ReadPlain(Path(kText), kMostText));
 }
 
 bool HangWatch::SaidByAnybody() const {

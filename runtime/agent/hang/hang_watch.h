@@ -72,7 +72,7 @@ class HangWatch {
   void Ask();
   void TakeAnswer(std::int64_t now_ns);
   void Publish(std::int64_t now_ns);
-  void SayText() const;
+  void SayText(std::string_view text) const;
   void FollowOthers();
   std::string Path(const char* name) const { return setup_.run_dir + "/" + name; }
 
