@@ -114,7 +114,9 @@ HangWatch::~HangWatch() { Forget(); }
 void HangWatch::Look(const SegmentView& segment, std::int64_t now_ns, const Seen& seen) {
   if (setup_.stacks != nullptr) setup_.stacks->Poll();
   HearOthers(segment, now_ns);
-  const bool moved = std::exchange(records_, seen.records) != seen.records;
+  // Rank 0 may ask for a message again and again, and be who the others wait for, or wait for one of them.
+  const bool others = setup_.slot == 0 && setup_.others_quiet && setup_.others_quiet();
+  const bool moved = std::exchange(records_, seen.records) != seen.records && !others;
   if (said_ && moved && moved_ns_ == 0) moved_ns_ = now_ns;
   if (moved_ns_ != 0) {
     if (now_ns - moved_ns_ >= kGoesOnNs) SayItMoved();
@@ -143,7 +145,7 @@ void HangWatch::Look(const SegmentView& segment, std::int64_t now_ns, const Seen
   const bool large = seen.spool_bytes * static_cast<std::uint64_t>(setup_.slots) > kLargeBytes;
   if (large && quiet < kStages[kFirstOfLarge] * after) return;
   // The answer shows the stacks of all.
-  if (!MayAsk(segment, seen) || stacks_come || !TakeTurn(now_ns)) return;
+  if (!MayAsk(segment, seen, others) || stacks_come || !TakeTurn(now_ns)) return;
   while (stage_ < kStages.size() && kStages[stage_] * after <= quiet) ++stage_;
   asked_ns_ = now_ns;
   Ask();
@@ -157,9 +159,9 @@ bool HangWatch::SomeElsewhere() const {
 }
 
 // Without locks nobody knows of the others, and only the first agent asks: for its own rank and for all others.
-bool HangWatch::MayAsk(const SegmentView& segment, const Seen& seen) const {
+bool HangWatch::MayAsk(const SegmentView& segment, const Seen& seen, bool others) const {
   if (setup_.slots < 2 && !Several(segment)) return false;
-  if (setup_.slot == 0 && setup_.others_quiet && setup_.others_quiet()) return true;
+  if (others) return true;
   return no_locks_ ? setup_.slot == 0 : seen.blocked || Inside(segment);
 }
 

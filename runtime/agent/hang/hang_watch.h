@@ -62,7 +62,7 @@ class HangWatch {
   void Forget();    // What was found out and said: the job moves.
   void EndAsked();  // The process that looks for an answer, if there is one.
   bool SomeElsewhere() const;
-  bool MayAsk(const SegmentView& segment, const Seen& seen) const;
+  bool MayAsk(const SegmentView& segment, const Seen& seen, bool others) const;
   void ForgetStacks();
   bool SaidByAnybody() const;
   // What another host's agent has said may be heard by nobody, if the network between the hosts is what stopped.

@@ -151,10 +151,15 @@ void FileReceiver::Drop(std::int32_t slot) {
   for (const std::string& name : std::exchange(found->second.taken, {})) RemoveOwn(PathOf(name));
 }
 
-void FileReceiver::DropAll() {
+void FileReceiver::Close() {
   const std::lock_guard lock(mutex_);
-  for (auto& [slot, sender] : senders_)
+  stop_ = true;
+  for (auto& [slot, sender] : senders_) {
+    if (sender.link) sender.link->Cut();
     for (const std::string& name : std::exchange(sender.taken, {})) RemoveOwn(PathOf(name));
+  }
+  Wake();
+  work_.notify_all();
 }
 
 void FileReceiver::Lost(const Waiting& peer) {

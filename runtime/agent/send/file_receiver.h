@@ -78,8 +78,9 @@ class FileReceiver {
   Arrived arrived() const;
   // With `so_far`: something is here of another slot.
   bool holds_any() const;
-  // Removes what is here of all slots, or of one.
-  void DropAll();
+  // Removes what is here of all slots, and takes nothing more.
+  void Close();
+  // Removes what is here of one.
   void Drop(std::int32_t slot);
 
  private:

@@ -1,5 +1,6 @@
 #include "runtime/agent/send/so_far.h"
 
+#include <algorithm>
 #include <mutex>
 #include <utility>
 #include <vector>
@@ -10,6 +11,7 @@ namespace lockstep::agent {
 namespace {
 
 constexpr std::int64_t kStallMs = 10'000, kGivePauseNs = 15'000'000'000, kBackPauseNs = 2'000'000'000;
+constexpr std::int64_t kFirstAgainNs = 30'000'000'000, kLastAgainNs = 1'800'000'000'000;
 constexpr int kMostBacks = 5;  // An agent that cannot be reached so often has lost what it had, or the job is over.
 
 }  // namespace
@@ -28,8 +30,11 @@ bool SoFarSender::there() const {
 }
 
 void SoFarSender::Offer(std::int64_t now_ns, std::uint64_t spool_bytes) {
-  if (spool_bytes <= kMostBytes && now_ns >= next_give_ns_ && !there() && Begin(false))
-    next_give_ns_ = now_ns + kGivePauseNs;
+  if (spool_bytes > kMostBytes || now_ns < next_give_ns_) return;
+  const bool again = there();
+  if (!Begin(false)) return;
+  again_ns_ = again ? std::min(2 * again_ns_, kLastAgainNs) : kFirstAgainNs;
+  next_give_ns_ = now_ns + (again ? again_ns_ : kGivePauseNs);
 }
 
 void SoFarSender::TakeBack(std::int64_t now_ns) {

@@ -27,7 +27,8 @@ class SoFarSender {
 
   explicit SoFarSender(Setup setup) : setup_(std::move(setup)) {}
 
-  // The slot is quiet: gives the spool, of so many bytes, unless that was done. Tried again now and then.
+  // The slot is quiet: gives the spool, of so many bytes. Tried again now and then, and done again ever more seldom:
+  // who has it may have ended.
   void Offer(std::int64_t now_ns, std::uint64_t spool_bytes);
   // It records again. To be called now and then while it does.
   void TakeBack(std::int64_t now_ns);
@@ -40,7 +41,7 @@ class SoFarSender {
 
   Setup setup_;
   std::shared_ptr<State> state_;
-  std::int64_t next_give_ns_ = 0, next_back_ns_ = 0;
+  std::int64_t next_give_ns_ = 0, next_back_ns_ = 0, again_ns_ = 0;
 };
 
 }  // namespace lockstep::agent

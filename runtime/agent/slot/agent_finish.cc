@@ -80,7 +80,7 @@ void SlotRun::Finish() {
     // First of all, so that rank 0's agent knows at no time of nobody here.
     if (receiver_) receiver_->ProgramEnded();
     // The slots' files come, or are missed: what some of them were in the middle of tells nothing any more.
-    if (so_far_here_) so_far_here_->DropAll();
+    if (so_far_here_) so_far_here_->Close();
     if (auto setup = SenderSetup()) sender_.emplace(std::move(*setup));
     clock_link_->Finish(true);
   } else {

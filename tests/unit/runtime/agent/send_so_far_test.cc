@@ -60,8 +60,24 @@ TEST_F(SendSoFar, ItGivesWayToTheFilesOfTheEnd) {
   EXPECT_EQ(FileSender(From(4)).Send({Made("rank-00004.h5", "a rank file")}).end, SendEnd::kSent);
   EXPECT_FALSE(fs::exists(there_ + "/ranks/rank-00004.spool"));
   EXPECT_EQ(There("rank-00004.h5"), "a rank file");
-  so_far_->DropAll();  // Nothing of what is no longer its own.
+  so_far_->Close();  // Nothing of what is no longer its own.
   EXPECT_EQ(There(kName), "all of it");
+}
+
+// Rank 0's program ends, while others wait for something: they look for themselves again.
+TEST_F(SendSoFar, NothingIsTakenOnceItIsClosed) {
+  SoFarSender sender(Slot3("so far"));
+  sender.Offer(kLookNs, 6);
+  EXPECT_TRUE(Eventually([&] { return sender.there(); }));
+  so_far_->Close();
+  EXPECT_EQ(FilesThere(), 0u);
+  EXPECT_TRUE(sender.there()) << "it is not told";
+  std::int64_t now_ns = kLookNs;
+  EXPECT_TRUE(Eventually([&] {
+    sender.Offer(now_ns += 10 * kLookNs, 6);
+    return !sender.there();
+  }));
+  EXPECT_EQ(FilesThere(), 0u);
 }
 
 TEST_F(SendSoFar, WhoIsKilledLeavesIt) {
