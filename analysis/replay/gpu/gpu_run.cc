@@ -58,16 +58,22 @@ class GpuReader {
       LS_TRY(rows, StepRows(timeline_, run_));
     }
     run_.gpu_ranks.resize(run_.ranks.size());
-    return ReadRanks(timeline_, options_, run_,
-                     [&](std::size_t r, const schema::RankTables& tables, const merge::ClockMap& clock) {
-                       GpuRankRequest request;
-                       request.collectives = chosen_[r];
-                       const std::size_t steps = run_.steps.size();
-                       for (std::size_t s = 0; s < steps && !rows.empty(); ++s)
-                         request.bounds_ns.push_back(t_.step_ranks.begin_ns[rows[r * steps + s]]);
-                       if (!rows.empty()) request.bounds_ns.push_back(t_.step_ranks.end_ns[rows[(r + 1) * steps - 1]]);
-                       run_.gpu_ranks[r] = DistillGpuRank(tables, clock, request);
-                     });
+    return ReadRanks(
+        timeline_, options_, run_,
+        [&](std::size_t r, const schema::RankTables& tables, const merge::ClockMap& clock) {
+          GpuRankRequest request;
+          request.collectives = chosen_[r];
+          const std::size_t steps = run_.steps.size();
+          for (std::size_t s = 0; s < steps && !rows.empty(); ++s)
+            request.bounds_ns.push_back(t_.step_ranks.begin_ns[rows[r * steps + s]]);
+          if (!rows.empty()) request.bounds_ns.push_back(t_.step_ranks.end_ns[rows[(r + 1) * steps - 1]]);
+          run_.gpu_ranks[r] = DistillGpuRank(tables, clock, request);
+        },
+        [&](std::size_t r) -> StepsOfRank {
+          const std::size_t steps = run_.steps.size();
+          if (rows.empty()) return {};
+          return {{t_.step_ranks.begin_ns[rows[r * steps]], t_.step_ranks.end_ns[rows[(r + 1) * steps - 1]]}, steps};
+        });
   }
 
   std::uint32_t Joint(std::uint32_t collective) {

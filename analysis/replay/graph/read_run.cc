@@ -2,8 +2,12 @@
 
 #include <algorithm>
 #include <optional>
+#include <unordered_map>
+#include <utility>
 
+#include "analysis/gpu/launch_index.h"
 #include "merge/parallel.h"
+#include "merge/timeline/event_windows.h"
 
 namespace lockstep::replay {
 namespace {
@@ -23,6 +27,44 @@ std::vector<std::size_t> ChooseSteps(const schema::TlSteps& steps, const ReadRun
   if (best.size() > options.most_steps)
     best.erase(best.begin(), best.end() - static_cast<std::ptrdiff_t>(options.most_steps));
   return best;
+}
+
+// Whether some GPU work of this time has a call by its number, and the call is not there.
+bool LacksLaunches(const schema::RankTables& tables, const Interval& time) {
+  const gpu::LaunchIndex launches = gpu::FindLaunches(tables);
+  const auto lacks = [&](const auto& table, const std::vector<std::uint32_t>& calls) {
+    for (std::size_t row = 0; row < table.rows(); ++row)
+      if (calls[row] == schema::kNone && table.correlation[row] != 0 && table.begin_ns[row] >= time.begin &&
+          table.begin_ns[row] <= time.end)
+        return true;
+    return false;
+  };
+  return lacks(tables.kernels, launches.of_kernel) || lacks(tables.copies, launches.of_copy);
+}
+
+Result<merge::EventWindows> OpenWindows(const merge::Timeline& timeline, const ReadRunOptions& options,
+                                        std::int32_t rank) {
+  if (!options.read_rank) return merge::EventWindows::Open(timeline, rank);
+  LS_TRY(schema::RankTables tables, options.read_rank(rank));
+  return merge::EventWindows(std::move(tables));
+}
+
+Result<schema::RankTables> ReadAround(const merge::Timeline& timeline, const ReadRunOptions& options, std::int32_t rank,
+                                      const StepsOfRank& steps) {
+  LS_TRY(merge::EventWindows events, OpenWindows(timeline, options, rank));
+  if (events.rows() <= options.most_rows || steps.count == 0) return std::move(events).ReadAll();
+  bool waits = false;
+  events.Scan([&](merge::EventWindows::Seen what, std::int64_t, std::uint16_t) {
+    waits |= what == merge::EventWindows::kWait;
+  });
+  const std::int64_t length = steps.time.end - steps.time.begin;
+  const std::int64_t beside = length / 8 + 2 * length / static_cast<std::int64_t>(steps.count);
+  schema::RankTables tables = events.ReadWithOperations({steps.time.begin - beside, steps.time.end + beside});
+  // Where a rank tells what streams waited for it is not guessed.
+  const bool told =
+      std::ranges::any_of(tables.sync.record_correlation, [](std::uint64_t record) { return record != 0; });
+  if (waits != told || LacksLaunches(tables, steps.time)) return std::move(events).ReadAll();
+  return tables;
 }
 
 }  // namespace
@@ -78,13 +120,20 @@ Result<std::vector<std::size_t>> StepRows(const merge::Timeline& timeline, const
 
 Status ReadRanks(
     const merge::Timeline& timeline, const ReadRunOptions& options, const RecordedRun& run,
-    const std::function<void(std::size_t r, const schema::RankTables& tables, const merge::ClockMap& clock)>& read) {
+    const std::function<void(std::size_t r, const schema::RankTables& tables, const merge::ClockMap& clock)>& read,
+    const std::function<StepsOfRank(std::size_t r)>& steps) {
+  std::unordered_map<std::int32_t, schema::Clock> clock_of;
+  for (std::size_t i = 0; i < timeline.tables.clock.rows(); ++i)
+    clock_of[timeline.tables.clock.rank[i]].Append(timeline.tables.clock.Get(i));
   std::vector<std::optional<Error>> errors(run.ranks.size());
   merge::ParallelFor(options.jobs, run.ranks.size(), [&](std::size_t r) {
-    const Result<schema::RankTables> tables =
-        options.read_rank ? options.read_rank(run.ranks[r]) : timeline.ReadRank(run.ranks[r]);
+    const Result<schema::RankTables> tables = steps ? ReadAround(timeline, options, run.ranks[r], steps(r))
+                                              : options.read_rank ? options.read_rank(run.ranks[r])
+                                                                  : timeline.ReadRank(run.ranks[r]);
+    const auto clock = clock_of.find(run.ranks[r]);
     if (tables.ok())
-      read(r, tables.value(), merge::ClockMap(timeline.tables.clock, run.ranks[r]));
+      read(r, tables.value(),
+           clock == clock_of.end() ? merge::ClockMap() : merge::ClockMap(clock->second, run.ranks[r]));
     else
       errors[r] = tables.error();
   });

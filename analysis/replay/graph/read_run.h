@@ -7,6 +7,7 @@
 #include <vector>
 
 #include "analysis/replay/graph/recorded_run.h"
+#include "core/interval.h"
 
 namespace lockstep::replay {
 
@@ -22,9 +23,17 @@ void ChooseCollectives(const merge::Timeline& timeline, std::int64_t steps_besid
 // Rows of step_ranks: [rank * steps + step]. kUnsupported if a rank lacks a step.
 Result<std::vector<std::size_t>> StepRows(const merge::Timeline& timeline, const RecordedRun& run);
 
-// Calls `read` for each rank, several at once. Returns the error of the first rank that could not be read.
+// Calls `read` for each rank, several at once. Returns the error of the first rank that could not be read. `steps`:
+// when a rank's replayed steps were, rank clock. Without it, or where the rank has no more rows than options.most_rows,
+// `tables` are all of them; else collectives and p2p are, and of the others what an eighth of that time and two of the
+// `count` steps before and after hold. Where that lacks the call that launched some GPU work, all are read.
+struct StepsOfRank {
+  Interval time{0, 0};
+  std::size_t count = 0;
+};
 Status ReadRanks(
     const merge::Timeline& timeline, const ReadRunOptions& options, const RecordedRun& run,
-    const std::function<void(std::size_t r, const schema::RankTables& tables, const merge::ClockMap& clock)>& read);
+    const std::function<void(std::size_t r, const schema::RankTables& tables, const merge::ClockMap& clock)>& read,
+    const std::function<StepsOfRank(std::size_t r)>& steps = {});
 
 }  // namespace lockstep::replay

@@ -123,6 +123,8 @@ struct ReadRunOptions {
   // Uses only steps with these numbers.
   std::int64_t first_step = INT64_MIN, last_step = INT64_MAX;
   unsigned jobs = 0;  // Threads that read ranks.
+  // Of a GPU rank with more rows only those around the steps are read.
+  std::uint64_t most_rows = 512 * 1024;
   // Reads the tables of a rank. Empty: Timeline::ReadRank.
   std::function<Result<schema::RankTables>(std::int32_t rank)> read_rank;
 };
