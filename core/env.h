@@ -19,7 +19,7 @@ inline constexpr char kTestLockWait[] = "LOCKSTEP_TEST_LOCK_WAIT_MS";
 inline constexpr char kLibraryDir[] = "LOCKSTEP_LIBRARY_DIR";  // Where liblockstep.so is, if not beside the CLI.
 // Of one run of a job by `lockstep tune`, with settings changed (runtime/agent/slot/trial.h).
 inline constexpr char kTrialVariables[] = "LOCKSTEP_TRIAL_VARIABLES";  // "NAME=VALUE,..": the agent sets them.
-inline constexpr char kTrialTorch[] = "LOCKSTEP_TRIAL_TORCH";  // "SETTING=VALUE,..": PyTorch's hooks do.
+inline constexpr char kTrialTorch[] = "LOCKSTEP_TRIAL_TORCH";          // "SETTING=VALUE,..": PyTorch's hooks do.
 inline constexpr char kTrialSteps[] = "LOCKSTEP_TRIAL_STEPS";  // The agent ends the application after so many steps.
 
 // Names that no flag's variable may have (tests/e2e/commands).
