@@ -88,9 +88,12 @@ class Stacks(unittest.TestCase):
     def test_a_template(self):
         self.assertIn("lockstep_demo::Generic<double>", [function for function, _, _ in self.native("generic")])
 
-    def test_without_the_program_that_finds_names(self):
+    def find_no_names(self):
         os.environ["LOCKSTEP_STACKS_PROGRAM"] = "/nowhere/lockstep-stacks"
         self.addCleanup(os.environ.pop, "LOCKSTEP_STACKS_PROGRAM")
+
+    def test_without_the_program_that_finds_names(self):
+        self.find_no_names()
         taken, _ = self.take(sys.executable, HERE / "python_target.py", "sleep")
         self.assertEqual(self.stack(taken)[0][0], "collate")
         self.assertIn("native functions are not known", taken["samples"][-1]["threads"][0]["missing"])
@@ -107,6 +110,7 @@ class Stacks(unittest.TestCase):
 
     def test_who_has_the_gil(self):
         at, tried = marks("python_target.py"), 0
+        self.find_no_names()  # Those of Python are enough, and take no time.
         for name, python in self.covered_pythons():
             with self.subTest(python=name):
                 has_ctypes = subprocess.run([python, "-c", "import ctypes"], stderr=subprocess.DEVNULL).returncode == 0
@@ -129,6 +133,7 @@ class Stacks(unittest.TestCase):
         self.assertGreater(tried, 0)
 
     def test_nobody_has_a_lock_of_which_that_is_not_known(self):
+        self.find_no_names()
         for name, python in self.covered_pythons():
             with self.subTest(python=name):
                 threads = self.take(python, HERE / "python_target.py", "thread")[0]["samples"][-1]["threads"]
