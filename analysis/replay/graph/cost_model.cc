@@ -15,6 +15,7 @@ constexpr double kImpossibleBytesPerNs = 80'000;
 constexpr double kOutlierFactor = 1.5;
 constexpr double kSigmas = 1.645;  // 90 % of a normal distribution.
 constexpr double kMadToSigma = 1.4826;
+constexpr std::size_t kLeastForQuantiles = 20;
 // If nothing was measured there, the true cost may differ from the last slope's by this much per doubling.
 constexpr double kExtrapolationPerDoubling = 0.1;
 // The most by which a straight line through latency and one size misses (cost_model.h).
@@ -26,6 +27,19 @@ double LogBytes(std::uint64_t bytes) { return std::log(static_cast<double>(std::
 double Between(const CostModel::Knot& a, const CostModel::Knot& b, std::uint64_t bytes) {
   const double along = (LogBytes(bytes) - LogBytes(a.bytes)) / (LogBytes(b.bytes) - LogBytes(a.bytes));
   return std::exp(std::log(a.transfer_ns) + along * (std::log(b.transfer_ns) - std::log(a.transfer_ns)));
+}
+
+// Robust standard deviation of logarithms around 0. Where times are of two kinds (a core was free, or somebody had it
+// first), their median deviation is that between the kinds: no more than what 90 % of them show.
+double SpreadOf(const std::vector<double>& logs) {
+  std::vector<double> away;
+  for (const double log : logs) away.push_back(std::abs(log));
+  const double spread = kMadToSigma * MiddleMedian(away);
+  if (logs.size() < kLeastForQuantiles) return spread;
+  std::vector<double> sorted = logs;
+  std::sort(sorted.begin(), sorted.end());
+  const std::size_t beyond = sorted.size() / 20;
+  return std::min(spread, std::max(-sorted[beyond], sorted[sorted.size() - 1 - beyond]) / kSigmas);
 }
 
 }  // namespace
@@ -42,13 +56,13 @@ std::vector<CostModel::Knot> CostModel::KnotsOf(std::vector<Sample> samples) {
   std::stable_sort(samples.begin(), samples.end(), [](const Sample& a, const Sample& b) { return a.bytes < b.bytes; });
   std::vector<Knot> knots;
   for (std::size_t i = 0; i < samples.size();) {
-    std::vector<double> values, away;
+    std::vector<double> values, logs;
     const std::uint64_t bytes = samples[i].bytes;
     for (; i < samples.size() && samples[i].bytes == bytes; ++i)
       values.push_back(static_cast<double>(samples[i].transfer_ns));
     const double middle = MiddleMedian(values);
-    for (const double value : values) away.push_back(std::abs(std::log(value / middle)));
-    knots.push_back({bytes, middle, kMadToSigma * MiddleMedian(std::move(away)), values.size()});
+    for (const double value : values) logs.push_back(std::log(value / middle));
+    knots.push_back({bytes, middle, SpreadOf(logs), values.size()});
   }
   return knots;
 }
