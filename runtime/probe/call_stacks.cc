@@ -70,9 +70,9 @@ class OwnMemory {
 // The interpreter in this process, once it was found.
 struct Interpreter {
   PythonLayout layout;
-  const void* (*state)();  // Of the calling thread, with or without Python's lock; null: it has none.
+  const void* (*state)() = nullptr;  // Of the calling thread, with or without Python's lock; null: it has none.
 };
-Interpreter g_interpreter;
+constinit Interpreter g_interpreter{};
 enum Search : int { kNotFound, kSearching, kFound, kNeverAgain };
 std::atomic<int> g_search{kNotFound};
 std::atomic<std::uint32_t> g_calls{0}, g_numbers{0};
