@@ -4,6 +4,7 @@
 
 #include <algorithm>
 #include <charconv>
+#include <cinttypes>
 #include <cstdio>
 #include <cstring>
 #include <exception>
@@ -48,8 +49,7 @@ std::vector<PythonFrame> PythonFramesOf(std::string_view text) {
 // As lockstep-stacks calls what has no name.
 NativeFrame Unnamed(const Mapping& mapping, std::uint64_t address) {
   char offset[32];
-  std::snprintf(offset, sizeof offset, "+0x%llx]",
-                static_cast<unsigned long long>(address - mapping.begin + mapping.offset));
+  std::snprintf(offset, sizeof offset, "+0x%" PRIx64 "]", address - mapping.begin + mapping.offset);
   return {.module = mapping.path, .function = "[" + std::string(BaseName(mapping.path)) + offset};
 }
 
