@@ -31,6 +31,7 @@ ADDED = {
         5: {"collectives": ["kernel_operations", "enqueue_begin_ns", "reduction", "algorithm", "protocol", "channels", "buffer"],
             "p2p": ["kernel"], "sync": ["record_correlation", "record_stream"], "gpu_samples": None, "overheads": None},
         6: {"stacks": None, "samples": None},
+        7: {"collectives": ["caller"], "p2p": ["caller"]},
     },
     "timeline": {
         2: {"windows": None},

@@ -146,7 +146,7 @@ class Hang(unittest.TestCase):
         (self.place / "text").write_text("hello")
         hang(self.place / "text", code=2)
         (self.place / "trace_0.json").write_text('{"traceEvents": []}')
-        self.assertIn("neither entries nor process groups", hang(self.place / "trace_0.json", code=2).stderr)
+        self.assertIn("neither a Flight Recorder dump (entries, process groups) nor an answer of NCCL's RAS", hang(self.place / "trace_0.json", code=2).stderr)
 
 
 if __name__ == "__main__":
