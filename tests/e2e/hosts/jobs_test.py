@@ -10,6 +10,7 @@ HostDies     the job ends as without Lockstep, and the analysis says whose ranks
 LinkCut      for two seconds: the job's results, and the whole run
 SlowNetwork  the host whose network is slow, and no rank
 """
+import json
 import os
 import pathlib
 import re
@@ -42,7 +43,11 @@ class Clocks(Case):
 
 
 class Many(Case):
-    """What is sent of a host by many agents at once, and a job whose ranks have a small part of a core each."""
+    """
+    What is sent of a host by many agents at once, and a job whose ranks have a small part of a core each. The exchange in
+    MPI_Init is given up on most of them; a host none of whose ranks came to its first step does not know where rank 0 is,
+    and what is said brings its files.
+    """
     def test_all_arrive(self):
         each = RANKS // 4
         words = [*JOB, "--steps", "3"]
@@ -50,11 +55,15 @@ class Many(Case):
         done = self.job(words, run="", cwd=of_hosts.OWN, each=each)
         self.assertEqual((done.returncode, bare.returncode), (0, 0), done.stderr)
         self.assertEqual(done.stdout.splitlines()[0], bare.stdout.splitlines()[0])
-        self.assertRegex(done.stderr, "rank files of 3 hosts, .* arrived")
-        analysis = self.analyze("lockstep.out/latest", "node1", of_hosts.OWN)
+        host, place, most_ns = "node1", of_hosts.OWN + "/lockstep.out/latest", 50_000_000  # A thread that answers waits for its turn among 32 on a core.
+        if not re.search("rank files of 3 hosts, .* arrived", done.stderr):
+            said = sorted(set(re.findall(rf"(node\d:{of_hosts.OWN}/lockstep\.out/\S+)", done.stderr)))
+            gathered = self.hosts.run("head", [jobs.LOCKSTEP, "gather", *said, "-o", "all", "--rsh", os.path.join(of_hosts.HERE, "rsh")], env=jobs.ENVIRONMENT)
+            self.assertEqual(gathered.returncode, 0, done.stderr + gathered.stderr)
+            host, place, most_ns = "head", of_hosts.SHARED + "/all", 10**10  # By collectives alone.
+        analysis = json.loads(self.hosts.run(host, [jobs.LOCKSTEP, "analyze", "--json", "-", place], env=jobs.ENVIRONMENT).stdout)
         self.check_complete(analysis, each)
-        self.check_clocks(self.hosts.path("node1", of_hosts.OWN + "/lockstep.out/latest/timeline.h5"), analysis, each,
-                          most_ns=50_000_000)  # A thread that answers waits for its turn among 32 on a core.
+        self.check_clocks(self.hosts.path(host, place + "/timeline.h5"), analysis, each, most_ns)
 
 
 class NotShared(Case):
