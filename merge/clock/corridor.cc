@@ -17,6 +17,7 @@ namespace {
 
 constexpr std::int64_t kLeastGpuErrorNs = 7'000;  // The error of the GPU's timestamp conversion alone.
 constexpr double kWanderRate = 2e-6;              // Uncertainty of the drift within a window.
+constexpr double kUnknownRate = 1e-4;             // Two crystals drift apart by less.
 
 std::int32_t Saturated(std::int64_t ns) {
   return static_cast<std::int32_t>(std::min<std::int64_t>(ns, std::numeric_limits<std::int32_t>::max()));
@@ -194,21 +195,25 @@ std::vector<OffsetKnot> KnotsOfCorridors(const std::vector<Corridor>& corridors)
   const std::int64_t span = TimeOf(corridors.back()) - TimeOf(corridors.front());
   // The drift first: median slope between windows half the run apart, refined because windows may be longer once the
   // drift is known better.
-  double rate = 0;
+  double rate = 0, wander = kUnknownRate;
   for (const double part : {1.0 / 64, 1.0 / 16}) {
     const auto windows = Windows(
         corridors, std::max<std::int64_t>(1, static_cast<std::int64_t>(static_cast<double>(span) * part)), rate);
     std::vector<double> rates;
     for (std::size_t a = 0, b = windows.size() / 2; b < windows.size(); ++a, ++b) {
-      const std::int64_t dt = windows[b].knot.local_ns - windows[a].knot.local_ns;
-      if (dt > 0)
-        rates.push_back(static_cast<double>(windows[b].knot.mid_ns() - windows[a].knot.mid_ns()) /
-                        static_cast<double>(dt));
+      const OffsetKnot &first = windows[a].knot, &second = windows[b].knot;
+      const auto dt = static_cast<double>(second.local_ns - first.local_ns);
+      // Windows of few collectives whose members wait long for each other, on one side more than on the other, have
+      // middles that are far from the truth: their slope is no drift.
+      const auto widths = static_cast<double>((first.high_ns - first.low_ns) + (second.high_ns - second.low_ns));
+      if (dt > 0 && widths / 2 <= kUnknownRate * dt)
+        rates.push_back(static_cast<double>(second.mid_ns() - first.mid_ns()) / dt);
     }
-    if (rates.empty()) break;
+    if (rates.empty()) continue;
     rate = UpperMedian(rates);
+    wander = kWanderRate;
   }
-  std::vector<Window> best = BestWindows(corridors, span, rate, kWanderRate);
+  std::vector<Window> best = BestWindows(corridors, span, rate, wander);
   // A clock that left its common rate by more gets that as its allowance.
   std::vector<double> leaves;
   for (std::size_t i = 1; i < best.size(); ++i) {
@@ -219,7 +224,7 @@ std::vector<OffsetKnot> KnotsOfCorridors(const std::vector<Corridor>& corridors)
   }
   if (leaves.size() >= 8) {
     const double most_leave_by = NthElement(leaves, leaves.size() * 9 / 10);
-    if (most_leave_by > kWanderRate) best = BestWindows(corridors, span, rate, most_leave_by);
+    if (most_leave_by > wander) best = BestWindows(corridors, span, rate, most_leave_by);
   }
   std::vector<OffsetKnot> knots;
   for (const Window& window : best)

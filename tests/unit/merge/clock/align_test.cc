@@ -351,6 +351,35 @@ TEST(AlignCorridors, AloneTheyAlign) {
   }
 }
 
+// A barrier for which one rank waits for seconds, and a few all-reduces seconds later: nothing tells the drift, least
+// of all the middles of such bounds.
+TEST(AlignCorridors, AFewThatAreWaitedForLongHoldTheTruth) {
+  for (unsigned seed = 0; seed < 200; ++seed) {
+    ClockWorld world;
+    world.clock = DesignClock(static_cast<int>(seed % 7));
+    world.random.seed(seed);
+    const std::int64_t end = kStart + 10 * kSecond;
+    TwoRanks two(world, end);
+    two.ranks[1].bursts = nullptr;
+    std::uniform_real_distribution<double> wait(0, 1);
+    const auto meet = [&](std::uint64_t seq, std::int64_t at, double longest_ns) {
+      std::int64_t begins[2] = {at, at}, ends[2];
+      begins[seed / 7 % 2] += std::llround(longest_ns * wait(world.random));
+      for (std::int64_t& each : ends)
+        each = std::max(begins[0], begins[1]) + 1000 + std::llround(5e7 * wait(world.random));
+      two.ranks[0].collectives.push_back({7, seq, 0, 0, begins[0], ends[0]});
+      two.ranks[1].collectives.push_back({7, seq, 0, 0, world.Local(begins[1]), world.Local(ends[1])});
+    };
+    meet(0, kStart, 4e9);
+    for (std::uint64_t seq = 1; seq < 4; ++seq)
+      meet(seq, kStart + 8 * kSecond + static_cast<std::int64_t>(seq) * 200'000'000, 1e8);
+    const auto result = merge::AlignClocks(two.ranks, merge::ClockChoice::kAuto);
+    ASSERT_TRUE(result.ok());
+    EXPECT_EQ(result.value().corridors_violated, 0u) << seed;
+    EXPECT_EQ(Judge(result.value().clock, 1, world, kStart, kStart + 9 * kSecond).coverage, 1) << seed;
+  }
+}
+
 TEST(Align, RefusesWithoutAnyRelation) {
   ClockWorld world;
   world.clock = DesignClock();
