@@ -137,15 +137,16 @@ void HangWatch::Look(const SegmentView& segment, std::int64_t now_ns, const Seen
   if (setup_.so_far != nullptr && !stacks_come) setup_.so_far->Offer(now_ns, seen.spool_bytes);
   // Rank 0's agent sees this slot, and answers for it.
   if (setup_.so_far != nullptr && setup_.so_far->there()) return;
-  if (!elsewhere_) elsewhere_ = SomeElsewhere();
-  const auto quiet = static_cast<double>(quiet_ns - (*elsewhere_ ? kGivenWithinNs : 0)),
-             after = static_cast<double>(setup_.after_ns);
+  const auto quiet = static_cast<double>(quiet_ns), after = static_cast<double>(setup_.after_ns);
   if (said_ || stage_ == kStages.size() || quiet < kStages[stage_] * after) return;
   // Of a long run it takes minutes to read what all have recorded: not for what may be a checkpoint.
   const bool large = seen.spool_bytes * static_cast<std::uint64_t>(setup_.slots) > kLargeBytes;
   if (large && quiet < kStages[kFirstOfLarge] * after) return;
   // The answer shows the stacks of all.
   if (!MayAsk(segment, seen, others) || stacks_come || !TakeTurn(now_ns)) return;
+  // By the one that asks: of thousands of ranks this takes a shared file system seconds.
+  if (!elsewhere_) elsewhere_ = SomeElsewhere();
+  if (*elsewhere_ && quiet - static_cast<double>(kGivenWithinNs) < kStages[stage_] * after) return;
   while (stage_ < kStages.size() && kStages[stage_] * after <= quiet) ++stage_;
   asked_ns_ = now_ns;
   Ask();

@@ -95,9 +95,10 @@ void ClockLink::PassOn() {
   if (passed_on_ || rank_ == 0) return;
   const std::uint32_t state = mailbox.state.load(std::memory_order_acquire);
   // An exchange inside MPI_Init that took too long on a busy host has reached some of its ranks only.
+  clock::RunKey key{};
+  std::memcpy(key.data(), mailbox.reference_key, key.size());
   const bool exchanged = (state == 1 || (state == 2 && mailbox.domains != 0)) && mailbox.reference_address[0] != '\0' &&
-                         std::any_of(std::begin(mailbox.reference_key), std::end(mailbox.reference_key),
-                                     [](std::uint8_t byte) { return byte != 0; });
+                         !clock::IsEmpty(key);
   if (!exchanged && !(first_of_host_ && state == kReferenceOnly)) return;
   passed_on_ = true;
   // All see it, or another slot was faster.
