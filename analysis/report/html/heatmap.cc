@@ -13,18 +13,30 @@ namespace {
 // For cells that represent several values.
 constexpr int kBitsOfBins = 9;
 
+// Measures of rows of ranks.
+enum Measure : std::size_t { kDelay, kStep, kCompute, kWait, kTransfer, kIdle, kMeasures };
+using Cells = std::vector<std::int64_t>[kMeasures];
+
 class Heatmap {
  public:
-  Heatmap(const analysis::Context& context, const HeatmapLimits& limits) : context_(context) {
+  Heatmap(const analysis::Context& context, const std::vector<std::int32_t>& named, const HeatmapLimits& limits)
+      : context_(context) {
     const auto binned = [](std::size_t n, std::size_t most) { return std::max<std::size_t>(1, (n + most - 1) / most); };
     per_row_ = binned(context.ranks().size(), limits.rows);
     per_column_ = binned(context.steps().size(), limits.columns);
     rows_ = (context.ranks().size() + per_row_ - 1) / per_row_;
     columns_ = (context.steps().size() + per_column_ - 1) / per_column_;
+    pinned_at_.assign(context.ranks().size(), analysis::kNowhere);
+    if (per_row_ == 1) return;
+    for (std::size_t i = 0; i < std::min(named.size(), limits.pinned); ++i) {
+      pinned_.push_back(named[i]);
+      pinned_at_[context.Position(named[i])] = i;
+    }
   }
 
   PageJson Make() {
     for (auto& measure : cells_) measure.assign(rows_ * columns_, kUnknownCell);
+    for (auto& measure : pinned_cells_) measure.assign(pinned_.size() * columns_, kUnknownCell);
     for (std::size_t s = 0; s < context_.steps().size(); ++s) AddStep(s);
     AddDelays();
     PageJson json;
@@ -44,25 +56,35 @@ class Heatmap {
     json["ranks"] = Packed(ranks);
     json["steps"] = Packed(steps);
     json["flags"] = Packed(flags);
-    static constexpr const char* kNames[kMeasures] = {"delay_ns", "step_ns",     "compute_ns",
-                                                      "wait_ns",  "transfer_ns", "idle_ns"};
-    for (std::size_t m = 0; m < kMeasures; ++m) {
-      if (std::all_of(cells_[m].begin(), cells_[m].end(), [](std::int64_t v) { return v == kUnknownCell; })) {
-        json["measures"][kNames[m]] = nullptr;
-        continue;
-      }
-      if (per_row_ * per_column_ > 1) RoundTo(kBitsOfBins, cells_[m]);
-      json["measures"][kNames[m]] = Packed(cells_[m]);
-    }
+    json["measures"] = Measures(cells_);
+    if (!pinned_.empty()) json["pinned"] = {{"ranks", pinned_}, {"measures", Measures(pinned_cells_)}};
     return json;
   }
 
  private:
-  enum Measure : std::size_t { kDelay, kStep, kCompute, kWait, kTransfer, kIdle, kMeasures };
+  // Takes the cells; null where no cell is known.
+  PageJson Measures(Cells& cells) const {
+    static constexpr const char* kNames[kMeasures] = {"delay_ns", "step_ns",     "compute_ns",
+                                                      "wait_ns",  "transfer_ns", "idle_ns"};
+    PageJson json;
+    for (std::size_t m = 0; m < kMeasures; ++m) {
+      if (std::all_of(cells[m].begin(), cells[m].end(), [](std::int64_t v) { return v == kUnknownCell; })) {
+        json[kNames[m]] = nullptr;
+        continue;
+      }
+      if (per_row_ * per_column_ > 1) RoundTo(kBitsOfBins, cells[m]);
+      json[kNames[m]] = Packed(cells[m]);
+    }
+    return json;
+  }
 
   void Put(Measure measure, std::size_t position, std::size_t step, std::int64_t value) {
-    std::int64_t& cell = cells_[measure][position / per_row_ * columns_ + step / per_column_];
+    const std::size_t column = step / per_column_;
+    std::int64_t& cell = cells_[measure][position / per_row_ * columns_ + column];
     cell = std::max(cell, value);
+    if (pinned_at_[position] == analysis::kNowhere) return;
+    std::int64_t& own = pinned_cells_[measure][pinned_at_[position] * columns_ + column];
+    own = std::max(own, value);
   }
 
   void AddStep(std::size_t s) {
@@ -110,14 +132,37 @@ class Heatmap {
 
   const analysis::Context& context_;
   std::size_t per_row_, per_column_, rows_, columns_;
-  std::vector<std::int64_t> cells_[kMeasures];
+  std::vector<std::int32_t> pinned_;
+  std::vector<std::size_t> pinned_at_;  // Of a rank's position: its row there.
+  Cells cells_, pinned_cells_;
 };
 
 }  // namespace
 
-PageJson HeatmapOf(const analysis::Context& context, const HeatmapLimits& limits) {
+PageJson HeatmapOf(const analysis::Context& context, const analysis::Analysis& analysis, const HeatmapLimits& limits) {
   if (context.steps().empty() || context.ranks().empty()) return nullptr;
-  return Heatmap(context, limits).Make();
+  return Heatmap(context, NamedRanks(context, analysis), limits).Make();
+}
+
+PageJson StepLengthsOf(const analysis::Context& context) {
+  if (context.usable_steps().empty()) return nullptr;
+  std::vector<std::int64_t> index, lengths;
+  for (const std::size_t row : context.usable_steps()) {
+    index.push_back(context.tables().steps.index[row]);
+    lengths.push_back(context.tables().steps.step_ns[row]);
+  }
+  return {{"index", Packed(index)}, {"step_ns", Packed(lengths)}};
+}
+
+std::vector<std::int32_t> NamedRanks(const analysis::Context& context, const analysis::Analysis& analysis) {
+  std::vector<std::int32_t> named;
+  const auto add = [&](std::int32_t rank) {
+    if (context.Position(rank) == analysis::kNowhere) return;
+    if (std::find(named.begin(), named.end(), rank) == named.end()) named.push_back(rank);
+  };
+  for (const analysis::Straggler& straggler : analysis.stragglers) add(straggler.rank);
+  for (const analysis::Finding& finding : analysis.findings) add(finding.rank);
+  return named;
 }
 
 }  // namespace lockstep::report

@@ -15,6 +15,7 @@
 #include "analysis/report/html/flames.h"
 #include "analysis/report/html/scatter.h"
 #include "analysis/report/html/shell.h"
+#include "analysis/report/html/waits.h"
 #include "analysis/report/html/what_if_grid.h"
 #include "analysis/report/json.h"
 #include "analysis/report/text.h"
@@ -256,12 +257,17 @@ PageJson PayloadOf(const analysis::Context& context, const analysis::Analysis& a
   json["collectives"] = Collectives(analysis);
   json["ranks"] = Ranks(context, analysis);
   json["median_step"] = MedianStep(context, analysis);
-  json["heatmap"] = HeatmapOf(context, html.heatmap);
+  json["heatmap"] = HeatmapOf(context, analysis, html.heatmap);
+  json["step_lengths"] = StepLengthsOf(context);
+  json["waits"] = WaitsOf(context);
+  json["named"] = NamedRanks(context, analysis);
   json["scatter"] = ScatterOf(context);
   json["attribution"] = AttributionOf(context);
   json["flames"] = FlamesOf(context, analysis);
   json["what_if"] = WhatIfGridOf(context, analysis);
-  json["lanes"] = LanesOf(context, analysis, html.lanes, html.first_timeline_step, html.last_timeline_step);
+  PageJson inside;
+  json["lanes"] = LanesOf(context, analysis, html.lanes, html.first_timeline_step, html.last_timeline_step, inside);
+  json["inside"] = std::move(inside);
   return json;
 }
 

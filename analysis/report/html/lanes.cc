@@ -9,6 +9,8 @@
 #include <tuple>
 #include <utility>
 
+#include "analysis/report/html/heatmap.h"
+#include "analysis/report/html/inside.h"
 #include "analysis/report/html/lane_pieces.h"
 #include "analysis/tables/engine/view_index.h"
 #include "core/collective.h"
@@ -63,16 +65,18 @@ class Lanes {
         last_(last_step),
         index_(context.timeline()) {}
 
-  PageJson Make() {
+  PageJson Make(PageJson& inside) {
     ChooseRanks();
     ChooseSteps();
     if (steps_.empty() || ranks_.empty()) return nullptr;
     cells_.resize(ranks_.size());
     failures_.resize(ranks_.size());
+    inside_.emplace(context_, ranks_, NamedRanks(context_, analysis_));
     if (context_.tables().p2p_pairs.rows() > 0)
       if (auto partners = merge::FindP2pPartners(context_.timeline(), context_.options().jobs); partners.ok())
         index_.SetPartners(std::move(partners).value());
     merge::ParallelFor(context_.options().jobs, ranks_.size(), [&](std::size_t r) { ReadRank(r); });
+    inside = inside_->Json();
     return Json();
   }
 
@@ -83,10 +87,8 @@ class Lanes {
     if (ranks_.size() <= limits_.ranks) return;
     std::set<std::int32_t> chosen;
     const auto room = [&] { return chosen.size() < limits_.ranks; };
-    for (const analysis::Straggler& straggler : analysis_.stragglers)
-      if (room()) chosen.insert(straggler.rank);
-    for (const analysis::Finding& finding : analysis_.findings)
-      if (room() && context_.Position(finding.rank) != analysis::kNowhere) chosen.insert(finding.rank);
+    for (const std::int32_t rank : NamedRanks(context_, analysis_))
+      if (room()) chosen.insert(rank);
     const auto add_most = [&](auto&& value, std::size_t most) {
       std::vector<std::size_t> order(analysis_.ranks.size());
       std::iota(order.begin(), order.end(), std::size_t{0});
@@ -193,6 +195,7 @@ class Lanes {
     }
     const gpu::RankView view = tables::MakeRankView(index_, rank, std::move(tables).value(), {});
     const RankLane lane = LaneOf(view);
+    inside_->Add(r, view);
     const merge::ClockMap clock(context_.tables().clock, rank);
     std::vector<std::uint32_t> member_of(view.tables.collectives.rows(), kNone);
     for (const std::uint32_t member : view.members)
@@ -423,13 +426,14 @@ class Lanes {
   bool slices_ = false;
   std::vector<std::vector<Cell>> cells_;  // By rank, step.
   std::vector<std::string> failures_;
+  std::optional<Inside> inside_;
 };
 
 }  // namespace
 
 PageJson LanesOf(const analysis::Context& context, const analysis::Analysis& analysis, const LaneLimits& limits,
-                 std::int64_t first_step, std::int64_t last_step) {
-  return Lanes(context, analysis, limits, first_step, last_step).Make();
+                 std::int64_t first_step, std::int64_t last_step, PageJson& inside) {
+  return Lanes(context, analysis, limits, first_step, last_step).Make(inside);
 }
 
 }  // namespace lockstep::report

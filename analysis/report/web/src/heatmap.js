@@ -2,8 +2,8 @@
 
 import { absent, h, select } from './dom.js';
 import { count, duration, plural } from './format.js';
-import { quantile } from './data.js';
-import { canvasPlot, colour, niceStep, viridis } from './plot.js';
+import { canvasPlot, colour, niceStep } from './plot.js';
+import { drawScale, scaleOf, texels } from './scale.js';
 import { behind } from './table.js';
 
 const kMeasures = {
@@ -15,9 +15,8 @@ const kMeasures = {
   idle_ns: ['idle', 'neither compute nor communication'],
 };
 
-// A cell's colour is looked up: there are more cells than shades an eye tells apart. The last is that of unknown cells.
-const kShades = 1024;
-const shades = Uint8Array.from([...Array.from({ length: kShades }, (_, i) => [...viridis((i + 0.5) / kShades), 255]), [128, 128, 128, 40]].flat());
+// Of a named rank above the map, and between these rows and it.
+const kPinned = 12, kGap = 9;
 
 export function heatmap(data, openStep) {
   const map = data.heatmap;
@@ -25,42 +24,77 @@ export function heatmap(data, openStep) {
   const rows = map.ranks.length, columns = map.steps.length;
   const binned = map.ranks_per_row > 1 || map.steps_per_column > 1;
   const present = Object.keys(kMeasures).filter((key) => map.measures[key]);
-  let measure = present[0], cursor = null;
-  const limits = {};
+  // All delays are nothing where clocks or the job say so: the first measure that has something to show.
+  let measure = present.find((key) => map.measures[key].some((value) => value > 0)) ?? present[0], cursor = null;
   // Of a difference of two ranks' times.
   const { clock_error_ns_max: clockError } = data.analysis.trust;
   const clocks = clockError === null ? 'clock error unknown' : `clock error ± ${duration(2 * clockError)} at most`;
-  const limit = (key) => (limits[key] ??= Math.max(1, quantile(map.measures[key], 0.99) * 1.02));
-  const floor = (key) => (key === 'step_ns' || key === 'compute_ns' ? quantile(map.measures[key], 0.01) : 0);
+  const scales = {};
+  const scale = (key) => (scales[key] ??= scaleOf(map.measures[key], key !== 'step_ns' && key !== 'compute_ns'));
 
-  const left = 64, top = 4, rowHeight = rows <= 8 ? 22 : rows <= 32 ? 16 : rows <= 80 ? 8 : rows <= 200 ? 3 : 0;
+  // Ranks that findings name have rows of their own above a map whose rows are thin or shared.
+  const named = new Set(data.named), rowOf = new Map(map.ranks_per_row > 1 ? [] : [...map.ranks].map((rank, row) => [rank, row]));
+  const pinned = map.pinned ? map.pinned.ranks : rows > 32 ? data.named.filter((rank) => rowOf.has(rank)).slice(0, 8) : [];
+  const P = pinned.length;
+  const pinnedValues = (key) => (map.pinned ? map.pinned.measures[key]
+    : Float64Array.from({ length: P * columns }, (_, i) => map.measures[key][rowOf.get(pinned[Math.floor(i / columns)]) * columns + i % columns]));
+
+  const all = data.ranks, position = new Map([...all.rank].map((rank, r) => [rank, r]));
+  const nodeOf = (rank) => all.node[position.get(rank)];
+  const left = 72, top = 4 + (P ? P * kPinned + kGap : 0), rowHeight = rows <= 8 ? 22 : rows <= 32 ? 16 : rows <= 80 ? 8 : rows <= 200 ? 3 : 0;
   const mapHeight = rowHeight ? rows * rowHeight : Math.min(480, Math.max(300, rows));
+  const bands = all.nodes.length > 1 && mapHeight / all.nodes.length >= 2;
   const rankName = (row) => {
-    const first = map.ranks[row];
+    if (row < P) return `rank ${pinned[row]}`;
+    const first = map.ranks[row - P];
     return map.ranks_per_row > 1 ? `ranks ${first} and ${map.ranks_per_row - 1} more` : `rank ${first}`;
+  };
+  const nodeName = (row) => {
+    const node = nodeOf(row < P ? pinned[row] : map.ranks[row - P]);
+    return node === undefined || all.nodes.length < 2 ? '' : ` · ${all.nodes[node]}`;
   };
   const stepName = (column) => (map.steps_per_column > 1 ? `steps from ${map.steps[column]} (${map.steps_per_column})` : `step ${map.steps[column]}`);
   const plotWidth = (width) => width - left - 8;
+  const rowTop = (row) => (row < P ? 4 + row * kPinned : top + (row - P) * mapHeight / rows);
+  const rowTall = (row) => (row < P ? kPinned : mapHeight / rows);
+  const valueAt = (row, column) => (row < P ? (map.pinned ? map.pinned.measures[measure][row * columns + column] : map.measures[measure][rowOf.get(pinned[row]) * columns + column])
+    : map.measures[measure][(row - P) * columns + column]);
   let width = 0;
 
   function draw(g, w, tall) {
     width = w;
-    const values = map.measures[measure], most = limit(measure), least = Math.min(floor(measure), most * 0.98);
-    const image = new ImageData(columns, rows), texel = image.data, scale = kShades / (most - least);
-    for (let i = 0; i < values.length; ++i) {
-      const shade = Number.isNaN(values[i]) ? kShades : Math.max(0, Math.min(kShades - 1, Math.floor((values[i] - least) * scale)));
-      for (let k = 0; k < 4; ++k) texel[i * 4 + k] = shades[shade * 4 + k];
-    }
-    const texels = document.createElement('canvas');
-    texels.width = columns;
-    texels.height = rows;
-    texels.getContext('2d').putImageData(image, 0, 0);
     g.imageSmoothingEnabled = false;
-    g.drawImage(texels, left, top, plotWidth(w), mapHeight);
-    g.fillStyle = colour('fg2');
+    g.drawImage(texels(map.measures[measure], rows, columns, scale(measure)), left, top, plotWidth(w), mapHeight);
+    if (P) g.drawImage(texels(pinnedValues(measure), P, columns, scale(measure)), left, 4, plotWidth(w), P * kPinned);
     g.textAlign = 'right';
+    g.fillStyle = colour('wait');
+    for (let row = 0; row < P; ++row) g.fillText(`rank ${pinned[row]}`, left - 10, rowTop(row) + kPinned / 2);
     const every = Math.max(1, Math.ceil(14 / (mapHeight / rows)));
-    for (let row = 0; row < rows; row += every) g.fillText(`rank ${map.ranks[row]}`, left - 6, top + (row + 0.5) * mapHeight / rows);
+    for (let row = 0; row < rows; row += every) {
+      g.fillStyle = colour(every === 1 && named.has(map.ranks[row]) ? 'wait' : 'fg2');
+      g.fillText(`rank ${map.ranks[row]}`, left - 10, top + (row + 0.5) * mapHeight / rows);
+    }
+    // Where in the map the named ones are.
+    g.fillStyle = colour('wait');
+    for (const rank of data.named) {
+      const at = map.ranks_per_row > 1 ? Math.floor((position.get(rank) ?? -1) / map.ranks_per_row) : rowOf.get(rank) ?? -1;
+      if (at < 0) continue;
+      const y = top + (at + 0.5) * mapHeight / rows;
+      g.beginPath();
+      g.moveTo(left - 8, y - 4);
+      g.lineTo(left - 1, y);
+      g.lineTo(left - 8, y + 4);
+      g.fill();
+    }
+    if (bands) {
+      for (let row = 0, from = 0; row < rows; from = row) {
+        const node = nodeOf(map.ranks[row]);
+        while (row < rows && nodeOf(map.ranks[row]) === node) ++row;
+        g.fillStyle = colour(node % 2 ? 'idle' : 'posted');
+        g.fillRect(w - 7, top + from * mapHeight / rows, 5, (row - from) * mapHeight / rows);
+      }
+    }
+    g.fillStyle = colour('fg2');
     g.textAlign = 'center';
     const ticks = Math.max(1, Math.round(niceStep(columns, plotWidth(w) / 70)));
     for (let column = 0; column < columns; column += ticks)
@@ -71,19 +105,11 @@ export function heatmap(data, openStep) {
       g.fillStyle = map.flags[column] & 6 ? colour('wait') : colour('fg2');
       g.fillRect(left + column * plotWidth(w) / columns, top + mapHeight + 2, Math.max(2, plotWidth(w) / columns - 1), 3);
     }
-    // Scale.
-    const scaleWidth = Math.min(220, w / 3), scaleTop = tall - 12;
-    for (let i = 0; i < scaleWidth; ++i) {
-      g.fillStyle = `rgb(${viridis(i / scaleWidth)})`;
-      g.fillRect(left + i, scaleTop, 1.5, 8);
-    }
-    g.fillStyle = colour('fg2');
-    g.textAlign = 'left';
-    g.fillText(`${duration(Math.round(least))} to ${duration(Math.round(most))} and more`, left + scaleWidth + 8, scaleTop + 4);
+    drawScale(g, left, tall - 10, Math.min(260, w / 3), scale(measure));
     if (cursor) {
       g.strokeStyle = '#fff';
       g.lineWidth = 3;
-      const box = [left + cursor[1] * plotWidth(w) / columns, top + cursor[0] * mapHeight / rows, Math.max(3, plotWidth(w) / columns), Math.max(3, mapHeight / rows)];
+      const box = [left + cursor[1] * plotWidth(w) / columns, rowTop(cursor[0]), Math.max(3, plotWidth(w) / columns), Math.max(3, rowTall(cursor[0]))];
       g.strokeRect(...box);
       g.strokeStyle = '#000';
       g.lineWidth = 1;
@@ -91,24 +117,25 @@ export function heatmap(data, openStep) {
     }
   }
   function tell(row, column) {
-    const value = map.measures[measure][row * columns + column];
+    const value = valueAt(row, column);
     const flags = map.flags[column];
     return {
-      lines: [`${rankName(row)} · ${stepName(column)}`,
-        `${kMeasures[measure][0]} ${Number.isNaN(value) ? 'not recorded' : duration(value)}${binned ? ' (largest)' : ''}`,
+      lines: [`${rankName(row)}${nodeName(row)} · ${stepName(column)}`,
+        `${kMeasures[measure][0]} ${Number.isNaN(value) ? 'not recorded' : duration(value)}${map.steps_per_column > 1 || (row >= P && map.ranks_per_row > 1) ? ' (largest)' : ''}`,
         ...(measure === 'delay_ns' ? [clocks] : []),
         ...(flags & 1 ? ['warm-up: in no median'] : []), ...(flags & 2 ? ['not complete on every rank'] : []),
         ...(flags & 4 ? ['outside of what is analysed: in no figure'] : [])],
-      x: left + (column + 0.5) * plotWidth(width) / columns, y: top + (row + 0.5) * mapHeight / rows,
+      x: left + (column + 0.5) * plotWidth(width) / columns, y: rowTop(row) + rowTall(row) / 2,
     };
   }
   const cellAt = (x, y) => {
-    const column = Math.floor((x - left) / plotWidth(width) * columns), row = Math.floor((y - top) / mapHeight * rows);
-    return column >= 0 && column < columns && row >= 0 && row < rows ? [row, column] : null;
+    const column = Math.floor((x - left) / plotWidth(width) * columns), inMap = Math.floor((y - top) / mapHeight * rows);
+    const above = Math.floor((y - 4) / kPinned), row = inMap >= 0 && inMap < rows ? P + inMap : above >= 0 && above < P ? above : -1;
+    return column >= 0 && column < columns && row >= 0 ? [row, column] : null;
   };
   const plot = canvasPlot({
     label: 'Heatmap of ranks by steps. Arrow keys move from cell to cell, Enter opens the step in the timeline; the data is in the table below.',
-    height: () => top + mapHeight + 42,
+    height: () => top + mapHeight + 50,
     draw,
     at: (x, y) => {
       const cell = cellAt(x, y);
@@ -116,17 +143,17 @@ export function heatmap(data, openStep) {
     },
     pressed: (x, y) => {
       const cell = cellAt(x, y);
-      if (cell && !binned) openStep(map.steps[cell[1]]);
+      if (cell && map.steps_per_column === 1) openStep(map.steps[cell[1]]);
     },
     keys: (key) => {
       const moves = { ArrowLeft: [0, -1], ArrowRight: [0, 1], ArrowUp: [-1, 0], ArrowDown: [1, 0] };
-      if (key === 'Enter' && cursor && !binned) {
+      if (key === 'Enter' && cursor && map.steps_per_column === 1) {
         openStep(map.steps[cursor[1]]);
         return true;
       }
       if (!moves[key]) return false;
       cursor ??= [0, -moves[key][1] || 0];
-      cursor = [Math.max(0, Math.min(rows - 1, cursor[0] + moves[key][0])), Math.max(0, Math.min(columns - 1, cursor[1] + moves[key][1]))];
+      cursor = [Math.max(0, Math.min(P + rows - 1, cursor[0] + moves[key][0])), Math.max(0, Math.min(columns - 1, cursor[1] + moves[key][1]))];
       plot.redraw();
       return tell(...cursor);
     },
@@ -140,10 +167,13 @@ export function heatmap(data, openStep) {
     plot.redraw();
   });
   list.id = 'heatmap-measure';
+  list.value = measure;
   function describe() {
     note.textContent = `Each cell: ${kMeasures[measure][1]}` +
       (binned ? `; the largest of ${plural(map.ranks_per_row, 'rank')} and ${plural(map.steps_per_column, 'step')} each (${count(map.rank_count)} ranks, ${count(map.step_count)} steps).` : '.') +
-      (measure === 'delay_ns' ? ` Across ranks: ${clocks}.` : '') + ' A bright row is a slow rank, a bright block a slow node, a bright column a delay of all ranks.';
+      (measure === 'delay_ns' ? ` Across ranks: ${clocks}.` : '') + ' A bright row is a slow rank, a bright block a slow node, a bright column a delay of all ranks.' +
+      (data.named.length ? ' Red: ranks that a finding names' + (P ? `; ${P < data.named.length ? `the first ${count(P)} have` : P === 1 ? 'it has' : 'they have'} a row at the top, too.` : '.') : '') +
+      (bands ? ' The strip at the right: hosts, in turn.' : '');
   }
   describe();
   const columnsOfTable = [
@@ -153,5 +183,8 @@ export function heatmap(data, openStep) {
   ];
   return [h('div', { class: 'controls' }, control), note, plot.box,
     map.measures.delay_ns ? null : absent('No arrival delay: this run has no collectives whose arrivals could be compared across ranks.'),
-    behind('heatmap', columnsOfTable, rows * columns)];
+    behind('heatmap', columnsOfTable, rows * columns),
+    map.pinned ? [h('p', { class: 'dim behind-of' }, 'of the named ranks'), behind('heatmap-named', [
+      { key: 'rank', title: 'rank', numeric: true, value: (i) => pinned[Math.floor(i / columns)], text: (i) => String(pinned[Math.floor(i / columns)]) }, columnsOfTable[1],
+      ...present.map((key) => ({ key, title: kMeasures[key][0], numeric: true, value: (i) => map.pinned.measures[key][i], text: (i) => duration(map.pinned.measures[key][i]) }))], P * columns)] : null];
 }

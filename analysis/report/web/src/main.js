@@ -5,7 +5,11 @@ import { load } from './data.js';
 import { drawNew, redrawAll, tipElement } from './plot.js';
 import { figures, findings, header, verdict } from './overview.js';
 import { heatmap } from './heatmap.js';
+import { inside } from './inside.js';
 import { ranks } from './ranks.js';
+import { search } from './search.js';
+import { stepLengths } from './steps.js';
+import { waits } from './waits.js';
 import { curve, scatter } from './buckets.js';
 import { stragglers } from './stragglers.js';
 import { timeline } from './timeline.js';
@@ -29,16 +33,22 @@ function themeButton() {
 
 // Paper is white, whatever the screen is, and has all that the screen shows only later.
 function preparePrinting(finish) {
-  let before;
+  let before, opened = [];
   addEventListener('beforeprint', () => {
     finish();
     before = root.dataset.theme;
     root.dataset.theme = 'light';
+    // As wide as the paper, so that plots are drawn for it and not cut.
+    root.dataset.paper = '';
+    opened = [...document.querySelectorAll('details:not([open]):not(.behind)')];
+    for (const details of opened) details.open = true;
     redrawAll();
   });
   addEventListener('afterprint', () => {
     if (before) root.dataset.theme = before;
     else delete root.dataset.theme;
+    delete root.dataset.paper;
+    for (const details of opened) details.open = false;
     redrawAll();
   });
 }
@@ -66,27 +76,38 @@ async function main() {
     const { data, unpack } = load();
     await unpack('ranks');
     const lanes = { open: () => {} };
+    let showRank = () => {};
     const sections = [
       ['findings', 'What to fix', () => findings(data)],
-      ['heatmap', 'Ranks and steps', () => heatmap(data, (step) => lanes.open(step))],
-      ['ranks', 'Where a step goes', () => ranks(data)],
+      ['heatmap', 'Ranks and steps', () => [heatmap(data, (step) => lanes.open(step)), stepLengths(data, (step) => lanes.open(step))]],
+      ['ranks', 'Where a step goes', () => {
+        const made = ranks(data);
+        showRank = made.show;
+        return made.section;
+      }],
       ['buckets', 'Transfer time and bucket size', () => [h('div', { class: 'two' }, h('div', {}, h('h3', {}, 'Transfer time against size'), scatter(data)), h('div', {}, h('h3', {}, 'Step time against bucket cap'), curve(data)))]],
-      ['stragglers', 'Stragglers', () => stragglers(data)],
+      ['stragglers', 'Stragglers', () => [stragglers(data), waits(data)]],
       ['timeline', 'Timeline of a step', () => {
         const made = timeline(data);
         lanes.open = made.open;
         return made.section;
       }],
+      ['inside', 'Kernels, operators, memory', () => inside(data)],
       ['whatif', 'What if', () => whatIf(data)],
       ['collectives', 'Collectives', () => collectives(data)],
       ['trust', 'How far to trust this', () => trust(data)],
       ['facts', 'The run', () => facts(data)],
     ];
     const shells = sections.map(([id, title]) => h('section', { id, 'aria-labelledby': id + '-title' }, h('h2', { id: id + '-title' }, title)));
+    const go = (section, where) => {
+      if (where?.rank !== undefined) showRank(where.rank);
+      const found = where?.finding !== undefined ? document.querySelectorAll('.findings > li')[where.finding] : document.getElementById(section);
+      found?.scrollIntoView();
+    };
     page.append(
       h('a', { class: 'skip', href: '#findings' }, 'Skip to the findings'),
       h('header', {}, h('div', {}, header(data)), themeButton()),
-      h('nav', { 'aria-label': 'Sections' }, sections.map(([id, title]) => h('a', { href: '#' + id }, title))),
+      h('nav', { 'aria-label': 'Sections' }, sections.map(([id, title]) => h('a', { href: '#' + id }, title)), search(data, go)),
       h('main', {},
         data.incomplete ? h('p', { class: 'warning', role: 'note' }, 'The data of this run is incomplete or doubtful: see ', h('a', { href: '#trust' }, 'how far to trust this'), '.') : '',
         verdict(data), figures(data), shells),
@@ -102,7 +123,7 @@ async function main() {
     // page answers its reader meanwhile.
     fillNext();
     if (nextInSight()) {
-      await unpack('heatmap');
+      await unpack('heatmap', 'step_lengths');
       fillNext();
     }
     if (nextInSight()) await unpack();

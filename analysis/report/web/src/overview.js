@@ -2,7 +2,7 @@
 
 import { absent, h, name } from './dom.js';
 import { count, duration, interval, percent, plural, share } from './format.js';
-import { csvButton } from './table.js';
+import { csvButton, scrolling } from './table.js';
 
 const exposed = (s) => s.exposed_wait_ns + s.exposed_transfer_ns + s.exposed_unsplit_ns;
 export const stepLength = (s) =>
@@ -74,7 +74,7 @@ function rowsBehind(finding, number) {
   const csvColumns = columns.map((key, c) => ({ key, value: (r) => rows[r][c] }));
   if (names) csvColumns.unshift({ key: 'name', value: (r) => names[r] });
   return h('details', {}, h('summary', {}, `${plural(rows.length, 'row')} behind it`),
-    h('div', { class: 'table' }, h('table', {},
+    scrolling(`rows behind finding ${number}`, h('table', {},
       h('thead', {}, h('tr', {}, names ? h('th', { scope: 'col' }, 'of') : null, columns.map((column) => h('th', { class: 'n', scope: 'col' }, column)))),
       h('tbody', {}, rows.map((row, i) => h('tr', {}, names ? h('td', {}, name(names[i] ?? '')) : null,
         row.map((value, c) => h('td', { class: 'n' }, columns[c].endsWith('_ns') ? duration(value) : count(value)))))))),

@@ -21,7 +21,7 @@ export function legend(entries) {
 
 export function ranks(data) {
   const all = data.ranks, n = all.rank.length;
-  if (!n) return [absent('No rank\'s file could be read, so nothing is known of where time went.')];
+  if (!n) return { show: () => {}, section: [absent('No rank\'s file could be read, so nothing is known of where time went.')] };
   const views = {};
   if (data.median_step) views.median = [`the median step (${data.median_step.index})`, data.median_step];
   views.window = ['the whole analysis window', all];
@@ -113,6 +113,15 @@ export function ranks(data) {
   update();
 
   const text = (key) => ({ key, title: key.replace(/_ns.*$/, '').replaceAll('_', ' '), numeric: true, value: (r) => all[key][r], text: (r) => duration(all[key][r]) });
+  // Turns to a rank's bar and marks it.
+  function show(r) {
+    const at = order.indexOf(r);
+    if (at < 0) return;
+    page = Math.floor(at / kRows);
+    cursor = at % kRows;
+    update();
+    plot.canvas.focus({ preventScroll: true });
+  }
   const columns = [
     { key: 'rank', title: 'rank', numeric: true, value: (r) => all.rank[r], text: (r) => String(all.rank[r]) },
     { key: 'node', title: 'node', value: (r) => all.nodes[all.node[r]], text: (r) => all.nodes[all.node[r]] },
@@ -123,7 +132,7 @@ export function ranks(data) {
   const step = data.median_step;
   const stepColumns = step && [columns[0], ...['span_ns', ...kParts.map(([key]) => key), 'comm_ns', 'overlap_ns'].map((key) => (
     { key, title: key.replace(/_ns$/, '').replaceAll('_', ' '), numeric: true, value: (r) => step[key][r], text: (r) => duration(step[key][r]) }))];
-  return [
+  return { show, section: [
     h('div', { class: 'controls' }, viewControl, n > 1 ? sortControl : null),
     legend([...parts.map(([, title, swatch]) => [swatch, title]), ['hidden striped', 'communication hidden under compute']]),
     data.analysis.summary.compute_ns === null
@@ -131,6 +140,6 @@ export function ranks(data) {
     plot.box, pages,
     step ? h('div', {}, h('p', { class: 'dim behind-of' }, `of the median step (${step.index})`), behind('ranks-median-step', stepColumns, n)) : null,
     h('p', { class: 'dim behind-of' }, 'of the whole analysis window'), behind('ranks', columns, n),
-  ];
+  ] };
 }
 

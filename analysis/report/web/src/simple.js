@@ -2,8 +2,9 @@
 
 import { absent, code, h, name } from './dom.js';
 import { bandwidth, bytes, count, duration, number, percent, plural } from './format.js';
+import { bandwidths } from './bandwidths.js';
 import { maximum } from './data.js';
-import { behind, csvButton, table } from './table.js';
+import { behind, csvButton, scrolling, table } from './table.js';
 
 export function collectives(data) {
   const { all, rows } = data.collectives;
@@ -26,6 +27,7 @@ export function collectives(data) {
     h('p', { class: 'note' }, 'Medians over instances: of the transfer, what remains after the last rank arrived, in the middle of the ranks; of the wait, its mean over the ranks, and that of the rank that waits longest. No transfer is given for operations whose end is uncertain (non-blocking, moved only now and then) or that share a kernel.'),
     table(columns, rows.length), csvButton('collectives', columns, rows.length),
     all > rows.length ? h('p', { class: 'note' }, `The ${count(rows.length)} that cost most of ${count(all)}; all are in analysis.json.`) : null,
+    bandwidths(data),
     messages(data),
   ];
 }
@@ -62,7 +64,7 @@ export function trust(data) {
       replay.skipped !== null || replay.self_error === undefined ? name(replay.skipped ?? 'nothing was replayed') : `median distance of replayed steps from recorded ones (${plural(replay.steps, 'step')})`),
   ];
   const windows = run.window.windows;
-  const parts = [h('div', { class: 'table' }, h('table', {}, h('tbody', {}, rows)))];
+  const parts = [scrolling('trust', h('table', {}, h('tbody', {}, rows)))];
   if (run.window.recording || windows.length)
     parts.push(h('p', { class: 'note' }, 'Recorded: ', name(run.window.recording ?? 'all'),
       windows.length > 1 ? `; ${count(windows.length)} windows` : '', windows.some((w) => w.cut) ? '; a window was cut short' : '',
@@ -110,7 +112,7 @@ export function facts(data) {
     ['cores', run.ranks_sharing_cores ? `${run.ranks_sharing_cores} ranks share ${plural(run.shared_cores, 'core')}: the timings do not apply to a run with a core per rank` : null],
     ['made by', `lockstep ${version}`],
   ];
-  const parts = [h('div', { class: 'table' }, h('table', {}, h('tbody', {}, rows.filter(([, value]) => value).map(([what, value]) =>
+  const parts = [scrolling('the run', h('table', {}, h('tbody', {}, rows.filter(([, value]) => value).map(([what, value]) =>
     h('tr', {}, h('th', { scope: 'row' }, what), h('td', {}, value))))))];
   if (gpus.length) {
     const column = (key, title, text) => ({ key, title, numeric: true, value: (i) => gpus[i][key], text: (i) => (gpus[i][key] === null ? '-' : text(gpus[i][key])) });

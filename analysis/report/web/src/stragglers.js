@@ -4,7 +4,7 @@ import { absent, h, name, select } from './dom.js';
 import { bytes, count, duration, interval, number, percent, plural } from './format.js';
 import { flames } from './flames.js';
 import { canvasPlot, colour, niceStep } from './plot.js';
-import { behind, csvButton, table } from './table.js';
+import { behind, csvButton, scrolling, table } from './table.js';
 
 const kCauses = {
   starved: 'it was ready to run but had no core', input: 'it waits for input', clock: 'its GPU\'s clock is lower', compute: 'it computes longer',
@@ -99,7 +99,7 @@ function scores(data) {
 
 function matrix(caption, ranks, heads, cells, measure, of) {
   const values = cells[measure], most = Math.max(1, ...values), text = measure === 'last' ? count : duration;
-  return h('div', { class: 'table' }, h('table', { class: 'matrix' }, h('caption', {}, caption),
+  return scrolling(caption, h('table', { class: 'matrix' }, h('caption', {}, caption),
     h('thead', {}, h('tr', {}, h('th', { scope: 'col' }, 'last'), heads.map((head) => h('th', { class: 'n', scope: 'col' }, head)))),
     h('tbody', {}, ranks.map((rank, i) => h('tr', {}, h('th', { scope: 'row' }, `rank ${rank}`), heads.map((_, k) => {
       const value = values[i * heads.length + k], cell = h('td', { class: 'n' }, value ? text(value) : '·');

@@ -26,7 +26,10 @@ export function csvButton(fileName, columns, rows) {
     onclick: () => save(fileName + '.csv', csv(columns, rows), 'text/csv') }, 'CSV');
 }
 
-export function table(columns, rows, { caption, sortBy, descending = true } = {}) {
+// What is wider than its place scrolls, by keyboard, too; its edge shows that there is more.
+export const scrolling = (label, ...children) => h('div', { class: 'table', tabindex: 0, role: 'group', 'aria-label': label }, ...children);
+
+export function table(columns, rows, { caption, sortBy, descending = true, label } = {}) {
   const order = Array.from({ length: rows }, (_, i) => i);
   let page = 0, sorted = null, down = true;
   const body = h('tbody'), foot = h('div', { class: 'pages' });
@@ -62,14 +65,14 @@ export function table(columns, rows, { caption, sortBy, descending = true } = {}
   }
   if (sortBy !== undefined) sort(columns.findIndex((column) => column.key === sortBy), descending);
   else show();
-  return h('div', { class: 'table' }, h('table', {}, caption ? h('caption', {}, caption) : null,
-    h('thead', {}, h('tr', {}, heads)), body), foot);
+  return h('div', {}, scrolling(label ?? caption ?? 'table', h('table', {}, caption ? h('caption', {}, caption) : null,
+    h('thead', {}, h('tr', {}, heads)), body)), foot);
 }
 
 // The table behind a plot, made when it is opened, and the plot's data to save.
 export function behind(fileName, columns, rows, options) {
   const details = h('details', { class: 'behind', ontoggle: () => {
-    if (details.open && details.children.length === 1) details.append(table(columns, rows, options));
+    if (details.open && details.children.length === 1) details.append(table(columns, rows, { label: fileName, ...options }));
   } }, h('summary', {}, 'as a table'));
   return h('div', { class: 'behind-row' }, csvButton(fileName, columns, rows), details);
 }

@@ -3,7 +3,7 @@
 
 import { absent, code, h, name } from './dom.js';
 import { bandwidth, bytes, count, duration, plural } from './format.js';
-import { canvasPlot, colour, niceStep, stripes } from './plot.js';
+import { canvasPlot, colour, drawNew, niceStep, stripes } from './plot.js';
 import { legend } from './ranks.js';
 import { behind, csvButton } from './table.js';
 
@@ -36,11 +36,34 @@ function indexCells(lanes) {
   return cells;
 }
 
+// With another step below or beside it, where asked for.
 export function timeline(data) {
+  const first = oneStep(data, ''), { lanes } = data;
+  if (!lanes || lanes.steps.length < 2) return first;
+  const spot = h('div', { class: 'steps' }, h('div', {}, first.section));
+  const button = h('button', { type: 'button', class: 'small', id: 'timeline-beside', 'aria-expanded': 'false', onclick: () => {
+    if (spot.children.length > 1) {
+      spot.lastChild.remove();
+      spot.classList.remove('two-steps');
+    } else {
+      // The longest beside the one that is shown, or another one.
+      const longest = lanes.steps.findIndex((one) => one.why === 'worst'), other = oneStep(data, '-2', longest === first.shown() || longest < 0 ? (first.shown() + 1) % lanes.steps.length : longest);
+      spot.append(h('div', {}, other.section));
+      spot.classList.add('two-steps');
+      drawNew();
+    }
+    button.textContent = spot.children.length > 1 ? 'one step only' : 'a second step beside it';
+    button.setAttribute('aria-expanded', String(spot.children.length > 1));
+  } }, 'a second step beside it');
+  return { section: [h('div', { class: 'controls' }, button), spot], open: first.open };
+}
+
+// Of ids: `suffix` tells them apart.
+function oneStep(data, suffix, begin) {
   const { lanes } = data;
-  if (!lanes) return { section: [absent('Nothing to draw: the run has neither steps nor a window in which ranks recorded something.')], open: () => {} };
+  if (!lanes) return { section: [absent('Nothing to draw: the run has neither steps nor a window in which ranks recorded something.')], open: () => {}, shown: () => 0 };
   const c = { op_begin: [], range_begin: [], ...lanes.columns }, cells = indexCells(lanes), R = lanes.ranks.length;
-  let s = Math.max(0, lanes.steps.findIndex((step) => step.why === 'median')), view = [0, 1], cursor = null, width = 0;
+  let s = begin ?? Math.max(0, lanes.steps.findIndex((step) => step.why === 'median')), view = [0, 1], cursor = null, width = 0;
   const step = () => lanes.steps[s], cell = (r) => cells[s * R + r];
   const unit = lanes.slices ? 'slice' : 'step';
   const length = () => Math.max(1, step().length_ns);
@@ -225,7 +248,7 @@ export function timeline(data) {
       return tell(cursor.row, Math.max(view[0], Math.min(view[1], cursor.t)), cursor.row * rowHeight + rowHeight);
     },
   });
-  plot.canvas.dataset.plot = 'timeline';
+  plot.canvas.dataset.plot = 'timeline' + suffix;
   plot.canvas.addEventListener('wheel', (event) => {
     if (!event.ctrlKey && document.activeElement !== plot.canvas) return;
     event.preventDefault();
@@ -258,7 +281,7 @@ export function timeline(data) {
 
   const told = h('p', { class: 'note' }), spot = h('div'), missing = h('p', { class: 'absent', hidden: true });
   const words = { median: 'median', worst: 'longest', best: 'shortest', 'asked for': 'asked for', all: 'all that was recorded' };
-  const list = h('select', { id: 'timeline-step', onchange: () => choose(Number(list.value)) }, lanes.steps.map((one, i) =>
+  const list = h('select', { id: 'timeline-step' + suffix, onchange: () => choose(Number(list.value)) }, lanes.steps.map((one, i) =>
     h('option', { value: i }, one.why === 'all' ? words.all : `${unit} ${one.index}${one.why ? ` (${words[one.why]})` : ''}${one.flags & 1 ? ' warm-up' : ''}${one.flags & 2 ? ' incomplete' : ''}`)));
   const button = (text, title, act) => h('button', { class: 'small', type: 'button', title, 'aria-label': title, onclick: act }, text);
   function choose(index) {
@@ -308,7 +331,7 @@ export function timeline(data) {
       missing.hidden = false;
     }
   }
-  const go = h('input', { type: 'number', id: 'timeline-go', 'aria-label': `go to ${unit} number`, placeholder: 'number', onchange: () => go.value !== '' && open(Number(go.value)) });
+  const go = h('input', { type: 'number', id: 'timeline-go' + suffix, 'aria-label': `go to ${unit} number`, placeholder: 'number', onchange: () => go.value !== '' && open(Number(go.value)) });
   choose(s);
   return {
     section: [
@@ -328,6 +351,6 @@ export function timeline(data) {
       lanes.steps.length < lanes.all_steps ? h('p', { class: 'dim' }, `${count(lanes.steps.length)} of ${plural(lanes.all_steps, unit)} are on this page.`) : null,
       spot,
     ],
-    open,
+    open, shown: () => s,
   };
 }

@@ -2,7 +2,7 @@
 
 import { absent, h, name } from './dom.js';
 import { duration, interval, number, percent, plural, share } from './format.js';
-import { csvButton } from './table.js';
+import { csvButton, scrolling } from './table.js';
 
 function others(data) {
   const { overlap, counterfactual } = data.analysis, rows = [];
@@ -11,7 +11,7 @@ function others(data) {
     if (overlap.t_no_overlap_ns !== null) rows.push(['nothing hidden', overlap.t_no_overlap_ns]);
   }
   const parts = [];
-  if (rows.length) parts.push(h('h3', {}, 'Overlap'), h('div', { class: 'table' }, h('table', {}, h('tbody', {}, rows.map(([what, ns]) =>
+  if (rows.length) parts.push(h('h3', {}, 'Overlap'), scrolling('overlap', h('table', {}, h('tbody', {}, rows.map(([what, ns]) =>
     h('tr', {}, h('th', { scope: 'row' }, what), h('td', { class: 'n' }, duration(ns)), h('td', { class: 'n' }, ns === overlap.t_actual_ns ? '' : `${ns < overlap.t_actual_ns ? '−' : '+'}${share(Math.abs(ns - overlap.t_actual_ns), overlap.t_actual_ns)}`)))))),
   overlap.efficiency !== null ? h('p', { class: 'note' }, `Overlap efficiency ${percent(Math.max(0, Math.min(1, overlap.efficiency)))}: what is hidden, of what could be on this network.`) : null);
   if (counterfactual) {
