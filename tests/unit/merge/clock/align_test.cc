@@ -351,6 +351,34 @@ TEST(AlignCorridors, AloneTheyAlign) {
   }
 }
 
+// Three hosts that are related by the same short collectives: what the second is known by does not loosen what the
+// third is, though its mapped times are later by a nanosecond.
+TEST(AlignCorridors, AThirdHostIsKnownAsWellAsTheSecond) {
+  for (const std::int64_t second_offset : {0, 1, -1, 5'000}) {
+    std::vector<merge::AlignRank> ranks(3);
+    for (int r = 0; r < 3; ++r) {
+      merge::AlignRank& rank = ranks[static_cast<std::size_t>(r)];
+      rank.rank = r;
+      rank.domain = std::string(1, static_cast<char>('a' + r));
+      const std::int64_t offset = r == 1 ? second_offset : 0;
+      rank.begin_ns = kStart - offset;
+      rank.end_ns = kStart + 80'000'000 - offset;
+      for (std::uint64_t seq = 0; seq < 24; ++seq) {
+        const std::int64_t at = kStart + static_cast<std::int64_t>(seq) * 3'000'000 - offset;
+        rank.collectives.push_back({7, seq, 0, 0, at, at + 20'000 + static_cast<std::int64_t>(seq % 4) * 7'000});
+      }
+    }
+    const auto result = merge::AlignClocks(ranks, merge::ClockChoice::kAuto);
+    ASSERT_TRUE(result.ok());
+    const std::int64_t middle = kStart + 36'000'000;
+    const auto& clock = result.value().clock;
+    const auto second = Look(clock, 1, middle - second_offset), third = Look(clock, 2, middle);
+    EXPECT_LE(std::llabs(second.first - second_offset), second.second) << second_offset;
+    EXPECT_LE(third.second, second.second + 1'000) << second_offset;
+    EXPECT_LE(std::llabs(third.first), 1'000) << second_offset;
+  }
+}
+
 // A barrier for which one rank waits for seconds, and a few all-reduces seconds later: nothing tells the drift, least
 // of all the middles of such bounds.
 TEST(AlignCorridors, AFewThatAreWaitedForLongHoldTheTruth) {
