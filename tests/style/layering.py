@@ -54,7 +54,7 @@ ROOMS = {
         "replayed": [*FRAME, "replay/"], "run": [*FRAME, "replayed/"], "stragglers": [*FRAME, "communication/", "replayed/", "stacks/"],
         "communication": [*FRAME, "replay/", "replayed/"], "causes": [*FRAME, "gpu/", "tables/engine/", "replayed/"],
         "diff": [*FRAME, "gpu/"], "tune": [*FRAME, "replay/", "replayed/"],
-        "report": [*FRAME, "communication/", "diff/", "replayed/", "stacks/", "tables/", "tune/"],
+        "report": [*FRAME, "communication/", "diff/", "gpu/", "replayed/", "stacks/", "tables/", "tune/"],
     },
     "cli": {
         "output": [], "options": ["output/"], "input": ["options/", "output/"],
