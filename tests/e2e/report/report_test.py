@@ -266,6 +266,7 @@ def kinds(place):
                 check(analysis["verdict"] in text, "verdict")
                 if case == "gpu_ddp":
                     gpu(browser, page, analysis)
+                    inside(browser, page, run)
                 if case == "unmarked":
                     check("This run has no steps" in text, "says why there is no heatmap")
                     name = page.eval("document.querySelector('[data-csv^=pieces-slice]')?.dataset.csv")
@@ -301,6 +302,22 @@ def gpu(browser, page, analysis):
         check(free[0] <= int(still[0]["step_ns"]), "free communication is not slower")
         if analysis["overlap"]:
             check(abs(free[0] - analysis["overlap"]["t_free_comm_ns"]) < 0.01 * free[0], "free communication is what analysis says")
+
+
+def inside(browser, page, run):
+    """The tables of what ranks do inside are those of the command line."""
+    names = page.eval("[...document.querySelectorAll('#inside [data-csv]')].map(e => e.dataset.csv)")
+    kernels = [name for name in names if name.startswith("kernels-rank-")]
+    equal(len(kernels), 1, f"tables of kernels: {names}")
+    rank = kernels[0].rsplit("-", 1)[1]
+    done = jobs.run([jobs.LOCKSTEP, "analyze", run, "--quiet", "--table", "kernels", "--rank", rank, "--top", "0", "--csv", "-"], "/")
+    equal(done.returncode, 0, done.stderr.decode())
+    printed = {row["kernel"]: row for row in csv.DictReader(io.StringIO(done.stdout.decode(), newline=""))}
+    rows = saved(browser, page, kernels[0])
+    check(0 < len(rows) <= len(printed), f"{len(rows)} kernels of {len(printed)}")
+    for row in rows:
+        for key in ("rank", "count", "total_ns"):
+            equal(number(row[key]), number(printed[row["kernel"]][key]), f"{row['kernel']} {key}")
 
 
 def imported(place):
