@@ -112,6 +112,9 @@ class Case(unittest.TestCase):
         app = int(pathlib.Path("/proc/%d/task/%d/children" % (process.pid, process.pid)).read_text().split()[0])
         os.kill(process.pid, signal.SIGKILL)
         process.wait()
+        # What is recorded without an agent is in the segment alone.
+        without = committed(count)
+        self.assertTrue(wait_until(lambda: committed(count) > without + 10))
         os.kill(app, signal.SIGKILL)
         self.assertTrue(wait_until(lambda: gone(app)))
         marks = committed(count)
