@@ -181,7 +181,7 @@ tables::Table Make(std::string_view name, const merge::Timeline& timeline, const
 }
 
 namespace {
-std::size_t ColumnOf(const tables::Table& table, std::string_view name) {
+std::size_t PlaceOf(const tables::Table& table, std::string_view name) {
   for (std::size_t c = 0; c < table.columns.size(); ++c)
     if (table.columns[c].name == name) return c;
   ADD_FAILURE() << "no column " << name;
@@ -191,7 +191,7 @@ std::size_t ColumnOf(const tables::Table& table, std::string_view name) {
 
 std::int64_t FindRow(const tables::Table& table, std::string_view column, const tables::Cell& value,
                      const tables::Cell& rank) {
-  const std::size_t c = ColumnOf(table, column);
+  const std::size_t c = PlaceOf(table, column);
   for (std::size_t r = 0; r < table.rows.size(); ++r)
     if (table.rows[r][c] == value && (rank == tables::Cell{} || table.rows[r][0] == rank))
       return static_cast<std::int64_t>(r);
@@ -203,7 +203,7 @@ tables::Cell At(const tables::Table& table, std::int64_t row, std::string_view c
     ADD_FAILURE() << "no such row for " << column;
     return {};
   }
-  return table.rows[static_cast<std::size_t>(row)][ColumnOf(table, column)];
+  return table.rows[static_cast<std::size_t>(row)][PlaceOf(table, column)];
 }
 
 }  // namespace lockstep::test
