@@ -14,7 +14,7 @@
 namespace lockstep::report {
 
 struct InsideLimits {
-  std::size_t table_ranks = 8, rows = 15;  // Ranks that the tables are of, and rows of each.
+  std::size_t table_ranks = 4, rows = 15;  // Ranks that the tables are of, and rows of each.
   std::size_t memory_columns = 300, sensor_columns = 200;
 };
 

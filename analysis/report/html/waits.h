@@ -9,15 +9,15 @@
 namespace lockstep::report {
 
 struct WaitLimits {
-  std::size_t rows = 48,
-              columns = 256;  // Ranks that are waited for most; cells of waiting ranks, neighbours share one.
+  std::size_t rows = 48;      // Ranks that are waited for most.
+  std::size_t columns = 256;  // Cells of waiting ranks; neighbours share one.
 };
 
-// Time of the analysis window for which a rank waited in collectives for the one that came last, and for messages whose
-// sender or receiver was late; whether or not compute hides it. Collectives whose last rank the clocks cannot tell are
-// in "untold_ns". {"all_ranks","awaited_ranks","untold_ns","awaited":[rank of each row],"waiting":[first rank of each
-// column],"ranks_per_column","collective_ns":packed,"message_ns":packed}, row by row, the longest of the ranks that
-// share a cell. null where nobody waits.
+// Time for which a rank waited in collectives of the analysis window for the one that came last, and for messages (of
+// the whole run: pairs have no steps) whose sender or receiver was late; whether or not compute hides it. Collectives
+// whose last rank the clocks cannot tell are in "untold_ns". {"all_ranks","awaited_ranks","untold_ns","awaited":[rank
+// of each row],"waiting":[first rank of each column],"ranks_per_column","collective_ns":packed,"message_ns":packed},
+// row by row, the longest of the ranks that share a cell. null where nobody waits.
 PageJson WaitsOf(const analysis::Context& context, const WaitLimits& limits = {});
 
 }  // namespace lockstep::report

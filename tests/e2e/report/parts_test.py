@@ -178,6 +178,26 @@ def sensed(place):
         equal(page.console, [], "console after printing")
 
 
+def messages(place):
+    """Stages of a pipeline wait for each other's messages: the cells are the pairs of the file, both ways."""
+    run = synthetic(place, "pipeline")
+    path, _, _ = report(run)
+    with h5py.File(run / "timeline.h5") as file:
+        pairs = zip(*(file[f"p2p_pairs/{key}"][:].tolist() for key in ("source_rank", "destination_rank", "late_sender_ns", "late_receiver_ns")))
+    truth = {}
+    for source, destination, sender, receiver in pairs:
+        for awaited, waiting, ns in ((source, destination, sender), (destination, source, receiver)):
+            truth[awaited, waiting] = truth.get((awaited, waiting), 0) + ns
+    with Browser() as browser:
+        page = browser.open(path)
+        sound(page, path)
+        rows = {(int(row["awaited_rank"]), int(row["waiting_rank"])): int(row["message_ns"]) for row in saved(browser, page, "waits")}
+    check(any(rows.values()), "somebody waits for a message")
+    for pair, ns in rows.items():
+        equal(ns, truth.get(pair, 0), f"{pair[1]} waits for {pair[0]}")
+    equal(sum(rows.values()), sum(truth.values()), "all waits for messages")
+
+
 VIOLATIONS = """axe.run(document, {resultTypes: ['violations']}).then(result => result.violations.map(
   one => one.id + ': ' + one.nodes.slice(0, 3).map(node => node.html.slice(0, 200)).join(' | ')))"""
 
@@ -212,7 +232,7 @@ def accessible(place):
         check(len(page.eval(VIOLATIONS)) >= 1, "a control without a name is found")
 
 
-CASES = {"Many": many, "Sensed": sensed, "Accessible": accessible}
+CASES = {"Many": many, "Sensed": sensed, "Messages": messages, "Accessible": accessible}
 
 
 def main(case):

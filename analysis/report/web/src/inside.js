@@ -117,7 +117,7 @@ export function inside(data) {
   }
   const missing = ['kernels', 'ops'].filter((one) => !all.tables.some((each) => each.name === one)).map((one) => ({ kernels: 'no GPU kernels', ops: 'no operators (lockstep run --torch-ops, or a trace that has them)' })[one]);
   return [
-    all.tables.length ? h('p', { class: 'note' }, 'By name, the first of each of up to eight ranks' + (all.all_ranks > 8 ? ' (those that are named, others evenly spread)' : '') + '; ',
+    all.tables.length ? h('p', { class: 'note' }, 'By name, the first rows of at most four ranks' + (all.all_ranks > 4 ? ' (those that are named, others evenly spread)' : '') + '; ',
       'all ranks and rows: ', h('code', {}, 'lockstep analyze RUN --table NAME'), '.', missing.length ? [' Not recorded: ', name(missing.join(', ')), '.'] : '') : null,
     all.tables.map((one) => named(one, data)), memory(data), sensors(data)];
 }

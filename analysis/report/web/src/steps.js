@@ -18,7 +18,7 @@ export function stepLengths(data, openStep) {
     if (value >= p1 - beyond) low = Math.min(low, value);
     if (value <= p99 + beyond) high = Math.max(high, value);
   }
-  const width0 = niceStep(Math.max(high - low, 1), Math.min(60, Math.max(12, Math.ceil(2 * Math.sqrt(n))))), begin = Math.floor(low / width0) * width0;
+  const width0 = Math.max(1, niceStep(Math.max(high - low, 1), Math.min(60, Math.max(12, Math.ceil(2 * Math.sqrt(n)))))), begin = Math.floor(low / width0) * width0;
   const before = shortest < begin ? 1 : 0, first = begin - before * width0;
   const inside = Math.floor((high - begin) / width0) + 1, after = longest >= begin + inside * width0 ? 1 : 0;
   const bins = before + inside + after, counts = new Array(bins).fill(0), examples = new Array(bins).fill(null);
