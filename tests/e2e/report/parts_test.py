@@ -8,6 +8,7 @@ import csv
 import io
 import json
 import pathlib
+import re
 import shutil
 import subprocess
 import sys
@@ -128,6 +129,13 @@ def many(place):
         page.eval("(e => { e.value = 'no such name'; e.dispatchEvent(new Event('input')); })(document.getElementById('search'))")
         check("nothing on this page" in page.eval("document.getElementById('found').textContent"), "nothing found is said")
         equal(page.console, [], "console at the end")
+        # A measure of which nothing is known of the named ranks.
+        text, changed = re.subn(r'("pinned":\{.*?"delay_ns":)\{[^}]*\}', r"\1null", path.read_text(), count=1, flags=re.DOTALL)
+        equal(changed, 1, "the page's data")
+        path.write_text(text)
+        page = browser.open(path)
+        sound(page, path)
+        equal({row["delay_ns"] for row in saved(browser, page, "heatmap-named")}, {""}, "delays of the named ranks")
 
 
 def sensed(place):

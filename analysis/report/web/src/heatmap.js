@@ -36,8 +36,9 @@ export function heatmap(data, openStep) {
   const named = new Set(data.named), rowOf = new Map(map.ranks_per_row > 1 ? [] : [...map.ranks].map((rank, row) => [rank, row]));
   const pinned = map.pinned ? map.pinned.ranks : rows > 32 ? data.named.filter((rank) => rowOf.has(rank)).slice(0, 8) : [];
   const P = pinned.length;
-  const pinnedValues = (key) => (map.pinned ? map.pinned.measures[key]
-    : Float64Array.from({ length: P * columns }, (_, i) => map.measures[key][rowOf.get(pinned[Math.floor(i / columns)]) * columns + i % columns]));
+  // Rows of their own where ranks share those of the map (nothing of a measure that is known of none of them), else copies of these.
+  const pinnedRows = map.pinned?.measures ?? {};
+  const pinnedValues = (key) => (pinnedRows[key] ??= Float64Array.from({ length: P * columns }, (_, i) => map.measures[key][rowOf.get(pinned[Math.floor(i / columns)]) * columns + i % columns]));
 
   const all = data.ranks, position = new Map([...all.rank].map((rank, r) => [rank, r]));
   const nodeOf = (rank) => all.node[position.get(rank)];
@@ -57,8 +58,7 @@ export function heatmap(data, openStep) {
   const plotWidth = (width) => width - left - 8;
   const rowTop = (row) => (row < P ? 4 + row * kPinned : top + (row - P) * mapHeight / rows);
   const rowTall = (row) => (row < P ? kPinned : mapHeight / rows);
-  const valueAt = (row, column) => (row < P ? (map.pinned ? map.pinned.measures[measure][row * columns + column] : map.measures[measure][rowOf.get(pinned[row]) * columns + column])
-    : map.measures[measure][(row - P) * columns + column]);
+  const valueAt = (row, column) => (row < P ? pinnedValues(measure)[row * columns + column] : map.measures[measure][(row - P) * columns + column]);
   let width = 0;
 
   function draw(g, w, tall) {
@@ -186,5 +186,5 @@ export function heatmap(data, openStep) {
     behind('heatmap', columnsOfTable, rows * columns),
     map.pinned ? [h('p', { class: 'dim behind-of' }, 'of the named ranks'), behind('heatmap-named', [
       { key: 'rank', title: 'rank', numeric: true, value: (i) => pinned[Math.floor(i / columns)], text: (i) => String(pinned[Math.floor(i / columns)]) }, columnsOfTable[1],
-      ...present.map((key) => ({ key, title: kMeasures[key][0], numeric: true, value: (i) => map.pinned.measures[key][i], text: (i) => duration(map.pinned.measures[key][i]) }))], P * columns)] : null];
+      ...present.map((key) => ({ key, title: kMeasures[key][0], numeric: true, value: (i) => pinnedValues(key)[i], text: (i) => duration(pinnedValues(key)[i]) }))], P * columns)] : null];
 }
