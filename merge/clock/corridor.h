@@ -21,6 +21,7 @@ struct AlignCollective;
 // One instance as seen by a set of ranks, in one clock: a domain's, or cluster time.
 struct InstanceBounds {
   std::uint64_t key;  // Hash of (comm, seq, start).
+  // The begin and the end that bind most with their errors: among ranks of one clock the last and the first.
   std::int64_t last_begin_ns, first_end_ns;
   std::int64_t last_end_ns;
   std::int32_t begin_error_ns, end_error_ns;  // Of last_begin and first_end, once in cluster time; saturated.

@@ -139,9 +139,10 @@ class Heatmap {
 
 }  // namespace
 
-PageJson HeatmapOf(const analysis::Context& context, const analysis::Analysis& analysis, const HeatmapLimits& limits) {
+PageJson HeatmapOf(const analysis::Context& context, const std::vector<std::int32_t>& named,
+                   const HeatmapLimits& limits) {
   if (context.steps().empty() || context.ranks().empty()) return nullptr;
-  return Heatmap(context, NamedRanks(context, analysis), limits).Make();
+  return Heatmap(context, named, limits).Make();
 }
 
 PageJson StepLengthsOf(const analysis::Context& context) {
@@ -152,17 +153,6 @@ PageJson StepLengthsOf(const analysis::Context& context) {
     lengths.push_back(context.tables().steps.step_ns[row]);
   }
   return {{"index", Packed(index)}, {"step_ns", Packed(lengths)}};
-}
-
-std::vector<std::int32_t> NamedRanks(const analysis::Context& context, const analysis::Analysis& analysis) {
-  std::vector<std::int32_t> named;
-  const auto add = [&](std::int32_t rank) {
-    if (context.Position(rank) == analysis::kNowhere) return;
-    if (std::find(named.begin(), named.end(), rank) == named.end()) named.push_back(rank);
-  };
-  for (const analysis::Straggler& straggler : analysis.stragglers) add(straggler.rank);
-  for (const analysis::Finding& finding : analysis.findings) add(finding.rank);
-  return named;
 }
 
 }  // namespace lockstep::report

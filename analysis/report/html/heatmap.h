@@ -7,7 +7,6 @@
 #include <vector>
 
 #include "analysis/context.h"
-#include "analysis/core/model.h"
 #include "analysis/report/html/packed.h"
 
 namespace lockstep::report {
@@ -19,14 +18,12 @@ struct HeatmapLimits {
 
 // null without steps. {"ranks":[first of each row],"steps":[first of each column],"ranks_per_row","steps_per_column",
 // "flags":[of each column: 1 warm-up, 2 incomplete, 4 outside of the analysis
-// window],"measures":{"delay_ns":packed,...}}, row by row. Where ranks share rows, "pinned" has those that findings
-// name one by one: {"ranks":[..],"measures":{..}}.
-PageJson HeatmapOf(const analysis::Context& context, const analysis::Analysis& analysis, const HeatmapLimits& limits);
+// window],"measures":{"delay_ns":packed,...}}, row by row. Where ranks share rows, "pinned" has those of `named`
+// one by one: {"ranks":[..],"measures":{..}}.
+PageJson HeatmapOf(const analysis::Context& context, const std::vector<std::int32_t>& named,
+                   const HeatmapLimits& limits);
 
 // Lengths of the steps that medians are taken over: {"index":packed,"step_ns":packed}; null without any.
 PageJson StepLengthsOf(const analysis::Context& context);
-
-// The ranks that the stragglers and the findings name, each once, in that order.
-std::vector<std::int32_t> NamedRanks(const analysis::Context& context, const analysis::Analysis& analysis);
 
 }  // namespace lockstep::report

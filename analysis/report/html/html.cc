@@ -13,6 +13,7 @@
 #include "analysis/core/format.h"
 #include "analysis/report/html/attribution.h"
 #include "analysis/report/html/flames.h"
+#include "analysis/report/html/ranks_of_findings.h"
 #include "analysis/report/html/scatter.h"
 #include "analysis/report/html/shell.h"
 #include "analysis/report/html/waits.h"
@@ -257,16 +258,18 @@ PageJson PayloadOf(const analysis::Context& context, const analysis::Analysis& a
   json["collectives"] = Collectives(analysis);
   json["ranks"] = Ranks(context, analysis);
   json["median_step"] = MedianStep(context, analysis);
-  json["heatmap"] = HeatmapOf(context, analysis, html.heatmap);
+  const std::vector<std::int32_t> named = RanksOfFindings(context, analysis);
+  json["heatmap"] = HeatmapOf(context, named, html.heatmap);
   json["step_lengths"] = StepLengthsOf(context);
   json["waits"] = WaitsOf(context);
-  json["named"] = NamedRanks(context, analysis);
+  json["named"] = named;
   json["scatter"] = ScatterOf(context);
   json["attribution"] = AttributionOf(context);
   json["flames"] = FlamesOf(context, analysis);
   json["what_if"] = WhatIfGridOf(context, analysis);
   PageJson inside;
-  json["lanes"] = LanesOf(context, analysis, html.lanes, html.first_timeline_step, html.last_timeline_step, inside);
+  json["lanes"] =
+      LanesOf(context, analysis, named, html.lanes, html.first_timeline_step, html.last_timeline_step, inside);
   json["inside"] = std::move(inside);
   return json;
 }

@@ -14,7 +14,6 @@ namespace lockstep::report {
 namespace {
 
 using schema::kNone;
-constexpr std::uint16_t kHost = 65535;
 constexpr std::array kTables = {&tables::kKernelsTable, &tables::kOpsTable, &tables::kRangesTable, &tables::kIdleTable};
 
 PageJson Plain(const tables::Cell& cell) {
@@ -76,7 +75,7 @@ void Inside::AddMemory(const gpu::RankView& view, Rank& to) const {
     if (rows.allocated_bytes[i] == 0 && rows.reserved_bytes[i] == 0) continue;  // Unknown.
     const std::int64_t at = clock.ToCluster(rows.time_ns[i]);
     if (at < begin_ns_ || at > end_ns_) continue;
-    Level& level = rows.device[i] == kHost ? to.host : to.gpu;
+    Level& level = rows.device[i] == tables::kHostMemory ? to.host : to.gpu;
     if (!level.any()) {
       level.allocated.assign(limits_.memory_columns, kUnknownCell);
       level.reserved.assign(limits_.memory_columns, kUnknownCell);

@@ -9,7 +9,6 @@
 #include <tuple>
 #include <utility>
 
-#include "analysis/report/html/heatmap.h"
 #include "analysis/report/html/inside.h"
 #include "analysis/report/html/lane_pieces.h"
 #include "analysis/tables/engine/view_index.h"
@@ -56,10 +55,11 @@ struct Cell {
 
 class Lanes {
  public:
-  Lanes(const analysis::Context& context, const analysis::Analysis& analysis, const LaneLimits& limits,
-        std::int64_t first_step, std::int64_t last_step)
+  Lanes(const analysis::Context& context, const analysis::Analysis& analysis, const std::vector<std::int32_t>& named,
+        const LaneLimits& limits, std::int64_t first_step, std::int64_t last_step)
       : context_(context),
         analysis_(analysis),
+        named_(named),
         limits_(limits),
         first_(first_step),
         last_(last_step),
@@ -71,7 +71,7 @@ class Lanes {
     if (steps_.empty() || ranks_.empty()) return nullptr;
     cells_.resize(ranks_.size());
     failures_.resize(ranks_.size());
-    inside_.emplace(context_, ranks_, NamedRanks(context_, analysis_));
+    inside_.emplace(context_, ranks_, named_);
     if (context_.tables().p2p_pairs.rows() > 0)
       if (auto partners = merge::FindP2pPartners(context_.timeline(), context_.options().jobs); partners.ok())
         index_.SetPartners(std::move(partners).value());
@@ -87,7 +87,7 @@ class Lanes {
     if (ranks_.size() <= limits_.ranks) return;
     std::set<std::int32_t> chosen;
     const auto room = [&] { return chosen.size() < limits_.ranks; };
-    for (const std::int32_t rank : NamedRanks(context_, analysis_))
+    for (const std::int32_t rank : named_)
       if (room()) chosen.insert(rank);
     const auto add_most = [&](auto&& value, std::size_t most) {
       std::vector<std::size_t> order(analysis_.ranks.size());
@@ -417,6 +417,7 @@ class Lanes {
 
   const analysis::Context& context_;
   const analysis::Analysis& analysis_;
+  const std::vector<std::int32_t>& named_;
   const LaneLimits& limits_;
   const std::int64_t first_, last_;
   tables::ViewIndex index_;
@@ -431,9 +432,10 @@ class Lanes {
 
 }  // namespace
 
-PageJson LanesOf(const analysis::Context& context, const analysis::Analysis& analysis, const LaneLimits& limits,
-                 std::int64_t first_step, std::int64_t last_step, PageJson& inside) {
-  return Lanes(context, analysis, limits, first_step, last_step).Make(inside);
+PageJson LanesOf(const analysis::Context& context, const analysis::Analysis& analysis,
+                 const std::vector<std::int32_t>& named, const LaneLimits& limits, std::int64_t first_step,
+                 std::int64_t last_step, PageJson& inside) {
+  return Lanes(context, analysis, named, limits, first_step, last_step).Make(inside);
 }
 
 }  // namespace lockstep::report

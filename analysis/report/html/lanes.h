@@ -19,11 +19,12 @@ struct LaneLimits {
   std::size_t operations_per_step = 200, ranges_per_step = 60;  // Of one rank; the longest.
 };
 
-// Reads the files of the ranks that are shown. Steps: the median, worst and best, those from `first_step` to
-// `last_step` (-1: none), then others evenly spread, as many as fit; in runs without steps the slices of Context.
-// null where there is neither. Layout: web/src/timeline.js. `inside` becomes what the same ranks do inside (inside.h),
-// which comes of the same reading; it stays as it is where nothing is read.
-PageJson LanesOf(const analysis::Context& context, const analysis::Analysis& analysis, const LaneLimits& limits,
-                 std::int64_t first_step, std::int64_t last_step, PageJson& inside);
+// Reads the files of the ranks that are shown, `named` first. Steps: the median, worst and best, those from
+// `first_step` to `last_step` (-1: none), then others evenly spread, as many as fit; in runs without steps the slices
+// of Context. null where there is neither. Layout: web/src/timeline.js. `inside` becomes what the same ranks do inside
+// (inside.h), which comes of the same reading; it stays as it is where nothing is read.
+PageJson LanesOf(const analysis::Context& context, const analysis::Analysis& analysis,
+                 const std::vector<std::int32_t>& named, const LaneLimits& limits, std::int64_t first_step,
+                 std::int64_t last_step, PageJson& inside);
 
 }  // namespace lockstep::report

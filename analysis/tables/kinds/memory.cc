@@ -12,7 +12,6 @@ namespace lockstep::tables {
 namespace {
 namespace memory {
 
-constexpr std::uint16_t kHost = 65535;
 using enum schema::MemoryKind::Value;
 // Slopes of all pairs of steps: beyond that many steps every n-th is taken.
 constexpr std::size_t kMaxSteps = 1500;
@@ -216,8 +215,8 @@ void RankRows(const gpu::RankView& rank, const TableOptions&, Table& table) {
   for (auto& [number, events] : by_device) {
     const Device device(rank, std::move(events));
     TableRow& row = table.AddRow(rank.rank);
-    row[col.memory] = Text(number == kHost ? "host" : "gpu");
-    if (number != kHost) row[col.device] = Int(number);
+    row[col.memory] = Text(number == kHostMemory ? "host" : "gpu");
+    if (number != kHostMemory) row[col.device] = Int(number);
     if (!device.Fill(row)) {
       table.rows.pop_back();
       continue;

@@ -4,6 +4,7 @@
 
 #include <gtest/gtest.h>
 
+#include "analysis/tables/engine/kinds.h"
 #include "analysis/tables/engine/view_index.h"
 #include "tests/unit/analysis/tables/hand_made.h"
 
@@ -12,7 +13,6 @@ namespace {
 
 using test::HandMade;
 constexpr std::uint8_t kSample = 3;
-constexpr std::uint16_t kHostMemory = 65535;
 
 PageJson Made(const std::vector<const HandMade*>& ranks, const std::vector<Interval>& windows,
               const std::vector<std::int32_t>& named, const InsideLimits& limits) {
@@ -33,7 +33,7 @@ TEST(Inside, MemoryIsTheMostOfAStretchAndHoldsUntilTheNext) {
   rank.Memory(100, kSample, 0, 0, 700, 900);
   rank.Memory(240, kSample, 0, 0, 500, 900);  // The same stretch as the one before it.
   rank.Memory(600, kSample, 0, 0, 2000, 0);   // Reserved is not known.
-  rank.Memory(620, kSample, kHostMemory, 0, 50, 0);
+  rank.Memory(620, kSample, tables::kHostMemory, 0, 50, 0);
   rank.Memory(5000, kSample, 0, 0, 99999, 0);  // After the window.
   const PageJson json = Made({&rank, &without}, {{0, 1000}, {0, 1000}}, {}, {.memory_columns = 4});
   const PageJson& lines = json["memory"]["lines"];
