@@ -16,9 +16,10 @@
 namespace lockstep::analysis {
 
 struct AnalyzeOptions {
-  unsigned jobs = 0;                     // Threads, 0: all allowed cores. Never changes the result.
-  std::size_t max_step_cells = 100'000;  // steps x ranks in Analysis::steps; above: none, truncated.
-  std::uint64_t seed = 1;                // Of bootstrap and permutations.
+  unsigned jobs = 0;  // Threads, 0: all allowed cores. Never changes the result.
+  // Of Analysis::steps, which says `truncated` above that (listed_cells.h): a file that is read as a whole.
+  std::size_t max_steps = 10'000, max_step_cells = 2'000, max_named_cells = 100'000;
+  std::uint64_t seed = 1;  // Of bootstrap and permutations.
   // What `lockstep hang` says of the run, line by line: asked for only if ranks were ended or failed. Empty: not known.
   std::function<std::vector<std::string>()> hang;
   bool replay = true;  // Answer what takes a replay of the run.

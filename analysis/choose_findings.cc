@@ -16,10 +16,11 @@ namespace {
 
 constexpr std::size_t kMaxFindings = 5;
 
-// A rank that does something every n steps is late in those: one cause, told once, by what says more.
+// A rank that does something every n steps is late in those: one cause with one price, told once, by what says more.
 void DropStragglerOfBurst(Analysis& analysis) {
-  const auto burst = std::find_if(analysis.findings.begin(), analysis.findings.end(),
-                                  [](const Finding& f) { return f.id == FindingId::kBurstPeriodic && f.rank >= 0; });
+  const auto burst = std::find_if(analysis.findings.begin(), analysis.findings.end(), [&](const Finding& f) {
+    return f.id == FindingId::kBurstPeriodic && f.rank >= 0 && GainShare(analysis, f) >= kWorthShare;
+  });
   if (burst == analysis.findings.end()) return;
   const std::int32_t rank = burst->rank;
   const bool transient = std::all_of(analysis.stragglers.begin(), analysis.stragglers.end(), [&](const Straggler& s) {
@@ -90,6 +91,19 @@ void AddUp(const Context& context, Analysis& analysis) {
 constexpr double kOfABound = 0.5;
 double Weight(const Analysis& analysis, const Finding& finding) {
   return GainShare(analysis, finding) * (finding.upper_bound ? kOfABound : 1.0);
+}
+
+// Of two bounds the one that says what to change comes before the one that says what transfers cost in all, if it is
+// worth half of that.
+void PutRemedyFirst(Analysis& analysis) {
+  auto& findings = analysis.findings;
+  const auto transfer = std::find_if(findings.begin(), findings.end(),
+                                     [](const Finding& f) { return f.id == FindingId::kTransferExposed; });
+  const auto remedy = std::find_if(transfer, findings.end(), [&](const Finding& f) {
+    return (f.id == FindingId::kBucketsCap || f.id == FindingId::kFsdpUnits) && f.upper_bound &&
+           2 * GainShare(analysis, f) >= GainShare(analysis, *transfer);
+  });
+  if (remedy != findings.end()) std::rotate(transfer, remedy, remedy + 1);
 }
 
 // Of findings that price the same time the one that says what is broken comes before those that say what it costs or
@@ -194,6 +208,7 @@ void ChooseFindings(const Context& context, Analysis& analysis) {
   std::stable_sort(analysis.findings.begin(), analysis.findings.end(),
                    [&](const Finding& a, const Finding& b) { return key(a) > key(b); });
   PutCauseFirst(analysis);
+  PutRemedyFirst(analysis);
   PutContentionFirst(analysis);
   if (analysis.findings.size() > kMaxFindings) analysis.findings.resize(kMaxFindings);
   AddUp(context, analysis);

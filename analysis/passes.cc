@@ -29,7 +29,6 @@ constexpr Pass kPasses[] = {
     {"collectives", "matched collectives", HasCollectives, TabulateCollectives, {}, {collectives, groups}},
     {"arrivals", "matched collectives", HasCollectives, CountArrivals, {}, {arrivals}},
     {"ranks", "totals per rank", HasTotals, TabulateRanks, {summary, arrivals}, {ranks}},
-    {"steps", "steps", HasSteps, TabulateSteps, {}, {steps, truncated}},
     {"stragglers",
      "two ranks and two steps, or enough collectives to slice the run",
      HasUnits,
@@ -97,7 +96,7 @@ constexpr Pass kPasses[] = {
     {"bucket_curve", "", Always, PredictBuckets, {buckets, ranks}, {buckets, findings}, {"buckets", "starved"}},
     {"counterfactual", "", Always, CountCounterfactuals, {stragglers}, {stragglers_replayed, counterfactual}},
     {"delays", "", Always, AttributeDelays, {}, {delays}},
-    {"fsdp", "", Always, RecogniseShards, {}, {fsdp, findings}, {"bucket_curve"}},
+    {"fsdp", "", Always, RecogniseShards, {run, wait_only}, {fsdp, findings}, {"bucket_curve"}},
     {"backends",
      "",
      Always,
@@ -127,6 +126,13 @@ constexpr Pass kPasses[] = {
       losses, remarks},
      {findings, idle_causes, additivity, verdict, remarks, suspicious},
      {"prices", "backends"}},
+    {"steps",
+     "steps",
+     HasSteps,
+     TabulateSteps,
+     {summary, ranks, stragglers, findings},
+     {steps, truncated},
+     {"verdict"}},
 };
 
 }  // namespace

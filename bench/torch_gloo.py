@@ -62,6 +62,7 @@ def main(directory, steps):
         figures[name] = (end[i] - begin[i]) / 1e3 / steps
     with open("%s/%d.json" % (directory, RANK), "w") as file:
         json.dump(figures, file)
+    time.sleep(0.3)  # PyTorch 2.15 aborts a job whose gloo threads still need the interpreter when it ends.
     dist.destroy_process_group()
 
 

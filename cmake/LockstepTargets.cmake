@@ -10,7 +10,7 @@ endif()
 # Open MPI 4's mpi.h pulls in its long-deprecated C++ bindings otherwise.
 target_compile_definitions(lockstep_options INTERFACE OMPI_SKIP_MPICXX)
 if(LOCKSTEP_CHECK_ODR)
-  # Objects with both: machine code for the unit tests' links, and what the linker compares types by.
+  # Objects with both: machine code for the links that compare nothing, and what the linker compares types by.
   target_compile_options(lockstep_options INTERFACE
     "$<$<NOT:$<BOOL:$<TARGET_PROPERTY:LOCKSTEP_UNIT_TEST>>>:-flto;-ffat-lto-objects>")
   add_link_options($<$<NOT:$<BOOL:$<TARGET_PROPERTY:LOCKSTEP_COMPARES_TYPES>>>:-fno-lto>)
@@ -78,7 +78,7 @@ function(lockstep_unit_test name)
   target_compile_definitions(${name} PRIVATE LOCKSTEP_SOURCE_DIR="${CMAKE_SOURCE_DIR}"
     LOCKSTEP_BUILD_DIR="${CMAKE_BINARY_DIR}" LOCKSTEP_SHARED_DIR="${LOCKSTEP_SHARED_DIR}")
   # What is tested is in libraries, compiled as ever.
-  target_compile_options(${name} PRIVATE $<$<CONFIG:RelWithDebInfo>:-O1>)
+  target_compile_options(${name} PRIVATE $<$<CONFIG:RelWithDebInfo>:-O0>)
   set_target_properties(${name} PROPERTIES LOCKSTEP_UNIT_TEST ON)  # Only the links of the programs compare types.
   set_property(GLOBAL APPEND PROPERTY LOCKSTEP_UNIT_TESTS ${name})
   lockstep_join(${name})

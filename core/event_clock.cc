@@ -11,16 +11,11 @@
 #include <cstring>
 #include <string>
 
+#include "core/clock_ns.h"
 #include "core/hash.h"
 
 namespace lockstep {
 namespace {
-
-std::int64_t ClockNs(clockid_t id) {
-  timespec now{};
-  clock_gettime(id, &now);
-  return static_cast<std::int64_t>(now.tv_sec) * 1'000'000'000 + now.tv_nsec;
-}
 
 // /proc files report size 0, so read until the end. Empty when unreadable.
 std::string ReadSmallFile(const char* path, std::size_t limit) {

@@ -50,15 +50,17 @@ inline Locked TryLock(int fd, short type) {
 inline Locked TryLockExclusive(int fd) { return TryLock(fd, F_WRLCK); }  // The descriptor must be open for writing,
 inline Locked TryLockShared(int fd) { return TryLock(fd, F_RDLCK); }     // for reading.
 
-// Whether another process holds the exclusive lock: kHeld, or kYes if none does. Any descriptor is sufficient.
-inline Locked AskExclusive(int fd) {
+// Whether a lock of `type` would be refused now: kHeld, or kYes if not. Takes none. Any descriptor is sufficient.
+inline Locked AskLock(int fd, short type) {
   if (LocksMayHang(fd)) return Locked::kUnsupported;
   struct flock lock {};
-  lock.l_type = F_RDLCK;
+  lock.l_type = type;
   lock.l_whence = SEEK_SET;
   if (::fcntl(fd, F_OFD_GETLK, &lock) != 0) return Locked::kUnsupported;
   return lock.l_type == F_UNLCK ? Locked::kYes : Locked::kHeld;
 }
+inline Locked AskExclusive(int fd) { return AskLock(fd, F_RDLCK); }  // kHeld: another process holds the exclusive lock.
+inline Locked AskAny(int fd) { return AskLock(fd, F_WRLCK); }        // kHeld: another process holds any lock.
 
 // Owns a descriptor and the locks of its open file.
 class OwnedFd {

@@ -15,10 +15,24 @@ namespace lockstep {
 inline constexpr std::uint32_t kAnchorsWanted = 1;    // To agree with the others on clock exchanges over MPI.
 inline constexpr std::uint32_t kReferenceByName = 2;  // To tell or ask where rank 0's agent is, by MPI's name service.
 inline constexpr std::uint32_t kOtherHosts = 4;       // Ranks may be on other hosts than rank 0's.
+inline constexpr std::uint32_t kElsewhere = 8;        // This rank may be.
 
 // ClockMailbox::state: of the mailbox only reference, reference_address, reference_key and domain are valid; the last
 // is the clock domain of rank 0.
 inline constexpr std::uint32_t kReferenceOnly = 3;
+
+// The ranks have told each other their clock domains and where rank 0's agent is: all of the mailbox is valid, even if
+// what followed was abandoned.
+inline bool HaveMet(const ClockMailbox& mailbox) {
+  const std::uint32_t state = mailbox.state.load(std::memory_order_acquire);
+  return state == 1 || (state == 2 && mailbox.domains != 0);
+}
+// An exchange that the ranks had agreed to was given up, in MPI_Init or MPI_Finalize.
+inline bool Abandoned(const ClockMailbox& mailbox) {
+  const std::uint32_t state = mailbox.state.load(std::memory_order_acquire);
+  return state == 2 ||
+         (state == kReferenceOnly && mailbox.agreement.load(std::memory_order_relaxed) == AnchorAgreement::kAgreed);
+}
 
 struct Reference {
   char address[kAddressListBytes] = {};  // SegmentHeader::agent_address of rank 0, as are the others.
@@ -79,9 +93,9 @@ inline Reference MailedReference(const ClockMailbox& mailbox) {
   return reference;
 }
 
-// Does nothing if the mailbox says something already. Thread: one at a time.
+// Does nothing if the mailbox has one already. Thread: one at a time.
 inline void LeaveReference(ClockMailbox& mailbox, const Reference& reference) {
-  if (mailbox.state.load(std::memory_order_acquire) != 0) return;
+  if (HaveMet(mailbox) || mailbox.state.load(std::memory_order_relaxed) == kReferenceOnly) return;
   mailbox.reference = 0;
   mailbox.domain = reference.domain;
   std::memcpy(mailbox.reference_address, reference.address, sizeof mailbox.reference_address);

@@ -134,7 +134,7 @@ inline std::uint64_t Ticks() {
 
 inline bool Recording() {
   const ProcessWindow* window = lockstep_probe.window.load(std::memory_order_relaxed);
-  return window != nullptr && window->recording.load(std::memory_order_relaxed) != 0;
+  return window != nullptr && IsOn(*window);
 }
 
 // What called the operation that is about to be recorded; 0: nobody wants to know, or it is not known.

@@ -74,11 +74,14 @@ struct SwitchHistory {
 // Whether one process records, and how far it is. It begins as the process that started it is, if that one is recorded,
 // else as the slot is, and goes on with it until its own steps, ranges or calls decide. In shared memory.
 struct alignas(64) ProcessWindow {
-  std::atomic<std::uint32_t> recording;  // 0: identities are counted, nothing is written. Follows `state`.
-  std::uint32_t starter_generation;      // Of the entry below.
-  std::uint32_t starter;  // Entry of the process that started this one, plus 1; 0: none that is recorded.
-  // kWindowOn: recording is wanted; kWindowDecides; above them the last boundary that decided, plus 1. One word, so
-  // that threads which announce boundaries out of turn cannot undo each other.
+  // The switch, IsOn: off, identities are counted and nothing is written. Follows `state`; above the lowest bit, how
+  // often it was set.
+  std::atomic<std::uint32_t> recording;
+  std::uint32_t starter_generation;  // Of the entry below.
+  std::uint32_t starter;             // Entry of the process that started this one, plus 1; 0: none that is recorded.
+  // kWindowOn: recording is wanted; kWindowDecides; how often ranges began or ended (modulo 256); above them the last
+  // boundary that decided, plus 1. One word, so that threads which announce boundaries or ranges out of turn cannot
+  // undo each other.
   std::atomic<std::uint64_t> state;
   // These also in the slot's window, for all its processes together.
   std::atomic<std::int64_t> next_step;      // The step that the next boundary will begin; 0 before the first one.
@@ -91,8 +94,12 @@ struct alignas(64) ProcessWindow {
   SwitchHistory switches;
 };
 // Bits of ProcessWindow::state. kWindowDecides: the process itself decided, so that it goes with no other any more.
-inline constexpr std::uint64_t kWindowOn = 1, kWindowDecides = 2;
-inline constexpr std::uint32_t kWindowStepShift = 2;
+inline constexpr std::uint64_t kWindowOn = 1, kWindowDecides = 2, kWindowEdge = 4, kWindowEdges = 255 * kWindowEdge;
+inline constexpr std::uint32_t kWindowStepShift = 10;
+// The state with one more edge of a range: whoever judged by the counters before it cannot change it any more.
+inline std::uint64_t WithEdge(std::uint64_t state) noexcept {
+  return (state & ~kWindowEdges) | ((state + kWindowEdge) & kWindowEdges);
+}
 
 // Changes the lowest bit of the state unless it is `on` already; `undecided`: only of a process that has not decided.
 inline bool TurnState(ProcessWindow& window, bool on, bool undecided = false) noexcept {
@@ -102,15 +109,22 @@ inline bool TurnState(ProcessWindow& window, bool on, bool undecided = false) no
   } while (!window.state.compare_exchange_weak(state, state ^ kWindowOn, std::memory_order_seq_cst));
   return true;
 }
+// Whether the switch is on: what a recorder asks before each event.
+inline bool IsOn(const ProcessWindow& window) noexcept {
+  return (window.recording.load(std::memory_order_relaxed) & 1) != 0;
+}
 // Sets the switch to the value of the state, which is returned. A thread that changed the state may be preempted before
-// it does so itself, so every thread that depends on the switch helps. Thread: any, without locks.
+// it does so itself, so every thread that depends on the switch helps; one that read the state before cannot set it
+// back, not for a moment, because each setting is counted. Thread: any, without locks.
 inline bool FollowState(ProcessWindow& window) noexcept {
-  std::uint64_t state;
-  do {
-    state = window.state.load(std::memory_order_seq_cst);
-    window.recording.store(static_cast<std::uint32_t>(state & kWindowOn), std::memory_order_seq_cst);
-  } while (((window.state.load(std::memory_order_seq_cst) ^ state) & kWindowOn) != 0);
-  return (state & kWindowOn) != 0;
+  std::uint32_t set = window.recording.load(std::memory_order_seq_cst);
+  for (;;) {
+    const bool on = (window.state.load(std::memory_order_seq_cst) & kWindowOn) != 0;
+    const std::uint32_t next = ((set + 2) & ~1u) | (on ? 1 : 0);
+    if (!window.recording.compare_exchange_weak(set, next, std::memory_order_seq_cst)) continue;
+    set = next;
+    if (((window.state.load(std::memory_order_seq_cst) & kWindowOn) != 0) == on) return on;
+  }
 }
 
 // The phase that torch.profiler.ProfilerAction gives a step.

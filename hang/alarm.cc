@@ -30,7 +30,8 @@ bool OthersGoOn(const Progress& progress, const Verdict& verdict, std::int64_t a
     const bool gone = facts.state == RankState::kExited || facts.state == RankState::kKilled;  // Until its end it did.
     return !gone && facts.moved_ns != kNotKnown && facts.seen_ns != kNotKnown &&
            facts.seen_ns - facts.moved_ns < after_ns &&
-           !std::binary_search(verdict.waiting.begin(), verdict.waiting.end(), facts.rank);
+           (!std::binary_search(verdict.waiting.begin(), verdict.waiting.end(), facts.rank) ||
+            std::binary_search(verdict.joined.begin(), verdict.joined.end(), facts.rank));
   });
 }
 
@@ -56,7 +57,9 @@ double AllowanceOf(const Progress& progress, const Verdict& verdict, std::int64_
   switch (verdict.cause) {
     case Cause::kNoDump:
     case Cause::kCannotTell:
-      if (!NothingIsKnown(progress, verdict.culprits) && !NothingIsKnown(progress, verdict.candidates)) return 0;
+      if (!NothingIsKnown(progress, verdict.culprits) && !NothingIsKnown(progress, verdict.candidates) &&
+          !verdict.outside && !verdict.nobody_outside)
+        return 0;
       allowance = kMayBeWork;
       break;
     case Cause::kDidNotEnter:

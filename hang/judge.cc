@@ -85,6 +85,7 @@ class Court {
     verdict.call = wait.call;
     verdict.message = wait.message;
     verdict.waiting = RanksOf(wait.inside);
+    verdict.joined = RanksOf(wait.joined);
     verdict.waited_ns = wait.waited_ns;
   }
 
@@ -129,11 +130,15 @@ class Court {
     }
     Describe(most, verdict);
     verdict.culprits = RanksOf({members.begin(), members.end()});
-    std::set<std::int32_t> waiting;
-    for (const std::uint32_t node : sink)
-      if (node >= count)
-        for (const std::uint32_t rank : waits_.waits[node - count].inside) waiting.insert(RankOf(rank));
+    std::set<std::int32_t> waiting, joined;
+    for (const std::uint32_t node : sink) {
+      if (node < count) continue;
+      const Wait& wait = waits_.waits[node - count];
+      for (const std::uint32_t rank : wait.inside) waiting.insert(RankOf(rank));
+      for (const std::uint32_t rank : wait.joined) joined.insert(RankOf(rank));
+    }
     verdict.waiting.assign(waiting.begin(), waiting.end());
+    verdict.joined.assign(joined.begin(), joined.end());
     NameOddOnes(sink, verdict);
     judgement_.verdicts.push_back(std::move(verdict));
   }
@@ -265,8 +270,13 @@ class Court {
     // Where most wait for one of them; if nobody does, what they themselves are inside.
     std::uint32_t main = behind_.front();
     bool waited_for = false;
+    // A message of two hosts is told itself: of those who wait for its rank, not all have called.
+    const auto on_its_way = [&](std::uint32_t w) {
+      return waits_.waits[w].message && progress_.groups[waits_.waits[w].group].on_host;
+    };
+    const bool messages = std::all_of(behind_.begin(), behind_.end(), on_its_way);
     for (const std::uint32_t rank : ranks) {
-      if (pointing_[rank].empty()) continue;
+      if (messages || pointing_[rank].empty()) continue;
       const std::uint32_t w = MainWaitFor(rank);
       if (!waited_for || waits_.waits[w].inside.size() > waits_.waits[main].inside.size()) main = w;
       waited_for = true;
@@ -294,6 +304,38 @@ class Court {
       for (const Member& member : group.members) beside[NodeOf(member.rank)] = true;
     }
     return beside;
+  }
+
+  // Of calls of which not even the group is known, each rank's is one of its own: those of the same kind are told at
+  // once.
+  void AddAlike(std::uint32_t main, Verdict& verdict) const {
+    const auto stands_alone = [&](const Wait& wait) {
+      const Group& group = progress_.groups[wait.group];
+      return !wait.message && !group.complete && group.members.size() == 1;
+    };
+    if (!stands_alone(waits_.waits[main])) return;
+    std::set<std::uint32_t> inside;
+    for (const std::uint32_t w : unknown_) {
+      const Wait& wait = waits_.waits[w];
+      if (!stands_alone(wait) || wait.call.kind != verdict.call.kind) continue;
+      inside.insert(wait.inside.begin(), wait.inside.end());
+      verdict.waited_ns = std::max(verdict.waited_ns, wait.waited_ns);
+    }
+    verdict.waiting = RanksOf({inside.begin(), inside.end()});
+  }
+
+  // Whoever is waited for is one of those that wait for nobody, where all that ranks wait in is there.
+  void FindOutside(Verdict& verdict) const {
+    if (!progress_.whole) return;
+    std::vector<std::uint32_t> outside;
+    for (std::uint32_t rank = 0; rank < waits_.ranks.size(); ++rank) {
+      const RankFacts& facts = waits_.ranks[rank];
+      if (facts.hides_messages || facts.counts_only || waits_.moves[rank]) return;
+      if (waits_.of_rank[rank].empty()) outside.push_back(rank);
+    }
+    verdict.candidates = RanksOf(outside);
+    verdict.outside = !outside.empty();
+    verdict.nobody_outside = outside.empty();
   }
 
   // Everybody of whom something is known is inside.
@@ -333,10 +375,12 @@ class Court {
     const bool told = all_told && !named.empty();
     verdict.cause = told ? Cause::kNoDump : Cause::kCannotTell;
     Describe(main, verdict);
+    AddAlike(main, verdict);
     (told ? verdict.culprits : verdict.candidates) =
         told ? RanksOf({named.begin(), named.end()}) : RanksOf({candidates.begin(), candidates.end()});
     // Of a group whose members are not all known, any rank without a dump may be one.
     if (!told && candidates.empty()) verdict.candidates = judgement_.no_dump;
+    if (!told && verdict.candidates.empty()) FindOutside(verdict);
     judgement_.verdicts.push_back(std::move(verdict));
   }
 

@@ -45,18 +45,21 @@ struct Verdict {
   Cause cause = Cause::kCannotTell;
   // Who is named. Empty: the facts name nobody.
   std::vector<std::int32_t> culprits;
-  // Who may be it, where nobody can be named: those that did not enter, those without a dump.
+  // Who may be it, where nobody can be named: those that did not enter, those without a dump, those outside.
   std::vector<std::int32_t> candidates;
   std::size_t group = 0;               // Index: where others wait.
   Operation call;                      // What they wait in.
   bool message = false;                // It is a message of two ranks.
   std::vector<std::int32_t> waiting;   // Ranks inside it.
+  std::vector<std::int32_t> joined;    // Of them, those that came to it less than the least wait ago.
   std::int64_t waited_ns = kNotKnown;  // The longest of them.
   Operation last;                      // The only culprit's latest call in this group; `kind` is "" if there is none.
   std::vector<Side> sides;             // Where calls differ, the largest side first.
   std::vector<Link> cycle;             // Also of kOtherOperation, where the calls have no number in common.
   bool made_one_less = false, made_one_more = false;  // kExtraOrMissingCall, where the calls themselves show it.
   bool in_message = false;                            // kCannotTell: a candidate may be inside a message.
+  bool outside = false;                               // kCannotTell: the candidates are inside nothing, all others are.
+  bool nobody_outside = false;                        // kCannotTell: every rank of the job is inside something.
   bool hides_messages = false;                        // kDidNotEnter: messages of a culprit would not be seen.
   bool began = false;                                 // kDidNotEnter: the culprits began it and do not wait for it.
   bool not_started = false;                           // kBehindOnGpu: others have started it, none has completed it.

@@ -110,6 +110,7 @@ struct Progress {
   std::string source = "dump";   // What a rank's facts come from, in words: "no dump of rank 3".
   bool own_ranks = false;        // Its ranks are numbers of its own: those of the job are not known.
   std::string open;              // What it does not tell, where no rank is seen to wait: a clause; "" nothing.
+  bool whole = false;            // What every rank of the job is inside of is there.
   std::vector<RankFacts> ranks;  // Ascending.
   std::vector<Group> groups;
 };

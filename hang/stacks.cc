@@ -90,4 +90,19 @@ std::vector<std::string> BriefStacks(const Progress& progress, const std::vector
   return lines;
 }
 
+std::vector<std::string> HolderOf(const RankFacts& facts, const Thread& thread, std::size_t most) {
+  if (thread.waits_for.empty()) return {};
+  const std::string what = fmt::format("rank {} waits for {}", facts.rank, Printed(thread.waits_for));
+  const auto holder = std::find_if(facts.threads.begin(), facts.threads.end(), [&](const Thread& each) {
+    return thread.held_by != 0 && each.number == thread.held_by;
+  });
+  if (holder == facts.threads.end())
+    return {what + (thread.held_by == 0 ? "; who has it is not known"
+                                        : fmt::format(", which its thread {} has", thread.held_by))};
+  std::vector<std::string> lines = {
+      fmt::format("{}, which its thread {} ({}) has:", what, holder->number, Printed(holder->name))};
+  for (const Frame& frame : FramesThatMatter(*holder, most)) lines.push_back("  " + FrameText(frame));
+  return lines;
+}
+
 }  // namespace lockstep::hang

@@ -26,4 +26,8 @@ std::string PlaceOf(const RankFacts& facts);
 // train.cc:88". `others`: they are told after somebody. What is not known is left out.
 std::vector<std::string> BriefStacks(const Progress& progress, const std::vector<std::int32_t>& ranks, bool others);
 
+// Of a thread that waits for a lock: who has it and, if that is known, where it is, by at most `most` frames. Who waits
+// for a lock does nothing; who has it may.
+std::vector<std::string> HolderOf(const RankFacts& facts, const Thread& thread, std::size_t most);
+
 }  // namespace lockstep::hang

@@ -92,6 +92,10 @@ class Teller {
     });
   }
 
+  // A message that its sender is through with and its receiver is not, or the other way round.
+  bool OnItsWay() const {
+    return verdict_.cause == Cause::kAllInside && verdict_.message && !verdict_.candidates.empty();
+  }
   bool OnHost() const { return progress_.groups[verdict_.group].on_host; }
 
   std::string Waited() const {
@@ -123,7 +127,9 @@ class Teller {
       case Cause::kExtraOrMissingCall:
         return " cannot end: one side made a call more than the other" + Waited();
       case Cause::kAllInside:
-        return " does not move: everybody is inside" + Waited();
+        return (OnItsWay() ? " does not move: its other end is through with it"
+                           : " does not move: everybody is inside") +
+               Waited();
       case Cause::kCircularWait:
         return fmt::format(" is part of a circle: {} wait for one another", who) + Waited();
       case Cause::kCannotTell:
@@ -132,16 +138,55 @@ class Teller {
     return " waits, and the facts do not say for whom" + Waited();
   }
 
+  static std::string DoingText(const RankFacts& facts) {
+    const std::string place = PlaceOf(facts);
+    return Printed(facts.doing) + (place.empty() ? "" : (facts.doing.empty() ? "in " : ", in ") + place);
+  }
+
   void AddDoing(std::vector<std::string>& details) const {
     for (const std::int32_t rank : verdict_.culprits) {
       const RankFacts* facts = FactsOf(progress_, rank);
       if (facts == nullptr || facts->state == RankState::kStopped || details.size() >= 8) continue;
       if (!facts->process.empty()) details.push_back(fmt::format("rank {} is {}", rank, Printed(facts->process)));
-      const std::string place = PlaceOf(*facts);
-      const std::string text =
-          Printed(facts->doing) + (place.empty() ? "" : (facts->doing.empty() ? "in " : ", in ") + place);
+      const std::string text = DoingText(*facts);
       if (!text.empty()) details.push_back(fmt::format("rank {} is {}", rank, text));
     }
+  }
+
+  static const char* OutsideAs(RankState state) {
+    switch (state) {
+      case RankState::kStopped:
+        return "is stopped by a signal or a debugger";
+      case RankState::kExited:
+        return "has left";
+      case RankState::kKilled:
+        return "was killed";
+      case RankState::kSilent:
+        return "does not answer";
+      case RankState::kUnknown:
+      case RankState::kAlive:
+      case RankState::kMissing:
+        break;
+    }
+    return "is inside no call";
+  }
+
+  // Who waits for nobody, and what each of some does.
+  void AddOutside(std::vector<std::string>& details) const {
+    constexpr std::size_t kMostEach = 3;
+    const std::vector<std::int32_t>& ranks = verdict_.candidates;
+    if (ranks.size() > kMostEach) {
+      details.push_back(Names(ranks) + " are inside no call");
+    } else {
+      for (const std::int32_t rank : ranks) {
+        const RankFacts* facts = FactsOf(progress_, rank);
+        const std::string doing = facts == nullptr ? "" : DoingText(*facts);
+        details.push_back(fmt::format("rank {} {}{}", rank,
+                                      OutsideAs(facts == nullptr ? RankState::kUnknown : facts->state),
+                                      doing.empty() ? "" : ": " + doing));
+      }
+    }
+    for (std::string& line : BriefStacks(progress_, ranks, false)) details.push_back(std::move(line));
   }
 
   static std::string WhereAllStacksAre(const RankFacts& facts) {
@@ -175,23 +220,6 @@ class Teller {
       details.push_back(fmt::format("and {} more", Plural(static_cast<std::int64_t>(sites.size() - kMost), "line")));
   }
 
-  // Who waits for a lock does nothing; who has it may.
-  static void AddHolder(const RankFacts& facts, const Thread& thread, std::size_t most_frames,
-                        std::vector<std::string>& details) {
-    if (thread.waits_for.empty()) return;
-    const std::string what = fmt::format("rank {} waits for {}", facts.rank, Printed(thread.waits_for));
-    const auto holder = std::find_if(facts.threads.begin(), facts.threads.end(), [&](const Thread& each) {
-      return thread.held_by != 0 && each.number == thread.held_by;
-    });
-    if (holder == facts.threads.end()) {
-      details.push_back(what + (thread.held_by == 0 ? "; who has it is not known"
-                                                    : fmt::format(", which its thread {} has", thread.held_by)));
-      return;
-    }
-    details.push_back(fmt::format("{}, which its thread {} ({}) has:", what, holder->number, Printed(holder->name)));
-    for (const Frame& frame : FramesThatMatter(*holder, most_frames)) details.push_back("  " + FrameText(frame));
-  }
-
   // Of one or two who are named, the stacks line by line; of more, and of those who wait, which stacks there are.
   void AddStacks(std::vector<std::string>& details) const {
     constexpr std::size_t kMostWhole = 2, kMostFrames = 8;
@@ -208,7 +236,7 @@ class Teller {
       if (thread == nullptr) continue;
       details.push_back(fmt::format("stack of rank {}{}:", rank, WhereAllStacksAre(*facts)));
       for (const Frame& frame : FramesThatMatter(*thread, kMostFrames)) details.push_back("  " + FrameText(frame));
-      AddHolder(*facts, *thread, kMostFrames, details);
+      for (std::string& line : HolderOf(*facts, *thread, kMostFrames)) details.push_back(std::move(line));
     }
     if (!whole)
       for (std::string& line : BriefStacks(progress_, verdict_.culprits, false)) details.push_back(std::move(line));
@@ -278,7 +306,7 @@ class Teller {
         details.push_back(fmt::format("{} {} stopped by a signal or a debugger", who, one ? "is" : "are"));
         break;
       case Cause::kEarlyExit:
-        details.push_back(fmt::format("{} ended by {} before this call", who, one ? "itself" : "themselves"));
+        details.push_back(fmt::format("{} left by {} before this call", who, one ? "itself" : "themselves"));
         break;
       case Cause::kKilled:
         details.push_back(fmt::format("{} {} killed", who, one ? "was" : "were"));
@@ -309,6 +337,11 @@ class Teller {
         if (!verdict_.candidates.empty()) details.push_back(Absent());
         break;
       case Cause::kAllInside:
+        if (OnItsWay()) {
+          details.push_back(fmt::format("{} {} for nothing but messages whose other ends, on other hosts, are through",
+                                        candidates, One(verdict_.candidates) ? "waits" : "wait"));
+          break;
+        }
         if (!verdict_.candidates.empty()) {
           // Of a rank without a file nothing is known.
           const bool all =
@@ -330,6 +363,10 @@ class Teller {
           details.push_back(candidates + " did not enter, and may be inside a message" +
                             (CountsOnly(verdict_.candidates) ? " or another communicator, which RAS does not show"
                                                              : ", which gloo's dumps do not show"));
+        else if (verdict_.outside)
+          AddOutside(details);
+        else if (verdict_.nobody_outside)
+          details.push_back("every rank of the job is inside a call: nobody is left who could end it");
         else if (!verdict_.candidates.empty())
           details.push_back(fmt::format("no {} of {}, so it cannot be told who is late", progress_.source, candidates));
         break;
@@ -378,6 +415,9 @@ class Teller {
     }
     if (verdict_.in_message)
       return "look at the stacks of " + Names(verdict_.candidates) + ": in a receive, or elsewhere";
+    if (verdict_.outside)
+      return "look at " + Names(verdict_.candidates) + ": those who wait may wait for " +
+             (One(verdict_.candidates) ? "it" : "one of them");
     if (CountsOnly(verdict_.candidates)) return "look at the output and the machines of " + Names(verdict_.candidates);
     if (!verdict_.candidates.empty())
       return "add the " + progress_.source + " of " + Names(verdict_.candidates) +

@@ -25,6 +25,7 @@ class Finder {
       found_.ranks.push_back(std::move(facts));
     }
     found_.of_rank.resize(found_.ranks.size());
+    found_.moves.resize(found_.ranks.size());
     opened_.resize(found_.ranks.size());
   }
 
@@ -58,13 +59,15 @@ class Finder {
     return std::max<std::int64_t>(0, seen - call->created_ns);
   }
   // Who cannot go on holds up what it was inside, however short that was until then.
-  bool Young(std::uint32_t rank, const Operation* call) {
+  bool IsYoung(std::uint32_t rank, const Operation* call) const {
     if (Gone(found_.ranks[rank].state)) return false;
     const std::int64_t age = AgeOf(rank, call);
-    if (age == kNotKnown || age >= options_.least_wait_ns) return false;
+    return age != kNotKnown && age < options_.least_wait_ns;
+  }
+  void CountYoung(std::uint32_t rank, const Operation* call) {
     ++found_.young;
-    found_.oldest_young_ns = std::max(found_.oldest_young_ns, age);
-    return true;
+    found_.moves[rank] = true;
+    found_.oldest_young_ns = std::max(found_.oldest_young_ns, AgeOf(rank, call));
   }
 
   // The oldest collective that the member is inside; sequence kNotKnown: none.
@@ -92,15 +95,22 @@ class Finder {
     if (created != kNotKnown) opened_[rank].push_back({wait, created});
   }
 
+  void Join(std::uint32_t wait, std::uint32_t rank, const Operation* call) {
+    Enter(wait, rank, call);
+    found_.waits[wait].joined.push_back(rank);
+  }
+
   void AddCollectives(std::size_t g) {
     const Group& group = progress_.groups[g];
-    std::vector<Front> fronts(group.members.size());
+    std::vector<Front> fronts(group.members.size()), young(group.members.size(), {kNotKnown, nullptr});
     std::map<std::int64_t, std::vector<std::size_t>> at;  // Members by their front.
     for (std::size_t m = 0; m < group.members.size(); ++m) {
       const Member& member = group.members[m];
       fronts[m] = member.known ? FrontOf(member) : Front{kNotKnown, nullptr};
-      if (fronts[m].sequence != kNotKnown && Young(node_.at(member.rank), fronts[m].call))
+      if (fronts[m].sequence != kNotKnown && IsYoung(node_.at(member.rank), fronts[m].call)) {
+        young[m] = fronts[m];
         fronts[m].sequence = kNotKnown;
+      }
       if (fronts[m].sequence != kNotKnown) at[fronts[m].sequence].push_back(m);
     }
     for (const auto& [sequence, inside] : at) {
@@ -131,7 +141,16 @@ class Finder {
       }
       Decide(wait, group, completed);
       if (wait.end == Wait::End::kAllInside) FindUnstarted(wait, group);
+      // What holds up those who have waited for long holds up who came to it last: it is no rank that goes on.
+      if (wait.end != Wait::End::kPasses && wait.end != Wait::End::kDiffers) continue;
+      for (std::size_t m = 0; m < group.members.size(); ++m) {
+        if (young[m].sequence != sequence) continue;
+        Join(index, node_.at(group.members[m].rank), young[m].call);
+        young[m].sequence = kNotKnown;
+      }
     }
+    for (std::size_t m = 0; m < group.members.size(); ++m)
+      if (young[m].sequence != kNotKnown) CountYoung(node_.at(group.members[m].rank), young[m].call);
   }
 
   static bool Away(const Member& member, const Operation* call) {
@@ -195,14 +214,23 @@ class Finder {
     std::set<std::tuple<std::int32_t, std::int32_t, bool>> seen;
     // Both ends of a message are inside one wait; from, to -> its number.
     std::map<std::pair<std::int32_t, std::int32_t>, std::uint32_t> of_pair;
+    struct Late {
+      std::pair<std::int32_t, std::int32_t> pair;
+      std::uint32_t rank;
+      const Operation* call;
+    };
+    std::vector<Late> young;
     for (const Member& member : group.members) {
       for (const Operation& call : member.messages) {
         const bool sends = call.kind == "send";
         if (call.peer == member.rank || !Open(member, call) || !call.waited) continue;
         if (!seen.insert({member.rank, call.peer, sends}).second) continue;
         const std::uint32_t rank = node_.at(member.rank);
-        if (Young(rank, &call)) continue;
         const auto pair = sends ? std::pair(member.rank, call.peer) : std::pair(call.peer, member.rank);
+        if (IsYoung(rank, &call)) {
+          young.push_back({pair, rank, &call});
+          continue;
+        }
         if (const auto other = of_pair.find(pair); other != of_pair.end()) {
           const Wait& there = found_.waits[other->second];
           const bool same =
@@ -215,6 +243,13 @@ class Finder {
         AddMessage(g, member, call, rank);
         of_pair[pair] = static_cast<std::uint32_t>(found_.waits.size()) - 1;
       }
+    }
+    for (const Late& late : young) {
+      const auto other = of_pair.find(late.pair);
+      if (other != of_pair.end() && found_.waits[other->second].end == Wait::End::kDiffers)
+        Join(other->second, late.rank, late.call);
+      else
+        CountYoung(late.rank, late.call);
     }
   }
 
@@ -260,7 +295,9 @@ class Finder {
     const bool done = (other != nullptr && !Open(peer, *other)) ||
                       (wait.call.sequence != kNotKnown && peer.messages_completed >= wait.call.sequence);
     if (done) {
-      wait.end = Wait::End::kBehind;
+      // What a process of a host had not yet handed on is gone with it.
+      const bool lost = progress_.groups[wait.group].on_host && Gone(found_.ranks[node].state);
+      wait.end = lost ? Wait::End::kUnknown : Wait::End::kBehind;
     } else if (other == nullptr) {
       wait.missing.push_back(node);
       wait.end = Wait::End::kPasses;

@@ -36,7 +36,7 @@ namespace fs = std::filesystem;
 namespace {
 
 // The progress at which each phase begins: shares of the time of large runs.
-constexpr double kAlignFrom = 0.40, kMatchFrom = 0.45, kBreakDownFrom = 0.60, kWriteFrom = 0.90;
+constexpr double kAlignFrom = 0.20, kMatchFrom = 0.23, kBreakDownFrom = 0.35, kWriteFrom = 0.70;
 
 class Merger {
  public:

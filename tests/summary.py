@@ -2,8 +2,8 @@
 """Closing lines of a test run: how many passed, every skipped test with its reason, the end of what each failed
 test printed, and the names of those that failed.
 
-usage: summary.py JUNIT_XML            (as written by ctest --output-junit)
-       summary.py --failed JUNIT_XML   the names of failed tests, on one line; nothing if there are none
+usage: summary.py JUNIT_XML ...            (as written by ctest --output-junit)
+       summary.py --failed JUNIT_XML ...   the names of failed tests, on one line; nothing if there are none
 """
 
 import re
@@ -33,8 +33,8 @@ def reason(case):
     return lines[-1] if lines else (case.find("skipped").get("message") or "no reason given")
 
 
-def main(path, names_only):
-    cases = ElementTree.parse(path).getroot().findall("testcase")
+def main(paths, names_only):
+    cases = [case for path in paths for case in ElementTree.parse(path).getroot().findall("testcase")]
     skipped = [case for case in cases if case.find("skipped") is not None]
     failed = [case for case in cases if case.find("failure") is not None]
     if names_only:
@@ -52,5 +52,5 @@ def main(path, names_only):
 
 
 if __name__ == "__main__":
-    main(sys.argv[-1], "--failed" in sys.argv[1:])
+    main([word for word in sys.argv[1:] if word != "--failed"], "--failed" in sys.argv[1:])
 

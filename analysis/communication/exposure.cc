@@ -104,6 +104,10 @@ ExposedActivity ActivityOf(const schema::RankTables& t, const merge::ClockMap& c
     local = Unite(Unite(InMpi(t, false, thread), Normalize(std::move(input))),
                   Unite(merge::UnrecordedCalls(t, thread, false), merge::HelperWaits(t, thread)));
     CpuShares(t, thread, local, clock, activity);
+    const auto& groups = t.comms.kind;
+    activity.sleeps_in_calls =
+        std::find(groups.begin(), groups.end(), schema::CommKind::kTorchGroup) != groups.end() &&
+        std::find(t.mpi_calls.thread.begin(), t.mpi_calls.thread.end(), thread) == t.mpi_calls.thread.end();
   }
   activity.exposed.reserve(local.size());
   for (const Interval& stretch : local)

@@ -22,6 +22,9 @@ struct ExposedActivity {
   // else between them, as shares of the wall time of those stretches. A negative value means that there were too few
   // samples.
   double cpu_share = -1, offcpu_share = -1;
+  // CPU ranks: the training thread made no MPI call, and threads of PyTorch's gloo carry what its groups move: in their
+  // calls it sleeps, and takes no CPU time.
+  bool sleeps_in_calls = false;
   struct CpuStretch {
     Interval window;  // Cluster time.
     std::int64_t cpu_ns = 0, delay_ns = -1;

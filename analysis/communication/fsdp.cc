@@ -1,5 +1,5 @@
 // Sharded parameters (FSDP and similar): which units are gathered before they are used, how long compute waits for
-// them, and what gathering them earlier, or fewer and larger ones, would gain.
+// them, and what gathering them earlier, fewer and larger ones, or more and smaller ones would gain.
 
 #include <fmt/format.h>
 
@@ -13,6 +13,7 @@
 #include "analysis/replay/graph/units.h"
 #include "analysis/replay/questions/larger_units.h"
 #include "analysis/replay/questions/prefetch.h"
+#include "analysis/replay/questions/smaller_units.h"
 #include "analysis/replayed/replayed_run.h"
 
 namespace lockstep::analysis {
@@ -33,14 +34,29 @@ class Sharded {
     const replay::UnitCollectives units = FindUnits(replayed_.run());
     gathers_ = FindGathers(replayed_.run(), job, units.gathers);
     scatters_ = FindGathers(replayed_.run(), job, units.reductions);
+    reductions_ = ReductionsOfAStep(units.reductions);
     if (gathers_.empty() || scatters_.empty() || gathers_[0][0].size() < 2) return;
     Describe();
     if (!replayed_.Holds()) return;
     PricePrefetch();
-    TellLargerUnits();
+    if (!TellLargerUnits()) TellSmallerUnits();
   }
 
  private:
+  // Of the first rank, in the first of its steps that has any. Not all have something that waits for them alone, as
+  // those of `scatters_` have: a stream's last one stands for those before it.
+  std::size_t ReductionsOfAStep(const std::vector<bool>& reductions) const {
+    std::size_t count = 0;
+    std::uint32_t step = replay::kNone;
+    for (const auto& launch : replayed_.run().LaunchesOfFirstRank()) {
+      if (launch.step == replay::kNone || !reductions[launch.collective]) continue;
+      if (count > 0 && launch.step != step) break;
+      step = launch.step;
+      ++count;
+    }
+    return count;
+  }
+
   std::uint64_t BytesOf(const Gather& gather) const { return replayed_.run().collectives[gather.collective].bytes; }
 
   // How long the operation that uses it waits for it after the operation before it has ended.
@@ -61,8 +77,8 @@ class Sharded {
   // or in the opposite order.
   void Describe() {
     const std::size_t gathers = gathers_[0][0].size(), scatters = scatters_[0][0].size();
-    const bool twice = gathers == 2 * scatters;
-    const std::size_t units = twice ? scatters : gathers;
+    const bool twice = gathers == 2 * reductions_;
+    const std::size_t units = twice ? reductions_ : gathers;
     bool same = twice, opposite = twice;
     for (std::size_t u = 0; twice && u < units; ++u) {
       same &= BytesOf(gathers_[0][0][u]) == BytesOf(gathers_[0][0][units + u]);
@@ -129,6 +145,7 @@ class Sharded {
                                    least == most ? "" : " to " + most, Duration(exposed));
     finding.action = best->try_it;
     analysis_.fsdp.recommended_depth = depth;
+    prefetched_ns_ = best->gain_ns;
     finding.saves_ns_per_step = best->gain_ns;
     finding.saves_interval_ns = best->gain_interval_ns;
     finding.then = best->limit;
@@ -139,7 +156,8 @@ class Sharded {
     analysis_.findings.push_back(std::move(finding));
   }
 
-  void TellLargerUnits() {
+  // Whether it told of them.
+  bool TellLargerUnits() {
     const std::int64_t step = replayed_.what_if().replayed_step_ns();
     const auto worth = static_cast<std::int64_t>(kWorthShare * static_cast<double>(step));
     const std::optional<replay::LargerUnits> larger = FindLargerUnits(replayed_.what_if(), replayed_.job(), worth);
@@ -174,13 +192,15 @@ class Sharded {
     finding.confidence = larger->extrapolated ? 0.4 : 0.6;
     finding.explain = UnitRows();
     analysis_.findings.push_back(std::move(finding));
+    return true;
   }
 
   // Units of one size say nothing of others. Where they are slower than any network, it is not their bytes that take
   // the time: fewer may be as slow each, or slower, and what there is to gain is known at most.
-  void TellUnitsAreMany(std::int64_t step_ns, std::int64_t worth_ns) {
+  bool TellUnitsAreMany(std::int64_t step_ns, std::int64_t worth_ns) {
     const auto fewer = FewerUnitsAtMost(replayed_.what_if(), replayed_.job(), kSlowestNetwork / kShared / 1e9);
-    if (!fewer || fewer->gain_ns <= worth_ns || !fewer->gain_interval_ns || fewer->gain_interval_ns->first <= 0) return;
+    if (!fewer || fewer->gain_ns <= worth_ns || !fewer->gain_interval_ns || fewer->gain_interval_ns->first <= 0)
+      return false;
     Finding finding;
     finding.id = FindingId::kFsdpUnits;
     finding.headline = fmt::format(
@@ -203,6 +223,49 @@ class Sharded {
     finding.upper_bound = true;
     finding.replayed = true;
     finding.confidence = 0.3;
+    finding.explain = UnitRows();
+    analysis_.findings.push_back(std::move(finding));
+    return true;
+  }
+
+  // What smaller units gain beyond gathering those of now earlier, which changes less. Whether a unit holds several
+  // layers is not recorded, nor what a library and the program do for each: a bound.
+  void TellSmallerUnits() {
+    // Who lacks a core while data move has none to compute on beside them, and what moves in waits only hides nothing.
+    if (analysis_.run.cores_scarce || analysis_.wait_only) return;
+    const std::int64_t step = replayed_.what_if().replayed_step_ns();
+    const auto worth = static_cast<std::int64_t>(kWorthShare * static_cast<double>(step));
+    const auto smaller = replay::FindSmallerUnits(replayed_.what_if(), replayed_.job(), replayed_.schedule(), worth);
+    if (!smaller || smaller->gain_ns <= prefetched_ns_ + worth || !smaller->gain_interval_ns ||
+        smaller->gain_interval_ns->first <= 0)
+      return;
+    const std::string units = Plural(static_cast<std::int64_t>(analysis_.fsdp.units.size()), "unit");
+    Finding finding;
+    finding.id = FindingId::kFsdpUnits;
+    finding.headline = fmt::format(
+        "Units of sharded parameters are so large that little hides their transfers: {} of {}; smaller ones save at "
+        "most {} of each {} step.",
+        units, Bytes(Most()), Duration(smaller->gain_ns), Duration(step));
+    finding.brief = fmt::format("units of sharded parameters too large: {} of {}", units, Bytes(Most()));
+    finding.evidence = fmt::format(
+        "their {} all-gathers and {} reductions take {} per step, {} of that with no work beside it; replayed with {} "
+        "parts of each, of which all but one may hide beside the unit's own work; whether a unit holds so many layers "
+        "is not "
+        "recorded",
+        gathers_[0][0].size(), reductions_, Duration(smaller->transfers_ns), Duration(smaller->bare_ns),
+        smaller->parts);
+    finding.action =
+        replayed_.run().torch
+            ? "if a unit holds several layers, make each layer one, FSDP2: fully_shard(layer) for each, before "
+              "fully_shard(model); FSDP: auto_wrap_policy"
+            : "if a unit holds several layers, gather and reduce each of them by itself, the next one while one "
+              "computes";
+    finding.saves_ns_per_step = smaller->gain_ns;
+    finding.saves_interval_ns = smaller->gain_interval_ns;
+    finding.then = smaller->limit;
+    finding.upper_bound = true;
+    finding.replayed = true;
+    finding.confidence = 0.4;
     finding.explain = UnitRows();
     analysis_.findings.push_back(std::move(finding));
   }
@@ -230,6 +293,8 @@ class Sharded {
   const ReplayedRun& replayed_;
   Analysis& analysis_;
   Uses gathers_, scatters_;
+  std::size_t reductions_ = 0;
+  std::int64_t prefetched_ns_ = 0;  // What fsdp.prefetch gains, if it is told.
 };
 
 }  // namespace

@@ -34,22 +34,45 @@ std::string EvidenceOf(const Context& context, const SlowNetwork& found) {
   const std::string rates = found.most_rate > 0 ? fmt::format("; it moves {} at least and {} at most",
                                                               Bandwidth(found.least_rate), Bandwidth(found.most_rate))
                                                 : "";
+  // The same to three digits: one number.
+  const std::string from = Duration(static_cast<std::int64_t>(low)), to = Duration(static_cast<std::int64_t>(high));
+  const std::string between = from == to ? from : fmt::format("{} to {}", from, to);
   if (found.first)
     return fmt::format(
-        "{} of {}: {} there, {} on the last of the others; first there in {} of {}, p {}; {} to {} per {} (95 %){}, "
-        "even "
+        "{} of {}: {} there, {} on the last of the others; first there in {} of {}, p {}; {} per {} (95 %){}, even "
         "if it sends everything to each rank by itself: less than half of gigabit Ethernet's rate",
         Name(static_cast<CollectiveKind>(found.kind)), Bytes(found.bytes), Duration(found.late_ns),
-        Duration(found.others_ns), Count(found.last), Count(found.instances), PText(found.p_value),
-        Duration(static_cast<std::int64_t>(low)), Duration(static_cast<std::int64_t>(high)), unit, rates);
+        Duration(found.others_ns), Count(found.last), Count(found.instances), PText(found.p_value), between, unit,
+        rates);
   return fmt::format(
-      "{} of {}: {} ({}) {}, {} ({}) {}; later there in {} of {}, p {}; {} to {} per {} (95 %){}",
+      "{} of {}: {} ({}) {}, {} ({}) {}; later there in {} of {}, p {}; {} per {} (95 %){}",
       Name(static_cast<CollectiveKind>(found.kind)), Bytes(found.bytes), Duration(found.late_ns),
       Bandwidth(found.late_rate), found.hosts.size() > 1 ? "on the later of them" : "there", Duration(found.others_ns),
       Bandwidth(found.others_rate),
       found.from ? fmt::format("on {} before it", HostName(context, found.all[*found.from])) : "elsewhere",
-      Count(found.last), Count(found.instances), PText(found.p_value), Duration(static_cast<std::int64_t>(low)),
-      Duration(static_cast<std::int64_t>(high)), unit, rates);
+      Count(found.last), Count(found.instances), PText(found.p_value), between, unit, rates);
+}
+
+// Whose network costs that. Data that come late say which hosts wait for them; the slow host may be one that sends to
+// these and has everything early itself.
+std::string Blamed(const Context& context, const SlowNetwork& found, const std::vector<std::string>& hosts) {
+  const std::string before = found.from ? HostName(context, found.all[*found.from]) : "";
+  if (found.first)
+    return fmt::format("a slow network of {}, of all hosts, or of one through which the others get them,", hosts[0]);
+  if (found.SurelyRing()) {
+    if (found.ring == RingLinks::kInto) return fmt::format("a slow network from {} to {}", before, hosts[0]);
+    if (found.ring == RingLinks::kAround) return fmt::format("a slow network of {}", hosts[0]);
+    return fmt::format("a slow network there or from {} to it", before);
+  }
+  if (hosts.size() == 1)
+    return fmt::format("a slow network there or of a host that sends there{}",
+                       found.from ? fmt::format(" (around a ring: from {})", before) : "");
+  const std::string in_ring =
+      found.ring == RingLinks::kNone
+          ? ""
+          : fmt::format("; around a ring it is {}", HostName(context, found.all[found.hosts.front()]));
+  return fmt::format("a slow network of {}, or of a host that sends there (which of them, this run cannot tell{})",
+                     Listed(hosts, " or "), in_ring);
 }
 
 Finding OfCollectives(const Context& context, const Analysis& analysis, const SlowNetwork& found) {
@@ -67,6 +90,9 @@ Finding OfCollectives(const Context& context, const Analysis& analysis, const Sl
   Finding finding;
   finding.hosts = hosts;
   finding.one_of_hosts = hosts.size() > 1;
+  finding.or_another_host = !found.SurelyRing() || found.ring == RingLinks::kEither;
+  if (found.SurelyRing() && found.ring == RingLinks::kInto)
+    finding.hosts.insert(finding.hosts.begin(), HostName(context, found.all[*found.from]));
   if (found.most_rate > 0)
     finding.network_bytes_per_s = {static_cast<std::int64_t>(found.least_rate),
                                    static_cast<std::int64_t>(found.most_rate)};
@@ -75,28 +101,26 @@ Finding OfCollectives(const Context& context, const Analysis& analysis, const Sl
     claim =
         fmt::format("Data reach all other hosts {} after {} ({})", Duration(per_unit), slow, RankNames(found.ranks));
     finding.brief = fmt::format("data reach the hosts other than {} late", slow);
-    finding.blamed = fmt::format("a slow network of {}, or of all hosts,", slow);
   } else {
     claim =
         fmt::format("Data reach {} ({}) {} later than other hosts", slow, RankNames(found.ranks), Duration(per_unit));
     finding.brief = fmt::format("data reach {} later than other hosts", slow);
-    // Where hosts exchange data in pairs or pass them on, whoever waits for the slow one has them as late as it has.
-    finding.blamed = finding.one_of_hosts ? fmt::format("a slow network of {} (which of them, this run cannot tell)",
-                                                        Listed(hosts, " or "))
-                                          : "a slow network there or of a host that sends there";
   }
+  finding.blamed = Blamed(context, found, hosts);
   finding.headline = fmt::format("{}: {} costs at most {}.", claim, finding.blamed, OfTheStep(s, price));
   if (s.per_step) finding.saves_ns_per_step = price;
   finding.covers_transfer = true;
   finding.rank = found.ranks.size() == 1 ? found.ranks[0] : -1;
   finding.evidence = EvidenceOf(context, found);
   if (found.from)
-    finding.action = fmt::format("measure the network from {} to {} (iperf3), their link speed and errors (ethtool)",
-                                 HostName(context, found.all[*found.from]), slow);
+    finding.action =
+        fmt::format("measure the network from {} to {} (iperf3), their link speed and errors (ethtool){}",
+                    HostName(context, found.all[*found.from]), slow,
+                    found.SurelyRing() ? "" : fmt::format("; if it is sound, between {} and others", slow));
   else if (finding.one_of_hosts)
     finding.action = fmt::format(
-        "measure the network between each of {} and the other hosts (iperf3), their link speed and errors (ethtool): "
-        "one that is slow delays the hosts that wait for its data",
+        "measure the network between each of {} and the other hosts (iperf3), their link speed and errors (ethtool), "
+        "then the others': one that is slow delays the hosts that wait for its data",
         slow);
   else
     finding.action = fmt::format(

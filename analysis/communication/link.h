@@ -15,11 +15,25 @@ namespace lockstep::analysis {
 // each has half of it, so only less than that is too little.
 inline constexpr double kSlowestNetwork = 125e6, kShared = 2;
 
-// Hosts of which one has a slow network, as far as the times show at which the data of collectives had reached each.
+// What lateness that runs around the hosts, each a little earlier than the one before it, says of a ring's links.
+enum class RingLinks : std::uint8_t {
+  kNone,    // No ring.
+  kInto,    // The one into the latest host is slow.
+  kAround,  // Those to and from the latest host are.
+  kEither,  // One of these.
+};
+
+// Hosts that have the data of collectives late, as far as the times show at which these had reached each: the network
+// of one of them is slow, or that of a host that sends to them, which itself can have everything early.
 struct SlowNetwork {
-  std::vector<std::size_t> hosts;   // Indices into `all`, the latest first.
-  bool first = false;               // It has the data long before all others, which get them from it too slowly.
-  std::optional<std::size_t> from;  // If the data move around a ring: the host before the one that has them last.
+  // Fewer hosts around a ring are at places that they may have in other algorithms, too.
+  static constexpr std::size_t kLeastRing = 5;
+  bool SurelyRing() const { return ring != RingLinks::kNone && all.size() >= kLeastRing; }
+
+  std::vector<std::size_t> hosts;  // Indices into `all`, the latest first.
+  bool first = false;              // It has the data long before all others, which get them from it too slowly.
+  RingLinks ring = RingLinks::kNone;
+  std::optional<std::size_t> from;  // In a ring: the host before the one that has the data last.
   std::vector<std::uint32_t> all;   // Texts of ranks.node.
   std::vector<std::int32_t> ranks;  // The ranks of `hosts` that leave late.
   // Medians of the time from the last arrival until the last rank on these hosts had left.

@@ -25,10 +25,10 @@ constexpr double kLeastUnlike = 0.2;
 // Shares of the spread: what a host may be away from its place around a ring; a host beyond the second is not among the
 // first; hosts that are named are later than the others by the third.
 constexpr double kRingTolerance = 0.1, kFollowing = 0.2, kLeastGap = 0.25;
-// Fewer hosts around a ring are at places that they may have in other algorithms, too.
-constexpr std::size_t kLeastRing = 5;
 constexpr double kMostly = 0.9, kSurelyLast = 0.01;
 constexpr std::size_t kLeastHosts = 3, kMostNamed = 4;
+// Of three hosts the one between the first and the last is at its place around a ring by accident.
+constexpr std::size_t kLeastAround = 4;
 
 // One instance: how long the data took to reach each host after the last arrival.
 struct Passage {
@@ -168,9 +168,9 @@ bool Contains(const std::vector<std::size_t>& of, std::size_t value) {
   return std::find(of.begin(), of.end(), value) != of.end();
 }
 
-// Whether the hosts follow one after the other around a ring from `behind`, which has the data last: behind a slow
-// link, or, together with the next, because both of its links are slow.
-bool AroundRing(const std::vector<double>& typical, std::size_t behind) {
+// How the hosts follow one after the other around a ring from `behind`, which has the data last: behind a slow link,
+// or, together with the next, because both of its links are slow.
+RingLinks AroundRing(const std::vector<double>& typical, std::size_t behind) {
   const std::size_t n = typical.size();
   bool one_link = true, both = true;
   for (std::size_t i = 0; i < n; ++i) {
@@ -178,12 +178,17 @@ bool AroundRing(const std::vector<double>& typical, std::size_t behind) {
     one_link &= std::abs(place - (1 - static_cast<double>(i) / steps)) <= kRingTolerance;
     both &= std::abs(place - (i == 0 ? 1 : 1 - static_cast<double>(i - 1) / (steps - 1))) <= kRingTolerance;
   }
-  return one_link || both;
+  if (one_link && both) return RingLinks::kEither;
+  return one_link ? RingLinks::kInto : both ? RingLinks::kAround : RingLinks::kNone;
 }
 
 // Around a ring each host has its data a little later than the previous one, and the host behind a slow link has them
 // last: it is where the step from one host to the next is largest.
-std::optional<std::size_t> BehindSlowLink(const Passages& group, const std::vector<double>& typical) {
+struct InRing {
+  std::size_t behind = 0;
+  RingLinks links = RingLinks::kNone;
+};
+InRing BehindSlowLink(const Passages& group, const std::vector<double>& typical) {
   const std::size_t n = group.hosts.size();
   std::vector<std::int64_t> largest(n, 0);
   for (const Passage& passage : group.passages) {
@@ -197,9 +202,9 @@ std::optional<std::size_t> BehindSlowLink(const Passages& group, const std::vect
     largest[at] += 2 * most > Most(passage.ns) - Least(passage.ns) && most > passage.resolution_ns;
   }
   const std::int64_t times = Most(largest);
-  if (static_cast<double>(times) < kMostly * static_cast<double>(group.passages.size())) return std::nullopt;
+  if (static_cast<double>(times) < kMostly * static_cast<double>(group.passages.size())) return {};
   const auto behind = static_cast<std::size_t>(std::find(largest.begin(), largest.end(), times) - largest.begin());
-  return AroundRing(typical, behind) ? std::optional(behind) : std::nullopt;
+  return {behind, AroundRing(typical, behind)};
 }
 
 // Who may be slow, and in `found.from` or `found.first` how that shows; nobody if it may be anybody. Returns the least
@@ -214,15 +219,14 @@ double FindSuspects(const Passages& group, SlowNetwork& found) {
     return least_spread;
   }
   found.hosts = LateHosts(typical);
-  if (found.hosts.size() > 1) {
-    if (const auto behind = BehindSlowLink(group, typical)) {
+  if (found.hosts.size() > 1 && n >= kLeastAround) {
+    if (const InRing in = BehindSlowLink(group, typical); in.links != RingLinks::kNone) {
       least_spread = kLeastRingSpread;
-      if (n >= kLeastRing) {
-        found.hosts = {*behind};
-        found.from = (*behind + n - 1) % n;
-      } else {
-        found.hosts = {*behind, (*behind + 1) % n};
-      }
+      found.ring = in.links;
+      found.hosts = {in.behind};
+      // Of few hosts the next may be late because its own network is slow, by another algorithm.
+      if (!found.SurelyRing() && in.links != RingLinks::kInto) found.hosts.push_back((in.behind + 1) % n);
+      if (found.hosts.size() == 1) found.from = (in.behind + n - 1) % n;
     }
   }
   if (found.hosts.size() > kMostNamed || 2 * found.hosts.size() > n) found.hosts.clear();
@@ -421,8 +425,9 @@ std::optional<SlowNetwork> FindSlowNetwork(const Context& context) {
     std::vector<std::size_t> both;
     for (const std::size_t host : found->hosts)
       if (Contains(other->hosts, host)) both.push_back(host);
-    if (both.empty()) continue;
+    if (both.empty() || both.size() == found->hosts.size()) continue;
     found->hosts = std::move(both);
+    found->ring = RingLinks::kNone;
     found->ranks = RanksOf(context, *worst, found->hosts);
   }
   found->behind_ns.assign(context.units().size(), 0);

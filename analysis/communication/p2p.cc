@@ -109,6 +109,29 @@ struct Calls {
   bool gpu, mpi;
 };
 
+// How much longer the late rank of a pair computes than the one that waits for it, where that is most of the wait: it
+// has more to do, or is slower, and whatever is posted earlier or later only moves the wait elsewhere. 0: it is not.
+std::int64_t MoreWorkNs(const Context& context, const Analysis& analysis, std::int32_t late, std::int32_t waiting,
+                        std::int64_t wait_ns) {
+  constexpr double kExplains = 0.5;
+  const auto terms_of = [&](std::int32_t rank) -> const IdentityTerms* {
+    const std::size_t p = context.Position(rank);
+    if (p == kNowhere || p >= analysis.ranks.size()) return nullptr;
+    const RankRow& row = analysis.ranks[p];
+    if (!analysis.summary.per_step) return &row.terms;
+    return row.step_terms ? &*row.step_terms : nullptr;
+  };
+  const IdentityTerms *busy = terms_of(late), *idle = terms_of(waiting);
+  if (busy == nullptr || idle == nullptr || busy->device_unknown || idle->device_unknown) return 0;
+  const std::int64_t more_ns = busy->compute_ns - idle->compute_ns;
+  return static_cast<double>(more_ns) >= kExplains * static_cast<double>(wait_ns) ? more_ns : 0;
+}
+
+// An earlier message had already arrived during a good part of the wait.
+bool OutOfOrder(const LateSender& late) {
+  return late.decides && late.pair->wrong_order_ns * 4 > late.pair->late_sender_ns;
+}
+
 // Headline, evidence and advice of waiting for late senders. `share`: how much of the step.
 void DescribeSender(const LateSender& late, std::int32_t waiting, const std::string& share, const Calls& calls,
                     Finding& finding) {
@@ -143,7 +166,7 @@ void DescribeSender(const LateSender& late, std::int32_t waiting, const std::str
           : fmt::format("rank {} work to do between {} and {}", waiting, calls.mpi ? "MPI_Irecv" : "irecv",
                         calls.mpi ? "MPI_Wait" : "wait");
   finding.action_of_equal = fmt::format("give {}", meanwhile);
-  if (late.decides && late.pair->wrong_order_ns * 4 > late.pair->late_sender_ns) {
+  if (OutOfOrder(late)) {
     finding.evidence += fmt::format("; during {} of the wait, an earlier message had already arrived",
                                     Percent(late.pair->wrong_order_ns, late.pair->late_sender_ns));
     finding.action = calls.gpu ? "receive in the order of sending, or on a stream per partner"
@@ -176,6 +199,16 @@ void DescribeReceiver(const P2pPair& pair, const std::string& share, const Calls
                   calls.mpi ? "MPI_Irecv" : "irecv", calls.mpi ? "MPI_Isend" : "isend", waiting);
 }
 
+// To a finding about `late`, for which `waiting` waits. The advice for where even work gains nothing, by the replay,
+// stays.
+void DescribeMoreWork(std::int32_t late, std::int32_t waiting, std::int64_t more_ns, bool advise, Finding& finding) {
+  finding.headline += fmt::format("; rank {} computes {} longer", late, Duration(more_ns));
+  finding.evidence += fmt::format("; rank {} computes {} longer than rank {}", late, Duration(more_ns), waiting);
+  if (!advise) return;
+  finding.action = fmt::format(
+      "give rank {} less to do, or find out why it is slower: to send or receive earlier only moves the wait", late);
+}
+
 void FindKind(const Context& context, Analysis& analysis, const std::vector<P2pPair>& pairs, const Kind& kind) {
   const Summary& s = analysis.summary;
   const std::int64_t whole = s.terms.Sum();
@@ -199,17 +232,24 @@ void FindKind(const Context& context, Analysis& analysis, const std::vector<P2pP
 
   Finding finding;
   finding.id = kind.id;
+  bool advise = !calls.gpu;  // A pipeline of GPUs may also be given more micro-batches, which its advice says.
   if (kind.sender) {
     const LateSender late = LateSenderOf(context, analysis, pairs, costs, waiting);
     if (late.pair == nullptr) return;
+    advise = advise && !OutOfOrder(late);
     DescribeSender(late, waiting, share, calls, finding);
-    finding.headline += also + (late.decides ? Meanwhile(late.chain) : "") + ".";
+    finding.headline += also + (late.decides ? Meanwhile(late.chain) : "");
   } else {
     const P2pPair* pair = HeaviestOf(pairs, waiting, &P2pPair::source, &P2pPair::late_receiver_ns);
     if (pair == nullptr) return;
     DescribeReceiver(*pair, share, calls, finding);
-    finding.headline += also + ".";
+    finding.headline += also;
   }
+  if (const std::int64_t more_ns =
+          finding.rank < 0 ? 0 : MoreWorkNs(context, analysis, finding.rank, waiting, costs[worst]);
+      more_ns > 0)
+    DescribeMoreWork(finding.rank, waiting, more_ns, advise, finding);
+  finding.headline += ".";
   const std::int64_t waited = kind.sender ? s.late_sender_ns : s.late_receiver_ns;
   if (s.per_step)
     finding.saves_ns_per_step = calls.gpu ? std::min(waited, s.terms.idle_ns + s.terms.exposed_unsplit_ns) : waited;

@@ -3,6 +3,11 @@
 #include <fmt/format.h>
 
 #include <algorithm>
+#include <map>
+#include <set>
+#include <string_view>
+#include <tuple>
+#include <vector>
 
 #include "analysis/choose_findings.h"
 #include "analysis/communication/measure_network.h"
@@ -10,6 +15,7 @@
 #include "analysis/core/format.h"
 #include "analysis/passes.h"
 #include "analysis/replayed/replayed_run.h"
+#include "core/collective.h"
 
 namespace lockstep::analysis {
 
@@ -23,6 +29,27 @@ bool ByItself(const Analysis& analysis) {
   return analysis.p2p.empty() && !analysis.collectives.empty() &&
          std::all_of(analysis.collectives.begin(), analysis.collectives.end(),
                      [](const CollectiveRow& row) { return row.group.size() == 1 && row.partial == 0; });
+}
+
+// How many of each row's collectives are in the steps that are compared; all of them where there are none. What is
+// reduced once, before the first step, is no part of what is exposed in each.
+std::vector<std::int64_t> InSteps(const Context& context, const Analysis& analysis) {
+  std::set<std::int64_t> steps;
+  for (const std::size_t row : context.usable_steps()) steps.insert(context.tables().steps.index[row]);
+  std::map<std::tuple<std::string_view, std::uint64_t, std::uint64_t>, std::int64_t> counts;
+  const auto& t = context.tables().collectives;
+  const auto& step = context.tables().collective_ranks.step;
+  for (std::size_t c = 0; c < t.rows(); ++c) {
+    if (!context.Counts(c)) continue;
+    bool in_step = steps.empty() || !analysis.summary.per_step;
+    for (std::size_t m = context.timeline().FirstMember(c); m < context.timeline().FirstMember(c + 1) && !in_step; ++m)
+      in_step = steps.contains(step[m]);
+    counts[{Name(static_cast<CollectiveKind>(t.kind[c])), t.comm_id[c], t.bytes[c]}] += in_step;
+  }
+  std::vector<std::int64_t> result;
+  for (const CollectiveRow& row : analysis.collectives)
+    result.push_back(counts[{row.op, row.comm, row.bytes.value_or(0)}]);
+  return result;
 }
 
 }  // namespace
@@ -84,7 +111,12 @@ void FindExposedTransfer(const Context& context, Analysis& analysis) {
   finding.upper_bound = true;
   finding.confidence = 0.8;
   const CollectiveRow* largest = nullptr;
-  const auto cost = [](const CollectiveRow& row) { return row.transfer_ns_median.value_or(0) * row.count; };
+  const std::vector<std::int64_t> in_steps = InSteps(context, analysis);
+  const auto cost = [&](const CollectiveRow& row) {
+    return row.transfer_ns_median.value_or(0) * in_steps[static_cast<std::size_t>(&row - analysis.collectives.data())];
+  };
+  const std::int64_t units =
+      s.per_step ? std::max<std::int64_t>(1, static_cast<std::int64_t>(context.usable_steps().size())) : 1;
   finding.explain.columns = {"bytes", "count", "transfer_ns_median", "wait_ns_median", "censored"};
   for (const CollectiveRow& row : analysis.collectives) {
     if (largest == nullptr || cost(row) > cost(*largest)) largest = &row;
@@ -105,20 +137,22 @@ void FindExposedTransfer(const Context& context, Analysis& analysis) {
   if (exposed > s.terms.exposed_transfer_ns)
     finding.evidence += fmt::format("{}{} that cannot be split into waiting and transfer",
                                     finding.evidence.empty() ? "" : ", ", Duration(s.terms.exposed_unsplit_ns));
-  if (largest != nullptr && cost(*largest) * 10 > exposed * std::max<std::int64_t>(1, analysis.run.steps)) {
+  if (largest != nullptr && cost(*largest) * 10 > exposed * units) {
     finding.evidence +=
         fmt::format("; most in {} {}", Count(largest->count), NameOfCollectives(*largest, largest->count));
     if (largest->busbw) finding.evidence += fmt::format(" at {} bus bandwidth", Bandwidth(*largest->busbw));
   }
   finding.evidence += ReasonToMeasureNetwork(context, analysis);
   if (others_missing) finding.evidence += "; part of it may be waiting for ranks without a file";
+  const bool barriers = largest != nullptr && largest->op == "barrier" && 2 * cost(*largest) > exposed * units;
   // Hiding no communication at all means that the job does not overlap it.
-  finding.action = others_missing ? "record all ranks: then waiting and transfer can be told apart"
-                   : by_itself
-                       ? "leave collectives out where a group has one member: one rank needs no DistributedDataParallel"
-                   : s.hidden_comm_high_ns * 20 < s.comm_high_ns
-                       ? "post it earlier (non-blocking, while compute still runs), or send less"
-                       : "start it earlier in the step, or send less";
+  finding.action =
+      others_missing ? "record all ranks: then waiting and transfer can be told apart"
+      : by_itself    ? "leave collectives out where a group has one member: one rank needs no DistributedDataParallel"
+      : barriers     ? "leave out barriers that nothing needs: they move no data, and most collectives wait anyway"
+      : s.hidden_comm_high_ns * 20 < s.comm_high_ns
+          ? "post it earlier (non-blocking, while compute still runs), or send less"
+          : "start it earlier in the step, or send less";
   analysis.findings.push_back(std::move(finding));
 }
 

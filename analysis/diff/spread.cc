@@ -6,6 +6,7 @@
 #include <numeric>
 
 #include "analysis/core/statistics.h"
+#include "analysis/core/student.h"
 
 namespace lockstep::diff {
 namespace {
@@ -18,12 +19,11 @@ constexpr std::size_t kCoarseBlocks = 6;
 // Below the first, neighbours count as independent; a memory beyond the second cannot be distinguished from a trend.
 constexpr double kLeastLikeness = 0.25, kMostMemory = 0.98, kLeastSeen = 0.1;
 
-// Student's t at 97.5 %, over the normal quantile.
+// Student's t at 97.5 %, over the normal quantile. Each is worked out once: there are as many series as ranks and more.
 double StudentOverNormal(std::size_t freedom) {
-  static constexpr std::array<double, 31> kT = {
-      12.706, 12.706, 4.303, 3.182, 2.776, 2.571, 2.447, 2.365, 2.306, 2.262, 2.228, 2.201, 2.179, 2.160, 2.145, 2.131,
-      2.120,  2.110,  2.101, 2.093, 2.086, 2.080, 2.074, 2.069, 2.064, 2.060, 2.056, 2.052, 2.048, 2.045, 2.042};
-  const double t = freedom < kT.size() ? kT[freedom] : 1.96 + 2.46 / static_cast<double>(freedom);
+  thread_local std::array<double, kMostValues + 1> known{};
+  double& t = known[std::clamp<std::size_t>(freedom, 1, kMostValues)];
+  if (t == 0) t = analysis::StudentQuantile(0.025, std::clamp<std::size_t>(freedom, 1, kMostValues));
   return t / 1.96;
 }
 

@@ -3,6 +3,7 @@
 #include <algorithm>
 #include <array>
 
+#include "analysis/core/step_names.h"
 #include "merge/timeline/rank_pass.h"
 #include "trace/file/strings.h"
 
@@ -47,6 +48,7 @@ EnclosingRanges::EnclosingRanges(const Context& context, const ReplayedRun& repl
           t.ranges.duration_ns[i] < 0)
         continue;
       std::string name(trace::TextOf(t, t.ranges.name[i]));
+      if (IsProfilerStep(name)) continue;  // The step itself.
       if (name.empty() && t.ranges.category[i] < kCategories.size()) name = kCategories[t.ranges.category[i]];
       list.push_back({t.ranges.begin_ns[i], t.ranges.begin_ns[i] + t.ranges.duration_ns[i], std::move(name)});
     }

@@ -17,7 +17,7 @@ class EnclosingRanges {
   EnclosingRanges(const Context& context, const ReplayedRun& replayed, const std::map<std::uint32_t, double>& of_rank);
 
   // Name of the innermost range of the training thread that most of it lies in, its category where it has none; "" if
-  // it lies in none, or the rank was not read.
+  // it lies in none but a profiler's step, or the rank was not read.
   std::string Of(std::uint32_t operation) const;
 
  private:

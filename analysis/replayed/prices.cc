@@ -13,6 +13,7 @@
 
 #include "analysis/choose_findings.h"
 #include "analysis/core/format.h"
+#include "analysis/core/named_ranks.h"
 #include "analysis/core/statistics.h"
 #include "analysis/passes.h"
 #include "analysis/replay/questions/larger_units.h"
@@ -34,6 +35,10 @@ using replay::Question;
 // less than this share of what the others wait.
 constexpr double kExplainedShare = 0.5;
 
+// A rank whose cause is its input is priced by that alone where all of its work, made ordinary, gains more than so many
+// times as much: the rest has another cause. Less is what two replays differ by.
+constexpr double kBeyondInput = 1.25;
+
 // Named ranks that are priced one by one.
 constexpr std::size_t kLeastRows = 8, kMostRows = 64;
 
@@ -42,19 +47,12 @@ const ReplayedRun* Held(const Context& context) {
   return replayed != nullptr && replayed->Holds() ? replayed : nullptr;
 }
 
-std::vector<std::int32_t> NamedRanks(const Analysis& analysis) {
-  std::vector<std::int32_t> ranks;
-  for (const Straggler& straggler : analysis.stragglers) ranks.push_back(straggler.rank);
-  std::sort(ranks.begin(), ranks.end());
-  return ranks;
-}
-
 // The one rank that is named is priced by its input alone (Pricing::OfInputOnly).
 bool PricedByInput(const Analysis& analysis) {
   if (analysis.stragglers.size() != 1) return false;
   const Straggler& only = analysis.stragglers.front();
   return only.cause == CauseId::kInput && only.priced_by == "replay" && only.price_ns && only.replayed_saves_ns &&
-         2 * *only.price_ns < *only.replayed_saves_ns;
+         kBeyondInput * static_cast<double>(*only.price_ns) < static_cast<double>(*only.replayed_saves_ns);
 }
 
 bool IsWaiting(FindingId id) {
@@ -154,12 +152,14 @@ class Pricing {
     const std::optional<Question> remedy = WithoutMoreInput(context_, {straggler.rank});
     if (!remedy) return std::nullopt;
     std::optional<Gains> gains = OfItsSteps(Between(LengthsOf({}), LengthsOf({*remedy})), {&straggler});
-    if (gains && (gains->Typical() <= 0 || 2 * gains->Typical() >= ordinary->Typical())) gains.reset();
+    if (gains && (gains->Typical() <= 0 ||
+                  kBeyondInput * static_cast<double>(gains->Typical()) >= static_cast<double>(ordinary->Typical())))
+      gains.reset();
     return gains;
   }
 
   void PriceStragglers() {
-    const std::vector<std::int32_t> all = NamedRanks(analysis_);
+    const std::vector<std::int32_t> all = StragglerRanks(analysis_);
     if (all.empty()) return;
     const std::optional<Lengths> without_all = LengthsOf({Without(all)});
     if (all.size() == 1) {
@@ -297,7 +297,7 @@ class Pricing {
       case FindingId::kP2pLateReceiver: {
         // Beyond what the named ranks cost.
         std::vector<Question> parts;
-        if (const std::vector<std::int32_t> named = NamedRanks(analysis_); !named.empty())
+        if (const std::vector<std::int32_t> named = StragglerRanks(analysis_); !named.empty())
           parts.push_back(Without(named));
         const std::optional<Lengths> before = LengthsOf(parts);
         parts.push_back(*remedy);
@@ -382,7 +382,7 @@ std::optional<Question> RemedyOf(const Context& context, const Analysis& analysi
   std::optional<Question> question;
   switch (finding.id) {
     case FindingId::kStragglerArrival:
-      question = Question{.kind = Question::kWithoutRanks, .ranks = NamedRanks(analysis)};
+      question = Question{.kind = Question::kWithoutRanks, .ranks = StragglerRanks(analysis)};
       if (PricedByInput(analysis)) question = WithoutMoreInput(context, question->ranks);
       break;
     case FindingId::kTransferExposed:

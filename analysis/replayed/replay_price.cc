@@ -16,24 +16,47 @@ namespace {
 
 constexpr std::int64_t kSameTimeNs = 20'000;
 constexpr std::size_t kMostRanks = 64;
+// Where replayed steps are not as long as recorded ones, so much of the ranges must be found in the replayed work.
+constexpr double kLeastFound = 0.9;
 
-// Cluster time at which the replay's time is 0.
-std::optional<std::int64_t> Origin(const Context& context, const ReplayedRun& replayed) {
+// Where ranges lie in the replayed steps.
+struct Origin {
+  // [step][rank]: cluster time at which the replay's time of that step would be 0, if its end is the same.
+  std::vector<std::vector<std::int64_t>> of_end_ns;
+  bool same = false;               // Wherever one looks: the replay is as long as what was recorded, step by step.
+  std::vector<Interval> recorded;  // [rank]: from the end of the first replayed step to that of the last, cluster time.
+
+  // Of what happens in a step: by the end of the step before, so that what it begins with lies where it was.
+  std::int64_t At(const replay::RecordedRun& run, std::size_t step, std::size_t rank) const {
+    const bool follows = step > 0 && run.steps[step] == run.steps[step - 1] + 1;
+    return of_end_ns[follows ? step - 1 : step][rank];
+  }
+};
+
+std::optional<Origin> OriginOf(const Context& context, const ReplayedRun& replayed) {
   const auto& cells = context.tables().step_ranks;
   std::map<std::pair<std::int64_t, std::int32_t>, std::int64_t> ends;
   for (std::size_t i = 0; i < cells.rows(); ++i) ends[{cells.index[i], cells.rank[i]}] = cells.cluster_end_ns[i];
   const replay::RecordedRun& run = replayed.run();
-  std::vector<std::int64_t> offsets;
-  for (std::size_t s = 0; s < run.steps.size(); ++s)
+  Origin origin;
+  origin.recorded.resize(run.ranks.size(), {INT64_MAX, INT64_MIN});
+  std::int64_t low = INT64_MAX, high = INT64_MIN;
+  for (std::size_t s = 0; s < run.steps.size(); ++s) {
+    origin.of_end_ns.emplace_back();
     for (std::size_t r = 0; r < run.ranks.size(); ++r) {
       const auto end = ends.find({run.steps[s], run.ranks[r]});
       if (end == ends.end()) return std::nullopt;
-      offsets.push_back(end->second - replayed.schedule().end_ns[replayed.job().step_ends[s][r]]);
+      const std::int64_t offset = end->second - replayed.schedule().end_ns[replayed.job().step_ends[s][r]];
+      origin.of_end_ns.back().push_back(offset);
+      low = std::min(low, offset);
+      high = std::max(high, offset);
+      origin.recorded[r] = {std::min(origin.recorded[r].begin, end->second),
+                            std::max(origin.recorded[r].end, end->second)};
     }
-  if (offsets.empty()) return std::nullopt;
-  const auto [low, high] = std::minmax_element(offsets.begin(), offsets.end());
-  if (*high - *low > kSameTimeNs) return std::nullopt;
-  return LowerMedian(std::move(offsets));
+  }
+  if (low > high) return std::nullopt;
+  origin.same = high - low <= kSameTimeNs;
+  return origin;
 }
 
 IntervalSet RangesOf(const Context& context, std::int32_t rank, std::uint8_t category) {
@@ -70,7 +93,7 @@ std::optional<replay::Question> CutRanges(const Context& context, std::uint8_t c
   if (context.ranks().size() > kMostRanks) return std::nullopt;
   const ReplayedRun* replayed = context.Replayed();
   if (replayed == nullptr || !replayed->Holds()) return std::nullopt;
-  const auto origin = Origin(context, *replayed);
+  const auto origin = OriginOf(context, *replayed);
   if (!origin) return std::nullopt;
   const replay::RecordedRun& run = replayed->run();
   std::vector<IntervalSet> without(run.ranks.size());
@@ -81,15 +104,20 @@ std::optional<replay::Question> CutRanges(const Context& context, std::uint8_t c
   const replay::Job& job = replayed->job();
   const replay::Schedule& as_it_was = replayed->schedule();
   std::vector<std::int64_t> cut(job.operations.size(), 0);
+  std::int64_t found_ns = 0, there_ns = 0;
   std::vector<std::vector<std::int64_t>> of_step(run.steps.size(), std::vector<std::int64_t>(run.ranks.size(), 0));
   for (std::size_t i = 0; i < job.operations.size(); ++i) {
     const replay::JobOperation& about = job.operations[i];
     if (about.role != replay::Role::kWork || about.rank >= without.size() || about.step >= of_step.size()) continue;
-    const Interval at{as_it_was.begin_ns[i] + *origin, as_it_was.end_ns[i] + *origin};
+    const std::int64_t zero_ns = origin->At(run, about.step, about.rank);
+    const Interval at{as_it_was.begin_ns[i] + zero_ns, as_it_was.end_ns[i] + zero_ns};
     if (at.begin >= at.end) continue;
     cut[i] = TotalWithin(without[about.rank], at);
     of_step[about.step][about.rank] += cut[i];
+    if (about.step > 0) found_ns += cut[i];
   }
+  for (std::size_t r = 0; r < without.size(); ++r) there_ns += TotalWithin(without[r], origin->recorded[r]);
+  if (!origin->same && static_cast<double>(found_ns) < kLeastFound * static_cast<double>(there_ns)) return std::nullopt;
   for (std::size_t i = 0; i < cut.size(); ++i) {
     if (cut[i] == 0) continue;
     const std::vector<std::int64_t>& ranks = of_step[job.operations[i].step];

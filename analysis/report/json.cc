@@ -4,8 +4,11 @@
 
 #include <algorithm>
 #include <nlohmann/json.hpp>
+#include <optional>
 #include <string_view>
 #include <type_traits>
+#include <utility>
+#include <vector>
 
 #include "analysis/core/format.h"
 #include "core/version.h"

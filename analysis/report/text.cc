@@ -177,6 +177,8 @@ class Writer : private TextLines {
 
   std::string Overlap() const {
     const analysis::Summary& s = a_.summary;
+    if (s.comm_high_ns <= 0 && s.comm_ns <= 0 && s.per_step && a_.trust.collectives > 0)
+      return "no communication in the median step";
     if (s.comm_high_ns <= 0 && s.comm_ns <= 0)
       return a_.unrecorded.empty() ? "no communication" : "no communication recorded";
     if (s.terms.device_unknown)
@@ -208,8 +210,9 @@ class Writer : private TextLines {
     const std::int64_t cost = o.t_actual_ns - o.t_free_comm_ns, gain = o.t_actual_ns - o.t_best_ns;
     const std::int64_t exposed = a_.summary.terms.exposed_transfer_ns + a_.summary.terms.exposed_unsplit_ns;
     if (cost * 100 < o.t_actual_ns && exposed * 100 < a_.summary.terms.Sum()) return;
-    std::string text = fmt::format("without communication a replayed step is {} shorter",
-                                   analysis::Duration(std::max<std::int64_t>(0, cost)));
+    std::string text =
+        cost > 0 ? fmt::format("without communication a replayed step is {} shorter", analysis::Duration(cost))
+                 : "without communication a replayed step is as long";
     if (gain * 100 >= o.t_actual_ns)
       text += fmt::format("; with the best schedule found, {} shorter", analysis::Duration(gain));
     else if (cost * 100 >= o.t_actual_ns)
@@ -224,9 +227,13 @@ class Writer : private TextLines {
 
   std::string Price(const analysis::Finding& finding) const {
     const std::string most = finding.upper_bound ? std::string(glyphs().at_most) + " " : "";
-    if (finding.saves_ns_per_step)
-      return fmt::format("{}{}  {}", most, analysis::Duration(*finding.saves_ns_per_step),
-                         analysis::Percent(*finding.saves_ns_per_step, a_.summary.terms.Sum()));
+    if (finding.saves_ns_per_step) {
+      // What a few long steps hold is a mean, and may be more than the median step, of which it is no share then.
+      const std::int64_t step = a_.summary.terms.Sum();
+      const std::string share =
+          *finding.saves_ns_per_step > step ? "on average" : analysis::Percent(*finding.saves_ns_per_step, step);
+      return fmt::format("{}{}  {}", most, analysis::Duration(*finding.saves_ns_per_step), share);
+    }
     return finding.saves_share ? most + analysis::Percent(*finding.saves_share) : "no price";
   }
 
@@ -280,7 +287,10 @@ class Writer : private TextLines {
       add(analysis::Plural(t.clock_violations, "clock violation"));
     }
     if (t.overhead_fraction) add("overhead " + analysis::Percent(*t.overhead_fraction));
-    if (t.agent_cpu_fraction) add("agent " + analysis::Percent(*t.agent_cpu_fraction) + " CPU");
+    if (t.agent_cpu_fraction)
+      add("agent " + analysis::Percent(*t.agent_cpu_fraction) + " CPU");
+    else if (t.agent_cpu_ns)
+      add("agent " + analysis::Duration(*t.agent_cpu_ns) + " CPU");
     Wrapped("                 ", text, {}, "  " + Bold("TRUST") + "          ");
     Losses();
   }

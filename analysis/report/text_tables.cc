@@ -12,6 +12,7 @@
 #include <vector>
 
 #include "analysis/core/format.h"
+#include "analysis/core/named_ranks.h"
 #include "analysis/report/collective_lines.h"
 #include "analysis/report/text_table.h"
 #include "core/printed.h"
@@ -20,6 +21,9 @@ namespace lockstep::report {
 namespace {
 
 constexpr std::size_t kMaxRankRows = 16, kWorstRanks = 5, kMaxCollectiveRows = 6;
+
+// Of the list of ranks that findings name and no row shows.
+constexpr std::size_t kNamedColumns = 200;
 
 // Of a name in a column.
 constexpr std::size_t kNameColumns = 24;
@@ -47,26 +51,6 @@ constexpr RankColumn kRankColumns[] = {
 };
 constexpr int kKeepLast = 4, kKeepLate = 8;
 
-std::vector<std::size_t> RankOrder(const analysis::Analysis& analysis, bool& shortened) {
-  std::vector<std::size_t> order(analysis.ranks.size());
-  std::iota(order.begin(), order.end(), std::size_t{0});
-  shortened = order.size() > kMaxRankRows;
-  if (shortened) {
-    std::stable_sort(order.begin(), order.end(), [&](std::size_t x, std::size_t y) {
-      const analysis::RankRow &p = analysis.ranks[x], &q = analysis.ranks[y];
-      if (p.late_ns_median.value_or(0) != q.late_ns_median.value_or(0))
-        return p.late_ns_median.value_or(0) > q.late_ns_median.value_or(0);
-      return TermsOf(p).compute_ns > TermsOf(q).compute_ns;
-    });
-    // Ranks that a finding names come first.
-    std::set<std::int32_t> named;
-    for (const analysis::Straggler& straggler : analysis.stragglers) named.insert(straggler.rank);
-    std::stable_partition(order.begin(), order.end(),
-                          [&](std::size_t i) { return named.contains(analysis.ranks[i].rank); });
-  }
-  return order;
-}
-
 std::string Milliseconds(std::int64_t ns) {
   const double ms = static_cast<double>(ns) / 1e6;
   return fmt::format("{:.{}f}", ms, ns == 0 || ms >= 99.95 ? 0 : ms >= 9.995 ? 1 : 2);
@@ -74,13 +58,50 @@ std::string Milliseconds(std::int64_t ns) {
 
 std::string NodeName(const analysis::RankRow& row) { return PrintedShort(Printed(row.node), kNameColumns); }
 
-std::string Lateness(const analysis::RankRow& row, std::int64_t latest, const Glyphs& glyphs) {
-  const std::int64_t late = row.late_ns_median.value_or(0);
-  if (late <= 0 || latest <= 0) return {};
+// How long the bars of latenesses are.
+struct LateScale {
+  // Of ten glyphs. A tenth of a step at least, so that a glyph is one hundredth at least, whoever is the latest; 0:
+  // there are no bars.
+  double full_ns = 0;
+  // What clocks cannot tell from being on time gets no bar: three times the error, as for stragglers.
+  double least_ns = 0;
+};
+
+LateScale ScaleOf(const analysis::Analysis& analysis, std::int64_t latest_ns) {
+  if (!analysis.trust.clock_error_ns_max) return {};
+  std::int64_t unit_ns = analysis.summary.terms.Sum();
+  if (!analysis.summary.per_step) {
+    // Without steps: from one collective to the next.
+    std::int64_t most = 0;
+    for (const analysis::ArrivalRow& row : analysis.arrivals) most = std::max(most, row.collectives);
+    unit_ns = most > 0 ? unit_ns / most : 0;
+  }
   // In floating point: a damaged trace's times may be too large to multiply.
-  const auto length =
-      static_cast<std::size_t>(10.0 * static_cast<double>(std::min(late, latest)) / static_cast<double>(latest));
-  return (length > 0 ? Repeat(glyphs.late, length) + " " : "") + analysis::Duration(late);
+  return {.full_ns = unit_ns > 0 ? std::max(static_cast<double>(unit_ns) / 10, static_cast<double>(latest_ns)) : 0,
+          .least_ns = 3 * static_cast<double>(*analysis.trust.clock_error_ns_max)};
+}
+
+std::string Lateness(const analysis::RankRow& row, const LateScale& scale, const Glyphs& glyphs) {
+  const std::int64_t late_ns = row.late_ns_median.value_or(0);
+  if (late_ns <= 0) return {};
+  const auto late = static_cast<double>(late_ns);
+  const std::size_t length = scale.full_ns > 0 && late > scale.least_ns
+                                 ? static_cast<std::size_t>(10 * std::min(1.0, late / scale.full_ns))
+                                 : 0;
+  return (length > 0 ? Repeat(glyphs.late, length) + " " : "") + analysis::Duration(late_ns);
+}
+
+// Ranks that findings name and that have no row: "also named: 17, 40-47, 512".
+void AlsoNamed(const std::vector<std::int32_t>& named, const std::set<std::int32_t>& rows, TextLines& out) {
+  std::vector<std::int32_t> rest;
+  for (const std::int32_t rank : named)
+    if (!rows.contains(rank)) rest.push_back(rank);
+  if (rest.empty()) return;
+  std::sort(rest.begin(), rest.end());
+  std::string list;
+  for (const char c : analysis::ShortRankList(rest, kNamedColumns))
+    list += c == ',' ? std::string(", ") : std::string(1, c);
+  out.Wrapped("  ", fmt::format("also named: {}", list));
 }
 
 void ShowNotShown(const TextTable::Laid& laid, TextLines& out) {
@@ -108,9 +129,20 @@ void RanksTable(const analysis::Analysis& analysis, TextLines& out) {
                                      [&](const analysis::RankRow& row) { return column.value(row) != 0; }))
       shown_columns.push_back(&column);
 
-  bool shortened = false;
-  const std::vector<std::size_t> order = RankOrder(analysis, shortened);
-  const std::size_t shown = shortened ? kWorstRanks : order.size();
+  const bool shortened = analysis.ranks.size() > kMaxRankRows;
+  std::vector<std::size_t> order(analysis.ranks.size());
+  std::iota(order.begin(), order.end(), std::size_t{0});
+  std::vector<std::int32_t> named;
+  if (shortened) {
+    named = analysis::RanksOfFindings(analysis);
+    std::erase_if(named, [&](std::int32_t rank) {
+      return std::none_of(analysis.ranks.begin(), analysis.ranks.end(),
+                          [&](const analysis::RankRow& row) { return row.rank == rank; });
+    });
+    order = analysis::WorstFirst(analysis.ranks, named);
+  }
+  // Whom a finding names is here, and some others to compare them with.
+  const std::size_t shown = shortened ? std::clamp(named.size() + 2, kWorstRanks, kMaxRankRows) : order.size();
   std::int64_t latest = 0;
   std::size_t name_columns = 12;
   for (std::size_t i = 0; i < shown; ++i) {
@@ -128,8 +160,11 @@ void RanksTable(const analysis::Analysis& analysis, TextLines& out) {
     columns.push_back({.head = "arrives late (median)", .right = false, .lead = 2, .keep = kKeepLate});
   }
   TextTable table(2, std::move(columns));
+  const LateScale scale = ScaleOf(analysis, latest);
+  std::set<std::int32_t> rows;
   for (std::size_t i = 0; i < shown; ++i) {
     const analysis::RankRow& row = analysis.ranks[order[i]];
+    rows.insert(row.rank);
     std::vector<std::string> cells = {fmt::format("{}  {}", row.rank, NodeName(row))};
     // A rank without that step has nothing to be compared with the others.
     const bool known = row.step_terms.has_value() || !per_step;
@@ -139,7 +174,7 @@ void RanksTable(const analysis::Analysis& analysis, TextLines& out) {
     }
     if (many) {
       cells.push_back(row.last_fraction ? analysis::Percent(*row.last_fraction) : "-");
-      cells.push_back(Lateness(row, latest, out.glyphs()));
+      cells.push_back(Lateness(row, scale, out.glyphs()));
     }
     table.Add(std::move(cells));
   }
@@ -147,16 +182,21 @@ void RanksTable(const analysis::Analysis& analysis, TextLines& out) {
   out.Line(out.Bold(laid.head));
   for (const std::string& row : laid.rows) out.Line(row);
   if (shortened) {
-    std::int64_t low = INT64_MAX, high = INT64_MIN;
-    for (std::size_t i = shown; i < order.size(); ++i) {
-      low = std::min(low, TermsOf(analysis.ranks[order[i]]).compute_ns);
-      high = std::max(high, TermsOf(analysis.ranks[order[i]]).compute_ns);
+    AlsoNamed(named, rows, out);
+    rows.insert(named.begin(), named.end());
+    std::int64_t low = INT64_MAX, high = INT64_MIN, others = 0;
+    for (const analysis::RankRow& row : analysis.ranks) {
+      if (rows.contains(row.rank)) continue;
+      ++others;
+      low = std::min(low, TermsOf(row).compute_ns);
+      high = std::max(high, TermsOf(row).compute_ns);
     }
     const bool known = std::none_of(analysis.ranks.begin(), analysis.ranks.end(),
                                     [](const analysis::RankRow& row) { return TermsOf(row).device_unknown; });
-    out.Line(fmt::format(
-        "  {}{}", analysis::Plural(static_cast<std::int64_t>(order.size() - shown), "other"),
-        known && high > low ? fmt::format(" within {} of compute", analysis::Duration(high - low)) : std::string()));
+    if (others > 0)
+      out.Line(fmt::format(
+          "  {}{}", analysis::Plural(others, "other"),
+          known && high > low ? fmt::format(" within {} of compute", analysis::Duration(high - low)) : std::string()));
   }
   ShowNotShown(laid, out);
   out.Line();

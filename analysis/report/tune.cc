@@ -8,8 +8,10 @@
 #include <nlohmann/json.hpp>
 
 #include "analysis/core/format.h"
+#include "analysis/report/text_lines.h"
 #include "analysis/report/text_table.h"
 #include "core/printed.h"
+#include "core/wrap.h"
 
 namespace lockstep::report {
 namespace {
@@ -116,6 +118,42 @@ nlohmann::ordered_json JsonOf(const Estimate& estimate) {
           {"pairs", estimate.pairs}};
 }
 
+// A row for each candidate; where a verdict in words does not fit beside the figures, it is below them.
+std::string Candidates(const TuneReport& report, std::size_t width) {
+  std::vector<TextColumn> columns = {{.head = "SETTING", .right = false, .lead = 0},
+                                     {.head = "PROMISED", .lead = 2, .keep = 1},
+                                     {.head = "MEASURED", .lead = 2},
+                                     {.head = "INTERVAL", .lead = 2, .keep = 2},
+                                     {.head = "PAIRS", .lead = 2, .keep = 0}};
+  TextTable below(2, columns);
+  columns.push_back({.head = "VERDICT", .right = false, .lead = 2, .sentence = true});
+  TextTable beside(2, std::move(columns));
+  std::vector<std::string> words;
+  for (std::size_t i = 0; i < report.candidates.size(); ++i) {
+    const Estimate* estimate = EstimateOf(report.rows[i]);
+    std::vector<std::string> cells = {Printed(report.candidates[i].label()), Promised(report.candidates[i]),
+                                      estimate == nullptr ? "" : Share(estimate->gain),
+                                      estimate == nullptr ? "" : Span(estimate->low, estimate->high),
+                                      estimate == nullptr ? "" : std::to_string(estimate->pairs)};
+    words.push_back(Printed(Words(report.candidates[i], report.rows[i])));
+    below.Add(cells);
+    cells.push_back(words.back());
+    beside.Add(std::move(cells));
+  }
+  TextTable::Laid laid = beside.Lay(width);
+  if (!laid.left_out.empty()) {
+    laid = below.Lay(width);
+    for (std::size_t i = 0; i < words.size(); ++i) {
+      laid.rows[i] += "\n" + WrapText("      ", "      ", words[i], width);
+      laid.rows[i].pop_back();
+    }
+  }
+  std::string text = laid.head + "\n";
+  for (const std::string& row : laid.rows) text += row + "\n";
+  if (!laid.left_out.empty()) text += "  " + NotShown(laid.left_out, width) + "\n";
+  return text;
+}
+
 }  // namespace
 
 std::string_view Name(Verdict verdict) {
@@ -144,14 +182,16 @@ std::string_view Name(Verdict verdict) {
 
 std::string RenderTuneText(const TuneReport& report, const TextOptions& options) {
   const std::size_t width = options.terminal ? options.width : SIZE_MAX;
-  std::string text = fmt::format("{} of the job in {:.0f} s of {:.0f} s · {} · {} a step as it is\n\n",
+  const Glyphs glyphs = TextLines(options).glyphs();
+  std::string text = fmt::format("{0} of the job in {1:.0f} s of {2:.0f} s {5} {3} {5} {4} a step as it is\n\n",
                                  analysis::Plural(static_cast<std::int64_t>(report.runs), "run"), report.elapsed_s,
                                  report.budget_s, analysis::Plural(report.ranks, "rank"),
-                                 analysis::Duration(static_cast<std::int64_t>(report.step_ns)));
+                                 analysis::Duration(static_cast<std::int64_t>(report.step_ns)), glyphs.dot);
   text += "  " + Answer(report) + "\n";
   for (const std::size_t i : report.best) {
     const Candidate& candidate = report.candidates[i];
-    text += "  → for good: " + tune::WithValue(candidate.setting->permanent, candidate.value) + "\n";
+    text += fmt::format("  {} for good: {}\n", glyphs.arrow,
+                        Printed(tune::WithValue(candidate.setting->permanent, candidate.value)));
     if (!candidate.setting->caution.empty()) text += fmt::format("    note: {}\n", candidate.setting->caution);
     if (candidate.setting->results == tune::Results::kRounding)
       text += "    note: sums are made in another order, so results may differ by rounding\n";
@@ -160,24 +200,7 @@ std::string RenderTuneText(const TuneReport& report, const TextOptions& options)
                           Memory(report.peak_bytes));
   }
   if (!report.candidates.empty()) {
-    TextTable table(2, {{.head = "SETTING", .right = false},
-                        {.head = "PROMISED", .lead = 2, .keep = 1},
-                        {.head = "MEASURED", .lead = 2},
-                        {.head = "INTERVAL", .lead = 2},
-                        {.head = "PAIRS", .lead = 2, .keep = 0},
-                        {.head = "VERDICT", .right = false, .lead = 2, .sentence = true}});
-    for (std::size_t i = 0; i < report.candidates.size(); ++i) {
-      const Estimate* estimate = EstimateOf(report.rows[i]);
-      table.Add({Printed(report.candidates[i].label()), Promised(report.candidates[i]),
-                 estimate == nullptr ? "" : Share(estimate->gain),
-                 estimate == nullptr ? "" : Span(estimate->low, estimate->high),
-                 estimate == nullptr ? "" : std::to_string(estimate->pairs),
-                 Printed(Words(report.candidates[i], report.rows[i]))});
-    }
-    const TextTable::Laid laid = table.Lay(width);
-    text += "\n" + laid.head + "\n";
-    for (const std::string& row : laid.rows) text += row + "\n";
-    if (!laid.left_out.empty()) text += "  " + NotShown(laid.left_out, width) + "\n";
+    text += "\n" + Candidates(report, width);
     text +=
         "\n  Parts of a step, + is shorter. \"better\" and \"no gain\" are of runs made to confirm; other intervals "
         "are of a "

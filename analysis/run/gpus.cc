@@ -3,6 +3,7 @@
 #include <algorithm>
 #include <set>
 
+#include "analysis/core/device.h"
 #include "analysis/passes.h"
 
 namespace lockstep::analysis {
@@ -18,7 +19,7 @@ void TabulateGpus(const Context& context, Analysis& analysis) {
     if (position == kNowhere) continue;
     GpuRow row;
     row.rank = t.rank[i];
-    row.device = t.device[i] == 65535 ? -1 : t.device[i];
+    row.device = t.device[i] == kUnknownDevice ? -1 : t.device[i];
     row.name = context.timeline().Text(t.name[i]);
     if (!row.name.empty() && context.tables().ranks.gpu[context.RankRow(position)] != 0) names.insert(row.name);
     row.samples = static_cast<std::int64_t>(t.samples[i]);

@@ -3,7 +3,6 @@
 #include <fmt/format.h>
 
 #include <algorithm>
-#include <charconv>
 #include <csignal>
 #include <cstring>
 #include <map>
@@ -15,38 +14,13 @@
 #include "analysis/passes.h"
 #include "core/loss.h"
 #include "core/own_file.h"
+#include "core/shell_words.h"
+#include "merge/timeline/node_cores.h"
 
 namespace lockstep::analysis {
 namespace {
 
 constexpr std::int64_t kMostRanksCounted = 1 << 20;
-
-std::vector<std::string> ShellWords(std::string_view command) {
-  std::vector<std::string> words;
-  std::string word;
-  bool in_word = false;
-  char quote = 0;
-  for (const char c : command) {
-    if (quote != 0) {
-      if (c == quote)
-        quote = 0;
-      else
-        word += c;
-    } else if (c == '\'' || c == '"') {
-      quote = c;
-      in_word = true;
-    } else if (c == ' ') {
-      if (in_word) words.push_back(std::move(word));
-      word.clear();
-      in_word = false;
-    } else {
-      word += c;
-      in_word = true;
-    }
-  }
-  if (in_word) words.push_back(std::move(word));
-  return words;
-}
 
 // "python3 -u train.py --lr 1" -> "train.py"; "./build/ddp_mpi --steps 9" -> "ddp_mpi".
 std::string JobName(std::string_view command) {
@@ -64,24 +38,6 @@ std::string JobName(std::string_view command) {
   return std::string(first);
 }
 
-// Adds "0-3,8" to `cpus`; returns false if the text is not such a list.
-bool AddCpus(std::string_view list, std::set<std::uint32_t>& cpus) {
-  const char* at = list.data();
-  const char* const end = at + list.size();
-  while (at != end) {
-    std::uint32_t first = 0, last = 0;
-    auto read = std::from_chars(at, end, first);
-    if (read.ec != std::errc{}) return false;
-    last = first;
-    if (read.ptr != end && *read.ptr == '-') read = std::from_chars(read.ptr + 1, end, last);
-    if (read.ec != std::errc{} || last < first || last - first >= 1u << 18) return false;
-    for (std::uint32_t cpu = first; cpu <= last; ++cpu) cpus.insert(cpu);
-    at = read.ptr;
-    if (at != end && *at++ != ',') return false;
-  }
-  return !list.empty();
-}
-
 // A rank in the middle that lacks a core for so much of its time: cores are scarce, whatever the ranks may use. Other
 // programs run on the nodes, or the nodes are containers of one machine. Measured with 8 ranks of 4 such nodes on two
 // cores (bench/stragglers/hosts): 13 to 17 %, and ranks that do 5 % more are still found; with two programs that spin
@@ -93,36 +49,26 @@ constexpr double kCommonLackShare = 0.25;
 // by itself, for the ranks' cores may differ (mpirun's default binding), and it
 // takes proof that they waited for a core.
 void FindSharedCores(const Context& context, RunFacts& run) {
-  struct Node {
-    std::int64_t ranks = 0;
-    std::uint32_t cores = 0;  // Of the widest mask.
-    std::set<std::uint32_t> cpus;
-    bool cpus_known = true;
+  struct OffCpu {
     std::int64_t offcpu_ns = 0, span_ns = 0;
   };
   const auto& ranks = context.tables().ranks;
   const auto& totals = context.tables().rank_totals;
-  std::map<std::string, Node> nodes;
-  std::map<std::int32_t, Node*> node_of;
-  for (std::size_t p = 0; p < context.ranks().size(); ++p) {
-    const std::size_t row = context.RankRow(p);
-    Node& node = nodes[std::string(context.timeline().Text(ranks.node[row]))];
-    ++node.ranks;
-    node.cores = std::max(node.cores, ranks.allowed_cores[row]);
-    node.cpus_known = AddCpus(context.timeline().Text(ranks.allowed_cpus[row]), node.cpus) && node.cpus_known;
-    node_of[ranks.rank[row]] = &node;
-  }
+  std::map<std::string_view, OffCpu> off_cpu;
+  std::map<std::int32_t, std::string_view> node_of;
+  for (std::size_t p = 0; p < context.ranks().size(); ++p)
+    node_of[ranks.rank[context.RankRow(p)]] = context.timeline().Text(ranks.node[context.RankRow(p)]);
   for (std::size_t i = 0; i < totals.rows(); ++i) {
     const auto at = node_of.find(totals.rank[i]);
     if (at == node_of.end() || totals.offcpu_ns[i] < 0) continue;
-    at->second->offcpu_ns += totals.offcpu_ns[i];
-    at->second->span_ns += SpanOf(totals, i);
+    off_cpu[at->second].offcpu_ns += totals.offcpu_ns[i];
+    off_cpu[at->second].span_ns += SpanOf(totals, i);
   }
-  for (auto& [name, node] : nodes) {
-    if (node.cpus_known) node.cores = static_cast<std::uint32_t>(node.cpus.size());
+  for (const auto& [name, node] : merge::CoresOfNodes(context.timeline())) {
     if (node.cores == 0 || node.ranks <= node.cores) continue;
-    const bool proven = node.offcpu_ns >= node.span_ns / 10 && node.span_ns > 0;
-    if (node.cores == 1 && !node.cpus_known && !proven) continue;
+    const OffCpu& off = off_cpu[name];
+    const bool proven = off.offcpu_ns >= off.span_ns / 10 && off.span_ns > 0;
+    if (node.cores == 1 && !node.known && !proven) continue;
     if (run.shared_cores != 0 && node.ranks * run.shared_cores <= run.ranks_sharing_cores * node.cores) continue;
     run.ranks_sharing_cores = node.ranks;
     run.shared_cores = node.cores;

@@ -3,9 +3,12 @@
 #include <algorithm>
 #include <array>
 #include <map>
+#include <optional>
 #include <utility>
+#include <vector>
 
 #include "analysis/passes.h"
+#include "analysis/run/listed_cells.h"
 
 namespace lockstep::analysis {
 namespace {
@@ -21,10 +24,14 @@ constexpr std::array<std::int64_t Phases::*, 7> kPhases = {nullptr,
                                                            &Phases::communication_ns,
                                                            &Phases::checkpoint_ns};
 
-std::map<StepAndRank, Phases> PhasesByStep(const schema::TlStepPhases& table) {
+// Of these steps and ranks, both ascending.
+std::map<StepAndRank, Phases> PhasesByStep(const schema::TlStepPhases& table, const std::vector<std::int64_t>& steps,
+                                           const std::vector<std::int32_t>& ranks) {
   std::map<StepAndRank, Phases> phases;
   for (std::size_t i = 0; i < table.rows(); ++i) {
-    if (table.index[i] < 0) continue;
+    if (!std::binary_search(ranks.begin(), ranks.end(), table.rank[i]) ||
+        !std::binary_search(steps.begin(), steps.end(), table.index[i]))
+      continue;
     Phases& cell = phases[{table.index[i], table.rank[i]}];
     if (table.phase[i] < kPhases.size() && kPhases[table.phase[i]] != nullptr)
       cell.*kPhases[table.phase[i]] = table.phase_ns[i];
@@ -37,13 +44,31 @@ std::map<StepAndRank, Phases> PhasesByStep(const schema::TlStepPhases& table) {
 void TabulateSteps(const Context& context, Analysis& analysis) {
   const auto& steps = context.tables().steps;
   const auto& cells = context.tables().step_ranks;
-  if (context.steps().size() * context.ranks().size() > context.options().max_step_cells) {
-    analysis.truncated = true;
-    return;
-  }
-  const auto phases = PhasesByStep(context.tables().step_phases);
+  const AnalyzeOptions& options = context.options();
+  std::vector<std::size_t> rows;
+  std::vector<std::int64_t> lengths_ns;
+  std::optional<std::size_t> median;
   for (const std::size_t row : context.steps()) {
     if (!context.InWindow(steps.index[row])) continue;
+    if (steps.index[row] == analysis.summary.median_step) median = rows.size();
+    rows.push_back(row);
+    lengths_ns.push_back(steps.step_ns[row]);
+  }
+  const std::vector<std::size_t> listed = ListedSteps(lengths_ns, median, options.max_steps);
+  std::map<std::int32_t, std::size_t> cells_of;
+  for (const std::size_t at : listed)
+    for (std::size_t p = 0; p < context.ranks().size(); ++p)
+      if (context.Cell(rows[at], p) != kNowhere) ++cells_of[context.ranks()[p]];
+  const std::vector<std::int32_t> ranks =
+      ListedRanks(cells_of, analysis, options.max_step_cells, options.max_named_cells);
+  analysis.truncated = listed.size() < rows.size() || ranks.size() < cells_of.size();
+
+  std::vector<std::int64_t> indices;
+  for (const std::size_t at : listed) indices.push_back(steps.index[rows[at]]);
+  std::sort(indices.begin(), indices.end());
+  const auto phases = PhasesByStep(context.tables().step_phases, indices, ranks);
+  for (const std::size_t at : listed) {
+    const std::size_t row = rows[at];
     StepRow step;
     step.index = steps.index[row];
     step.complete = steps.complete[row] != 0;
@@ -52,7 +77,7 @@ void TabulateSteps(const Context& context, Analysis& analysis) {
     if (steps.step_ns[row] >= 0) step.step_ns = steps.step_ns[row];
     for (std::size_t p = 0; p < context.ranks().size(); ++p) {
       const std::size_t i = context.Cell(row, p);
-      if (i == kNowhere) continue;
+      if (i == kNowhere || !std::binary_search(ranks.begin(), ranks.end(), context.ranks()[p])) continue;
       StepCell cell{cells.rank[i],
                     cells.begin_ns[i],
                     cells.end_ns[i],

@@ -11,6 +11,8 @@ namespace lockstep::analysis {
 namespace {
 
 constexpr std::size_t kMaxErrorSamples = 1'000'000;
+// Of a program that used less, the agents' start and end would be told as a share of next to nothing.
+constexpr std::int64_t kLeastCpuNs = 1'000'000'000;
 
 // Error bounds at the arrivals; at the knots if nothing was matched.
 void ClockError(const Context& context, Trust& trust) {
@@ -41,16 +43,19 @@ void AssessTrust(const Context& context, Analysis& analysis) {
   Trust& trust = analysis.trust;
   ClockError(context, trust);
   std::int64_t app_ns = 0, agent_ns = 0;
+  bool known = false;
   for (std::size_t p = 0; p < context.ranks().size(); ++p) {
     const std::size_t row = context.RankRow(p);
     trust.events += static_cast<std::int64_t>(tables.ranks.events[row]);
     trust.dropped += static_cast<std::int64_t>(tables.ranks.dropped[row]);
     if (tables.ranks.app_cpu_ns[row] >= 0 && tables.ranks.agent_cpu_ns[row] >= 0) {
+      known = true;
       app_ns += tables.ranks.app_cpu_ns[row];
       agent_ns += tables.ranks.agent_cpu_ns[row];
     }
   }
-  if (app_ns > 0) trust.agent_cpu_fraction = static_cast<double>(agent_ns) / static_cast<double>(app_ns);
+  if (known) trust.agent_cpu_ns = agent_ns;
+  if (app_ns >= kLeastCpuNs) trust.agent_cpu_fraction = static_cast<double>(agent_ns) / static_cast<double>(app_ns);
 
   const auto& collectives = tables.collectives;
   trust.collectives = static_cast<std::int64_t>(collectives.rows());

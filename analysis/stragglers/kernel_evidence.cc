@@ -10,6 +10,7 @@
 #include "analysis/core/statistics.h"
 #include "core/interval.h"
 #include "core/printed.h"
+#include "merge/timeline/rank_activity.h"
 
 namespace lockstep::analysis {
 namespace {
@@ -30,26 +31,31 @@ using ByName = std::map<std::string, KernelCalls, std::less<>>;
 
 std::optional<ByName> KernelsOf(const Context& context, std::size_t position, const std::vector<std::size_t>& steps) {
   const std::int32_t rank = context.ranks()[position];
-  const Result<schema::RankTables> read = context.ReadRank(rank);
-  if (!read.ok()) return std::nullopt;
-  const schema::RankTables& tables = read.value();
   std::vector<Interval> windows;
   for (const std::size_t step : steps)
     if (const std::size_t cell = context.Cell(step, position); cell != kNowhere)
       windows.push_back({context.tables().step_ranks.begin_ns[cell], context.tables().step_ranks.end_ns[cell]});
   const IntervalSet counted = Normalize(std::move(windows));
   ByName kernels;
-  std::vector<KernelCalls> by_id(tables.strings.rows());
-  for (std::size_t i = 0; i < tables.kernels.rows(); ++i) {
-    if (tables.kernels.work[i] != schema::Work::kCompute || tables.kernels.name[i] >= by_id.size()) continue;
-    const std::int64_t begin = tables.kernels.begin_ns[i];
-    const auto after = std::upper_bound(counted.begin(), counted.end(), begin,
-                                        [](std::int64_t t, const Interval& window) { return t < window.begin; });
-    if (after == counted.begin() || begin >= after[-1].end) continue;
-    KernelCalls& calls = by_id[tables.kernels.name[i]];
-    calls.ns += tables.kernels.duration_ns[i];
-    ++calls.count;
-  }
+  std::vector<KernelCalls> by_id;
+  const auto add = [&](const schema::RankTables& head, const schema::Kernels& rows) {
+    by_id.resize(head.strings.rows());
+    for (std::size_t i = 0; i < rows.rows(); ++i) {
+      if (rows.work[i] != schema::Work::kCompute || rows.name[i] >= by_id.size()) continue;
+      const std::int64_t begin = rows.begin_ns[i];
+      const auto after = std::upper_bound(counted.begin(), counted.end(), begin,
+                                          [](std::int64_t t, const Interval& window) { return t < window.begin; });
+      if (after == counted.begin() || begin >= after[-1].end) continue;
+      KernelCalls& calls = by_id[rows.name[i]];
+      calls.ns += rows.duration_ns[i];
+      ++calls.count;
+    }
+  };
+  Result<schema::RankTables> read = context.options().read_rank ? context.options().read_rank(rank)
+                                                                : merge::WalkRankKernels(context.timeline(), rank, add);
+  if (!read.ok()) return std::nullopt;
+  const schema::RankTables& tables = read.value();
+  if (context.options().read_rank) add(tables, tables.kernels);
   for (std::size_t id = 0; id < by_id.size(); ++id) {
     if (by_id[id].count == 0) continue;
     const std::size_t offset = tables.strings.offset_bytes[id], length = tables.strings.length_bytes[id];

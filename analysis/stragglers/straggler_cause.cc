@@ -9,6 +9,7 @@
 #include <numeric>
 
 #include "analysis/core/format.h"
+#include "analysis/core/unrecorded.h"
 #include "analysis/stragglers/hidden_waiting.h"
 #include "analysis/stragglers/stack_evidence.h"
 #include "core/interval.h"
@@ -146,15 +147,35 @@ LateUnits LateUnitsOf(const Context& context, const std::vector<std::int64_t>& p
   return late;
 }
 
+// Of each rank, whether its calls take none of its training thread's CPU time. Of backends that are not recorded it is
+// not known.
+std::vector<bool> SleepsInCalls(const Context& context, const RankActivities& read) {
+  const bool recorded = FindUnrecorded(context.timeline()).backends.empty();
+  std::vector<bool> sleeps;
+  for (std::size_t p = 0; p < context.ranks().size(); ++p) {
+    const ExposedActivity* activity = recorded ? read.Of(p) : nullptr;
+    sleeps.push_back(activity != nullptr && activity->sleeps_in_calls);
+  }
+  return sleeps;
+}
+
 // The same from what the steps took of the CPU altogether, where samples do not tell computing from communication. In a
 // call a thread may spin or sleep, so that what its computing took is known within the length of its calls: it is used
-// if that decides what the rank's excess is (CauseOfCompute). Waiting for helpers is asleep.
-void CompareCpuTimeOfSteps(const Context& context, std::size_t r, const LateUnits& late, StragglerCause& cause) {
+// if that decides what the rank's excess is (CauseOfCompute). Waiting for helpers is asleep, and so are all calls where
+// other threads carry everything.
+void CompareCpuTimeOfSteps(const Context& context, const RankActivities& read, std::size_t r, const LateUnits& late,
+                           StragglerCause& cause) {
   if (context.ranks().size() < 2) return;
   const auto& t = context.tables().step_ranks;
   const std::vector<std::int64_t>& most = t.cpu_ns;
   std::vector<std::int64_t> least;
+  const std::vector<bool> sleeps = SleepsInCalls(context, read);
   for (std::size_t i = 0; i < t.rows(); ++i) {
+    const std::size_t position = context.Position(t.rank[i]);
+    if (position != kNowhere && sleeps[position]) {
+      least.push_back(t.cpu_ns[i]);
+      continue;
+    }
     const std::int64_t calls = t.exposed_wait_ns[i] + t.exposed_transfer_ns[i] + t.exposed_unsplit_ns[i] +
                                t.mpi_other_ns[i] - t.helper_wait_ns[i];
     least.push_back(std::max<std::int64_t>(0, t.cpu_ns[i] - calls));
@@ -230,7 +251,7 @@ StragglerCause Explain(const Context& context, const Analysis& analysis, std::si
   cause.more_compute_ns = Excess(context, late.steps, r, context.tables().step_ranks.compute_ns);
   cause.more_input_ns = more(cells.input_ns);
   CompareCpuTime(context, read, r, late, cause);
-  if (!cause.more_cpu_ns && !gpu) CompareCpuTimeOfSteps(context, r, late, cause);
+  if (!cause.more_cpu_ns && !gpu) CompareCpuTimeOfSteps(context, read, r, late, cause);
 
   // A cause explains a price if it covers at least half of it. Where others wait for the rank's messages only, no
   // collective says what that costs, and the least that is worth naming stands for it.

@@ -62,6 +62,7 @@ std::optional<StragglerCost> CostBy(Statistic statistic, const Context& context,
   cost.ns = median ? LowerMedian(own) : MeanNs(own);
   const std::size_t block = BlockLength({own});
   cost.interval = BootstrapInterval(own, block, statistic, context.options().seed + 101);
+  cost.of_another_ns = most;
   if (!median && cost.ns < kOccasionalTimes * most) return std::nullopt;
   // The interval must show that it costs more than the limit, and more than the costliest of the others: autocorrelated
   // noise makes some rank the costliest of any short run, and p alone would name one in ten such runs. The mean of what
@@ -161,8 +162,15 @@ StragglerCost CostTogether(const Context& context, const std::vector<std::int64_
   const bool median = ShareAbove(raw, static_cast<std::int64_t>(limit_ns)) >= 0.5;
   const std::vector<double> values = median ? std::vector<double>(raw.begin(), raw.end()) : Winsorized(raw);
   const Statistic statistic = median ? Statistic::kMedian : Statistic::kMean;
-  return {median ? LowerMedian(values) : MeanNs(values),
-          BootstrapInterval(values, BlockLength({values}), statistic, context.options().seed + 103)};
+  return {.ns = median ? LowerMedian(values) : MeanNs(values),
+          .interval = BootstrapInterval(values, BlockLength({values}), statistic, context.options().seed + 103)};
+}
+
+double ShareOfAll(const Context& context, const std::vector<std::int64_t>& price, std::size_t from) {
+  const std::vector<double> paid = Winsorized({price.begin() + static_cast<std::ptrdiff_t>(from), price.end()});
+  std::int64_t length = 0;
+  for (const Unit& unit : context.units()) length += unit.length_ns();
+  return length <= 0 ? 0 : std::accumulate(paid.begin(), paid.end(), 0.0) / static_cast<double>(length);
 }
 
 std::optional<Assessment> Assess(const Context& context, const Prices& prices, const Suspects& suspects, std::size_t r,
@@ -186,6 +194,7 @@ std::optional<Assessment> Assess(const Context& context, const Prices& prices, c
 
   Assessment assessment;
   assessment.from_unit = from;
+  assessment.mutual = cost->ns < kOccasionalTimes * cost->of_another_ns;
   Straggler& straggler = assessment.straggler;
   straggler.rank = context.ranks()[r];
   straggler.p_value = p_value;
@@ -199,6 +208,26 @@ std::optional<Assessment> Assess(const Context& context, const Prices& prices, c
   straggler.saves_ns = std::llround(cost->ns);
   if (context.units_are_steps()) straggler.saves_ns_per_step = straggler.saves_ns;
   straggler.saves_interval_ns = {std::llround(cost->interval.first), std::llround(cost->interval.second)};
+  return assessment;
+}
+
+std::int64_t UnitLength(const Context& context) {
+  std::vector<std::int64_t> lengths;
+  for (const Unit& unit : context.units())
+    lengths.push_back(unit.step == kNowhere ? unit.length_ns() : context.tables().steps.step_ns[unit.step]);
+  return LowerMedian(std::move(lengths));
+}
+
+std::optional<Assessment> OfAll(const Context& context, std::optional<Assessment> assessment,
+                                const std::vector<std::int64_t>& price, std::int64_t length) {
+  if (!assessment) return assessment;
+  Straggler& straggler = assessment->straggler;
+  const double share = ShareOfAll(context, price, assessment->from_unit);
+  if (share < kNameShare || straggler.saves_ns <= 0) return std::nullopt;
+  const double factor = share * static_cast<double>(length) / static_cast<double>(straggler.saves_ns);
+  const auto scaled = [&](std::int64_t ns) { return std::llround(factor * static_cast<double>(ns)); };
+  straggler.saves_interval_ns = {scaled(straggler.saves_interval_ns.first), scaled(straggler.saves_interval_ns.second)};
+  straggler.saves_ns = scaled(straggler.saves_ns);
   return assessment;
 }
 

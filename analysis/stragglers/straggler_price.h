@@ -36,10 +36,15 @@ bool WorthAtLeast(const std::vector<std::int64_t>& price, double limit_ns);
 struct StragglerCost {
   double ns = 0;
   std::pair<double, double> interval{0, 0};  // 95 %.
+  double of_another_ns = 0;                  // The mean of the costliest rank that is not suspected.
 };
 // The cost of all suspects together from a unit on: the median, or the mean if they are late in some units only.
 StragglerCost CostTogether(const Context& context, const std::vector<std::int64_t>& price, std::size_t from_unit,
                            double limit_ns);
+
+// What a price by unit, without outliers, is of the time of all units: 0 to 1. Slices of runs without steps may be of
+// microseconds here and of seconds there, so what a rank costs in the one in the middle says nothing about the whole.
+double ShareOfAll(const Context& context, const std::vector<std::int64_t>& price, std::size_t from_unit);
 
 // The unit from which on a rank that was on time before is permanently late; `behind`: its lateness by unit.
 std::optional<std::size_t> OnsetOf(const std::vector<std::int64_t>& behind, std::int64_t limit_ns);
@@ -54,11 +59,20 @@ double PairedP(const std::vector<double>& differences, std::size_t from, std::ui
 struct Assessment {
   Straggler straggler;
   std::size_t from_unit = 0;  // A drifting rank is priced from here on.
+  // Another rank, which is not suspected, costs its others more than half as much: they take turns at being last.
+  bool mutual = false;
 };
 // `behind`: its lateness by unit, from which its kind follows; its cost depends on the others too.
 std::optional<Assessment> Assess(const Context& context, const Prices& prices, const Suspects& suspects,
                                  std::size_t position, const std::vector<std::int64_t>& behind, double p_value,
                                  std::int64_t length_ns, bool sharing);
+
+// The length of a unit: of steps or slices the median.
+std::int64_t UnitLength(const Context& context);
+
+// Of a run without steps: the price as a share of the whole time, at `length_ns`; nothing if it is worth no finding.
+std::optional<Assessment> OfAll(const Context& context, std::optional<Assessment> assessment,
+                                const std::vector<std::int64_t>& price, std::int64_t length_ns);
 
 // Late in four of five units.
 bool IsPersistent(const std::vector<std::int64_t>& behind, double limit_ns);

@@ -15,6 +15,7 @@
 #include "analysis/report/text.h"
 #include "cli/commands/analyze_table.h"
 #include "cli/commands/merge_command.h"
+#include "cli/gather/command.h"
 #include "cli/input/open_run.h"
 #include "cli/input/run_progress.h"
 #include "cli/options/command.h"
@@ -126,6 +127,10 @@ Result<int> Analyze(const AnalyzeFlags& flags) {
   if (!flags.bytes_matrix.empty()) LS_CHECK(WriteOrShow(flags.bytes_matrix, matrix, ShowText, kElsewhere));
   if (flags.bytes_matrix == "-") return code;
   if (!flags.json.empty()) LS_CHECK(WriteOrShow(flags.json, json, ShowJson, kElsewhere));
+  if (!analysis.run.ranks_missing.empty() && !flags.quiet)
+    if (const std::string where = WhereOthersAre(merge.run_dir, static_cast<std::int32_t>(analysis.run.ranks_expected));
+        !where.empty())
+      Note("{}\n", where);
   if (flags.json == "-") return code;
   LS_TRY(const std::string text, OutputOf(flags, merge.run_dir, analysis));
   return ShowText(text) ? code : kFailed;

@@ -80,9 +80,11 @@ Error ShowPlaces(const std::vector<GatheredPlace>& places, bool quiet) {
       if (file.end == FileEnd::kCopied || file.end == FileEnd::kKept) continue;
       if (!quiet) Show("    {}  not copied: {}\n", file.name, WhyOf(file));
       missing("a file was not copied: " + WhyOf(file), name + "/" + file.name,
-              file.end == FileEnd::kDifferent ? "compare the two, and gather into another directory with -o"
-              : file.end == FileEnd::kRefused
-                  ? "name directories of one run only"
+              file.end == FileEnd::kDifferent  ? "compare the two, and gather into another directory with -o"
+              : file.end == FileEnd::kOtherRun ? "name directories of one run only"
+              : file.end == FileEnd::kUnread
+                  ? "look at it where it is: lockstep recover there completes what a killed run left; then run this "
+                    "again: what was copied is kept"
                   : "see that there is room here and the job has ended, then run this again: what was copied is kept");
     }
   }

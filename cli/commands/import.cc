@@ -77,7 +77,7 @@ void PrintLosses(const ingest::ImportResult& result) {
   }
 }
 
-std::string Many(std::uint64_t n, const char* word) { return fmt::format("{} {}{}", n, word, n == 1 ? "" : "s"); }
+std::string Many(std::uint64_t n, const char* word) { return analysis::Plural(static_cast<std::int64_t>(n), word); }
 
 Result<int> RunImport(const ImportFlags& flags) {
   LS_CHECK(CheckOutput(flags));
@@ -114,8 +114,8 @@ Result<int> RunImport(const ImportFlags& flags) {
   if (!flags.quiet)
     for (const std::string& skipped : traces.skipped) Note("lockstep: skipped {}\n", skipped);
 
-  Show("{} of {} ranks: {} ({}, {}, {}) from {} in {:.1f} s\n", r.ranks, r.world_size, Many(r.events, "event"),
-       Many(r.kernels, "kernel"), Many(r.collectives, "collective"), Many(r.steps, "step"),
+  Show("{} of {} ranks: {} ({}, {}, {}) from {} in {:.1f} s\n", analysis::Count(r.ranks), analysis::Count(r.world_size),
+       Many(r.events, "event"), Many(r.kernels, "kernel"), Many(r.collectives, "collective"), Many(r.steps, "step"),
        analysis::Bytes(r.read_bytes), seconds);
   PrintLosses(r);
   return !Show("{}\n  next:  lockstep analyze {}\n", flags.output, flags.output) ? kFailed

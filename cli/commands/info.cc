@@ -15,6 +15,7 @@
 #include "analysis/core/format.h"
 #include "analysis/run/ranks_recorded.h"
 #include "cli/commands/info_summary.h"
+#include "cli/gather/command.h"
 #include "cli/input/file_facts.h"
 #include "cli/input/imported.h"
 #include "cli/options/command.h"
@@ -64,7 +65,8 @@ void PrintFile(const FileFacts& facts, bool digest) {
   Show("\n  {:<18} {:>14}{}\n", "table", "rows", digest ? "  digest" : "");
   for (const TableFacts& table : facts.tables) {
     if (table.rows == 0 && !digest) continue;
-    Show("  {:<18} {:>14}{}\n", table.name, WithCommas(table.rows), table.digest ? "  " + Hex(*table.digest) : "");
+    Show("  {:<18} {:>14}{}\n", table.name, analysis::Count(static_cast<std::int64_t>(table.rows)),
+         table.digest ? "  " + Hex(*table.digest) : "");
     for (const auto& [column, value] : table.columns)
       if (table.rows != 0) Show("    {:<31}  {}\n", column, Hex(value));
   }
@@ -221,6 +223,9 @@ Result<int> Info(const InfoFlags& flags) {
     }
     PrintFile(facts.value(), flags.digest);
   }
+  if (there && !there->missing.empty())
+    if (const std::string where = WhereOthersAre(run, static_cast<std::int32_t>(there->expected)); !where.empty())
+      Note("{}\n", where);
   if (readable == 0) return code;
   if (!of_ranks.empty()) ShowLines(SummaryOf(of_ranks));
   if (summarised) Show("\n  every file:  lockstep info {}--ranks all\n", flags.what.empty() ? "" : flags.what + " ");

@@ -129,8 +129,9 @@ std::vector<std::string> OutliersOf(const TableOfAll& table, std::uint64_t media
                    [&](const auto& a, const auto& b) { return distance(a.first) > distance(b.first); });
   std::vector<std::string> lines;
   for (const auto& [rows, file] : far)
-    lines.push_back(
-        fmt::format("{}: {} rows in {}, others {}", NamesOf({file}), WithCommas(rows), table.name, WithCommas(median)));
+    lines.push_back(fmt::format("{}: {} rows in {}, others {}", NamesOf({file}),
+                                analysis::Count(static_cast<std::int64_t>(rows)), table.name,
+                                analysis::Count(static_cast<std::int64_t>(median))));
   return lines;
 }
 
@@ -150,8 +151,10 @@ void AddTables(const Members& members, std::string& out) {
     const auto [fewest, most] = std::minmax_element(rows.begin(), rows.end());
     const std::uint64_t median = LowerMedian(rows);
     const bool differ = *fewest != *most;
-    out += fmt::format("  {:<18} {:>14}", table.name, WithCommas(median));
-    out += differ ? fmt::format(" {:>14} {:>14}\n", WithCommas(*fewest), WithCommas(*most)) : "\n";
+    out += fmt::format("  {:<18} {:>14}", table.name, analysis::Count(static_cast<std::int64_t>(median)));
+    out += differ ? fmt::format(" {:>14} {:>14}\n", analysis::Count(static_cast<std::int64_t>(*fewest)),
+                                analysis::Count(static_cast<std::int64_t>(*most)))
+                  : "\n";
     for (std::string& line : OutliersOf(table, median)) outliers.push_back(std::move(line));
   }
   if (outliers.empty()) return;

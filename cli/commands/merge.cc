@@ -19,7 +19,9 @@ void AddMerge(CLI::App& root, Chosen& chosen) {
       "  lockstep merge RUN             analyze does this by itself if needed\n"
       "  mpirun -np 8 lockstep-merge-mpi RUN      the same by many processes");
   AddMergeFlags(*command, *flags);
-  flags->resolve = [flags = flags.get()](const std::string& run) { return ResolveOne(run, {.jobs = flags->jobs}); };
+  flags->resolve = [flags = flags.get()](const std::string& run) {
+    return ResolveOne(run, {.jobs = flags->jobs, .quiet = flags->quiet});
+  };
   command->callback([flags, &chosen] { chosen = [flags] { return RunMerge(*flags, nullptr); }; });
 }
 

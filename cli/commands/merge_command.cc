@@ -4,6 +4,7 @@
 
 #include <unistd.h>
 
+#include <charconv>
 #include <map>
 #include <memory>
 #include <nlohmann/json.hpp>
@@ -87,14 +88,22 @@ void PrintTimelineLosses(const merge::Timeline& timeline) {
 
 void PrintTimeline(const merge::Timeline& timeline) {
   const auto meta = [&](const char* key) { return std::string(timeline.Meta(key)); };
+  // Counts of meta are texts; what is none is shown as it is.
+  const auto count = [&](const char* key) {
+    const std::string text = meta(key);
+    std::int64_t n = 0;
+    const auto [end, error] = std::from_chars(text.data(), text.data() + text.size(), n);
+    return error == std::errc() && end == text.data() + text.size() ? analysis::Count(n) : text;
+  };
   const auto many = [](std::size_t n, const char* noun) {
     return analysis::Plural(static_cast<std::int64_t>(n), noun);
   };
-  Show("{} of {} ranks, {}, {} matched, {} {}, {} dropped\n", meta("ranks"), meta("ranks_expected"),
-       many(timeline.tables.steps.rows(), "step"), many(timeline.tables.collectives.rows(), "collective"),
-       meta("events"), meta("events") == "1" ? "event" : "events", meta("dropped"));
-  Show("unmatched {}, mismatches {}, clock violations {}\n", meta("unmatched_collectives"), meta("mismatches"),
-       meta("clock_violations"));
+  Show("{} of {} {}, {}, {} matched, {} {}, {} dropped\n", count("ranks"), count("ranks_expected"),
+       meta("ranks_expected") == "1" ? "rank" : "ranks", many(timeline.tables.steps.rows(), "step"),
+       many(timeline.tables.collectives.rows(), "collective"), count("events"),
+       meta("events") == "1" ? "event" : "events", count("dropped"));
+  Show("unmatched {}, mismatches {}, clock violations {}\n", count("unmatched_collectives"), count("mismatches"),
+       count("clock_violations"));
   PrintTimelineLosses(timeline);
   Show("{}/timeline.h5\n", timeline.run_dir);
 }
@@ -108,7 +117,7 @@ Result<int> RunMerge(const MergeFlags& flags, merge::MergeTeam* team) {
   LS_TRY(options.run_dir, flags.resolve ? flags.resolve(flags.run) : ResolveRun(flags.run));
   options.jobs = flags.jobs;
   LS_CHECK(FillMergeOptions(flags.choices, options));
-  auto progress = std::make_unique<Progress>(!speaks || isatty(STDERR_FILENO) == 0);
+  auto progress = std::make_unique<Progress>(!speaks || flags.quiet || isatty(STDERR_FILENO) == 0);
   std::unique_ptr<merge::WorkLock> lock;
   if (speaks) {
     lock = std::make_unique<merge::WorkLock>(merge::WorkLockOf(options.run_dir), options.run_dir,
@@ -179,6 +188,7 @@ void AddMergeFlags(CLI::App& command, MergeFlags& flags) {
   command.add_option("RUN", flags.run, "Run directory (default: the latest run)");
   command.add_option("-j,--jobs", flags.jobs, "Threads (default: all allowed cores)")->type_name("N");
   AddMergeChoices(command, flags.choices);
+  command.add_flag("-q,--quiet", flags.quiet, "No progress and no notices on standard error");
   command.add_option("--json", flags.json, "Write the facts as JSON to this file, - for stdout");
 }
 

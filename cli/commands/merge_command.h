@@ -25,6 +25,7 @@ struct MergeFlags {
   std::string run, json;
   MergeChoices choices;
   unsigned jobs = 0;
+  bool quiet = false;
   std::function<Result<std::string>(const std::string& run)> resolve;  // Instead of ResolveRun.
 };
 

@@ -128,7 +128,7 @@ Result<int> ServeTo(const std::string& origin, const OpenFlags& flags, const Tim
                        std::max<std::int64_t>(0, file.window->end - *base_ns));
   options.ready = [&] {
     const std::string host = agent::HostName();
-    Show("{} ({})\n  open:  {}\n  from another machine, there:  ssh -N -L {}:127.0.0.1:{} {}\n", file.path,
+    Show("{} ({})\n  open:  {}\n  from another machine, there:\n    ssh -N -L {}:127.0.0.1:{} {}\n", file.path,
          lockstep::analysis::Bytes(bytes), url, flags.port, flags.port, host.empty() ? "HOST" : host);
     if (bytes > kLargeBytes)
       Show("  this is much for a web page; smaller:  lockstep export RUN --budget 500MB, or --steps A:B\n");

@@ -129,7 +129,7 @@ void PrintRecovery(const RecoveryReport& report) {
   if (!report.run.empty()) Show("{}\n", report.run);
   // If many ranks ended in good order, they are not listed one by one.
   const bool list_all = complete <= 16;
-  if (!list_all) Show("  {} ranks are complete\n", complete);
+  if (!list_all) Show("  {} ranks are complete\n", analysis::Count(static_cast<std::int64_t>(complete)));
   for (const agent::RecoveredSlot& slot : report.recovery.slots) {
     if (slot.state == agent::SlotRecovery::kComplete && !list_all && slot.lost.empty()) continue;
     const std::string name = slot.slot < 0 ? std::string("a file of another name") : fmt::format("rank {}", slot.slot);

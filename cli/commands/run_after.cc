@@ -9,14 +9,15 @@
 #include <cerrno>
 #include <cstring>
 #include <filesystem>
+#include <iterator>
 #include <vector>
 
 #include "analysis/run/ranks_recorded.h"
 #include "cli/commands/run_wait.h"
-#include "cli/gather/place.h"
+#include "cli/gather/command.h"
 #include "core/byte_text.h"
 #include "runtime/agent/inject/libraries.h"
-#include "runtime/agent/rundir/claim.h"
+#include "runtime/agent/rundir/places.h"
 #include "runtime/agent/rundir/process_state.h"
 #include "runtime/agent/rundir/say.h"
 
@@ -76,41 +77,24 @@ void ListFiles(const std::string& run_dir) {
   agent::Say(line);
 }
 
-// Relative paths may begin with a dash.
-std::string RunWord(const std::string& dir) { return TypedWord(dir.starts_with('-') ? "./" + dir : dir); }
-
-std::string PlaceWord(const std::string& host, const std::string& dir) { return TypedWord(TextOf(Place{host, dir})); }
-
-std::string AbsoluteDir(const agent::RunResult& result) {
-  std::error_code ignored;
-  return fs::absolute(result.run_dir, ignored).lexically_normal().string();
+// Not by the rank's number on its host: the ranks before it there may run without Lockstep.
+bool FirstOfThoseHere(const agent::RunResult& result) {
+  for (std::int32_t slot = 0; slot < result.launch.rank; ++slot)
+    if (LookAt(result.run_dir, slot) != SlotEnd::kUnclaimed) return false;
+  return true;
 }
 
-// "lockstep gather node1:DIR node2:DIR -o RUN   then: lockstep analyze RUN": for the hosts that told rank 0's agent
-// where their files are, and that do not share its directory. "" if there is none.
-std::string GatherCommand(const agent::RunResult& result) {
-  std::string places;
-  // The files of some of a host's ranks may have arrived: those are not copied again.
-  for (const agent::RunPlace& place : result.places)
-    if (agent::ReadClaim(agent::ClaimPath(result.run_dir, place.slot)).state == agent::ClaimState::kAbsent)
-      places += " " + PlaceWord(place.host, place.dir);
-  if (places.empty()) return "";
-  const std::string run = RunWord(result.run_dir);
-  return "lockstep gather " + PlaceWord(agent::HostName(), AbsoluteDir(result)) + places + " -o " + run +
-         "   then: lockstep analyze " + run;
-}
-
-// Where rank 0's agent was not told where the files of a host without a shared directory are, the host's first rank
-// prints it.
+// Where rank 0's agent was not told where the files of a host without a shared directory are, or there is no such
+// agent, the first rank in that directory prints it.
 void TellWhereFilesAre(const agent::RunResult& result) {
   const bool good = result.signal == 0 && result.exit_code == 0;
-  if (!good || result.place_told || result.sent || result.launch.local_rank != 0 ||
-      LookAt(result.run_dir, 0) != SlotEnd::kUnclaimed)
-    return;
+  if (!good || result.place_told || result.sent || !FirstOfThoseHere(result)) return;
   const std::string host = agent::HostName();
   agent::Say("rank 0 has no file in " + result.run_dir + " on " + host +
+             ". If it ran without Lockstep: lockstep analyze " + RunWord(result.run_dir) +
              ". If its host does not share this directory, RUN being rank 0's: lockstep gather " +
-             PlaceWord(host, AbsoluteDir(result)) + " -o RUN   then: lockstep analyze RUN");
+             PlaceWord(agent::NamesHost(host) ? host : "HOST", AbsoluteDir(result.run_dir)) +
+             " -o RUN   then: lockstep analyze RUN");
 }
 
 // What other hosts' agents have sent, and what of it was not taken.
@@ -126,15 +110,35 @@ void TellWhatArrived(const agent::RunResult& result) {
              (others == 0 ? "" : " (and files of " + std::to_string(others) + (others == 1 ? " other)" : " others)")));
 }
 
+std::string RankWords(const std::vector<std::int32_t>& ranks) {
+  return (ranks.size() == 1 ? "rank " : "ranks ") + Ranges(ranks);
+}
+
+std::int64_t WaitMs(const agent::RunResult& result, const AfterOptions& options) {
+  return result.inside_mpi ? std::min(options.wait_ms, agent::kInsideMpiWaitMs) : options.wait_ms;
+}
+
 // Ranks without files in rank 0's directory: how to bring them there.
-void TellWhatIsMissing(const agent::RunResult& result, const std::vector<std::int32_t>& missing) {
-  const std::string ranks = (missing.size() == 1 ? "rank " : "ranks ") + Ranges(missing);
-  if (const std::string command = GatherCommand(result); !command.empty()) {
-    agent::Say("no files from " + ranks + " in " + result.run_dir +
-               ", which other hosts do not share. To bring all into one run: " + command);
+void TellWhatIsMissing(const agent::RunResult& result, const AfterOptions& options, const Waited& waited) {
+  const std::string limit = std::to_string(WaitMs(result, options) / 1000) + " s after rank 0" +
+                            (result.inside_mpi ? ", which was not seen to call MPI_Finalize" : " (--after-wait)");
+  if (!waited.running.empty())
+    agent::Say(RankWords(waited.running) + (waited.running.size() == 1 ? " still runs " : " still run ") + limit +
+               ", or ended without a word; what is recorded is in " + result.run_dir +
+               ". When the job has ended: lockstep analyze " + RunWord(result.run_dir));
+  std::vector<std::int32_t> missing;
+  std::set_difference(waited.missing.begin(), waited.missing.end(), waited.running.begin(), waited.running.end(),
+                      std::back_inserter(missing));
+  if (missing.empty()) return;
+  const std::string ranks = RankWords(missing);
+  if (const std::string how = HowToGather(result.run_dir, result.places, result.launch.slots()); !how.empty()) {
+    const std::string still =
+        waited.connected ? "; programs there still run " + limit + ": call this once they have ended" : "";
+    agent::Say("no files from " + ranks + " in " + result.run_dir + ", which other hosts do not share" + still + ". " +
+               how);
     return;
   }
-  const fs::path dir = AbsoluteDir(result);
+  const fs::path dir = AbsoluteDir(result.run_dir);
   const std::string name = dir.filename().string();
   const std::size_t dash = name.rfind('-');
   // Hosts without a shared file system made directories of their own, with the same last letters.
@@ -161,15 +165,14 @@ void TellFailure(const agent::RunResult& result, const AfterOptions& options) {
                " in time: lockstep analyze " + RunWord(dir));
     return;
   }
-  if (const std::string command = GatherCommand(result); !command.empty()) {
-    agent::Say("the application failed; what was recorded is in " + dir +
-               " and on other hosts. To bring all into one run: " + command);
+  if (const std::string how = HowToGather(result.run_dir, result.places, result.launch.slots()); !how.empty()) {
+    agent::Say("the application failed; what was recorded is in " + dir + " and on other hosts. " + how);
     return;
   }
   const bool one_node = result.launch.local_size >= result.launch.slots() || result.launch.slots() == 1;
   agent::Say("the application failed; what was recorded is in " + dir + ", to see it: lockstep analyze " + dir +
              (options.spools_apart && !one_node
-                  ? " (first, on each other node: lockstep recover " + AbsoluteDir(result) + ")"
+                  ? " (first, on each other node: lockstep recover " + AbsoluteDir(dir) + ")"
                   : ""));
 }
 
@@ -178,7 +181,7 @@ Waited WaitForOthers(const agent::RunResult& result, const AfterOptions& options
   // A single agent knows the result itself; on a full disk its claim may not contain it.
   if (result.launch.slots() == 1 || result.launch.rank > 0)
     return {.files = result.converted, .failed = !result.converted, .missing = {}};
-  return WaitForSlots(result.run_dir, result.launch.slots(), options.wait_ms, others);
+  return WaitForSlots(result.run_dir, result.launch.slots(), WaitMs(result, options), others);
 }
 
 void RunAfter(const agent::RunResult& result, const AfterOptions& options, const Waited& waited) {
@@ -191,11 +194,15 @@ void RunAfter(const agent::RunResult& result, const AfterOptions& options, const
   const std::string& dir = result.run_dir;
   const bool good = result.signal == 0 && result.exit_code == 0;
   if (!good) return;  // TellFailure has said what there is to say.
+  // Said below; the commands that this one starts need not say it again.
+  agent::RemovePlaces(dir);
   const bool alone = result.launch.slots() == 1 || result.launch.rank > 0;
   if (!options.quiet) TellWhatArrived(result);
-  if (!waited.missing.empty() && !options.quiet) TellWhatIsMissing(result, waited.missing);
+  if (!waited.missing.empty() && !options.quiet) TellWhatIsMissing(result, options, waited);
   bool verdict = false;
-  if (options.after != After::kNone) {
+  // The launcher is to learn of this rank's end before the time that a verdict on a part of the job takes.
+  const bool later = result.inside_mpi && !waited.missing.empty();
+  if (options.after != After::kNone && !later) {
     int out_fd = STDERR_FILENO;
     if (!options.to.empty()) {
       out_fd = ::open(options.to.c_str(), O_WRONLY | O_CREAT | O_TRUNC | O_CLOEXEC, 0644);
@@ -220,6 +227,8 @@ void RunAfter(const agent::RunResult& result, const AfterOptions& options, const
     verdict = options.after != After::kMerge && out_fd == STDERR_FILENO && (code == 0 || code == 3);
     if (out_fd != STDERR_FILENO) ::close(out_fd);
   }
+  // For who looks later.
+  if (!waited.missing.empty()) agent::WritePlaces(dir, agent::NotShared(dir, result.places));
   // The verdict lists the files and the missing ranks itself, and is shown last.
   if (options.quiet || verdict) return;
   if (alone && result.ranks.by_themselves) {

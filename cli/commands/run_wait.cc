@@ -97,6 +97,9 @@ Waited WaitForSlots(const std::string& run_dir, std::int32_t slots, std::int64_t
     std::this_thread::sleep_for(pause);
     pause = std::min(pause * 2, std::chrono::milliseconds(250));
   }
+  waited.connected = others.connected();
+  for (const std::int32_t slot : pending)
+    if (LookAt(run_dir, slot) == SlotEnd::kPending) waited.running.push_back(slot);
   waited.missing.insert(waited.missing.end(), pending.begin(), pending.end());
   std::sort(waited.missing.begin(), waited.missing.end());
   return waited;

@@ -21,6 +21,8 @@ SlotEnd LookAt(const std::string& run_dir, std::int32_t slot);
 struct Waited {
   std::int32_t files = 0, failed = 0;
   std::vector<std::int32_t> missing;
+  std::vector<std::int32_t> running;  // Of these, those whose claims in this directory say no end.
+  bool connected = false;             // Agents of others are, so that their programs run.
 };
 
 // Waits `wait_ms` for all slots; longer only while files arrive from other hosts.

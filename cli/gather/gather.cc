@@ -267,12 +267,12 @@ void Gatherer::Adopt(const std::string& from, const std::string& digest, Gathere
   Result<std::string> id = RunIdOf(from);
   // An archive may hold links under any name.
   if (::lstat(from.c_str(), &info) != 0 || !S_ISREG(info.st_mode) || !id.ok()) {
-    file.end = FileEnd::kRefused;
+    file.end = FileEnd::kUnread;
     file.why = id.ok() ? "it is no regular file" : id.error().what;
     return;
   }
   if (run_id_ && *run_id_ != id.value()) {
-    file.end = FileEnd::kRefused;
+    file.end = FileEnd::kOtherRun;
     file.why = "it belongs to run " + id.value() + ", and the others to run " + *run_id_;
     return;
   }

@@ -22,7 +22,8 @@ enum class FileEnd : std::uint8_t {
   kCopied,
   kKept,       // It was there already.
   kDifferent,  // Another file of this name was there; it stays.
-  kRefused,    // It belongs to another run, or is no recording.
+  kOtherRun,   // It belongs to another run.
+  kUnread,     // It is no recording, or damaged.
   kLost,       // It could not be read or written.
 };
 
@@ -30,7 +31,7 @@ struct GatheredFile {
   std::string name;
   std::uint64_t bytes = 0;
   FileEnd end = FileEnd::kLost;
-  std::string why;  // kRefused, kLost.
+  std::string why;  // kOtherRun, kUnread, kLost.
 };
 
 struct GatheredPlace {

@@ -1,28 +1,14 @@
 #include "cli/gather/place.h"
 
 #include <array>
-#include <cctype>
 #include <cstdio>
 #include <vector>
 
 #include "core/printed.h"
+#include "runtime/agent/rundir/places.h"
 #include "runtime/agent/slot/manifest.h"
 
 namespace lockstep::cli {
-namespace {
-
-// Names, users, addresses with zones. A remote shell's own configuration may paste the host into a command, so that
-// nothing else is let through.
-bool IsHost(std::string_view host) {
-  if (host.empty() || host.front() == '-' || host.find("@-") != std::string_view::npos) return false;
-  for (const char c : host)
-    if (std::isalnum(static_cast<unsigned char>(c)) == 0 &&
-        std::string_view("._-:%@+").find(c) == std::string_view::npos)
-      return false;
-  return true;
-}
-
-}  // namespace
 
 Result<Place> ParsePlace(std::string_view text) {
   const Error no_directory{ErrorCode::kUsage, "no directory is named", std::string(text),
@@ -36,7 +22,7 @@ Result<Place> ParsePlace(std::string_view text) {
   Place place{std::string(text.substr(0, colon)), std::string(text.substr(colon + 1))};
   if (bracketed && place.host.back() == ']') place.host.erase(place.host.size() - 1).erase(bracket, 1);
   if (place.dir.empty()) return no_directory;
-  if (!IsHost(place.host))
+  if (!agent::NamesHost(place.host))
     return Error{ErrorCode::kUsage, "'" + place.host + "' is no name of a host", std::string(text),
                  "HOST:DIR with a name or address; a directory on this machine whose name has a colon: ./DIR"};
   return place;

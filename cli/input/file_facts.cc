@@ -96,7 +96,8 @@ Result<FileFacts> LookAtSpool(const std::string& path) {
     facts.notes.push_back("cannot be read: " +
                           analysis::Plural(static_cast<std::int64_t>(decoded.bad_blocks), "block"));
   if (decoded.processes.size() > 1)
-    facts.notes.push_back(WithCommas(decoded.processes.size()) + " processes; this is the first of them");
+    facts.notes.push_back(analysis::Count(static_cast<std::int64_t>(decoded.processes.size())) +
+                          " processes; this is the first of them");
   facts.notes.push_back("lockstep recover makes a rank file of it");
   const schema::RankTables& tables = decoded.processes.front().tables;
   tables.ForEachTable([&](const auto& table) {
@@ -156,12 +157,6 @@ bool BeginsLikeHdf5(const std::string& path) {
 }
 
 }  // namespace
-
-std::string WithCommas(std::uint64_t value) {
-  std::string text = std::to_string(value);
-  for (std::size_t at = text.size(); at > 3;) text.insert(at -= 3, ",");
-  return text;
-}
 
 bool IsTrace(const std::string& path) { return ingest::HoldsTraces(path) && ingest::LooksLikeTrace(path); }
 

@@ -44,6 +44,4 @@ bool Suspicious(const FileFacts& facts);
 // A trace of another tool, which is shown as the rank file that it becomes.
 bool IsTrace(const std::string& path);
 
-std::string WithCommas(std::uint64_t value);
-
 }  // namespace lockstep::cli

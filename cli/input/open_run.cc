@@ -38,7 +38,11 @@ Result<merge::MergeOptions> MergeOptionsOf(const std::vector<std::string>& runs,
 
 Result<merge::Timeline> OpenRun(merge::MergeOptions& merge, Progress& progress) {
   merge.write = ::access(merge.run_dir.c_str(), W_OK) == 0;
-  merge.progress = [&progress](std::string_view phase, double done) { progress.Show(phase, done); };
+  // Said to be of the merge: what the command does after it takes longer, and the time left does not count that.
+  const auto show = [&progress](std::string_view phase, double done) {
+    progress.Show("merge, " + std::string(phase), done);
+  };
+  merge.progress = show;
   Result<merge::Timeline> timeline = [&]() -> Result<merge::Timeline> {
     if (!merge.write) return merge::OpenOrMerge(merge);
     trace::RemoveLeftovers(merge.run_dir);
@@ -48,7 +52,7 @@ Result<merge::Timeline> OpenRun(merge::MergeOptions& merge, Progress& progress) 
                          [&](const std::string& text) { progress.Say(text); });
     merge.progress = [&](std::string_view phase, double done) {
       lock.Touch();
-      progress.Show(phase, done);
+      show(phase, done);
     };
     if (!lock.others_at_it()) agent::FinishLeftSpools(merge.run_dir);
     return merge::OpenOrMerge(merge);

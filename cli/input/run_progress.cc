@@ -1,5 +1,6 @@
 #include "cli/input/run_progress.h"
 
+#include <algorithm>
 #include <filesystem>
 #include <sstream>
 #include <system_error>
@@ -54,6 +55,10 @@ std::vector<std::string> HangOfRun(const std::string& run_dir, unsigned jobs) {
   const hang::JudgeOptions options{.least_wait_ns = hang::kLeastWaitNs};
   const Result<RunProgress> run = ProgressOfRun(run_dir, options.least_wait_ns, jobs);
   if (!run.ok()) return {};
+  // Of a run that goes on, its agents know how long its waits may take.
+  const std::vector<hang::RankFacts>& ranks = run.value().read.progress.ranks;
+  if (std::all_of(ranks.begin(), ranks.end(), [](const auto& facts) { return facts.state == hang::RankState::kAlive; }))
+    return SaidWhileItRan(run_dir);
   const hang::Judgement judgement = hang::Judge(run.value().read.progress, options);
   if (judgement.verdicts.empty()) return SaidWhileItRan(run_dir);
   return LinesOf(hang::TextOf(run.value().read.progress, judgement, false, false));

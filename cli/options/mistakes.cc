@@ -103,6 +103,35 @@ std::string WordsOf(const CLI::ParseError& error) {
   return text;
 }
 
+// How an option is typed, short where it can be, with what it takes: "-o RUN".
+std::string Typed(const CLI::Option& option) {
+  const std::string name = option.get_snames().empty() ? "--" + option.get_lnames()[0] : "-" + option.get_snames()[0];
+  return name + " " + (option.get_type_name().empty() ? "VALUE" : option.get_type_name());
+}
+
+// The call as it was typed, with the options that it lacks: those that are required, and the one that `what` begins
+// with. "" if it cannot be typed as it is shown, or names a program.
+std::string Completed(const CLI::App& root, const CLI::App& app, const std::string& what,
+                      const std::vector<std::string>& words) {
+  constexpr std::string_view kPlain = "abcdefghijklmnopqrstuvwxyzABCDEFGHIJKLMNOPQRSTUVWXYZ0123456789_./:=,+@%-";
+  std::string call = PathOf(root);
+  for (const std::string& word : words) {
+    if (word.empty() || word == "--" || word.find_first_not_of(kPlain) != std::string::npos) return {};
+    call += " " + word;
+  }
+  const std::string named = what.substr(0, what.find_first_of(" :"));
+  const CLI::Option* last = words.empty() || !IsOption(words.back()) ? nullptr : app.get_option_no_throw(words.back());
+  if (last != nullptr && last->get_items_expected_max() > 0)
+    call += " " + (last->get_type_name().empty() ? std::string("VALUE") : last->get_type_name());
+  else
+    last = nullptr;
+  for (const CLI::Option* option : app.get_options())
+    if (!option->get_positional() && option != last && option->count() == 0 &&
+        (option->get_required() || option == app.get_option_no_throw(named)))
+      call += " " + Typed(*option);
+  return StartsProgram(app.get_name()) ? call + " -- PROGRAM" : call;
+}
+
 }  // namespace
 
 Error MistakeIn(const CLI::App& root, const CLI::ParseError& error, const std::vector<std::string>& words) {
@@ -130,10 +159,16 @@ Error MistakeIn(const CLI::App& root, const CLI::ParseError& error, const std::v
         return {ErrorCode::kUsage, "it is not clear what " + word + " is for", PathOf(innermost), UsageOf(innermost)};
       }
     }
-  std::string what = WordsOf(error);
-  if (what == "files is required") what = "no trace files were named";
+  std::string what = WordsOf(error), hint;
+  if (what.starts_with("--") && (what.ends_with(" is required") || what.ends_with(" missing")))
+    hint = Completed(root, innermost, what, words);
+  if (hint.empty()) hint = UsageOf(innermost);
+  if (what == "files is required") {
+    what = "no trace files were named";
+    hint = PathOf(innermost) + " FILES -o RUN";
+  }
   if (what == "places is required") what = "no run directory was named";
-  return {ErrorCode::kUsage, std::move(what), PathOf(innermost), UsageOf(innermost)};
+  return {ErrorCode::kUsage, std::move(what), PathOf(innermost), std::move(hint)};
 }
 
 int ShowParseError(const CLI::App& root, const CLI::ParseError& error, const std::vector<std::string>& words) {

@@ -25,7 +25,12 @@ constexpr std::uint8_t kUnidentified = 0x80, kFreed = 0x40;
 Group g_groups[kMaxGroups + 1];
 std::atomic<std::uint32_t> g_made{0};
 std::atomic<bool> g_unknown_announced{false};
-thread_local Current t_current;
+struct Call {
+  Current current;
+  // The hooks' open ranges that show waits. Here it takes no more of the little memory that a preloaded library has.
+  std::int32_t showing = 0;
+};
+thread_local Call t_call;
 
 void WriteGroup(const Group& group, std::uint64_t id, std::int32_t rank, std::uint32_t name, std::uint8_t flags) {
   const std::uint32_t listed = group.members == nullptr ? 0 : static_cast<std::uint32_t>(group.size);
@@ -104,6 +109,12 @@ Group* Add(const char* name, const int* ranks, int size, int rank, const void* b
   Hash64 hash;
   hash.Add(std::string_view(name));
   for (int i = 0; i < size; ++i) hash.Add(static_cast<std::uint64_t>(ranks[i]));
+  group.named = hash.value();
+  // A program that ends its groups and makes them again gives them the names of before. All members make them in one
+  // order, so that the number of earlier ones tells them apart, on all alike.
+  std::uint64_t earlier = 0;
+  for (std::uint32_t i = 0; i < index; ++i) earlier += g_groups[i].named == group.named;
+  if (earlier > 0) hash.Add(earlier);
   // A record's length is a number of 16 bits: of larger groups the members are not listed.
   constexpr int kMaxListed = 500'000;
   if (group.stride == 0 && size <= kMaxListed) {
@@ -133,8 +144,8 @@ std::int32_t Group::RankOf(std::int32_t world_rank) const {
 }
 
 Current Exchange(const Current& current) {
-  const Current before = t_current;
-  t_current = current;
+  const Current before = t_call.current;
+  t_call.current = current;
   return before;
 }
 
@@ -142,20 +153,22 @@ Group* UnknownGroup() { return Unknown(); }
 
 Group* GroupOf(std::uint32_t number) { return ByNumber(number); }
 
-bool InCollective() { return t_current.number != 0 && t_current.tag < 0; }
+bool WaitIsShown() { return t_call.current.number != 0 || t_call.showing != 0; }
+
+bool InCollective() { return t_call.current.number != 0 && t_call.current.tag < 0; }
 
 Group* GroupOfCall(Current* current) {
-  *current = t_current;
-  if (t_current.number != 0) return ByNumber(t_current.number);
+  *current = t_call.current;
+  if (t_call.current.number != 0) return ByNumber(t_call.current.number);
   return OnlyOne([](const Group& group) { return group.size > 1; });
 }
 
 Group* GroupAt(const void* backend, Current* current) {
-  *current = t_current;
+  *current = t_call.current;
   Group* group = LiveAt(backend);
   if (group == nullptr) {
-    group = t_current.number != 0 ? ByNumber(t_current.number)
-                                  : OnlyOne([](const Group& one) { return one.backend.load() == nullptr; });
+    group = t_call.current.number != 0 ? ByNumber(t_call.current.number)
+                                       : OnlyOne([](const Group& one) { return one.backend.load() == nullptr; });
     // A group has one; the call may be of another group than the one that something within it works on.
     const void* nothing = nullptr;
     if (!group->live.load(std::memory_order_relaxed) || !group->backend.compare_exchange_strong(nothing, backend))
@@ -193,6 +206,9 @@ __attribute__((visibility("default"))) unsigned lockstep_hook_torch_group(const 
 __attribute__((visibility("default"))) unsigned lockstep_hook_torch_enter(unsigned number, int peer, int tag) {
   return Exchange({number, peer, tag}).number;
 }
+
+// The calling thread opens (1) or closes (-1) a range that shows waits within it.
+__attribute__((visibility("default"))) void lockstep_hook_torch_shown(int more) { t_call.showing += more; }
 
 // It is about to be destroyed.
 __attribute__((visibility("default"))) void lockstep_hook_torch_group_gone(unsigned number) {

@@ -14,6 +14,7 @@
 namespace lockstep::c10d {
 
 struct Group {
+  std::uint64_t named = 0;   // Hash of its name and its ranks, which a later group may have, too.
   std::uint32_t number = 0;  // Of records.
   std::atomic<bool> live{false};
   std::atomic<const void*> backend{nullptr};  // Its ProcessGroupGloo, once it is known.
@@ -41,7 +42,9 @@ Group* GroupOfCall(Current* current);
 Group* UnknownGroup();
 // The group of this number, never null.
 Group* GroupOf(std::uint32_t number);
-// Whether the calling thread is in a call of Python that is no message.
+// Whether the calling thread is in a call of Python, or in one of the hooks' ranges that show waits within them;
+// whether it is in a call that is no message.
+bool WaitIsShown();
 bool InCollective();
 // The same where the ProcessGroupGloo is known too. Partner and root are given only if the call is on that group.
 Group* GroupAt(const void* backend, Current* current);

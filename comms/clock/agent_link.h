@@ -76,6 +76,7 @@ struct FilesPeer {
   std::unique_ptr<AgentLink> link;
   std::uint64_t protocol = 0;  // Of its frames.
   FilesWhy why = FilesWhy::kEnd;
+  std::string address;  // At which its host has called; "" of this host, or not known.
 };
 
 enum class CallEnd : std::uint8_t { kReached, kNobody, kUnproven, kTakesNone };

@@ -62,6 +62,7 @@ struct ClockCoordinator::Impl {
   std::int64_t begun_ns = 0, reference_seen_ns = 0, plan_since_ns = 0, process_since_ns = 0, rechecked_ns = 0;
   bool announced = false, planned = false, settled = false;
   bool by_mailbox = false;
+  bool last = false;  // Nothing is waited for any more.
 
   void Run();
   milliseconds Tick();
@@ -69,6 +70,7 @@ struct ClockCoordinator::Impl {
   bool FromMeeting();
   std::optional<Reference> ReferenceTold() const;
   void Plan();
+  void LookOnceMore();
   void DropClient();
   void StartClient(std::int32_t reference, const std::string& where, const RunKey& key);
   void Say(std::string text) {
@@ -131,6 +133,7 @@ void ClockCoordinator::Finish(int limit_ms) {
   if (impl_->thread.joinable()) impl_->thread.join();
   // From here on this thread is the only one that uses client and process. The server goes on, because other ranks may
   // be at their last burst.
+  impl_->LookOnceMore();
   if (impl_->client) impl_->client->FinalBurst(std::min(limit_ms, 200));
   if (impl_->process) {
     const bool well = impl_->process->Finish(impl_->config.interrupted);
@@ -222,10 +225,7 @@ bool ClockCoordinator::Impl::FromMailbox() {
   if (by_mailbox) return true;
   if (config.segment.base == nullptr) return false;
   const ClockMailbox& mailbox = config.segment.header().mailbox;
-  const std::uint32_t mailbox_state = mailbox.state.load(std::memory_order_acquire);
-  // Abandoned after the ranks had exchanged their identities: those are still valid.
-  if (mailbox_state == 0 || mailbox_state == kReferenceOnly || (mailbox_state == 2 && mailbox.domains == 0))
-    return false;
+  if (!HaveMet(mailbox)) return false;
   by_mailbox = true;
   {
     std::lock_guard lock(mutex);
@@ -251,6 +251,15 @@ bool ClockCoordinator::Impl::FromMailbox() {
   // The announcements may have been read too early, so that this rank became a leader by mistake.
   DropClient();
   return true;
+}
+
+// The application may have been told only in MPI_Finalize where rank 0's agent is.
+void ClockCoordinator::Impl::LookOnceMore() {
+  if (client || config.mode != ClockService::kAuto || config.segment.base == nullptr) return;
+  const ClockMailbox& mailbox = config.segment.header().mailbox;
+  if (mailbox.state.load(std::memory_order_acquire) != kReferenceOnly) return;
+  last = true;
+  (void)FromMeeting();
 }
 
 void ClockCoordinator::Impl::DropClient() {
@@ -289,12 +298,14 @@ bool ClockCoordinator::Impl::FromMeeting() {
   }
   if (begun_ns == 0) begun_ns = now;
   if (!reference || reference->address.empty()) {
-    if (now - begun_ns > kReferenceLateNs) {
-      std::lock_guard lock(mutex);
-      no_client = reference ? "rank 0 runs no clock service: its agent expects no other hosts, or has no key"
-                            : directory +
-                                  " has no file of rank 0: the run directory is not shared, so its address and key "
-                                  "are unknown";
+    std::lock_guard lock(mutex);
+    // Rank 0's agent takes its file away when it ends; who was connected by then has measured.
+    if (!client && now - begun_ns > kReferenceLateNs) {
+      no_client = reference_seen_ns != 0 ? "rank 0's agent ended before this one had compared clocks with it"
+                  : reference ? "rank 0 runs no clock service: its agent expects no other hosts, or has no key"
+                              : directory +
+                                    " has no file of rank 0: the run directory is not shared, so its address and key "
+                                    "are unknown";
     }
     return false;
   }
@@ -307,7 +318,7 @@ bool ClockCoordinator::Impl::FromMeeting() {
     return settled = true;
   }
   if (reference_seen_ns == 0) reference_seen_ns = now;
-  if (now - reference_seen_ns < kElectionNs || now - rechecked_ns < kRecheckNs) return false;
+  if (!last && (now - reference_seen_ns < kElectionNs || now - rechecked_ns < kRecheckNs)) return false;
   rechecked_ns = now;
   std::int32_t leader = rank();
   for (std::int32_t other = rank() - 1; other > 0 && rank() - other <= kScanAll; --other) {

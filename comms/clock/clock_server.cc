@@ -57,7 +57,7 @@ struct ClockServer::Impl {
   std::atomic<std::size_t> clients{0};
   std::vector<Connection> connections;
   mutable std::mutex mutex;  // Protects `places`.
-  std::map<std::int32_t, std::string> places;
+  std::map<std::int32_t, ToldPlace> places;
   std::thread thread;
 
   void Run();
@@ -105,7 +105,7 @@ std::size_t ClockServer::clients() const { return impl_->clients.load(std::memor
 std::vector<ToldPlace> ClockServer::places() const {
   const std::lock_guard lock(impl_->mutex);
   std::vector<ToldPlace> all;
-  for (const auto& [rank, text] : impl_->places) all.push_back({rank, text});
+  for (const auto& [rank, place] : impl_->places) all.push_back(place);
   return all;
 }
 
@@ -206,9 +206,10 @@ bool ClockServer::Impl::Serve(Connection& connection) {
 
 // Files come over this connection from now on; what they need of time is not this thread's.
 void ClockServer::Impl::GiveAway(Connection& connection) const {
+  std::string address = net::OtherHostOf(connection.fd.get());
   config.take_files({std::make_unique<AgentLink>(AgentLink::Side::kServer, std::move(connection.fd), config.key,
                                                  connection.hello, connection.challenge),
-                     connection.message.a, WhyOf(connection.message.b)});
+                     connection.message.a, WhyOf(connection.message.b), std::move(address)});
 }
 
 bool ClockServer::Impl::ExpectPlace(Connection& connection) const {
@@ -224,9 +225,11 @@ bool ClockServer::Impl::TakePlace(Connection& connection) {
   connection.state = Connection::State::kKnown;
   const Proof proof = net::PlaceProof(config.key, connection.hello, connection.challenge, text);
   if (!SameSecret({reinterpret_cast<const std::uint8_t*>(all.data()) + text.size(), kProofBytes}, proof)) return false;
+  const std::int32_t rank = connection.hello.rank;
+  ToldPlace place{rank, std::string(text), net::OtherHostOf(connection.fd.get())};
   const std::lock_guard lock(mutex);
   // As many ranks as connections; a client that names another rank each time it connects is not kept for ever.
-  if (places.size() < kMaxConnections || places.contains(connection.hello.rank)) places[connection.hello.rank] = text;
+  if (places.size() < kMaxConnections || places.contains(rank)) places[rank] = std::move(place);
   return true;
 }
 

@@ -36,6 +36,7 @@ struct ClockServiceConfig {
 struct ToldPlace {
   std::int32_t rank = -1;
   std::string text;
+  std::string address;  // At which its host has called; "" of this host, or not known.
 };
 
 // Answers any number of clients, one burst at a time, from one thread.

@@ -178,6 +178,25 @@ std::string LocalAddresses(std::uint16_t port, std::size_t limit) {
   return list;
 }
 
+std::string OtherHostOf(int fd) {
+  const auto text = [fd](auto* of) -> std::string {
+    sockaddr_storage address{};
+    socklen_t length = sizeof address;
+    char host[NI_MAXHOST] = "";
+    if (of(fd, reinterpret_cast<sockaddr*>(&address), &length) != 0 ||
+        getnameinfo(reinterpret_cast<const sockaddr*>(&address), length, host, sizeof host, nullptr, 0,
+                    NI_NUMERICHOST) != 0)
+      return "";
+    // How a socket of both kinds sees IPv4.
+    constexpr std::string_view kMapped = "::ffff:";
+    const std::string_view seen = host;
+    return std::string(
+        seen.starts_with(kMapped) && seen.find('.') != std::string_view::npos ? seen.substr(kMapped.size()) : seen);
+  };
+  const std::string other = text(getpeername);
+  return other == text(getsockname) ? "" : other;
+}
+
 std::vector<std::string> SplitAddresses(std::string_view list) {
   std::vector<std::string> result;
   while (!list.empty()) {

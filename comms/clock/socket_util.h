@@ -23,6 +23,8 @@ Fd Listen(std::uint16_t* port, bool loopback_only);
 // "127.0.0.1:port,10.0.0.3:port,[fd00::3]:port", at most `limit` characters. Those that other hosts are likely to
 // reach come first; bridges of containers and virtual machines, which many hosts have with the same address, last.
 std::string LocalAddresses(std::uint16_t port, std::size_t limit);
+// The address of the other end of a connection, "10.0.0.3" or "fd00::3"; "" if that is this host, or cannot be found.
+std::string OtherHostOf(int fd);
 std::vector<std::string> SplitAddresses(std::string_view list);
 // Sorts: the loopback first (on another host it is refused at once), then addresses in one of this host's networks,
 // then the rest, and last those of this host itself, which belong to another host's bridge.
@@ -78,7 +80,7 @@ inline constexpr std::size_t kMostPlaceBytes = 8192;
 // From this message on the connection belongs to files (comms/clock/agent_link.h). `a`: the protocol of what follows;
 // `b`: 1 in haste.
 inline constexpr std::uint64_t kFilesMagic = 0x53454c4946534cu;  // "LSFILES"
-inline constexpr std::uint64_t kFilesProtocol = 1;
+inline constexpr std::uint64_t kFilesProtocol = 2;
 clock::Proof PlaceProof(const clock::RunKey& key, const Hello& hello, const Hello& challenge, std::string_view text);
 
 }  // namespace lockstep::net

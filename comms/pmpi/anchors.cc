@@ -22,6 +22,7 @@ constexpr int kPingBudget = 256 * kPings;
 constexpr int kCheckPings = 5, kCheckedPerDomain = 3;
 constexpr std::int64_t kMs = 1'000'000;
 constexpr std::int64_t kSpinNs = 2 * kMs;
+constexpr std::int64_t kSoonNs = 100 * kMs;
 // Ranks reach MPI_Finalize further apart than they leave MPI_Init, and wait for each other in it anyway.
 constexpr std::int64_t kFinalizePatienceNs = 10'000 * kMs;
 
@@ -40,6 +41,7 @@ struct Anchor {
   // kReady: `comm` can be used. kGone: given up, but messages of the others can still be read.
   enum class State { kNone, kReady, kGone } state = State::kNone;
   bool tried = false, finished = false;
+  bool unmet = false;  // It asked alone where rank 0's agent is, and was not told.
   MPI_Comm comm{};
   int rank = 0, size = 0;
   int leader = 0, place = 0;  // Of this rank's domain; position among its ranks.
@@ -61,6 +63,8 @@ void Nap(std::int64_t waited_ns) {
   const timespec time{0, waited_ns < 100 * kMs ? 50'000 : 500'000};
   nanosleep(&time, nullptr);
 }
+
+constexpr std::int64_t kForGood = INT64_MAX;
 
 // Returns true when done, false at the deadline; the request is left behind then.
 bool Finish(MPI_Request* request, std::int64_t deadline_ns) {
@@ -220,10 +224,14 @@ class MessageBoard final : public AgreementBoard {
 // Called on every rank right after all have agreed to it, so that it comes before everything that the application does
 // on the world communicator. It is not counted as a creation or a collective of the application, because PMPI calls
 // never reach the wrappers. No attribute with a copy callback exists this early.
-bool MakeComm(std::int64_t deadline_ns) {
+//
+// This wait has no limit. Open MPI makes a communicator by several collectives on the world communicator, each begun
+// when the one before it is done: whoever returned meanwhile would let the application's own come between them, in
+// another order on each rank, and its results would be wrong (docs/decisions/mpi-agreement.md).
+bool MakeComm() {
   const PmpiTable& mpi = Pmpi();
   MPI_Request request;
-  if (mpi.Comm_idup(mpi.comm_world, &anchor.comm, &request) != MPI_SUCCESS || !Finish(&request, deadline_ns)) {
+  if (mpi.Comm_idup(mpi.comm_world, &anchor.comm, &request) != MPI_SUCCESS || !Finish(&request, kForGood)) {
     anchor.comm = {};  // It must not be used before it is made.
     return false;
   }
@@ -303,15 +311,22 @@ bool Meet(const SegmentView& segment, std::int64_t deadline_ns) {
   return true;
 }
 
-// Ranks that have not agreed to call MPI together can still learn, each by itself, where rank 0's agent is. It has told
-// it before it asked for an agreement, so that a rank that heard nothing of rank 0 by then is not to wait again.
-void MeetAlone(SegmentHeader& header, PmixBoard& board) {
-  constexpr std::int64_t kSoonNs = 100 * kMs;
+// What ranks that do not call MPI together can still learn, each by itself: where rank 0's agent is, which its probe
+// tells before it asks for an agreement.
+void TellAlone(const SegmentHeader& header, PmixBoard& board) {
+  const Reference own = OwnReference(header);
+  if ((header.anchors_wanted & kOtherHosts) == 0 || header.slot_rank > 0 || anchor.rank != 0 || !own.complete()) return;
+  static char text[kReferenceTextBytes];
+  WriteReference(own, text);
+  board.Tell(text);
+}
+
+void MeetAlone(SegmentHeader& header, PmixBoard& board, std::int64_t limit_ns) {
   if ((header.anchors_wanted & kOtherHosts) == 0 || header.slot_rank != anchor.rank || anchor.rank == 0) return;
   static char text[kReferenceTextBytes];
   Reference reference;
-  if (board.Ask(0, text, sizeof text, RawNs() + kSoonNs) && ReadReference(text, reference))
-    LeaveReference(header.mailbox, reference);
+  anchor.unmet = !board.Ask(0, text, sizeof text, RawNs() + limit_ns) || !ReadReference(text, reference);
+  if (!anchor.unmet) LeaveReference(header.mailbox, reference);
 }
 
 // The same where there is no board to agree on.
@@ -354,22 +369,20 @@ void ClockAnchorAtInit(const SegmentView& segment, bool able) {
   // the others do not wait for it.
   able = able && (header.anchors_wanted & kAnchorsWanted) != 0 &&
          (header.slot_rank < 0 || header.slot_rank == anchor.rank);
-  if (const Reference own = OwnReference(header);
-      able && anchor.rank == 0 && (header.anchors_wanted & kOtherHosts) != 0 && own.complete()) {
-    static char text[kReferenceTextBytes];
-    WriteReference(own, text);
-    board.Tell(text);
-  }
+  if (!Spawned()) TellAlone(header, board);
   if (!Agree(board, anchor.rank, anchor.size, able, limit_ns)) {
-    if (!Spawned()) MeetAlone(header, board);
+    // A rank that has heard nothing of rank 0 by now is not to wait again.
+    if (!Spawned()) MeetAlone(header, board, kSoonNs);
     mailbox.agreement.store(
         (header.anchors_wanted & kAnchorsWanted) != 0 ? AnchorAgreement::kRefused : AnchorAgreement::kNone,
         std::memory_order_relaxed);
     return;
   }
   mailbox.agreement.store(AnchorAgreement::kAgreed, std::memory_order_relaxed);
-  if (!MakeComm(RawNs() + limit_ns) || !Meet(segment, RawNs() + limit_ns)) {
+  if (!MakeComm() || !Meet(segment, RawNs() + limit_ns)) {
     Abandon(segment);
+    // It is there: rank 0 has told it before it agreed.
+    MeetAlone(header, board, limit_ns);
     return;
   }
   anchor.state = Anchor::State::kReady;
@@ -378,7 +391,14 @@ void ClockAnchorAtInit(const SegmentView& segment, bool able) {
 
 void ClockAnchorAtFinalize(const SegmentView& segment) {
   TakeReferenceBack();
-  if (segment.base == nullptr || anchor.comm == MPI_Comm{} || anchor.finished) return;
+  if (segment.base == nullptr) return;
+  if (anchor.unmet && (segment.header().anchors_wanted & kElsewhere) != 0) {
+    // Rank 0 may have come late. By now it has told it, or never will: one question, to which another host's server
+    // has the answer at once.
+    if (PmixBoard board(anchor.rank); board.usable()) MeetAlone(segment.header(), board, 0);
+    anchor.unmet = false;
+  }
+  if (anchor.comm == MPI_Comm{} || anchor.finished) return;
   anchor.finished = true;
   const bool able = anchor.state == Anchor::State::kReady;
   MessageBoard board;

@@ -6,13 +6,14 @@
 // No MPI call that another rank must join is made before every rank's probe has
 // agreed to it (comms/pmpi/agreement.h): in MPI_Init through the launcher's
 // key-value store, in MPI_Finalize through messages on the private communicator.
-// Without agreement there are no anchors, and nothing else is different. Where
-// the launcher has no such store, each rank asks alone where the clock service is
-// (comms/pmpi/reference_names.h).
+// Without agreement there are no anchors, and nothing else is different; each rank
+// asks alone where the clock service is, in the launcher's store or, where it has
+// none, by MPI's names (comms/pmpi/reference_names.h).
 //
 // Only PMPI functions are called, through comms/pmpi/pmpi_table.h. After an
-// agreement every wait ends at SegmentHeader.anchor_timeout_ms; then the exchange
-// is abandoned for good (mailbox state 2, loss AnchorAbandoned by its reader).
+// agreement the communicator is made, which nobody may give up; every wait on it
+// ends at SegmentHeader.anchor_timeout_ms, and then the exchange is abandoned for
+// good (mailbox state 2, or 3 if the address was had alone: core/reference.h).
 
 #include "core/ring_layout.h"
 

@@ -162,23 +162,26 @@ LS_EXPORT int MPI_Intercomm_create(MPI_Comm local, int local_leader, MPI_Comm br
   const std::uint64_t end = blocking.End();
   Comm* parent = KnownComm(local);
   if (result == MPI_SUCCESS) {
-    // The other side is known only now. Both groups' lowest world ranks, sorted, and the tag are the same on both
-    // sides.
+    // The other side is known only now. Both groups and the tag are the same on both sides. Of the groups all members
+    // count: of those with the same lowest ranks, a rank that is in only some would count other creations than the
+    // others. Two groups have no member in common, so the sum tells them apart.
     const PmpiTable& mpi = Pmpi();
     std::int64_t lowest[2] = {-1, -1};
+    std::uint64_t groups = 0;
     MPI_Group group{};
     if (mpi.Comm_group(*created, &group) == MPI_SUCCESS) {
       lowest[0] = LowestWorldRank(group);
+      groups += GroupHash(group);
       mpi.Group_free(&group);
     }
     if (mpi.Comm_remote_group(*created, &group) == MPI_SUCCESS) {
       lowest[1] = LowestWorldRank(group);
+      groups += GroupHash(group);
       mpi.Group_free(&group);
     }
     Hash64 hash;
     hash.Add(std::string_view("intercomm"));
-    hash.Add(static_cast<std::uint64_t>(lowest[0] < lowest[1] ? lowest[0] : lowest[1]));
-    hash.Add(static_cast<std::uint64_t>(lowest[0] < lowest[1] ? lowest[1] : lowest[0]));
+    hash.Add(groups);
     hash.Add(static_cast<std::uint64_t>(tag));
     Origin origin;
     origin.parent = parent;

@@ -1,6 +1,7 @@
 #include "ingest/recorded/messages.h"
 
 #include <algorithm>
+#include <set>
 #include <tuple>
 
 namespace lockstep::recorded {
@@ -8,6 +9,9 @@ namespace {
 
 using hang::Operation;
 using hang::OperationState;
+
+// A message between two hosts takes less, if the network carries it.
+constexpr std::int64_t kArrivesWithinNs = 5'000'000'000;
 
 bool Fits(const MessageKey& wanted, const MessageKey& exact) {
   return wanted.comm == exact.comm && wanted.to == exact.to && (wanted.from < 0 || wanted.from == exact.from) &&
@@ -27,7 +31,8 @@ class Matcher {
   Messages Match() {
     for (RankView& view : views_)
       for (OpenMessage& message : view.open) Look(view, message);
-    for (RankView& view : views_) SetAside(view);
+    for (RankView& view : views_)
+      if (!LeaveToNetwork(view)) SetAside(view);
     for (RankView& view : views_) {
       for (const OpenMessage& message : view.open) {
         Operation call = message.call;
@@ -98,7 +103,9 @@ class Matcher {
   void Look(const RankView& view, OpenMessage& message) {
     const OtherEnd end = Find(view, message);
     may_have_ended_[&message] = end == OtherEnd::kOpen || end == OtherEnd::kEnded;
-    // Where the other end is through, nobody's call is missing, and who holds this one up is not known.
+    if (end == OtherEnd::kEnded) ended_.insert(&message);
+    // Where the other end is through, nobody's call is missing, and who holds this one up is not known, unless all that
+    // its call waits for is so (LeaveToNetwork).
     if (end == OtherEnd::kUnknown || end == OtherEnd::kEnded) {
       message.call.peer = -1;
     } else if (message.number > 0) {
@@ -106,16 +113,70 @@ class Matcher {
     }
   }
 
+  // Whether nothing but the way to this rank can hold up what the other end is through with: that end is inside an
+  // MPI call that moves what it still has to send, and has been for long; and no other receive of this rank can have
+  // taken it.
+  bool IsOnItsWay(const RankView& view, const OpenMessage& message) const {
+    if (!ended_.contains(&message)) return false;
+    const RankView& other = *ViewOf(message.sends ? message.key.to : message.key.from);
+    const auto comm = other.comms.find(message.key.comm);
+    const bool moves = comm != other.comms.end() && comm->second.is_mpi && other.moves_messages;
+    const bool able = view.facts.state != hang::RankState::kStopped && other.facts.state != hang::RankState::kStopped;
+    const bool still = other.facts.moved_ns != hang::kNotKnown && view.facts.seen_ns != hang::kNotKnown &&
+                       other.facts.moved_ns + kArrivesWithinNs <= view.facts.seen_ns;
+    if (!moves || !able || !still) return false;
+    const RankView& receiver = message.sends ? other : view;
+    return std::none_of(receiver.open.begin(), receiver.open.end(), [&](const OpenMessage& each) {
+      return !each.sends && each.number == 0 && Fits(each.key, message.key);
+    });
+  }
+
+  bool CrossesHosts(const RankView& view, const OpenMessage& message) const {
+    const RankView& other = *ViewOf(message.sends ? message.key.to : message.key.from);
+    return !view.facts.host.empty() && !other.facts.host.empty() && view.facts.host != other.facts.host;
+  }
+
+  // A rank that waits for nothing but messages whose other ends are through: those between two hosts have not come, as
+  // within one host nothing is left that could hold them up. Each keeps its other end, whose half is added as
+  // completed.
+  bool LeaveToNetwork(RankView& view) {
+    bool crosses = false, creates = false;
+    for (const OpenMessage& message : view.open) {
+      if (!message.call.waited) continue;
+      if (!IsOnItsWay(view, message)) return false;
+      crosses |= CrossesHosts(view, message);
+    }
+    for (const auto& [id, comm] : view.comms) creates |= !comm.creation.kind.empty();
+    if (!crosses || creates || !view.elsewhere.empty() || InsideCollective(view)) return false;
+    for (OpenMessage& message : view.open) {
+      if (!message.call.waited) continue;
+      message.call.waited = CrossesHosts(view, message);
+      if (!message.call.waited) continue;
+      const std::int32_t peer = message.sends ? message.key.to : message.key.from;
+      message.call.peer = peer;
+      message.call.sequence = SequenceOf(message.key, message.number);
+      Operation half = message.call;
+      half.kind = message.sends ? "recv" : "send";
+      half.peer = view.facts.rank;
+      half.state = OperationState::kCompleted;
+      found_[{message.key.comm, peer}].push_back(std::move(half));
+    }
+    return true;
+  }
+
+  static bool InsideCollective(const RankView& view) {
+    return std::any_of(view.comms.begin(), view.comms.end(), [](const auto& comm) {
+      return std::any_of(comm.second.calls.begin(), comm.second.calls.end(),
+                         [](const Operation& call) { return call.waited && call.state != OperationState::kCompleted; });
+    });
+  }
+
   // Of several that a call waits for, those that nobody has answered hold it up.
   void SetAside(RankView& view) {
     const bool held = std::any_of(view.open.begin(), view.open.end(), [&](const OpenMessage& message) {
       return message.call.waited && !may_have_ended_[&message];
     });
-    const bool inside = std::any_of(view.comms.begin(), view.comms.end(), [](const auto& comm) {
-      return std::any_of(comm.second.calls.begin(), comm.second.calls.end(),
-                         [](const Operation& call) { return call.waited && call.state != OperationState::kCompleted; });
-    });
-    if (!held && !inside) return;
+    if (!held && !InsideCollective(view)) return;
     for (OpenMessage& message : view.open)
       if (message.one_of_many && may_have_ended_[&message]) message.call.waited = false;
   }
@@ -127,6 +188,7 @@ class Matcher {
            std::map<std::pair<std::int32_t, std::int64_t>, std::int64_t>>
       sequences_;
   std::map<const OpenMessage*, bool> may_have_ended_;
+  std::set<const OpenMessage*> ended_;  // Their other ends are through.
   Messages found_;
 };
 

@@ -74,6 +74,7 @@ class Composer {
     const bool waits = waits_since_[i] != kNotKnown;
     if (!waits && view.left_mpi && anybody_waits_) {
       view.facts.state = RankState::kExited;
+      if (view.inside_finalize && view.facts.doing.empty()) view.facts.doing = "in MPI_Finalize";
       return;
     }
     if (view.ended_ns == kNotKnown) return;
@@ -94,6 +95,9 @@ class Composer {
     for (const RankView& view : views_) progress_.ranks.push_back(view.facts);
     for (std::int32_t rank = 0; rank < world_size_; ++rank)
       if (!by_rank_.contains(rank)) progress_.ranks.push_back({.rank = rank, .state = RankState::kMissing});
+    progress_.whole = world_size_ > 0 && progress_.ranks.size() == views_.size() &&
+                      std::all_of(views_.begin(), views_.end(),
+                                  [](const RankView& view) { return view.left_mpi || view.recorded_to_the_end; });
     std::sort(progress_.ranks.begin(), progress_.ranks.end(),
               [](const hang::RankFacts& a, const hang::RankFacts& b) { return a.rank < b.rank; });
   }
@@ -253,8 +257,13 @@ class Composer {
 
 ingest::ReadProgress ProgressOf(const std::vector<RecordedRank>& ranks, std::int32_t world_size,
                                 std::int64_t least_wait_ns, unsigned jobs) {
+  std::map<std::int32_t, const schema::RankTables*> heads;
+  for (const RecordedRank& each : ranks) heads.emplace(each.rank, each.head);
+  std::vector<const schema::RankTables*> by_rank;
+  for (const auto& [rank, head] : heads) by_rank.push_back(head);
+  const ingest::HostNames hosts(by_rank);
   std::vector<RankView> views(ranks.size());
-  merge::ParallelFor(jobs, ranks.size(), [&](std::size_t i) { views[i] = ViewOf(ranks[i]); });
+  merge::ParallelFor(jobs, ranks.size(), [&](std::size_t i) { views[i] = ViewOf(ranks[i], hosts); });
   ingest::ReadProgress read;
   read.used = views.size();
   read.progress = Composer(std::move(views), world_size, least_wait_ns, read.notes).Compose();

@@ -1,7 +1,6 @@
 #include "ingest/recorded/rank_view.h"
 
 #include <algorithm>
-#include <cmath>
 #include <memory>
 #include <set>
 #include <utility>
@@ -11,6 +10,7 @@
 #include "core/loss.h"
 #include "core/mpi_ops.h"
 #include "ingest/recorded/call_sites.h"
+#include "ingest/recorded/cpu_words.h"
 #include "ingest/recorded/mpi_words.h"
 #include "ingest/recorded/process_gone.h"
 #include "ingest/recorded/stacks.h"
@@ -32,7 +32,6 @@ constexpr std::int64_t kSecond = 1'000'000'000;
 constexpr std::size_t kCallsKept = 64;
 // A rank that asked again so shortly before its end was asking all the time.
 constexpr std::int64_t kAskingNs = 2 * kSecond;
-constexpr std::int64_t kCpuSpanNs = 10 * kSecond;
 // As agents write it (runtime/agent/sample/blocked_in.h).
 constexpr std::string_view kFutex = "futex";
 
@@ -62,7 +61,8 @@ constexpr schema::Columns<schema::Ranges> kOfRanges = {&schema::Ranges::thread, 
 
 class Viewer {
  public:
-  explicit Viewer(const RecordedRank& rank) : rank_(rank), head_(*rank.head), sites_(head_) {}
+  Viewer(const RecordedRank& rank, const ingest::HostNames& hosts)
+      : rank_(rank), head_(*rank.head), hosts_(hosts), sites_(head_) {}
 
   RankView View() {
     reader_ = rank_.source->OpenEvents();
@@ -104,7 +104,7 @@ class Viewer {
   void DescribeProcess() {
     hang::RankFacts& facts = view_.facts;
     facts.rank = rank_.rank;
-    facts.host = trace::MetaValue(head_, "host");
+    facts.host = hosts_.Of(head_);
     facts.state = rank_.running ? hang::RankState::kAlive : hang::RankState::kUnknown;
     const schema::Processes& processes = head_.processes;
     if (processes.rows() != 0) {
@@ -344,6 +344,7 @@ class Viewer {
     const auto op = static_cast<MpiOp>(row.op);
     if (op == MpiOp::kFinalize || op == MpiOp::kSession_finalize || op == MpiOp::kAbort) return;
     inside_ = true;
+    view_.moves_messages |= MovesMessages(row.op);
     const bool own = row.posted_ns == kNoTime, many = row.requests > 1;
     if (many && WaitsForAny(row.op)) {
       // Each fact of the call says the same.
@@ -414,6 +415,7 @@ class Viewer {
   void TakePolls() {
     if (polled_ == 0) return;
     inside_ = true;
+    view_.moves_messages |= MovesMessages(polled_);
     const MpiOpInfo* info = FindMpiOp(polled_);
     if (info != nullptr && info->cls == MpiClass::kTest) {
       std::size_t asked = 0;
@@ -433,7 +435,7 @@ class Viewer {
     }
     for (auto& [id, comm] : view_.comms) {
       Thin(comm);
-      // Inside any call, MPI moves what was begun before.
+      // Inside any call, MPI may move what was begun before.
       comm.moves_in_calls = comm.is_mpi && !inside_ && view_.whole;
     }
     Doing();
@@ -443,44 +445,16 @@ class Viewer {
   void Doing() {
     if (inside_ || view_.left_mpi) return;
     std::string text = range_.empty() ? "" : "in range " + range_;
-    if (const std::string cpu = CpuWords(); !cpu.empty()) text += (text.empty() ? "" : ", ") + cpu;
+    if (const std::string cpu = CpuWords(*reader_, head_, end_ns_, view_.facts); !cpu.empty())
+      text += (text.empty() ? "" : ", ") + cpu;
     view_.facts.doing = std::move(text);
-  }
-
-  // Of its main thread in its last seconds: "computing (CPU 98 %)"; "" not known.
-  std::string CpuWords() {
-    schema::CpuSamples::Row first{}, last{};
-    bool any = false;
-    RowCursor<schema::CpuSamples> cursor(*reader_);
-    while (const schema::CpuSamples* piece = cursor.Next()) {
-      for (std::size_t i = 0; i < piece->rows(); ++i) {
-        const std::uint32_t thread = piece->thread[i];
-        if (thread >= head_.threads.rows() || head_.threads.training[thread] == 0 || piece->cpu_ns[i] < 0) continue;
-        last = piece->Get(i);
-        if (last.time_ns < end_ns_ - kCpuSpanNs || std::exchange(any, true)) continue;
-        first = last;
-      }
-    }
-    if (!any || last.time_ns - first.time_ns < kSecond) return "";
-    const auto percent = [&](std::int64_t part_ns) {
-      return std::lround(100 * static_cast<double>(part_ns) / static_cast<double>(last.time_ns - first.time_ns));
-    };
-    const bool delay_known = first.run_delay_ns >= 0 && last.run_delay_ns >= 0;
-    const long used = percent(last.cpu_ns - first.cpu_ns);
-    const long lacked = delay_known ? percent(last.run_delay_ns - first.run_delay_ns) : 0;
-    view_.facts.cpu_share = static_cast<double>(used + lacked) / 100;
-    // A thread that gets no core is not asleep.
-    std::string text = used + lacked >= 50 ? "computing" : used + lacked >= 5 ? "mostly asleep" : "asleep";
-    text += " (CPU " + std::to_string(used) + " %";
-    if (!view_.facts.asleep_in.empty() && used + lacked < 50) text += ", in " + view_.facts.asleep_in;
-    if (lacked >= 10) text += ", " + std::to_string(lacked) + " % without a core";
-    return text + ")";
   }
 
   static constexpr std::uint32_t kMostRows = 16;  // Of a completion call (trace/decode/open_call.h).
 
   const RecordedRank& rank_;
   const schema::RankTables& head_;
+  const ingest::HostNames& hosts_;
   std::unique_ptr<ingest::EventReader> reader_;
   RankView view_;
   std::vector<CommView*> of_row_;
@@ -495,6 +469,6 @@ class Viewer {
 
 }  // namespace
 
-RankView ViewOf(const RecordedRank& rank) { return Viewer(rank).View(); }
+RankView ViewOf(const RecordedRank& rank, const ingest::HostNames& hosts) { return Viewer(rank, hosts).View(); }
 
 }  // namespace lockstep::recorded

@@ -9,6 +9,7 @@
 #include <vector>
 
 #include "hang/progress.h"
+#include "ingest/rank_files/host_names.h"
 #include "ingest/recorded/progress.h"
 
 namespace lockstep::recorded {
@@ -53,6 +54,7 @@ struct RankView {
   std::int32_t end_code = 0;
   // Every call since its begin was recorded and nothing is lost: what is not here did not happen.
   bool whole = false;
+  bool moves_messages = false;  // One of its threads is inside an MPI call that hands on what the rank has sent.
   bool recorded_to_the_end = false;
   std::map<std::uint64_t, CommView> comms;  // By global_id; unidentified ones are not here.
   struct Sent {
@@ -64,6 +66,7 @@ struct RankView {
   std::vector<std::string> damaged;
 };
 
-RankView ViewOf(const RecordedRank& rank);
+// `hosts`: of all ranks, which says what facts.host is.
+RankView ViewOf(const RecordedRank& rank, const ingest::HostNames& hosts);
 
 }  // namespace lockstep::recorded

@@ -148,7 +148,7 @@ class Matcher {
                                                   kind == CollectiveKind::kReduce || kind == CollectiveKind::kScan);
     for (const auto& [rank, row] : MembersOf(instance)) sizes &= Rows(rank).uneven[row] == 0;
     const bool ordered = comms_[instance.comm].ordered;
-    sizes &= !(ordered && kind == CollectiveKind::kAllToAll);
+    sizes &= !(UnmarkedCounts(instance.comm) && kind == CollectiveKind::kAllToAll);
     for (const auto& [rank, row] : MembersOf(instance).subspan(1)) {
       const auto other = static_cast<CollectiveKind>(Rows(rank).kind[row]);
       const std::uint64_t bytes = Rows(rank).bytes[row], expected = Rows(one.rank).bytes[one.row];
@@ -159,10 +159,13 @@ class Matcher {
     return false;
   }
 
-  // Whether the members of an imported all-to-all moved different amounts; the trace does not mark it as uneven.
+  // Imported traces and PyTorch do not say whether the members of an all-to-all have counts of their own.
+  bool UnmarkedCounts(std::size_t comm) const { return comms_[comm].ordered || comms_[comm].torch; }
+
+  // Whether the members of such an all-to-all moved different amounts.
   bool Differ(const Instance& instance) const {
     const FlatMember& one = members_[instance.first];
-    if (!comms_[instance.comm].ordered || Rows(one.rank).kind[one.row] != static_cast<int>(CollectiveKind::kAllToAll))
+    if (!UnmarkedCounts(instance.comm) || Rows(one.rank).kind[one.row] != static_cast<int>(CollectiveKind::kAllToAll))
       return false;
     return std::ranges::any_of(MembersOf(instance), [&](const FlatMember& member) {
       return Rows(member.rank).bytes[member.row] != Rows(one.rank).bytes[one.row];

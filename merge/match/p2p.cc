@@ -7,6 +7,7 @@
 #include <unordered_map>
 #include <utility>
 
+#include "core/refused.h"
 #include "ingest/rank_files/rank_source.h"
 #include "merge/match/instance_key.h"
 #include "merge/parallel.h"
@@ -110,6 +111,7 @@ Channels Collect(const MatchRank& rank, const Members& members, std::uint64_t& u
   Channel recent_channel{};
   for (std::uint32_t row = 0; row < p2p.rows(); ++row) {
     if (p2p.outcome[row] == kCancelled) continue;
+    if (IsRefused(p2p, row)) continue;
     // A receive that never completed has no message to match.
     if (p2p.direction[row] == kReceive && p2p.outcome[row] >= schema::RequestOutcome::kNeverCompleted) continue;
     const std::int32_t peer = Identified(comms, p2p.comm[row]) ? PeerWorldRank(*rank.tables, members, row) : -1;

@@ -6,6 +6,8 @@
 #include <set>
 #include <string_view>
 
+#include "ingest/rank_files/host_names.h"
+
 namespace lockstep::merge {
 namespace {
 
@@ -31,17 +33,18 @@ void EndWithTheirHosts(const std::vector<RunRank>& ranks, std::vector<RankOutcom
   const auto unknown_early = [&](std::size_t r) {
     return outcomes[r].ended_early && outcomes[r].exit_code == kExitUnknown;
   };
+  std::vector<const schema::RankTables*> heads;
+  for (const RunRank& rank : ranks) heads.push_back(&rank.head);
+  const ingest::HostNames hosts(heads);
   std::set<std::string_view> dead;
   for (std::size_t r = 0; r < ranks.size(); ++r)
-    if (unknown_early(r)) dead.insert(ingest::MetaValue(ranks[r].head, "node"));
-  for (std::size_t r = 0; r < ranks.size(); ++r) {
-    const std::string_view node = ingest::MetaValue(ranks[r].head, "node");
-    // A rank that says how it ended shows that its host did not die.
-    if (outcomes[r].exit_code != kExitUnknown) dead.erase(node);
-  }
+    if (unknown_early(r)) dead.insert(hosts.Of(ranks[r].head));
+  // A rank that says how it ended shows that its host did not die.
+  for (std::size_t r = 0; r < ranks.size(); ++r)
+    if (outcomes[r].exit_code != kExitUnknown) dead.erase(hosts.Of(ranks[r].head));
   dead.erase("");
   for (std::size_t r = 0; r < ranks.size(); ++r) {
-    if (outcomes[r].ended_early || !dead.contains(ingest::MetaValue(ranks[r].head, "node"))) continue;
+    if (outcomes[r].ended_early || !dead.contains(hosts.Of(ranks[r].head))) continue;
     outcomes[r].ended_early = true;
     outcomes[r].why = "its records end with those of its host's other ranks";
   }

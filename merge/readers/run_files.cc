@@ -15,6 +15,7 @@
 
 #include "merge/pack.h"
 #include "merge/parallel.h"
+#include "merge/readers/command_line.h"
 #include "merge/release.h"
 #include "trace/file/strings.h"
 #include "trace/spool/spool_facts.h"
@@ -435,8 +436,7 @@ ManifestFacts ReadManifest(const std::string& run_dir) {
     if (size > 0 && size <= ingest::kMostRanks) facts.world_size = static_cast<std::int32_t>(size);
   }
   if (const auto at = json.find("command"); at != json.end() && at->is_array())
-    for (const auto& word : *at)
-      if (word.is_string()) facts.command += (facts.command.empty() ? "" : " ") + word.get<std::string>();
+    facts.command = CommandLine(*at, json.contains("imported"));
   if (const auto at = json.find("losses"); at != json.end() && at->is_array())
     for (const auto& loss : *at) {
       if (!loss.is_object() || !loss.contains("name") || !loss["name"].is_string()) continue;

@@ -11,8 +11,9 @@ namespace lockstep::merge {
 namespace {
 
 constexpr schema::Columns<schema::MpiCalls> kCallTimes(&schema::MpiCalls::begin_ns, &schema::MpiCalls::duration_ns);
-constexpr schema::Columns<schema::Kernels> kKernelTimes(&schema::Kernels::begin_ns, &schema::Kernels::duration_ns,
-                                                        &schema::Kernels::correlation);
+constexpr schema::Columns<schema::Kernels> kKernelKinds(&schema::Kernels::begin_ns, &schema::Kernels::duration_ns,
+                                                        &schema::Kernels::name, &schema::Kernels::work,
+                                                        &schema::Kernels::work_rule);
 constexpr schema::Columns<schema::Ranges> kRangeCategory(&schema::Ranges::category);
 constexpr schema::Columns<schema::Ranges> kRangeColumns(&schema::Ranges::begin_ns, &schema::Ranges::duration_ns,
                                                         &schema::Ranges::thread, &schema::Ranges::category,
@@ -53,9 +54,12 @@ void EventTables::OnlyTimes() {
   kernels.Choose<kKernelTimes>();
 }
 
-void EventTables::AllColumns() {
+void EventTables::AllColumns(bool launches) {
   calls.Choose<kCallColumns>();
-  kernels.Choose<kKernelColumns>();
+  if (launches)
+    kernels.Choose<kKernelColumns>();
+  else
+    kernels.Choose<kKernelKinds>();
 }
 
 bool IsPosted(std::uint8_t mode) {

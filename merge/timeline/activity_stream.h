@@ -42,9 +42,10 @@ struct EventTables {
   ApiRows api;
   SampleRows samples;
 
-  // Of tables of many pieces, reads only the columns that a walk over times needs, or everything again.
+  // Of tables of many pieces, reads only the columns that a walk over times needs, or everything again; which call
+  // launched a kernel only with `launches`.
   void OnlyTimes();
-  void AllColumns();
+  void AllColumns(bool launches);
 };
 
 // Of collectives.mode and p2p.mode: one call posts the operation, another completes it.

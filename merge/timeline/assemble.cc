@@ -4,9 +4,22 @@
 #include <limits>
 #include <map>
 
+#include "ingest/rank_files/host_names.h"
 #include "merge/timeline/step_length.h"
 
 namespace lockstep::merge {
+namespace {
+
+ingest::HostNames HostsOf(const RunFiles& run) {
+  std::map<std::int32_t, const schema::RankTables*> heads;
+  for (const auto* ranks : {&run.ranks, &run.left_out})
+    for (const RunRank& rank : *ranks) heads.emplace(rank.rank, &rank.head);
+  std::vector<const schema::RankTables*> by_rank;
+  for (const auto& [rank, head] : heads) by_rank.push_back(head);
+  return ingest::HostNames(by_rank);
+}
+
+}  // namespace
 
 schema::TlSteps JobStepTable(const std::vector<RankPassResult>& ranks, const std::vector<ClockMap>& clocks,
                              const JobSteps& steps, const schema::TlStepRanks& step_ranks) {
@@ -82,6 +95,7 @@ void TimelineWriter::Meta(std::string_view key, std::string_view value) {
 
 void TimelineWriter::Ranks(const RunFiles& run, const std::vector<RankOutcome>& outcomes,
                            const std::vector<RankPassResult>& passed) {
+  const ingest::HostNames hosts = HostsOf(run);
   std::size_t r = 0;
   auto missing = run.missing.begin();
   auto left_out = run.left_out.begin();
@@ -98,7 +112,7 @@ void TimelineWriter::Ranks(const RunFiles& run, const std::vector<RankOutcome>& 
     if (left_out != run.left_out.end() && left_out->rank < next()) {
       row.rank = left_out->rank;
       row.file = Intern(left_out->file);
-      row.node = Intern(ingest::MetaValue(left_out->head, "node"));
+      row.node = Intern(hosts.Of(left_out->head));
       row.domain = Intern(ingest::MetaValue(left_out->head, "clock_domain"));
       row.state = RankState::kLeftOut;
       tables_.ranks.Append(row);
@@ -114,8 +128,7 @@ void TimelineWriter::Ranks(const RunFiles& run, const std::vector<RankOutcome>& 
     const RunRank& rank = run.ranks[r];
     row.rank = rank.rank;
     row.file = Intern(rank.file);
-    const std::string_view node = ingest::MetaValue(rank.head, "node");
-    row.node = Intern(node.empty() ? ingest::MetaValue(rank.head, "host") : node);
+    row.node = Intern(hosts.Of(rank.head));
     row.domain = Intern(ingest::MetaValue(rank.head, "clock_domain"));
     row.state = rank.state;
     row.ended_early = outcomes[r].ended_early;

@@ -9,7 +9,6 @@
 #include <utility>
 
 #include "merge/saturated.h"
-#include "merge/timeline/correlation_set.h"
 
 namespace lockstep::merge {
 namespace {
@@ -34,6 +33,7 @@ class AllLaunched final : public Launched {
       if (calls.correlation[i] != 0) launches.emplace_back(calls.correlation[i], calls.begin_ns[i]);
     });
     std::sort(launches.begin(), launches.end());
+    kernels.Choose<kKernelTimes>();
     ForEachRow(kernels, [&](const auto& rows, std::size_t i) {
       const std::uint64_t correlation = rows.correlation[i];
       std::int64_t launched = rows.begin_ns[i];
@@ -60,17 +60,16 @@ class AllLaunched final : public Launched {
   std::vector<std::pair<std::int64_t, std::int64_t>> starts_, ends_;  // (launch, start) and (launch, end so far).
 };
 
+constexpr schema::Columns<schema::Kernels> kKernelStarts(&schema::Kernels::begin_ns, &schema::Kernels::correlation);
+
 // Finds the first kernel after each of a few host times, with a bit per launch in memory.
 class FirstLaunched final : public Launched {
  public:
   explicit FirstLaunched(std::vector<std::int64_t> bounds) : bounds_(std::move(bounds)), first_(bounds_.size()) {}
 
   // Returns false if the calls are not in order of time.
-  bool Find(KernelRows& kernels, ApiRows& api) {
-    CorrelationSet of_kernels, launched;
-    ForEachRow(kernels, [&](const auto& rows, std::size_t i) {
-      if (rows.correlation[i] != 0) of_kernels.Insert(rows.correlation[i]);
-    });
+  bool Find(KernelRows& kernels, ApiRows& api, const CorrelationSet& of_kernels) {
+    CorrelationSet launched;
 
     // Correlation -> bounds after which it is the first launch.
     std::unordered_multimap<std::uint64_t, std::size_t> wanted;
@@ -91,6 +90,7 @@ class FirstLaunched final : public Launched {
         wanted.emplace(correlation, bucket);
       }
     }
+    kernels.Choose<kKernelStarts>();
     ForEachRow(kernels, [&](const auto& rows, std::size_t i) {
       const std::uint64_t correlation = rows.correlation[i];
       const std::int64_t begin = rows.begin_ns[i];
@@ -159,17 +159,22 @@ NextKernel FirstAfter(const schema::RankTables& head, std::int64_t host_end) {
 
 }  // namespace
 
-Interval GpuExtent(KernelRows& kernels, CopyRows& copies) {
+GpuActivity FindGpuActivity(KernelRows& kernels, CopyRows& copies) {
+  GpuActivity activity;
   Interval extent{INT64_MAX, INT64_MIN};
-  const auto extend = [&](const auto& rows, std::size_t i) { Extend(rows, i, extent); };
-  ForEachRow(kernels, extend);
-  ForEachRow(copies, extend);
-  return extent.begin > extent.end ? Interval{0, 0} : extent;
+  ForEachRow(kernels, [&](const auto& rows, std::size_t i) {
+    Extend(rows, i, extent);
+    if (rows.correlation[i] != 0) activity.kernels.Insert(rows.correlation[i]);
+  });
+  ForEachRow(copies, [&](const auto& rows, std::size_t i) { Extend(rows, i, extent); });
+  if (extent.begin <= extent.end) activity.extent = extent;
+  return activity;
 }
 
-std::vector<RankStep> GpuWindows(std::vector<RankStep> steps, KernelRows& kernels, ApiRows& api, Interval extent,
-                                 const schema::RankTables& head) {
+std::vector<RankStep> GpuWindows(std::vector<RankStep> steps, KernelRows& kernels, ApiRows& api,
+                                 const GpuActivity& activity, const schema::RankTables& head) {
   if (steps.empty()) return steps;
+  const Interval extent = activity.extent;
   std::vector<std::int64_t> bounds;
   bool gaps = false;
   // If recording went off in between, the next kernel belongs to another window.
@@ -188,7 +193,7 @@ std::vector<RankStep> GpuWindows(std::vector<RankStep> steps, KernelRows& kernel
   std::unique_ptr<Launched> launched;
   if (!gaps) {
     auto first = std::make_unique<FirstLaunched>(std::move(bounds));
-    if (first->Find(kernels, api)) launched = std::move(first);
+    if (first->Find(kernels, api, activity.kernels)) launched = std::move(first);
   }
   if (launched == nullptr) launched = std::make_unique<AllLaunched>(kernels, api);
 

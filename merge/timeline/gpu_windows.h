@@ -7,6 +7,7 @@
 #include "core/schema.h"
 #include "ingest/rank_files/event_reader.h"
 #include "merge/steps/steps.h"
+#include "merge/timeline/correlation_set.h"
 
 namespace lockstep::merge {
 
@@ -15,6 +16,9 @@ inline constexpr schema::Columns<schema::Kernels> kKernelColumns(&schema::Kernel
                                                                  &schema::Kernels::duration_ns,
                                                                  &schema::Kernels::correlation, &schema::Kernels::name,
                                                                  &schema::Kernels::work, &schema::Kernels::work_rule);
+inline constexpr schema::Columns<schema::Kernels> kKernelTimes(&schema::Kernels::begin_ns,
+                                                               &schema::Kernels::duration_ns,
+                                                               &schema::Kernels::correlation);
 inline constexpr schema::Columns<schema::Copies> kCopyTimes(&schema::Copies::begin_ns, &schema::Copies::duration_ns,
                                                             &schema::Copies::correlation);
 inline constexpr schema::Columns<schema::Api> kApiColumns(&schema::Api::begin_ns, &schema::Api::correlation);
@@ -37,15 +41,19 @@ void Extend(const Table& table, std::size_t row, Interval& extent) {
   extent.end = std::max(extent.end, table.begin_ns[row] + table.duration_ns[row]);
 }
 
-// From the first GPU event's begin to the last one's end; {0, 0} without any.
-Interval GpuExtent(KernelRows& kernels, CopyRows& copies);
+struct GpuActivity {
+  Interval extent{0, 0};   // From the first GPU event's begin to the last one's end; {0, 0} without any.
+  CorrelationSet kernels;  // The launches that became a kernel.
+};
+// In one walk over the tables: they are the longest that a rank has. Needs begin_ns, duration_ns and correlation.
+GpuActivity FindGpuActivity(KernelRows& kernels, CopyRows& copies);
 
 // Replaces each window by the GPU's: from the first kernel launched in the step to the first kernel launched in the
 // next one. The last step ends with the first kernel launched after it, else with the last GPU event; the last one of a
 // capture window with the first kernel after the window, which the rank's `head` contains. So a step is as long as if
-// everything had been recorded. A step in which nothing was launched is empty and not complete. Needs begin_ns,
-// duration_ns and correlation of the kernels, begin_ns and correlation of the calls.
-std::vector<RankStep> GpuWindows(std::vector<RankStep> host_steps, KernelRows& kernels, ApiRows& api, Interval extent,
-                                 const schema::RankTables& head);
+// everything had been recorded. A step in which nothing was launched is empty and not complete. `activity`: of these
+// kernels. Of the kernels it chooses the columns that it needs.
+std::vector<RankStep> GpuWindows(std::vector<RankStep> host_steps, KernelRows& kernels, ApiRows& api,
+                                 const GpuActivity& activity, const schema::RankTables& head);
 
 }  // namespace lockstep::merge

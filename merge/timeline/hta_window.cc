@@ -16,6 +16,7 @@ HtaWindow SelectHtaWindow(EventTables& tables, std::int64_t until_ns) {
   const auto extend = [&](const auto& rows, std::size_t i) {
     if (window.Keeps(rows.correlation[i])) Extend(rows, i, extent);
   };
+  tables.kernels.Choose<kKernelTimes>();
   ForEachRow(tables.kernels, extend);
   ForEachRow(tables.copies, extend);
   // HTA counts every row with a stream as GPU work: also waits for one stream, but not those for the device.

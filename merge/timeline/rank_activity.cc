@@ -1,5 +1,6 @@
 #include "merge/timeline/rank_activity.h"
 
+#include <algorithm>
 #include <filesystem>
 #include <string>
 
@@ -50,6 +51,21 @@ Result<schema::RankTables> ReadRankActivity(const Timeline& timeline, std::int32
                                  &schema::CpuSamples::run_delay_ns},
                                 tables.cpu_samples);
   return tables;
+}
+
+Result<schema::RankTables> WalkRankKernels(
+    const Timeline& timeline, std::int32_t rank,
+    const std::function<void(const schema::RankTables& head, const schema::Kernels& rows)>& each) {
+  LS_TRY(const std::unique_ptr<ingest::RankSource> source, OpenRank(timeline, rank));
+  schema::RankTables head = source->ReadHead().tables;
+  const std::unique_ptr<ingest::EventReader> events = source->OpenEvents();
+  const std::uint64_t rows = events->Rows(schema::Kernels::kInfo.name);
+  constexpr schema::Columns<schema::Kernels> kColumns(&schema::Kernels::begin_ns, &schema::Kernels::duration_ns,
+                                                      &schema::Kernels::work, &schema::Kernels::name);
+  schema::Kernels piece;
+  for (std::uint64_t first = 0; first < rows; first += ingest::kPieceRows)
+    if (events->Read(kColumns, first, std::min(ingest::kPieceRows, rows - first), piece)) each(head, piece);
+  return head;
 }
 
 }  // namespace lockstep::merge

@@ -35,15 +35,14 @@ class Pass {
     training_ = TrainingThread(head_);
     out_.gpu = tables_.kernels.rows() > 0;
     tables_.OnlyTimes();
-    if (out_.gpu) extent_ = GpuExtent(tables_.kernels, tables_.copies);
-    out_.steps = out_.gpu ? GpuWindows(*in_.steps, tables_.kernels, tables_.api, extent_, head_) : *in_.steps;
+    out_.steps = out_.gpu ? FindGpuWindows() : *in_.steps;
     if (out_.gpu && in_.hta_window) hta_ = SelectHtaWindow(tables_, in_.hta_until_ns);
     FindWindows();
     FindInside();
     unrecorded_ = UnrecordedCalls(head_, events_, training_, out_.gpu);
     // Time that calls show need not be inferred.
     if (!out_.gpu) helper_waits_ = Subtract(HelperWaits(head_, events_, training_), unrecorded_);
-    tables_.AllColumns();
+    tables_.AllColumns(hta_.has_value());
     // Rows of our own files are in order of time. If they are not, nothing can be released on the way.
     if (!Stream(false)) Stream(true);
     Emit();
@@ -52,6 +51,12 @@ class Pass {
   }
 
  private:
+  std::vector<RankStep> FindGpuWindows() {
+    const GpuActivity activity = FindGpuActivity(tables_.kernels, tables_.copies);
+    extent_ = activity.extent;
+    return GpuWindows(*in_.steps, tables_.kernels, tables_.api, activity, head_);
+  }
+
   struct OpTimes {
     std::int64_t begin, end, end_low, wait_end;
     std::uint32_t member;

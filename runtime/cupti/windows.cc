@@ -8,7 +8,7 @@ namespace lockstep::cupti {
 void Windows::Follow(const ProcessWindow& window) {
   begin_ = end_ = 0;
   const std::uint32_t count = window.switches.count.load(std::memory_order_acquire);
-  if (used_ == 0 && count == seen_) first_ = window.recording.load(std::memory_order_relaxed) != 0;
+  if (used_ == 0 && count == seen_) first_ = IsOn(window);
   if (count == seen_) return;
   std::uint32_t next = seen_;
   const bool lost = count - next > kSwitchHistory;

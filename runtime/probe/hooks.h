@@ -24,6 +24,7 @@ void lockstep_hook_first_optimizer(const void* optimizer);
 int lockstep_hook_own_reference(int rank, char* text, int bytes);
 void lockstep_hook_reference(int rank, const char* text);
 unsigned lockstep_hook_torch_enter(unsigned number, int peer, int tag);  // comms/c10d/groups.cc
+void lockstep_hook_torch_shown(int more);                                // comms/c10d/groups.cc
 }
 
 namespace lockstep::probe {

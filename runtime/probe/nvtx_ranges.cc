@@ -21,28 +21,6 @@ using OpenRange = RingHeader::OpenNvtxRange;
 
 constexpr std::uint32_t kAllRanges = kMaxRangeDepth + kDeepNvtxRanges;
 
-// While it exists, records of this thread's signal handlers are dropped, because they would change what is being read.
-class Closed {
- public:
-  explicit Closed(RingPage& page) : producer_(page.producer), busy_(producer_.busy), before_(lockstep_thread_ring) {
-    producer_.busy = 1;
-    lockstep_thread_ring = &lockstep_idle_ring;
-    ring::SignalFence();
-  }
-  ~Closed() {
-    ring::SignalFence();
-    lockstep_thread_ring = before_;
-    producer_.busy = busy_;
-  }
-  Closed(const Closed&) = delete;
-  Closed& operator=(const Closed&) = delete;
-
- private:
-  RingProducer& producer_;
-  const std::uint32_t busy_;
-  RingPage* const before_;
-};
-
 const char* DomainText(const NvtxName* domain) { return domain == nullptr ? nullptr : domain->text(); }
 
 // For windows: as much of the name as can match.
@@ -77,7 +55,7 @@ std::uint32_t KnownId(RingPage& page, const NvtxEvent& event) {
   } else if (event.text != nullptr && page.names[ring::NameSlot(event.text)] == event.text) {
     return static_cast<std::uint32_t>(page.infos[ring::NameSlot(event.text)]);
   }
-  const Closed closed(page);
+  const Closed closed;
   if (event.wide != nullptr) {
     RangeMemory* memory = RangeMemoryOf(page);
     return memory == nullptr ? 0 : FindText(page, Utf8Of(event.wide, memory->text, sizeof memory->text));

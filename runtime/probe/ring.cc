@@ -29,9 +29,9 @@ constinit RingPage lockstep_idle_ring = {.header = {.range_depth = 0xffffffffu, 
 namespace probe {
 namespace {
 
-// The thread-local pointer leads here while the thread claims its ring: a signal handler on top of that drops its
-// records at once.
-constinit RingPage g_claiming = {.header = {.range_depth = 0xffffffffu, .nvtx_depth = 0xffffffffu}};
+// The thread-local pointer leads here while the thread claims its ring, or makes it busy: whatever the ring's other
+// state is just then, a signal handler drops its records, all of them.
+constinit RingPage g_sealed = {.header = {.range_depth = 0xffffffffu, .nvtx_depth = 0xffffffffu}};
 
 constexpr std::uint32_t kLeastSlots =
     512;  // 10,000 records a second at the agent's usual pace; a text of kMaxStringBytes takes 129 slots.
@@ -273,8 +273,8 @@ RingPage* Claim() {
 }  // namespace
 
 RingPage* ClaimRing() {
-  if (lockstep_thread_ring == &g_claiming) return nullptr;
-  lockstep_thread_ring = &g_claiming;
+  if (lockstep_thread_ring == &g_sealed) return nullptr;
+  lockstep_thread_ring = &g_sealed;
   ring::SignalFence();
   const ErrnoKeeper errno_keeper;
   RingPage* page = Claim();
@@ -289,16 +289,25 @@ void Park(RingPage& page) {
   lockstep_thread_ring = page.producer.stand_in;
 }
 
-void Rearm(RingPage& page) {
+namespace {
+
+// Parks the ring and makes it busy. To a signal handler that found one of them done and the other not, a range's push
+// (which may not write the name) and its pop would not be alike.
+void Occupy(RingPage& page) {
+  lockstep_thread_ring = &g_sealed;
+  ring::SignalFence();
+  page.producer.busy = 1;
+  page.producer.parked = 1;
+  ring::SignalFence();
+  lockstep_thread_ring = page.producer.stand_in;
+  ring::SignalFence();
+}
+
+// Rearm(), after which the ring is as busy as `busy` says.
+void RearmAs(RingPage& page, std::uint32_t busy) {
   RingProducer& producer = page.producer;
   RingHeader& header = page.header;
-  // Busy and parked are set first: records of a signal handler in between would make the stretch computed below exceed
-  // the ring's end.
-  const std::uint32_t busy = producer.busy;
-  producer.busy = 1;
-  ring::SignalFence();
-  Park(page);
-  ring::SignalFence();
+  Occupy(page);  // Records of a signal handler in between would make the stretch computed below exceed the ring's end.
   const std::uint64_t head = header.head.load(std::memory_order_relaxed);
   header.records = head - producer.extra_slots;
   producer.cursor = producer.slots + (head & header.mask) * kSlotBytes;  // The fast path does not wrap.
@@ -324,13 +333,31 @@ void Rearm(RingPage& page) {
           {capacity - (head - header.tail_cache), capacity - (head & header.mask), std::uint64_t{kStretchSlots}});
     }
     producer.limit = producer.cursor + stretch * kSlotBytes;
+    lockstep_thread_ring = &g_sealed;
+    ring::SignalFence();
     producer.parked = 0;
+    producer.busy = busy;
     ring::SignalFence();
     lockstep_thread_ring = &page;
+    return;
   }
   ring::SignalFence();
   producer.busy = busy;
 }
+
+}  // namespace
+
+Closed::Closed() : before_(lockstep_thread_ring) {
+  lockstep_thread_ring = &g_sealed;
+  ring::SignalFence();
+}
+
+Closed::~Closed() {
+  ring::SignalFence();
+  lockstep_thread_ring = before_;
+}
+
+void Rearm(RingPage& page) { RearmAs(page, page.producer.busy); }
 
 void CloseRing(RingPage& page) {
   SlowWriter(0).Finish();  // Updates header.records, too.
@@ -357,13 +384,12 @@ SlowWriter::SlowWriter(std::uint32_t records_at_stake) : page_(nullptr) {
     return;
   }
   RingProducer& producer = page->producer;
-  if (producer.busy != 0 || (lockstep_thread_ring != page && producer.parked == 0)) {
+  if (producer.busy != 0 || lockstep_thread_ring == &g_sealed ||
+      (lockstep_thread_ring != page && producer.parked == 0)) {
     __atomic_fetch_add(&producer.nested_drops, records_at_stake, __ATOMIC_RELAXED);
     return;
   }
-  producer.busy = 1;
-  ring::SignalFence();
-  Park(*page);
+  Occupy(*page);
   page_ = page;
   if (const std::uint32_t nested = __atomic_exchange_n(&producer.nested_drops, 0, __ATOMIC_RELAXED); nested != 0)
     CountDrop(*page, nested);
@@ -371,9 +397,7 @@ SlowWriter::SlowWriter(std::uint32_t records_at_stake) : page_(nullptr) {
 
 SlowWriter::~SlowWriter() {
   if (page_ == nullptr) return;
-  Rearm(*page_);
-  ring::SignalFence();
-  page_->producer.busy = 0;
+  RearmAs(*page_, 0);
 }
 
 bool SlowWriter::Append(const void* first, std::uint32_t first_slots, const void* second, std::uint32_t second_bytes,
@@ -459,7 +483,7 @@ extern "C" RingPage* lockstep_ring(void) {
   RingPage* page = OwnRing();
   if (page == nullptr) return ClaimRing();
   if (lockstep_thread_ring == page) return page;
-  if (page->producer.busy != 0 || page->producer.parked == 0) return nullptr;
+  if (page->producer.busy != 0 || page->producer.parked == 0 || lockstep_thread_ring == &g_sealed) return nullptr;
   Rearm(*page);
   return page;
 }

@@ -38,6 +38,19 @@ class SlowWriter {
   RingPage* page_;
 };
 
+// While it exists, records of this thread's signal handlers are dropped, because they would change what is being read.
+// ring.cc
+class Closed {
+ public:
+  Closed();
+  ~Closed();
+  Closed(const Closed&) = delete;
+  Closed& operator=(const Closed&) = delete;
+
+ private:
+  RingPage* const before_;
+};
+
 // A range's RecordHead as it lies in memory.
 constexpr std::uint32_t RangeHead(std::uint32_t flags) {
   return static_cast<std::uint32_t>(RecordKind::kRange) | flags << 8 | 1u << 16;

@@ -23,7 +23,8 @@ std::atomic<std::int64_t> g_next_step[kSources];
 std::atomic<std::uint32_t> g_source{kSources};      // The best source seen so far.
 std::atomic<std::int64_t> g_first_step{-1};         // The first step of that source.
 std::atomic<const RingPage*> g_last_page{nullptr};  // The thread of the last boundary that decided.
-std::atomic<std::int32_t> g_step_ranges{0};         // --step-range: the number of open ranges.
+std::atomic<std::int32_t> g_opening_ranges{0};      // --step-range: ranges that have begun and are not counted yet.
+std::atomic<std::int32_t> g_step_ranges{0};         // The number of open ranges.
 std::atomic<std::int32_t> g_recorded_ranges{0};     // Of those, the ranges whose step is to be recorded.
 
 std::int64_t ThreadCpuNs() {
@@ -103,6 +104,10 @@ void WriteSwitch(ProcessWindow& window, bool on, const Decision& decision, std::
   RecordSwitch(window, on, decision.cause, step, !on && decision.cut, ticks);
 }
 
+bool IsRecorded(std::int64_t step) {
+  return Records(PhaseOf(lockstep_probe.segment->window, step, g_first_step.load(std::memory_order_relaxed)));
+}
+
 // Handles one boundary of the best source. Threads may come out of order: the highest number decides.
 void Boundary(StepSource source, std::int64_t index, bool ends) {
   SegmentHeader& segment = *lockstep_probe.segment;
@@ -129,13 +134,16 @@ void Boundary(StepSource source, std::int64_t index, bool ends) {
               (page != nullptr && page == g_last_page.load(std::memory_order_relaxed));
     if (!decides) break;
     decision = Decide(spec, window, (state & kWindowOn) != 0, StepAt(state >> kWindowStepShift), index, ends);
-    const std::uint64_t next =
-        position << kWindowStepShift | (state & kWindowDecides) | by_step | (decision.is_on ? kWindowOn : 0);
+    const std::uint64_t next = position << kWindowStepShift | (state & (kWindowDecides | kWindowEdges)) | by_step |
+                               (decision.is_on ? kWindowOn : 0);
     if (window.state.compare_exchange_weak(state, next, std::memory_order_seq_cst)) break;
   }
   if (!decides) {
-    FollowState(window);
-    if (ring::Recording()) Write(source, index, flags, ticks);
+    // A thread that was held up after it took its number: the window that others have reached is not its step's.
+    const bool on = FollowState(window);
+    const std::int64_t reached = StepAt(window.state.load(std::memory_order_seq_cst) >> kWindowStepShift);
+    const bool of_earlier = StepsDecide(spec.kind) && !IsRecorded(index) && IsRecorded(reached);
+    if (on && !of_earlier) Write(source, index, flags, ticks);
     return;
   }
   g_last_page.store(page, std::memory_order_relaxed);
@@ -155,8 +163,10 @@ void Boundary(StepSource source, std::int64_t index, bool ends) {
     }
     Write(source, index, flags, ticks);
   } else if (decision.was_on) {
-    Write(source, index, kEnds, ticks);
-    WriteSwitch(window, false, decision, index, ticks);
+    // Later than any begin that was decided before it.
+    const std::uint64_t end_ticks = ring::Ticks();
+    Write(source, index, kEnds, end_ticks);
+    WriteSwitch(window, false, decision, index, end_ticks);
   }
 }
 
@@ -174,20 +184,24 @@ void NextStepOf(StepSource source) {
 // --step-range. A step lasts from the end of the previous range to the end of its own: what lies between two ranges
 // (loading data) belongs to the later one. Ranges that overlap (requests served by several threads) are steps from
 // begin to begin, and recording stays on until those of the window have ended.
-void FollowStepRanges(std::uint64_t ticks) {
-  const WindowSpec& window = lockstep_probe.segment->window;
-  if (!StepsDecide(window.kind)) return;
-  for (;;) {
-    const std::int64_t next = g_next_step[1].load(std::memory_order_seq_cst);
-    const auto wanted = [&] {
-      return g_recorded_ranges.load(std::memory_order_seq_cst) > 0 ||
-             (g_step_ranges.load(std::memory_order_seq_cst) == 0 &&
-              Records(PhaseOf(window, next, g_first_step.load(std::memory_order_relaxed))));
+// Returns whether recording was switched, at `ticks`.
+bool FollowStepRanges(std::int64_t step, std::uint64_t ticks) {
+  const WindowSpec& spec = lockstep_probe.segment->window;
+  if (!StepsDecide(spec.kind)) return false;
+  const auto wish = [](const ProcessWindow&) {
+    // Who opens a range decides itself, a moment later.
+    const auto unless_opening = [opening = g_opening_ranges.load(std::memory_order_seq_cst) > 0](RecordingWish wish) {
+      return opening ? RecordingWish::kLeave : wish;
     };
-    const bool on = wanted();
-    SwitchRecording(on, CauseOf(window.kind), next, false, ticks);
-    if (wanted() == on) return;
-  }
+    if (g_recorded_ranges.load(std::memory_order_seq_cst) > 0) return RecordingWish::kOn;
+    const std::int64_t next = g_next_step[1].load(std::memory_order_seq_cst);
+    if (!IsRecorded(next)) return unless_opening(RecordingWish::kOff);
+    // Between two steps of a window it stays on, even while a range from before the window is still open.
+    if (next > 0 && IsRecorded(next - 1)) return RecordingWish::kOn;
+    const bool gap = g_step_ranges.load(std::memory_order_seq_cst) == 0;
+    return unless_opening(gap ? RecordingWish::kOn : RecordingWish::kOff);
+  };
+  return SwitchRecording(wish, CauseOf(spec.kind), step, ticks);
 }
 
 // Requests of the agent apply to every source of boundaries.
@@ -222,6 +236,7 @@ void ResetSteps() {
   g_source.store(kSources);
   g_first_step.store(-1);
   g_last_page.store(nullptr);
+  g_opening_ranges.store(0);
   g_step_ranges.store(0);
   g_recorded_ranges.store(0);
 }
@@ -234,45 +249,66 @@ std::int64_t NextStep() {
 bool StepRangeOpened() {
   if (!IsBestSource(StepSource::kStepRange)) return false;
   SegmentHeader& segment = *lockstep_probe.segment;
-  const WindowSpec& window = segment.window;
+  ProcessWindow* own = OwnWindow();
+  if (own == nullptr) return false;
+  const bool decide = StepsDecide(segment.window.kind);
+  if (decide) {
+    // Announced before it takes its number: otherwise another thread could see a step that is neither next nor open,
+    // and end the window before its last step.
+    g_opening_ranges.fetch_add(1, std::memory_order_seq_cst);
+    std::uint64_t state = own->state.load(std::memory_order_seq_cst);
+    while (!own->state.compare_exchange_weak(state, WithEdge(state), std::memory_order_seq_cst)) {
+    }
+  }
   const std::int64_t index = g_next_step[1].fetch_add(1, std::memory_order_seq_cst);
   std::int64_t none = -1;
   g_first_step.compare_exchange_strong(none, index);
-  const bool recorded = Records(PhaseOf(window, index, g_first_step.load(std::memory_order_relaxed)));
+  const bool recorded = IsRecorded(index);
   // The counter that keeps recording on is changed first, then the one that lets it go off.
   if (recorded) g_recorded_ranges.fetch_add(1, std::memory_order_seq_cst);
   g_step_ranges.fetch_add(1, std::memory_order_seq_cst);
-  const std::uint64_t ticks = ring::Ticks();
+  if (decide) g_opening_ranges.fetch_sub(1, std::memory_order_seq_cst);
+  std::uint64_t ticks = ring::Ticks();
   const ErrnoKeeper errno_keeper;
   if (segment.agent_gone.load(std::memory_order_relaxed) == 0) {
     StoreProgress(index + 1);
-    FollowStepRanges(ticks);
+    // Another thread may have switched recording on for this step, after `ticks`.
+    if (!FollowStepRanges(recorded ? index : index + 1, ticks)) ticks = ring::Ticks();
     FollowRequests(index, ticks);
   }
-  if (!ring::Recording()) return recorded;
+  if ((own->state.load(std::memory_order_seq_cst) & kWindowOn) == 0) return recorded;
   // Ranges that begin outside of the window while its last ones are open do not count as its steps.
-  if (recorded || !StepsDecide(window.kind))
+  if (recorded || !decide)
     Write(StepSource::kStepRange, index, 0, ticks);
-  else if (Records(PhaseOf(window, index - 1, g_first_step.load(std::memory_order_relaxed))))
+  else if (IsRecorded(index - 1))
     Write(StepSource::kStepRange, index, kEnds, ticks);
+  // The next one came first and ended this step before it was written.
+  if (recorded && !IsRecorded(index + 1) && g_next_step[1].load(std::memory_order_seq_cst) > index + 1)
+    Write(StepSource::kStepRange, index + 1, kEnds, ring::Ticks());
   return recorded;
 }
 
 void StepRangeClosed(bool recorded) {
   if (!IsBestSource(StepSource::kStepRange)) return;
   SegmentHeader& segment = *lockstep_probe.segment;
-  const std::uint64_t ticks = ring::Ticks();
   const ErrnoKeeper errno_keeper;
   const std::int64_t next = g_next_step[1].load(std::memory_order_seq_cst);
   std::int32_t open = g_step_ranges.load(std::memory_order_seq_cst);
   do {
     if (open <= 0) return;
   } while (!g_step_ranges.compare_exchange_weak(open, open - 1, std::memory_order_seq_cst));
-  if (open == 1 && ring::Recording()) Write(StepSource::kStepRange, next, kEnds, ticks);
-  if (recorded && g_recorded_ranges.load(std::memory_order_seq_cst) > 0)
-    g_recorded_ranges.fetch_sub(1, std::memory_order_seq_cst);
+  const bool on = ring::Recording();
+  std::int32_t of_window = recorded ? g_recorded_ranges.load(std::memory_order_seq_cst) : 0;
+  while (of_window > 0 &&
+         !g_recorded_ranges.compare_exchange_weak(of_window, of_window - 1, std::memory_order_seq_cst)) {
+  }
+  // Read now: whatever other threads began and ended before this range counted as the last one ended before this.
+  const std::uint64_t ticks = ring::Ticks();
+  // After the window's last range nobody else may be there to end its step: the thread that opens the next range may
+  // find recording off.
+  if (on && (open == 1 || of_window == 1)) Write(StepSource::kStepRange, next, kEnds, ticks);
   if (segment.agent_gone.load(std::memory_order_relaxed) != 0) return;
-  FollowStepRanges(ticks);
+  FollowStepRanges(next, ticks);
   if (open == 1) FollowRequests(next, ticks);
 }
 

@@ -22,13 +22,11 @@ bool NameMatches(const char* wanted, const char* domain, const char* name) {
   return strncmp(wanted, name, bytes) == 0 && name[bytes] == 0 && strcmp(at + 1, domain) == 0;
 }
 
-// Recording follows a counter; threads that change it at the same moment all end up with the last value.
-void FollowRanges(ProcessWindow& window) {
-  for (;;) {
-    const bool on = window.ranges_open.load(std::memory_order_seq_cst) > 0;
-    SwitchRecording(on, WindowCause::kRange, NextStep(), false, ring::Ticks());
-    if ((window.ranges_open.load(std::memory_order_seq_cst) > 0) == on) return;
-  }
+void FollowRanges() {
+  const auto wish = [](const ProcessWindow& window) {
+    return window.ranges_open.load(std::memory_order_seq_cst) > 0 ? RecordingWish::kOn : RecordingWish::kOff;
+  };
+  SwitchRecording(wish, WindowCause::kRange, NextStep(), ring::Ticks());
 }
 
 // Counts one more range with the window's name; returns whether it counts.
@@ -41,7 +39,7 @@ bool BeginRange() {
   View().slot_window().ranges_begun.fetch_add(1, std::memory_order_relaxed);
   if (most != 0 && number >= most) return false;
   window.ranges_open.fetch_add(1, std::memory_order_seq_cst);
-  FollowRanges(window);
+  FollowRanges();
   return true;
 }
 
@@ -53,7 +51,7 @@ void EndRange() {
   do {
     if (open <= 0) return;  // It was opened before ranges were followed, or exceeds the count.
   } while (!window.ranges_open.compare_exchange_weak(open, open - 1, std::memory_order_seq_cst));
-  FollowRanges(window);
+  FollowRanges();
 }
 
 bool IsWindowRange(const WindowSpec& window, std::uint8_t source, const char* domain, const char* name) {
@@ -163,7 +161,11 @@ void RecordSwitch(ProcessWindow& window, bool on, WindowCause cause, std::int64_
   AnnounceSwitch(now_on);
 }
 
-bool SwitchRecording(bool on, WindowCause cause, std::int64_t step, bool cut, std::uint64_t ticks) {
+namespace {
+
+// `wish` and `edge`: as SwitchRecording(RecordingWish...) has them.
+template <class Wish>
+bool Switch(Wish wish, bool edge, WindowCause cause, std::int64_t step, bool cut, std::uint64_t ticks) {
   SegmentHeader* segment = lockstep_probe.segment;
   if (segment == nullptr || segment->agent_gone.load(std::memory_order_relaxed) != 0) return false;
   ProcessWindow* window = OwnWindow();
@@ -171,10 +173,14 @@ bool SwitchRecording(bool on, WindowCause cause, std::int64_t step, bool cut, st
   // What the agent asked for decides nothing.
   const bool own = cause != WindowCause::kTimer && cause != WindowCause::kSizeLimit;
   std::uint64_t state = window->state.load(std::memory_order_seq_cst), next;
+  bool on;
   do {
+    const RecordingWish wanted = wish(*window);
     const bool is_on = (state & kWindowOn) != 0;
+    on = wanted == RecordingWish::kLeave ? is_on : wanted == RecordingWish::kOn;
     if (on && !is_on && segment->window.stop_requested.load(std::memory_order_seq_cst) != 0) return false;
     next = (on ? state | kWindowOn : state & ~kWindowOn) | (own ? kWindowDecides : 0);
+    if (edge) next = WithEdge(next);
   } while (!window->state.compare_exchange_weak(state, next, std::memory_order_seq_cst));
   if (((state & kWindowOn) != 0) == on) {
     // The thread that decided may not have reached the switch yet, and the caller's next record must not wait for it.
@@ -183,6 +189,17 @@ bool SwitchRecording(bool on, WindowCause cause, std::int64_t step, bool cut, st
   }
   RecordSwitch(*window, on, cause, step, cut, ticks);
   return true;
+}
+
+}  // namespace
+
+bool SwitchRecording(bool on, WindowCause cause, std::int64_t step, bool cut, std::uint64_t ticks) {
+  const auto wish = [on](const ProcessWindow&) { return on ? RecordingWish::kOn : RecordingWish::kOff; };
+  return Switch(wish, false, cause, step, cut, ticks);
+}
+bool SwitchRecording(RecordingWish (*wish)(const ProcessWindow&), WindowCause cause, std::int64_t step,
+                     std::uint64_t ticks) {
+  return Switch(wish, true, cause, step, false, ticks);
 }
 
 void RangeOpened(std::uint8_t source, const char* domain, const char* name, bool on_thread) {

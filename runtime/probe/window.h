@@ -32,6 +32,13 @@ enum class StepSource : std::uint8_t { kExplicit = 0, kStepRange = 1, kHook = 2 
 // already, or may not go on again (the size limit, the end of a timer).
 bool SwitchRecording(bool on, WindowCause cause, std::int64_t step, bool cut, std::uint64_t ticks);
 
+// As above for what counters of open ranges want. `wish` reads them after the state and is asked again if an edge of
+// another range came in between, so that nobody switches by counters that are no longer true: a range that began
+// meanwhile would be lost. Call it after the own edge was counted.
+enum class RecordingWish : std::uint8_t { kOff, kOn, kLeave };
+bool SwitchRecording(RecordingWish (*wish)(const ProcessWindow& window), WindowCause cause, std::int64_t step,
+                     std::uint64_t ticks);
+
 // Writes the WindowRecord of a change of `window`'s state by this thread; the switch, the thread's ring and the
 // processes that go with this one follow.
 void RecordSwitch(ProcessWindow& window, bool on, WindowCause cause, std::int64_t step, bool cut, std::uint64_t ticks);

@@ -31,7 +31,7 @@ _first = not any(type(finder).__module__ == "sitecustomize" and "_lockstep" in g
                  for finder in sys.meta_path)
 if _first and os.environ.get("LOCKSTEP_SEGMENT") and "liblockstep.so" in os.environ.get("LD_PRELOAD", ""):
     sys.path[:] = _path
-    sys.meta_path.insert(0, _Finder("torch", "torch._dynamo", "_lockstep"))
+    sys.meta_path.insert(0, _Finder("torch", "torch._dynamo", "torch.distributed._functional_collectives", "_lockstep"))
     sys.meta_path.append(_Finder("lockstep"))  # Last: a module of the user's own wins.
 
 # Only behind this directory, before which there is none: another copy of Lockstep there asks in the same way.

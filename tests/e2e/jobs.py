@@ -57,6 +57,16 @@ def on_this_machine(seconds):
     return seconds * (1 + os.getloadavg()[0] / os.cpu_count())
 
 
+def wait_until(what, seconds=120):
+    """Whether what() came true within a time that is long on any machine."""
+    end = time.monotonic() + seconds
+    while not what():
+        if time.monotonic() > end:
+            return False
+        time.sleep(0.02)
+    return True
+
+
 def steady(report):
     """Whether ddp_mpi had the cores it needed. Steps of timed work last equally long where it had: else figures of
     single ranks are the machine's."""

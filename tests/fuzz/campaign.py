@@ -22,7 +22,7 @@ def run(name, make_corpus, longest, words=()):
     options = parser.parse_args()
     program = options.build.resolve() / "tests" / name
     if not program.exists():
-        print(f"skipped: {name} is not built (it needs clang++ with libFuzzer)")
+        print(f"skipped: {name} is not built (cmake --build BUILD --target fuzzers; it needs clang++ with libFuzzer)")
         return 77
     where = options.keep or pathlib.Path(tempfile.mkdtemp(prefix="lockstep-fuzz-"))
     seeds, grown = where / "seeds", where / "corpus"

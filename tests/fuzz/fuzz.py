@@ -82,7 +82,7 @@ def main():
     build = options.build.resolve()
     fuzzer = build / "tests/fuzz_readers"
     if not fuzzer.exists():
-        print("skipped: fuzz_readers is not built")
+        print("skipped: fuzz_readers is not built (cmake --build BUILD --target fuzzers)")
         return 77
     where = options.keep or pathlib.Path(tempfile.mkdtemp(prefix="lockstep-fuzz-", dir="/dev/shm" if os.access("/dev/shm", os.W_OK) else None))
     seeds = where / "seeds"

@@ -28,7 +28,7 @@ inline void RanksAreOfTheJob(const std::vector<std::int32_t>& ranks, const std::
 }
 
 // Judges it, and says it in words.
-inline void CheckProgress(const hang::Progress& progress) {
+inline void CheckJudgement(const hang::Progress& progress) {
   std::set<std::int32_t> job;
   std::size_t members = 0;
   for (std::size_t i = 0; i < progress.ranks.size(); ++i) {
@@ -57,6 +57,12 @@ inline void CheckProgress(const hang::Progress& progress) {
   }
   const auto json = nlohmann::json::parse(hang::JsonOf(progress, judgement));
   MustHold(json["verdicts"].size() == judgement.verdicts.size(), "a verdict less in the JSON");
+}
+
+inline void CheckProgress(hang::Progress progress) {
+  CheckJudgement(progress);
+  progress.whole = true;  // As a recorded run's.
+  CheckJudgement(progress);
 }
 
 }  // namespace lockstep::fuzz

@@ -176,7 +176,7 @@ class Laws:
             if step and s["price_ns_per_step"] is not None:
                 self.law(0 <= s["price_ns_per_step"] <= longest, where, f"a price of {s['price_ns_per_step']} of a step of {step}")
         saves = []
-        for f in self.d["findings"]:
+        for place, f in enumerate(self.d["findings"]):
             where = f"finding {f['id']}"
             self.law(0 <= f["confidence"] <= 1, where, f"confidence {f['confidence']}")
             self.interval(where, f["saves_interval_ns"], f["saves_ns_per_step"])
@@ -191,8 +191,12 @@ class Laws:
                 self.law((f[text] or none) and "\n" not in f[text], where, f"{text} is {f[text]!r}")
             for row in f["explain"]["rows"]:
                 self.law(len(row) == len(f["explain"]["columns"]), where, "a row of other columns")
-            # A bound counts half; what says what is broken comes before what it costs, and what has no cause last.
-            if f["saves_ns_per_step"] is not None and f["id"] not in ("link.slow", "starved", "idle.other"):
+            # A bound counts half; what says what is broken comes before what it costs, and what has no cause last. So does
+            # a bound that says what to change: it stands before what transfers cost in all, if it is worth half of that.
+            after = self.d["findings"][place + 1:place + 2]
+            remedy = f["id"] in ("buckets.cap", "fsdp.units") and f["upper_bound"] and f["saves_ns_per_step"] is not None and any(
+                t["id"] == "transfer.exposed" and 2 * f["saves_ns_per_step"] >= (t["saves_ns_per_step"] or 0) for t in after)
+            if f["saves_ns_per_step"] is not None and f["id"] not in ("link.slow", "starved", "idle.other") and not remedy:
                 saves.append(f["saves_ns_per_step"] / (2 if f["upper_bound"] else 1))
         self.law(len(self.d["findings"]) <= 5, "findings", "more than five")
         self.law(saves == sorted(saves, reverse=True), "findings", f"not the costliest first: {saves}")
@@ -209,6 +213,7 @@ class Laws:
             self.law(row["ns"] >= 0, "idle causes", f"{row['cause']} {row['ns']}")
         for row in self.d["critical_path"]:
             self.law(row["ns"] >= 0 and (row["rank"] is None or row["rank"] in known), "critical path", str(row))
+            self.law("ProfilerStep#" not in row["what"], "critical path", f"a part of a step is named {row['what']}")
         for row in self.d["delays"]:
             self.law(row["rank"] in known and row["short_term_ns"] >= 0 and row["long_term_ns"] >= 0, "delays", str(row))
         for loss in self.d["losses"]:

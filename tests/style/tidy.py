@@ -1,7 +1,7 @@
 #!/usr/bin/env python3
 """clang-tidy over the sources that a build compiles, together where the build joins them (LOCKSTEP_JOIN_SOURCES).
 
-usage: tidy.py CLANG_TIDY BUILD_DIR SOURCE_DIR FOLDER...
+usage: tidy.py JOBS CLANG_TIDY BUILD_DIR SOURCE_DIR FOLDER...   (JOBS 0: one per core)
 
 What passed is not looked at again while the sources, those of our headers that they include, the checks and the
 compiler's arguments are as they were (BUILD_DIR/tidy-passed.json).
@@ -21,7 +21,7 @@ import time
 INCLUDE = re.compile(r'^\s*#\s*include\s*"([^"]+)"', re.M)
 
 
-def main(clang_tidy, build, source, folders):
+def main(jobs, clang_tidy, build, source, folders):
     source, build = pathlib.Path(source).resolve(), pathlib.Path(build)
 
     @functools.cache
@@ -79,7 +79,7 @@ def main(clang_tidy, build, source, folders):
     begin, bad = time.monotonic(), 0
     # The long ones first: the last of them runs alone otherwise.
     order = sorted(units, key=lambda file: (-len(units[file][0]), str(file)))
-    with concurrent.futures.ThreadPoolExecutor(os.cpu_count()) as pool:
+    with concurrent.futures.ThreadPoolExecutor(jobs or os.cpu_count()) as pool:
         for file, key, good, text in pool.map(look, order):
             if good:
                 passed[str(file)] = key
@@ -92,4 +92,4 @@ def main(clang_tidy, build, source, folders):
 
 
 if __name__ == "__main__":
-    sys.exit(main(sys.argv[1], sys.argv[2], sys.argv[3], sys.argv[4:]))
+    sys.exit(main(int(sys.argv[1]), sys.argv[2], sys.argv[3], sys.argv[4], sys.argv[5:]))

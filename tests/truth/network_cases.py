@@ -60,11 +60,12 @@ def messages(hosts, each, seed, extra="", steps=30, noise="30%"):
 
 
 class Case:
-    def __init__(self, name, text, ranks=(), hosts=(), says=(), never=(), may_name=(), causes=(), one_of=()):
+    def __init__(self, name, text, ranks=(), hosts=(), says=(), never=(), may_name=(), causes=(), one_of=(), behind=()):
         self.name, self.text = name, text
         self.ranks, self.hosts = tuple(ranks), tuple(hosts)  # To be named; of these one at least.
         self.may_name = tuple(may_name)                      # Hosts that may be named beside, or instead.
         self.one_of = tuple(one_of)                          # Hosts that may be named beside if it is said that it is one of them.
+        self.behind = tuple(behind)                          # Hosts that may be named if it is said that it may be a host that sends to them.
         self.says, self.never = tuple(says), tuple(never)    # Parts of the findings' sentences.
         self.causes = tuple(causes)                          # Of the named ranks; none: whichever.
 
@@ -87,7 +88,7 @@ def slow_host(mode, node, rate, seed, hosts=4, each=2, steps=30, jitter="0.5%", 
 
 def one_link(mode, source, to, rate, seed, steps=30):
     return Case(f"{mode}, rank {source} to {to} at {rate}", head(4, 1, steps, seed, extra=f"link rank={source} to={to} bandwidth={rate}\n") + BODIES[mode],
-                (), [f"node{to}"], may_name=[f"node{source}"], one_of=[f"node{(to + 1) % 4}"])
+                (), [f"node{to}"], may_name=[f"node{source}"], says=[f"from node{source}"])
 
 
 def slow_way(hosts, each, a, b, seed, rate="50MB/s", one_way=False):
@@ -178,6 +179,23 @@ def slow_sender(mode, hosts, each, node, seed, rate="25MB/s"):
                 says=["whether the network of one of them is slow, or the algorithm serves them in turn, this run cannot tell"])
 
 
+def slow_sender_in_ring(mode, hosts, each, node, seed, rate="25MB/s"):
+    """What a host sends is slow: it has everything long before the next one, which waits for it in each round."""
+    text = head(hosts, each, 30, seed, extra=f"link node={node} bandwidth={rate} out\n") + BODIES[mode]
+    following = f"node{(node + 1) % hosts}"
+    way, ends = (f"from node{node} to {following}", [f"node{node}", following]) if hosts > 4 else (f"from node{node}", [])
+    return Case(f"{mode} {hosts}x{each}, around a ring, what node{node} sends at {rate}", text, may_name=ends, behind=[following],
+                says=[way], never=["take turns"])
+
+
+def slow_sender_in_tree(mode, hosts, each, node, seed, rate="10MB/s"):
+    """Whoever gets its data from the slow host has them late, and that host itself has them as early as others."""
+    text = head(hosts, each, 30, seed, extra=f"network collectives=tree\nlink node={node} bandwidth={rate} out\n") + BODIES[mode]
+    below = [f"node{h}" for h in range(node + 1, hosts) if h & node == node]
+    return Case(f"{mode} {hosts}x{each}, in a tree, what node{node} sends at {rate}", text, may_name=[f"node{node}"], behind=below,
+                says=["or of a host that sends there"], never=["take turns"])
+
+
 def slow_in_pairs(mode, hosts, each, node, seed, rate="25MB/s"):
     """Whoever exchanges data with the slow host in a late round has them as late as it has: the ends do not tell which of them it is."""
     text = head(hosts, each, 30, seed, extra=f"network collectives=pairs\nlink node={node} bandwidth={rate}\n") + BODIES[mode]
@@ -196,7 +214,7 @@ def slow_root(seed, rate, told):
     """All others get the data at once, long after the root of the tree: it is slow if even all that it can have sent is too little for a network."""
     links = "".join(f"link rank=0 to={to} bandwidth={rate}\n" for to in (1, 2))
     text = head(4, 1, 30, seed, extra="network collectives=tree\n" + links) + BLOCKING
-    says = ["a slow network of node0, or of all hosts"] if told else ["this run cannot tell"]
+    says = ["a slow network of node0, of all hosts, or of one through which the others get them"] if told else ["this run cannot tell"]
     return Case(f"blocking 4x1, in a tree, what its root sends at {rate}", text, (), ["node0"] if told else [], says=says)
 
 
@@ -316,6 +334,10 @@ def small(seed):
     for mode in BODIES:
         for hosts, each in ((4, 1), (4, 2), (8, 1)):
             yield slow_sender(mode, hosts, each, 1, seed)
+            for node in (0, hosts - 2):
+                yield slow_sender_in_ring(mode, hosts, each, node, seed)
+            if mode == "blocking":
+                yield slow_sender_in_tree(mode, hosts, each, 1, seed)
             for node in (1, 2):
                 yield slow_in_pairs(mode, hosts, each, node, seed)
                 if mode == "blocking":
@@ -382,6 +404,9 @@ def message_matrix(seeds):
             for hosts, each in ((4, 1), (4, 2), (8, 1)):
                 for node in range(hosts):
                     yield slow_sender(mode, hosts, each, node, 1000 * seed + node)
+                    yield slow_sender_in_ring(mode, hosts, each, node, 1000 * seed + node)
+                    if mode == "blocking" and 0 < node < hosts // 2 and node & (node - 1) == 0:
+                        yield slow_sender_in_tree(mode, hosts, each, node, 1000 * seed + node)
                     yield slow_in_pairs(mode, hosts, each, node, 1000 * seed + node)
                     if mode == "blocking":
                         yield slow_in_tree(mode, hosts, each, node, 1000 * seed + node)
@@ -418,6 +443,10 @@ def judge(case, answer):
         may = case.hosts + case.may_name
         if finding["one_of_hosts"] and any(host in finding["hosts"] for host in case.hosts):
             may += case.one_of
+        if finding["or_another_host"]:
+            may += case.behind
+        if "a host that sends there" in finding["headline"] and not finding["or_another_host"]:
+            wrong.append(f"does not say in its fields that it may be another host: {finding['headline']}")
         wrong += [f"the network of {host} is named: {finding['headline']}" for host in finding["hosts"] if host not in may]
     sentences = " ".join([answer["verdict"]] + answer["remarks"] + [f["headline"] + " " + f["evidence"] for f in answer["findings"]])
     missing += [f"does not say '{part}': {answer['verdict']}" for part in case.says if part.lower() not in sentences.lower()]

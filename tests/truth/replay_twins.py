@@ -99,6 +99,27 @@ def buckets(place):
         near("cap of 8 MiB", eight[-1]["predicted_step_ns"], step(halves), 0.01)
 
 
+GPU_DDP = """ranks 2
+steps 16
+warmup 2
+seed 5
+jitter 0.2%
+gpu
+dispatch 6us
+network alpha=50us bandwidth=2GB/s
+setup
+  allreduce 8
+  allreduce 8
+  barrier
+end
+step
+  ddp buckets={buckets} forward=10ms backward=24ms layers=48
+  kernel 400us name=adam
+  sync
+end
+"""
+
+
 def recommended(place):
     # Far too many buckets on a slow-to-start network: fewer are better, by much. Two sizes tell its latency.
     many = ["128KiB"] + ["256KiB"] * 63
@@ -117,6 +138,15 @@ def recommended(place):
         gain = step(a) - step(twin)
         check("its price is what the twin gains", abs(finding[0]["saves_ns_per_step"] - gain) < 0.15 * gain,
               f"{finding[0]['saves_ns_per_step']} against {gain}")
+    # Few large ones: smaller are faster, and no run has shown how fast those move: the most that there is.
+    few = place.analyze(GPU_DDP.format(buckets="8MiB,8MiB"))
+    finding = [f for f in few["findings"] if f["id"] == "buckets.cap"]
+    check("smaller ones than any are recommended", len(finding) == 1)
+    for each in finding:
+        gain = step(few) - min(step(place.analyze(GPU_DDP.format(buckets=",".join([f"{16 / n}MiB"] * n)))) for n in (4, 8, 16))
+        check("as a bound", each["upper_bound"] and "at most" in each["headline"], each["headline"])
+        check("which is one", 0.97 * gain <= each["saves_ns_per_step"] <= 1.3 * gain, f"{each['saves_ns_per_step']} of {gain}")
+        check("and comes before what transfers cost in all", few["findings"][0]["id"] == "buckets.cap", few["verdict"])
     # And where buckets are as good as they get nothing is said.
     good = place.analyze(ddp("1MiB,3MiB,4MiB,4MiB,4MiB", alpha="10us", bandwidth="20GB/s"))
     check("nothing to gain: nothing recommended", good["buckets"]["recommended_cap_mb"] is None)
@@ -238,6 +268,65 @@ def fsdp(place):
     check("less is exposed then", sum(unit["gather_exposed_ns"] for unit in on["fsdp"]["units"]) < 0.6 * sum(exposed))
     deep = place.analyze(FSDP.format(ranks=4, prefetch=1, bandwidth="200GB/s"))
     check("where all is hidden nothing is said", not [f for f in deep["findings"] if f["id"] == "fsdp.prefetch"])
+
+
+LARGE = """ranks 2
+steps 12
+warmup 2
+seed 5
+jitter 0.2%
+{of}
+network alpha={alpha} bandwidth=8GB/s
+{more}
+step
+  {body}
+  {end}
+end
+"""
+LATENCY_KNOWN = "setup\n  allreduce 8\n  allreduce 8\n  barrier\nend"
+
+
+def sharded(place, gpu, units=1, mib=48, forward=12, backward=24, alpha="50us", prefetch=1, more="", body=None,
+            progress="thread"):
+    """-> the step, and the finding that units are too large, if there is one"""
+    body = body or (f"fsdp units={units} bytes={int(mib * 1024) // units}KiB forward={forward}ms backward={backward}ms "
+                    f"prefetch={prefetch} layers={max(1, 24 // units)}")
+    a = place.analyze(LARGE.format(of="gpu\ndispatch 6us" if gpu else f"progress {progress}", alpha=alpha, more=more,
+                                   body=body, end="kernel 400us name=adam\n  sync" if gpu else "optimizer 400us"))
+    found = [f for f in a["findings"] if f["id"] == "fsdp.units" and "so large" in f["headline"]]
+    check("told at most once", len(found) <= 1)
+    return step(a), found[0] if found else None
+
+
+def large_units(place):
+    for gpu in (False, True):
+        of = "GPUs" if gpu else "MPI"
+        for units in (1, 2):
+            now, told = sharded(place, gpu, units)
+            least = min(sharded(place, gpu, parts)[0] for parts in (12, 24))
+            check(f"{of}, {units} of them are too large", told is not None)
+            if told:
+                check("the price says that it is a bound", told["upper_bound"] and "at most" in told["headline"], told["headline"])
+                check("no division gains more, and the best one most of it",
+                      now - least <= told["saves_ns_per_step"] <= 1.1 * (now - least), f"{told['saves_ns_per_step']} of {now - least}")
+        late, told = sharded(place, gpu, more="slow rank=1 factor=1.3")
+        least, _ = sharded(place, gpu, 24, more="slow rank=1 factor=1.3")
+        check(f"{of}, beside a late rank it is the same", told and late - least <= told["saves_ns_per_step"] <= 1.1 * (late - least))
+        for why, case in {"units of a layer": dict(units=24), "units that hide each other's": dict(units=12),
+                          "transfers are latency": dict(mib=1, alpha="1ms"),
+                          "a latency that is known": dict(mib=1, alpha="3ms", more=LATENCY_KNOWN),
+                          "no work to hide them": dict(forward=0.05, backward=0.1), "little to hide": dict(mib=0.5),
+                          "only a rank is late": dict(mib=0.5, more="slow rank=1 factor=1.5"),
+                          "the network is busy all the time": dict(units=12, mib=192)}.items():
+            _, told = sharded(place, gpu, **case)
+            check(f"{of}: nothing is told where it is {why}", told is None, told and told["headline"])
+    # Who waits in the call waits for each part; what moves in waits only hides nothing either.
+    for what, body in {"blocking": "allgather 48MiB\n  compute 12ms\n  allgather 48MiB\n  compute 24ms\n  reducescatter 48MiB",
+                       "in waits": "iallgather 48MiB as=a\n  compute 4ms\n  wait a\n  compute 12ms\n  iallgather 48MiB as=b\n"
+                                   "  compute 4ms\n  wait b\n  compute 24ms\n  ireducescatter 48MiB as=c\n  compute 4ms\n"
+                                   "  waitall"}.items():
+        _, told = sharded(place, False, body=body, progress="none")
+        check(f"{what}: nothing is told", told is None, told and told["headline"])
 
 
 MESSAGES = HEAD + """network alpha={alpha} bandwidth={bandwidth}
@@ -414,7 +503,7 @@ def neighbours(place):
         near("its price", each["saves_ns_per_step"], step(a) - step(fast), 0.03)
 
 
-CASES = [hidden, joined, neighbours, nothing, gloo, buckets, recommended, overlap, stragglers, ring, pipeline, fsdp, messages, more_ranks]
+CASES = [hidden, joined, neighbours, nothing, gloo, buckets, recommended, overlap, stragglers, ring, pipeline, fsdp, large_units, messages, more_ranks]
 wanted = sys.argv[2:]
 for case in CASES:
     if not wanted or case.__name__ in wanted:

@@ -46,8 +46,13 @@ json Describe(const lockstep::merge::Timeline& timeline, const Analysis& analysi
   }
   answer["findings"] = json::array();
   for (const lockstep::analysis::Finding& f : analysis.findings) {
-    json row = {{"id", KindOf(f.id).name}, {"headline", f.headline}, {"evidence", f.evidence},
-                {"action", f.action},      {"hosts", f.hosts},       {"one_of_hosts", f.one_of_hosts}};
+    json row = {{"id", KindOf(f.id).name},
+                {"headline", f.headline},
+                {"evidence", f.evidence},
+                {"action", f.action},
+                {"hosts", f.hosts},
+                {"one_of_hosts", f.one_of_hosts},
+                {"or_another_host", f.or_another_host}};
     if (f.network_bytes_per_s)
       row["network_bytes_per_s"] = {f.network_bytes_per_s->first, f.network_bytes_per_s->second};
     if (f.saves_ns_per_step) row["saves_ns"] = *f.saves_ns_per_step;

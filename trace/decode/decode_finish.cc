@@ -8,6 +8,7 @@
 
 #include "core/collective.h"
 #include "core/hash.h"
+#include "core/refused.h"
 #include "trace/decode/process_decoder.h"
 #include "trace/decode/sort_rows.h"
 
@@ -112,7 +113,7 @@ void ProcessDecoder::NumberMessages() {
   for (const std::uint32_t i : order) {
     if (p2p.mode[i] == static_cast<std::uint8_t>(CollectiveMode::kGpu)) continue;  // Numbered in order of calls.
     if (p2p.seq[i] >= schema::kPartitionedSeq) continue;                           // Numbered when it was made.
-    const bool matched = p2p.outcome[i] != kCancelled && p2p.peer[i] >= 0 && p2p.tag[i] >= 0;
+    const bool matched = p2p.outcome[i] != kCancelled && !IsRefused(p2p, i) && p2p.peer[i] >= 0 && p2p.tag[i] >= 0;
     p2p.seq[i] = matched ? next[{p2p.comm[i], p2p.peer[i], p2p.tag[i], p2p.direction[i]}]++ : kNoSeq;
     if (p2p.peer[i] < 0) p2p.peer[i] = -1;
     if (p2p.tag[i] < 0) p2p.tag[i] = -1;

@@ -128,13 +128,16 @@ void ProcessDecoder::AddCollective(const Thread& thread, const MpiRecord& record
                                    std::uint32_t call) {
   const bool blocking = mode == kBlocking;
   const std::uint8_t flags = record.head.flags;
+  // One that failed may have returned at once, without the others: it says nothing of waits or clocks.
+  const bool failed = (flags & kMpiError) != 0;
+  const std::uint8_t uneven = UnevenBits(failed || (flags & kMpiUneven) != 0, failed || (flags & kMpiGivesNothing) != 0,
+                                         failed || (flags & kMpiTakesNothing) != 0);
   tables_.collectives.Append({.comm = CommRow(record.comm, begin_ns),
                               .seq = record.seq,
                               .start = start,
                               .kind = static_cast<std::uint8_t>(InfoOf(record.op).kind),
                               .mode = mode,
-                              .uneven = UnevenBits((flags & kMpiUneven) != 0, (flags & kMpiGivesNothing) != 0,
-                                                   (flags & kMpiTakesNothing) != 0),
+                              .uneven = uneven,
                               .thread = thread.row,
                               .begin_ns = begin_ns,
                               .post_end_ns = end_ns,
@@ -307,6 +310,7 @@ void ProcessDecoder::Complete(const Thread& thread, std::uint64_t handle, const 
   } else if (operation.kind == OpenRequests::Kind::kCollective) {
     tables_.collectives.wait_begin_ns[operation.row] = begin_ns;
     tables_.collectives.end_ns[operation.row] = end_ns;
+    if (outcome == RequestOutcome::kError) tables_.collectives.uneven[operation.row] = UnevenBits(true, true, true);
   } else if (operation.kind == OpenRequests::Kind::kP2p) {
     schema::P2p& p2p = tables_.p2p;
     for (std::uint32_t row = operation.row; row != operation.row + operation.rows; ++row) {

@@ -3,11 +3,15 @@
 #include <fmt/format.h>
 
 #include <algorithm>
+#include <cmath>
+#include <cstdlib>
 #include <map>
 #include <utility>
 
 namespace lockstep::replay {
 namespace {
+
+constexpr std::uint64_t kMiB = 1 << 20;
 
 struct Assignment {
   std::vector<GradientBucket> buckets;
@@ -41,6 +45,16 @@ Assignment Assign(std::span<const Gradient> gradients, std::uint64_t first_bytes
             [](const GradientBucket& a, const GradientBucket& b) { return a.gradients.front() < b.gradients.front(); });
   std::move(rest.begin(), rest.end(), std::back_inserter(result.buckets));
   return result;
+}
+
+// In MiB, as few digits as give these bytes back: a byte more or less may be other buckets.
+std::string ShortMebibytes(std::uint64_t bytes) {
+  std::string text;
+  for (int digits = 4; digits <= 17; ++digits) {
+    text = fmt::format("{:.{}g}", static_cast<double>(bytes) / kMiB, digits);
+    if (static_cast<std::uint64_t>(std::llround(std::strtod(text.c_str(), nullptr) * kMiB)) == bytes) break;
+  }
+  return text;
 }
 
 }  // namespace
@@ -77,12 +91,10 @@ std::vector<std::uint64_t> DistinctCaps(std::span<const Gradient> gradients, std
 }
 
 std::string DdpSettings(std::uint64_t first_bytes, std::uint64_t cap_bytes, std::uint64_t total_bytes) {
-  constexpr std::uint64_t kMiB = 1 << 20;
   // A limit larger than all gradients, in whole MiB.
   const std::uint64_t all = (total_bytes + kMiB - 1) / kMiB * kMiB;
   const std::uint64_t first = std::min(first_bytes, all), cap = std::min(cap_bytes, all);
-  const std::string ddp = fmt::format("DistributedDataParallel(..., bucket_cap_mb={:.4g})",
-                                      static_cast<double>(cap) / static_cast<double>(kMiB));
+  const std::string ddp = fmt::format("DistributedDataParallel(..., bucket_cap_mb={})", ShortMebibytes(cap));
   if (first == kDdpFirstBucketBytes) return ddp;
   return fmt::format("before the model is wrapped: torch.distributed._DEFAULT_FIRST_BUCKET_BYTES = {}; then {}", first,
                      ddp);

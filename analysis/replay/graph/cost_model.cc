@@ -2,6 +2,7 @@
 
 #include <algorithm>
 #include <cmath>
+#include <limits>
 
 #include "core/order_statistics.h"
 
@@ -20,6 +21,15 @@ constexpr std::size_t kLeastForQuantiles = 20;
 constexpr double kExtrapolationPerDoubling = 0.1;
 // The most by which a straight line through latency and one size misses (cost_model.h).
 constexpr double kLineFactor = 1.5;
+// Transfers that move at least so many times the bytes per second of another are slow for something else than their
+// bytes: half of what they take and more.
+constexpr double kOtherRate = 2;
+// Of the transfers of one size the quickest part, which is no chance.
+constexpr double kQuick = 0.25;
+// Fewer bytes may take less than in proportion where they fit nearer to a core, by no more than this.
+constexpr double kNearerFactor = 4;
+// So many times of one size have a middle. Of fewer the first, which is slow, may be the middle.
+constexpr std::size_t kLeastForMiddle = 3;
 
 double LogBytes(std::uint64_t bytes) { return std::log(static_cast<double>(std::max<std::uint64_t>(bytes, 1))); }
 
@@ -27,6 +37,19 @@ double LogBytes(std::uint64_t bytes) { return std::log(static_cast<double>(std::
 double Between(const CostModel::Knot& a, const CostModel::Knot& b, std::uint64_t bytes) {
   const double along = (LogBytes(bytes) - LogBytes(a.bytes)) / (LogBytes(b.bytes) - LogBytes(a.bytes));
   return std::exp(std::log(a.transfer_ns) + along * (std::log(b.transfer_ns) - std::log(a.transfer_ns)));
+}
+
+// The most by which Between() can miss, as a logarithm: more bytes take no less time, and no more than in proportion,
+// or than the square of what they do from one knot to the other where that is more.
+double MostOff(const CostModel::Knot& a, const CostModel::Knot& b, std::uint64_t bytes) {
+  const double from_a = LogBytes(bytes) - LogBytes(a.bytes), to_b = LogBytes(b.bytes) - LogBytes(bytes);
+  const double slope = std::log(b.transfer_ns / a.transfer_ns) / (from_a + to_b);
+  // Times that fall with bytes are not bounded by each other.
+  if (slope < 0) return std::numeric_limits<double>::infinity();
+  const double steepest = std::max(1.0, 2 * slope);
+  const double above = std::min((steepest - slope) * from_a, slope * to_b);
+  const double below = std::min(slope * from_a, (steepest - slope) * to_b);
+  return std::max(above, below);
 }
 
 // Robust standard deviation of logarithms around 0. Where times are of two kinds (a core was free, or somebody had it
@@ -62,40 +85,63 @@ std::vector<CostModel::Knot> CostModel::KnotsOf(std::vector<Sample> samples) {
       values.push_back(static_cast<double>(samples[i].transfer_ns));
     const double middle = MiddleMedian(values);
     for (const double value : values) logs.push_back(std::log(value / middle));
-    knots.push_back({bytes, middle, SpreadOf(logs), values.size()});
+    knots.push_back({bytes, middle, LowerQuantile(values, kQuick), SpreadOf(logs), values.size()});
   }
   return knots;
 }
 
-// One size says nothing of others. Of each size beside it the fastest, because first times are slow; few samples do not
-// show how far they spread: not less than those of the steps.
+// One size says nothing of others. Of few times of a size beside it the fastest, because first times are slow; few
+// samples do not show how far they spread: not less than those of the steps.
 void CostModel::UseThoseBeside() {
   const Knot own = knots_.front();
+  const auto rate_of = [](std::uint64_t bytes, double ns) { return static_cast<double>(bytes) / ns; };
+  const double own_rate = rate_of(own.bytes, own.transfer_ns);
+  // What each transfer costs whatever its size is in the quick ones, too. What is in the others only came and went.
+  const double quick_rate = rate_of(own.bytes, own.quick_ns);
   for (const Sample& each : beside_) {
-    const auto ns = static_cast<double>(each.transfer_ns), bytes = static_cast<double>(each.bytes);
-    if (!each.same_kind || each.bytes <= own.bytes || ns > own.transfer_ns || bytes > kImpossibleBytesPerNs * ns)
+    const auto ns = static_cast<double>(each.transfer_ns);
+    const double rate = rate_of(each.bytes, ns);
+    if (!each.same_kind || each.bytes <= own.bytes || ns > own.transfer_ns || rate < kOtherRate * quick_rate ||
+        rate > kImpossibleBytesPerNs)
       continue;
     if (!contradiction_ || std::pair(each.bytes, -ns) > std::pair(contradiction_->bytes, -contradiction_->transfer_ns))
-      contradiction_ = Knot{each.bytes, ns, own.spread, 1};
+      contradiction_ = Knot{each.bytes, ns, ns, own.spread, 1};
   }
   if (contradiction_) {
     latency_ns_ = 0;
     return;
   }
-  // More bytes that took no longer, or fewer that took longer: not the same operation as in the steps. It is no reason
-  // to leave out another of the same size.
+  // More bytes that took no longer, or fewer that took longer or next to nothing: not the same operation as in the
+  // steps. It is no reason to leave out another of the same size.
   std::erase_if(beside_, [&](const Sample& each) {
     const auto ns = static_cast<double>(each.transfer_ns);
-    return each.bytes == own.bytes || static_cast<double>(each.bytes) > kImpossibleBytesPerNs * ns ||
-           (each.bytes > own.bytes) != (ns > own.transfer_ns);
+    const double rate = rate_of(each.bytes, ns);
+    return each.bytes == own.bytes || rate > kImpossibleBytesPerNs ||
+           (each.bytes > own.bytes) != (ns > own.transfer_ns) ||
+           (each.bytes < own.bytes && rate > kNearerFactor * own_rate);
   });
+  // Another kind of operation stands for the steps' only where none of that kind tells: of more bytes, of fewer. One of
+  // more bytes that moved fewer per second was slow for another reason (a first time).
+  for (const bool more : {false, true}) {
+    const auto there = [&](const Sample& each) { return (each.bytes > own.bytes) == more; };
+    const auto tells = [&](const Sample& each) {
+      return there(each) && each.same_kind &&
+             (!more || kLineFactor * rate_of(each.bytes, static_cast<double>(each.transfer_ns)) >= own_rate);
+    };
+    if (std::any_of(beside_.begin(), beside_.end(), tells))
+      std::erase_if(beside_, [&](const Sample& each) { return there(each) && !each.same_kind; });
+  }
   std::sort(beside_.begin(), beside_.end(), [](const Sample& a, const Sample& b) {
     return a.bytes != b.bytes ? a.bytes < b.bytes : a.transfer_ns < b.transfer_ns;
   });
-  beside_.erase(
-      std::unique(beside_.begin(), beside_.end(), [](const Sample& a, const Sample& b) { return a.bytes == b.bytes; }),
-      beside_.end());
-  for (Knot& knot : KnotsOf(std::move(beside_))) {
+  std::vector<Sample> chosen;
+  for (auto begin = beside_.begin(); begin != beside_.end();) {
+    const auto end = std::find_if(begin, beside_.end(), [&](const Sample& each) { return each.bytes != begin->bytes; });
+    const auto count = static_cast<std::size_t>(end - begin);
+    chosen.push_back(begin[count < kLeastForMiddle ? 0 : static_cast<std::ptrdiff_t>((count - 1) / 2)]);
+    begin = end;
+  }
+  for (Knot& knot : KnotsOf(std::move(chosen))) {
     knot.spread = std::max(knot.spread, own.spread);
     knot.beside = true;
     knots_.push_back(knot);
@@ -152,8 +198,10 @@ std::optional<CostModel::Estimate> CostModel::Interpolate(const std::vector<Knot
     estimate.factor = std::exp(kSigmas * of_median(*after));
   } else if (after != knots.begin() && after != knots.end()) {
     estimate.ns = Between(after[-1], *after, bytes);
-    sigma = std::hypot(std::max(after[-1].spread, after->spread), between_);
-    estimate.factor = std::exp(kSigmas * std::hypot(std::max(of_median(after[-1]), of_median(*after)), between_));
+    // However badly sizes are interpolated elsewhere, these two bound it.
+    const double off = std::min(kSigmas * between_, MostOff(after[-1], *after, bytes)) / kSigmas;
+    sigma = std::hypot(std::max(after[-1].spread, after->spread), off);
+    estimate.factor = std::exp(kSigmas * std::hypot(std::max(of_median(after[-1]), of_median(*after)), off));
   } else {
     estimate.extrapolated = true;
     const bool below = after == knots.begin();

@@ -19,7 +19,8 @@ class CostModel {
   void Add(std::uint64_t bytes, std::int64_t transfer_ns);
   // The same of one outside of the replayed steps (DDP's first step reduces all gradients at once). Used where the
   // steps know one size only, and for no line: it is as slow as a first time is.
-  // `same_kind`: an operation of the steps' kind, not another one that is taken to cost as much.
+  // `same_kind`: an operation of the steps' kind, not another one that is taken to cost as much where none of that kind
+  // was seen.
   void AddBeside(std::uint64_t bytes, std::int64_t transfer_ns, bool same_kind = true);
   // What next to no bytes take there and back, by collectives of any kind among the same ranks. Not positive: not
   // known.
@@ -39,6 +40,7 @@ class CostModel {
   struct Knot {
     std::uint64_t bytes;
     double transfer_ns;  // Median.
+    double quick_ns;     // Lower quartile.
     double spread;       // Robust standard deviation of the logarithm, within this size.
     std::size_t samples;
     Doubt doubt = Doubt::kNothing;
@@ -46,9 +48,9 @@ class CostModel {
   };
   const std::vector<Knot>& knots() const { return knots_; }  // By size.
 
-  // Of those beside of the same kind: the largest that moved more bytes than the steps' only size in no longer. Where
-  // there is one, what the steps' transfers take is not a matter of their size, so nothing is known of other sizes, and
-  // none beside is used.
+  // Of those beside of the same kind: the largest that moved more bytes than the steps' only size in no longer, and
+  // twice as many per second or more as the quickest quarter of the steps'. Where there is one, what the steps'
+  // transfers take is not a matter of their size, so nothing is known of other sizes, and none beside is used.
   const std::optional<Knot>& contradiction() const { return contradiction_; }
 
   struct Estimate {

@@ -78,6 +78,15 @@ void ChooseRanksAndSteps(const merge::Timeline& timeline, const ReadRunOptions& 
   }
 }
 
+// The root of a broadcast is through once the data are on their way: who has them last says what it takes.
+std::int64_t TransferOf(const merge::Timeline& timeline, std::size_t collective) {
+  const auto& c = timeline.tables.collectives;
+  if (static_cast<CollectiveKind>(c.kind[collective]) != CollectiveKind::kBroadcast) return c.transfer_ns[collective];
+  const auto& of = timeline.tables.collective_ranks.transfer_ns;
+  return *std::max_element(of.begin() + static_cast<std::ptrdiff_t>(timeline.FirstMember(collective)),
+                           of.begin() + static_cast<std::ptrdiff_t>(timeline.FirstMember(collective + 1)));
+}
+
 void ChooseCollectives(const merge::Timeline& timeline, std::int64_t steps_beside, RecordedRun& run,
                        const std::function<void(std::size_t row, std::uint32_t position)>& chosen) {
   const auto& c = timeline.tables.collectives;
@@ -90,7 +99,7 @@ void ChooseCollectives(const merge::Timeline& timeline, std::int64_t steps_besid
       inside |= m.step[k] >= first && m.step[k] <= last;
     }
     if (whole && (!inside || c.bytes[i] <= kFewBytes) && c.transfer_ns[i] > 0 && !c.censored[i])
-      run.beside.push_back({c.comm_id[i], static_cast<CollectiveKind>(c.kind[i]), c.bytes[i], c.transfer_ns[i]});
+      run.beside.push_back({c.comm_id[i], static_cast<CollectiveKind>(c.kind[i]), c.bytes[i], TransferOf(timeline, i)});
     if (!inside) continue;
     if (!whole) {
       ++run.left_out;

@@ -45,9 +45,9 @@ BucketSizes SizesFor(const BucketSequence& buckets, std::uint64_t first_bytes, s
   return sizes;
 }
 
-ReductionTimes TimesOf(std::size_t collectives, const BucketSequence& buckets, const Job& job) {
+ReductionTimes TimesOf(const RecordedRun& run, const BucketSequence& buckets, const Job& job) {
   ReductionTimes times;
-  std::vector<std::uint32_t> place(collectives, kNone);
+  std::vector<std::uint32_t> place(run.collectives.size(), kNone);
   for (std::uint32_t i = 0; i < buckets.collectives.size(); ++i) place[buckets.collectives[i]] = i;
   std::vector<std::vector<std::int64_t>> took(buckets.collectives.size());
   std::vector<std::int64_t> exits;
@@ -59,6 +59,9 @@ ReductionTimes TimesOf(std::size_t collectives, const BucketSequence& buckets, c
     if (about.role == Role::kExit) exits.push_back(ns);
   }
   for (auto& each : took) times.transfer_ns.push_back(LowerMedian(std::move(each)));
+  const std::vector<double> parts = run.PartsOfTime(buckets);
+  for (std::size_t i = 0; i < parts.size(); ++i)
+    times.transfer_ns[i] = std::llround(static_cast<double>(times.transfer_ns[i]) * parts[i]);
   times.exit_ns = LowerMedian(std::move(exits));
   return times;
 }

@@ -47,13 +47,16 @@ BucketSizes SizesFor(const BucketSequence& buckets, std::uint64_t first_bytes, s
 
 // The durations of the reductions in the replay of the recorded run.
 struct ReductionTimes {
-  // By step and launch order, as BucketSequence::collectives; median over ranks.
+  // By step and launch order, as BucketSequence::collectives; median over ranks. Of those that threads of a rank carry
+  // beside each other each one's part of the time: they share the network and the cores, and new ones come one after
+  // the other.
   std::vector<std::int64_t> transfer_ns;
   std::int64_t exit_ns = 0;         // Median time until the other ranks have left as well.
   std::vector<double> step_factor;  // [step]: the time of all of its reductions relative to the costs.
 };
-// `collectives`: the number in the run.
-ReductionTimes TimesOf(std::size_t collectives, const BucketSequence& buckets, const Job& job);
+// `job` is made of the run.
+class RecordedRun;
+ReductionTimes TimesOf(const RecordedRun& run, const BucketSequence& buckets, const Job& job);
 void FitSteps(const BucketSequence& buckets, const CostModel& costs, ReductionTimes& times);
 
 }  // namespace lockstep::replay

@@ -25,6 +25,8 @@ namespace lockstep::replay {
 struct InterferenceEstimate {
   Interference value;
   std::pair<double, double> compute_interval{0, 0}, transfer_interval{0, 0};  // 95 %.
+  // Where nothing moved beside work: as large as it may be, if both take turns on the cores that the ranks have.
+  Interference possible;
   std::size_t samples = 0;  // 0: the run contains nothing from which to estimate it, and all values are 0.
 };
 
@@ -95,6 +97,9 @@ class RecordedRun {
   };
   // The first rank's replayed collectives, in order. Empty if the run has no steps.
   virtual std::vector<Launch> LaunchesOfFirstRank() const = 0;
+  // For each of the buckets' collectives: which part of its transfer would be its own if those that a rank has under
+  // way beside each other shared the time evenly; median over ranks. Empty: all of it, as they take turns.
+  virtual std::vector<double> PartsOfTime(const BucketSequence&) const { return {}; }
   // The reductions of one communicator with the most bytes, if every replayed step has the same sequence of at least
   // one, as with DDP. Otherwise nothing; so where units of sharded parameters are what is reduced (units.h).
   std::optional<BucketSequence> FindBuckets() const;

@@ -53,6 +53,7 @@ class Cutter {
     AddCpuTime();
     for (auto& [thread, list] : others_) AddOther(thread, list);
     AddLibraryWaits();
+    AddMessageCalls();
     for (std::uint32_t s = 0; s < window_.step_ends_ns.size(); ++s)
       points_.push_back({Stretch::kStepEnd, window_.step_ends_ns[s], window_.step_ends_ns[s], {}, s});
     AddCalls();
@@ -152,6 +153,48 @@ class Cutter {
         awaited_.insert(wait.collectives.begin(), wait.collectives.end());
         points_.push_back(std::move(wait));
       }
+    }
+  }
+
+  // Calls of torch.distributed in which a message of the training thread over gloo began or ended, and which wait for
+  // no collective. The outermost of those that enclose each other. MPI's messages are in MPI's calls.
+  void AddMessageCalls() {
+    std::vector<std::int64_t> ends_of_messages;
+    for (std::size_t i = 0; i < t_.p2p.rows(); ++i) {
+      const std::uint32_t comm = t_.p2p.comm[i];
+      if (t_.p2p.thread[i] != training_ || comm >= t_.comms.rows() ||
+          t_.comms.kind[comm] != schema::CommKind::kTorchGroup)
+        continue;
+      for (const std::int64_t ns : {t_.p2p.begin_ns[i], t_.p2p.end_ns[i]})
+        if (ns != schema::kNoTime) ends_of_messages.push_back(clock_.ToCluster(ns));
+    }
+    if (ends_of_messages.empty()) return;
+    std::sort(ends_of_messages.begin(), ends_of_messages.end());
+    std::vector<Interval> waits;
+    for (const Stretch& point : points_)
+      if (point.kind == Stretch::kWait) waits.push_back({point.begin_ns, point.end_ns});
+    const IntervalSet waiting = Normalize(std::move(waits));
+    std::vector<Interval> calls;
+    const auto& ranges = t_.ranges;
+    for (std::size_t r = 0; r < ranges.rows(); ++r) {
+      if (ranges.thread[r] != training_ || ranges.kind[r] != schema::RangeKind::kPushPop ||
+          !IsDistributedCall(trace::TextOf(t_.strings, t_.string_bytes, ranges.name[r])))
+        continue;
+      const Interval call{clock_.ToCluster(ranges.begin_ns[r]),
+                          clock_.ToCluster(ranges.begin_ns[r] + ranges.duration_ns[r])};
+      const auto first = std::lower_bound(ends_of_messages.begin(), ends_of_messages.end(), call.begin);
+      if (Inside(call.begin) && first != ends_of_messages.end() && *first <= call.end &&
+          TotalWithin(waiting, call) == 0)
+        calls.push_back(call);
+    }
+    std::sort(calls.begin(), calls.end(), [](const Interval& a, const Interval& b) {
+      return std::tuple(a.begin, -a.end) < std::tuple(b.begin, -b.end);
+    });
+    std::int64_t until = INT64_MIN;
+    for (const Interval& call : calls) {
+      if (call.begin < until) continue;
+      points_.push_back({Stretch::kCall, call.begin, call.end, {}, 0});
+      until = call.end;
     }
   }
 

@@ -3,6 +3,7 @@
 #include <algorithm>
 #include <cmath>
 #include <map>
+#include <optional>
 #include <random>
 
 #include "analysis/core/statistics.h"
@@ -17,6 +18,7 @@ namespace {
 // sleeps in its own work.
 constexpr double kMostStolen = 0.75;
 constexpr double kLeastOverlap = 0.02;  // A share of a step: less overlap contains no information.
+constexpr std::size_t kLeastBare = 5;   // Steps without overlap that show what a rank lacks anyway.
 constexpr double kMostSlowdown = 3;     // The largest slowdown of transfers.
 constexpr double kNeighbours = 2;       // Sizes within this factor of each other are neighbours.
 constexpr double kStep = 0.05;          // The step of the search.
@@ -24,10 +26,28 @@ constexpr double kWorthIt = 0.05;       // The share by which it must explain th
 constexpr std::size_t kResamples = 200;
 constexpr std::uint64_t kSeed = 20'261;
 
-// Stolen time over overlapped time, by step and rank; one list per step.
-std::vector<std::vector<double>> StolenShares(const HostRun& run) {
+// Stolen time over overlapped time, by step and rank; one list per step. What a rank lacks in steps without overlap
+// other programs took, and they take as much of its other steps.
+// `shown`: set if in some step work was beside a transfer for certain.
+std::vector<std::vector<double>> StolenShares(const HostRun& run, bool& shown) {
+  struct Overlapped {
+    std::size_t step;
+    double lacked_ns, overlap_ns, length_ns;
+  };
   std::vector<std::vector<double>> shares(run.steps.size());
+  std::vector<double> bare;  // Of one rank: the share that it lacks of each step without overlap.
+  std::vector<Overlapped> overlapped;
+  const auto take = [&] {
+    const double usual = bare.size() < kLeastBare ? 0 : LowerMedian(bare);
+    for (const Overlapped& each : overlapped) {
+      const double share = (each.lacked_ns - usual * each.length_ns) / each.overlap_ns;
+      if (share <= kMostStolen) shares[each.step].push_back(std::max(0.0, share));
+    }
+    bare.clear();
+    overlapped.clear();
+  };
   for (std::size_t r = 0; r < run.stretches.size(); ++r) {
+    take();
     const RankStretches& rank = run.stretches[r];
     if (rank.step_cpu_ns.size() != run.steps.size()) continue;
     std::int64_t cursor = rank.begin_ns, work_ns = 0, overlap_ns = 0, in_mpi_ns = 0, begin_ns = rank.begin_ns;
@@ -45,19 +65,60 @@ std::vector<std::vector<double>> StolenShares(const HostRun& run) {
       if (stretch.kind != Stretch::kStepEnd || stretch.step >= shares.size()) continue;
       const std::int64_t cpu_ns = rank.step_cpu_ns[stretch.step];
       const auto length = static_cast<double>(stretch.end_ns - begin_ns);
-      if (cpu_ns >= 0 && static_cast<double>(overlap_ns) > kLeastOverlap * length) {
-        std::int64_t lacked_ns = work_ns + in_mpi_ns - cpu_ns;
+      if (cpu_ns >= 0 && length > 0) {
+        std::int64_t lacked_ns = work_ns + in_mpi_ns - cpu_ns, slept_ns = 0;
         // A thread that sleeps in its own work, while a device or a disk works, lacks no core.
-        if (stretch.step < rank.step_without_core_ns.size() && rank.step_without_core_ns[stretch.step] >= 0)
-          lacked_ns = std::min(lacked_ns, rank.step_without_core_ns[stretch.step]);
-        const double share = static_cast<double>(lacked_ns) / static_cast<double>(overlap_ns);
-        if (share <= kMostStolen) shares[stretch.step].push_back(std::max(0.0, share));
+        if (stretch.step < rank.step_without_core_ns.size() && rank.step_without_core_ns[stretch.step] >= 0) {
+          slept_ns = std::max<std::int64_t>(0, lacked_ns - rank.step_without_core_ns[stretch.step]);
+          lacked_ns -= slept_ns;
+        }
+        const auto lacked = static_cast<double>(lacked_ns), overlap = static_cast<double>(overlap_ns);
+        if (overlap <= kLeastOverlap * length)
+          bare.push_back(std::max(0.0, lacked) / length);
+        else
+          overlapped.push_back({stretch.step, lacked, overlap, length});
+        // Where it slept for as long, all of the overlap may have been sleep, beside which nothing lacks anything.
+        shown |= overlap > kLeastOverlap * length && slept_ns < overlap_ns;
       }
       work_ns = overlap_ns = in_mpi_ns = 0;
       begin_ns = stretch.end_ns;
     }
   }
+  take();
   return shares;
+}
+
+// The share of a core that the training thread uses of its time outside of waits: the median over steps and ranks,
+// nothing if no step tells.
+std::optional<double> CoreUsed(const HostRun& run) {
+  std::vector<double> shares;
+  for (const RankStretches& rank : run.stretches) {
+    if (rank.step_cpu_ns.size() != run.steps.size()) continue;
+    std::int64_t begin_ns = rank.begin_ns, calls_ns = 0;
+    for (const Stretch& stretch : rank.training) {
+      calls_ns += stretch.end_ns - stretch.begin_ns;
+      if (stretch.kind != Stretch::kStepEnd || stretch.step >= run.steps.size()) continue;
+      const std::int64_t work_ns = stretch.end_ns - begin_ns - calls_ns, cpu_ns = rank.step_cpu_ns[stretch.step];
+      // Calls may poll, so that their CPU time is in it, too.
+      if (cpu_ns >= 0 && work_ns > 0)
+        shares.push_back(std::min(1.0, static_cast<double>(cpu_ns) / static_cast<double>(work_ns)));
+      begin_ns = stretch.end_ns;
+      calls_ns = 0;
+    }
+  }
+  if (shares.empty()) return std::nullopt;
+  return LowerMedian(std::move(shares));
+}
+
+double SlowdownOf(double stolen_share) { return stolen_share / (1 - stolen_share); }
+
+Interference PossibleOf(const HostRun& run) {
+  const std::optional<double> used = CoreUsed(run);
+  if (!used || run.cores_of_rank <= 0) return {};
+  // Who needs less than half gets all of it.
+  const double of_work = std::min(*used, std::max(run.cores_of_rank / 2, run.cores_of_rank - 1));
+  const double of_transfer = std::min(1.0, run.cores_of_rank - of_work);
+  return {SlowdownOf(std::min(kMostStolen, *used - of_work)), SlowdownOf(std::min(kMostStolen, 1 - of_transfer))};
 }
 
 // The reductions at one position of the steps of a run.
@@ -74,7 +135,7 @@ std::vector<Place> PlacesOf(const HostRun& run) {
   std::vector<Place> places;
   const auto buckets = run.FindBuckets();
   if (!buckets) return places;
-  const ReductionTimes times = TimesOf(run.collectives.size(), *buckets, run.MakeJob());
+  const ReductionTimes times = TimesOf(run, *buckets, run.MakeJob());
   for (std::size_t k = 0; k < buckets->bytes.size(); ++k) {
     Place place{static_cast<double>(buckets->bytes[k]), {}};
     for (const std::uint32_t first : buckets->first)
@@ -203,28 +264,29 @@ InterferenceEstimate HostRun::EstimateInterference(const std::vector<const Recor
   std::mt19937_64 random(kSeed);
   std::vector<std::vector<double>> stolen;  // By step of any run.
   std::vector<Place> places;
+  bool shown = false;
   for (const HostRun* run : runs) {
     if (run->overlap.computing.size() != run->collectives.size()) continue;
-    for (auto& each : StolenShares(*run))
+    for (auto& each : StolenShares(*run, shown))
       if (!each.empty()) stolen.push_back(std::move(each));
     for (Place& place : PlacesOf(*run)) places.push_back(std::move(place));
   }
-  const auto slowdown_of = [](double share) { return share / (1 - share); };
   if (!stolen.empty()) {
     std::vector<double> values, drawn;
     for (const auto& each : stolen) values.insert(values.end(), each.begin(), each.end());
-    estimate.value.compute_slowdown = slowdown_of(UpperMedian(values));
+    estimate.value.compute_slowdown = SlowdownOf(UpperMedian(values));
     for (std::size_t k = 0; k < kResamples; ++k) {
       std::vector<double> again;
       for (std::size_t i = 0; i < stolen.size(); ++i) {
         const auto& step = stolen[random() % stolen.size()];
         again.insert(again.end(), step.begin(), step.end());
       }
-      drawn.push_back(slowdown_of(UpperMedian(std::move(again))));
+      drawn.push_back(SlowdownOf(UpperMedian(std::move(again))));
     }
     estimate.compute_interval = Middle95(std::move(drawn));
     estimate.samples = values.size();
   }
+  if (!shown) estimate.possible = PossibleOf(*this);
   std::map<double, int> sizes;
   for (const Place& place : places) ++sizes[place.bytes];
   // The three parameters of a line and a slowdown fit any costs of so few sizes.

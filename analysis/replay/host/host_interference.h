@@ -30,5 +30,7 @@ HostOverlap OverlapOf(const HostRun& run);
 // Compute: the time of its core that the training thread lacked in its own work while transfers were in progress.
 // Transfers: the slowdown with which reductions of nearly the same size cost nearly the same, whether or not ranks
 // computed at the same time. Each is 0 if the runs do not show it.
+// Possible, where no step has both at once: work and a thread that moves data without a pause share the cores of a rank
+// evenly, as the kernel's scheduler divides them.
 
 }  // namespace lockstep::replay

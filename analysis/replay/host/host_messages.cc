@@ -15,13 +15,25 @@ struct Found {
   auto Key() const { return std::tie(half->comm, half->source, half->destination, half->tag, half->seq); }
 };
 
-// Returns the call of a rank that began at this time.
-Stretch* CallAt(RankStretches& rank, std::int64_t begin_ns) {
-  auto at = std::lower_bound(rank.training.begin(), rank.training.end(), begin_ns,
-                             [](const Stretch& stretch, std::int64_t ns) { return stretch.begin_ns < ns; });
-  for (; at != rank.training.end() && at->begin_ns == begin_ns; ++at)
-    if (at->kind == Stretch::kCall || at->kind == Stretch::kPost || at->kind == Stretch::kWait) return &*at;
+// Returns the call of a rank that began at this time, else the one in which this time is: calls of libraries begin
+// before, and return after, what they carry.
+Stretch* CallAt(RankStretches& rank, std::int64_t ns) {
+  const auto is_call = [](const Stretch& stretch) {
+    return stretch.kind == Stretch::kCall || stretch.kind == Stretch::kPost || stretch.kind == Stretch::kWait;
+  };
+  auto at = std::lower_bound(rank.training.begin(), rank.training.end(), ns,
+                             [](const Stretch& stretch, std::int64_t begin) { return stretch.begin_ns < begin; });
+  for (auto same = at; same != rank.training.end() && same->begin_ns == ns; ++same)
+    if (is_call(*same)) return &*same;
+  while (at != rank.training.begin())
+    if (--at; is_call(*at)) return ns <= at->end_ns ? &*at : nullptr;
   return nullptr;
+}
+
+// When the rank entered the call that completes a message, or posted it there.
+void FindCompletion(RankStretches& rank, MessageHalf& half) {
+  if (!half.in_library) return;
+  if (const Stretch* call = CallAt(rank, half.end_ns)) half.completing_ns = std::max(call->begin_ns, half.begin_ns);
 }
 
 void Await(Stretch& stretch, std::uint32_t port, std::int64_t there_ns) {
@@ -46,19 +58,22 @@ std::vector<MessageHalf> MessageHalves(const schema::RankTables& tables, const m
     const bool send = p.direction[i] == schema::Direction::kSend;
     halves.push_back({tables.comms.global_id[p.comm[i]], p.seq[i], send ? world_rank : p.peer_world_rank[i],
                       send ? p.peer_world_rank[i] : world_rank, p.tag[i], p.bytes[i], send,
-                      clock.ToCluster(p.begin_ns[i]), clock.ToCluster(p.wait_begin_ns[i]),
-                      clock.ToCluster(p.end_ns[i])});
+                      clock.ToCluster(p.begin_ns[i]), clock.ToCluster(p.wait_begin_ns[i]), clock.ToCluster(p.end_ns[i]),
+                      tables.comms.kind[p.comm[i]] == schema::CommKind::kTorchGroup});
   }
   return halves;
 }
 
 std::vector<RunMessage> JoinMessages(const std::vector<std::int32_t>& ranks,
-                                     const std::vector<std::vector<MessageHalf>>& halves,
+                                     std::vector<std::vector<MessageHalf>> halves,
                                      std::vector<RankStretches>& stretches) {
   std::vector<RunMessage> messages;
   std::vector<Found> sends, receives;
   for (std::size_t r = 0; r < halves.size() && r < ranks.size(); ++r)
-    for (const MessageHalf& half : halves[r]) (half.send ? sends : receives).push_back({r, &half});
+    for (MessageHalf& half : halves[r]) {
+      FindCompletion(stretches[r], half);
+      (half.send ? sends : receives).push_back({r, &half});
+    }
   const auto by_key = [](const Found& a, const Found& b) { return a.Key() < b.Key(); };
   std::stable_sort(sends.begin(), sends.end(), by_key);
   std::stable_sort(receives.begin(), receives.end(), by_key);

@@ -19,6 +19,8 @@ struct MessageHalf {
   bool send = false;
   // The post; the entry and return of the call that completes it.
   std::int64_t begin_ns = 0, completing_ns = 0, end_ns = 0;
+  // Over gloo nothing tells which call completes it: whichever it ends in. `completing_ns` is not known then.
+  bool in_library = false;
 };
 
 // Returns the messages of the training thread that completed and whose partner is known.
@@ -30,7 +32,7 @@ std::vector<MessageHalf> MessageHalves(const schema::RankTables& tables, const m
 // ascending. Returns the messages of which both calls are replayed; the ends of message i (Stretch::offers, awaits) are
 // 2 i and 2 i + 1.
 std::vector<RunMessage> JoinMessages(const std::vector<std::int32_t>& ranks,
-                                     const std::vector<std::vector<MessageHalf>>& halves,
+                                     std::vector<std::vector<MessageHalf>> halves,
                                      std::vector<RankStretches>& stretches);
 
 }  // namespace lockstep::replay

@@ -268,6 +268,37 @@ class RankChange {
   std::size_t reducing_thread_ = static_cast<std::size_t>(-1);
 };
 
+// The part of each interval that is its own if those that hold at a time share it evenly.
+std::vector<double> EvenParts(const std::vector<Interval>& intervals) {
+  std::vector<std::size_t> order(intervals.size());
+  std::iota(order.begin(), order.end(), std::size_t{0});
+  std::sort(order.begin(), order.end(),
+            [&](std::size_t a, std::size_t b) { return intervals[a].begin < intervals[b].begin; });
+  std::vector<double> own_ns(intervals.size(), 0);
+  std::vector<std::size_t> holding;
+  std::int64_t now = INT64_MIN;
+  const auto pass_to = [&](std::int64_t until) {
+    while (!holding.empty() && now < until) {
+      std::int64_t next = until;
+      for (const std::size_t i : holding) next = std::min(next, intervals[i].end);
+      for (const std::size_t i : holding)
+        own_ns[i] += static_cast<double>(next - now) / static_cast<double>(holding.size());
+      std::erase_if(holding, [&](std::size_t i) { return intervals[i].end <= next; });
+      now = next;
+    }
+    now = until;
+  };
+  for (const std::size_t i : order) {
+    pass_to(intervals[i].begin);
+    holding.push_back(i);
+  }
+  pass_to(INT64_MAX);
+  std::vector<double> parts;
+  for (std::size_t i = 0; i < intervals.size(); ++i)
+    parts.push_back(own_ns[i] / static_cast<double>(intervals[i].end - intervals[i].begin));
+  return parts;
+}
+
 }  // namespace
 
 std::vector<RecordedRun::Launch> HostRun::LaunchesOfFirstRank() const {
@@ -286,6 +317,43 @@ std::vector<RecordedRun::Launch> HostRun::LaunchesOfFirstRank() const {
     launches.push_back({collective, inside ? static_cast<std::uint32_t>(step) : kNone});
   }
   return launches;
+}
+
+// PyTorch's gloo has two threads that carry its collectives: reductions of one group move beside each other.
+std::vector<double> HostRun::PartsOfTime(const BucketSequence& buckets) const {
+  std::vector<std::uint32_t> place(collectives.size(), kNone);
+  for (std::uint32_t i = 0; i < buckets.collectives.size(); ++i) place[buckets.collectives[i]] = i;
+  std::vector<std::int64_t> arrived_ns(buckets.collectives.size(), INT64_MIN);
+  bool beside = false;
+  for (const RankStretches& rank : stretches) {
+    std::uint32_t thread = kNone;
+    for (const RankCollective& c : rank.collectives) {
+      if (c.collective >= place.size() || place[c.collective] == kNone) continue;
+      std::int64_t& arrived = arrived_ns[place[c.collective]];
+      arrived = std::max(arrived, c.begin_ns);
+      beside |= !c.posted && thread != kNone && thread != c.thread;
+      thread = c.thread;
+    }
+  }
+  if (!beside) return {};
+  std::vector<std::vector<double>> of(buckets.collectives.size());
+  std::vector<std::uint32_t> moved;
+  std::vector<Interval> while_moved;
+  for (const RankStretches& rank : stretches) {
+    moved.clear();
+    while_moved.clear();
+    for (const RankCollective& c : rank.collectives)
+      if (c.collective < place.size() && place[c.collective] != kNone)
+        if (const std::uint32_t i = place[c.collective]; arrived_ns[i] < c.end_ns) {
+          moved.push_back(i);
+          while_moved.push_back({arrived_ns[i], c.end_ns});
+        }
+    const std::vector<double> parts = EvenParts(while_moved);
+    for (std::size_t k = 0; k < moved.size(); ++k) of[moved[k]].push_back(parts[k]);
+  }
+  std::vector<double> parts;
+  for (std::vector<double>& each : of) parts.push_back(each.empty() ? 1 : LowerMedian(std::move(each)));
+  return parts;
 }
 
 std::unique_ptr<RecordedRun> HostRun::WithReductions(const BucketSequence& buckets,

@@ -13,6 +13,7 @@
 #include "core/uneven.h"
 #include "merge/match/awaited.h"
 #include "merge/timeline/activity_stream.h"
+#include "merge/timeline/node_cores.h"
 #include "merge/timeline/rank_pass.h"
 
 namespace lockstep::replay {
@@ -30,6 +31,7 @@ class Reader {
     if (run_.steps.empty())
       return Error{ErrorCode::kUnsupported, "nothing to replay: the run has no complete steps", timeline_.run_dir,
                    "mark steps with lockstep_step(), or name a range with --step-range"};
+    run_.cores_of_rank = merge::LeastCoresOfRank(timeline_);
     chosen_.resize(run_.ranks.size());
     ChooseCollectives(timeline_, 0, run_, [&](std::size_t row, std::uint32_t position) { Choose(row, position); });
     LS_TRY(const std::vector<std::size_t> rows, StepRows(timeline_, run_));
@@ -43,7 +45,7 @@ class Reader {
             run_.stretches[r].step_without_core_ns.push_back(t_.step_ranks.offcpu_ns[rows[r * run_.steps.size() + s]]);
           halves[r] = MessageHalves(tables, clock, run_.ranks[r], merge::TrainingThread(tables));
         }));
-    run_.messages = JoinMessages(run_.ranks, halves, run_.stretches);
+    run_.messages = JoinMessages(run_.ranks, std::move(halves), run_.stretches);
     KnowProgress();
     SayWhatIsABound();
     return std::move(run_);

@@ -15,7 +15,8 @@ class HostRun : public RecordedRun {
  public:
   std::vector<RankStretches> stretches;  // By rank.
 
-  HostOverlap overlap;  // The overlap in the recorded run; empty in runs made in memory.
+  double cores_of_rank = 0;  // Of the node that has fewest for each of its ranks; 0 unknown.
+  HostOverlap overlap;       // The overlap in the recorded run; empty in runs made in memory.
 
   using RecordedRun::MakeJob;
   Job MakeJob(const JobOptions& options) const override;  // host_job.cc
@@ -23,6 +24,7 @@ class HostRun : public RecordedRun {
   // host_interference.cc
   InterferenceEstimate EstimateInterference(const std::vector<const RecordedRun*>& others = {}) const override;
   std::vector<Launch> LaunchesOfFirstRank() const override;  // host_rebucket.cc
+  std::vector<double> PartsOfTime(const BucketSequence& buckets) const override;
   std::unique_ptr<RecordedRun> WithReductions(const BucketSequence& buckets, const std::vector<std::uint64_t>& bytes,
                                               std::uint32_t first_new) const override;
 };

@@ -109,6 +109,13 @@ bool UsesInterference(const Question& question) {
   return !plain(question) && std::none_of(question.together.begin(), question.together.end(), plain);
 }
 
+// Whether transfers begin at other times of the work than they did.
+bool MovesBesideWork(const Question& question) {
+  const auto buckets = [](const Question& each) { return each.kind == Question::kBucketCap; };
+  return UsesInterference(question) &&
+         (buckets(question) || std::any_of(question.together.begin(), question.together.end(), buckets));
+}
+
 }  // namespace
 
 Result<WhatIf> WhatIf::Make(std::unique_ptr<RecordedRun> run, std::vector<std::unique_ptr<RecordedRun>> calibration) {
@@ -135,7 +142,7 @@ Result<WhatIf> WhatIf::Make(std::unique_ptr<RecordedRun> run, std::vector<std::u
     LS_CHECK(play());
     // Whatever the estimate, the error of the replay without changes has priority.
     if (what_if.self_error() > plain_error + kMostErrorOfInterference) {
-      what_if.interference_ = {};
+      what_if.interference_ = {.possible = what_if.interference_.possible};
       LS_CHECK(play());
     }
   }
@@ -311,6 +318,15 @@ Result<WhatIf::Range> WhatIf::RangeOf(const Question& question, const Assumption
       add_less(step_ns);
       add_more(step_ns);
     }
+  }
+  // Other buckets move beside work of which the run does not show what it takes from them, nor they from it.
+  if (interference_.possible.any() && MovesBesideWork(question)) {
+    other = assume;
+    const auto at_least = [](double& slowdown, double possible) { slowdown = std::max(slowdown, possible); };
+    at_least(other.interference.compute_slowdown, interference_.possible.compute_slowdown);
+    at_least(other.interference.transfer_slowdown, interference_.possible.transfer_slowdown);
+    LS_TRY(const std::int64_t step_ns, StepUnder(question, other));
+    add_more(step_ns);
   }
   // If there is one size only, all of a transfer counts as bandwidth, but may be latency.
   const auto of_network = [](const Question& each) { return each.kind == Question::kNetwork; };

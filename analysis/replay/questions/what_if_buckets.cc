@@ -31,7 +31,7 @@ void WhatIf::AddBases(const std::vector<const RecordedRun*>& others) {
     if (auto buckets = other->FindBuckets()) bases.push_back({.run = other, .buckets = std::move(*buckets)});
   for (Base& base : bases) {
     const Job job = base.run->MakeJob({.interference = interference_.value});
-    base.times = TimesOf(base.run->collectives.size(), base.buckets, job);
+    base.times = TimesOf(*base.run, base.buckets, job);
     for (std::size_t k = 0; k < base.times.transfer_ns.size(); ++k)
       costs_.Add(base.buckets.bytes[k % base.buckets.bytes.size()], base.times.transfer_ns[k]);
   }

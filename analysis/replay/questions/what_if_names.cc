@@ -4,6 +4,7 @@
 
 #include <algorithm>
 
+#include "analysis/core/format.h"
 #include "analysis/replay/questions/what_if.h"
 
 namespace lockstep::replay {
@@ -64,15 +65,17 @@ Status WhatIf::Describe(const Question& question, Answer& answer) const {
       answer.try_it = fmt::format("launch {} ranks, with the same work for each", question.rank_count);
       break;
     case Question::kWithoutRanks: {
-      answer.question = question.ranks.size() == 1 ? "without what slows rank" : "without what slows ranks";
-      for (const std::int32_t rank : question.ranks) {
+      std::vector<std::int32_t> ranks = question.ranks;  // In any order, and twice where they were asked for twice.
+      std::sort(ranks.begin(), ranks.end());
+      ranks.erase(std::unique(ranks.begin(), ranks.end()), ranks.end());
+      for (const std::int32_t rank : ranks)
         if (std::find(run_->ranks.begin(), run_->ranks.end(), rank) == run_->ranks.end())
           return Error{ErrorCode::kUsage, fmt::format("the run has no rank {}", rank), "--without-rank",
                        fmt::format("ranks {} to {}", run_->ranks.front(), run_->ranks.back())};
-        answer.question += fmt::format(" {}", rank);
-      }
+      answer.question =
+          fmt::format("without what slows rank{} {}", ranks.size() == 1 ? "" : "s", analysis::ShortRankList(ranks));
       // Of one rank there is no question to put right: Answerable says why.
-      if (run_->ranks.size() > 1 && question.ranks.size() >= run_->ranks.size())
+      if (run_->ranks.size() > 1 && ranks.size() >= run_->ranks.size())
         return Error{ErrorCode::kUsage, "no rank is left to compare with", "--without-rank", "leave one out"};
       answer.try_it = "give these ranks the work, the cores and the input that the others have";
       break;

@@ -11,9 +11,9 @@
 
 #include "analysis/analyze_with.h"
 #include "analysis/core/format.h"
+#include "analysis/core/named_ranks.h"
 #include "analysis/report/html/attribution.h"
 #include "analysis/report/html/flames.h"
-#include "analysis/report/html/ranks_of_findings.h"
 #include "analysis/report/html/scatter.h"
 #include "analysis/report/html/shell.h"
 #include "analysis/report/html/waits.h"
@@ -258,7 +258,8 @@ PageJson PayloadOf(const analysis::Context& context, const analysis::Analysis& a
   json["collectives"] = Collectives(analysis);
   json["ranks"] = Ranks(context, analysis);
   json["median_step"] = MedianStep(context, analysis);
-  const std::vector<std::int32_t> named = RanksOfFindings(context, analysis);
+  std::vector<std::int32_t> named = analysis::RanksOfFindings(analysis);
+  std::erase_if(named, [&](std::int32_t rank) { return context.Position(rank) == analysis::kNowhere; });
   json["heatmap"] = HeatmapOf(context, named, html.heatmap);
   json["step_lengths"] = StepLengthsOf(context);
   json["waits"] = WaitsOf(context);

@@ -7,6 +7,7 @@
 #include <utility>
 #include <variant>
 
+#include "analysis/core/device.h"
 #include "analysis/tables/engine/kinds.h"
 #include "merge/timeline/timeline.h"
 
@@ -75,7 +76,7 @@ void Inside::AddMemory(const gpu::RankView& view, Rank& to) const {
     if (rows.allocated_bytes[i] == 0 && rows.reserved_bytes[i] == 0) continue;  // Unknown.
     const std::int64_t at = clock.ToCluster(rows.time_ns[i]);
     if (at < begin_ns_ || at > end_ns_) continue;
-    Level& level = rows.device[i] == tables::kHostMemory ? to.host : to.gpu;
+    Level& level = rows.device[i] == analysis::kHostMemory ? to.host : to.gpu;
     if (!level.any()) {
       level.allocated.assign(limits_.memory_columns, kUnknownCell);
       level.reserved.assign(limits_.memory_columns, kUnknownCell);

@@ -8,6 +8,7 @@
 #include <vector>
 
 #include "analysis/communication/bucket_curve.h"
+#include "analysis/core/named_ranks.h"
 #include "analysis/replayed/replayed_run.h"
 #include "merge/parallel.h"
 
@@ -49,9 +50,7 @@ std::vector<const analysis::BucketCurvePoint*> Caps(const analysis::Buckets& buc
 Axes AxesFor(const analysis::Analysis& analysis, std::size_t most) {
   Axes axes;
   if (!analysis.stragglers.empty()) {
-    axes.without.emplace_back();
-    for (const analysis::Straggler& straggler : analysis.stragglers) axes.without[1].push_back(straggler.rank);
-    std::sort(axes.without[1].begin(), axes.without[1].end());
+    axes.without.push_back(analysis::StragglerRanks(analysis));
   }
   axes.caps = Caps(analysis.buckets, kMostCaps);
   if (axes.points() > most) axes.caps = Caps(analysis.buckets, 3);

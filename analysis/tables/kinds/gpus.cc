@@ -3,6 +3,7 @@
 #include <algorithm>
 #include <map>
 
+#include "analysis/core/device.h"
 #include "analysis/core/format.h"
 #include "analysis/tables/engine/cells.h"
 #include "analysis/tables/engine/kinds.h"
@@ -66,7 +67,7 @@ void RankRows(const gpu::RankView& rank, const TableOptions&, Table& table) {
     return table.Note(s.rows() == 0 ? "the GPUs' sensors were not read" : "no reading of the sensors in the window");
   for (auto& [device, r] : devices) {
     TableRow& row = table.AddRow(rank.rank);
-    row[col.device] = IntOrUnknown(device, device != 65535);
+    row[col.device] = IntOrUnknown(device, device != analysis::kUnknownDevice);
     const auto& known = rank.tables.devices;
     for (std::size_t i = 0; i < known.rows(); ++i)
       if (known.device[i] == device && known.name[i] != kNone) row[col.name] = Text(rank.Text(known.name[i]));

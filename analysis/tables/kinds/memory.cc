@@ -5,6 +5,7 @@
 #include <limits>
 #include <map>
 
+#include "analysis/core/device.h"
 #include "analysis/tables/engine/cells.h"
 #include "analysis/tables/engine/kinds.h"
 
@@ -215,8 +216,8 @@ void RankRows(const gpu::RankView& rank, const TableOptions&, Table& table) {
   for (auto& [number, events] : by_device) {
     const Device device(rank, std::move(events));
     TableRow& row = table.AddRow(rank.rank);
-    row[col.memory] = Text(number == kHostMemory ? "host" : "gpu");
-    if (number != kHostMemory) row[col.device] = Int(number);
+    row[col.memory] = Text(number == analysis::kHostMemory ? "host" : "gpu");
+    if (number != analysis::kHostMemory) row[col.device] = Int(number);
     if (!device.Fill(row)) {
       table.rows.pop_back();
       continue;

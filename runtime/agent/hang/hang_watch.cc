@@ -24,6 +24,7 @@
 #include "runtime/agent/inject/libraries.h"
 #include "runtime/agent/rings/segment_entries.h"
 #include "runtime/agent/rundir/claim.h"
+#include "trace/decode/tick_rate.h"
 
 namespace lockstep::agent {
 namespace {
@@ -43,7 +44,7 @@ constexpr std::int64_t kWordPeriodNs = 5'000'000'000;
 constexpr std::int64_t kGivenWithinNs = 6'000'000'000;
 // A job that somebody ends makes records, too.
 constexpr std::int64_t kGoesOnNs = 3'000'000'000;
-constexpr std::size_t kMostText = 16384, kMostJson = std::size_t{64} << 20, kMostHostName = 256;
+constexpr std::size_t kMostText = 16384, kMostJson = std::size_t{64} << 20, kMostHost = 512;
 constexpr int kExitHang = 4;  // Of `lockstep hang`.
 
 constexpr const char* kTurn = ".hang-turn";     // Locked by the agent that asks.
@@ -104,6 +105,11 @@ std::optional<OnHang> OnHangOf(std::string_view text) {
   return OnHang{.signal = number, .every = true};
 }
 
+bool HangIsSaid(const std::string& run_dir) {
+  struct stat ignored {};
+  return ::stat((run_dir + "/" + kNow).c_str(), &ignored) == 0;
+}
+
 HangWatch::HangWatch(Setup setup) : setup_(std::move(setup)) {
   const OwnedFd directory(::open(setup_.run_dir.c_str(), O_RDONLY | O_DIRECTORY | O_CLOEXEC));
   no_locks_ = directory.open() && LocksMayHang(directory.get());
@@ -122,8 +128,12 @@ void HangWatch::Look(const SegmentView& segment, std::int64_t now_ns, const Seen
     if (now_ns - moved_ns_ >= kGoesOnNs) SayItMoved();
     return;
   }
+  const bool in_vain = PollsInVain(now_ns, seen);
   if (moved || seen.records == 0 || !AnyRecording(segment)) {
-    if (setup_.so_far != nullptr) setup_.so_far->TakeBack(now_ns);
+    if (setup_.so_far != nullptr && in_vain && AnyRecording(segment))
+      setup_.so_far->Offer(now_ns, seen.spool_bytes);
+    else if (setup_.so_far != nullptr)
+      setup_.so_far->TakeBack(now_ns);
     ForgetStacks();
     return Forget();
   }
@@ -132,7 +142,7 @@ void HangWatch::Look(const SegmentView& segment, std::int64_t now_ns, const Seen
   const std::int64_t quiet_ns = now_ns - quiet_since_ns_;
   if (quiet_ns < setup_.after_ns) return;
   if (setup_.stacks != nullptr) setup_.stacks->Take(segment, now_ns);
-  if (setup_.action.signal != 0 && setup_.action.every) FollowOthers();
+  if (setup_.action.signal != 0 && setup_.action.every) FollowOthers(now_ns);
   const bool stacks_come = setup_.stacks != nullptr && setup_.stacks->fresh(now_ns);
   if (setup_.so_far != nullptr && !stacks_come) setup_.so_far->Offer(now_ns, seen.spool_bytes);
   // Rank 0's agent sees this slot, and answers for it.
@@ -150,6 +160,12 @@ void HangWatch::Look(const SegmentView& segment, std::int64_t now_ns, const Seen
   while (stage_ < kStages.size() && kStages[stage_] * after <= quiet) ++stage_;
   asked_ns_ = now_ns;
   Ask();
+}
+
+bool HangWatch::PollsInVain(std::int64_t now_ns, const Seen& seen) {
+  const std::uint64_t work = seen.records - seen.polls;
+  if (std::exchange(work_, work) != work || worked_ns_ == 0) worked_ns_ = now_ns;
+  return seen.polls != 0 && now_ns - worked_ns_ >= setup_.after_ns;
 }
 
 bool HangWatch::SomeElsewhere() const {
@@ -243,7 +259,9 @@ void HangWatch::Ask() {
   setup_.restore_signals();
   ::prctl(PR_SET_PDEATHSIG, SIGKILL);
   if (::getppid() != parent) ::_exit(1);
-  ::setpriority(PRIO_PROCESS, 0, 19);
+  // Ranks that wait in MPI poll on all cores. Beside one of them 19 is given 1.5 % of a core, so that a second of work
+  // would take a minute.
+  ::setpriority(PRIO_PROCESS, 0, 5);
   constexpr int kWhoProcess = 1, kIdleClass = 3 << 13;  // ioprio_set(2)
   ::syscall(SYS_ioprio_set, kWhoProcess, 0, kIdleClass);
   const int out = ::open(text.c_str(), O_WRONLY | O_CREAT | O_EXCL | O_NOFOLLOW, 0644);
@@ -276,7 +294,7 @@ void HangWatch::Publish(std::int64_t now_ns) {
   setup_.say("nothing has moved for " + SecondsText(now_ns - quiet_since_ns_) + " s (" + Path(kText) + "):");
   SayText(text);
   RemoveOwn(Path(kAgain));  // Of one that has ended since.
-  CreateFile(Path(kNow), network ? setup_.host + "\n" : "", 0644);
+  CreateFile(Path(kNow), network ? setup_.host + "\n" + trace::BootId() + "\n" : "", 0644);
   if (setup_.action.signal != 0 && !setup_.action.every) setup_.signal(setup_.action.signal);
 }
 
@@ -290,9 +308,9 @@ void HangWatch::SayText(std::string_view rest) const {
 
 void HangWatch::RepeatOthers() {
   if (said_ || repeated_) return;
-  const std::string now = ReadPlain(Path(kNow), kMostHostName);
+  const std::string now = ReadPlain(Path(kNow), kMostHost);
   const std::string host = now.substr(0, now.find('\n'));
-  if (host.empty() || host == setup_.host) return;
+  if (host.empty() || now == setup_.host + "\n" + trace::BootId() + "\n") return;
   repeated_ = true;
   if (CreateFile(Path(kAgain), "", 0644) != 0) return;  // One of them is enough.
   setup_.say("an agent on " + Printed(host) + ", which may not be heard, found that nothing moves (" + Path(kText) +
@@ -300,16 +318,11 @@ void HangWatch::RepeatOthers() {
   SayText(ReadPlain(Path(kText), kMostText));
 }
 
-bool HangWatch::SaidByAnybody() const {
-  struct stat ignored {};
-  return ::stat(Path(kNow).c_str(), &ignored) == 0;
-}
-
 // Who makes records all the time is never quiet, and may be who the others wait for.
 void HangWatch::HearOthers(const SegmentView& segment, std::int64_t now_ns) {
   if (setup_.slots < 2 || now_ns < next_word_ns_) return;
   next_word_ns_ = now_ns + kWordPeriodNs;
-  const bool said = SaidByAnybody();
+  const bool said = HangIsSaid(setup_.run_dir);
   if (said)
     RepeatOthers();
   else
@@ -322,8 +335,10 @@ void HangWatch::HearOthers(const SegmentView& segment, std::int64_t now_ns) {
   if (!said && std::exchange(asked_for_stacks_, false)) setup_.stacks->Forget();
 }
 
-void HangWatch::FollowOthers() {
-  if (signalled_ || !SaidByAnybody()) return;
+void HangWatch::FollowOthers(std::int64_t now_ns) {
+  if (signalled_) return;
+  const bool elsewhere = setup_.so_far != nullptr && setup_.so_far->SaidElsewhere(now_ns, setup_.slots);
+  if (!elsewhere && !HangIsSaid(setup_.run_dir)) return;
   signalled_ = true;
   setup_.signal(setup_.action.signal);
 }

@@ -28,6 +28,9 @@ struct OnHang {
 // it); nothing for anything else.
 std::optional<OnHang> OnHangOf(std::string_view text);
 
+// Whether a hang has been said of this run, and nothing has moved since.
+bool HangIsSaid(const std::string& run_dir);
+
 class HangWatch {
  public:
   struct Setup {
@@ -49,8 +52,9 @@ class HangWatch {
   ~HangWatch();
 
   struct Seen {
-    std::uint64_t records = 0, spool_bytes = 0;  // So far.
-    bool blocked = false;                        // A process of this slot sleeps in a system call.
+    std::uint64_t records = 0, polls = 0;  // So far; `polls` of them asked for an operation in vain.
+    std::uint64_t spool_bytes = 0;
+    bool blocked = false;  // A process of this slot sleeps in a system call.
   };
   // Once a second. Thread: the agent's main loop.
   void Look(const SegmentView& segment, std::int64_t now_ns, const Seen& seen);
@@ -64,7 +68,8 @@ class HangWatch {
   bool SomeElsewhere() const;
   bool MayAsk(const SegmentView& segment, const Seen& seen, bool others) const;
   void ForgetStacks();
-  bool SaidByAnybody() const;
+  // Who asks for several operations in turn makes records, and waits all the same.
+  bool PollsInVain(std::int64_t now_ns, const Seen& seen);
   // What another host's agent has said may be heard by nobody, if the network between the hosts is what stopped.
   void RepeatOthers();
   void HearOthers(const SegmentView& segment, std::int64_t now_ns);
@@ -73,11 +78,12 @@ class HangWatch {
   void TakeAnswer(std::int64_t now_ns);
   void Publish(std::int64_t now_ns);
   void SayText(std::string_view text) const;
-  void FollowOthers();
+  void FollowOthers(std::int64_t now_ns);
   std::string Path(const char* name) const { return setup_.run_dir + "/" + name; }
 
   Setup setup_;
-  std::uint64_t records_ = 0;
+  std::uint64_t records_ = 0, work_ = 0;         // `work_`: those that are no polls.
+  std::int64_t worked_ns_ = 0;                   // When there was another one of them.
   std::int64_t quiet_since_ns_ = 0;              // 0: it moves.
   std::int64_t moved_ns_ = 0;                    // When it did first after a hang was said; 0: it has not.
   std::size_t stage_ = 0;                        // Of kStages: the next question.

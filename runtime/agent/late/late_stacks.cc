@@ -175,6 +175,7 @@ void LateStacks::Finish(SpoolWriter& spool) noexcept {
       ::nanosleep(&kPause, nullptr);
     }
     Write(spool, true);
+    if (!taken_at_.empty()) setup_.unnamed(taken_at_.size());
     reader_.reset();
   } catch (const std::exception&) {
     over_ = true;

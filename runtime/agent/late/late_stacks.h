@@ -38,7 +38,8 @@ class LateStacks {
     StackTree& tree;  // Of the slot's spool.
     StackReader::Setup reader;
     std::function<void(const std::string&)> say;
-    std::function<void(std::uint64_t rows)> unwritten;  // So many are not in the spool.
+    std::function<void(std::uint64_t rows)> unwritten;   // So many are not in the spool.
+    std::function<void(std::uint64_t samples)> unnamed;  // So many were taken, but their names were not found in time.
   };
   explicit LateStacks(Setup setup);
 

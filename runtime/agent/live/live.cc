@@ -9,6 +9,7 @@
 #include <cstring>
 #include <exception>
 
+#include "core/clock_ns.h"
 #include "core/own_file.h"
 #include "runtime/agent/live/live_text.h"
 
@@ -18,12 +19,6 @@ namespace {
 constexpr std::size_t kMostSteps = 16, kMostEntries = 4096;
 // The largest share of a processor's time for reading and comparing all ranks: with thousands of them the period grows.
 constexpr double kGatherShare = 0.001;
-
-std::int64_t ClockNs(clockid_t id) {
-  timespec now{};
-  ::clock_gettime(id, &now);
-  return static_cast<std::int64_t>(now.tv_sec) * 1'000'000'000 + now.tv_nsec;
-}
 
 }  // namespace
 

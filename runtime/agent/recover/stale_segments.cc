@@ -2,6 +2,7 @@
 
 #include <fcntl.h>
 #include <sys/stat.h>
+#include <time.h>
 #include <unistd.h>
 
 #include <algorithm>
@@ -25,13 +26,23 @@ long ProcessThatMaps(const trace::Leftover& left, const std::string& path) {
   return 0;
 }
 
+// Another command that removes the same segment holds its lock for a moment only, and so does the kernel that of a
+// process which has just ended (while somebody reads its /proc/PID/maps, say).
+constexpr int kLockTries = 40;
+constexpr timespec kLockPause{0, 5'000'000};
+
 }  // namespace
 
 SegmentUse UseOfSegment(const OwnedFd& file, const std::string& path) {
-  const Locked locked = TryLockExclusive(file.get());
   // Versions without the lock recorded process ids only, so both the lock and the mappings are examined.
-  const long pid = ProcessThatMaps(trace::ReadLeftover(path, {}), path);
-  return {locked == Locked::kHeld || pid != 0, pid};
+  const trace::Leftover left = trace::ReadLeftover(path, {});
+  for (int left_tries = kLockTries;; --left_tries) {
+    const Locked locked = TryLockExclusive(file.get());
+    const long pid = ProcessThatMaps(left, path);
+    const bool used = locked == Locked::kHeld || pid != 0;
+    if (!used || pid != 0 || left_tries == 0) return {used, pid};
+    ::nanosleep(&kLockPause, nullptr);
+  }
 }
 
 std::uint64_t RunHashOf(const std::string& run_id) {
@@ -50,8 +61,10 @@ std::vector<StaleSegment> FindStaleSegments(const std::string& directory) {
     const OwnedFd file = OpenOwn(path, O_RDWR);
     struct stat info {};
     if (!file.open() || ::fstat(file.get(), &info) != 0) continue;
-    if (ProcessMaps(name.pid, path) || UseOfSegment(file, path).used) continue;
+    // Only asked for: a lock that is taken here would tell a `recover` at this moment that the segment is in use.
+    if (ProcessMaps(name.pid, path) || AskAny(file.get()) == Locked::kHeld) continue;
     const trace::Leftover left = trace::ReadLeftover(path, {});
+    if (ProcessThatMaps(left, path) != 0) continue;
     const bool unspooled = std::any_of(left.rings.begin(), left.rings.end(),
                                        [](const trace::LeftoverRing& ring) { return !ring.slots.empty(); });
     stale.push_back({path, static_cast<std::uint64_t>(info.st_blocks) * 512, name.run_hash, name.slot, unspooled});

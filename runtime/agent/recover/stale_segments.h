@@ -25,7 +25,7 @@ bool RemoveStaleSegment(const StaleSegment& segment);
 
 // Whether a process may still write to a segment: an agent or application holds its lock, or (on file systems without
 // locks) a process that was recorded into it still runs. `pid` is that process, 0 if it is not known. The lock stays
-// with `file`.
+// with `file`. Waits up to 0.2 s for a lock whose holder is not known.
 struct SegmentUse {
   bool used = false;
   long pid = 0;

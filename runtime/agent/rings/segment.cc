@@ -16,6 +16,7 @@
 #include <new>
 #include <utility>
 
+#include "core/byte_text.h"
 #include "core/file_lock.h"
 #include "core/own_file.h"
 #include "core/segment_name.h"
@@ -124,8 +125,8 @@ std::string Segment::TryAt(const std::string& path, const SegmentRequest& reques
   if (::statvfs(directory.c_str(), &room) != 0) return directory + ": " + std::strerror(errno);
   const SegmentSizes sizes = PlanSizes(request, room, disk);
   if (sizes.limited && sizes.available < sizes.total)
-    return directory + " has " + std::to_string(sizes.available >> 20) + " MiB for it, " +
-           std::to_string(sizes.total >> 20) + " MiB are needed";
+    return directory + " has " + ByteText(static_cast<double>(sizes.available)) + " for it, " +
+           ByteText(static_cast<double>(sizes.total)) + " are needed";
   const int fd = ::open(path.c_str(), O_RDWR | O_CREAT | O_EXCL | O_CLOEXEC | O_NOFOLLOW, 0600);
   if (fd < 0) {
     *taken = errno == EEXIST;

@@ -42,8 +42,9 @@ struct RunDir {
 
 // Where files of another host are, as an agent there told.
 struct RunPlace {
-  std::int32_t slot = -1;  // Of that agent.
-  std::string host, dir;   // The run directory there, absolute.
+  std::int32_t slot = -1;   // Of that agent.
+  std::string host, dir;    // The run directory there, absolute.
+  std::int32_t ranks = -1;  // That the launcher started on that host; -1 not known.
 };
 
 // If the wanted directory cannot be written, or is another user's inside a directory that everybody may write to, falls

@@ -11,6 +11,7 @@
 #include <thread>
 #include <utility>
 
+#include "core/clock_ns.h"
 #include "runtime/agent/rings/segment_entries.h"
 #include "runtime/agent/sample/nvml.h"
 
@@ -24,12 +25,6 @@ using std::chrono::nanoseconds;
 constexpr std::int64_t kShortestNs = 200'000'000, kLongestNs = 10'000'000'000, kShare = 500;
 constexpr std::size_t kMostWaiting = 4096;  // Samples that were not taken yet.
 constexpr std::uint32_t kMostDevices = 4;   // ProcessEntry::gpu_uuids
-
-std::int64_t ThreadCpuNs() {
-  timespec time{};
-  ::clock_gettime(CLOCK_THREAD_CPUTIME_ID, &time);
-  return std::int64_t{time.tv_sec} * 1'000'000'000 + time.tv_nsec;
-}
 
 }  // namespace
 
@@ -110,7 +105,7 @@ void GpuSampler::Work(const std::shared_ptr<Shared>& shared) {
       if (shared->stop) return;
       devices = shared->devices;
     }
-    const std::int64_t begin_ns = ThreadCpuNs();
+    const std::int64_t begin_ns = ClockNs(CLOCK_THREAD_CPUTIME_ID);
     std::vector<GpuSample> samples;
     for (const GpuUuid& uuid : devices) {
       const auto [at, fresh] = found.try_emplace(uuid, nullptr);
@@ -132,7 +127,7 @@ void GpuSampler::Work(const std::shared_ptr<Shared>& shared) {
         give_up(UuidText(uuid, "GPU") + ": gives no readings any more");
       }
     }
-    pause_ns = std::clamp((ThreadCpuNs() - begin_ns) * kShare, kShortestNs, kLongestNs);
+    pause_ns = std::clamp((ClockNs(CLOCK_THREAD_CPUTIME_ID) - begin_ns) * kShare, kShortestNs, kLongestNs);
     std::unique_lock lock(shared->mutex);
     if (shared->ready.size() + samples.size() <= kMostWaiting)
       shared->ready.insert(shared->ready.end(), samples.begin(), samples.end());

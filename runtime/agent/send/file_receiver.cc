@@ -70,6 +70,7 @@ void FileReceiver::Take(clock::FilesPeer peer) {
   if (sender.link) sender.link->Cut();
   sender.link = std::move(peer.link);
   sender.why = peer.why;
+  sender.address = std::move(peer.address);
   arriving_.push_back({slot, sender.link, peer.protocol, peer.why});
   if (ended_ || AtOnce(peer.why)) StartDispatcher();
   Wake();
@@ -115,10 +116,12 @@ Arrived FileReceiver::arrived() const {
   const std::lock_guard lock(mutex_);
   Arrived arrived;
   for (const auto& [slot, sender] : senders_) {
-    const std::string name = "rank " + std::to_string(slot) + (sender.host.empty() ? "" : " of " + sender.host);
+    const std::string host = sender.caller.host();
+    const std::string name = "rank " + std::to_string(slot) + (host.empty() ? "" : " of " + host);
+    if (!host.empty() && !sender.shared) arrived.places.push_back({slot, sender.caller.place, sender.address});
     if (!sender.refusal.empty()) arrived.troubles.push_back(name + ": " + sender.refusal);
     if (!sender.all) continue;
-    arrived.hosts.insert(sender.host);
+    arrived.hosts.emplace(host, sender.caller.boot_id);
     arrived.slots.insert(slot);
     arrived.bytes += sender.bytes;
     arrived.sent_bytes += sender.sent_bytes;
@@ -288,12 +291,12 @@ void FileReceiver::Serve(const Waiting& peer) {
 bool FileReceiver::Open(const Waiting& peer, Sender& sender) {
   clock::Frame frame;
   if (peer.link->Receive(frame, kMostWordBytes, kOpenMs) != clock::AgentLink::Got::kFrame) return false;
-  const std::size_t between = frame.text.find('\0');
-  if (peer.protocol != net::kFilesProtocol || !Has(frame, FileWord::kOpen) || between == std::string::npos)
+  const std::optional<Caller> caller = ReadOpenText(frame.text);
+  if (peer.protocol != net::kFilesProtocol || !Has(frame, FileWord::kOpen) || !caller)
     return Refuse(peer, sender, "its Lockstep is of another version than rank 0's, " + setup_.version);
   {
     const std::lock_guard lock(mutex_);
-    sender.host = frame.text.substr(0, between);
+    sender.caller = *caller;
   }
   if (setup_.so_far) {
     // Each call is one for itself. Without files: what was here of the slot is true no longer.
@@ -302,8 +305,8 @@ bool FileReceiver::Open(const Waiting& peer, Sender& sender) {
     sender.refusal.clear();
   }
   if (!sender.refusal.empty()) return Refuse(peer, sender, sender.refusal);
-  if (const std::string version = frame.text.substr(between + 1); version != setup_.version)
-    return Refuse(peer, sender, "its Lockstep is version " + version + ", and rank 0's is " + setup_.version);
+  if (caller->version != setup_.version)
+    return Refuse(peer, sender, "its Lockstep is version " + caller->version + ", and rank 0's is " + setup_.version);
   if (ReadClaim(ClaimPath(setup_.run_dir, peer.slot)).state != ClaimState::kAbsent) {
     {
       const std::lock_guard lock(mutex_);
@@ -329,6 +332,10 @@ bool FileReceiver::Answer(const Waiting& peer, Sender& sender, const clock::Fram
   if (Has(frame, FileWord::kFile)) return BeginFile(peer, sender, frame);
   if (Has(frame, FileWord::kData) || Has(frame, FileWord::kDeflated)) return TakeBlock(peer, sender, frame);
   if (Has(frame, FileWord::kEnd)) return EndFile(peer, sender, frame);
+  if (Has(frame, FileWord::kAsk) && setup_.hang_is_said) {
+    Say(peer, FileWord::kTaken, setup_.hang_is_said() ? 1 : 0);
+    return false;
+  }
   if (!Has(frame, FileWord::kAll)) return Refuse(peer, sender, "it said what this version does not know");
   {
     const std::lock_guard lock(mutex_);

@@ -10,15 +10,18 @@
 #include <atomic>
 #include <condition_variable>
 #include <cstdint>
+#include <functional>
 #include <map>
 #include <memory>
 #include <mutex>
 #include <set>
 #include <string>
 #include <thread>
+#include <utility>
 #include <vector>
 
 #include "comms/clock/agent_link.h"
+#include "comms/clock/clock_service.h"
 #include "comms/clock/digest.h"
 #include "core/file_lock.h"
 #include "runtime/agent/send/file_blocks.h"
@@ -35,10 +38,12 @@ enum class SenderState : std::uint8_t {
 
 // What has come so far.
 struct Arrived {
-  std::set<std::string> hosts;  // Whose slots are complete.
+  std::set<std::pair<std::string, std::string>> hosts;  // Whose slots are complete: name, boot id.
   std::set<std::int32_t> slots;
-  std::uint64_t bytes = 0;            // Of the files.
-  std::uint64_t sent_bytes = 0;       // That crossed the network for them.
+  std::uint64_t bytes = 0;       // Of the files.
+  std::uint64_t sent_bytes = 0;  // That crossed the network for them.
+  // Of all slots that have opened and do not see this directory, complete or not.
+  std::vector<clock::ToldPlace> places;
   std::vector<std::string> troubles;  // "rank 5 of node3: No space left on device"
 };
 
@@ -51,6 +56,8 @@ class FileReceiver {
     std::int64_t stall_ms = 30'000;
     // Takes what quiet slots recorded so far, at once, and replaces what it took of them before.
     bool so_far = false;
+    // With `so_far`: whether a hang has been said of this run. Called on its own threads.
+    std::function<bool()> hang_is_said;
     // The one that does. What it took of a slot gives way to the slot's files. It outlives this object.
     FileReceiver* before = nullptr;
   };
@@ -96,7 +103,9 @@ class FileReceiver {
     bool busy = false;  // A worker serves it, and only that one uses what follows.
     clock::FilesWhy why = clock::FilesWhy::kEnd;
     bool all = false, shared = false;
-    std::string host, refusal;
+    Caller caller;        // Once it has opened.
+    std::string address;  // clock::FilesPeer's.
+    std::string refusal;
     std::set<std::string> taken;
     std::uint64_t bytes = 0, sent_bytes = 0;
     std::unique_ptr<Part> part;

@@ -85,6 +85,18 @@ SendOutcome FileSender::Send(const std::vector<FileToSend>& files) {
   }
 }
 
+bool FileSender::AskForHang() {
+  thread_.join();
+  if (!link_) return false;
+  moved_ns_ = RawNs();
+  link_->SetStall(static_cast<int>(setup_.stall_ms));
+  clock::Frame answer;
+  // As if one file came: a call without any takes back what is there.
+  return Say(FileWord::kOpen, 1, 0, OpenText(setup_.caller)) && Await(answer) == Step::kDone &&
+         Is(answer, FileWord::kGo) && Say(FileWord::kAsk, 0, 0, "") && Await(answer) == Step::kDone &&
+         Is(answer, FileWord::kTaken) && answer.a != 0;
+}
+
 bool FileSender::Say(FileWord word, std::uint64_t a, std::uint64_t b, std::string_view text) {
   return link_->Send(static_cast<std::uint32_t>(word), a, b, text);
 }
@@ -114,7 +126,7 @@ FileSender::Step FileSender::Deliver(const std::vector<FileToSend>& files) {
     if (::stat(file.path.c_str(), &info) == 0) bytes += static_cast<std::uint64_t>(info.st_size);
   }
   clock::Frame answer;
-  if (!Say(FileWord::kOpen, files.size(), bytes, setup_.host + '\0' + setup_.version)) return Step::kCut;
+  if (!Say(FileWord::kOpen, files.size(), bytes, OpenText(setup_.caller))) return Step::kCut;
   if (const Step step = Await(answer); step != Step::kDone) return step;
   if (Is(answer, FileWord::kShared)) return Over(SendEnd::kShared, "");
   if (!Is(answer, FileWord::kGo)) return Over(SendEnd::kFailed, "rank 0's agent answered something else");

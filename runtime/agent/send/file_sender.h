@@ -36,7 +36,7 @@ class FileSender {
     std::string addresses;  // Of rank 0's agent, as the clock service writes them.
     clock::RunKey key{};
     std::int32_t slot = -1;
-    std::string host, version;
+    Caller caller;
     // Once nothing has moved for so long it is given up; once rank 0's agent cannot be reached, or not again, after
     // kReachNs.
     std::int64_t stall_ms = 30'000;
@@ -52,6 +52,8 @@ class FileSender {
 
   // Sends these, in this order; blocks. Once per object.
   SendOutcome Send(const std::vector<FileToSend>& files);
+  // Instead of that: asks whether a hang has been said. False also if that is not known.
+  bool AskForHang();
 
  private:
   enum class Step : std::uint8_t { kDone, kCut, kOver };  // kOver: outcome_ says how it ended.

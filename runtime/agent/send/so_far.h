@@ -34,14 +34,18 @@ class SoFarSender {
   void TakeBack(std::int64_t now_ns);
   // Rank 0's agent has it.
   bool there() const;
+  // Whether a hang had been said on rank 0's host when rank 0's agent was asked last; while what was given is there,
+  // and once in some seconds, of thousands of slots in a minute.
+  bool SaidElsewhere(std::int64_t now_ns, std::int32_t slots);
 
  private:
   struct State;
-  bool Begin(bool back);
+  enum class Call : std::uint8_t { kGive, kBack, kAsk };
+  bool Begin(Call what);
 
   Setup setup_;
   std::shared_ptr<State> state_;
-  std::int64_t next_give_ns_ = 0, next_back_ns_ = 0, again_ns_ = 0;
+  std::int64_t next_give_ns_ = 0, next_back_ns_ = 0, next_ask_ns_ = 0, again_ns_ = 0;
 };
 
 }  // namespace lockstep::agent

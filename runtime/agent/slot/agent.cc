@@ -13,6 +13,7 @@
 #include <cstdio>
 #include <cstring>
 
+#include "runtime/agent/rundir/places.h"
 #include "runtime/agent/rundir/say.h"
 #include "runtime/agent/slot/manifest.h"
 #include "runtime/agent/slot/slot_run.h"
@@ -133,6 +134,7 @@ void SlotRun::Periodic(std::int64_t now_ns) {
   if (now_ns >= next_second_ns_) {
     next_second_ns_ = now_ns + kSecondNs;
     Snapshot();
+    KeepPlaces();
     drain_->ReapDead(child_->pid());
     drain_->WriteProcesses(true);
     quiet_seconds_ = drain_->records() == records_before_ ? quiet_seconds_ + 1 : 0;
@@ -145,8 +147,19 @@ void SlotRun::Periodic(std::int64_t now_ns) {
         !lines.empty())
       spool_->Append({SpoolKind::kMeta}, lines);
     if (hang_watch_)
-      hang_watch_->Look(segment_->view(), now_ns, {drain_->records(), spool_->bytes(), stop_watch_.blocked()});
+      hang_watch_->Look(segment_->view(), now_ns,
+                        {drain_->records(), drain_->polls(), spool_->bytes(), stop_watch_.blocked()});
   }
+}
+
+void SlotRun::KeepPlaces() {
+  if (launch_.slot() != 0 || launch_.slots() < 2 || options_.estimate) return;
+  const std::vector<RunPlace> places = clock_link_->places(result_.arrived.places);
+  if (places.size() == places_kept_) return;
+  places_kept_ = places.size();
+  // Of a directory that all hosts share nothing is to be told.
+  if (const std::vector<RunPlace> apart = NotShared(dir_.absolute, places); !apart.empty())
+    WritePlaces(dir_.absolute, apart);
 }
 
 void SlotRun::HandleSignals() {
@@ -293,10 +306,13 @@ Result<RunResult> SlotRun::Run() {
   result_.traced = traced_;
   result_.launch = launch_;
   result_.run_dir = dir_.path;
+  result_.inside_mpi = traced_ && good_end() && EndedInsideMpi();
   if (traced_) Finish();
   if (clock_link_) {
-    result_.places = clock_link_->places();
+    result_.places = clock_link_->places(result_.arrived.places);
     result_.place_told = clock_link_->told();
+    // Of a program that failed these words stay, and who brought files after it may not have told before.
+    if (traced_ && !good_end()) KeepPlaces();
   }
   // From here on a signal ends this process, and the spool is complete.
   if (good_end()) {

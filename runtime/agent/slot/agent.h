@@ -61,10 +61,15 @@ struct RunOptions {
   std::function<void(const RunResult&, const OtherHosts&)> wait_for_others;
 };
 
+// With RunResult::inside_mpi, in place of a longer wait: others wait for this rank for ever, or have ended as it did.
+inline constexpr std::int64_t kInsideMpiWaitMs = 1000;
+
 struct RunResult {
-  int exit_code = 0;       // The application's, or the shell's 126/127 if it could not be started.
-  int signal = 0;          // The signal that ended it; exit_code is not valid then.
-  bool traced = false;     // False: it ran without Lockstep (said on stderr).
+  int exit_code = 0;    // The application's, or the shell's 126/127 if it could not be started.
+  int signal = 0;       // The signal that ended it; exit_code is not valid then.
+  bool traced = false;  // False: it ran without Lockstep (said on stderr).
+  // It ended well, but was not seen to leave MPI, and its launcher ends a job for that once this process has ended.
+  bool inside_mpi = false;
   bool converted = false;  // The rank file is complete.
   launch::LaunchEnv launch;
   std::string run_dir;

@@ -3,18 +3,24 @@
 #include <sys/resource.h>
 #include <unistd.h>
 
+#include <algorithm>
 #include <cstring>
+#include <span>
 
 #include "core/own_file.h"
 #include "core/rank_name.h"
+#include "core/reference.h"
 #include "core/version.h"
+#include "runtime/agent/rings/segment_entries.h"
 #include "runtime/agent/rundir/claim.h"
+#include "runtime/agent/rundir/places.h"
 #include "runtime/agent/rundir/process_state.h"
 #include "runtime/agent/rundir/say.h"
 #include "runtime/agent/send/haste.h"
 #include "runtime/agent/slot/convert.h"
 #include "runtime/agent/slot/manifest.h"
 #include "runtime/agent/slot/slot_run.h"
+#include "trace/decode/tick_rate.h"
 
 namespace lockstep::agent {
 namespace {
@@ -72,6 +78,17 @@ bool SlotRun::WriteEnd() {
   return spool_->Append({SpoolKind::kEnd}, &end, sizeof end, SpoolReserve::kAll) && meta_written;
 }
 
+// Open MPI and hydra take a process that called MPI_Init and not MPI_Finalize for one that failed, whatever its exit
+// code is, and end the others, who may be waiting for it. They see the end of this process, not of that one.
+bool SlotRun::EndedInsideMpi() const {
+  if (launch_.source != launch::LaunchSource::kOpenMpi && launch_.source != launch::LaunchSource::kPmi) return false;
+  const std::span<ProcessEntry> processes = UsedProcesses(segment_->view());
+  return std::any_of(processes.begin(), processes.end(), [](const ProcessEntry& process) {
+    return process.mpi_initialized.load(std::memory_order_acquire) != 0 &&
+           process.mpi_finalized.load(std::memory_order_acquire) == 0;
+  });
+}
+
 void SlotRun::Finish() {
   injection_.RemoveLink();
   SegmentHeader& header = segment_->view().header();
@@ -97,7 +114,7 @@ void SlotRun::Finish() {
   }
   window_->Finish();
   SayWhatWasMissed();
-  if (header.mailbox.state.load(std::memory_order_acquire) == 2) drain_->CountLoss(Loss::kAnchorAbandoned, 1, "");
+  if (Abandoned(header.mailbox)) drain_->CountLoss(Loss::kAnchorAbandoned, 1, "");
   if (live_) live_->Finish();
   const std::string unwritten = drain_->RunLast();
   if (options_.estimate) step_bytes_.Add(window_->next_step(), drain_->records_bytes());
@@ -185,12 +202,14 @@ std::optional<FileSender::Setup> SlotRun::SenderSetup() {
   if (ReadClaim(ClaimPath(dir_.absolute, 0)).state != ClaimState::kAbsent) return std::nullopt;
   ClockLink::Reference reference = clock_link_->reference();
   if (reference.addresses.empty()) return std::nullopt;
-  return FileSender::Setup{.addresses = std::move(reference.addresses),
-                           .key = reference.key,
-                           .slot = launch_.slot(),
-                           .host = HostName(),
-                           .version = LOCKSTEP_VERSION,
-                           .stall_ms = options_.wait_ms};
+  return FileSender::Setup{
+      .addresses = std::move(reference.addresses),
+      .key = reference.key,
+      .slot = launch_.slot(),
+      .caller = {.place = PlaceText(HostName(), dir_.absolute, launch_.local_size),
+                 .version = LOCKSTEP_VERSION,
+                 .boot_id = trace::BootId()},
+      .stall_ms = result_.inside_mpi ? std::min(options_.wait_ms, kInsideMpiWaitMs) : options_.wait_ms};
 }
 
 // The spool, if it could not be made into rank files here. The main file comes last, as a reader that finds it looks
@@ -217,7 +236,7 @@ void SlotRun::BringTogether() {
          .progress = [this] { return receiver_ ? receiver_->progress() : 0; },
          .connected = [this] { return clock_link_->others_connected(); }});
   if (receiver_) result_.arrived = receiver_->arrived();
-  result_.places = clock_link_->places();
+  result_.places = clock_link_->places(result_.arrived.places);
 }
 
 }  // namespace lockstep::agent

@@ -60,8 +60,10 @@ std::string SlotRun::Prepare() {
     FileReceiver::Setup setup{
         .run_dir = dir_.absolute, .slots = launch_.slots(), .version = LOCKSTEP_VERSION, .stall_ms = options_.wait_ms};
     setup.so_far = true;
+    setup.hang_is_said = [run_dir = dir_.absolute] { return HangIsSaid(run_dir); };
     so_far_here_.emplace(setup);
     setup.so_far = false;
+    setup.hang_is_said = nullptr;
     setup.before = &*so_far_here_;
     receiver_.emplace(setup);
     take_files = [this](clock::FilesPeer peer) {
@@ -136,7 +138,12 @@ void SlotRun::StartStacks() {
       .tree = stack_tree_,
       .reader = {.program = libraries_.stacks_program, .restore_signals = [this] { gate_->RestoreInChild(); }},
       .say = [](const std::string& text) { Say(text); },
-      .unwritten = [this](std::uint64_t rows) { drain_->CountUnwritten(rows); }});
+      .unwritten = [this](std::uint64_t rows) { drain_->CountUnwritten(rows); },
+      .unnamed =
+          [this](std::uint64_t samples) {
+            drain_->CountLoss(Loss::kSourceRefused, samples,
+                              "samples of the stack: the job ended before their functions' names were found");
+          }});
 }
 
 void SlotRun::ObserveRecords() {
@@ -228,7 +235,9 @@ void SlotRun::FillHeader() {
   header.distortion = clock_.distortion;
   header.clock_domain = ClockDomainHash(clock_.distortion, launch_.slot());
   const bool mpi_clock = clock_service_ == clock::ClockService::kAuto;
-  const std::uint32_t hosts = launch_.local_size != launch_.world_size ? kOtherHosts : 0;
+  // Launchers number a host's ranks in their order: as many as all before it have lower numbers there.
+  const std::uint32_t elsewhere = launch_.local_rank != launch_.rank ? kElsewhere : 0;
+  const std::uint32_t hosts = launch_.local_size != launch_.world_size ? kOtherHosts | elsewhere : 0;
   header.anchors_wanted = !mpi_clock ? 0 : kAnchorsWanted | hosts | (launch_.names_in_launcher ? kReferenceByName : 0);
   header.gpu_options = options_.gpu_options;
   header.clock_agent = clock_service_ == clock::ClockService::kAgent ? 1 : 0;

@@ -14,30 +14,12 @@ namespace {
 constexpr int kFinishLimitMs = 500;
 constexpr std::size_t kRowsPerBlock = kSpoolBlockBytes / sizeof(BurstRow);
 
-// Host names have no such byte, and paths may have any other.
-constexpr char kBetween = '\0';
-
-std::string PlaceText(const std::string& host, const std::string& run_dir) { return host + kBetween + run_dir; }
-
-std::vector<RunPlace> ParsePlaces(const std::vector<clock::ToldPlace>& told) {
-  std::vector<RunPlace> places;
-  for (const auto& [slot, text] : told) {
-    const std::size_t between = text.find(kBetween);
-    if (between == std::string::npos || text.find(kBetween, between + 1) != std::string::npos) continue;
-    places.push_back({slot, text.substr(0, between), text.substr(between + 1)});
-  }
-  return places;
-}
-
 }  // namespace
 
 ClockLink::ClockLink(clock::ClockService mode, const launch::LaunchEnv& launch, const EventClock& clock,
                      const SegmentView& segment, const std::string& run_dir, const std::string& clock_program,
                      std::function<bool()> interrupted, std::function<void(clock::FilesPeer)> take_files)
-    : segment_(segment),
-      meeting_dir_(run_dir + "/ranks"),
-      rank_(launch.slot()),
-      first_of_host_(launch.local_rank == 0 && launch.rank > 0) {
+    : segment_(segment), meeting_dir_(run_dir + "/ranks"), rank_(launch.slot()) {
   SegmentHeader& header = segment.header();
   // A job of one rank has no other clock to compare with: nothing is opened or written.
   if (mode == clock::ClockService::kOff || launch.world_size == 1 || launch.source == launch::LaunchSource::kNone)
@@ -55,7 +37,7 @@ ClockLink::ClockLink(clock::ClockService mode, const launch::LaunchEnv& launch, 
   config.service = {.rank = launch.slot(),
                     .key = key,
                     .clock = clock,
-                    .place = PlaceText(HostName(), run_dir),
+                    .place = PlaceText(HostName(), run_dir, launch.local_size),
                     .take_files = std::move(take_files)};
   config.listen = clock::WhereToListen(launch.slot(), launch.world_size, launch.local_size);
   config.world_size = launch.slots();
@@ -93,20 +75,17 @@ ClockLink::~ClockLink() = default;
 void ClockLink::PassOn() {
   const ClockMailbox& mailbox = segment_.header().mailbox;
   if (passed_on_ || rank_ == 0) return;
-  const std::uint32_t state = mailbox.state.load(std::memory_order_acquire);
-  // An exchange inside MPI_Init that took too long on a busy host has reached some of its ranks only.
-  clock::RunKey key{};
-  std::memcpy(key.data(), mailbox.reference_key, key.size());
-  const bool exchanged = (state == 1 || (state == 2 && mailbox.domains != 0)) && mailbox.reference_address[0] != '\0' &&
-                         !clock::IsEmpty(key);
-  if (!exchanged && !(first_of_host_ && state == kReferenceOnly)) return;
+  // What was done inside MPI_Init and took too long on a busy host has reached some of its ranks only, any of them.
+  const bool met = HaveMet(mailbox);
+  if (!met && mailbox.state.load(std::memory_order_acquire) != kReferenceOnly) return;
+  lockstep::Reference reference = MailedReference(mailbox);
+  if (!reference.complete()) return;
   passed_on_ = true;
   // All see it, or another slot was faster.
   if (clock::ReadAnnouncement(meeting_dir_, 0) || clock::ReadPublishedReference(meeting_dir_)) return;
   // What the others lack if it fails is said at their end.
-  lockstep::Reference reference = MailedReference(mailbox);
   // Of an exchange the mailbox holds this rank's domain; rank 0's is another one, which is all that is known of it.
-  if (exchanged && mailbox.domains > 1 && mailbox.leader != mailbox.reference) reference.domain = 0;
+  if (met && mailbox.domains > 1 && mailbox.leader != mailbox.reference) reference.domain = 0;
   (void)clock::PublishReference(meeting_dir_, reference);
 }
 
@@ -135,16 +114,20 @@ std::string ClockLink::TakeTrouble() {
   return why + (no_shared_key_.empty() ? "" : "; " + no_shared_key_);
 }
 
-std::vector<RunPlace> ClockLink::places() const {
-  return ParsePlaces(coordinator_ == nullptr ? places_ : coordinator_->places());
+std::vector<RunPlace> ClockLink::places(const std::vector<clock::ToldPlace>& also) const {
+  std::vector<clock::ToldPlace> told = coordinator_ == nullptr ? places_ : coordinator_->places();
+  const std::size_t by_clients = told.size();
+  for (const clock::ToldPlace& place : also)
+    if (std::none_of(told.begin(), told.begin() + static_cast<std::ptrdiff_t>(by_clients),
+                     [&](const clock::ToldPlace& one) { return one.rank == place.rank; }))
+      told.push_back(place);
+  return PlacesOf(told, HostName());
 }
 
 ClockLink::Reference ClockLink::reference() const {
   Reference reference;
   const ClockMailbox& mailbox = segment_.header().mailbox;
-  const std::uint32_t state = mailbox.state.load(std::memory_order_acquire);
-  // Abandoned after the ranks had exchanged their identities: those are still valid.
-  if (state == 0 || (state == 2 && mailbox.domains == 0)) {
+  if (!HaveMet(mailbox) && mailbox.state.load(std::memory_order_acquire) != kReferenceOnly) {
     if (coordinator_ == nullptr) return reference;
     if (const auto passed = clock::ReadPublishedReference(meeting_dir_)) {
       std::copy(std::begin(passed->key), std::end(passed->key), reference.key.begin());
@@ -169,16 +152,19 @@ std::string ClockLink::Describe() const {
   if (coordinator_ == nullptr) return "off";
   std::string text = coordinator_->Describe();
   const SegmentHeader& header = segment_.header();
-  const std::uint32_t mailbox = header.mailbox.state.load(std::memory_order_acquire);
-  if (rank_ == 0 || mailbox == 1 || mailbox == kReferenceOnly || (mailbox == 2 && header.mailbox.domains != 0))
-    return text;
-  const bool met = clock::ReadAnnouncement(meeting_dir_, 0).has_value();
-  if (met && mailbox == 0) return text;
-  text += met ? ""
-              : "; this rank does not see the directory in which rank 0 announced its clock service (the run directory "
-                "is not shared)";
-  if (mailbox == 2) return text + "; the exchange in MPI_Init was abandoned";
-  switch (header.mailbox.agreement.load(std::memory_order_relaxed)) {
+  const ClockMailbox& mailbox = header.mailbox;
+  const bool abandoned = Abandoned(mailbox);
+  const bool told = rank_ == 0 || HaveMet(mailbox) || mailbox.state.load(std::memory_order_acquire) == kReferenceOnly ||
+                    clock::ReadAnnouncement(meeting_dir_, 0).has_value();
+  if (!told)
+    text +=
+        "; this rank does not see the directory in which rank 0 announced its clock service (the run directory is not "
+        "shared)";
+  if (abandoned)
+    return text + (HaveMet(mailbox) ? "; an exchange in MPI_Init or MPI_Finalize was abandoned"
+                                    : "; the exchange in MPI_Init was abandoned");
+  if (told) return text;
+  switch (mailbox.agreement.load(std::memory_order_relaxed)) {
     case AnchorAgreement::kRefused:
       return text +
              "; no clock exchange in MPI_Init: the program of some rank runs without Lockstep's probe, or was started "

@@ -38,8 +38,9 @@ class ClockLink {
   // Through the quickest exchanges of the last two bursts between agents.
   ClockLine line();
   const std::string& trouble() const { return trouble_; }
-  // On rank 0: what the agents that measured with it told, by slot. Known after Finish, too.
-  std::vector<RunPlace> places() const;
+  // On rank 0: what the agents that measured with it told, and of others what they said `also`, when they brought
+  // files: a program of some milliseconds has ended before anything was measured. Known after Finish, too.
+  std::vector<RunPlace> places(const std::vector<clock::ToldPlace>& also = {}) const;
   // On rank 0: agents of other hosts are connected, so that their programs still run.
   bool others_connected() const { return coordinator_ != nullptr && coordinator_->clients() > 0; }
   // Rank 0's agent, as the application named it, or that of this host's first slot did; the address is "" if none did.
@@ -71,7 +72,7 @@ class ClockLink {
   SegmentView segment_;
   std::string meeting_dir_;
   std::int32_t rank_;
-  bool first_of_host_, passed_on_ = false;
+  bool passed_on_ = false;
 };
 
 }  // namespace lockstep::agent

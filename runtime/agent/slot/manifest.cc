@@ -5,7 +5,6 @@
 #include <sys/stat.h>
 #include <unistd.h>
 
-#include <cctype>
 #include <cerrno>
 #include <cinttypes>
 #include <climits>
@@ -20,6 +19,7 @@
 #include "core/env.h"
 #include "core/hex.h"
 #include "core/own_file.h"
+#include "core/shell_words.h"
 #include "core/version.h"
 #include "runtime/agent/rundir/process_state.h"
 #include "trace/decode/tick_rate.h"
@@ -66,26 +66,7 @@ std::string AllowedCpus(int& count) {
 
 std::string ShellQuote(const std::vector<std::string>& words) {
   std::string line;
-  for (const std::string& word : words) {
-    if (!line.empty()) line += ' ';
-    bool plain = !word.empty();
-    for (const char c : word)
-      plain = plain && (std::isalnum(static_cast<unsigned char>(c)) != 0 ||
-                        std::string_view("-_./=:,+@%^").find(c) != std::string_view::npos);
-    if (plain) {
-      line += word;
-      continue;
-    }
-    line += '\'';
-    for (const char c : word) {
-      if (c == '\'') {
-        line += "'\\''";
-      } else {
-        line += c;
-      }
-    }
-    line += '\'';
-  }
+  for (const std::string& word : words) line += (line.empty() ? "" : " ") + ShellQuoted(word);
   return line;
 }
 

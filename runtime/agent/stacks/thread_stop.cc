@@ -12,6 +12,7 @@
 #include <csignal>
 #include <ctime>
 
+#include "core/clock_ns.h"
 #include "core/event_clock.h"
 #include "runtime/agent/stacks/thread_state.h"
 
@@ -142,8 +143,11 @@ ThreadStopper::Outcome ThreadStopper::Stop(pid_t pid, pid_t thread, bool own_chi
       const bool known = traced.thread == thread && GetRegisters(thread, user);
       if (known) look(FromUser(user));
       MendCall(traced, signal);
+      // Of letting it go what this thread itself did: who is woken on the same core runs before this thread does again
+      // (Linux 6.18: 1 to 5 ms of every sixth stop on a core that both use).
+      const std::int64_t stopped_ns = RawNs() - now_ns, cpu_ns = ClockNs(CLOCK_THREAD_CPUTIME_ID);
       if (LetGo(traced.thread, signal)) {
-        last_stop_ns_ = RawNs() - now_ns;
+        last_stop_ns_ = stopped_ns + ClockNs(CLOCK_THREAD_CPUTIME_ID) - cpu_ns;
         return known ? Outcome::kDone : Outcome::kGone;
       }
     }

@@ -38,6 +38,7 @@ class ThreadStopper {
   // Lets those go that stopped too late. Never blocks.
   void Settle();
   std::size_t unsettled() const { return late_.size(); }
+  // From when this thread saw it stopped until it could run again.
   std::int64_t last_stop_ns() const { return last_stop_ns_; }
   std::uint64_t mended() const { return mended_; }
 

@@ -28,6 +28,7 @@ _BUILTIN_CALLS = ("_broadcast_coalesced",)
 _ranges = False  # Whether any group has a backend whose calls become ranges.
 _known = set()
 _waits = False  # Whether what a wait in Python is for is recorded.
+_futures = weakref.WeakSet()  # What comes of works, and what is made of it.
 _sources = weakref.WeakKeyDictionary()  # Receives from any source that nobody has waited for -> (work, number of its group)
 _torch = None
 
@@ -70,8 +71,11 @@ def _note_group(dist, group):
         if name not in _known:
             _known.add(name)
             _waits = _known <= _RECORDED - _SHOWN
+            probe.torch_waits(int(_waits))
             state.later("torch_backend", name=name, recorded=int(name in _RECORDED), size=dist.get_world_size(group),
                         only=int(len(names) == 1))
+    if _RECORDED.issuperset(names) and not _SHOWN.issuperset(names):
+        state.before_record()  # C++ records its works and waits, with or without a call in Python.
 
 
 def _bytes_of(argument):
@@ -120,6 +124,8 @@ def _call(dist, function, name, builtin=False):
         barrier = probe.torch_barrier(groups.number_of(dist, group)[0]) if before is not None and of_messages else 0
         done = 0 if recorded else uses.operations(backend)
         begin = probe.range_begin(text, TORCH)
+        if builtin:
+            probe.torch_shown(1)
         work = None
         try:
             work = function(*args, **kwargs)
@@ -130,6 +136,8 @@ def _call(dist, function, name, builtin=False):
             return work
         finally:
             thread.comm = False
+            if builtin:
+                probe.torch_shown(-1)
             probe.range_end(text, TORCH, COMMUNICATION, begin, _bytes_of(first), 1)
             if before is not None:
                 probe.torch_enter(before, -1, -1)
@@ -178,29 +186,92 @@ def _tell_source(work):
         state.missed("who sent what was received from any source", error)
 
 
+_WAIT = b"c10d::wait"
+
+
+def _wait(function, args, kwargs):
+    state.before_record()
+    begin = probe.range_begin(_WAIT, TORCH)
+    probe.torch_shown(1)
+    try:
+        return function(*args, **kwargs)
+    finally:
+        probe.torch_shown(-1)
+        probe.range_end(_WAIT, TORCH, COMMUNICATION, begin, 0, 1)
+
+
 def _wrap_wait(torch):
     """Waiting for works that were begun without it (fully_shard, ZeRO): the program's, as DDP waits in C++."""
     kind = torch._C._distributed_c10d.Work
-    function, compiling, text = kind.wait, state.compiling, b"c10d::wait"
+    function, compiling = kind.wait, state.compiling
 
     @state.stands_for(function)
     def wait(*args, **kwargs):
         if compiling() or not state.on or not (_sources or _waits and not thread.comm):
             return function(*args, **kwargs)
-        if not _waits or thread.comm:
-            done = function(*args, **kwargs)
-        else:
-            state.before_record()
-            begin = probe.range_begin(text, TORCH)
-            try:
-                done = function(*args, **kwargs)
-            finally:
-                probe.range_end(text, TORCH, COMMUNICATION, begin, 0, 1)
+        done = function(*args, **kwargs) if not _waits or thread.comm else _wait(function, args, kwargs)
         if _sources:
             _tell_source(args[0])
         return done
 
     kind.wait = wait
+
+
+def _wrap_futures(torch):
+    """Waiting for the future of a work, or for what a program makes of it (`then`, torch.futures.collect_all): as for
+    the work itself. Other futures are somebody else's (RPC, TorchScript)."""
+    work, future = torch._C._distributed_c10d.Work, torch._C.Future
+
+    def noted(function, of_works):
+        @state.stands_for(function)
+        def give(*args, **kwargs):
+            made = function(*args, **kwargs)
+            if _waits and not state.compiling():
+                note(made, args, of_works)
+            return made
+
+        return give
+
+    @state.aside
+    def note(made, args, of_works):
+        try:
+            if of_works(args[0]):
+                _futures.add(made)
+        except Exception as error:
+            state.missed("the futures of works of torch.distributed", error)
+
+    def waited(function):
+        @state.stands_for(function)
+        def wait(*args, **kwargs):
+            if not _waits or state.compiling() or not state.on or thread.comm or args[0] not in _futures:
+                return function(*args, **kwargs)
+            return _wait(function, args, kwargs)
+
+        return wait
+
+    work.get_future = noted(work.get_future, lambda _: True)
+    future.then = noted(future.then, lambda one: one in _futures)
+    torch._C._collect_all = noted(torch._C._collect_all, lambda several: any(one in _futures for one in several))
+    future.wait = waited(future.wait)
+
+
+def wrap_functional(functional):
+    """Waiting for functional collectives (DTensor's too), whose works nobody in Python holds. What a compiler made of
+    a program calls the operators behind these functions itself, whose waits the probe sees (comms/c10d/waits.cc)."""
+    for name in ("wait_tensor", "wait_tensors"):  # The second is of 2.15.
+        function = getattr(functional, name, None)
+        if function is not None:
+            setattr(functional, name, _functional_wait(function))
+
+
+def _functional_wait(function):
+    @state.stands_for(function)
+    def wait(*args, **kwargs):
+        if state.compiling() or not state.on or not _waits or thread.comm:
+            return function(*args, **kwargs)
+        return _wait(function, args, kwargs)
+
+    return wait
 
 
 def wrap(torch):
@@ -228,6 +299,7 @@ def wrap(torch):
         setattr(dist, name, _call(dist, function, name, builtin=True))
     try:
         _wrap_wait(torch)
+        _wrap_futures(torch)
     except Exception as error:
         state.missed("waiting for works of torch.distributed", error)
     uses.wrap()

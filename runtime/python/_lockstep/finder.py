@@ -3,7 +3,8 @@
 import sys
 from _thread import get_ident
 
-_AFTER = {"torch": "install", "torch._dynamo": "leave_frames_alone"}
+_AFTER = {"torch": "install", "torch._dynamo": "leave_frames_alone",
+          "torch.distributed._functional_collectives": "functional_collectives"}
 
 
 class _Loader:
@@ -39,7 +40,7 @@ def _say(name, error):
         else:
             from . import state
 
-            state.missed("torch.compile", error)
+            state.missed("torch.compile" if name == "torch._dynamo" else name, error)
     except Exception:  # Not even that much of us works here: the probe says at the end that there were no hooks.
         pass
 

@@ -92,6 +92,8 @@ torch_group = _function("lockstep_hook_torch_group", _number, _text, ctypes.POIN
 torch_group_gone = _function("lockstep_hook_torch_group_gone", None, _number)
 # (number, world rank of partner or root, a message's tag, else -1) -> the number before
 torch_enter = _function("lockstep_hook_torch_enter", _number, _number, _int, _int)
+torch_waits = _function("lockstep_hook_torch_waits", None, _int)  # Whether what C++ waits for is recorded.
+torch_shown = _function("lockstep_hook_torch_shown", None, _int)  # The thread opens (1) or closes (-1) a range that shows waits.
 # A barrier that PyTorch makes of messages: (number of its group) -> work, 0 none; (work)
 torch_barrier = _function("lockstep_hook_torch_barrier", _ticks, _number)
 torch_barrier_end = _function("lockstep_hook_torch_barrier_end", None, _ticks)

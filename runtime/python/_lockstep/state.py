@@ -9,6 +9,7 @@ from . import probe
 TORCH, CPU_OP = 2, 3  # Sources, as in the table ranges.
 INPUT, FORWARD, BACKWARD, OPTIMIZER, COMMUNICATION, CHECKPOINT = 1, 2, 3, 4, 5, 6  # Categories, likewise.
 
+started = False
 on = False
 steps = 0         # Boundaries that were not left to the probe.
 at_boundary = []  # Called after each of these, with their number so far.
@@ -16,6 +17,7 @@ at_begin = []     # Called once, when training begins.
 
 _opened = False
 _first = None       # Weak reference to the optimizer whose steps count.
+_others = weakref.WeakKeyDictionary()  # Steps of each of the others since its last one.
 _optimizers = False  # Whether one was ever made: before that there is no training.
 _told = False       # Whether the facts that waited were written.
 _pending = []       # Facts that wait for the first record: a process that makes none leaves no file.
@@ -28,6 +30,10 @@ class _Thread(threading.local):
 
 thread = _Thread()
 
+# So many steps of another optimizer without one of the first: it trains no more. Programs keep those of a warm-up, of
+# a search for the learning rate or of frozen layers; some take 80 steps of one between two of another (actor, critic).
+_SUCCEEDS = 100
+
 
 def never():
     return False
@@ -39,10 +45,11 @@ compiling = never
 
 
 def start(torch):
-    global compiling
+    global compiling, started
     compiler = getattr(torch, "compiler", None)
     compiling = getattr(compiler, "is_dynamo_compiling", None) or getattr(compiler, "is_compiling", None) or never
     later("torch", version=torch.__version__, cuda=getattr(torch.version, "cuda", None) or "none")
+    started = True
     resume()
 
 
@@ -53,6 +60,7 @@ def after_fork():
     probe.training_forked()
     _opened, _told, _first, steps = False, False, None, 0
     _missed.clear()
+    _others.clear()
     thread.__dict__.clear()
 
 
@@ -194,21 +202,39 @@ def each_boundary(call=None):
     probe.training(-1, -1, -1, 1)
 
 
+def _succeeds(optimizer):
+    """Of another optimizer than the first: whether it has gone on without that one. Until the first one's next step the
+    probe leaves all to us."""
+    if not _others:
+        probe.first_optimizer(None)
+    try:
+        _others[optimizer] = so_far = _others.get(optimizer, 0) + 1
+    except TypeError:  # There are no weak references to it.
+        return False
+    return so_far >= _SUCCEEDS
+
+
 def boundary(optimizer):
     """A step() has returned, and the probe leaves it to us. The first optimizer's ends the step, and so does its
-    successor's once it is gone."""
+    successor's once it is gone, or trains no more."""
     global _first, steps
     first = _first() if _first is not None else None
-    if first is None:
+    if first is None or first is not optimizer and _succeeds(optimizer):
         try:
             # A builtin, given here: an optimizer may go when modules are gone already.
             _first = weakref.ref(optimizer, lambda _gone, forget=probe.first_optimizer: forget(None))
         except TypeError:
             _first = lambda: optimizer  # noqa: E731
+        _others.clear()
         probe.first_optimizer(optimizer)
     elif first is not optimizer:
         probe.phase_since()
         return
+    elif _others:
+        _others.clear()
+        probe.first_optimizer(optimizer)
+        if probe.boundary(optimizer):
+            return
     steps += 1
     probe.hook_step()
     for call in at_boundary:

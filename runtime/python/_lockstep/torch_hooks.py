@@ -10,6 +10,7 @@ import types
 
 from . import finder, probe, state
 
+_FUNCTIONAL = "torch.distributed._functional_collectives"
 _PARTS = ("identity", "training", "labels", "ddp", "collectives", "pauses")
 
 
@@ -29,10 +30,25 @@ def install(torch):
     probe.hook_state(2)
     os.register_at_fork(after_in_child=state.after_fork)
     finder.forget("torch")
-    if not os.path.isdir(os.path.join(os.path.dirname(torch.__file__), "_dynamo")):
-        finder.forget("torch._dynamo")  # A torch without a compiler.
-    elif "torch._dynamo" in sys.modules:
-        leave_frames_alone(sys.modules["torch._dynamo"])
+    # Each that this torch has (1.13 has neither) is imported with it or later.
+    for name, part, after in (("torch._dynamo", "_dynamo", leave_frames_alone),
+                              (_FUNCTIONAL, "distributed/_functional_collectives.py", functional_collectives)):
+        if not os.path.exists(os.path.join(os.path.dirname(torch.__file__), part)):
+            finder.forget(name)
+        elif name in sys.modules:
+            after(sys.modules[name])
+
+
+def functional_collectives(module):
+    """What torch imports before install() has run is left to it."""
+    if not state.started:
+        return
+    try:
+        from . import collectives
+
+        collectives.wrap_functional(module)
+    except Exception as error:
+        state.missed("waiting for functional collectives", error)
 
 
 def leave_frames_alone(_dynamo):

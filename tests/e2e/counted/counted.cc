@@ -169,6 +169,12 @@ int main(int argc, char** argv) {
     Work(MakeJob(group_comm, rounds, seed + 3));
   }
   if (size >= 2) {
+    if (rank < 2) {  // Their lowest ranks and tag are those of the halves below, and not all of these are here.
+      MPI_Comm pair;
+      CALL(MPI_Intercomm_create, MPI_COMM_SELF, 0, MPI_COMM_WORLD, 1 - rank, 11, &pair);
+      CALL(MPI_Barrier, pair);
+      CALL(MPI_Comm_free, &pair);
+    }
     CALL(MPI_Intercomm_create, half, 0, MPI_COMM_WORLD, rank % 2 == 0 ? 1 : 0, 11, &inter);
     CALL(MPI_Barrier, inter);
     MPI_Comm merged;

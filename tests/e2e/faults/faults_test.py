@@ -89,7 +89,7 @@ class Job:
             try:
                 if self.case.disturb:
                     self.case.disturb(self)
-                self.process.communicate(self.case.input, timeout=60)
+                self.process.communicate(self.case.input, timeout=120)
             finally:
                 if self.process.poll() is None:
                     self.process.kill()
@@ -103,7 +103,7 @@ class Job:
 
     def wait_for(self, text):
         """Until the program has printed `text`."""
-        end = time.monotonic() + 20
+        end = time.monotonic() + 120
         while text not in os.pread(self.out.fileno(), 1 << 16, 0):
             if self.process.poll() is not None or time.monotonic() > end:
                 raise AssertionError("the program never said %r" % text)

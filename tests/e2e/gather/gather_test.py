@@ -246,6 +246,8 @@ class Refusals(Case):
         self.assertEqual(self.files(), [name for name in ALL if "00002" not in name])
         for name in ("rank-00005.h5", "rank-00006.spool", "rank-00009.h5"):
             self.assertRegex(done.stdout, rf"(?m)^    {name}  not copied: .")
+        self.assertIn("  try: look at it where it is: lockstep recover there", done.stderr)
+        self.assertNotIn("of one run only", done.stderr)
 
     def test_places_that_cannot_be_used(self):
         for words in (["node1:", "-o", "run"], ["", "-o", "run"], ["-o", "run"], ["node1:job"]):
@@ -374,12 +376,12 @@ class Names(Case):
         self.assertFalse(list(self.top.rglob("HURT")))
 
     def test_hosts(self):
-        for host in ("-oProxyCommand=touch HURT", "-v", "a b", "$(touch HURT)", "a;b", "me@-v", "a\nb", "[x y]"):
+        for host in ("-oProxyCommand=touch HURT", "-v", "a b", "$(touch HURT)", "a;b", "me@-v", "a\nb", "[x y]", "a\u202eb", "h\udcf6st"):
             with self.subTest(host=host):
                 self.gather(f"{host}:job", "-o", "run", code=2)
         self.assertFalse((self.hosts / "calls").exists())
         self.assertFalse(list(self.top.rglob("HURT")))
-        for host in ("me@node.example-1.org", "fd00::2%eth0", "me@fd00::2"):
+        for host in ("me@node.example-1.org", "fd00::2%eth0", "me@fd00::2", "h\u00f6st", "\u8282\u70b9"):
             with self.subTest(host=host):
                 self.part(host, [0, 1, 2, 3], manifest=True)
                 written = host if ":" not in host else "me@[fd00::2]" if "@" in host else f"[{host}]"

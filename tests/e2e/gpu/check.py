@@ -186,8 +186,8 @@ class Chain(Case):
                                         "LOCAL_RANK": str(rank), "MASTER_ADDR": "127.0.0.1", "MASTER_PORT": "29999"},
                                    stdout=subprocess.PIPE, stderr=subprocess.PIPE) for rank in range(2)]
         for agent in agents:
-            agent.communicate(timeout=60)
-            self.assertEqual(agent.returncode, 0)
+            _, said = agent.communicate(timeout=120)
+            self.assertEqual(agent.returncode, 0, said)
         files = self.files()
         self.assertEqual(len(files), 2)
         for file in files:
@@ -241,7 +241,7 @@ class Endings(Case):
             self.assertIsNone(agent.poll())
         begin = time.monotonic()
         agent.send_signal(signal.SIGTERM)
-        agent.communicate(timeout=30)
+        agent.communicate(timeout=120)
         self.assertEqual(agent.returncode, -signal.SIGTERM)
         self.assertLess(time.monotonic() - begin, jobs.on_this_machine(2))  # 200 ms on a quiet machine.
         self.whole(self.recovered()[0], self.STEPS + 1)
@@ -250,7 +250,7 @@ class Endings(Case):
         """A flush that never returns costs the application its time limit, and nobody more."""
         done = self.one(self.alone("--steps", "5"), {"FAKE_CUPTI_STUCK": "1"})
         self.assertEqual(done.returncode, 0, done.stderr)
-        self.assertLess(done.seconds, 20)
+        self.assertLess(done.seconds, jobs.on_this_machine(20))
 
 
 class Environment(Case):
@@ -322,7 +322,7 @@ class Environment(Case):
     def test_nvml_hangs(self):
         done = self.one(self.alone("--steps", "150"), {"LOCKSTEP_FAKE_NVML": "hang"})
         self.assertEqual(done.returncode, 0, done.stderr)
-        self.assertLess(done.seconds, 20)
+        self.assertLess(done.seconds, jobs.on_this_machine(20))
         file = self.files()[0]
         self.whole(file, 150)
         self.assertEqual(file.rows("gpu_samples"), 0)

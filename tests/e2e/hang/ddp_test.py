@@ -36,7 +36,10 @@ class DdpHangs(unittest.TestCase):
              PYTHON, *([] if words[0] == "spawn" else ["-m", "torch.distributed.run", "--nproc-per-node", "3"]),
              str(HERE / "ddp_stops.py"), *words],
             stdout=subprocess.DEVNULL, stderr=subprocess.PIPE, text=True, env=jobs.ENVIRONMENT, cwd=self.place)
+        self.addCleanup(process.stderr.close)
+        self.addCleanup(process.wait)
         self.addCleanup(process.kill)
+        self.heard = []
         return process
 
     def said(self, process, until):
@@ -45,6 +48,7 @@ class DdpHangs(unittest.TestCase):
         clock.start()
         lines = []
         for line in process.stderr:
+            self.heard.append(line)
             if line.startswith("lockstep: "):
                 lines.append(line.rstrip("\n").removeprefix("lockstep: "))
                 if until and lines[-1].strip().startswith(until):
@@ -55,7 +59,7 @@ class DdpHangs(unittest.TestCase):
     def end(self, process):
         """As `timeout` does."""
         process.terminate()
-        process.communicate(timeout=60)
+        self.heard.append(process.communicate(timeout=60)[1])
 
     def check(self, doing, *words):
         """Live, in the run directory and afterwards: what was said at last."""
@@ -66,7 +70,7 @@ class DdpHangs(unittest.TestCase):
         while not list(self.run_dir.glob("stacks/*.txt")) and (jobs.BUILD / "lockstep-stacks").exists() and time.monotonic() < until:
             time.sleep(0.2)
         self.end(process)
-        self.assertRegex(text, r"(?m)^HANG  all-reduce #\d+ of \d+ kB on group of all ranks \(ranks 0-2\) waits for rank 1")
+        self.assertRegex(text, r"(?m)^HANG  all-reduce #\d+ of \d+ kB on group of all ranks \(ranks 0-2\) waits for rank 1", "".join(self.heard))
         self.assertRegex(text, r"(?m)^ +rank 1 is .*" + doing)
         answer = json.loads((self.run_dir / "hang.json").read_text())
         self.assertEqual([(verdict["cause"], verdict["culprits"]) for verdict in answer["verdicts"]], [("did_not_enter", [1])], answer)
@@ -97,8 +101,7 @@ class DdpHangs(unittest.TestCase):
     def test_it_pauses(self):
         process = self.start("pause")
         self.assertEqual(self.said(process, None), [])
-        self.assertEqual(process.wait(60), 0)
-        process.stderr.close()
+        self.assertEqual(process.wait(60), 0, "".join(self.heard))
 
 
 if __name__ == "__main__":

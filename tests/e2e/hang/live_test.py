@@ -19,6 +19,7 @@ import jobs  # noqa: E402
 from stopping_job import RANKS, Job  # noqa: E402
 
 AFTER_S = 1
+PATIENCE_S = 120  # For what comes within seconds on an idle machine.
 
 
 class HangLive(unittest.TestCase):
@@ -44,10 +45,10 @@ class HangLive(unittest.TestCase):
         return job.text()
 
     def test_a_stopped_rank(self):
-        self.expect("stop", "stopped", [2], 30 + AFTER_S)
+        self.expect("stop", "stopped", [2], PATIENCE_S)
 
     def test_a_rank_that_sleeps(self):
-        text = self.expect("sleep", "did_not_enter", [2], 30 + AFTER_S)
+        text = self.expect("sleep", "did_not_enter", [2], PATIENCE_S)
         self.assertRegex(text, r"rank 2 is (mostly )?asleep \(CPU \d+ %(, in pause)?\)")
         run = self.place / "sleep"
         self.assertIn("thread ", (run / "stacks/rank-00002.txt").read_text())
@@ -64,46 +65,46 @@ class HangLive(unittest.TestCase):
 
     def test_without_stacks(self):
         job = self.start("sleep", "--stacks", "off")
-        self.assertTrue(job.wait_for("HANG  ", 30 + AFTER_S), job.text())
+        self.assertTrue(job.wait_for("HANG  ", PATIENCE_S), job.text())
         self.assertEqual(json.loads((job.run / "hang.json").read_text())["verdicts"][0]["stacks"], [])
         self.assertNotIn("stack of", job.text())
         self.assertFalse((job.run / "stacks").exists())
 
     def test_a_rank_that_computes(self):
-        self.expect("loop", "did_not_enter", [2], 30 + AFTER_S)
+        self.expect("loop", "did_not_enter", [2], PATIENCE_S)
 
     def test_calls_in_another_order(self):
-        self.expect("order", "other_operation", [2], 30 + AFTER_S)
+        self.expect("order", "other_operation", [2], PATIENCE_S)
 
     def test_receives_in_a_circle(self):
-        self.expect("circle", "circular_wait", [0, 1, 2, 3], 30 + AFTER_S)
+        self.expect("circle", "circular_wait", [0, 1, 2, 3], PATIENCE_S)
 
     def test_a_rank_that_leaves_early(self):
-        self.expect("early", "early_exit", [2], 30 + AFTER_S)
+        self.expect("early", "early_exit", [2], PATIENCE_S)
 
     def test_it_moves_again(self):
         job = self.start("stop")
-        self.assertTrue(job.wait_for("HANG  ", 30 + AFTER_S), job.text())
+        self.assertTrue(job.wait_for("HANG  ", PATIENCE_S), job.text())
         subprocess.run(["kill", "-CONT", str(job.pids[2][0])], check=True)
-        self.assertEqual(job.process.wait(60), 0)
-        self.assertTrue(job.wait_for("it moved again after ", 5), job.text())
+        self.assertEqual(job.process.wait(PATIENCE_S), 0)
+        self.assertTrue(job.wait_for("it moved again after ", PATIENCE_S), job.text())
 
     def test_a_job_that_pauses_is_left_alone(self):
         # Rank 2 sleeps for longer than --hang-after while the others wait, as for a checkpoint.
         job = self.start("pause")
-        self.assertEqual(job.process.wait(120), 0)
+        self.assertEqual(job.process.wait(PATIENCE_S), 0)
         job.end()
         self.assertEqual(job.text(), "")
         self.assertFalse((job.run / "hang.txt").exists())
 
     def test_abort(self):
         job = self.start("stop", "--on-hang", "abort")
-        self.assertNotEqual(job.process.wait(60 + AFTER_S), 0)
+        self.assertNotEqual(job.process.wait(PATIENCE_S), 0)
         self.assertIn("HANG  ", job.text())
 
     def test_a_signal_for_all(self):
         job = self.start("sleep", "--on-hang", f"signal:{int(signal.SIGTERM)}")
-        self.assertNotEqual(job.process.wait(60 + AFTER_S), 0)
+        self.assertNotEqual(job.process.wait(PATIENCE_S), 0)
         self.assertIn("HANG  ", job.text())
 
     def test_off(self):

@@ -81,6 +81,14 @@ void Step(const std::string& fault, bool now) {
     while (there == 0) MPI_Iprobe(2, 7, MPI_COMM_WORLD, &there, MPI_STATUS_IGNORE);
   }
   if (me && fault == "probing") Loop();
+  if (me && fault == "turns") Sleep();
+  if (now && fault == "turns" && g_rank == 3) {
+    // One operation after the other: no two calls in a row are alike.
+    double values[2];
+    MPI_Request requests[2];
+    for (int i = 0; i < 2; ++i) MPI_Irecv(&values[i], 1, MPI_DOUBLE, 2, 7 + i, MPI_COMM_WORLD, &requests[i]);
+    for (int i = 0, done = 0; done == 0; i = 1 - i) MPI_Test(&requests[i], &done, MPI_STATUS_IGNORE);
+  }
   if (now && fault == "neighbours") {
     if (me) Loop();
     Exchange();

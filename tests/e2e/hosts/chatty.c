@@ -1,6 +1,6 @@
-// A program that leaves much: usage: chatty RANK CALLS [STEP_MS [FAILS]]. Ranks from RANK on make CALLS calls that
-// involve nobody else. Some steps with all ranks come before, STEP_MS apart, and at the end all meet. The rank FAILS
-// ends before that, with exit code 3.
+// A program that leaves much: usage: chatty RANK CALLS [STEP_MS [FAILS [CODE]]]. Ranks from RANK on make CALLS calls
+// that involve nobody else. Some steps with all ranks come before, STEP_MS apart, and at the end all meet. The rank
+// FAILS ends before that, with exit code CODE (3).
 #include <mpi.h>
 #include <stdio.h>
 #include <stdlib.h>
@@ -16,7 +16,7 @@ int main(int argc, char** argv) {
     if (argc > 3) usleep(1000u * (unsigned)atoi(argv[3]));
   }
   for (int call = 0; talks && call < calls; ++call) MPI_Barrier(MPI_COMM_SELF);
-  if (argc > 4 && rank == atoi(argv[4])) _exit(3);
+  if (argc > 4 && rank == atoi(argv[4])) _exit(argc > 5 ? atoi(argv[5]) : 3);
   MPI_Barrier(MPI_COMM_WORLD);
   if (rank == 0) printf("sum %d\n", sum);
   MPI_Finalize();

@@ -8,6 +8,7 @@ import os
 import pathlib
 import re
 import sys
+import threading
 import unittest
 
 from four_hosts import jobs, of_hosts
@@ -38,7 +39,7 @@ class Faults(Case):
     def test_no_shared_memory(self):
         self.on_node3("mount -t tmpfs -o size=4k none /dev/shm; head -c 4096 /dev/zero >/dev/shm/full")
         said, _ = self.recorded([])
-        self.assertRegex(said, r"(?m)^lockstep: the rings are on a disk \(.*\), so recorded calls may take milliseconds longer$")
+        self.assertRegex(said, r"(?m)^lockstep: the rings are on a disk \(/dev/shm has \d+ B for it, [\d.]+ [kM]B are needed\), so recorded calls may take milliseconds longer$")
         self.assertRegex(said, "rank files of 3 hosts, .* arrived")
 
     def test_no_room_on_its_disk(self):
@@ -47,6 +48,62 @@ class Faults(Case):
         self.assertRegex(said, r"(?m)^lockstep: rank 4 runs without Lockstep: .*No space left on device")
         self.assertRegex(said, r"(?m)^lockstep: no files from ranks 4-5 in ")
         self.assertRegex(said, "rank files of 2 hosts, .* arrived")
+
+    def test_a_shared_directory_that_it_cannot_write(self):
+        """Its ranks' files come to the others by the network."""
+        self.on_node3(f"mount --bind {of_hosts.SHARED} {of_hosts.SHARED} && mount -o remount,bind,ro {of_hosts.SHARED}")
+        done = self.job(WORDS, run="")
+        self.assertEqual(done.returncode, 0, done.stderr)
+        self.assertRegex(done.stderr, r"(?m)^lockstep: lockstep\.out cannot be written \(Read-only file system\): this run's files go to /tmp/")
+        self.assertRegex(done.stderr, "rank files of 1 host, .* arrived in lockstep.out/")
+        self.check_complete(self.analyze("lockstep.out/latest"))
+
+    def test_names_of_hosts(self):
+        """What they hold is text, for a terminal and for a shell."""
+        names = ["a b;$(touch /mnt/own/touched)", "h\u00f6st", "x" * 64, "\x1b[31mred"]
+        for node, name in zip(self.hosts.nodes, names):
+            made = self.hosts.run(node, ["/usr/bin/python3", "-c", "import socket, sys; socket.sethostname(sys.argv[1])", name])
+            self.assertEqual(made.returncode, 0, made.stderr)
+        said, analysis = self.recorded([])
+        self.assertRegex(said, "rank files of 3 hosts, .* arrived")
+        self.assertEqual([row["node"] for row in analysis["ranks"]], [name for name in names for _ in range(2)])
+        left = self.job(WORDS, run="", cwd=of_hosts.OWN, options=("--no-send",))
+        self.assertNotIn("\x1b", left.stderr)
+        command, = re.findall(r"(?m)^lockstep: no files from ranks 2-7 in .*: (lockstep gather .*?)   then: ", left.stderr)
+        words = self.hosts.run("node1", ["bash", "-c", f"printf '%s\\n' {command}"]).stdout.split("\n")
+        # Where a name is none that a shell may be given, the address is that.
+        self.assertEqual([word.rpartition(":")[0] for word in words[2:6]], ["", names[1], names[2], "10.77.0.4"])
+        self.assertEqual([node for node in self.hosts.nodes if os.path.exists(self.hosts.path(node, of_hosts.OWN + "/touched"))], [])
+
+    def test_hosts_that_call_themselves_the_same(self):
+        """They are told apart by their boots, and the command that brings their files names their addresses."""
+        for node in self.hosts.nodes:
+            self.assertEqual(self.hosts.run(node, ["hostname", "localhost"]).returncode, 0)
+        said, analysis = self.recorded([])
+        self.assertRegex(said, "rank files of 3 hosts, .* arrived")
+        self.assertEqual([row["node"] for row in analysis["ranks"]], [f"localhost#{rank // 2 + 1}" for rank in range(8)])
+        left = self.job(WORDS, run="left", cwd=of_hosts.OWN, options=("--no-send", "--after", "none"))
+        command, = re.findall(r"(?m)^lockstep: no files from ranks 2-7 in .*: lockstep gather (.*?) -o left   then: ", left.stderr)
+        self.assertEqual(command.split(), [f"localhost:{of_hosts.OWN}/left", *(f"10.77.0.{n}:{of_hosts.OWN}/left" for n in (2, 3, 4))])
+
+    def test_two_jobs_at_once(self):
+        """Of the same hosts and the same user, in one directory."""
+        done = {}
+
+        def start(run):
+            done[run] = self.job(WORDS, run=run, cwd=of_hosts.OWN)
+        threads = [threading.Thread(target=start, args=(run,)) for run in ("one", "two")]
+        for thread in threads:
+            thread.start()
+        for thread in threads:
+            thread.join()
+        self.assertEqual(sorted(done), ["one", "two"])
+        for run, job in done.items():
+            self.assertEqual(job.returncode, 0, job.stderr)
+            self.assertRegex(job.stderr, f"rank files of 3 hosts, .* arrived in {run}\n")
+            analysis = self.analyze(run, "node1", of_hosts.OWN)
+            self.check_complete(analysis)
+            self.check_clocks(self.hosts.path("node1", f"{of_hosts.OWN}/{run}/timeline.h5"), analysis)
 
     def test_no_library(self):
         """Of Lockstep only the program is there."""

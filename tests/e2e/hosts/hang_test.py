@@ -1,13 +1,14 @@
 """Jobs that stop, over four hosts without a shared directory: rank 0's agent is told what the others recorded so far, and
 says who holds the job up.
 
-usage: hang_test.py BUILD_DIR
+usage: hang_test.py BUILD_DIR [TEST...]
 """
 import json
 import os
 import pathlib
 import signal
 import subprocess
+import sys
 import threading
 import time
 import unittest
@@ -20,10 +21,10 @@ RUN = of_hosts.OWN + "/run"
 
 
 class Hang(Case):
-    def begin(self, words, each, after_s=2):
-        self.said, self.pids = [], {}
+    def begin(self, words, each, after_s=2, options=()):
+        self.said, self.pids, self.signalled = [], {}, set()
         self.process = self.hosts.start(
-            "head", self.hosts.mpirun_words(each, [jobs.LOCKSTEP, "run", "--hang-after", str(after_s), "-o", RUN, "--", *words]),
+            "head", self.hosts.mpirun_words(each, [jobs.LOCKSTEP, "run", "--hang-after", str(after_s), "-o", RUN, *options, "--", *words]),
             cwd=of_hosts.OWN, env=jobs.ENVIRONMENT, stdin=subprocess.DEVNULL, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True)
         for stream, take in ((self.process.stdout, self.take_output), (self.process.stderr, self.said.append)):
             reader = threading.Thread(target=lambda stream=stream, take=take: [take(line) for line in stream])
@@ -34,6 +35,8 @@ class Hang(Case):
         words = line.split()
         if len(words) == 4 and words[0] == "here":
             self.pids[int(words[1])] = words[2]
+        if len(words) == 2 and words[0] == "signalled":
+            self.signalled.add(int(words[1]))
 
     def text(self):
         return "".join(self.said)
@@ -81,6 +84,20 @@ class Hang(Case):
         after = json.loads(self.hosts.run("node1", [jobs.LOCKSTEP, "hang", "--json", "-", RUN]).stdout)
         self.assertEqual([(row["cause"], row["culprits"]) for row in after["verdicts"]], [("did_not_enter", [2])])
 
+    def test_a_signal_for_all(self):
+        """The programs of all hosts get it, once a hang was said on rank 0's."""
+        told = "trap 'echo signalled $OMPI_COMM_WORLD_RANK' USR1; \"$@\" & while :; do wait; done"
+        self.begin(["sh", "-c", told, "sh", *STOPS, "sleep"], each=1, options=["--on-hang", f"signal:{int(signal.SIGUSR1)}"])
+        self.wait_for(lambda: len(self.signalled) == 4)
+        self.assertIn("HANG  ", self.text())
+
+    def test_a_rank_that_asks_for_several_operations_in_turn(self):
+        """Rank 3 makes records all the time, and waits for rank 2 as the others do."""
+        self.begin([*STOPS, "turns"], each=1)
+        self.wait_for(lambda: "HANG  " in self.text())
+        self.assertEqual([(row["cause"], row["culprits"]) for row in self.answer()["verdicts"]], [("did_not_enter", [2])], self.text())
+        self.assertEqual(self.answer()["no_dump"], [], self.text())
+
     def test_it_moves_again(self):
         """A rank is stopped, and goes on: nothing is left of what was told."""
         self.begin([*JOB, "--steps", "60"], each=1)
@@ -113,4 +130,6 @@ class Hang(Case):
 
 if __name__ == "__main__":
     suite = unittest.defaultTestLoader.loadTestsFromTestCase(Hang)
+    if len(sys.argv) > 2:
+        suite = unittest.TestSuite(Hang(name) for name in sys.argv[2:])
     jobs.leave(unittest.TextTestRunner(verbosity=2).run(suite))

@@ -107,7 +107,7 @@ class Meeting(unittest.TestCase):
     def test_where_there_is_nothing_to_say_nobody_waits(self):
         _, told, seconds = self.meet(3, reference=b"", limit_s=30.0)
         self.assertEqual(told, {1: b"", 2: b""})
-        self.assertLess(seconds, 10)
+        self.assertLess(seconds, 25)  # Of the 30 that a wait would take.
 
 
 if __name__ == "__main__":

@@ -38,7 +38,7 @@ class Sent(Case):
         return self.hosts.path(host, LATEST)
 
     def files(self, host="node1"):
-        return sorted(name for name in os.listdir(self.latest(host) + "/ranks") if not name.startswith(".agent-"))
+        return sorted(name for name in os.listdir(self.latest(host) + "/ranks") if not name.startswith((".agent-", ".places")))
 
     def chatty(self, first=4, calls=150_000, options=("--after", "none")):
         return self.job([str(jobs.BUILD / "tests/chatty"), str(first), str(calls)], run="", cwd=of_hosts.OWN, options=options)
@@ -160,8 +160,8 @@ class Sent(Case):
         analysis = self.analyze("lockstep.out/latest", "node1", of_hosts.OWN, code=3)
         self.assertEqual(analysis["run"]["ranks_missing"], [rank for rank in range(2, 8) if rank not in came])
 
-    def test_a_port_behind_a_firewall(self):
-        """No packet reaches the port on which rank 0's agent listens. It is known before any other agent can call it."""
+    def behind_a_rule(self, host, rule):
+        """A job in which a host has that rule for the port of rank 0's agent. It is known before any other agent can call it."""
         go = of_hosts.SHARED + "/go"
         words = [jobs.LOCKSTEP, "run", "--after", "none", "--", "sh", "-c", f"while [ ! -e {go} ]; do sleep 0.05; done; exec {jobs.BUILD}/tests/chatty"]
         result = []
@@ -175,17 +175,69 @@ class Sent(Case):
                 port = re.search(r"10\.77\.0\.1:(\d+)", pathlib.Path(path).read_text())
             time.sleep(0.05)
         self.assertTrue(port)
-        made = self.hosts.run("node1", ["sh", "-c", "ip rule add pref 1 table local && ip rule del pref 0 && "
-                                        f"ip rule add pref 0 iif eth0 ipproto tcp dport {port[1]} blackhole"])
+        made = self.hosts.run(host, ["sh", "-c", "ip rule add pref 1 table local && ip rule del pref 0 && " + rule.format(port=port[1])])
         if made.returncode != 0:
             self.skipTest("this kernel has no rules by port: " + made.stderr)
         pathlib.Path(self.hosts.path("head", go)).touch()
         job.join()
-        done, = result
+        return result[0]
+
+    def test_a_port_behind_a_firewall(self):
+        """No packet reaches the port on which rank 0's agent listens."""
+        done = self.behind_a_rule("node1", "ip rule add pref 0 iif eth0 ipproto tcp dport {port} blackhole")
         self.check_gather_is_named(done, "2-7")
         self.assertEqual(self.files(), ALL[:2])
         for rank in (2, 4, 6):
             self.assertRegex(done.stderr, rf"the files of rank {rank} stay in \S+ on node{rank // 2 + 1}: rank 0's agent was not reached at \S+ .*firewall")
+
+    def test_a_host_without_a_way_to_rank_0s_agent(self):
+        """Rank 0's agent cannot know of it: it says so, and the host says the rest."""
+        done = self.behind_a_rule("node3", "ip rule add pref 0 ipproto tcp dport {port} unreachable")
+        self.check_gather_is_named(done, "4-5")
+        self.assertRegex(done.stderr, r"(?m)^lockstep: rank files of 2 hosts, .* arrived in ")
+        theirs, = re.findall(r"(?m)^lockstep: the files of rank 4 stay in (\S+) on node3: rank 0's agent was not reached at ", done.stderr)
+        command, = re.findall(r"(?m)^lockstep: no files from .*\. Where 2 ranks' files are was not told here: add HOST:DIR of their hosts, which may have said it\. "
+                              r"To bring the others into one run: lockstep (gather .*) -o \S+   then: ", done.stderr)
+        said, = re.findall(r"(?m)^lockstep: rank 0 has no file in \S+ on node3\..*: lockstep gather (\S+) -o RUN ", done.stderr)
+        self.assertEqual(said, f"node3:{theirs}")
+        self.check_gathered([*command.split(), said])
+
+    def check_gathered(self, words):
+        """The command works as it was printed, on a host that reaches all of them."""
+        gathered = self.hosts.run("head", [jobs.LOCKSTEP, *words, "-o", "all", "--rsh", os.path.join(of_hosts.HERE, "rsh")], env=jobs.ENVIRONMENT)
+        self.assertEqual((gathered.returncode, gathered.stderr), (0, ""), gathered.stdout)
+        self.check_complete(self.analyze("all"))
+
+    def rank_0_ends(self, before_s, options):
+        there = [jobs.LOCKSTEP, "run", *options, "--", "sh", "-c",
+                 f'{jobs.BUILD}/tests/chatty; [ "$OMPI_COMM_WORLD_RANK" = 0 ] || sleep {before_s}']
+        return self.hosts.mpirun(2, there, cwd=of_hosts.OWN, env=jobs.ENVIRONMENT, timeout=100)
+
+    def test_rank_0_ends_before_the_others(self):
+        done = self.rank_0_ends(2, ("--after", "none"))
+        self.assertEqual(done.returncode, 0, done.stderr)
+        self.assertRegex(done.stderr, "rank files of 3 hosts, .* arrived")
+        self.assertEqual(self.files(), ALL)
+        # By more than is waited for.
+        done = self.rank_0_ends(6, ("--after", "none", "--after-wait", "2"))
+        self.check_gather_is_named(done, "2-7")
+        self.assertRegex(done.stderr, r"(?m)^lockstep: rank 1 still runs 2 s after rank 0 \(--after-wait\), or ended without a word; what is recorded is in \S+\. When the job has ended: lockstep analyze \S+$")
+        command, = re.findall(r"; programs there still run 2 s after rank 0 \(--after-wait\): call this once they have ended\. To bring all into one run: lockstep (gather .*) -o \S+   then: ", done.stderr)
+        self.check_gathered(command.split())
+
+    def test_rank_0_leaves_mpi_without_a_word(self):
+        """The others wait for it until mpirun ends them, which it does once rank 0's agent has ended."""
+        words = [str(jobs.BUILD / "tests/chatty"), "99", "0", "5", "0", "0"]
+        begin = time.monotonic()
+        bare = self.job(words)
+        took = time.monotonic() - begin
+        done = self.job(words, run="", cwd=of_hosts.OWN)
+        self.assertEqual((done.returncode, done.stdout), (bare.returncode, bare.stdout), done.stderr)
+        self.assertNotEqual(done.returncode, 0)
+        # Not --after-wait, nor a verdict: a second.
+        self.assertLess(time.monotonic() - begin - took, took + jobs.on_this_machine(10))
+        self.assertRegex(done.stderr, r"still runs? 1 s after rank 0, which was not seen to call MPI_Finalize")
+        self.assertNotIn("ranks on", done.stderr)
 
     def test_a_full_disk_at_rank_0(self):
         """The files of ranks 4 to 7 are more than there is room. Which of them fit, and whether smaller ones do, depends on sizes and on who comes first."""

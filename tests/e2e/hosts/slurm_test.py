@@ -1,6 +1,6 @@
 """Jobs of Slurm over four hosts of two ranks: munge, slurmctld on node1 and a slurmd on each are Debian's and real.
 
-usage: slurm_test.py BUILD_DIR
+usage: slurm_test.py BUILD_DIR [TEST...]
 
 `bootstrap test` unpacks them into BUILD_DIR/slurm (LOCKSTEP_SLURM names another such tree). They run on the tests' hosts
 only, with a key and a configuration made for the test.
@@ -8,8 +8,13 @@ only, with a key and a configuration made for the test.
 import json
 import os
 import pathlib
+import re
+import shlex
+import shutil
 import signal
 import subprocess
+import sys
+import threading
 import time
 import unittest
 
@@ -155,6 +160,54 @@ class Slurm(Case):
         self.assertGreater(analysis["run"]["steps"], 3)
         self.assertIn("rank 5 exited with code 7", analysis["run"]["endings"])
 
+    def test_a_rank_that_fails_where_each_host_has_its_own_disk(self):
+        """
+        The agents are killed and say nothing; rank 0's had left word, so that whoever looks is told how to get the rest. Now
+        and then all is sent within the moment between Slurm's two signals: then there is nothing to get.
+        """
+        fail = '[ "$SLURM_PROCID" != 5 ] || { "$@" & while [ ! -e fail ]; do sleep 0.1; done; kill -9 $!; exit 7; }; exec "$@"'
+        flag = pathlib.Path(self.hosts.path("node3", of_hosts.OWN + "/fail"))
+        home = pathlib.Path(self.hosts.path("node1", of_hosts.OWN))
+
+        def once_told():
+            end = time.monotonic() + 60
+            while time.monotonic() < end and not any(text.read_bytes().count(b"node") == 3 for text in home.glob("lockstep.out/2*/ranks/.places")):
+                time.sleep(0.05)
+            flag.touch()
+
+        def job():
+            flag.unlink(missing_ok=True)
+            shutil.rmtree(home / "lockstep.out", ignore_errors=True)  # What rank 0's agent was told in a job before.
+            thread = threading.Thread(target=once_told)
+            thread.start()
+            try:
+                return self.slurm("srun", "--kill-on-bad-exit=1", "--nodes=4", f"--ntasks-per-node={EACH}", f"--chdir={of_hosts.OWN}",
+                                  "lockstep", "run", "--", "sh", "-c", fail, "sh", *JOB, "--steps", "5000")
+            finally:
+                thread.join()
+        missing = "of 8 ranks recorded: nothing is there of ranks? "
+        for _ in range(8):
+            done = self.again(job)
+            self.assertNotEqual(done.returncode, 0, done.stderr)
+            seen = self.slurm("lockstep", "analyze", "lockstep.out/latest")
+            if re.search(missing, seen.stdout):
+                break
+            self.assertEqual((seen.returncode, self.analyze(self.run_of(of_hosts.OWN), "node1", of_hosts.OWN, code=3)["run"]["ranks_missing"]), (3, []))
+            self.assertNotIn("lockstep gather", seen.stderr)
+        for command in ("analyze", "info"):
+            said = self.slurm("lockstep", command, "lockstep.out/latest")
+            self.assertEqual(said.returncode, 3, said.stderr)
+            self.assertRegex(said.stdout, missing)
+            lines = re.findall(r"(?m)^lockstep: files of other hosts, .*(lockstep gather .*?)   then: lockstep analyze (.*)$", said.stderr)
+            self.assertEqual(len(lines), 1, said.stdout + said.stderr)
+            words = shlex.split(lines[0][0])
+            self.assertEqual([word.split(":")[0] for word in words if word.startswith("node")], self.hosts.nodes)
+        words = words[1:-1] + ["gathered"]
+        gathered = self.hosts.run("head", [jobs.LOCKSTEP, *words, "--rsh", os.path.join(of_hosts.HERE, "rsh")], env=jobs.ENVIRONMENT)
+        self.assertEqual(gathered.returncode, 0, gathered.stdout + gathered.stderr)
+        analysis = self.analyze("gathered", code=3)
+        self.assertEqual((analysis["run"]["ranks"], analysis["run"]["ranks_missing"]), (8, []))
+
     def test_a_job_that_is_cancelled(self):
         """scancel sends SIGTERM and, after a while, SIGKILL to all, agents too."""
         self.once_training(lambda: self.slurm("scancel", "--user=root"))
@@ -168,4 +221,6 @@ class Slurm(Case):
 
 if __name__ == "__main__":
     suite = unittest.defaultTestLoader.loadTestsFromTestCase(Slurm)
+    if len(sys.argv) > 2:
+        suite = unittest.TestSuite(Slurm(name) for name in sys.argv[2:])
     jobs.leave(unittest.TextTestRunner(verbosity=2).run(suite))

@@ -1,6 +1,7 @@
 """Which function of a late rank is named, in real jobs: late_test.py BUILD_DIR CASE
 
-CASE: one of the classes below; or `all`, by hand: every cause on MPI and gloo, in Python and C++, and how many were right.
+CASE: one of the classes below; or, by hand, `all`: every cause on MPI and gloo, in Python and C++, and how many were right;
+`all FIRST:LAST`: these of them, as in Python.
 """
 import json
 import pathlib
@@ -149,13 +150,14 @@ class Everything(Case):
         cases = [(self.mpi, cause, JOB, ranks) for ranks in (2, 4) for cause in PYTHON_CAUSES]
         cases += [(self.gloo, cause, JOB, ranks) for ranks in (2, 4) for cause in PYTHON_CAUSES]
         cases += [(self.native, cause, HERE / "late_job.cc", ranks) for ranks in (2, 4) for cause in NATIVE_CAUSES]
-        for start, cause, source, ranks in cases:
-            late = tried % ranks
+        first, last = (sys.argv[3] if len(sys.argv) > 3 else ":").split(":")
+        for number, (start, cause, source, ranks) in list(enumerate(cases))[slice(int(first or 0), int(last or len(cases)))]:
+            late = number % ranks
             shutil.rmtree(pathlib.Path(self.dir, "out"), ignore_errors=True)
             start(cause, late, ranks)
             place = self.place(late)
-            first, last = lines_of(source, cause)
-            good = isinstance(place, tuple) and cause in place[0] and first <= place[1] <= last
+            begin, end = lines_of(source, cause)
+            good = isinstance(place, tuple) and cause in place[0] and begin <= place[1] <= end
             right, tried = right + good, tried + 1
             print(f"{'right' if good else 'WRONG'} {start.__name__} {ranks} ranks, {cause}: {place} "
                   f"{self.samples()}", flush=True)

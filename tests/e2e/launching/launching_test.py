@@ -167,6 +167,13 @@ class Settings(Case):
         self.check([*jobs.MPIRUN, "-np", "2", *one[:-1], "same", "--", app])
         self.assertNotIn("different settings", self.analysis("same")[0])
 
+    def test_where_the_run_is_without_rank_0(self):
+        app = self.compiled(PROGRAM, "app")
+        one = [jobs.LOCKSTEP, "run", "-o", "run", "--", app]
+        _, said = self.check([*jobs.MPIRUN, "-np", "1", app, ":", "-np", "2", *one])
+        self.assertEqual(re.findall("rank 0 has no file in run on .* If it ran without Lockstep: (.*?)\\.", said), ["lockstep analyze run"], said)
+        self.assertEqual(self.analysis("run", 3)[1]["run"]["ranks_missing"], [0])
+
     def test_variables_travel_in_the_outer_form(self):
         app = self.compiled(PROGRAM, "app")
         self.check([jobs.LOCKSTEP, "run", "--after", "none", "-o", "run", "--", *jobs.MPIRUN, "-np", "1", "sh", "-c",

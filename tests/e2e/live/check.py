@@ -15,7 +15,7 @@ import unittest
 
 sys.path.insert(0, str(pathlib.Path(__file__).resolve().parents[1]))
 import h5py  # As jobs does.
-from jobs import BUILD, ENVIRONMENT, LOCKSTEP, MPIRUN, PYTHON, SOURCE, run
+from jobs import BUILD, ENVIRONMENT, LOCKSTEP, MPIRUN, PYTHON, SOURCE, run, wait_until
 
 if not (BUILD / "ddp_mpi").exists() or shutil.which("mpirun") is None:
     print("skipped: ddp_mpi or mpirun is missing")
@@ -211,28 +211,31 @@ class NoSteps(Case):
 class Stuck(Case):
     def test_a_step_that_does_not_end_and_a_rank_that_is_not_heard_of(self):
         words = [*MPIRUN, "-np", "2", LOCKSTEP, "run", "-o", "out", "--after", "none", "--live", "1", "--",
-                 str(BUILD / "ddp_mpi"), "--quiet", "--steps", "60", "--step-ms", "60", "--work", "timed"]
+                 str(BUILD / "ddp_mpi"), "--quiet", "--steps", "150", "--step-ms", "60", "--work", "timed"]
+        expected = re.compile(r"no step ended · step \d+ runs for .* on rank 0 · 1 of 2 ranks, nothing from 1")
+
+        def said():
+            return lines(pathlib.Path(self.dir, "stderr").read_bytes())
+
         with open(self.dir + "/stderr", "wb") as stderr:
             job = subprocess.Popen(words, cwd=self.dir, env=ENVIRONMENT, stdout=subprocess.DEVNULL, stderr=stderr)
             stopped = []
             try:
-                time.sleep(2)
+                wait_until(lambda: any(STEPS.match(line) for line in said()) or job.poll() is not None)
                 claim = pathlib.Path(self.dir, "out/ranks/.agent-00001")
                 agents = [int(pid) for pid in os.listdir("/proc") if pid.isdigit() and self.is_agent(pid, 1)]
-                self.assertTrue(claim.exists() and agents, "rank 1's agent")
+                self.assertTrue(claim.exists() and agents, f"rank 1's agent: {said()}")
                 for pid in agents:
                     children = pathlib.Path(f"/proc/{pid}/task/{pid}/children").read_text().split()
                     for each in (*map(int, children), pid):
                         os.kill(each, signal.SIGSTOP)
                         stopped.append(each)
-                time.sleep(6)
+                wait_until(lambda: any(expected.search(line) for line in said()))
             finally:
                 for pid in stopped:
                     os.kill(pid, signal.SIGCONT)
-                self.assertEqual(job.wait(timeout=60), 0)
-        said = lines(pathlib.Path(self.dir, "stderr").read_bytes())
-        self.assertTrue(any(re.search(r"no step ended · step \d+ runs for .* on rank 0 · 1 of 2 ranks, nothing from 1", line)
-                            for line in said), said)
+                self.assertEqual(job.wait(timeout=120), 0, said())
+        self.assertTrue(any(expected.search(line) for line in said()), said())
 
     def is_agent(self, pid, rank):
         try:

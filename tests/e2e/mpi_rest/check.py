@@ -275,6 +275,11 @@ def errors(directory):
         NAMES[o] for o, out in zip(ranks[1].column("mpi_calls/op"), ranks[1].column("mpi_calls/outcome")) if out == 2)
     assert outcomes["MPI_Send"] == outcomes["MPI_Isend"] == 1 and outcomes["MPI_Recv"] == 2, outcomes
     assert outcomes["MPI_File_open"] == outcomes["MPI_File_delete"] == 1, outcomes
+    # Ranks that each were told of their error did not wait for one another, and what was refused was not sent.
+    done = analyze(run, "--json", run + "/a.json")
+    assert done.returncode in (0, 3), done.stderr
+    trust = json.load(open(run + "/a.json"))["trust"]
+    assert trust["clock_violations"] == 0 and trust["unmatched_collectives"] == 0, trust
 
 
 def abort(directory):

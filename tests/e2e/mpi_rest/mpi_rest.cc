@@ -432,6 +432,8 @@ void Errors() {
   SayClass("isend", MPI_Isend(byte, 1, MPI_BYTE, size + 3, 0, MPI_COMM_WORLD, &request));
   SayClass("recv", MPI_Recv(byte, -1, MPI_BYTE, 0, 0, MPI_COMM_WORLD, MPI_STATUS_IGNORE));
   SayClass("bcast", MPI_Bcast(byte, 1, MPI_BYTE, size + 1, MPI_COMM_WORLD));
+  if (rank == 0) Sleep(20);  // The others are gone before this root comes: none of them waits for it.
+  SayClass("no count", MPI_Bcast(byte, -1, MPI_BYTE, 0, MPI_COMM_WORLD));
   SayClass("allreduce", MPI_Allreduce(byte, in, 1, MPI_DATATYPE_NULL, MPI_SUM, MPI_COMM_WORLD));
   SayClass("split", MPI_Comm_create(MPI_COMM_WORLD, MPI_GROUP_NULL, nullptr));
   if (rank == 0) MPI_Send(byte, 4, MPI_BYTE, 1, 9, MPI_COMM_WORLD);

@@ -6,6 +6,7 @@
 import csv
 import json
 import pathlib
+import shutil
 import sys
 import tempfile
 
@@ -21,13 +22,31 @@ PROGRAM = str(jobs.PROGRAMS / "newer")
 LATE_NS = 60e6  # newer.cc
 
 
+# MPICH 5.0.2 itself, without Lockstep: of the communicators that it makes of groups one after the other it may take one
+# for another (5 of 150 runs of "mixed", ranks started some 50 ms apart).
+MPICH_FAILS = (b"internal_Comm_rank: Invalid communicator", b"internal_Comm_create_from_group: Message truncated")
+
+
+def unless_mpich_fails(run):
+    for _ in range(5):
+        done = run()
+        if done.returncode == 0 or not any(words in done.stderr for words in MPICH_FAILS):
+            break
+    return done
+
+
 def job(scratch, mode, ranks):
     """Both jobs; the recorded one's run directory and its files by rank."""
     run = scratch / "run"
-    plain = jobs.run([*jobs.MPIRUN, "-np", ranks, PROGRAM, mode, scratch / "plain"], scratch)
+    plain = unless_mpich_fails(lambda: jobs.run([*jobs.MPIRUN, "-np", ranks, PROGRAM, mode, scratch / "plain"], scratch))
     assert plain.returncode == 0, plain.stderr.decode()
-    done = jobs.run([*jobs.MPIRUN, "-np", ranks, jobs.LOCKSTEP, "run", "--after", "none", "-o", run, "--", PROGRAM, mode,
-                     scratch / "book"], scratch)
+
+    def recorded():
+        shutil.rmtree(run, ignore_errors=True)
+        return jobs.run([*jobs.MPIRUN, "-np", ranks, jobs.LOCKSTEP, "run", "--after", "none", "-o", run, "--", PROGRAM, mode,
+                         scratch / "book"], scratch)
+
+    done = unless_mpich_fails(recorded)
     assert done.returncode == 0, done.stderr.decode()
     expected = sorted(f"rank {rank}: done" for rank in range(ranks))
     for output in (plain.stdout, done.stdout):

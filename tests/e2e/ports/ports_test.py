@@ -80,7 +80,7 @@ class Ports(unittest.TestCase):
         (self.here / "go").touch()
         for process in self.processes:
             try:
-                process.wait(30)
+                process.wait(120)
             except subprocess.TimeoutExpired:
                 process.kill()
                 process.wait()
@@ -99,7 +99,7 @@ class Ports(unittest.TestCase):
                        MASTER_ADDR="127.0.0.1", MASTER_PORT=str(os.getpid()), **more)
 
     def up(self, count):
-        until = time.monotonic() + 60
+        until = time.monotonic() + 120
         while len(list(self.here.glob("up-*"))) < count:
             self.assertLess(time.monotonic(), until)
             time.sleep(0.02)
@@ -184,7 +184,9 @@ class Ports(unittest.TestCase):
             if len(held) > 150:
                 held.pop(0).close()
         self.assertLess(len(os.listdir(f"/proc/{found[0]}/fd")), 64 + 64)
-        time.sleep(2)  # A burst or two, with strangers holding on.
+        before = self.bursts()
+        jobs.wait_until(lambda: self.bursts() > before)  # One more, with strangers holding on.
+        self.assertGreater(self.bursts(), before)
         for stranger in held:
             stranger.close()
         self.finish()
@@ -231,12 +233,13 @@ class Ports(unittest.TestCase):
         self.up(2)
         announced = (self.run_dir / "ranks/.clock-00000").read_text().split()[-1].split(",")
         self.assertEqual(len(announced), 22, announced)
-        until = time.monotonic() + 60
-        spool = self.run_dir / "ranks/rank-00001.spool"
-        while b"LSBK\x01\x00\x06\x00" not in spool.read_bytes() and time.monotonic() < until:  # A block of bursts.
-            time.sleep(0.1)
+        jobs.wait_until(lambda: self.bursts() > 0)
         self.finish()
         self.assertGreaterEqual(len(jobs.RankFile(self.run_dir / "ranks/rank-00001.h5").tables["clock_bursts"]["burst"]), 25)
+
+    def bursts(self):
+        """How many blocks of bursts rank 1's spool has."""
+        return (self.run_dir / "ranks/rank-00001.spool").read_bytes().count(b"LSBK\x01\x00\x06\x00")
 
     def processes_end_first(self):
         """Before their namespaces: cleanups run in reverse."""

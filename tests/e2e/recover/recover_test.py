@@ -50,15 +50,6 @@ def runs(pid):
         return False
 
 
-def wait_until(what, seconds=20):
-    end = time.monotonic() + seconds
-    while not what():
-        if time.monotonic() > end:
-            return False
-        time.sleep(0.02)
-    return True
-
-
 def kill(pid):
     try:
         os.kill(pid, signal.SIGKILL)
@@ -85,6 +76,7 @@ def one_kill(kind, seed):
     """Starts a job, kills, recovers. Returns what is wrong, and a line for the table."""
     chance = random.Random(seed)
     wrong = []
+    earlier = jobs.segments()  # What others have left may carry a number that a process here has got again.
     with tempfile.TemporaryDirectory(prefix="lockstep-kill-") as directory:
         place = pathlib.Path(directory)
         counts = [place / ("count.%d" % rank) for rank in range(RANKS)]
@@ -94,7 +86,7 @@ def one_kill(kind, seed):
                  str(place / "run"), "--", VICTIM, str(place / "count"), "60"],
                 cwd=place, env=jobs.ENVIRONMENT, stdin=subprocess.DEVNULL, stdout=log, stderr=log)
         try:
-            if not wait_until(lambda: all(words(path)[0] > 0 for path in counts)):
+            if not jobs.wait_until(lambda: all(words(path)[0] > 0 for path in counts)):
                 return ["the job never began: " + (place / "log").read_text(errors="replace")], ""
             apps = [words(path)[1] for path in counts]
             agents = [words(path)[2] for path in counts]
@@ -104,13 +96,13 @@ def one_kill(kind, seed):
                        "mpirun": [launcher.pid]}[kind]
             for pid in targets:
                 kill(pid)
-            launcher.wait(timeout=30)
+            launcher.wait(timeout=120)
             # What the launcher left running ends as a scheduler would end it, and is waited for.
-            wait_until(lambda: not any(runs(pid) for pid in apps + agents), 2)
+            jobs.wait_until(lambda: not any(runs(pid) for pid in apps + agents), 2)
             left = [pid for pid in apps + agents if runs(pid)]
             for pid in left:
                 kill(pid)
-            if not wait_until(lambda: not any(runs(pid) for pid in apps + agents)):
+            if not jobs.wait_until(lambda: not any(runs(pid) for pid in apps + agents)):
                 return ["processes do not end"], ""
         finally:
             if launcher.poll() is None:
@@ -121,7 +113,7 @@ def one_kill(kind, seed):
                     if pid and runs(pid):
                         kill(pid)
         run = place / "run"
-        shared = {path for path in jobs.segments() if path.rsplit("-", 1)[1] in map(str, agents)}
+        shared = {path for path in jobs.segments() - earlier if path.rsplit("-", 1)[1] in map(str, agents)}
         code, report, said = recover(run)
         if code not in (0, 3) or report is None:
             return ["recover ended with %d: %s" % (code, said)], ""
@@ -192,13 +184,13 @@ class Slot(unittest.TestCase):
         process = subprocess.Popen([jobs.LOCKSTEP, "run", "--quiet", "--after", "none", "-o", str(output), *options, "--",
                                     MARKER, "n", "100000000", "200"], cwd=self.place, env=jobs.ENVIRONMENT)
         count = self.place / "n"
-        self.assertTrue(wait_until(lambda: count.exists() and words(count)[0] > 20000))
+        self.assertTrue(jobs.wait_until(lambda: count.exists() and words(count)[0] > 20000))
         app = int(pathlib.Path("/proc/%d/task/%d/children" % (process.pid, process.pid)).read_text().split()[0])
         if both:
             kill(process.pid)
         kill(app)
         process.wait()
-        self.assertTrue(wait_until(lambda: not runs(app)))
+        self.assertTrue(jobs.wait_until(lambda: not runs(app)))
         return words(count)[0]
 
     def check(self, run, committed):
@@ -314,7 +306,7 @@ class Isolated(Slot):
         process = subprocess.Popen([jobs.LOCKSTEP, "run", "--quiet", "--after", "none", "-o", str(self.place / "run"), "--",
                                     MARKER, "n", "100000000", "200"], cwd=self.place, env=jobs.ENVIRONMENT)
         count = self.place / "n"
-        self.assertTrue(wait_until(lambda: count.exists() and words(count)[0] > 5000))
+        self.assertTrue(jobs.wait_until(lambda: count.exists() and words(count)[0] > 5000))
         app = int(pathlib.Path("/proc/%d/task/%d/children" % (process.pid, process.pid)).read_text().split()[0])
         try:
             code, report, _ = recover(self.place / "run", "--stale")
@@ -330,7 +322,7 @@ class Isolated(Slot):
         finally:
             kill(app)
             kill(process.pid)
-        self.assertTrue(wait_until(lambda: not runs(app)))
+        self.assertTrue(jobs.wait_until(lambda: not runs(app)))
         code, report, _ = recover(self.place / "run")
         self.assertEqual((code, report["ranks"][0]["state"]), (3, "recovered"), report)
         self.check(self.place / "run", words(count)[0])

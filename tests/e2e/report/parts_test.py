@@ -4,6 +4,7 @@ used without a pointer, and a checker of accessibility finds nothing.
 usage: parts_test.py BUILD_DIR CASE
 """
 
+import base64
 import csv
 import io
 import json
@@ -65,6 +66,34 @@ def resized(page, width, height=900):
     page.wait(f"innerWidth === {width}")
 
 
+def marks_that_repeat(page, width):
+    """Durations that a plot writes at two places beside each other, drawn anew for this width."""
+    page.eval("""(() => { const its = CanvasRenderingContext2D.prototype, was = its.fillText; window.drawn = []; window.drawnNoMore = () => { its.fillText = was; };
+      its.fillText = function (text, x, y) { window.drawn.push([this.canvas, this.canvas.width, String(text), Math.round(x), Math.round(y)]); return was.apply(this, arguments); }; })()""")
+    resized(page, width)
+    page.wait("window.drawn.some(d => / (ns|us|ms|s)$/.test(d[2]))")
+    return page.eval("""(() => { drawnNoMore(); const at = new Map(), twice = new Set(), canvases = [];
+      for (const [canvas, w, text, x, y] of window.drawn) {
+        if (!/^[0-9.]+ (ns|us|ms|s)$/.test(text)) continue;
+        if (!canvases.includes(canvas)) canvases.push(canvas);
+        const key = [canvases.indexOf(canvas), w, y, text].join('|');
+        if (at.has(key) && at.get(key) !== x) twice.add(text);
+        at.set(key, x);
+      }
+      return [...twice]; })()""")
+
+
+def parted(page, place):
+    """Last lines of printed A4 pages that belong to what the next page begins with: headings, and what is said of a plot."""
+    (place / "page.pdf").write_bytes(base64.b64decode(page.call("Page.printToPDF", paperWidth=8.27, paperHeight=11.69, printBackground=True)["data"]))
+    text = subprocess.run(["pdftotext", "-layout", place / "page.pdf", "-"], capture_output=True, text=True, check=True).stdout
+    ends = [[line.strip() for line in sheet.splitlines() if line.strip()][-1:] for sheet in text.split("\f")]
+    check(len(ends) > 4, f"{len(ends)} pages")
+    belong = page.eval("[...document.querySelectorAll('h2, h3, .note, .legend')].filter(e => e.tagName[0] === 'H' || e.nextElementSibling?.matches('.plot, .legend, .table')).map(e => e.textContent)")
+    joined = [" ".join(each.split()) for each in belong]
+    return [end for each in ends for end in each if any(" ".join(end.split()) in one for one in joined)]
+
+
 def waits_of_files(run):
     """(awaited, waiting) -> ns in collectives, from timeline.h5."""
     sums = {}
@@ -88,6 +117,8 @@ def many(place):
     with Browser() as browser:
         page = browser.open(path)
         sound(page, path)
+        equal(marks_that_repeat(page, 1440), [], "marks of axes that cannot be told apart")
+        resized(page, 1240)
         # A named rank's own row, where the map has only the larger of two.
         rows = saved(browser, page, "heatmap-named")
         equal(sorted({int(row["rank"]) for row in rows}), sorted(named), "rows at the top")
@@ -128,7 +159,22 @@ def many(place):
         check(page.tip() and page.tip()[0].startswith("rank 301 "), f"the rank that was looked for: {page.tip()}")
         page.eval("(e => { e.value = 'no such name'; e.dispatchEvent(new Event('input')); })(document.getElementById('search'))")
         check("nothing on this page" in page.eval("document.getElementById('found').textContent"), "nothing found is said")
+        # On a phone: no word of the map ends outside of it, and an axis of sizes has marks though there is one size.
+        page.eval("""(own => { window.drawn = []; CanvasRenderingContext2D.prototype.fillText = function (text, x, ...more) {
+          const end = this.textAlign === 'left' ? (this.getTransform().a * (x + this.measureText(text).width)) / this.canvas.width : 0;
+          window.drawn.push([this.canvas.closest('[data-plot]')?.dataset.plot ?? '', String(text), end]);
+          return own.call(this, text, x, ...more); }; })(CanvasRenderingContext2D.prototype.fillText)""")
+        page.call("Emulation.setDeviceMetricsOverride", width=390, height=12000, deviceScaleFactor=1, mobile=True)
+        page.eval("document.getElementById('theme').click()")
+        page.wait("['heatmap', 'scatter'].every(name => window.drawn.some(([plot]) => plot === name))")
+        drawn = page.eval("window.drawn")
+        check(any("logarithm" in text for plot, text, _ in drawn if plot == "heatmap"), f"words of the map: {drawn}")
+        equal([text for plot, text, end in drawn if plot == "heatmap" and end > 1.001], [], "words that a phone cuts")
+        marks = {text for plot, text, _ in drawn if plot == "scatter" and re.fullmatch(r"[\d.]+ [kM]B", text)}
+        check(len(marks) >= 2 and "1.05 MB" in marks, f"marks of sizes: {marks}")
         equal(page.console, [], "console at the end")
+        page.call("Emulation.clearDeviceMetricsOverride")
+        equal(parted(page, place), [], "ends of printed pages")
         # A measure of which nothing is known of the named ranks.
         text, changed = re.subn(r'("pinned":\{.*?"delay_ns":)\{[^}]*\}', r"\1null", path.read_text(), count=1, flags=re.DOTALL)
         equal(changed, 1, "the page's data")

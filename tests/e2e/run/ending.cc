@@ -19,6 +19,7 @@ int main(int argc, char** argv) {
   }
   std::printf("rank %d sum %g\n", rank, sum);
   std::fflush(stdout);
+  MPI_Barrier(MPI_COMM_WORLD);  // Or mpirun kills a rank before it has printed.
   const std::string mode = argc > 1 ? argv[1] : "well";
   if (rank == 1) {
     if (mode == "exit3") ::_exit(3);

@@ -187,6 +187,66 @@ class Stacks(unittest.TestCase):
         print(f"stops: median {taken['stop_median_ns'] / 1000:.0f} us, longest {taken['stop_max_ns'] / 1000:.0f} us, "
               f"{taken['mended']} calls begun again")
 
+    def test_a_stop_is_no_longer_than_what_the_thread_missed(self):
+        """On one core whoever is let go runs at once, and the agent has to wait: that is not a stop of the thread."""
+        core = str(min(os.sched_getaffinity(0)))
+        os.environ["LOCKSTEP_STACKS_PROGRAM"] = "/nonexistent"  # It would want the core too.
+        self.addCleanup(os.environ.pop, "LOCKSTEP_STACKS_PROGRAM")
+        taken, output = self.take(TARGETS, "missed", 4, samples=100, pause_us=20000, which="main", kill=False,
+                                  under=("taskset", "-c", core))
+        missed_ns, longest_ns = map(int, next(line.split("\t")[1:] for line in output.splitlines() if line.startswith("missed")))
+        self.assertGreater(taken["stops"], 50)
+        self.assertLessEqual(taken["stop_max_ns"], longest_ns)
+        self.assertLessEqual(taken["stop_sum_ns"], missed_ns)
+
+    def storm_job(self, *lockstep, under=()):
+        """A job of two ranks whose main threads make all kinds of calls: what is not as it should be, and what was said."""
+        job = jobs.BUILD / "tests/stacks_storm_job"
+        if not job.exists() or not shutil.which("mpirun"):
+            self.skipTest("skipped: no MPI")
+        said = pathlib.Path(tempfile.mkdtemp(dir=self.place))
+        done = jobs.run([*jobs.MPIRUN, "-np", 2, *lockstep, *under, job, 2, said], str(self.place))
+        rows = [line.split("\t") for path in said.iterdir() for line in path.read_text().splitlines()]
+        calls = [(row[1], *map(int, row[2:])) for row in rows if row[0] == "call"]
+        self.assertEqual((len(calls), rows.count(["child", "5"])), (30, 2), (rows, done.stderr.decode()))
+        self.assertTrue(all(count > 0 for name, count, _, _ in calls), calls)
+        interrupted = [row for row in calls if row[2]]
+        early = [row for row in calls if row[3] > 0]
+        for row in rows:
+            if row[0] == "ticks":
+                self.assertLessEqual(int(row[1]), float(row[2]) * 100 + 2)
+        return (done.returncode, interrupted, early), done.stderr.decode()
+
+    def samples_of(self, rank):
+        stack = jobs.RankFile(self.place / f"out/ranks/rank-{rank:05}.h5").column("samples", "stack")
+        return int((stack != 0xffffffff).sum())
+
+    def test_a_storm_of_a_job_that_is_sampled(self):
+        sampled = [jobs.LOCKSTEP, "run", "--after", "none", "-o", "out", "--stacks", "all:50,calls", "--"]
+        bare, _ = self.storm_job()
+        self.assertEqual(bare, (0, [], []))
+        self.assertEqual(self.storm_job(*sampled)[0], bare)
+        for rank in range(2):
+            self.assertGreater(self.samples_of(rank), 20)
+
+    @unittest.skipUnless(shutil.which("strace") or shutil.which("gdb"), "no strace, no gdb")
+    def test_a_job_under_a_debugger_is_left_alone(self):
+        strace = ["strace", "-f", "-e", "trace=none", "-o", "/dev/null"]
+        gdb = ["gdb", "-q", "-nx", "-batch", "-return-child-result", "-ex", "handle SIGALRM nostop noprint pass", "-ex", "run", "--args"]
+        for tracer in (strace, gdb):
+            if not shutil.which(tracer[0]):
+                continue
+            for directory in self.place.glob("out"):
+                shutil.rmtree(directory)
+            bare, _ = self.storm_job(under=tracer)
+            traced, said = self.storm_job(jobs.LOCKSTEP, "run", "--after", "none", "-o", "out", "--stacks", "all:50", "--", under=tracer)
+            # What the debugger itself does to the calls is not ours.
+            self.assertEqual(traced[0], bare[0], said)
+            self.assertLessEqual({row[0] for row in traced[1]}, {row[0] for row in bare[1]}, tracer)
+            for rank in range(2):
+                self.assertEqual(self.samples_of(rank), 0)
+                self.assertEqual(len(re.findall(rf"rank {rank}: no samples of its stack: .* process \d+ traces it", said)), 1, said)
+
     def test_threads_that_come_and_go(self):
         taken, _ = self.take(TARGETS, "exits", 4, samples=500, pause_us=1000, settle_ms=0, kill=False)
         self.assertEqual(taken["exit_code"], 9)

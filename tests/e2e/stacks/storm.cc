@@ -1,8 +1,14 @@
-// Threads that wait in many calls, with and without timeouts, while somebody takes their stacks: storm SECONDS
+// Threads that wait in many calls, with and without timeouts, while somebody takes their stacks.
+// usage: storm SECONDS [DIRECTORY]
+//
 // Prints "ready", then at the end a line for each call: its name, how often it was called, how often it ended with
 // EINTR, and how often with too little or too much of its time; and what timers and children did. No signal arrives in
-// these threads.
+// these threads. With a directory, into which it prints then, the main thread makes the calls with a timeout, one after
+// the other; as a rank of MPI (LOCKSTEP_STORM_MPI), with a broadcast before each round.
 
+#ifdef LOCKSTEP_STORM_MPI
+#include <mpi.h>
+#endif
 #include <netinet/in.h>
 #include <poll.h>
 #include <sys/epoll.h>
@@ -50,25 +56,46 @@ struct Row {
   Row(std::string n, std::function<int()> c, bool t) : name(std::move(n)), call(std::move(c)), timed(t) {}
 };
 
+void RunOnce(Row& row) {
+  const std::int64_t begin = Now();
+  errno = 0;
+  const int result = row.call();
+  const int error = errno;
+  ++row.calls;
+  if (result < 0 && error == EINTR) ++row.interrupted;
+  if (row.timed && Now() - begin < (kTimeoutMs - 1) * 1'000'000) ++row.early;
+}
+
 void Run(Row& row) {
   while (!ending) {
-    const std::int64_t begin = Now();
-    errno = 0;
-    const int result = row.call();
-    const int error = errno;
-    ++row.calls;
-    if (result < 0 && error == EINTR) ++row.interrupted;
-    if (row.timed && Now() - begin < (kTimeoutMs - 1) * 1'000'000) ++row.early;
+    RunOnce(row);
     if (!row.timed) break;
   }
+}
+
+// All ranks make the same number of rounds.
+bool GoesOn(bool mine) {
+#ifdef LOCKSTEP_STORM_MPI
+  int go_on = mine;
+  MPI_Bcast(&go_on, 1, MPI_INT, 0, MPI_COMM_WORLD);
+  return go_on != 0;
+#else
+  return mine;
+#endif
 }
 
 void OnAlarm(int) { ++ticks; }
 
 }  // namespace
 
-int main(int, char** words) {
+int main(int count, char** words) {
   const double seconds = std::atof(words[1]);
+  const bool on_main = count > 2;
+#ifdef LOCKSTEP_STORM_MPI
+  MPI_Init(nullptr, nullptr);
+#endif
+  if (on_main && std::freopen((words[2] + ("/" + std::to_string(::getpid()))).c_str(), "w", stdout) == nullptr)
+    return 2;
   // Signals come to one thread only.
   sigset_t all;
   sigfillset(&all);
@@ -155,7 +182,8 @@ int main(int, char** words) {
     ::_exit(::read(silent[0], &c, 1) == 0 ? 5 : 6);
   }
   std::vector<std::thread> threads;
-  for (auto& row : rows) threads.emplace_back([&row] { Run(*row); });
+  for (auto& row : rows)
+    if (!on_main || !row->timed) threads.emplace_back([&row] { Run(*row); });
   // One that makes short calls of the kind that a stop ends, so that stops race with their begin.
   std::atomic<long> quick_calls{0}, quick_interrupted{0};
   std::thread racing([&] {
@@ -186,7 +214,11 @@ int main(int, char** words) {
   std::puts("ready");
   std::fflush(stdout);
   const std::int64_t begin = Now();
-  while (Now() - begin < static_cast<std::int64_t>(seconds * 1e9)) ::poll(nullptr, 0, 20);
+  while (GoesOn(Now() - begin < static_cast<std::int64_t>(seconds * 1e9))) {
+    if (!on_main) ::poll(nullptr, 0, 20);
+    for (auto& row : rows)
+      if (on_main && row->timed) RunOnce(*row);
+  }
   const int seen = ticks;
   const double lasted = static_cast<double>(Now() - begin) / 1e9;
   ending = true;
@@ -207,5 +239,10 @@ int main(int, char** words) {
   std::printf("child\t%d\n", WIFEXITED(status) ? WEXITSTATUS(status) : -1);
   std::printf("ticks\t%d\t%.3f\n", seen, lasted);
   ::semctl(semaphore, 0, IPC_RMID);
+#ifdef LOCKSTEP_STORM_MPI
+  MPI_Finalize();
+  return 0;  // Else the launcher ends the other rank.
+#else
   return 42;
+#endif
 }

@@ -12,6 +12,7 @@
 #include <cstdlib>
 #include <fstream>
 #include <nlohmann/json.hpp>
+#include <numeric>
 #include <string>
 #include <vector>
 
@@ -106,6 +107,7 @@ int main(int count, char** words) {
   json["stops"] = stops_ns.size();
   json["stop_median_ns"] = stops_ns.empty() ? 0 : stops_ns[stops_ns.size() / 2];
   json["stop_max_ns"] = stops_ns.empty() ? 0 : stops_ns.back();
+  json["stop_sum_ns"] = std::accumulate(stops_ns.begin(), stops_ns.end(), std::int64_t{0});
   json["take_mean_ns"] = samples == 0 ? 0 : took_ns / samples;
   if (std::getenv("STACKS_KILL") != nullptr) ::kill(pid, SIGKILL);
   char bytes[4096];

@@ -1,13 +1,18 @@
-// Programs that stand in known functions: targets lock|loop|read|closed|nested|generic|exits|execs SECONDS
+// Programs that stand in known functions: targets lock|loop|read|closed|nested|generic|missed|exits|execs SECONDS
 // Prints "ready" when it stands there. Lines that tests ask for carry a mark in a comment.
+// missed: at the end prints for how long it did not run: "missed", all times longer than 5 us together, the longest,
+// ns.
 
 #include <fcntl.h>
 #include <sys/prctl.h>
 #include <sys/wait.h>
 #include <unistd.h>
 
+#include <algorithm>
 #include <atomic>
+#include <cinttypes>
 #include <condition_variable>
+#include <cstdint>
 #include <cstdio>
 #include <cstdlib>
 #include <ctime>
@@ -38,6 +43,26 @@ __attribute__((noinline)) void Spin() {
   while (!stop.load(std::memory_order_relaxed))  // mark: loop
     sink.fetch_add(1, std::memory_order_relaxed);
   sink = sink + 1;
+}
+
+std::int64_t NowNs() {
+  timespec now{};
+  ::clock_gettime(CLOCK_MONOTONIC, &now);
+  return std::int64_t{now.tv_sec} * 1'000'000'000 + now.tv_nsec;
+}
+
+void Missed(double seconds) {
+  Ready();
+  std::int64_t missed_ns = 0, longest_ns = 0;
+  const std::int64_t begin_ns = NowNs();
+  for (std::int64_t last_ns = begin_ns; static_cast<double>(last_ns - begin_ns) < seconds * 1e9;) {
+    const std::int64_t now_ns = NowNs();
+    if (now_ns - last_ns > 5'000) missed_ns += now_ns - last_ns;
+    longest_ns = std::max(longest_ns, now_ns - last_ns);
+    last_ns = now_ns;
+  }
+  std::printf("missed\t%" PRId64 "\t%" PRId64 "\n", missed_ns, longest_ns);
+  std::fflush(stdout);
 }
 
 __attribute__((noinline)) int ReadPipe(int fd) {
@@ -90,6 +115,9 @@ int main(int count, char** words) {
     Nested(20, fds[0]);
   } else if (mode == "generic") {
     Generic<double>(1, fds[0]);
+  } else if (mode == "missed") {
+    Missed(seconds - 1);
+    ::_exit(0);
   } else if (mode == "exits") {
     // Threads that come and go while stacks are taken.
     Ready();

@@ -9,6 +9,8 @@ import pathlib
 import pty
 import re
 import shutil
+import signal
+import socket
 import struct
 import subprocess
 import sys
@@ -56,25 +58,59 @@ COMMANDS = {
     "diff": ["diff", "before", "after", "-q"],
     "whatif": ["whatif", "after", "-q"],
     "hang": ["hang", "dumps"],
+    "merge": ["merge", "gapped"],
+    "recover": ["recover", "gapped"],
+    "gather": ["gather", "gapped", "nowhere", "-o", "gathered"],
+    "export": ["export", "gapped", "-o", "exported.pftrace"],
+    "import": ["import", "traces", "-o", "imported"],
+    "report": ["report", "after", "-o", "page.html"],
+    "settings": ["tune", "--list"],
+    "open": ["open", "before", "--port", "PORT"],
+    # Of what an agent tells by itself: a program that says something, one that fails, one whose directory is taken.
+    "run": ["run", "-o", "recorded", "--", "./says"],
+    "run_failed": ["run", "-o", "recorded", "--", "./fails"],
+    "run_taken": ["run", "-o", "before", "--after", "none", "--", "./says"],
 }
+# What they make, and say something else about if it is there.
+MADE = {"gather": "gathered", "export": "exported.pftrace", "import": "imported", "report": "page.html", "run": "recorded", "run_failed": "recorded",
+        "run_taken": "before-2"}
 
 
 def setUpModule():
-    global PLACE
+    global PLACE, PORT
     # A short name of one length: paths are part of what is wrapped.
     PLACE = pathlib.Path(tempfile.mkdtemp(prefix="lockstep-", dir="/tmp"))
-    for name, more in (("before", ""), ("after", "slow rank=4 factor=1.3")):
+    for name, more in (("before", ""), ("after", "slow rank=4 factor=1.3"), ("gapped", "missing rank=3")):
         spec = PLACE / (name + ".trace")
         spec.write_text(RUN.format(more=more))
         subprocess.run([BUILD / "make_run", spec, PLACE / name], check=True)
+    for name, does in (("says", "echo said"), ("fails", "echo said; exit 3")):
+        (PLACE / name).write_text(f"#!/bin/sh\n{does}\n")
+        (PLACE / name).chmod(0o755)
+    with socket.socket() as free:
+        free.bind(("127.0.0.1", 0))
+        PORT = str(free.getsockname()[1])
     job = jobs_that_stop.host_stops(jobs_that_stop.training("said", 8), 5)
     job.play().write(PLACE / "dumps")
-    for words in COMMANDS.values():  # Afterwards nothing is merged, and all files are there.
-        subprocess.run([LOCKSTEP, *words], cwd=PLACE, env=CLEAN, capture_output=True, timeout=120)
+    with open(PLACE / "gapped/ranks/rank-00005.h5", "r+b") as file:  # As after a full disk.
+        file.truncate(5000)
+    subprocess.run([LOCKSTEP, "export", "before", "--format", "kineto", "-o", "traces"], cwd=PLACE, env=CLEAN, check=True, capture_output=True)
+    for name, words in COMMANDS.items():  # Afterwards nothing is merged, and all files are there.
+        if name != "open":
+            subprocess.run([LOCKSTEP, *words], cwd=PLACE, env=CLEAN, capture_output=True, timeout=120)
 
 
 def tearDownModule():
     shutil.rmtree(PLACE, ignore_errors=True)
+
+
+def shown_by(name, columns, locale):
+    """What COMMANDS[name] shows."""
+    if name in MADE:
+        made = PLACE / MADE[name]
+        shutil.rmtree(made) if made.is_dir() else made.unlink(missing_ok=True)
+    text = on_terminal(COMMANDS[name], columns, locale).decode()
+    return re.sub(r"\r[^\r\n]*\x1b\[K", "", text)  # Progress, which the text replaces.
 
 
 def on_terminal(words, columns, locale="C.UTF-8", **more):
@@ -86,9 +122,14 @@ def on_terminal(words, columns, locale="C.UTF-8", **more):
     termios.tcsetattr(terminal, termios.TCSANOW, mode)
     env = {**CLEAN, "TERM": "xterm", "LC_ALL": locale, "NO_COLOR": "1", **more}
     env = {k: v for k, v in env.items() if v is not None}
-    process = subprocess.Popen([LOCKSTEP, *words], stdout=terminal, stderr=terminal, stdin=subprocess.DEVNULL, cwd=PLACE, env=env)
+    process = subprocess.Popen([LOCKSTEP, *(PORT if word == "PORT" else word for word in words)], stdout=terminal, stderr=terminal, stdin=subprocess.DEVNULL, cwd=PLACE, env=env)
     os.close(terminal)
-    said = pseudo_terminal.read_until_closed(control)
+    said = b""
+    if words[0] == "open":  # Serves until it is interrupted.
+        while b"ends it" not in said and (piece := os.read(control, 65536)):
+            said += piece
+        process.send_signal(signal.SIGINT)
+    said += pseudo_terminal.read_until_closed(control)
     process.wait(60)
     return said
 
@@ -102,19 +143,26 @@ def same_everywhere(text):
     def hidden(found):
         return re.sub(r"\S", "x", found[0])
     text = text.replace(str(PLACE), "P" * len(str(PLACE)))
+    text = re.sub(r"(?<=from )\d+(\.\d+)? \wB|\b\d+(\.\d+)? \wB(?= of |    opens|\) copied)|(?:(?<= in )|(?<= in\n  ))\d\.\d(?= s)", lambda found: re.sub(r"\d", "0", found[0]), text)
     text = re.sub(r"(?m)^  (?:timeline\.h5|analysis\.json) .*$", lambda line: re.sub(r"\d+(\.\d+)? \wB", "SIZE", line[0]), text)
+    text = text.replace(PORT, "P" * len(PORT))
+    text = re.sub(r"\b[0-9a-f]{32}\b|(?<=P:127\.0\.0\.1:PPPPP )\S+", lambda found: "x" * min(4, len(found[0])), text)
+    text = re.sub(r"(?<=rank file \()\S+ \wB(?=\))", "SIZE", text)
+    text = re.sub(r"(?<=timeline\.pftrace )\(.*\)|(?<= agent )\S+ \ws(?= CPU)", "SIZE", text)
+    # The width of a host's name.
+    text = re.sub(r"(?m)^(  0  )\S+ +(?=0 )|^(  RANKS  ms) +", lambda found: (found[1] or found[2]) + "  ", text)
     text = re.sub(r"(?<=lockstep_version ).*|(?<=version            )\d+\.\d+\.\d+\S*", hidden, text)
     return text
 
 
 class Terminal(unittest.TestCase):
     def test_what_is_shown(self):
-        for name, words in COMMANDS.items():
+        for name in COMMANDS:
             for characters, locale in CHARACTERS.items():
                 with self.subTest(command=name, characters=characters):
                     shown = ""
                     for columns in WIDTHS:
-                        text = on_terminal(words, columns, locale).decode()
+                        text = shown_by(name, columns, locale)
                         shown += f"---------- {columns} columns\n" + same_everywhere(text)
                     expecting.check(self, f"{name}.{characters}", shown)
 
@@ -122,11 +170,11 @@ class Terminal(unittest.TestCase):
         analysis = json.loads((PLACE / "after/analysis.json").read_text())
         sentences = [analysis["verdict"]] + [f[key] for f in analysis["findings"] for key in ("evidence", "action")]
         self.assertGreater(len(sentences), 4)
-        for name, words in COMMANDS.items():
+        for name in COMMANDS:
             for columns in (50, 77, 133):
                 for locale in CHARACTERS.values():
                     with self.subTest(command=name, columns=columns, locale=locale):
-                        text = on_terminal(words, columns, locale).decode()
+                        text = shown_by(name, columns, locale)
                         for line in text.splitlines():
                             if " " in line.strip():  # A word of its own may be wider than the terminal.
                                 self.assertLessEqual(columns_of(line), columns, text)

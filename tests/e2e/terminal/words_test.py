@@ -26,7 +26,7 @@ MISTAKES = {
     "run": ["run", "run --", "run --stpes 1:3 -- ./app", "run -np 4 ./app", "run --ranks 3..5 -- ./app", "run --clock utc -- ./app",
             "run --steps 5 -- ./app", "run --json out -- ./app", "run --steps -- ./app", "run --quiet=maybe -- ./app"],
     "import": ["import", "import traces", "import traces -o", "import --outptu x traces", "import nsyss report.sqlite -o x", "import empty -o x"],
-    "merge": ["merge --jbos 2", "merge run extra", "merge run --steps 5", "merge nowhere", "merge run --clock utc", "merge --quiet run"],
+    "merge": ["merge --jbos 2", "merge run extra", "merge run --steps 5", "merge nowhere", "merge run --clock utc", "merge --quite run"],
     "analyze": ["analyze", "analyze --explian 1", "analyze run --explain", "analyze run --explain first", "analyze run --explain 99",
                 "analyze run -json out", "analyze run --ranks 0", "analyze run --table kernel", "analyze run --table ranges --rank 0..3",
                 "analyze run --live 5", "analyze run --steps 5"],
@@ -46,6 +46,10 @@ MISTAKES = {
     "doctor": ["doctor --prgram ./app", "doctor --ranks none", "doctor nowhere", "doctor run extra", "doctor empty"],
     "completion": ["completion", "completion tcsh", "completion bash zsh", "completion --shell bash", "completion -bash"],
     "man": ["man run", "man --html", "man -k", "man 1 lockstep", "man --json"],
+    "import kineto": ["import kineto", "import kineto traces", "import kineto empty -o x", "import kineto app -o x", "import kineto --outptu x app",
+                      "import kineto app -o run", "import kineto app -o"],
+    "import nsys": ["import nsys", "import nsys report.nsys-rep -o x", "import nsys empty -o x", "import nsys app -o x", "import nsys --froce app",
+                    "import nsys app --python-functions"],
 }
 
 
@@ -103,10 +107,10 @@ class Words(unittest.TestCase):
                         said = [each for each in done.stderr.splitlines() if not each.startswith("lockstep: ")]
                         self.assertTrue(said[0].startswith("error: ") and said[-1].startswith("  try: ") and len(said) <= 3, (line, done.stderr))
                     shown += f"$ lockstep {line}".rstrip() + f"\n{done.stderr}exit {done.returncode}\n\n"
-                expecting.check(self, "mistakes/" + command, shown.replace(str(self.place), "PLACE"))
+                expecting.check(self, "mistakes/" + command.replace(" ", "-"), shown.replace(str(self.place), "PLACE"))
 
     def test_every_command_is_here(self):
-        self.assertEqual(set(MISTAKES), {"lockstep"} | {path for path in commands() if path and " " not in path})
+        self.assertEqual(set(MISTAKES), {path or "lockstep" for path in commands()})
 
     def test_what_was_meant(self):
         """The last line is a command line that is understood, if it names one."""

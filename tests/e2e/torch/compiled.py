@@ -8,6 +8,7 @@ import tempfile
 import torch
 import torch._dynamo
 import torch.distributed as dist
+from torch.distributed import _functional_collectives as collectives
 
 counters = torch._dynamo.utils.counters
 
@@ -54,6 +55,11 @@ def reduced(x):
     return y
 
 
+def functional(x):
+    y = collectives.all_reduce(x * 2, "sum", dist.group.WORLD)
+    return collectives.wait_tensor(y) + collectives.all_gather_tensor(x, 0, dist.group.WORLD)
+
+
 def cases(full, backend):
     made = lambda function: torch.compile(function, backend=backend, fullgraph=full)  # noqa: E731
     case("model", lambda net, model, optimizer: training(made(model), optimizer))
@@ -64,6 +70,7 @@ def cases(full, backend):
     case("labelled", lambda net, model, optimizer: training(made(labelled(net)), optimizer))
     case("step", lambda net, model, optimizer: made(training(model, optimizer)))
     case("reduced", lambda net, model, optimizer: lambda x: made(reduced)(x).sum())
+    case("functional", lambda net, model, optimizer: lambda x: made(functional)(x).sum())
 
 
 torch.set_num_threads(1)

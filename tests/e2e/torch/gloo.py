@@ -1,6 +1,7 @@
 """torch.distributed over gloo under `lockstep run`: gloo.py BUILD_DIR CASE [PYTHON]"""
 import collections
 import json
+import pathlib
 import shutil
 import sys
 
@@ -85,6 +86,33 @@ class Works(Gloo):
             self.assertEqual([r["bytes"] for r in self.works(rank) if r["group"]["size"] == 4], [40])
 
 
+    def test_groups_of_the_same_name(self):
+        """A program that ends its groups and makes them again: nothing of the later ones is taken for the first ones'."""
+        self.job("again")
+        analysis, text = self.analyze()
+        self.assertEqual(analysis["trust"]["collectives"], 3 * (4 + 4), text)
+        self.assertEqual(analysis["trust"]["unmatched_collectives"], 0, text)
+        self.assertEqual(len(analysis["groups"]), 6, text)
+        for rank in (0, 1):
+            self.assertEqual([r["bytes"] for r in self.works(rank)], [size for life in range(3) for size in 4 * [40, 80 + 4 * life]])
+
+
+    def test_a_slow_stage(self):
+        """Nothing but messages: the stage that sleeps is named, and priced by the replay, which knows who waits for them."""
+        for how in ("calls", "works", "batches"):
+            with self.subTest(how):
+                shutil.rmtree(self.dir + "/out", ignore_errors=True)
+                pathlib.Path(self.dir, "meeting").unlink(missing_ok=True)
+                self.job("pipeline", how, "8")
+                analysis, text = self.analyze()
+                self.assertEqual([s["rank"] for s in analysis["stragglers"]], [1], text)
+                # What the 32 ms cost beyond what the other stage does meanwhile.
+                self.assertGreater(analysis["stragglers"][0]["price_ns_per_step"], 20e6, text)
+                self.assertLess(analysis["stragglers"][0]["price_ns_per_step"], 40e6, text)
+                self.assertEqual(analysis["stragglers"][0]["priced_by"], "replay", text)
+                self.assertLess(analysis["replay"]["self_error"], 0.05, text)
+
+
 @needs_mpi
 class Apis(Gloo):
     def test_what_is_built_upon_them(self):
@@ -103,6 +131,20 @@ class Apis(Gloo):
             self.assertLessEqual({(0, 1 - rank, 5, 200), (1, 1 - rank, 5, 200)}, messages)
             self.assertEqual(file.count("c10d::monitored_barrier"), 1)
             self.assertFalse({"TorchHook", "RequestUnknown", "CommUnidentified"} & set(file.losses()))
+
+    def test_functional(self):
+        """Who waits for one otherwise than for a work in Python."""
+        old = run([PYTHON, "-c", "import torch; assert torch.__version__ >= '2'"], self.dir).returncode != 0
+        for words in (["--future"], ["--futures"], *([] if old else ([], ["--compiled"]))):
+            with self.subTest(words):
+                shutil.rmtree(self.dir + "/out", ignore_errors=True)
+                pathlib.Path(self.dir + "/meeting").unlink(missing_ok=True)
+                self.job("functional", *words)
+                analysis, said = self.analyze()
+                self.assertEqual([each["rank"] for each in analysis["stragglers"]], [1], said)
+                waits = [row for name, _, row in self.file("rank-00000.h5").ranges() if name == "c10d::wait"]
+                self.assertEqual(len(waits), 41)
+                self.assertGreater(sum(row["duration_ns"] for row in waits), 40 * 20_000_000)
 
 
 @needs_mpi

@@ -44,6 +44,32 @@ def groups():
     dist.all_reduce(torch.ones(10))
 
 
+def functional():
+    """What nobody in Python waits for as a work, and no step is marked: rank 1 comes 30 ms after rank 0."""
+    def of_future(tensor):
+        return dist.all_reduce(tensor, async_op=True).get_future().then(lambda done: done.value()[0] / SIZE)
+
+    if "--future" in sys.argv:
+        def mean(tensor):
+            return of_future(tensor).wait()
+    elif "--futures" in sys.argv:
+        def mean(tensor):
+            return torch.futures.collect_all([of_future(tensor)]).wait()[0].value()
+    else:
+        from torch.distributed import _functional_collectives as functional
+
+        def mean(tensor):
+            return functional.all_reduce(tensor, "avg", dist.group.WORLD) + 0
+
+    if "--compiled" in sys.argv:  # Then no function of Python's is called any more.
+        mean = torch.compile(mean, backend="aot_eager", fullgraph=True)
+    tensor = mean(torch.ones(50))
+    for i in range(40):
+        time.sleep(0.04 if RANK == 1 else 0.01)
+        tensor = mean(tensor)
+    assert tensor.sum().item() == 50, tensor
+
+
 def apis():
     """What is built upon collectives and messages, each as often as gloo.py knows."""
     from torch.distributed.algorithms.join import Join
@@ -55,6 +81,9 @@ def apis():
         inner = dist.new_group(range(SIZE))
     for _ in range(3):
         dist.all_reduce(torch.ones(11), group=inner)
+    # Counts of its own: rank r gives 2 + r to each.
+    dist.all_to_all_single(torch.empty(sum(2 + r for r in range(SIZE))), torch.ones((2 + RANK) * SIZE),
+                           [2 + r for r in range(SIZE)], [2 + RANK] * SIZE)
     split = dist.split_group(split_ranks=[list(range(SIZE))]) if "--split" in sys.argv else dist.new_group(range(SIZE))
     for _ in range(4):
         dist.all_reduce(torch.ones(12), group=split)
@@ -69,6 +98,19 @@ def apis():
             model(torch.ones(4, 20)).sum().backward()
     dist.barrier()
     dist.monitored_barrier()
+
+
+def again():
+    """The program's groups end and are made again, with the names of before."""
+    for life in range(3):
+        if life > 0:
+            dist.destroy_process_group()
+            dist.init_process_group("gloo", init_method="file://%s%d" % (sys.argv[2], life), rank=RANK, world_size=SIZE)
+        pair = dist.new_group(range(SIZE))
+        for _ in range(4):
+            dist.all_reduce(torch.ones(10))
+            dist.all_reduce(torch.ones(20 + life), group=pair)
+        time.sleep(0.3)  # As at the end.
 
 
 def batch_norm():
@@ -95,6 +137,47 @@ def batch_norm():
         optimizer.step()
     if RANK == 0:
         print(json.dumps([p.detach().sum().item() for p in model.parameters()]))
+
+
+def pipeline():
+    """Two stages that hand micro-batches to each other, without any collective; the second sleeps before each."""
+    how, late_ms = sys.argv[3], float(sys.argv[4])
+    torch.set_num_threads(1)
+    torch.manual_seed(1)
+    stage = torch.nn.Sequential(*(torch.nn.Linear(128, 128) for _ in range(4)))
+    optimizer = torch.optim.SGD(stage.parameters(), lr=0.01)
+
+    def hand_over(operation, tensor):
+        if how == "calls":
+            {dist.isend: dist.send, dist.irecv: dist.recv}[operation](tensor, 1 - RANK)
+        elif how == "works":
+            operation(tensor, 1 - RANK).wait()
+        else:
+            for work in dist.batch_isend_irecv([dist.P2POp(operation, tensor, 1 - RANK)]):
+                work.wait()
+        return tensor
+
+    for step in range(24):
+        optimizer.zero_grad()
+        begun = []
+        for _ in range(4):
+            if RANK == 0:
+                x = torch.randn(32, 128)
+                y = stage(x)
+                hand_over(dist.isend, y.detach())
+            else:
+                x = hand_over(dist.irecv, torch.empty(32, 128)).requires_grad_(True)
+                time.sleep(late_ms / 1000)
+                y = stage(x)
+            begun.append((x, y))
+        for x, y in begun:
+            if RANK == 1:
+                y.pow(2).mean().backward()
+                hand_over(dist.isend, x.grad)
+            else:
+                y.backward(hand_over(dist.irecv, torch.empty(32, 128)))
+        optimizer.step()
+    print(RANK, json.dumps([p.detach().sum().item() for p in stage.parameters()]))
 
 
 dist.init_process_group("gloo", init_method="file://" + sys.argv[2], rank=RANK, world_size=SIZE)

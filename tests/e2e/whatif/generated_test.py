@@ -144,6 +144,9 @@ class Refused(Case):
         said = self.lockstep("whatif", run, "--without-stragglers", code=1)
         self.assertRegex(said, r"^error: the analysis names no straggler in this run\n  .+\n  try: --without-rank R")
         self.assertIn("no rank is left to compare with", self.lockstep("whatif", run, "--without-rank", "0", "1", "2", code=2))
+        # Ranks are a set: named twice they are one, in any order they are the same list, and a long list stays a line.
+        self.assertRegex(self.lockstep("whatif", run, "--without-rank", "1,0", "0"), r"(?m)^without what slows ranks 0,1 ")
+        self.assertRegex(self.lockstep("whatif", run, "--without-rank", "2", "2", "2"), r"(?m)^without what slows rank 2 ")
 
 
 class Shown(Case):

@@ -245,55 +245,57 @@ class Requests(Case):
         return subprocess.Popen(self.command(options, program, np=2), cwd=self.dir, text=True, stdout=subprocess.PIPE,
                                 stderr=subprocess.PIPE)
 
-    def wait_for(self, path):
-        end = time.monotonic() + 20
-        while not os.path.exists(path) and time.monotonic() < end:
-            time.sleep(0.05)
+    def begun(self):
+        """How many steps both ranks have begun."""
+        counts = [self.dir + "/count.%d" % rank for rank in range(2)]
+        return min(os.path.getsize(path) if os.path.exists(path) else 0 for path in counts)
+
+    def wait_for_step(self, process, step):
+        jobs.wait_until(lambda: self.begun() > step or process.poll() is not None)
+        self.assertIsNone(process.poll(), "the job ended before both ranks were in step %d" % step)
 
     def test_signal(self):
-        program = [TESTS + "e2e_window_job", "1000", "7000", "offset=1000", "free"]
+        program = [TESTS + "e2e_window_job", "1000", "7000", "offset=1000", "free", "count=" + self.dir + "/count"]
         process = self.start(["--on-signal", "USR2", "--signal-steps", "12"], program)
-        self.wait_for(self.dir + "/out/manifest.json")
-        time.sleep(2)
+        self.wait_for_step(process, 20)
         process.send_signal(signal.SIGUSR2)
-        out, err = process.communicate(timeout=60)
+        out, err = process.communicate(timeout=120)
         self.assertEqual(process.returncode, 0, err)  # The signal's default action would have ended the job.
         self.assertIn("sum", out)
         steps = [r.steps for r in self.ranks()]
-        self.assertEqual(len(steps[0]), 12)
+        self.assertEqual(len(steps[0]), 12, err)
         self.assertEqual(steps[0][0] % 100, 0)
         self.assertEqual(steps[0], steps[1])
         self.assertEqual(err.count("recording steps"), 1)
 
     def test_trigger_file_twice(self):
-        program = [TESTS + "e2e_window_job", "1500", "7000", "offset=1000", "free"]
+        program = [TESTS + "e2e_window_job", "1500", "7000", "offset=1000", "free", "count=" + self.dir + "/count"]
         process = self.start(["--trigger", "--signal-steps", "5", "--align", "10"], program)
-        self.wait_for(self.dir + "/out/manifest.json")
-        for pause in (1.5, 3.5):
-            time.sleep(pause)
+        for step in (20, 500):  # The first window, of five steps, is over by then.
+            self.wait_for_step(process, step)
             open(self.dir + "/out/trigger", "w").close()
-        out, err = process.communicate(timeout=60)
+        out, err = process.communicate(timeout=120)
         self.assertEqual(process.returncode, 0, err)
         self.assertIn("to record: touch " + os.path.realpath(self.dir) + "/out/trigger", err)
         ranks = self.ranks()
-        self.assertEqual(ranks[0].causes(), [(6, 6, 0)] * 2)
+        self.assertEqual(ranks[0].causes(), [(6, 6, 0)] * 2, err)
         self.assertEqual(ranks[0].steps, ranks[1].steps)
         self.assertEqual(len(ranks[0].steps), 10)
         self.assertFalse(os.path.exists(self.dir + "/out/trigger"))
 
     def test_without_steps_at_once(self):
-        process = self.start(["--on-signal", "USR1", "--duration", "0.5"],
-                             [TESTS + "e2e_window_job", "300", "7000", "nosteps"])
-        self.wait_for(self.dir + "/out/manifest.json")
-        time.sleep(0.7)
+        seconds = round(jobs.on_this_machine(0.5), 1)  # Time for some collectives.
+        process = self.start(["--on-signal", "USR1", "--duration", "%g" % seconds],
+                             [TESTS + "e2e_window_job", "%d" % (300 + seconds / 0.007), "7000", "nosteps", "count=" + self.dir + "/count"])
+        self.wait_for_step(process, 20)
         process.send_signal(signal.SIGUSR1)
-        _, err = process.communicate(timeout=60)
+        _, err = process.communicate(timeout=120)
         self.assertEqual(process.returncode, 0, err)
-        self.assertEqual(err.count("no steps are marked: recording for 0.5 s"), 1)
+        self.assertEqual(err.count("no steps are marked: recording for %g s" % seconds), 1)
         for rank in self.ranks():
-            self.assertEqual(rank.causes(), [(6, 6, 0)])
+            self.assertEqual(rank.causes(), [(6, 6, 0)], err)
             length = rank.windows[0]["end_ns"] - rank.windows[0]["begin_ns"]
-            self.assertTrue(0.45e9 < length < 0.5e9 + late_ns(), length)
+            self.assertTrue((seconds - 0.05) * 1e9 < length < seconds * 1e9 + late_ns(), length)
             self.assertGreater(rank.collectives, 10)
 
 

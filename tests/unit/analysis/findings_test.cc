@@ -89,6 +89,46 @@ TEST(Findings, ExposedTransferIsPricedAtWhatIsExposed) {
       << analysis.verdict;
 }
 
+TEST(Findings, BarriersMoveNothingThatCouldBeLess) {
+  JobSpec spec;
+  spec.blocking = true;
+  const analysis::Finding* finding = nullptr;
+  const auto of = [&](CollectiveKind kind) {
+    Job job = Simulate(spec);
+    auto& collectives = job.timeline.tables.collectives;
+    std::fill(collectives.kind.begin(), collectives.kind.end(), static_cast<std::uint8_t>(kind));
+    if (kind == CollectiveKind::kBarrier) std::fill(collectives.bytes.begin(), collectives.bytes.end(), 0);
+    static analysis::Analysis analysis;
+    analysis = job.Analyze(false);
+    finding = Find(analysis, "transfer.exposed");
+    ASSERT_NE(finding, nullptr);
+  };
+  of(CollectiveKind::kBarrier);
+  EXPECT_NE(finding->evidence.find("most in 300 barriers"), std::string::npos) << finding->evidence;
+  EXPECT_EQ(finding->evidence.find("0 B"), std::string::npos) << finding->evidence;
+  EXPECT_EQ(finding->action.find("send less"), std::string::npos) << finding->action;
+  of(CollectiveKind::kAllReduce);
+  EXPECT_NE(finding->action.find("send less"), std::string::npos) << finding->action;
+}
+
+// What sets a job up may take longer than all that its steps do.
+TEST(Findings, WhatMovesBeforeTheStepsIsNotWhatIsExposedInThem) {
+  JobSpec spec;
+  spec.blocking = true;
+  Job job = Simulate(spec);
+  auto& t = job.timeline.tables;
+  // The first one becomes another kind, outside of steps, and slower than all others together.
+  t.collectives.kind[0] = static_cast<std::uint8_t>(CollectiveKind::kAllGather);
+  t.collectives.transfer_ns[0] = 10'000'000'000;
+  for (std::size_t m = job.timeline.FirstMember(0); m < job.timeline.FirstMember(1); ++m)
+    t.collective_ranks.step[m] = -1;
+  const analysis::Analysis analysis = job.Analyze(false);
+  const analysis::Finding* finding = Find(analysis, "transfer.exposed");
+  ASSERT_NE(finding, nullptr);
+  EXPECT_EQ(finding->evidence.find("all-gather"), std::string::npos) << finding->evidence;
+  EXPECT_NE(finding->evidence.find("all-reduces of"), std::string::npos) << finding->evidence;
+}
+
 TEST(Findings, MovedOnlyInWaitClaimsNoOverlap) {
   JobSpec spec;
   spec.moves = Moves::kOnlyInWait;
@@ -153,6 +193,34 @@ TEST(Findings, OneStepSaysWhoWasTheLast) {
             std::string::npos)
       << finding->headline;
   EXPECT_NE(finding->brief.find("rank 3"), std::string::npos) << finding->brief;
+}
+
+// A rank that waits for one with more to do gains nothing by messages that are posted earlier.
+TEST(Findings, MessagesWaitForWhoHasMoreToDo) {
+  for (const bool sender : {false, true})
+    for (const bool more_work : {false, true}) {
+      JobSpec spec;
+      spec.ranks = 2;
+      if (more_work) spec.compute = [](int, int rank) { return rank == 0 ? 40'000'000 : 20'000'000; };
+      Job job = Simulate(spec);
+      schema::TimelineTables& tables = job.timeline.tables;
+      // Rank 1 waits for rank 0 in each step.
+      for (std::size_t i = 0; i < tables.step_ranks.rows(); ++i)
+        if (tables.step_ranks.rank[i] == 1)
+          (sender ? tables.step_ranks.late_sender_ns : tables.step_ranks.late_receiver_ns)[i] = 15'000'000;
+      schema::TlP2pPairs::Row pair{.source_rank = sender ? 0 : 1, .destination_rank = sender ? 1 : 0};
+      pair.messages = pair.matched = 60, pair.bytes = 60'000'000;
+      (sender ? pair.late_sender_ns : pair.late_receiver_ns) = 60 * std::int64_t{15'000'000};
+      (sender ? pair.late_sender_count : pair.late_receiver_count) = 60;
+      tables.p2p_pairs.Append(pair);
+      const analysis::Analysis analysis = job.Analyze(false);
+      const analysis::Finding* found = Find(analysis, sender ? "p2p.late_sender" : "p2p.late_receiver");
+      ASSERT_NE(found, nullptr) << analysis.verdict;
+      EXPECT_EQ(found->rank, 0);
+      EXPECT_EQ(found->evidence.find("rank 0 computes 20 ms longer than rank 1") != std::string::npos, more_work)
+          << found->evidence;
+      EXPECT_EQ(found->action.starts_with("give rank 0 less to do"), more_work) << found->action;
+    }
 }
 
 TEST(Findings, AreAtMostFiveCostliestFirst) {

@@ -2,7 +2,9 @@
 
 #include <gtest/gtest.h>
 
+#include <algorithm>
 #include <cmath>
+#include <functional>
 #include <map>
 #include <string>
 
@@ -144,27 +146,31 @@ TEST(Prices, OfInputTheStragglerHasWhatIsBeyondTheOthers) {
 // Two ranks wait for each other by turns, 35 ms each, and one of them has 15 ms more input. The other waits 50 ms for
 // it, of which 15 go with its input: the rest is the turns', whichever rank begins.
 TEST(Prices, InputOfARankThatAlsoTakesTurnsIsPricedByItself) {
-  const auto made = [](std::int64_t more_input_ns) {
+  const auto made = [](std::int64_t more_input_ns, std::int64_t turn_ns) {
     JobSpec spec = Noisy();
     spec.ranks = spec.buckets = 2;
     spec.blocking = true;
     spec.input_ns = kMs / 2;
     spec.more_input_ns = [=](int rank) { return rank == 1 ? more_input_ns : 0; };
-    spec.more_compute_ns = [](int rank, int bucket) { return rank != bucket ? 35 * kMs : 0; };
+    spec.more_compute_ns = [=](int rank, int bucket) { return rank != bucket ? turn_ns : 0; };
     return Simulate(spec);
   };
-  const Job job = made(15 * kMs), on_time = made(0);
-  ASSERT_EQ((job.MedianStep(2) - on_time.MedianStep(2)) / kMs, 15);
-  const Analysis analysis = job.Analyze();
-  ASSERT_EQ(analysis.stragglers.size(), 1u) << analysis.verdict;
-  EXPECT_EQ(analysis.stragglers[0].rank, 1);
-  EXPECT_EQ(analysis.stragglers[0].cause, CauseId::kInput);
-  EXPECT_NEAR(static_cast<double>(*analysis.stragglers[0].price_ns), 15 * kMs, 0.5 * kMs);
-  EXPECT_EQ(analysis.stragglers[0].priced_by, "replay");
-  const Finding* late = Find(analysis, FindingId::kStragglerArrival);
-  ASSERT_NE(late, nullptr);
-  EXPECT_EQ(late->saves_ns_per_step, analysis.stragglers[0].price_ns);
-  EXPECT_NE(late->headline.find("with no more input than the others"), std::string::npos) << late->headline;
+  // Also where its turn gains half as much as its input.
+  for (const std::int64_t turn_ns : {35 * kMs, 8 * kMs}) {
+    SCOPED_TRACE(turn_ns);
+    const Job job = made(15 * kMs, turn_ns), on_time = made(0, turn_ns);
+    ASSERT_EQ((job.MedianStep(2) - on_time.MedianStep(2)) / kMs, 15);
+    const Analysis analysis = job.Analyze();
+    ASSERT_EQ(analysis.stragglers.size(), 1u) << analysis.verdict;
+    EXPECT_EQ(analysis.stragglers[0].rank, 1);
+    EXPECT_EQ(analysis.stragglers[0].cause, CauseId::kInput);
+    EXPECT_NEAR(static_cast<double>(*analysis.stragglers[0].price_ns), 15 * kMs, 0.5 * kMs);
+    EXPECT_EQ(analysis.stragglers[0].priced_by, "replay");
+    const Finding* late = Find(analysis, FindingId::kStragglerArrival);
+    ASSERT_NE(late, nullptr);
+    EXPECT_EQ(late->saves_ns_per_step, analysis.stragglers[0].price_ns);
+    EXPECT_NE(late->headline.find("with no more input than the others"), std::string::npos) << late->headline;
+  }
 }
 
 TEST(Prices, OneRankAndOneStepAreOne) {
@@ -191,6 +197,22 @@ TEST(Prices, TurnsCostWhatEqualWorkGains) {
   // The work is spread, not taken away: 52 ms become 43.
   EXPECT_NEAR(static_cast<double>(*finding->saves_ns_per_step), 9 * kMs, 0.2 * kMs);
   EXPECT_EQ(finding->saves_ns_per_step, WhatIfGain(job, {.kind = Question::kEqualRanks}));
+}
+
+TEST(Prices, WhoeverIsLastMostOftenIsTheFirstRowBehindTurns) {
+  JobSpec spec = Noisy();
+  spec.compute = [](int step, int rank) {
+    const int late = step % 10 < 4 ? 3 : step % 10 < 7 ? 1 : step % 10 < 9 ? 2 : 0;
+    return 40 * kMs + (rank == late ? 12 * kMs : 0);
+  };
+  const Analysis analysis = Simulate(spec).Analyze();
+  const Finding* finding = Find(analysis, FindingId::kWaitTurns);
+  ASSERT_NE(finding, nullptr);
+  ASSERT_EQ(finding->explain.rows.size(), 4u);
+  std::vector<std::int64_t> ranks, last;
+  for (const auto& row : finding->explain.rows) ranks.push_back(row[0]), last.push_back(row[2]);
+  EXPECT_TRUE(std::is_sorted(last.begin(), last.end(), std::greater<>()));
+  EXPECT_EQ(ranks.front(), 3) << "of few collectives that the others wait for, most are for rank 3";
 }
 
 TEST(Prices, FreeTransferIsWhatTheReplayWithoutTransfersGains) {

@@ -93,6 +93,41 @@ const Finding* BucketsOf(const Analysis& analysis) {
   return found == analysis.findings.end() ? nullptr : &*found;
 }
 
+// Eight gradients of 1.5 MiB in one bucket. A first bucket of 1 MiB, as DDP makes it where no cap is given, would hold
+// one of them: that there is none shows that the first one follows the cap.
+TEST(ReplayPasses, TheFirstBucketFollowsTheCapWhereTheRecordedOnesDo) {
+  constexpr std::uint64_t kGradient = 3 << 19;
+  for (const bool follows : {true, false}) {
+    JobSpec spec = EqualSteps(follows ? 1 : 2, 8 * kMs);
+    Job job = Simulate(spec);
+    const std::vector<std::uint64_t> sizes =
+        follows ? std::vector<std::uint64_t>{8 * kGradient} : std::vector<std::uint64_t>{kGradient, 7 * kGradient};
+    auto& collectives = job.timeline.tables.collectives;
+    std::size_t reductions = 0;
+    for (std::size_t i = 0; i < collectives.rows(); ++i)
+      if (static_cast<CollectiveKind>(collectives.kind[i]) == CollectiveKind::kAllReduce)
+        collectives.bytes.at(i) = sizes[reductions++ % sizes.size()];
+    for (std::uint32_t bucket = 0; bucket < sizes.size(); ++bucket)
+      job.timeline.tables.gradient_buckets.Append({.model = 0,
+                                                   .bucket = bucket,
+                                                   .bytes = sizes[bucket],
+                                                   .cap_bytes = std::uint64_t{1000} << 20,
+                                                   .parameters = test::Intern(job.timeline.tables, "0")});
+    std::string bytes = std::to_string(kGradient);
+    for (int i = 1; i < 8; ++i) bytes += "," + std::to_string(kGradient);
+    test::AddMeta(job.timeline.tables, "fact.gradients", "from=0\tbytes=" + bytes);
+    const Analysis analysis = job.Analyze();
+    EXPECT_EQ(analysis.buckets.recognised_by, "hooks");
+    ASSERT_TRUE(analysis.buckets.exact_sizes);
+    std::vector<std::size_t> counts;
+    for (const BucketCurvePoint& point : analysis.buckets.curve) counts.push_back(point.buckets);
+    EXPECT_EQ(counts, follows ? (std::vector<std::size_t>{8, 4, 3, 2, 2, 2, 2, 1})
+                              : (std::vector<std::size_t>{8, 5, 4, 3, 3, 3, 2, 1}));
+    // One digit is enough for the largest cap that closes a bucket of two gradients: 3 MiB.
+    EXPECT_EQ(analysis.buckets.curve[1].cap_mb, 3);
+  }
+}
+
 // More bytes outside of the steps took less time: what small buckets take their time for is not their size. That is
 // said with what there is to gain at most, if fewer buckets took no longer each.
 TEST(ReplayPasses, SmallBucketsThatAreSlowForAnotherReason) {

@@ -164,6 +164,18 @@ TEST(Text, LossesComeWithTheirRemedy) {
   EXPECT_NE(text.find("raise --ring-size"), std::string::npos);
 }
 
+TEST(Text, WhatCostsMoreThanTheMedianStepIsNoShareOfIt) {
+  analysis::Analysis analysis = Simulate({}).Analyze();
+  analysis.findings.resize(1);
+  const std::int64_t step = analysis.summary.terms.Sum();
+  analysis.findings[0].saves_ns_per_step = step / 2;
+  EXPECT_NE(report::RenderText(analysis, {}).find("  50 %\n"), std::string::npos);
+  analysis.findings[0].saves_ns_per_step = 5 * step;
+  const std::string text = report::RenderText(analysis, {});
+  EXPECT_NE(text.find("  on average\n"), std::string::npos) << text;
+  EXPECT_EQ(text.find("500 %"), std::string::npos) << text;
+}
+
 TEST(Text, EveryKindOfLossIsShown) {
   Job job = Simulate({});
   for (const LossInfo& info : kLosses) AddLoss(job.timeline.tables, info.name, 1, 7);
@@ -292,13 +304,23 @@ TEST(Json, UnknownIsNull) {
   EXPECT_TRUE(json["ranks"][0]["offcpu_ns"].is_null());
 }
 
-TEST(Json, ManyCellsAreLeftToTheTimeline) {
-  const Job job = Simulate({});
-  analysis::AnalyzeOptions options = job.Options();
-  options.max_step_cells = 239;
-  const auto json = nlohmann::json::parse(report::RenderJson(analysis::Analyze(job.timeline, options).value()));
-  EXPECT_TRUE(json["steps"].empty());
-  EXPECT_TRUE(json["truncated"].get<bool>());
+// A percentage of a program that ran for milliseconds is one of nothing.
+TEST(Trust, AgentsTimeIsAShareOfWhatIsThere) {
+  Job job = Simulate(SlowRank5of8());
+  auto& ranks = job.timeline.tables.ranks;
+  const auto agent = [&](std::int64_t app_ns, std::int64_t agent_ns) {
+    for (auto& v : ranks.app_cpu_ns) v = app_ns;
+    for (auto& v : ranks.agent_cpu_ns) v = agent_ns;
+    const analysis::Analysis analysis = job.Analyze();
+    const std::string text = report::RenderText(analysis, {});
+    const std::size_t at = text.find("agent ");
+    return at == std::string::npos ? "" : text.substr(at, text.find('\n', at) - at);
+  };
+  EXPECT_EQ(agent(500'000, 2'000'000), "agent 16 ms CPU");
+  EXPECT_EQ(agent(124'999'999, 2'000'000), "agent 16 ms CPU");
+  EXPECT_EQ(agent(125'000'000, 2'000'000), "agent 1.6 % CPU");
+  EXPECT_EQ(agent(0, 0), "agent 0 CPU");
+  EXPECT_EQ(agent(-1, -1), "") << "not recorded";
 }
 
 TEST(Windows, OneStepIsNamedAsOne) {

@@ -8,6 +8,7 @@
 #include <string>
 
 #include "tests/unit/analysis/synthetic_job.h"
+#include "trace/file/strings.h"
 
 namespace lockstep::test {
 namespace {
@@ -283,6 +284,33 @@ TEST(Straggler, LatenessWithoutWorkNamesNobodyOnSharedCores) {
   EXPECT_EQ(shared.verdict.find("Rank"), std::string::npos) << shared.verdict;
 }
 
+// Two ranks that take turns at being last, one of them by a little more, and nothing in their own work tells why.
+TEST(Straggler, RanksThatTakeTurnsForNoCauseOfTheirOwnHoldNobodyBack) {
+  const auto named = [](std::int64_t other_late_ns) {
+    JobSpec spec;
+    spec.ranks = 2;
+    spec.blocking = true;
+    Noise noise(5);
+    spec.compute = [&](int, int) { return 40'000'000 + static_cast<std::int64_t>(1e5 * noise.Next()); };
+    spec.more_compute_ns = [&](int rank, int bucket) -> std::int64_t {
+      return rank == 0 && bucket == 1 ? 3'000'000 : rank == 1 && bucket == 3 ? other_late_ns : 0;
+    };
+    Job job = Simulate(spec);
+    auto& cells = job.timeline.tables.step_ranks;
+    for (std::size_t i = 0; i < cells.rows(); ++i) {
+      const std::int64_t late_ns = cells.rank[i] == 0 ? 3'000'000 : other_late_ns;
+      cells.compute_ns[i] -= late_ns;
+      cells.idle_ns[i] += late_ns;
+    }
+    return job.Analyze(false).stragglers;  // A replay shows that here each rank is last at its own place.
+  };
+  ASSERT_EQ(named(0).size(), 1u);
+  EXPECT_EQ(named(0)[0].rank, 0);
+  EXPECT_EQ(named(0)[0].cause, analysis::CauseId::kUnknown);
+  EXPECT_EQ(named(1'000'000).size(), 1u) << "the other is last by less than half as much";
+  EXPECT_TRUE(named(2'400'000).empty());
+}
+
 // Over gloo a thread sleeps while buckets are reduced, and nothing samples its CPU time in between: that of steps
 // tells.
 TEST(Straggler, WhereThreadsSleepInCommunicationTheCpuTimeOfStepsExplains) {
@@ -303,6 +331,41 @@ TEST(Straggler, WhereThreadsSleepInCommunicationTheCpuTimeOfStepsExplains) {
   EXPECT_EQ(cause_of(true), analysis::CauseId::kStarved);
   // In calls the others may spin, for what the rank computes longer: then it is not known what they take of the CPU.
   EXPECT_EQ(cause_of(false), analysis::CauseId::kCompute);
+}
+
+// Where other threads carry everything, as PyTorch's gloo does, and the training thread calls no MPI, it takes no CPU
+// time in any call, whether it was seen to wait for those threads or not.
+TEST(Straggler, WhereOtherThreadsCarryEverythingTheCpuTimeOfStepsIsThatOfComputing) {
+  JobSpec spec = Slowed(3, 1.5, 1);
+  bool torch = true;
+  const auto cause_of = [&](bool own_calls) {
+    Job job = Simulate(spec);
+    for (schema::RankTables& rank : job.ranks) {
+      rank.cpu_samples = {};
+      if (torch) rank.comms.Append({.kind = schema::CommKind::kTorchGroup});
+      if (own_calls) continue;
+      trace::StringInterner<schema::Strings, schema::StringBytes> strings{rank.strings, rank.string_bytes};
+      auto& calls = rank.mpi_calls;
+      for (std::size_t i = 0; i < calls.rows(); ++i) {
+        rank.ranges.Append({.begin_ns = calls.begin_ns[i],
+                            .duration_ns = calls.duration_ns[i],
+                            .thread = 0,
+                            .name = strings.Intern("c10d::wait"),
+                            .category = schema::Category::kCommunication});
+        calls.thread[i] = 1;
+      }
+    }
+    const analysis::Analysis analysis = job.Analyze(false);
+    return analysis.stragglers.size() == 1 ? analysis.stragglers[0].cause : analysis::CauseId::kUnknown;
+  };
+  EXPECT_EQ(cause_of(false), analysis::CauseId::kCompute);
+  spec.cpu_share = [](int rank) { return rank == 3 ? 1 / 1.5 : 1.0; };
+  EXPECT_EQ(cause_of(false), analysis::CauseId::kWaiting);
+  spec.offcpu_share = [](int rank) { return rank == 3 ? 0.5 / 1.5 : 0.0; };
+  EXPECT_EQ(cause_of(false), analysis::CauseId::kStarved);
+  EXPECT_EQ(cause_of(true), analysis::CauseId::kCompute) << "a call of its own may spin";
+  torch = false;
+  EXPECT_EQ(cause_of(false), analysis::CauseId::kCompute) << "of others than gloo it is not known";
 }
 
 TEST(Straggler, SleepingRankUsesNoMoreCpu) {
@@ -335,6 +398,18 @@ TEST(Straggler, TransientIsPricedByItsMean) {
   EXPECT_NEAR(static_cast<double>(*analysis.stragglers[0].saves_ns_per_step), 5e6, 0.75e6);
 }
 
+// What a few steps hold may be more than most of them take: it is no part of "each step".
+TEST(Straggler, CostsMoreThanTheMedianStepOnAverage) {
+  JobSpec spec = Slowed(1, 1, 5, 0.002);
+  const auto base = spec.compute;
+  spec.compute = [=](int step, int r) {
+    return base(step, r) + (r == 2 && Noise(static_cast<std::uint64_t>(step) * 7919).Next() > 0.3 ? 400'000'000 : 0);
+  };
+  spec.steps = 102;
+  const analysis::Analysis analysis = Simulate(spec).Analyze();
+  EXPECT_NE(analysis.verdict.find("for it on average, where the median step"), std::string::npos) << analysis.verdict;
+}
+
 // Late in twelve of every twenty steps, in a row: neighbouring steps are alike.
 TEST(Straggler, TransientInBursts) {
   JobSpec spec = Slowed(1, 1, 5, 0.003);
@@ -358,6 +433,28 @@ TEST(Straggler, WithoutStepsASliceOfTheRunIsTheUnit) {
   EXPECT_EQ(analysis.stragglers[0].rank, 2);
   EXPECT_FALSE(analysis.stragglers[0].saves_ns_per_step.has_value());
   EXPECT_TRUE(analysis.verdict.starts_with("Rank 2 holds everyone back")) << analysis.verdict;
+}
+
+// A molecular dynamics program reduces a few bytes many times within microseconds, then computes for a second.
+TEST(Straggler, WithoutStepsShortSlicesAreNotTheWhole) {
+  for (const std::int64_t late_ns : {15'000, 60'000'000}) {
+    JobSpec spec;
+    spec.ranks = 2, spec.steps = 200, spec.buckets = 1, spec.mark_steps = false;
+    spec.transfer_ns = 2'000, spec.bucket_bytes = 8, spec.clock_error_ns = 5;
+    spec.compute = [=](int step, int rank) {
+      const std::int64_t own = step % 10 == 0 ? 200'000'000 : 50'000 + 100 * (step % 7);
+      const bool late = late_ns < 1'000'000 ? step % 10 != 0 : step % 10 == 0;
+      return own + (rank == 0 && late ? late_ns : 0);
+    };
+    const analysis::Analysis analysis = Simulate(spec).Analyze();
+    if (late_ns < 1'000'000) {
+      EXPECT_TRUE(analysis.stragglers.empty()) << analysis.verdict;  // It costs 2.7 ms of 4 s.
+      continue;
+    }
+    ASSERT_EQ(analysis.stragglers.size(), 1u) << analysis.verdict;  // 1.2 s of 5.2 s.
+    EXPECT_EQ(analysis.stragglers[0].rank, 0);
+    EXPECT_NEAR(analysis.findings.at(0).saves_share.value_or(0), 0.23, 0.02);
+  }
 }
 
 // There is no step then that could be named.

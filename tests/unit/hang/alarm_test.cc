@@ -31,6 +31,18 @@ TEST(Alarm, RankThatSleepsMayStillComeForAWhile) {
   EXPECT_TRUE(Alarms(Late(76 * kSecond, 0)));
 }
 
+TEST(Alarm, WhoWorkedUntilLatelyShowsThatOthersGoOn) {
+  // Rank 1 came to the same wait 20 s ago, from something else.
+  const auto job = [](std::int64_t waited_ns) {
+    Progress progress = Late(waited_ns, 0);
+    const std::int64_t moved_ns = progress.ranks[1].seen_ns - 20 * kSecond;
+    progress.ranks[1].moved_ns = progress.groups[0].members[1].calls[0].created_ns = moved_ns;
+    return progress;
+  };
+  EXPECT_FALSE(Alarms(job(179 * kSecond)));
+  EXPECT_TRUE(Alarms(job(181 * kSecond)));
+}
+
 TEST(Alarm, RankThatWorksHasLonger) {
   for (const double share : {1.0, -1.0}) {
     EXPECT_FALSE(Alarms(Late(179 * kSecond, share)));
@@ -132,6 +144,24 @@ TEST(Alarm, NobodyIsAccusedOfWhatIsNotKnown) {
   for (RankFacts& facts : progress.ranks) facts.seen_ns = 100'000 * kSecond;
   ASSERT_FALSE(Judge(progress, {}).verdicts.empty());
   EXPECT_FALSE(Alarms(progress));
+}
+
+// As long as where a rank is waited for that may compute.
+TEST(Alarm, WhereAllIsKnownButWhoIsWaitedFor) {
+  for (const bool somebody_outside : {true, false}) {
+    Progress progress = JobOf({Named("f0", {At(0, 1, 0)}), Named("f1", {At(1, 1, somebody_outside ? 1 : 0)})});
+    progress.whole = true;
+    for (Group& group : progress.groups) {
+      group.complete = false;
+      for (Operation& call : group.members[0].calls) call.created_ns = 0;
+    }
+    for (RankFacts& facts : progress.ranks) facts.seen_ns = 179 * kSecond;
+    EXPECT_FALSE(Alarms(progress));
+    for (RankFacts& facts : progress.ranks) facts.seen_ns = 181 * kSecond;
+    EXPECT_TRUE(Alarms(progress));
+    for (RankFacts& facts : progress.ranks) facts.longest_wait_ns = 100 * kSecond;
+    EXPECT_FALSE(Alarms(progress));
+  }
 }
 
 }  // namespace

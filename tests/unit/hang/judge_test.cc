@@ -447,6 +447,37 @@ TEST(Judge, WhoReceivesFromAnybodyWaitsForSomebody) {
   EXPECT_EQ(JudgeAll(job), Only(Cause::kCannotTell, {}));
 }
 
+TEST(Judge, WhoIsInsideNothingWhereItIsNotKnownWhoIsMissing) {
+  // File operations of three ranks; the communicator of a file is not known.
+  Progress job = JobOf(
+      {Named("f0", {At(0, 1, 0)}), Named("f2", {At(2, 1, 0)}), Named("dp", {At(0, 4, 4), At(1, 4, 4), At(2, 4, 4)})});
+  job.groups[0].complete = job.groups[1].complete = false;
+  job.ranks[0].seen_ns = 100;
+  const auto verdict = [&](const JudgeOptions& options = {}) { return Judge(job, options).verdicts.at(0); };
+  EXPECT_TRUE(verdict().candidates.empty());
+  EXPECT_FALSE(verdict().outside || verdict().nobody_outside);
+  job.whole = true;
+  EXPECT_EQ(verdict().cause, Cause::kCannotTell);
+  EXPECT_EQ(verdict().candidates, (Ranks{1}));
+  EXPECT_TRUE(verdict().outside);
+  // It may be in a message that its facts do not show.
+  job.ranks[1].hides_messages = true;
+  EXPECT_TRUE(verdict().candidates.empty());
+  job.ranks[1].hides_messages = false;
+  // It is inside another one, that has only begun.
+  job.groups[2].members[1] = At(1, 5, 4);
+  job.groups[2].members[1].calls[0].created_ns = 90;
+  job.ranks[1].seen_ns = 100;
+  EXPECT_TRUE(verdict({.least_wait_ns = 20}).candidates.empty());
+  EXPECT_FALSE(verdict({.least_wait_ns = 20}).nobody_outside);
+  // Nobody is left.
+  job.groups[2].members[1] = At(1, 4, 4);
+  job.groups.push_back(Named("f1", {At(1, 1, 0)}));
+  job.groups[3].complete = false;
+  EXPECT_TRUE(verdict().candidates.empty());
+  EXPECT_TRUE(verdict().nobody_outside);
+}
+
 TEST(Judge, WorkUnderWay) {
   Progress job = JobOf({Named("dp", {At(0, 5, 4), At(1, 4, 4)})});
   job.groups[0].members[0].calls[0].created_ns = 1'000;
@@ -456,6 +487,52 @@ TEST(Judge, WorkUnderWay) {
   EXPECT_EQ(JudgeAll(job, 2'000), Only(Cause::kDidNotEnter, {1}));
   job.ranks[0].seen_ns = kNotKnown;
   EXPECT_EQ(JudgeAll(job, 5'000), Only(Cause::kDidNotEnter, {1}));
+}
+
+TEST(Judge, WhoCameLastToWhatHoldsOthersUpIsHeldUpToo) {
+  // Rank 2 is a root of its own, and came to it a moment ago; ranks 1 and 3 are in the next operation.
+  const auto since = [](Member member, std::int64_t created_ns) {
+    member.calls.back().created_ns = created_ns;
+    return member;
+  };
+  const auto gather = [](Member member, std::int32_t root, bool through) {
+    member.calls.insert(member.calls.begin(), Call(5, "gather"));
+    member.calls.front().peer = root;
+    if (through) member.calls.front().state = OperationState::kCompleted;
+    if (!through) member.calls.resize(1);
+    return member;
+  };
+  Progress differs =
+      JobOf({Named("dp", {since(gather(At(0, 5, 4), 0, false), 1'000), since(gather(At(1, 6, 5), 0, true), 1'000),
+                          since(gather(At(2, 5, 4), 2, false), 9'500), since(gather(At(3, 6, 5), 0, true), 1'000)})});
+  for (RankFacts& facts : differs.ranks) facts.seen_ns = 10'000;
+  EXPECT_EQ(JudgeAll(differs, 1'000), Only(Cause::kMismatch, {2}));
+  EXPECT_EQ(Judge(differs, {.least_wait_ns = 1'000}).oldest_young_ns, kNotKnown);
+  // Rank 1 is waited for; rank 2 came late to where others wait for rank 1, and rank 3 waits for rank 2.
+  Progress passes = JobOf({Named("a", {since(At(0, 5, 4), 1'000), At(1, 4, 4), since(At(2, 5, 4), 9'500)}),
+                           Named("b", {At(2, 2, 2), since(At(3, 3, 2), 1'000)})});
+  for (RankFacts& facts : passes.ranks) facts.seen_ns = 10'000;
+  EXPECT_EQ(JudgeAll(passes, 1'000), Only(Cause::kDidNotEnter, {1}));
+  // Ranks 0 and 1 wait for one another; rank 2 came late to where rank 0 waits, and rank 3 waits for rank 2.
+  Progress circle = JobOf({Named("a", {since(At(0, 5, 4), 1'000), At(1, 4, 4), since(At(2, 5, 4), 9'500)}),
+                           Named("b", {At(0, 7, 7), since(At(1, 8, 7), 1'000)}),
+                           Named("c", {At(2, 2, 2), since(At(3, 3, 2), 1'000)})});
+  for (RankFacts& facts : circle.ranks) facts.seen_ns = 10'000;
+  const Judgement judgement = Judge(circle, {.least_wait_ns = 1'000});
+  ASSERT_EQ(judgement.verdicts.size(), 1u);
+  EXPECT_EQ(judgement.verdicts[0].cause, Cause::kCircularWait);
+  EXPECT_EQ(judgement.verdicts[0].culprits, (Ranks{0, 1}));
+  EXPECT_EQ(judgement.verdicts[0].joined, (Ranks{2}));
+  EXPECT_EQ(judgement.oldest_young_ns, kNotKnown);
+  // A message of two sizes, whose receiver came a moment ago, and rank 2 waits for it.
+  Progress sizes =
+      JobOf({Named("p2p", {At(0, 0, 0), At(1, 0, 0)}), Named("b", {At(1, 2, 2), since(At(2, 3, 2), 1'000)})});
+  sizes.groups[0].members[0].messages = {Message("send", 1)};
+  sizes.groups[0].members[1].messages = {Message("recv", 0, 11)};
+  sizes.groups[0].members[0].messages[0].created_ns = 1'000;
+  sizes.groups[0].members[1].messages[0].created_ns = 9'500;
+  for (RankFacts& facts : sizes.ranks) facts.seen_ns = 10'000;
+  EXPECT_EQ(JudgeAll(sizes, 1'000), Only(Cause::kMismatch, {}));
 }
 
 TEST(Judge, ManyRanksInARow) {

@@ -47,6 +47,20 @@ TEST(HangText, EveryCauseHasWords) {
   }
 }
 
+TEST(HangText, WhoIsInsideNothing) {
+  Progress job = JobOf({Named("f0", {At(0, 1, 0)}), Named("dp", {At(0, 4, 4), At(1, 4, 4), At(2, 4, 4)})});
+  job.groups[0].complete = false;
+  job.whole = true;
+  job.ranks[1].doing = "asleep (CPU 0 %, in nanosleep)";
+  job.ranks[2].state = RankState::kExited;
+  EXPECT_EQ(Said(job),
+            "HANG  all-reduce #1 on group f0 (rank 0 and perhaps more) waits, and the facts do not say for whom; 1 "
+            "rank waits\n"
+            "      rank 1 is inside no call: asleep (CPU 0 %, in nanosleep)\n"
+            "      rank 2 has left\n"
+            "      → look at ranks 1 and 2: those who wait may wait for one of them\n");
+}
+
 TEST(HangText, SaysWhatTheOddOneOfACircleWaitsIn) {
   Progress job = JobOf({Named("dp", {At(0, 5, 4), At(1, 4, 4), At(2, 5, 4)})});
   job.groups[0].members[1].messages = {Message("recv", 0), Message("recv", 2)};

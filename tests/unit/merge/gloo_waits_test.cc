@@ -193,6 +193,37 @@ Merged OnGloo(Kind kind, const std::vector<std::int64_t>& arrivals, std::int64_t
   return m;
 }
 
+// PyTorch does not tell whether the members of an all-to-all have counts of their own.
+TEST(GlooWaits, MembersOfAnAllToAllMayMoveDifferentAmounts) {
+  for (const bool torch : {true, false}) {
+    Merged m(2);
+    m[0].Collective(Kind::kAllToAll, 0, 30, 32);
+    m[1].Collective(Kind::kAllToAll, 10, 30, 36);
+    for (const std::int32_t r : {0, 1})
+      if (torch)
+        std::fill(m[r].t.comms.kind.begin(), m[r].t.comms.kind.end(), std::uint8_t{schema::CommKind::kTorchGroup});
+    m.Run();
+    EXPECT_EQ(m.matched.mismatched, torch ? 0u : 1u);
+    EXPECT_EQ(m.collectives().uneven[0], torch ? 1 : 0);
+    if (torch) {
+      EXPECT_EQ(m.members().wait_ns[0], 10);
+    }
+  }
+  // Equal ones are even, and of other kinds different sizes are a mistake there, too.
+  Merged even(2);
+  Merged reduced(2);
+  for (const std::int32_t r : {0, 1}) {
+    even[r].Collective(Kind::kAllToAll, 10 * r, 30, 32);
+    reduced[r].Collective(Kind::kAllReduce, 10 * r, 30, static_cast<std::uint64_t>(32 + r));
+    for (Merged* m : {&even, &reduced})
+      std::fill((*m)[r].t.comms.kind.begin(), (*m)[r].t.comms.kind.end(), std::uint8_t{schema::CommKind::kTorchGroup});
+  }
+  even.Run();
+  reduced.Run();
+  EXPECT_EQ(even.collectives().uneven[0], 0);
+  EXPECT_EQ(reduced.matched.mismatched, 1u);
+}
+
 // With 512 members, lists of all for whom each waits would have 130,000 items and more.
 TEST(GlooWaits, PeersTakeNoMemoryForEachPair) {
   for (const Kind kind : {Kind::kBroadcast, Kind::kGather, Kind::kReduce})

@@ -339,6 +339,23 @@ TEST(MatchP2p, CountsThoseWithoutPartner) {
   EXPECT_EQ(m.p2p.unmatched, 1u);
 }
 
+// A send that was refused was never on the way: the next one is the message that is received.
+TEST(MatchP2p, FailedSendsAndPostsAreNoMessages) {
+  Merged m(2);
+  for (const std::int32_t r : {0, 1}) {
+    m[r].Message(r == 1, 1 - r, 1, 100, 101);
+    m[r].t.p2p.outcome[0] = schema::RequestOutcome::kError;
+    m[r].Message(r == 1, 1 - r, 2, 200, 230);
+    m[r].Message(r == 1, 1 - r, 3, 300, 330);
+  }
+  m[1].t.p2p.end_ns[0] = schema::kNoTime;
+  // A message that was longer than its buffer has been taken all the same.
+  m[1].t.p2p.outcome[2] = schema::RequestOutcome::kError;
+  m.Run();
+  EXPECT_EQ(m.p2p.matched, 2u);
+  EXPECT_EQ(m.p2p.unmatched, 0u);
+}
+
 // Who sent what is received from any source may not be told (gloo). Its sender is traced and dropped nothing.
 TEST(MatchP2p, ReceivesFromAnySource) {
   Merged m(2);

@@ -25,7 +25,7 @@ class RunDirectory : public ::testing::Test {
     const auto* info = ::testing::UnitTest::GetInstance()->current_test_info();
     dir_ = fs::temp_directory_path() / ("lockstep-merge-" + std::to_string(::getpid()) + "-" + info->name());
     fs::create_directories(dir_ / "ranks");
-    std::ofstream(dir_ / "manifest.json") << R"({"run_id":"r1","world_size":3,"command":["./app","-x"]})";
+    std::ofstream(dir_ / "manifest.json") << R"({"run_id":"r1","world_size":3,"command":["./my app","-x"]})";
   }
   void TearDown() override { fs::remove_all(dir_); }
 
@@ -75,7 +75,7 @@ TEST_F(RunDirectory, Whole) {
   const merge::Timeline& t = merged.value();
   EXPECT_TRUE(Losses(t).empty());
   EXPECT_EQ(t.tables.collectives.rows(), 20u);
-  EXPECT_EQ(t.Meta("command"), "./app -x");
+  EXPECT_EQ(t.Meta("command"), "'./my app' -x");
   EXPECT_EQ(t.Meta("world_size"), "3");
   EXPECT_EQ(t.Meta("window_last_step"), "19");
   EXPECT_EQ(t.FirstMember(20) - t.FirstMember(19), 3u);
@@ -280,13 +280,14 @@ TEST(Outcome, RanksOfWhichNothingIsKnownEndedEarlyIfTheLauncherEndedTheOthersLat
 }
 
 TEST(Outcome, ADeadHostsRanksEndedEarlyTogether) {
-  const auto outcomes_of = [](const std::vector<int>& signals) {
+  const auto outcomes_of = [](const std::vector<int>& signals, const std::vector<std::string>& boots = {}) {
     std::vector<merge::RunRank> ranks = RanksEndedBy(signals);
     for (std::size_t r = 0; r < ranks.size(); ++r) {
       RankBuilder builder(static_cast<std::int32_t>(r), static_cast<std::int32_t>(ranks.size()));
       builder.t.meta.key.clear();
       builder.t.meta.value.clear();
-      builder.Meta("node", r < 2 ? "node1" : "node2");
+      builder.Meta("node", !boots.empty() ? "node" : r < 2 ? "node1" : "node2");
+      if (!boots.empty()) builder.Meta("boot_id", boots[r]);
       if (signals[r] != 0) builder.Meta("exit_signal", std::to_string(signals[r]));
       ranks[r].head = builder.t;
     }
@@ -301,6 +302,10 @@ TEST(Outcome, ADeadHostsRanksEndedEarlyTogether) {
   outcomes = outcomes_of({15, 15, 0, 0, 15});
   EXPECT_TRUE(outcomes[2].ended_early);
   EXPECT_FALSE(outcomes[3].ended_early || outcomes[4].ended_early);
+  // Hosts that call themselves the same are not one.
+  outcomes = outcomes_of({15, 15, 0, 0, 0}, {"a", "a", "b", "b", "b"});
+  EXPECT_FALSE(outcomes[0].ended_early || outcomes[1].ended_early);
+  EXPECT_TRUE(outcomes[2].ended_early && outcomes[3].ended_early && outcomes[4].ended_early);
 }
 
 TEST(Outcome, NobodyEndedEarlyOfAJobOfWhichNothingIsKnownOrThatTheLauncherEnded) {

@@ -41,6 +41,19 @@ TEST_F(DecodeMpi, BlockingCollective) {
   EXPECT_EQ(t.losses.rows(), 0u);
 }
 
+// An error may be returned at once, so that a member of such a collective need not have waited for anybody.
+TEST_F(DecodeMpi, FailedCollectivesSayNothingOfOtherRanks) {
+  const auto t = TablesOf(
+      ThreadRecords()
+          .World(0, 77, 2, 0)
+          .Mpi({.op = MpiOp::kBarrier, .begin = 10, .end = 15, .seq = 0})
+          .Mpi({.op = MpiOp::kBcast, .begin = 20, .end = 25, .bytes = 8, .peer = 0, .seq = 1, .flags = kMpiError})
+          .Mpi({.op = MpiOp::kIallreduce, .begin = 30, .end = 35, .request = 0x5000, .bytes = 8, .seq = 2})
+          .Mpi({.op = MpiOp::kWait, .begin = 40, .end = 45})
+          .Completion(0x5000, kCompletionError));
+  EXPECT_EQ(t.collectives.uneven, (std::vector<std::uint8_t>{0, 7, 7}));
+}
+
 TEST_F(DecodeMpi, NonBlockingFromPostOverPollsToWait) {
   const auto t = TablesOf(ThreadRecords()
                               .World(0, 77, 2, 0)
@@ -396,6 +409,18 @@ TEST_F(DecodeMpi, CancelledFreedFailedAndNeverCompleted) {
   EXPECT_EQ(t.p2p.end_ns[1], kNoTime);
   EXPECT_EQ(LossCount(t, "RequestNeverCompleted"), 1u);
   EXPECT_EQ(LossCount(t, "RequestUnknown"), 1u);
+}
+
+// What was refused does not shift the numbers of later messages.
+TEST_F(DecodeMpi, RefusedSendsAndPostsHaveNoNumber) {
+  const auto t = TablesOf(
+      ThreadRecords()
+          .World(0, 77, 2, 0)
+          .Mpi({.op = MpiOp::kSend, .begin = 10, .end = 11, .peer = 1, .tag = 0, .flags = kMpiError})
+          .Mpi({.op = MpiOp::kSend, .begin = 12, .end = 13, .peer = 1, .tag = 0})
+          .Mpi({.op = MpiOp::kIrecv, .begin = 14, .end = 15, .request = 1, .peer = 1, .tag = 0, .flags = kMpiError})
+          .Mpi({.op = MpiOp::kRecv, .begin = 16, .end = 17, .peer = 1, .tag = 0}));
+  EXPECT_EQ(t.p2p.seq, (std::vector<std::uint64_t>{UINT64_MAX, 0, UINT64_MAX, 0}));
 }
 
 // A lost Wait must not shift all later pairs of a reused handle by one.

@@ -3,7 +3,7 @@
 import { h } from './dom.js';
 import { bandwidth, bytes, count, duration, plural } from './format.js';
 import { chart } from './chart.js';
-import { colour } from './plot.js';
+import { colour, sizeSplits } from './plot.js';
 
 // By kind of operation, in this order.
 const kColours = ['point', 'transfer', 'copy', 'unsplit', 'hidden', 'wait'];
@@ -14,14 +14,6 @@ export function bandwidths(data) {
   const ops = [...new Set(rows.map((row) => row.op))], peak = rows.reduce((most, row) => (row.busbw > most.busbw ? row : most));
   const style = (op) => colour(kColours[ops.indexOf(op) % kColours.length]);
   const least = Math.min(...rows.map((row) => row.bytes)), most = Math.max(...rows.map((row) => row.bytes));
-  // Powers of two, or of four and more where these are many.
-  const splits = (u) => {
-    for (let factor = 2; ; factor *= 2) {
-      const all = [];
-      for (let size = 1; size <= most * 2; size *= factor) if (size >= least / 2) all.push(size);
-      if (all.length <= Math.max(2, u.bbox.width / (devicePixelRatio || 1) / 70)) return all;
-    }
-  };
   const plot = chart({
     name: 'bandwidths', height: 260,
     label: 'Bus bandwidth of collectives against their size, and the highest that was measured. Left and right move from point to point; the data is in the table above.',
@@ -32,7 +24,7 @@ export function bandwidths(data) {
       mode: 2,
       cursor: { drag: { x: true, y: false } },
       scales: { x: { time: false, distr: 3, range: () => [least / 2, most * 2] }, y: { range: () => [0, peak.busbw * 1.15] } },
-      axes: [{ splits, filter: (u, all) => all, values: (u, all) => all.map((v) => bytes(v)) }, { values: (u, splits) => splits.map((v) => (v ? bandwidth(v) : '0')), size: 76 }],
+      axes: [{ splits: sizeSplits, filter: (u, all) => all, values: (u, all) => all.map((v) => bytes(v)) }, { values: (u, splits) => splits.map((v) => (v ? bandwidth(v) : '0')), size: 76 }],
       series: [null, ...ops.map((op) => ({
         paths: (u, series) => {
           const { ctx } = u, ratio = devicePixelRatio || 1, [xs, ys] = u.data[series];

@@ -3,7 +3,7 @@
 import { absent, code, h, name, select } from './dom.js';
 import { bytes, count, duration, interval, number, percent, plural } from './format.js';
 import { chart, marker } from './chart.js';
-import { colour } from './plot.js';
+import { colour, sizeSplits } from './plot.js';
 import { behind } from './table.js';
 
 const kMiB = 1 << 20;
@@ -91,7 +91,7 @@ export function scatter(data) {
       cursor: { drag: { x: true, y: true } },
       scales: { x: { time: false, distr: 3, range: (u) => range(u, Math.min(...column('bytes').slice(0, 1e5)), Math.max(...column('bytes').slice(0, 1e5))) },
         y: { distr: 3, range: (u) => range(u, Math.min(...column('transfer_ns').slice(0, 1e5)) / 1e6, Math.max(...column('transfer_ns').slice(0, 1e5)) / 1e6) } },
-      axes: [{ values: (u, splits) => splits.map((v) => (v === null ? '' : bytes(Math.round(v)))), space: 60 },
+      axes: [{ splits: sizeSplits, filter: (u, all) => all, values: (u, all) => all.map((v) => bytes(Math.round(v))) },
         { values: (u, splits) => splits.map((v) => (v === null ? '' : duration(v * 1e6))), size: 64 }],
       series: [null, { paths: dots }],
       hooks: { draw: [fitted] },
@@ -134,7 +134,7 @@ export function curve(data) {
     const options = () => ({
       cursor: { drag: { x: true, y: false } },
       scales: { x: { time: false, distr: 3, range: (u, low, high) => [low / 1.3, high * 1.3] }, y: { range: [bottom, top] } },
-      axes: [{ values: (u, splits) => splits.map((v) => (v === null ? '' : number(v) + ' MiB')), space: 60 }, { values: (u, splits) => splits.map((v) => duration(v * 1e6)), size: 64 }],
+      axes: [{ splits: sizeSplits, filter: (u, all) => all, values: (u, all) => all.map((v) => number(v) + ' MiB') }, { values: (u, splits) => splits.map((v) => duration(v * 1e6)), size: 64 }],
       series: [{}, { stroke: colour('point'), width: 2, points: { show: true, size: 7, fill: colour('bg') } }, { stroke: colour('line'), width: 1, points: { show: false } }, { stroke: colour('line'), width: 1, points: { show: false } }],
       bands: [{ series: [3, 2], fill: colour('band') }],
       hooks: {

@@ -18,15 +18,18 @@ async function inflate(packed) {
 
 function numbers({ n, width, base, unit }, planes) {
   const values = new Float64Array(n), unknown = 2 ** (8 * width) - 1;
+  // Plane by plane: byte by byte within a value takes longer.
+  for (let plane = width - 1; plane > 0; --plane)
+    for (let i = 0, at = plane * n; i < n; ++i, ++at) values[i] = 256 * (values[i] + planes[at]);
   for (let i = 0; i < n; ++i) {
-    let raw = planes[i];
-    for (let plane = 1, place = 256; plane < width; ++plane, place *= 256) raw += place * planes[plane * n + i];
+    const raw = values[i] + planes[i];
     values[i] = raw === unknown ? NaN : base + unit * raw;
   }
   return values;
 }
 
-// The data with its columns still packed, and unpack(part ..), which makes those of these parts readable, or all.
+// The data with its columns still packed; unpack(part ..), which makes those of these parts readable, or all; and
+// unpackBut(part, keys), those of a part but these.
 export function load() {
   const data = JSON.parse(document.getElementById('data').textContent), packed = {};
   for (const part of Object.keys(data)) {
@@ -40,9 +43,14 @@ export function load() {
     };
     find(data, part);
   }
-  const unpack = (...parts) => Promise.all((parts.length ? parts : Object.keys(packed)).flatMap((part) => packed[part].splice(0)).map(
-    async ([node, key, column]) => (node[key] = numbers(column, await inflate(column.packed)))));
-  return { data, unpack };
+  const readable = (columns) => Promise.all(columns.map(async ([node, key, column]) => (node[key] = numbers(column, await inflate(column.packed)))));
+  const unpack = (...parts) => readable((parts.length ? parts : Object.keys(packed)).flatMap((part) => packed[part].splice(0)));
+  const unpackBut = (part, keys) => {
+    const all = packed[part], left = all.filter(([, key]) => keys.includes(key));
+    packed[part] = left;
+    return readable(all.filter((column) => !left.includes(column)));
+  };
+  return { data, unpack, unpackBut };
 }
 
 // Bins of what has too many points are drawn by how many they hold.

@@ -20,12 +20,28 @@ export function duration(ns) {
   return threeDigits(ns / 60e9) + ' min';
 }
 
+// A mark of an axis whose marks are `step` apart: with as many digits as tell it from the next one.
+export function mark(ns, step) {
+  const size = Math.abs(ns);
+  if (Math.round(ns) === 0) return '0';
+  const [unit, name] = size < 999.5 ? [1, 'ns'] : size < 999.5e3 ? [1e3, 'us'] : size < 9999.5e6 ? [1e6, 'ms'] : size < 600e9 ? [1e9, 's'] : [60e9, 'min'];
+  const digits = unit === 1 || Math.round(step) % unit === 0 ? 0 : Math.max(1, Math.ceil(-Math.log10(step / unit) - 1e-9));
+  return `${(ns / unit).toFixed(digits)} ${name}`;
+}
+
 export function percent(fraction) {
   if (!known(fraction)) return 'unknown';
   const value = 100 * fraction, size = Math.abs(value);
   if (value === 0) return '0 %';
   if (size < 0.1) return '< 0.1 %';
   return size < 9.95 ? value.toFixed(1) + ' %' : value.toFixed(0) + ' %';
+}
+
+// More or less than something else by this part of it, with its sign.
+export function change(fraction) {
+  if (!known(fraction)) return 'unknown';
+  if (fraction !== 0 && 100 * Math.abs(fraction) < 0.1) return '≈ 0 %';
+  return (fraction > 0 ? '+' : fraction < 0 ? '−' : '') + percent(Math.abs(fraction));
 }
 
 export const share = (part, whole) => (whole > 0 ? percent(part / whole) : '-');

@@ -18,14 +18,20 @@ const kMeasures = {
 // Of a named rank above the map, and between these rows and it.
 const kPinned = 12, kGap = 9;
 
+const presentMeasures = (map) => Object.keys(kMeasures).filter((key) => map.measures[key]);
+// Those that are not shown at first, unless the first has nothing to show: they are unpacked later.
+export const hiddenMeasures = (map) => presentMeasures(map).slice(1);
+const positive = (values) => values?.some?.((value) => value > 0) ?? false;
+export const hasSomething = (map) => Object.values(map?.measures ?? {}).some(positive);
+
 export function heatmap(data, openStep) {
   const map = data.heatmap;
   if (!map) return [absent('This run has no steps, so there is nothing to lay out by step. Steps are seen where the program calls lockstep_step(), has a step range (--step-range NAME), trains with PyTorch under lockstep run, or repeats a sequence of collectives.')];
   const rows = map.ranks.length, columns = map.steps.length;
   const binned = map.ranks_per_row > 1 || map.steps_per_column > 1;
-  const present = Object.keys(kMeasures).filter((key) => map.measures[key]);
+  const present = presentMeasures(map);
   // All delays are nothing where clocks or the job say so: the first measure that has something to show.
-  let measure = present.find((key) => map.measures[key].some((value) => value > 0)) ?? present[0], cursor = null;
+  let measure = present.find((key) => positive(map.measures[key])) ?? present[0], cursor = null;
   // Of a difference of two ranks' times.
   const { clock_error_ns_max: clockError } = data.analysis.trust;
   const clocks = clockError === null ? 'clock error unknown' : `clock error ± ${duration(2 * clockError)} at most`;
@@ -162,6 +168,7 @@ export function heatmap(data, openStep) {
   plot.canvas.addEventListener('blur', () => { cursor = null; plot.redraw(); });
   const note = h('p', { class: 'note' });
   const [control, list] = select('Measure', present.map((key) => [key, kMeasures[key][0]]), (key) => {
+    if (map.measures[key].packed) return void (list.value = measure); // For the moment until it is unpacked.
     measure = key;
     describe();
     plot.redraw();

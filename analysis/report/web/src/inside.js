@@ -7,7 +7,7 @@ import { grid } from './grid.js';
 import { colour, niceStep } from './plot.js';
 import { behind, csvButton, table } from './table.js';
 
-const kTexts = { text: String, count, ns: duration, bytes, fraction: percent, number: (v) => number(v), id: String };
+const kTexts = { text: (text) => text || '(no name)', count, ns: duration, bytes, fraction: percent, number: (v) => number(v), id: String };
 const title = (column) => column.name.replace(/_(ns|bytes)$/, '').replaceAll('_', ' ');
 
 // One table of one rank, and beside it what the same names take on another.
@@ -21,9 +21,11 @@ function named(one, data) {
     const columns = one.columns.map((column, c) => ({ key: column.name, title: title(column), numeric: column.kind !== 'text' && column.kind !== 'id', what: column.what,
       value: (i) => rows[i][c], text: (i) => (rows[i][c] === null ? '-' : kTexts[column.kind](rows[i][c])) })).slice(1)
       .filter((column) => rows.some((_, i) => column.value(i) !== null));
-    if (beside !== null && beside !== rank && key >= 0 && total >= 0) {
-      const there = (i) => other.get(rows[i][key])?.[total] ?? null;
-      columns.splice(key, 0, { key: `${one.columns[total].name}_of_rank_${beside}`, title: `rank ${beside}`, numeric: true, value: there, text: (i) => (there(i) === null ? '-' : duration(there(i))) });
+    const at = columns.findIndex((column) => column.key === one.columns[total]?.name);
+    if (beside !== null && beside !== rank && key >= 0 && at >= 0) {
+      const there = (i) => other.get(rows[i][key])?.[total] ?? null, what = columns[at].title;
+      columns[at].title = `${what} of rank ${rank}`;
+      columns.splice(at + 1, 0, { key: `${one.columns[total].name}_of_rank_${beside}`, title: `${what} of rank ${beside}`, numeric: true, value: there, text: (i) => (there(i) === null ? '-' : duration(there(i))) });
     }
     spot.replaceChildren(table(columns, rows.length, { label: `${one.name} of rank ${rank}` }), csvButton(`${one.name}-rank-${rank}`, [{ key: 'rank', value: () => rank }, ...columns], rows.length));
   }

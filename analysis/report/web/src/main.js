@@ -4,7 +4,7 @@ import { absent, h } from './dom.js';
 import { load } from './data.js';
 import { drawNew, redrawAll, tipElement } from './plot.js';
 import { figures, findings, header, verdict } from './overview.js';
-import { heatmap } from './heatmap.js';
+import { hasSomething, heatmap, hiddenMeasures } from './heatmap.js';
 import { inside } from './inside.js';
 import { ranks } from './ranks.js';
 import { search } from './search.js';
@@ -73,7 +73,7 @@ async function main() {
   // The browser would go back to a place of a page that is not as long yet.
   history.scrollRestoration = 'manual';
   try {
-    const { data, unpack } = load();
+    const { data, unpack, unpackBut } = load();
     await unpack('ranks');
     const lanes = { open: () => {} };
     let showRank = () => {};
@@ -123,7 +123,8 @@ async function main() {
     // page answers its reader meanwhile.
     fillNext();
     if (nextInSight()) {
-      await unpack('heatmap', 'step_lengths');
+      await Promise.all([unpack('step_lengths'), data.heatmap ? unpackBut('heatmap', hiddenMeasures(data.heatmap)) : null]);
+      if (!hasSomething(data.heatmap)) await unpack('heatmap');
       fillNext();
     }
     if (nextInSight()) await unpack();

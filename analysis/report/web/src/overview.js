@@ -43,6 +43,9 @@ function overlapFigure(data) {
     : [`${percent(low)} – ${percent(high)}`, 'of communication hidden under compute'];
 }
 
+// A number and its unit stay on one line.
+const together = (words) => words.replace(/(\d) (?=(%|[num]?s|min)(?![a-z]))/g, '$1\u00a0');
+
 export function figures(data) {
   const s = data.analysis.summary, { trust, run } = data.analysis;
   const of = s.of === 'median_step' ? 'step' : 'rank', whole = stepLength(s), known = whole !== null;
@@ -57,7 +60,7 @@ export function figures(data) {
     [known ? duration(s.exposed_wait_ns) : 'unknown', `of it waiting for other ranks` + (known ? `, ${share(s.exposed_wait_ns, whole)}` : '')],
     clock,
   ];
-  return h('div', { class: 'figures' }, cells.map(([value, what]) => h('div', {}, h('b', {}, value), h('span', {}, what))));
+  return h('div', { class: 'figures' }, cells.map(([value, what]) => h('div', {}, h('b', {}, value), h('span', {}, together(what)))));
 }
 
 function price(finding, whole) {

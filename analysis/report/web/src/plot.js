@@ -18,6 +18,9 @@ export function colour(name) {
   return colours.get(name);
 }
 
+// Of a rank's name beside its row: ranks that a finding names are red wherever they are.
+export const rankColour = (data, rank, current) => colour(current ? 'fg' : data.named.includes(rank) ? 'wait' : 'fg2');
+
 export function addPlot(plot) {
   plots.push(plot);
 }
@@ -126,4 +129,18 @@ const kViridis = [[68, 1, 84], [59, 82, 139], [33, 145, 140], [94, 201, 98], [25
 export function viridis(t) {
   const at = Math.max(0, Math.min(0.9999, t)) * 4, i = Math.floor(at), f = at - i;
   return kViridis[i].map((v, k) => Math.round(v + (kViridis[i + 1][k] - v) * f));
+}
+
+// Marks of a logarithmic axis of sizes: powers of two, or of four and more where these are many; even steps where the
+// axis is zoomed in to less than two of them.
+export function sizeSplits(u, axis, least, most) {
+  const room = Math.max(2, u.bbox.width / (devicePixelRatio || 1) / 70);
+  for (let bits = 1; ; ++bits) {
+    const powers = [];
+    for (let e = Math.ceil(Math.log2(least) / bits) * bits; 2 ** e <= most; e += bits) powers.push(2 ** e);
+    if (powers.length > room) continue;
+    if (powers.length > 1) return powers;
+    const step = niceStep(most - least, room), first = Math.ceil(least / step);
+    return Array.from({ length: Math.max(0, Math.floor(most / step) - first + 1) }, (_, i) => (first + i) * step);
+  }
 }

@@ -2,7 +2,7 @@
 
 import { absent, h, select } from './dom.js';
 import { count, duration, plural, share } from './format.js';
-import { canvasPlot, colour, niceStep, stripes } from './plot.js';
+import { canvasPlot, colour, niceStep, rankColour, stripes } from './plot.js';
 import { behind } from './table.js';
 
 export const kParts = [
@@ -51,7 +51,7 @@ export function ranks(data) {
       g.fillStyle = hidden;
       const end = columns.compute_ns[r], begin = end - columns.overlap_ns[r];
       g.fillRect(x(begin), y + 13, x(end) - x(begin), 5);
-      g.fillStyle = colour(cursor === row ? 'fg' : 'fg2');
+      g.fillStyle = rankColour(data, all.rank[r], cursor === row);
       g.textAlign = 'right';
       g.fillText(`rank ${all.rank[r]}`, left - 6, y + 7);
     });

@@ -51,20 +51,20 @@ export function drawScale(g, left, top, width, scale, text = (value) => duration
     g.fillText(text(scale.knee), at, top - 7);
   }
   g.textAlign = 'left';
-  g.fillText(scale.knee === scale.most ? text(scale.most) : `${text(scale.most)}: the few above the line, by the logarithm`, left + width + 8, top + 4);
+  const most = text(scale.most), from = left + width + 8, room = g.canvas.width / (devicePixelRatio || 1) - from;
+  const said = scale.knee === scale.most ? [most] : [`${most}: the few above the line, by the logarithm`, `${most}, by the logarithm`, most];
+  g.fillText(said.find((words) => g.measureText(words).width <= room) ?? most, from, top + 4);
 }
 
 // A cell's colour is looked up: there are more cells than shades an eye tells apart. The last is that of unknown cells.
 const kShades = 1024;
-const shades = Uint8Array.from([...Array.from({ length: kShades }, (_, i) => [...viridis((i + 0.5) / kShades), 255]), [128, 128, 128, 40]].flat());
+const shades = new Uint32Array(Uint8Array.from([...Array.from({ length: kShades }, (_, i) => [...viridis((i + 0.5) / kShades), 255]), [128, 128, 128, 40]].flat()).buffer);
 
 // rows by columns of values as a picture of one pixel a cell, to be drawn scaled.
 export function texels(values, rows, columns, scale) {
-  const image = new ImageData(columns, rows), texel = image.data;
-  for (let i = 0; i < values.length; ++i) {
-    const shade = Number.isNaN(values[i]) ? kShades : Math.max(0, Math.min(kShades - 1, Math.floor(scale.of(values[i]) * kShades)));
-    for (let k = 0; k < 4; ++k) texel[i * 4 + k] = shades[shade * 4 + k];
-  }
+  const image = new ImageData(columns, rows), texel = new Uint32Array(image.data.buffer);
+  for (let i = 0; i < values.length; ++i)
+    texel[i] = shades[Number.isNaN(values[i]) ? kShades : Math.max(0, Math.min(kShades - 1, Math.floor(scale.of(values[i]) * kShades)))];
   const canvas = document.createElement('canvas');
   canvas.width = columns;
   canvas.height = rows;

@@ -24,7 +24,7 @@ export function collectives(data) {
     numeric('censored', 'end uncertain', count), numeric('partial', 'members missing', count), numeric('grouped', 'share a kernel', count),
   ].filter((column) => !['censored', 'partial', 'grouped'].includes(column.key) || rows.some((row) => row[column.key] > 0));
   return [
-    h('p', { class: 'note' }, 'Medians over instances: of the transfer, what remains after the last rank arrived, in the middle of the ranks; of the wait, its mean over the ranks, and that of the rank that waits longest. No transfer is given for operations whose end is uncertain (non-blocking, moved only now and then) or that share a kernel.'),
+    h('p', { class: 'note' }, 'Medians over instances: of the transfer, what remains after the last rank arrived, in the middle of the ranks; of the wait, its mean over the ranks, and that of the rank that waits longest. No transfer is given for operations whose end is uncertain (non-blocking, moved only now and then) or that share a kernel. Bandwidths are of one transfer: of transfers that share the network at the same time, each has its part, and the network moves more than either says.'),
     table(columns, rows.length), csvButton('collectives', columns, rows.length),
     all > rows.length ? h('p', { class: 'note' }, `The ${count(rows.length)} that cost most of ${count(all)}; all are in analysis.json.`) : null,
     bandwidths(data),
@@ -49,22 +49,23 @@ const kMethods = ['reference', 'same clock (one node)', 'measured by ping-pong b
 
 export function trust(data) {
   const { trust: t, run, replay } = data.analysis, { clock } = data.ranks;
+  const whole = (text) => h('span', { class: 'whole' }, text);
   const row = (what, value, remark) => h('tr', {}, h('th', { scope: 'row' }, what), h('td', { class: 'n' }, value), h('td', {}, remark));
   const delays = data.ranks.charge_ns.filter((ns) => !Number.isNaN(ns)), lasts = data.ranks.last.filter((v) => !Number.isNaN(v));
   const typical = lasts.reduce((a, b) => a + b, 0) ? delays.reduce((a, b) => a + b, 0) / lasts.reduce((a, b) => a + b, 0) : null;
   const ratio = typical && t.clock_error_ns_max ? `; a last arriver comes ${duration(Math.round(typical))} after the one before it on average, ${number(typical / t.clock_error_ns_max, 2)} times that` : '';
   const rows = [
     row('events', count(t.events), `${count(t.dropped)} dropped` + (t.dropped ? ': rings were full' : '')),
-    row('clocks', run.ranks < 2 ? '-' : t.clock_error_ns_max === null ? 'unknown' : `± ${duration(t.clock_error_ns_p50)} / ± ${duration(t.clock_error_ns_max)}`,
+    row('clocks', run.ranks < 2 ? '-' : t.clock_error_ns_max === null ? 'unknown' : [whole(`± ${duration(t.clock_error_ns_p50)} /`), ' ', whole(`± ${duration(t.clock_error_ns_max)}`)],
       run.ranks < 2 ? 'one rank: nothing to relate' : t.clock_error_ns_max === null ? 'the error could not be bounded: comparisons across ranks are not safe' : `median / largest error of a rank's clock${ratio}`),
     row('collectives', count(t.collectives), `${count(t.unmatched_collectives)} unmatched · ${count(t.mismatched_collectives)} contradictory · ${plural(t.clock_violations, 'clock violation')}`),
     row('overhead', t.overhead_fraction === null ? 'unknown' : percent(t.overhead_fraction), t.overhead_fraction === null ? 'not measured in this run' : 'of the run\'s time spent in recording'),
-    row('agent', t.agent_cpu_fraction === null ? 'unknown' : percent(t.agent_cpu_fraction), t.agent_cpu_fraction === null ? 'not recorded (imported traces have none)' : 'CPU time of Lockstep\'s own processes, of the application\'s'),
+    row('agent', t.agent_cpu_fraction === null ? duration(t.agent_cpu_ns) : percent(t.agent_cpu_fraction), t.agent_cpu_ns === null ? 'not recorded (imported traces have none)' : t.agent_cpu_fraction === null ? 'CPU time of Lockstep\'s own processes; the application used less than a second' : 'CPU time of Lockstep\'s own processes, of the application\'s'),
     row('replay', replay.skipped !== null || replay.self_error === undefined ? 'none' : percent(replay.self_error),
       replay.skipped !== null || replay.self_error === undefined ? name(replay.skipped ?? 'nothing was replayed') : `median distance of replayed steps from recorded ones (${plural(replay.steps, 'step')})`),
   ];
   const windows = run.window.windows;
-  const parts = [scrolling('trust', h('table', {}, h('tbody', {}, rows)))];
+  const parts = [scrolling('trust', h('table', { class: 'told' }, h('tbody', {}, rows)))];
   if (run.window.recording || windows.length)
     parts.push(h('p', { class: 'note' }, 'Recorded: ', name(run.window.recording ?? 'all'),
       windows.length > 1 ? `; ${count(windows.length)} windows` : '', windows.some((w) => w.cut) ? '; a window was cut short' : '',

@@ -1,7 +1,7 @@
 // How long steps were: how many of each length.
 
 import { h } from './dom.js';
-import { count, duration, plural } from './format.js';
+import { count, duration, mark, plural } from './format.js';
 import { quantile } from './data.js';
 import { canvasPlot, colour, niceStep } from './plot.js';
 import { behind } from './table.js';
@@ -52,7 +52,7 @@ export function stepLengths(data, openStep) {
       g.fillText('0', left - 8, tall - 24);
       g.textAlign = 'center';
       const tick = niceStep(bins * width0, Math.max(2, (w - left) / 110));
-      for (let t = Math.ceil(begin / tick) * tick; t <= begin + inside * width0; t += tick) g.fillText(duration(Math.round(t)), Math.min(x(t), w - 24), tall - 8);
+      for (let t = Math.ceil(begin / tick) * tick; t <= begin + inside * width0; t += tick) g.fillText(mark(t, tick), Math.min(x(t), w - 24), tall - 8);
       // Words that would lie on each other go to the next line.
       let end = -1, line = 0;
       for (const [text, ns] of marks) {

@@ -1,9 +1,9 @@
 // Who is last, in what, where in the step, and what is different on that rank.
 
 import { absent, h, name, select } from './dom.js';
-import { bytes, count, duration, interval, number, percent, plural } from './format.js';
+import { bytes, change, count, duration, interval, number, percent, plural } from './format.js';
 import { flames } from './flames.js';
-import { canvasPlot, colour, niceStep } from './plot.js';
+import { canvasPlot, colour, niceStep, rankColour } from './plot.js';
 import { behind, csvButton, scrolling, table } from './table.js';
 
 const kCauses = {
@@ -24,9 +24,9 @@ function cards(data) {
     h('p', {}, kCauses[s.cause] ?? name(s.cause), s.gpu ? ` (${s.gpu.sm_clock_mhz} MHz, others ${s.gpu.others_sm_clock_mhz ?? 'unknown'})` : ''),
     h('dl', {}, ...[
       ['price', s.price_ns_per_step === null ? 'unknown per step'
-        : s.priced_by === 'replay' ? `a step would be ${duration(s.price_ns_per_step)} shorter without what slows it (replayed)`
+        : s.priced_by === 'replay' ? `a step would be ${s.price_ns_per_step > 0 ? `${duration(s.price_ns_per_step)} shorter` : 'as long'} without what slows it (replayed)`
           : `the others wait ${duration(s.price_ns_per_step)} per step (${interval(s.saves_interval_ns?.[0], s.saves_interval_ns?.[1])})`],
-      ['its work against the others\'', `${s.score >= 0 ? '+' : ''}${percent(Math.expm1(s.score))} (${interval(s.interval?.[0], s.interval?.[1], (v) => percent(Math.expm1(v)))})`],
+      ['its work against the others\'', `${change(Math.expm1(s.score))} (${interval(s.interval?.[0], s.interval?.[1], (v) => change(Math.expm1(v)))})`],
       ['chance', s.p_value < 0.001 ? 'p < 0.001' : `p = ${number(s.p_value, 2)}`],
     ].flatMap(([term, text]) => [h('dt', {}, term), h('dd', {}, text)])))));
 }
@@ -46,7 +46,7 @@ function scores(data) {
   const named = new Set(data.analysis.stragglers.map((s) => s.rank));
   const tell = (row) => {
     const r = order[row];
-    return r === undefined ? null : { lines: [`rank ${all.rank[r]}: work ${all.straggler_score[r] >= 0 ? '+' : ''}${percent(Math.expm1(all.straggler_score[r]))} against the median rank`,
+    return r === undefined ? null : { lines: [`rank ${all.rank[r]}: work ${change(Math.expm1(all.straggler_score[r]))} against the median rank`,
       interval(all.score_low[r], all.score_high[r], (v) => percent(Math.expm1(v)))], x: at(all.straggler_score[r]), y: row * rowHeight + 8 };
   };
   const plot = canvasPlot({
@@ -64,7 +64,7 @@ function scores(data) {
       }
       order.forEach((r, row) => {
         const y = row * rowHeight + 8;
-        g.fillStyle = colour(row === cursor ? 'fg' : 'fg2');
+        g.fillStyle = rankColour(data, all.rank[r], row === cursor);
         g.textAlign = 'right';
         g.fillText(`rank ${all.rank[r]}`, left - 6, y);
         g.strokeStyle = g.fillStyle = colour(named.has(all.rank[r]) ? 'wait' : 'point');

@@ -2,8 +2,8 @@
 // solid and what compute hides is striped and pale.
 
 import { absent, code, h, name } from './dom.js';
-import { bandwidth, bytes, count, duration, plural } from './format.js';
-import { canvasPlot, colour, drawNew, niceStep, stripes } from './plot.js';
+import { bandwidth, bytes, count, duration, mark, plural } from './format.js';
+import { canvasPlot, colour, drawNew, niceStep, rankColour, stripes } from './plot.js';
 import { legend } from './ranks.js';
 import { behind, csvButton } from './table.js';
 
@@ -93,12 +93,12 @@ function oneStep(data, suffix, begin) {
     g.restore();
     g.textAlign = 'right';
     for (let r = 0; r < R; ++r) {
-      g.fillStyle = colour(cursor?.row === r ? 'fg' : 'fg2');
+      g.fillStyle = rankColour(data, lanes.ranks[r], cursor?.row === r);
       g.fillText(`rank ${lanes.ranks[r]}`, kLeft - 6, r * rowHeight + rowHeight / 2);
     }
     g.fillStyle = colour('fg2');
     g.textAlign = 'center';
-    for (let t = Math.ceil(view[0] / tick) * tick; t <= view[1]; t += tick) if (x(t) < w - 20) g.fillText(duration(Math.round(t)), x(t), tall - 10);
+    for (let t = Math.ceil(view[0] / tick) * tick; t <= view[1]; t += tick) if (x(t) < w - 20) g.fillText(mark(t, tick), x(t), tall - 10);
     if (drag) {
       g.fillStyle = colour('band');
       g.fillRect(Math.min(drag[0], drag[1]), 0, Math.abs(drag[1] - drag[0]), bottom);

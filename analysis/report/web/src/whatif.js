@@ -1,7 +1,7 @@
 // Sliders over replayed points; and what overlap and equal ranks would be worth.
 
 import { absent, h, name } from './dom.js';
-import { duration, interval, number, percent, plural, share } from './format.js';
+import { change, duration, interval, number, percent, plural, share } from './format.js';
 import { csvButton, scrolling } from './table.js';
 
 function others(data) {
@@ -12,7 +12,7 @@ function others(data) {
   }
   const parts = [];
   if (rows.length) parts.push(h('h3', {}, 'Overlap'), scrolling('overlap', h('table', {}, h('tbody', {}, rows.map(([what, ns]) =>
-    h('tr', {}, h('th', { scope: 'row' }, what), h('td', { class: 'n' }, duration(ns)), h('td', { class: 'n' }, ns === overlap.t_actual_ns ? '' : `${ns < overlap.t_actual_ns ? '−' : '+'}${share(Math.abs(ns - overlap.t_actual_ns), overlap.t_actual_ns)}`)))))),
+    h('tr', {}, h('th', { scope: 'row' }, what), h('td', { class: 'n' }, duration(ns)), h('td', { class: 'n' }, ns === overlap.t_actual_ns ? '' : change(ns / overlap.t_actual_ns - 1))))))),
   overlap.efficiency !== null ? h('p', { class: 'note' }, `Overlap efficiency ${percent(Math.max(0, Math.min(1, overlap.efficiency)))}: what is hidden, of what could be on this network.`) : null);
   if (counterfactual) {
     const types = Object.entries(counterfactual.S_t);

@@ -121,5 +121,17 @@ TEST(DdpSettings, NameTheSettingThatActs) {
             "DistributedDataParallel(..., bucket_cap_mb=3)");
 }
 
+// Rounded up to 3.008 it closes a bucket one gradient later.
+TEST(DdpSettings, ACapIsWrittenSoThatItGivesTheBucketsThatItIsSaidToGive) {
+  constexpr std::uint64_t kMiB = 1 << 20;
+  EXPECT_EQ(DdpSettings(kMiB, 3'153'920, 100 * kMiB), "DistributedDataParallel(..., bucket_cap_mb=3.0078125)");
+  for (const std::uint64_t cap :
+       {std::uint64_t{3'153'920}, std::uint64_t{3'153'921}, 25 * kMiB + 1, std::uint64_t{7}}) {
+    const std::string text = DdpSettings(kMiB, cap, 100 * kMiB);
+    const double written = std::stod(text.substr(text.find('=') + 1));
+    EXPECT_EQ(static_cast<std::uint64_t>(std::llround(written * static_cast<double>(kMiB))), cap) << text;
+  }
+}
+
 }  // namespace
 }  // namespace lockstep::replay

@@ -120,6 +120,93 @@ TEST(CostModel, OneSizeAndWhatWasSeenBesideIt) {
   EXPECT_EQ(made(0, 2'000'000).At(128 << 10)->ns, made(0, 0).At(128 << 10)->ns) << "no latency is above all of it";
 }
 
+// On a slow network a broadcast's time is not half of an all-reduce's: its root has handed the data over at once.
+TEST(CostModel, AnotherKindStandsForTheStepsOnlyWhereNoneOfThatKindTells) {
+  CostModel model;
+  for (int i = 0; i < 20; ++i) model.Add(528'384, 39'000'000);
+  model.AddBeside(1'585'152, 111'700'000);
+  model.AddBeside(1'585'152, 42'000'000, false);
+  model.AddBeside(1'000'000, 39'500'000, false);
+  model.AddBeside(1'152, 1'200'000, false);  // Of fewer bytes nothing else tells.
+  model.Fit();
+  EXPECT_EQ(model.At(1'585'152)->ns, 111'700'000);
+  EXPECT_GT(model.At(1'000'000)->ns, 60'000'000);
+  EXPECT_EQ(model.At(1'152)->ns, 1'200'000);
+}
+
+// What moves nearly as many bytes in a sixtieth of the time is another operation, and no reason to know nothing of all
+// other sizes.
+TEST(CostModel, FewerBytesInNextToNoTimeAreAnotherOperation) {
+  CostModel model;
+  for (int i = 0; i < 20; ++i) model.Add(16'640, 1'800'000 + 10'000 * (i % 5));
+  model.AddBeside(16'384, 28'000, false);
+  model.AddBeside(2'304, 1'200'000, false);
+  model.AddBeside(798'720, 3'600'000);
+  model.Fit();
+  EXPECT_EQ(model.knots().size(), 3u);
+  EXPECT_LT(model.At(400'000)->factor, 2);
+}
+
+TEST(CostModel, OfManyBesideTheMiddleCounts) {
+  CostModel model;
+  for (int i = 0; i < 20; ++i) model.Add(1 << 20, 1'000'000);
+  for (const std::int64_t ns : {9'000'000, 4'000'000, 4'200'000, 1'100'000, 4'100'000}) model.AddBeside(4 << 20, ns);
+  for (const std::int64_t ns : {30'000'000, 16'000'000}) model.AddBeside(16 << 20, ns);
+  model.Fit();
+  EXPECT_EQ(model.At(4 << 20)->ns, 4'100'000);
+  EXPECT_EQ(model.At(16 << 20)->ns, 16'000'000) << "a first time is slow";
+}
+
+// A little more that took a little less shows nothing: noise does it.
+TEST(CostModel, MoreBytesAreAContradictionFromTwiceTheRate) {
+  const auto contradicted = [](std::uint64_t bytes, std::int64_t ns) {
+    CostModel model;
+    for (int i = 0; i < 20; ++i) model.Add(1 << 20, 1'000'000);
+    model.AddBeside(bytes, ns);
+    model.Fit();
+    return model.contradiction().has_value();
+  };
+  EXPECT_FALSE(contradicted((1 << 20) + 4096, 970'000));
+  EXPECT_FALSE(contradicted((3 << 20) / 2, 900'000));
+  EXPECT_TRUE(contradicted((3 << 20) / 2, 700'000));
+  EXPECT_TRUE(contradicted(2 << 20, 1'000'000));
+}
+
+// What each bucket costs by itself is in each of them. Where a quarter of them have next to none of it, it was not that
+// but something that comes and goes: a core that somebody else had first.
+TEST(CostModel, WhatMakesSomeTransfersSlowIsNoCostOfEach) {
+  const auto contradicted = [](std::int64_t quick_ns, int quick_of_ten) {
+    CostModel model;
+    for (int i = 0; i < 40; ++i) model.Add(512 << 10, i % 10 < quick_of_ten ? quick_ns : 4'000'000);
+    model.AddBeside(3 << 19, 1'500'000);
+    model.Fit();
+    return model.contradiction().has_value();
+  };
+  EXPECT_FALSE(contradicted(400'000, 4));
+  EXPECT_TRUE(contradicted(400'000, 1)) << "one in ten is chance";
+  EXPECT_TRUE(contradicted(2'000'000, 4)) << "the quick ones are slow as well";
+  EXPECT_TRUE(contradicted(4'000'000, 0));
+}
+
+// Sizes far apart are interpolated badly; what takes as many bytes as a known one, and a few more, is known all the
+// same.
+TEST(CostModel, TheTwoSizesAroundBoundWhatIsBetween) {
+  CostModel model;
+  for (int i = 0; i < 20; ++i) {
+    model.Add(2'048, 22'000);
+    model.Add(1 << 20, 354'000);
+    model.Add(12'607'488, 9'290'000);
+  }
+  model.Fit();
+  const auto near = model.At((1 << 20) + 2'048).value();
+  EXPECT_NEAR(near.ns, 354'000, 2'000);
+  EXPECT_LT(near.factor, 1.02);
+  const auto far = model.At(5 << 20).value();
+  EXPECT_GT(far.factor, 1.5);
+  EXPECT_LE(far.ns * far.factor, 9'290'000 * 1.01);
+  EXPECT_LT(model.At(12'600'000)->factor, 1.02);
+}
+
 TEST(CostModel, MoreBytesThatTakeNoLongerHaveNoLine) {
   for (const std::int64_t large_ns : {6'490'000, 6'000'000}) {
     CostModel model;

@@ -11,6 +11,7 @@
 #include "analysis/replay/host/host_run.h"
 #include "analysis/replay/questions/larger_units.h"
 #include "analysis/replay/questions/prefetch.h"
+#include "analysis/replay/questions/smaller_units.h"
 #include "analysis/replay/questions/what_if.h"
 
 namespace lockstep::replay {
@@ -251,6 +252,20 @@ TEST(Units, GathersOfALibraryThatWaitsAreNotPrefetched) {
   ASSERT_EQ(gathers[0][0].size(), 64u);
   for (const Gather& gather : gathers[0][0])
     EXPECT_NE(job.graph.operations()[gather.member].lane, job.graph.operations()[gather.consumer].lane);
+}
+
+// The same job with smaller units is longer, by a latency for each: whoever waits for each part hides none.
+TEST(Units, LargeOnesThatAThreadWaitsForStay) {
+  for (const bool by_library : {false, true}) {
+    const Spec large{.units = 1, .bytes = 32 * 1024 * kKiB, .by_library = by_library};
+    const Spec smaller{.units = 32, .bytes = 1024 * kKiB, .by_library = by_library};
+    EXPECT_GT(Sharded(smaller).measured_step_ns[5], Sharded(large).measured_step_ns[5]);
+    const WhatIf what_if = Asked(large);
+    const Job job = what_if.run().MakeJob();
+    const Result<Schedule> schedule = Simulator(job.graph).Run();
+    ASSERT_TRUE(schedule.ok());
+    EXPECT_FALSE(FindSmallerUnits(what_if, job, schedule.value(), 1).has_value());
+  }
 }
 
 }  // namespace

@@ -111,23 +111,63 @@ TEST(WhatIf, AnotherBucketingIsPredicted) {
       << "a bucket that ends where one of the run's did needs no interpolation";
 }
 
-// Two ranks whose gradients another thread reduces (gloo), which before that broadcasts buffers in each step: 1 ms,
-// then the same work, buckets and costs as above.
-HostRun MakeRunOfThread(const std::vector<std::uint64_t>& bucket_mib, std::size_t steps = 10) {
+struct Carried {
+  std::int64_t ready_ns = 0, alone_ns = 0;
+  std::uint32_t thread = 0;
+  std::int64_t begin_ns = 0, end_ns = 0;
+};
+// Each of the threads takes the next one when it is free; those under way share one network evenly.
+void Carry(std::vector<Carried>& all, std::size_t threads) {
+  std::vector<Carried*> under_way(threads, nullptr);
+  std::vector<double> left_ns(threads, 0);
+  double now = 0;
+  for (std::size_t next = 0, done = 0; done < all.size();) {
+    double until = 1e18;
+    std::size_t busy = 0;
+    for (std::size_t t = 0; t < threads; ++t) {
+      if (under_way[t] == nullptr && next < all.size() && static_cast<double>(all[next].ready_ns) <= now) {
+        under_way[t] = &all[next++];
+        under_way[t]->begin_ns = std::llround(now);
+        under_way[t]->thread = static_cast<std::uint32_t>(t);
+        left_ns[t] = static_cast<double>(under_way[t]->alone_ns);
+      }
+      busy += under_way[t] != nullptr;
+    }
+    const double share = 1 / std::max(1.0, static_cast<double>(busy));
+    for (std::size_t t = 0; t < threads; ++t)
+      if (under_way[t] != nullptr) until = std::min(until, now + left_ns[t] / share);
+    if (next < all.size() && busy < threads) until = std::min(until, static_cast<double>(all[next].ready_ns));
+    for (std::size_t t = 0; t < threads; ++t) {
+      if (under_way[t] == nullptr) continue;
+      left_ns[t] -= (until - now) * share;
+      if (left_ns[t] > 0.5) continue;
+      under_way[t]->end_ns = std::llround(until);
+      under_way[t] = nullptr;
+      ++done;
+    }
+    now = until;
+  }
+}
+
+// Two ranks whose gradients other threads reduce (gloo), which before that broadcast buffers in each step: 1 ms, then
+// the same work, buckets and costs as above.
+HostRun MakeRunOfThread(const std::vector<std::uint64_t>& bucket_mib, std::size_t steps = 10,
+                        std::uint32_t threads = 1) {
   HostRun run;
   run.ranks = {0, 1};
   run.stretches.resize(2);
-  for (RankStretches& rank : run.stretches) rank.others.push_back({1, {}, {}});
+  for (RankStretches& rank : run.stretches)
+    for (std::uint32_t t = 0; t < threads; ++t) rank.others.push_back({1 + t, {}, {}});
   std::int64_t now = 0;
   const auto add = [&](CollectiveKind kind, std::uint64_t bytes, std::int64_t ready, std::int64_t begin,
-                       std::int64_t end, std::uint32_t step) {
+                       std::int64_t end, std::uint32_t step, std::uint32_t thread = 0) {
     const auto c = static_cast<std::uint32_t>(run.collectives.size());
     run.collectives.push_back({c, 7, kind, bytes, 2});
     for (RankStretches& rank : run.stretches) {
       const auto i = static_cast<std::uint32_t>(rank.collectives.size());
-      rank.collectives.push_back({c, c, 1, false, false, begin, begin, end, end, ready});
-      rank.others[0].collectives.push_back(i);
-      rank.others[0].fed.push_back(true);
+      rank.collectives.push_back({c, c, 1 + thread, false, false, begin, begin, end, end, ready});
+      rank.others[thread].collectives.push_back(i);
+      rank.others[thread].fed.push_back(true);
       rank.training.push_back({Stretch::kFeed, ready, ready, {i}, step});
     }
     return c;
@@ -139,11 +179,17 @@ HostRun MakeRunOfThread(const std::vector<std::uint64_t>& bucket_mib, std::size_
     for (RankStretches& rank : run.stretches) rank.training.push_back({Stretch::kWait, now, now + kMs, {buffers}, 0});
     std::int64_t ready = now + 11 * kMs, turn = 0;
     std::vector<std::uint32_t> made;
+    std::vector<Carried> buckets;
     for (const std::uint64_t mib : bucket_mib) {
       ready += kMs * static_cast<std::int64_t>(mib);
-      const std::int64_t begin = std::max(turn, ready);
-      turn = begin + kMs + kMs / 2 * static_cast<std::int64_t>(mib);
-      made.push_back(add(CollectiveKind::kAllReduce, mib * kMiB, ready, begin, turn, step));
+      buckets.push_back({ready, kMs + kMs / 2 * static_cast<std::int64_t>(mib)});
+    }
+    Carry(buckets, threads);
+    for (std::size_t k = 0; k < buckets.size(); ++k) {
+      const Carried& b = buckets[k];
+      turn = std::max(turn, b.end_ns);
+      made.push_back(
+          add(CollectiveKind::kAllReduce, bucket_mib[k] * kMiB, b.ready_ns, b.begin_ns, b.end_ns, step, b.thread));
     }
     now = turn + 2 * kMs;
     for (RankStretches& rank : run.stretches) {
@@ -171,6 +217,25 @@ TEST(WhatIf, BucketsOfAThreadThatCarriesOtherThings) {
   }
 }
 
+// What threads carry beside each other takes longer, and not because of its size: as many bytes take as long together.
+TEST(WhatIf, BucketsOfThreadsThatShareANetwork) {
+  for (const std::uint32_t threads : {2U, 3U}) {
+    HostRun run = MakeRunOfThread({1, 1, 1, 1, 1, 1, 1, 1}, 10, threads);
+    for (const std::int64_t mib : {2, 4, 8})
+      run.beside.push_back(
+          {7, CollectiveKind::kAllReduce, static_cast<std::uint64_t>(mib) * kMiB, kMs + kMs / 2 * mib});
+    const WhatIf what_if = Make(std::move(run));
+    EXPECT_EQ(what_if.self_error(), 0);
+    for (const auto& truth : std::vector<std::vector<std::uint64_t>>{{8}, {4, 4}, {2, 2, 2, 2}}) {
+      const auto mib = static_cast<double>(truth[0]);
+      EXPECT_NEAR(static_cast<double>(Ask(what_if, Cap(mib, mib)).step_ns) /
+                      static_cast<double>(MakeRunOfThread(truth, 10, threads).measured_step_ns[5]),
+                  1, 0.01)
+          << mib << " MiB, " << threads << " threads";
+    }
+  }
+}
+
 // Buckets of one size alone know nothing of other sizes. What the run saw beside them does.
 TEST(WhatIf, WhatWasSeenBesideTheStepsCounts) {
   HostRun fine = MakeRun({1, 1, 1, 1, 1, 1, 1, 1}), whole = MakeRun({8});
@@ -191,6 +256,20 @@ TEST(WhatIf, WhatWasSeenBesideTheStepsCounts) {
   ASSERT_TRUE(four.gain_interval_ns.has_value());
   EXPECT_GT(four.gain_interval_ns->first, 0);
   EXPECT_LE(Ask(Make(MakeRun({8})), Cap(2, 2)).gain_interval_ns.value().first, 0) << "nothing to go by";
+}
+
+// Gradients that were reduced after the work show nothing of what they would take from it.
+TEST(WhatIf, WithoutAFreeCoreSmallerBucketsMayGainNothing) {
+  HostRun whole = MakeRun({8});
+  for (const std::int64_t ns : {kMs / 4, kMs / 2, kMs}) whole.beside.push_back({7, CollectiveKind::kAllGather, 16, ns});
+  for (RankStretches& rank : whole.stretches) rank.step_cpu_ns = whole.measured_step_ns;
+  whole.cores_of_rank = 2;
+  const Answer free = Ask(Make(whole), Cap(2, 2));
+  whole.cores_of_rank = 1;
+  const Answer shared = Ask(Make(whole), Cap(2, 2));
+  EXPECT_EQ(shared.gain_ns, free.gain_ns);
+  EXPECT_GT(free.gain_interval_ns.value().first, free.gain_ns / 2);
+  EXPECT_LE(shared.gain_interval_ns.value().first, 0);
 }
 
 TEST(WhatIf, ASlowRankIsPriced) {

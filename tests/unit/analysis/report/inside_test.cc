@@ -4,6 +4,7 @@
 
 #include <gtest/gtest.h>
 
+#include "analysis/core/device.h"
 #include "analysis/tables/engine/kinds.h"
 #include "analysis/tables/engine/view_index.h"
 #include "tests/unit/analysis/tables/hand_made.h"
@@ -33,7 +34,7 @@ TEST(Inside, MemoryIsTheMostOfAStretchAndHoldsUntilTheNext) {
   rank.Memory(100, kSample, 0, 0, 700, 900);
   rank.Memory(240, kSample, 0, 0, 500, 900);  // The same stretch as the one before it.
   rank.Memory(600, kSample, 0, 0, 2000, 0);   // Reserved is not known.
-  rank.Memory(620, kSample, tables::kHostMemory, 0, 50, 0);
+  rank.Memory(620, kSample, analysis::kHostMemory, 0, 50, 0);
   rank.Memory(5000, kSample, 0, 0, 99999, 0);  // After the window.
   const PageJson json = Made({&rank, &without}, {{0, 1000}, {0, 1000}}, {}, {.memory_columns = 4});
   const PageJson& lines = json["memory"]["lines"];

@@ -407,6 +407,28 @@ TEST(ClockService, CostsNothingBetweenBursts) {
   EXPECT_LT(used, 500'000);  // A side that spins uses 2,000,000.
 }
 
+// Of a job of so many ranks that meets in this directory.
+ClockCoordinatorConfig RankZero(const std::string& meeting_dir, std::int32_t ranks, Rows& rows) {
+  ClockCoordinatorConfig zero;
+  zero.service = With(0, 42, {});
+  zero.world_size = ranks;
+  zero.domain = 1;
+  zero.mode = ClockService::kTcp;
+  zero.meeting_dir = meeting_dir;
+  zero.sink = rows.Sink();
+  return zero;
+}
+
+// On another host, which reaches rank 0 and is reached by nobody.
+ClockCoordinatorConfig RankOne(const ClockCoordinatorConfig& zero, std::uint8_t key, Rows& rows) {
+  ClockCoordinatorConfig one = zero;
+  one.service = With(1, key, {});
+  one.domain = 2;
+  one.sink = rows.Sink();
+  one.listen = ClockListen::kNowhere;
+  return one;
+}
+
 TEST(ClockCoordinator, MeetsThroughTheRunDirectory) {
   char pattern[] = "/tmp/lockstep-coordinator-XXXXXX";
   ASSERT_NE(mkdtemp(pattern), nullptr);
@@ -414,13 +436,7 @@ TEST(ClockCoordinator, MeetsThroughTheRunDirectory) {
   Rows unused, rows, follower;
   const EventClock clock = Distorted(1'000'000'000'000, 10);
   {
-    ClockCoordinatorConfig zero;
-    zero.service = With(0, 42, {});
-    zero.world_size = 3;
-    zero.domain = 1;
-    zero.mode = ClockService::kTcp;
-    zero.meeting_dir = dir;
-    zero.sink = unused.Sink();
+    const ClockCoordinatorConfig zero = RankZero(dir, 3, unused);
     ClockCoordinatorConfig one = zero, two = zero;
     one.service = With(1, 42, clock);
     one.domain = two.domain = 2;
@@ -442,25 +458,33 @@ TEST(ClockCoordinator, MeetsThroughTheRunDirectory) {
   std::filesystem::remove_all(dir);
 }
 
+// It takes the file that led to it away; who has measured with it has nothing to complain of.
+TEST(ClockCoordinator, RankZerosAgentMayEndFirst) {
+  char pattern[] = "/tmp/lockstep-coordinator-XXXXXX";
+  ASSERT_NE(mkdtemp(pattern), nullptr);
+  Rows unused, rows;
+  const ClockCoordinatorConfig zero = RankZero(pattern, 2, unused);
+  const ClockCoordinatorConfig one = RankOne(zero, 42, rows);
+  auto a = ClockCoordinator::Start(zero), b = ClockCoordinator::Start(one);
+  ASSERT_TRUE(a.ok() && b.ok());
+  ASSERT_TRUE(rows.WaitForBursts(1)) << b.value()->Describe();
+  a = Error{ErrorCode::kInternal, "", "", ""};      // Ends it.
+  std::this_thread::sleep_for(milliseconds(4500));  // It looks for the file every two seconds.
+  EXPECT_EQ(b.value()->Trouble(), "");
+  b.value()->Finish(100);
+  EXPECT_EQ(b.value()->Trouble(), "");
+  std::filesystem::remove_all(pattern);
+}
+
 // The directories are not shared, or cannot be: no exchange, and a reason for it.
 TEST(ClockCoordinator, WithoutAKeyNothingIsBelieved) {
   char pattern[] = "/tmp/lockstep-coordinator-XXXXXX";
   ASSERT_NE(mkdtemp(pattern), nullptr);
   const std::string dir = pattern;
   Rows unused, rows;
-  ClockCoordinatorConfig zero;
-  zero.service = With(0, 42, {});
-  zero.world_size = 2;
-  zero.domain = 1;
-  zero.mode = ClockService::kTcp;
-  zero.meeting_dir = dir;
-  zero.sink = unused.Sink();
+  ClockCoordinatorConfig zero = RankZero(dir, 2, unused);
   for (const std::uint8_t key : {std::uint8_t{0}, std::uint8_t{43}}) {
-    ClockCoordinatorConfig one = zero;
-    one.service = With(1, key, {});
-    one.domain = 2;
-    one.sink = rows.Sink();
-    one.listen = ClockListen::kNowhere;
+    const ClockCoordinatorConfig one = RankOne(zero, key, rows);
     auto a = ClockCoordinator::Start(zero), b = ClockCoordinator::Start(one);
     ASSERT_TRUE(a.ok() && b.ok());
     EXPECT_EQ(b.value()->address(), "");

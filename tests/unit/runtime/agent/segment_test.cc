@@ -10,6 +10,7 @@
 #include <filesystem>
 #include <fstream>
 #include <string>
+#include <thread>
 
 #include "core/own_file.h"
 #include "core/segment_name.h"
@@ -104,6 +105,31 @@ TEST_F(SegmentTest, AMappingKeepsASegmentInUse) {
   ASSERT_EQ(stale.size(), 1u);
   EXPECT_TRUE(RemoveStaleSegment(stale[0]));
   EXPECT_FALSE(fs::exists(path));
+}
+
+// Two commands at once: one looks for stale segments (`doctor`) or is removing this one, the other recovers its run.
+TEST_F(SegmentTest, AnotherCommandIsNotAUser) {
+  std::string path;
+  {
+    auto segment = Segment::Create(Request());
+    ASSERT_TRUE(segment.ok());
+    path = segment.value().path();
+  }
+  OwnedFd mine = OpenOwn(path, O_RDWR);
+  EXPECT_FALSE(UseOfSegment(mine, path).used);
+  EXPECT_TRUE(FindStaleSegments(dir_.path()).empty()) << "it is being recovered";
+  std::thread other([&] {
+    const OwnedFd file = OpenOwn(path, O_RDWR);
+    EXPECT_FALSE(UseOfSegment(file, path).used) << "the first command ends meanwhile";
+    EXPECT_TRUE(FindStaleSegments(dir_.path()).empty());
+  });
+  ::usleep(30'000);
+  mine.Reset();
+  other.join();
+  const auto stale = FindStaleSegments(dir_.path());
+  ASSERT_EQ(stale.size(), 1u);
+  const OwnedFd later = OpenOwn(path, O_RDWR);
+  EXPECT_EQ(TryLockExclusive(later.get()), Locked::kYes) << "looking takes no lock";
 }
 
 }  // namespace

@@ -25,6 +25,7 @@
 #include "comms/launch/launch_env.h"
 #include "core/rank_name.h"
 #include "runtime/agent/rundir/claim.h"
+#include "runtime/agent/rundir/places.h"
 #include "runtime/agent/send/file_receiver.h"
 #include "runtime/agent/send/file_sender.h"
 #include "tests/unit/runtime/agent/temp_dir.h"
@@ -153,8 +154,10 @@ class Send : public testing::Test {
     receiver_.reset();
     FileReceiver::Setup setup{.run_dir = there_, .slots = kSlots, .version = "1.0", .stall_ms = stall_ms};
     setup.so_far = true;
+    setup.hang_is_said = [this] { return said_.load(); };
     so_far_ = std::make_unique<FileReceiver>(setup);
     setup.so_far = false;
+    setup.hang_is_said = nullptr;
     setup.before = so_far_.get();
     receiver_ = std::make_unique<FileReceiver>(setup);
     clock::ClockServiceConfig config{.rank = 0, .key = SecretOf(42), .clock = {}, .loopback_only = true, .place = ""};
@@ -170,8 +173,9 @@ class Send : public testing::Test {
     return {.addresses = server_->address(),
             .key = SecretOf(42),
             .slot = slot,
-            .host = "node" + std::to_string(slot / 2),
-            .version = version,
+            .caller = {.place = PlaceText("node" + std::to_string(slot / 2), "/run", 2),
+                       .version = version,
+                       .boot_id = "boot" + std::to_string(slot / 2)},
             .stall_ms = 60'000};
   }
   FileToSend Made(const std::string& name, const std::string& contents) const {
@@ -195,9 +199,7 @@ class Send : public testing::Test {
     EXPECT_EQ(call.end, clock::CallEnd::kReached);
     if (call.link && opens) {
       EXPECT_TRUE(Tell(*call.link, FileWord::kOpen, 1, 10,
-                       std::string("evil\0"
-                                   "1.0",
-                                   8)));
+                       OpenText({.place = PlaceText("evil", "/run", 1), .version = "1.0", .boot_id = ""})));
       EXPECT_EQ(Answer(*call.link), FileWord::kGo);
     }
     return std::move(call.link);
@@ -217,6 +219,7 @@ class Send : public testing::Test {
 
   TempDir dir_;
   std::string there_, here_;
+  std::atomic<bool> said_{false};  // A hang, on rank 0's host.
   std::unique_ptr<FileReceiver> so_far_, receiver_;
   std::unique_ptr<clock::ClockServer> server_;
 };

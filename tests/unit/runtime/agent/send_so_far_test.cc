@@ -80,6 +80,32 @@ TEST_F(SendSoFar, NothingIsTakenOnceItIsClosed) {
   EXPECT_EQ(FilesThere(), 0u);
 }
 
+TEST_F(SendSoFar, WhetherAHangWasSaidIsAsked) {
+  SoFarSender sender(Slot3("so far"));
+  std::int64_t now_ns = kLookNs;
+  const auto said = [&] { return sender.SaidElsewhere(now_ns += 10 * kLookNs, kSlots); };
+  said_ = true;
+  EXPECT_FALSE(said()) << "nothing was given";
+  sender.Offer(kLookNs, 6);
+  EXPECT_TRUE(Eventually([&] { return sender.there(); }));
+  EXPECT_TRUE(Eventually(said));
+  EXPECT_TRUE(Is("so far")) << "asking takes nothing back";
+  said_ = false;
+  EXPECT_TRUE(Eventually([&] { return !said(); }));
+  said_ = true;
+  EXPECT_TRUE(Eventually(said));
+  EXPECT_TRUE(Eventually([&] {
+    sender.TakeBack(now_ns += 10 * kLookNs);
+    return FilesThere() == 0 && !sender.there();
+  }));
+  EXPECT_FALSE(said()) << "it moves";
+  // Files of the job's end are no place to ask.
+  Begin();
+  const auto peer = Peer(5);
+  ASSERT_TRUE(Tell(*peer, FileWord::kAsk, 0, 0, ""));
+  EXPECT_EQ(Answer(*peer), FileWord::kRefused);
+}
+
 TEST_F(SendSoFar, WhoIsKilledLeavesIt) {
   {
     const auto peer = Peer(3, true, clock::FilesWhy::kQuiet);

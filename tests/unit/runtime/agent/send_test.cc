@@ -20,7 +20,7 @@ TEST_F(Send, FilesArriveAsTheyAre) {
   EXPECT_EQ(There("rank-00003.h5"), "main");
   EXPECT_EQ(FilesThere(), 4u);
   const Arrived arrived = receiver_->arrived();
-  EXPECT_EQ(arrived.hosts, std::set<std::string>{"node1"});
+  EXPECT_EQ(arrived.hosts, (std::set<std::pair<std::string, std::string>>{{"node1", "boot1"}}));
   EXPECT_EQ(arrived.slots, std::set<std::int32_t>{3});
   EXPECT_EQ(arrived.bytes, noise.size() + plain.size() + 4);
   // What can be compressed is, and what cannot is sent as it is.
@@ -78,6 +78,34 @@ TEST_F(Send, ManyAtOnceAndOneAfterTheOther) {
   EXPECT_EQ(sent, kSlots - 1);
   EXPECT_EQ(FilesThere(), static_cast<std::size_t>(kSlots - 1));
   EXPECT_EQ(receiver_->arrived().hosts.size(), 20u);
+}
+
+TEST_F(Send, HostsThatShareANameAreCountedApart) {
+  Begin();
+  for (const auto& [slot, boot] : {std::pair{1, "a"}, std::pair{2, "b"}, std::pair{3, "b"}}) {
+    FileSender::Setup setup = From(slot);
+    setup.caller.place = PlaceText("localhost", "/run", 1);
+    setup.caller.boot_id = boot;
+    EXPECT_EQ(FileSender(std::move(setup)).Send({Made(RankName(slot) + ".h5", "x")}).end, SendEnd::kSent);
+  }
+  EXPECT_EQ(receiver_->arrived().hosts.size(), 2u);
+}
+
+// Who calls with files says where they are: a program of some milliseconds has ended before its agent told otherwise.
+TEST_F(Send, WhoCallsSaysWhereItsFilesAre) {
+  std::shared_ptr<const OwnedFd> held;
+  int error = 0;
+  ASSERT_EQ(MakeClaim(ClaimPath(there_, 6), launch::LaunchEnv{}, &held, &error), Claimed::kYes);
+  Begin();
+  EXPECT_EQ(FileSender(From(2)).Send({Made("rank-00002.h5", "x")}).end, SendEnd::kSent);
+  EXPECT_EQ(FileSender(From(4, "0.9")).Send({Made("rank-00004.h5", "x")}).end, SendEnd::kFailed);
+  EXPECT_EQ(FileSender(From(6)).Send({Made("rank-00006.h5", "x")}).end, SendEnd::kShared);
+  const std::vector<RunPlace> places = PlacesOf(receiver_->arrived().places, "node0");
+  ASSERT_EQ(places.size(), 2u);
+  EXPECT_EQ((std::tuple(places[0].slot, places[0].host, places[0].dir, places[0].ranks)),
+            std::tuple(2, "node1", "/run", 2));
+  EXPECT_EQ((std::tuple(places[1].slot, places[1].host)), std::tuple(4, "node2"));
+  EXPECT_EQ(NotTold(there_, places, 8), 8 - 1 - 2 - 2);
 }
 
 // Those who wait for rank 0's program are told that it has ended, and from then on wait for as long as they are told
@@ -272,9 +300,7 @@ TEST_F(Send, TextsThatAreTooLongEndTheConnection) {
   const auto third = Peer(3, false);  // A file for which no disk has room.
   std::string why;
   ASSERT_TRUE(Tell(*third, FileWord::kOpen, 1, UINT64_MAX / 2,
-                   std::string("evil\0"
-                               "1.0",
-                               8)));
+                   OpenText({.place = PlaceText("evil", "/run", 1), .version = "1.0", .boot_id = ""})));
   EXPECT_EQ(Answer(*third, &why), FileWord::kRefused);
   EXPECT_NE(why.find("there is no room"), std::string::npos) << why;
 }

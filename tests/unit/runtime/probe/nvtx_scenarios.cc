@@ -19,6 +19,7 @@
 #include <vector>
 
 #include "runtime/lockstep.h"
+#include "tests/unit/runtime/probe/single_step.h"
 #ifdef LOCKSTEP_REAL_NVTX
 #include <nvtx3/nvToolsExt.h>
 #include <nvtx3/nvToolsExtPayload.h>
@@ -394,29 +395,36 @@ int Open() {
   return 0;
 }
 
-void OnAlarm(int) {
-  nvtxRangePushA("handler");
+long g_handled = 0;
+void OnSignal(int signal) {
+  char name[32] = "handler";
+  // New each time: the slow path.
+  if (signal == SIGTRAP) std::snprintf(name, sizeof name, "handler %ld", g_handled++);
+  nvtxRangePushA(name);
   nvtxMarkA("handler mark");
   nvtxRangePop();
 }
-int Signals(int rounds) {
+// Signals come every 50 us, or after each instruction.
+int Signals(int rounds, bool stepped) {
   nvtxRangePushA("first");  // NVTX starts itself under a lock of its own: not in a handler.
   nvtxRangePop();
   struct sigaction action {};
-  action.sa_handler = OnAlarm;
+  action.sa_handler = OnSignal;
   action.sa_flags = SA_RESTART;
-  sigaction(SIGALRM, &action, nullptr);
+  sigaction(stepped ? SIGTRAP : SIGALRM, &action, nullptr);
   itimerval timer{{0, 50}, {0, 50}};
-  setitimer(ITIMER_REAL, &timer, nullptr);
+  if (!stepped) setitimer(ITIMER_REAL, &timer, nullptr);
   char name[32];
   nvtxDomainHandle_t a = nvtxDomainCreateA("A");
   for (int ranges = 0; ranges < rounds; ++ranges) {
     std::snprintf(name, sizeof name, "name %d", ranges % 500);
+    if (stepped) lockstep::StepSingly(true);
     Push(a, Event("outer"));
     nvtxRangePushA(ranges % 3 == 0 ? name : "main");
     if (ranges % 2 == 0) nvtxRangePop();
     nvtxDomainRangePop(a);
     if (ranges % 2 != 0) nvtxRangePop();
+    if (stepped) lockstep::StepSingly(false);
   }
   timer = {};
   setitimer(ITIMER_REAL, &timer, nullptr);
@@ -567,7 +575,8 @@ int main(int argc, char** argv) {
   if (name == "window") return Window();
   if (name == "fork") return ForkPops();
   if (name == "open") return Open();
-  if (name == "signals") return Signals(first);
+  if (name == "signals") return Signals(first, false);
+  if (name == "stepped") return Signals(first, true);
   if (name == "thread-names") return ThreadNames();
   if (name == "errno") return Errno();
   if (name == "watched") return Watched();

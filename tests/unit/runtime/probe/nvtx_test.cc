@@ -319,22 +319,22 @@ TEST_P(Nvtx, OpenRangesOutliveTheProcess) {
   EXPECT_EQ(RangesOf(segment).size(), 100u);
 }
 
-TEST_P(Nvtx, SignalHandlersMayUseItInTheMiddleOfIt) {
+// What the program itself did is there, all of it and under its name; only a handler's own records are ever dropped.
+void CheckHandlersRanges(const std::string& host, const std::vector<std::string>& scenario) {
   TestSegmentOptions options;
   options.main_ring_slots = 1 << 20;
   options.bytes = std::uint64_t{64} << 20;
   TestSegment segment(options);
-  ProbeChild child(segment.path(), {"signals", "250000"}, {kInjection}, GetParam().c_str());
+  ProbeChild child(segment.path(), scenario, {kInjection}, host.c_str());
   const long made = std::atol(child.Line().c_str());
   ASSERT_EQ(child.Wait(), 0) << child.Errors();
   ASSERT_GT(made, 10);
-  // Read() checks the chain of records. What the program itself did is there, all of it
-  // and under its name; only a handler's own records are ever dropped.
+  // Read() checks the chain of records.
   long outer = 0, inner = 0, handler = 0;
   const RingHeader& ring = segment.view().ring(segment.view().rings()[0].offset);
   for (const NamedRange& each : RangesOf(segment)) {
     ASSERT_LE(each.range.begin_ticks, each.range.end_ticks);
-    if (each.name == "handler") {
+    if (each.name == "handler" || each.name.starts_with("handler ")) {
       ++handler;
     } else if (each.name == "outer") {
       ++outer;
@@ -351,6 +351,12 @@ TEST_P(Nvtx, SignalHandlersMayUseItInTheMiddleOfIt) {
   EXPECT_EQ(ring.nvtx_depth, 0u);
   EXPECT_EQ(segment.view().processes()[0].range_unbalanced, 0u);
 }
+
+TEST_P(Nvtx, SignalHandlersMayUseItInTheMiddleOfIt) { CheckHandlersRanges(GetParam(), {"signals", "250000"}); }
+
+#if defined(__x86_64__)
+TEST_P(Nvtx, SignalHandlersMayUseItAfterAnyInstruction) { CheckHandlersRanges(GetParam(), {"stepped", "50"}); }
+#endif
 
 TEST_P(Nvtx, BeforeMainAndAfterIt) {
   TestSegment segment;

@@ -19,6 +19,7 @@
 #include <vector>
 
 #include "runtime/lockstep.h"
+#include "tests/unit/runtime/probe/single_step.h"
 
 namespace {
 
@@ -115,6 +116,24 @@ int Threads(int threads, int n) {
     });
   for (std::thread& each : all) each.join();
   return 0;
+}
+
+// Threads that serve requests. `how`: "always", every request is to be recorded from its first call; "steps", each is a
+// step.
+int Serve(int threads, int requests, const std::string& how) {
+  std::atomic<int> unrecorded{0};
+  std::vector<std::thread> all;
+  for (int t = 0; t < threads; ++t)
+    all.emplace_back([&] {
+      for (int i = 0; i < requests; ++i) {
+        if (how == "steps") lockstep_step();
+        lockstep_range_push("request");
+        if (lockstep_recording() == 0) ++unrecorded;
+        lockstep_range_pop();
+      }
+    });
+  for (std::thread& each : all) each.join();
+  return how == "always" && unrecorded > 0 ? 1 : 0;
 }
 
 int Recycle() {
@@ -244,6 +263,35 @@ int Signals(int milliseconds) {
   return 0;
 }
 
+void OnTrap(int) {
+  char name[32];  // New each time, so that the handler cannot use the fast path.
+  std::snprintf(name, sizeof name, "handler %ld", g_handled.load());
+  lockstep_range_push(name);
+  lockstep_mark("handler mark");
+  lockstep_range_pop();
+  g_handled.fetch_add(1);
+}
+
+int Stepped(int ranges) {
+  struct sigaction action {};
+  action.sa_handler = OnTrap;
+  sigaction(SIGTRAP, &action, nullptr);
+  char name[32];
+  for (int i = 0; i < ranges; ++i) {
+    std::snprintf(name, sizeof name, "main %d", i % 7);
+    lockstep::StepSingly(true);
+    lockstep_range_push("main");
+    lockstep_range_push(name);
+    lockstep_range_pop();
+    lockstep_mark(name);
+    lockstep_range_pop();
+    if (i % 16 == 0) lockstep_step();
+    lockstep::StepSingly(false);
+  }
+  std::printf("%d %ld\n", 2 * ranges, g_handled.load());
+  return 0;
+}
+
 int Window() {
   std::printf("%d", lockstep_recording());
   Ranges(1);
@@ -301,11 +349,13 @@ int main(int argc, char** argv) {
   if (name == "full") result = Full(first);
   if (name == "laps") result = Laps(first);
   if (name == "threads") result = Threads(first, second);
+  if (name == "serve") result = Serve(first, second, argc > 4 ? argv[4] : "");
   if (name == "recycle") result = Recycle();
   if (name == "fork") result = Fork();
   if (name == "family") result = Family();
   if (name == "kill") result = Kill(argv[2]);
   if (name == "signals") result = Signals(first);
+  if (name == "stepped") result = Stepped(first);
   if (name == "window") result = Window();
   if (name == "errno") result = Errno();
   if (name == "ranges") Ranges(first), result = 0;

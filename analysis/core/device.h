@@ -1,0 +1,13 @@
+#pragma once
+// What stands for no device in the tables (core/rank_tables.h, core/timeline_tables.h).
+
+#include <cstdint>
+
+namespace lockstep::analysis {
+
+// gpu_samples.device and rank_gpus.device where it is not known which.
+inline constexpr std::uint16_t kUnknownDevice = 65535;
+// gpu_memory.device of what is the host's.
+inline constexpr std::uint16_t kHostMemory = 65535;
+
+}  // namespace lockstep::analysis
