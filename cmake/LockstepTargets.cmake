@@ -69,9 +69,10 @@ function(lockstep_library name)
   endif()
 endfunction()
 
-# lockstep_unit_test(name SOURCES ... LIBS ...): a GoogleTest program, its cases known to ctest.
+# lockstep_unit_test(name [SHARDS n] SOURCES ... LIBS ...): a GoogleTest program and its test unit.NAME, split into n that
+# run side by side. Each case is a testcase of build/tests.xml (tests/summary.py).
 function(lockstep_unit_test name)
-  cmake_parse_arguments(ARG "" "" "SOURCES;LIBS" ${ARGN})
+  cmake_parse_arguments(ARG "" "SHARDS" "SOURCES;LIBS" ${ARGN})
   add_executable(${name} ${ARG_SOURCES})
   set_target_properties(${name} PROPERTIES RUNTIME_OUTPUT_DIRECTORY ${CMAKE_BINARY_DIR}/tests)
   target_link_libraries(${name} PRIVATE lockstep_options ${ARG_LIBS} GTest::gtest_main)
@@ -82,5 +83,19 @@ function(lockstep_unit_test name)
   set_target_properties(${name} PROPERTIES LOCKSTEP_UNIT_TEST ON)  # Only the links of the programs compare types.
   set_property(GLOBAL APPEND PROPERTY LOCKSTEP_UNIT_TESTS ${name})
   lockstep_join(${name})
-  gtest_discover_tests(${name} PROPERTIES TIMEOUT 300 LABELS unit DISCOVERY_TIMEOUT 60)
+  string(REGEX REPLACE "^unit_" "" test ${name})
+  if(NOT ARG_SHARDS)
+    set(ARG_SHARDS 1)
+  endif()
+  math(EXPR last "${ARG_SHARDS} - 1")
+  foreach(shard RANGE ${last})
+    set(suffix)
+    if(ARG_SHARDS GREATER 1)
+      set(suffix .${shard})
+    endif()
+    add_test(NAME unit.${test}${suffix}
+             COMMAND ${name} --gtest_brief=1 --gtest_output=xml:${CMAKE_BINARY_DIR}/tests/cases/unit.${test}${suffix}.xml)
+    set_tests_properties(unit.${test}${suffix} PROPERTIES TIMEOUT 600 LABELS unit
+                         ENVIRONMENT "GTEST_TOTAL_SHARDS=${ARG_SHARDS};GTEST_SHARD_INDEX=${shard}")
+  endforeach()
 endfunction()
