@@ -1,11 +1,14 @@
 #!/usr/bin/env python3
-"""Closing lines of a test run: how many passed, every skipped test with its reason, the end of what each failed
-test printed, and the names of those that failed.
+"""Closing lines of a test run: how many cases passed, every skipped one with its reason, the end of what each failed one
+printed, the slowest ones, and the names of those that failed.
 
-usage: summary.py JUNIT_XML ...            (as written by ctest --output-junit)
-       summary.py --failed JUNIT_XML ...   the names of failed tests, on one line; nothing if there are none
+usage: summary.py CTEST_XML CASES_DIR TESTS_XML
+
+CTEST_XML is what ctest --output-junit wrote. A test NAME that runs many cases leaves CASES_DIR/NAME.xml, GoogleTest's
+or any other JUnit file: its cases stand in place of the test. TESTS_XML gets the result, a testcase per case.
 """
 
+import pathlib
 import re
 import sys
 import xml.etree.ElementTree as ElementTree
@@ -14,43 +17,74 @@ import xml.etree.ElementTree as ElementTree
 SHOWN_FAILURES = 8
 SHOWN_LINES = 30
 SHOWN_COLUMNS = 240
+SHOWN_SLOWEST = 5
 
 
-def lines_of(case):
-    text = case.findtext("system-out") or ""
-    return [line.rstrip() for line in text.splitlines() if line.strip()]
+def text_of(case):
+    parts = [case.findtext("system-out") or ""]
+    for failure in case.findall("failure"):
+        parts.append(failure.text or failure.get("message") or "")
+    return [line.rstrip() for line in "\n".join(parts).splitlines() if line.strip()]
 
 
 def reason(case):
     """The text a test gave when it skipped itself: GoogleTest's message, else its last line."""
-    lines = [line.strip() for line in lines_of(case)]
-    for i, line in enumerate(lines):
-        if re.search(r": Skipped$", line) and i + 1 < len(lines):
-            return lines[i + 1]
+    message = case.find("skipped").get("message") or ""
+    if message and not message.startswith("SKIP_"):  # ctest's own words name the property, not the reason.
+        return message.splitlines()[-1].strip()
+    lines = [line.strip() for line in text_of(case)]
     for line in lines:
         if line.lower().startswith("skip"):
             return line
-    return lines[-1] if lines else (case.find("skipped").get("message") or "no reason given")
+    return lines[-1] if lines else message or "no reason given"
 
 
-def main(paths, names_only):
-    cases = [case for path in paths for case in ElementTree.parse(path).getroot().findall("testcase")]
+def cases_of(test, folder):
+    """The cases that a ctest test ran, or the test itself."""
+    path = folder / f"{test.get('name')}.xml"
+    failed = test.find("failure") is not None
+    if not path.exists():
+        return [test]
+    try:
+        found = list(ElementTree.parse(path).getroot().iter("testcase"))
+    except ElementTree.ParseError:  # It was killed while it wrote.
+        return [test]
+    for case in found:
+        if case.get("classname") and not case.get("name").startswith(case.get("classname")):
+            case.set("name", f"{case.get('classname')}.{case.get('name')}")
+    found = [case for case in found if case.get("status") != "notrun"]
+    # What fails outside of every case: at the end of the process, or before the first one.
+    if not found or (failed and all(case.find("failure") is None for case in found)):
+        found.append(test)
+    return found
+
+
+def main(ctest_xml, folder, out):
+    suite = ElementTree.Element("testsuite", name="lockstep")
+    for test in ElementTree.parse(ctest_xml).getroot().findall("testcase"):
+        suite.extend(cases_of(test, pathlib.Path(folder)))
+    cases = suite.findall("testcase")
     skipped = [case for case in cases if case.find("skipped") is not None]
     failed = [case for case in cases if case.find("failure") is not None]
-    if names_only:
-        if failed:
-            print("failed: " + " ".join(case.get("name") for case in failed))
-        return
-    print(f"\n{len(cases) - len(skipped) - len(failed)} passed, {len(failed)} failed, {len(skipped)} skipped")
+    for name, count in (("tests", len(cases)), ("failures", len(failed)), ("skipped", len(skipped))):
+        suite.set(name, str(count))
+    ElementTree.ElementTree(suite).write(out, encoding="utf-8", xml_declaration=True)
+
+    seconds = {case.get("name"): float(case.get("time") or 0) for case in cases}
+    slowest = sorted(seconds, key=seconds.get)[-SHOWN_SLOWEST:][::-1]
+    print("slowest: " + ", ".join(f"{name} {seconds[name]:.0f} s" for name in slowest))
     for case in skipped:
         print(f"  skipped  {case.get('name')}: {reason(case)}")
     for number, case in enumerate(failed):
-        message = case.find("failure").get("message") or "failed"
-        print(f"  failed   {case.get('name')}: {message}, after {float(case.get('time') or 0):.0f} s")
-        for line in lines_of(case)[-SHOWN_LINES:] if number < SHOWN_FAILURES else []:
+        print(f"  failed   {case.get('name')}, after {seconds[case.get('name')]:.0f} s")
+        for line in text_of(case)[-SHOWN_LINES:] if number < SHOWN_FAILURES else []:
             print(f"    {line[:SHOWN_COLUMNS]}")
+    if failed:
+        print("failed: " + " ".join(case.get("name") for case in failed))
+    print(f"{len(cases) - len(skipped) - len(failed)} passed, {len(failed)} failed, {len(skipped)} skipped")
 
 
 if __name__ == "__main__":
-    main([word for word in sys.argv[1:] if word != "--failed"], "--failed" in sys.argv[1:])
-
+    if len(sys.argv) != 4:
+        sys.exit(__doc__)
+    main(*sys.argv[1:])
