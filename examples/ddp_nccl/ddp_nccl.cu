@@ -120,6 +120,10 @@ class Trainer {
                   1e3 * seconds / (o_.steps - warm_up));
       std::fflush(stdout);
     }
+    // ncclCommDestroy waits for ever while a graph holds operations that were captured from the communicator
+    // (commDestroySync, src/init.cc of NCCL 2.28: localPersistentRefs).
+    for (cudaGraphExec_t graph : replay)
+      if (graph != nullptr) CHECK(cudaGraphExecDestroy(graph));
   }
 
   // 0: right. Every rank's parameters must be the same, and near those of the CPU.
