@@ -9,7 +9,6 @@ import pathlib
 import signal
 import subprocess
 import tempfile
-import time
 import unittest
 
 RUN = pathlib.Path(__file__).resolve().parent / "run"
@@ -184,10 +183,11 @@ class Soak(unittest.TestCase):
         self.assertNotIn("\nnoise", (self.build / "soak/page.md").read_text())
 
     def test_an_interruption_and_what_comes_after_it(self):
+        waiting = self.build / "waiting"
+        os.mkfifo(waiting)
         process = subprocess.Popen(self.words(self.build, "slow", "foreign"), stdout=subprocess.PIPE, text=True)
-        end = time.monotonic() + 60
-        while not (self.build / "waiting").exists() and time.monotonic() < end:
-            time.sleep(0.01)
+        waiting.read_text()
+        waiting.unlink()
         process.send_signal(signal.SIGTERM)
         printed = process.communicate()[0]
         self.assertEqual((process.returncode, self.row(printed, "slow")[-1]), (130, "unfinished"), printed)
