@@ -4,7 +4,8 @@ both in the same way, and compares what the world sees - standard output, exit
 code, files, and standard error but for Lockstep's own lines. Then the trace has
 to say what happened, and what is missing from it.
 
-usage: faults_test.py BUILD_DIR GROUP [CASE...]
+usage: faults_test.py BUILD_DIR GROUP... [CASE...]
+With LOCKSTEP_TEST_SECONDS it is compared, too, how long both take.
 """
 
 import dataclasses
@@ -152,8 +153,9 @@ class Matrix(unittest.TestCase):
                 raise
             finally:
                 self.unmount(place)
-            mine = [path for path in jobs.segments() - shared if not self.in_use(path)]
-            self.assertEqual(mine, [], "left in /dev/shm")
+            # Of agents that other tests killed those tests remove them.
+            left = lambda: [path for path in jobs.segments() - shared if not self.in_use(path)]  # noqa: E731
+            self.assertTrue(jobs.wait_until(lambda: not left(), 60), "left in /dev/shm: %r" % left())
             sys.stderr.write("  %-28s %5.2f s bare, %5.2f s traced\n" % (case.name, bare.seconds, traced.seconds))
 
     @staticmethod
@@ -180,7 +182,8 @@ class Matrix(unittest.TestCase):
             self.assertEqual(jobs.without_ours(traced.stderr), bare.stderr, "standard error")
         for name, content in kept.items():
             self.assertEqual(self.content(traced.directory / name), content, name)
-        self.assertLess(traced.seconds, bare.seconds + jobs.on_this_machine(case.extra_seconds))
+        if "LOCKSTEP_TEST_SECONDS" in os.environ:
+            self.assertLess(traced.seconds, bare.seconds + case.extra_seconds)
 
     def look_at_trace(self, case, traced):
         if case.recorded:
@@ -242,6 +245,6 @@ def add_cases(groups):
 
 
 if __name__ == "__main__":
-    import cases
-    add_cases(cases.groups(Case))
+    import matrix
+    add_cases(matrix.groups(Case))
     unittest.main(argv=[sys.argv[0], *sys.argv[2:]])

@@ -32,17 +32,16 @@ def complete(ranges):
     return check
 
 
-def accounted(ranges, *by, at_least=1):
-    """Some are lost, all are accounted for, and under these names."""
+def accounted(ranges, *by):
+    """Of those that are lost all are accounted for, under these names at least."""
     def check(test, job):
         found, lost = recorded(job)
         gone = sum(lost.get(loss, 0) for loss in ("RingFull", "NoRing", "SpoolWrite"))
         test.assertEqual(found + gone, ranges, lost)
-        test.assertGreaterEqual(gone, at_least, lost)
         for loss in by:
             test.assertIn(loss, lost)
-        if job.case.analyze is not None:
-            test.assertEqual(job.analysis["trust"]["dropped"], gone)
+        code, analysis, said = job.trace.analyze()
+        test.assertEqual((code, analysis["trust"]["dropped"]), (3 if gone else 0, gone), said)
     return check
 
 
@@ -105,21 +104,23 @@ def both(*checks):
 
 # How a program is disturbed.
 
-def kill(number, after=b"ready"):
+def kill(number):
     """As a user would: the process that was started gets the signal."""
     def disturb(job):
-        job.wait_for(after)
+        job.wait_for(b"ready")
         job.process.send_signal(number)
     return disturb
 
 
-def stop(agent, seconds=0.4):
+def stop(agent):
+    """For a while, before it is ended."""
     def disturb(job):
         job.wait_for(b"ready")
         victim = job.process.pid if agent else job.app
         os.kill(victim, signal.SIGSTOP)
-        time.sleep(seconds)
+        time.sleep(0.4)
         os.kill(victim, signal.SIGCONT)
+        job.process.send_signal(signal.SIGTERM)
     return disturb
 
 
@@ -200,15 +201,15 @@ def groups(Case):
                                   "except KeyboardInterrupt: print('interrupted')"), disturb=kill(signal.SIGINT), code=0),
         Case("hup", [APP, "wait"], disturb=kill(signal.SIGHUP), code=-signal.SIGHUP),
         Case("usr1_handled", [APP, "handler", "10"], disturb=kill(signal.SIGUSR1), code=5),
-        Case("stopped_app", [APP, "slow", "1"], disturb=stop(False), compare_stderr=False, analyze=0),
-        Case("stopped_agent", [APP, "slow", "1"], disturb=stop(True), compare_stderr=False, analyze=0),
+        Case("stopped_app", [APP, "handler", "15"], disturb=stop(False), code=5, check=ended(5)),
+        Case("stopped_agent", [APP, "handler", "15"], disturb=stop(True), code=5, check=ended(5)),
         Case("real_time_signal", [APP, "handler", "40"], disturb=kill(40), code=5),
         Case("exec_itself", [APP, "exec", "3"], check=complete(40)),
         # 61 files to write, some 70 ms of a core each.
         Case("exec_itself_often", [APP, "exec", "60"], extra_seconds=15, check=complete(610)),
     ]
     limits = [
-        Case("ring_full", [APP, "marks", "3000000"], options=["--ring-size", "64k"], analyze=3,
+        Case("ring_full", [APP, "marks", "3000000"], options=["--ring-size", "64k"],
              check=accounted(3000000, "RingFull")),
         Case("threads_500", [APP, "marks", "20", "500"], check=complete(10000)),
         Case("threads_500_small_rings", [APP, "marks", "20", "500"], options=["--ring-size", "256k"],
@@ -216,7 +217,8 @@ def groups(Case):
         Case("max_bytes", [APP, "marks", "1000000"], options=["--max-bytes", "1M"],
              check=losses("BytesLimit")),
         Case("max_bytes_at_once", [APP, "marks", "1000"], options=["--max-bytes", "1"], check=losses("BytesLimit")),
-        Case("heavy_threads", [APP, "marks", "50000", "32"], analyze=3, check=accounted(1600000, "RingFull")),
+        # Whether 32 threads are faster than the agent is the scheduler's doing.
+        Case("heavy_threads", [APP, "marks", "50000", "32"], check=accounted(1600000)),
         Case("disk_full", [APP, "marks", "400000"], prepare=small_disk(2), options=["-o", "{tmp}/full/run"],
              needs_root=True, recorded=False,
              check=both(says("records lost"), lambda test, job: grow_disk(accounted(400000, "SpoolWrite"))(test, job))),
