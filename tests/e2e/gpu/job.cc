@@ -39,7 +39,6 @@ struct Shared {
 };
 
 int g_rank = 0, g_size = 1, g_operation = 0;
-std::int64_t g_waited_ns = 0;  // From this rank's arrivals at collectives until the last rank's.
 Shared* g_shared = nullptr;
 
 int Number(std::initializer_list<const char*> names, int otherwise) {
@@ -70,7 +69,6 @@ void Launch(cudaStream_t stream, const char* kernel, std::size_t) {
       usleep(50);
     last = std::max(last, theirs);
   }
-  g_waited_ns += last - arrival;
   fake_gpu_end(number, last + kTransferNs);
 }
 
@@ -87,17 +85,6 @@ void Log(const char* function, std::size_t count, int operation) {
                  getpid(), getpid(), function, count, operation, g_size);
     std::fclose(log);
   }
-}
-
-// What a test may expect of this run, by the job's own clock.
-void SayWaits() {
-  unsigned long long on_core_ns = 0, for_a_core_ns = 0;
-  if (std::FILE* file = std::fopen("/proc/thread-self/schedstat", "r"); file != nullptr) {
-    if (std::fscanf(file, "%llu %llu", &on_core_ns, &for_a_core_ns) != 2) for_a_core_ns = 0;
-    std::fclose(file);
-  }
-  std::fprintf(stderr, "rank %d waited %lld ns for the last rank, %llu ns for a core\n", g_rank,
-               static_cast<long long>(g_waited_ns), for_a_core_ns);
 }
 
 void Reduce(float* memory, std::size_t count, int operation, ncclComm_t comm, cudaStream_t stream) {
@@ -164,12 +151,13 @@ struct Job {
   int Finish() {
     std::printf("rank %d of %d: %d steps, %d launches of NCCL, violations %llu\n", g_rank, g_size, steps, g_operation,
                 static_cast<unsigned long long>(fake_gpu_violations()));
-    if (std::getenv("JOB_WAITS") != nullptr) SayWaits();
     std::fflush(stdout);
     if (end == "_exit") _exit(0);
     if (end == "throw") throw std::runtime_error("thrown at the end");
     if (end == "kill") {
-      usleep(800'000);  // Longer than records stay with CUPTI.
+      // What Lockstep's second flush from now on finds was written by the first one.
+      const std::uint64_t flushes = fake_gpu_flushes();
+      while (std::getenv("CUDA_INJECTION64_PATH") != nullptr && fake_gpu_flushes() < flushes + 2) usleep(1000);
       raise(SIGKILL);
     }
     if (end == "wait") {
