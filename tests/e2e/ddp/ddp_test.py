@@ -63,21 +63,11 @@ def ddp_buckets(tensor_bytes, first_limit, cap):
 
 class Case(unittest.TestCase):
     arguments, ranks = [], 4
-    wants_cores = False  # Figures of single ranks are checked: three goes, if need be.
 
     @classmethod
     def setUpClass(cls):
-        for left in (2, 1, 0):
-            cls.temporary = tempfile.TemporaryDirectory(prefix="lockstep-ddp-")
-            cls.job = Job(cls.temporary.name, cls.arguments, cls.ranks)
-            cls.busy = cls.job.report is not None and not jobs.steady(cls.job.report)
-            if not cls.wants_cores or not cls.busy or left == 0:
-                return
-            cls.temporary.cleanup()
-
-    def want_cores(self):
-        if self.busy:
-            self.skipTest("steps were not equally long in three goes: the machine is busy")
+        cls.temporary = tempfile.TemporaryDirectory(prefix="lockstep-ddp-")
+        cls.job = Job(cls.temporary.name, cls.arguments, cls.ranks)
 
     @classmethod
     def tearDownClass(cls):
@@ -238,7 +228,6 @@ class HelperThread(Case):
 class Straggler(Case):
     # Steps long enough for 30 % of one to stand far above the noise of shared cores.
     arguments = ["--steps", "40", "--step-ms", "100", "--bucket-cap-mb", "0.25", "--slow-rank", "2:1.3"]
-    wants_cores = True
 
     def test_sound(self):
         self.check_sound()
@@ -247,7 +236,6 @@ class Straggler(Case):
         self.assertRegex(self.job.verdict(), r"Rank 2 holds|[Rr]ank 2 ")
         straggler = [f for f in self.job.analysis["findings"] if "rank 2" in f["headline"].lower()]
         self.assertTrue(straggler, self.job.analysis["findings"])
-        self.want_cores()
         # 30 ms of compute are lost; the healthy job would expose a little more communication.
         self.assertGreater(straggler[0]["saves_ns_per_step"], 22e6)
         self.assertLess(straggler[0]["saves_ns_per_step"], 36e6)
@@ -255,38 +243,6 @@ class Straggler(Case):
     def test_it_arrives_last(self):
         last = {row["rank"]: row["last"] for row in self.job.analysis["arrivals"]}
         self.assertEqual(max(last, key=last.get), 2)
-
-
-class StragglerBehindAnotherThread(Case):
-    # The others wait for it in a thread of their own, while their training threads sleep.
-    arguments = ["--steps", "40", "--step-ms", "100", "--bucket-cap-mb", "0.25", "--slow-rank", "2:1.3", "--reduce-thread"]
-    wants_cores = True
-
-    def test_sound(self):
-        self.check_sound()
-
-    def test_it_is_named_and_priced(self):
-        self.assertEqual([s["rank"] for s in self.job.analysis["stragglers"]], [2])
-        self.want_cores()
-        self.assertGreater(self.job.analysis["stragglers"][0]["saves_ns_per_step"], 22e6)
-        self.assertLess(self.job.analysis["stragglers"][0]["saves_ns_per_step"], 36e6)
-
-    def test_who_slept_is_told(self):
-        waits = {row["rank"]: row["helper_wait_ns"] / 38 for row in self.job.analysis["ranks"]}
-        self.assertTrue(any("another thread's collectives" in r for r in self.job.analysis["remarks"]))
-        self.want_cores()
-        for rank in (0, 1, 3):
-            self.assertGreater(waits[rank], 20e6)
-        self.assertLess(waits[2], 15e6)
-
-
-class TwoRanks(Case):
-    arguments, ranks = ["--steps", "15"], 2
-
-    def test_sound(self):
-        self.check_sound()
-        self.check_buckets()
-        self.check_calls()
 
 
 class CommandLine(unittest.TestCase):

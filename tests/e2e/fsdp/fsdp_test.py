@@ -168,42 +168,14 @@ class HelperThread(Case):
         self.assertGreater(self.job.report["mpi_calls"][0]["MPI_Testsome"], 0)
 
 
-# Large units, so that gathering one takes a good part of what computing one takes.
-class PrefetchHides(unittest.TestCase):
-    arguments = ["--steps", "16", "--layers", "8", "--width", "1024", "--step-ms", "160"]
-
-    def jobs(self, *arguments):
-        with tempfile.TemporaryDirectory(prefix="lockstep-fsdp-") as directory:
-            job = Job(directory, [*self.arguments, *arguments], 2)
-            self.assertEqual(job.done.returncode, 0, job.done.stderr)
-            self.assertIsNotNone(job.analysis, job.done.stderr)
-            return job.analysis
-
-    @staticmethod
-    def exposed_ns(analysis):
-        return sum(analysis["summary"][term] for term in TERMS[1:4])
-
-    def test_where_mpi_progresses(self):
-        on, off = self.jobs("--prefetch", "1", "--poll-us", "200"), self.jobs("--prefetch", "0", "--poll-us", "200")
-        self.assertGreater(on["summary"]["overlap_high"], off["summary"]["overlap_high"])
-        self.assertLess(self.exposed_ns(on), self.exposed_ns(off))
-
-    # Posted early, moved in MPI_Wait: prefetching brings nothing, and nothing may be claimed.
-    def test_where_it_does_not(self):
-        on = self.jobs("--prefetch", "1", "--progress", "none")
-        self.assertLess(on["summary"]["overlap_fraction"], 0.1)
-        self.assertRegex(" ".join(finding["headline"] + finding["evidence"] for finding in on["findings"]),
-                         r"(?i)posted early")
-
-
 class Faults(unittest.TestCase):
     """Each injector does what it says, as the trace sees it."""
 
-    def job(self, *arguments, ranks=2, traced=True, program="fsdp_mpi"):
+    def job(self, *arguments):
         with tempfile.TemporaryDirectory(prefix="lockstep-fsdp-") as directory:
-            job = Job(directory, ["--steps", "10", "--step-ms", "12", "--layers", "4", *arguments], ranks, traced)
+            job = Job(directory, ["--steps", "10", "--step-ms", "12", "--layers", "4", *arguments], 2)
             self.assertEqual(job.done.returncode, 0, job.done.stderr)
-            job.rank_files = list(job.run.files().values()) if traced else []
+            job.rank_files = list(job.run.files().values())
             return job
 
     def median_range_ms(self, file, name):
@@ -233,6 +205,8 @@ class Faults(unittest.TestCase):
         self.assertEqual(job.analysis["trust"]["unmatched_collectives"], 0)
         self.assertEqual(job.analysis["run"]["ranks"], 2)
 
+
+class CommandLine(unittest.TestCase):
     def test_nonsense_is_refused(self):
         for wrong in ("--slow-rank=7:2", "--slow-rank=0:0.5", "--slow-rank=0:2x", "--slow-input=1", "--stall=0:5",
                       "--stall=5:0:1", "--late-start=x:1", "--slow-link=0-0:5", "--slow-link=0:5", "--prefetch=2"):
