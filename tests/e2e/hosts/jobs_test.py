@@ -68,7 +68,7 @@ class Many(Case):
 
 class NotShared(Case):
     def test_what_is_said_leads_to_the_whole_run(self):
-        words = [*JOB, "--steps", "20", "--slow-rank", "5:4"]
+        words = [*JOB, "--steps", "20"]
         bare = self.job(words)
         done = self.job(words, run="", cwd=of_hosts.OWN, options=["--no-send"])
         self.assertEqual((done.returncode, bare.returncode), (0, 0), done.stderr)
@@ -93,8 +93,6 @@ class NotShared(Case):
         self.assertEqual({host: self.state(host) for host in self.hosts.nodes}, before)
         analysis = self.analyze(run)
         self.check_complete(analysis)
-        # On a machine that is busy with other things another rank may be late as well, or the verdict is that.
-        self.assertTrue(5 in [late["rank"] for late in analysis["stragglers"]] or "have no core" in analysis["verdict"], analysis["verdict"])
         self.check_clocks(self.hosts.path("head", f"{of_hosts.SHARED}/{run}/timeline.h5"), analysis)
         # All is there: nothing is copied a second time.
         again = self.hosts.run("head", [jobs.LOCKSTEP, *words], env=jobs.ENVIRONMENT)

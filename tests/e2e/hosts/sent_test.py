@@ -75,7 +75,7 @@ class Sent(Case):
         self.assertEqual(lines, [missing], done.stderr)
 
     def test_one_run_without_a_further_command(self):
-        words = [*JOB, "--steps", "20", "--slow-rank", "5:4"]
+        words = [*JOB, "--steps", "20"]
         bare = self.job(words)
         done = self.job(words, run="", cwd=of_hosts.OWN)
         self.assertEqual((done.returncode, bare.returncode), (0, 0), done.stderr)
@@ -88,8 +88,6 @@ class Sent(Case):
             self.check_bytes(f"node{rank // 2 + 1}", rank)
         analysis = self.analyze("lockstep.out/latest", "node1", of_hosts.OWN)
         self.check_complete(analysis)
-        # Where others want the machine's cores, the verdict is that.
-        self.assertTrue(5 in [late["rank"] for late in analysis["stragglers"]] or "have no core" in analysis["verdict"], analysis["verdict"])
         self.check_clocks(self.latest() + "/timeline.h5", analysis)
 
     def test_a_shared_directory_needs_nothing_sent(self):
