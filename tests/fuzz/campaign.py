@@ -1,6 +1,7 @@
 """What runs a fuzzer of libFuzzer's on a corpus: the scripts beside the fuzzers say which and make the corpus.
 
 usage of these: fuzz.py BUILD_DIR [--seconds 20] [--jobs 1] [--seed 1] [--keep DIR]
+                fuzz.py BUILD_DIR --replay INPUTS    without a search: the corpus and so many damaged copies (fuzz_replay)
 """
 import argparse
 import os
@@ -19,7 +20,18 @@ def run(name, make_corpus, longest, words=()):
     parser.add_argument("--jobs", type=int, default=1)
     parser.add_argument("--seed", type=int, default=1)
     parser.add_argument("--keep", type=pathlib.Path, help="work here and keep what is there: the corpus grows")
+    parser.add_argument("--replay", type=int)
     options = parser.parse_args()
+    if options.replay is not None:
+        where = pathlib.Path(tempfile.mkdtemp(prefix="lockstep-fuzz-"))
+        make_corpus(where / "seeds")
+        failed = subprocess.run([options.build.resolve() / "tests/fuzz_replay", name.removeprefix("fuzz_"), where / "seeds",
+                                 str(options.replay), str(options.seed), where / "finding"]).returncode != 0
+        if failed:
+            print(f"FINDING: the input is {where}/finding")
+        else:
+            shutil.rmtree(where)
+        return int(failed)
     program = options.build.resolve() / "tests" / name
     if not program.exists():
         print(f"skipped: {name} is not built (cmake --build BUILD --target fuzzers; it needs clang++ with libFuzzer)")

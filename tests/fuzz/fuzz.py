@@ -2,6 +2,7 @@
 """Makes seeds with the real programs, then runs fuzz_readers on them.
 
 usage: fuzz.py BUILD_DIR [--seconds 20] [--jobs 1] [--seed 1] [--inputs N] [--only TARGET] [--keep DIR]
+       fuzz.py BUILD_DIR --replay N    N inputs for each reader, the same each time, without sanitizers (replay_readers)
 """
 import argparse
 import os
@@ -77,11 +78,14 @@ def main():
     parser.add_argument("--seed", type=int, default=1)
     parser.add_argument("--inputs", type=int)
     parser.add_argument("--only")
+    parser.add_argument("--replay", type=int)
     parser.add_argument("--keep", type=pathlib.Path, help="work here and keep what is there")
     options = parser.parse_args()
     build = options.build.resolve()
-    fuzzer = build / "tests/fuzz_readers"
-    if not fuzzer.exists():
+    if options.replay:
+        options.seconds, options.inputs = 3600, options.replay
+    fuzzer = build / "tests" / ("replay_readers" if options.replay else "fuzz_readers")
+    if not options.replay and not fuzzer.exists():
         print("skipped: fuzz_readers is not built (cmake --build BUILD --target fuzzers)")
         return 77
     where = options.keep or pathlib.Path(tempfile.mkdtemp(prefix="lockstep-fuzz-", dir="/dev/shm" if os.access("/dev/shm", os.W_OK) else None))
@@ -90,7 +94,8 @@ def main():
     if not any(seeds.iterdir()):
         run_directories(build, seeds)
         gpu(build, seeds)
-        spools(build, seeds)
+        if not options.replay:  # These differ from run to run.
+            spools(build, seeds)
     command = [fuzzer, seeds, where / "work", "--seconds", options.seconds, "--jobs", options.jobs, "--seed", options.seed]
     if options.inputs:
         command += ["--inputs", options.inputs]

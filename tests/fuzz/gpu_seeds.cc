@@ -1,5 +1,5 @@
-// Seeds that need a GPU: spools of two ranks that train with NCCL, record by record as the probe
-// writes them, and the run directory that they make.
+// Seeds record by record as the probe writes them: spools of two ranks that train with NCCL, which needs a GPU, and the
+// run directory that they make; a spool of a rank that uses MPI.
 //
 //   gpu_seeds SEEDS
 
@@ -162,8 +162,36 @@ class Rank {
   std::uint32_t correlation_ = 0;
 };
 
+trace::SpoolBuilder Mpi() {
+  trace::ThreadRecords r;
+  r.World(0, 77, 4, 2).String(1, "forward");
+  for (std::uint64_t step = 0, at = 100; step < 6; ++step, at += 1000) {
+    const std::uint64_t request = 0x5000 + 0x100 * step;
+    const auto seq = static_cast<std::uint32_t>(2 * step);
+    r.Step(static_cast<std::int64_t>(step), at, static_cast<std::int64_t>(at / 2)).Range(1, at + 10, at + 90, 0);
+    r.Mpi({.op = MpiOp::kAllreduce, .begin = at + 100, .end = at + 150, .bytes = 4096, .count = 1024, .seq = seq});
+    r.Mpi({.op = MpiOp::kIallreduce, .begin = at + 200, .end = at + 210, .request = request, .seq = seq + 1});
+    r.Mpi({.op = MpiOp::kIrecv,
+           .begin = at + 220,
+           .end = at + 225,
+           .request = request + 8,
+           .bytes = 64,
+           .peer = 1,
+           .tag = 7});
+    r.Poll(MpiOp::kTest, request, at + 300, at + 350, 7)
+        .Mpi({.op = MpiOp::kSend, .begin = at + 360, .end = at + 380, .bytes = 64, .peer = 3, .tag = 7});
+    r.Wait(at + 400, at + 500, {request})
+        .Mpi({.op = MpiOp::kWait, .begin = at + 510, .end = at + 550})
+        .Completion(request + 8, 0, 1, 7, 64);
+  }
+  trace::SpoolBuilder spool;
+  spool.Meta().Process().Thread().Records(r.Gap(6200, 6300, 5)).End(7000);
+  return spool;
+}
+
 int Main(const std::filesystem::path& seeds) {
   std::filesystem::create_directories(seeds / "gpu_nccl" / "ranks");
+  Mpi().Write(seeds / "mpi.spool");
   for (std::int32_t r = 0; r < 2; ++r) {
     const std::string spool = seeds / ("gpu-" + std::to_string(r) + ".spool");
     Rank(r).Train(6).Write(spool);
