@@ -2,6 +2,7 @@
 
 usage: terminal_test.py BUILD_DIR [--update] [unittest arguments]
 """
+import collections
 import fcntl
 import json
 import os
@@ -27,7 +28,8 @@ import pseudo_terminal
 BUILD = pathlib.Path(sys.argv.pop(1)).resolve()
 LOCKSTEP = str(BUILD / "lockstep")
 WIDTHS = (60, 80, 120, 200)
-CHARACTERS = {"utf8": "C.UTF-8", "ascii": "C"}
+# analysis/report/text_lines.cc. A point between words is a bar there, a point of a plot is a full stop.
+PLAIN = str.maketrans({"█": "#", "▒": "=", "░": "-", "▓": "%", "→": "->", "≤": "<=", "±": "+-", "…": "...", "–": "-", "·": "."})
 CLEAN = {k: v for k, v in os.environ.items() if not k.startswith("LOCKSTEP_") and k not in ("COLUMNS", "LC_CTYPE", "LANG")}
 
 # With a late rank in the second run.
@@ -138,6 +140,10 @@ def columns_of(line):
     return sum(0 if unicodedata.combining(c) else 2 if unicodedata.east_asian_width(c) in "WF" else 1 for c in line)
 
 
+def characters(text):
+    return collections.Counter("".join(text.split()).replace("|", "."))
+
+
 def same_everywhere(text):
     """Without what differs between places, versions and libraries, in as many columns."""
     def hidden(found):
@@ -157,33 +163,38 @@ def same_everywhere(text):
 
 class Terminal(unittest.TestCase):
     def test_what_is_shown(self):
-        for name in COMMANDS:
-            for characters, locale in CHARACTERS.items():
-                with self.subTest(command=name, characters=characters):
-                    shown = ""
-                    for columns in WIDTHS:
-                        text = shown_by(name, columns, locale)
-                        shown += f"---------- {columns} columns\n" + same_everywhere(text)
-                    expecting.check(self, f"{name}.{characters}", shown)
-
-    def test_no_line_is_wider_and_no_word_broken(self):
         analysis = json.loads((PLACE / "after/analysis.json").read_text())
         sentences = [analysis["verdict"]] + [f[key] for f in analysis["findings"] for key in ("evidence", "action")]
         self.assertGreater(len(sentences), 4)
         for name in COMMANDS:
-            for columns in (50, 77, 133):
-                for locale in CHARACTERS.values():
-                    with self.subTest(command=name, columns=columns, locale=locale):
-                        text = shown_by(name, columns, locale)
-                        for line in text.splitlines():
-                            if " " in line.strip():  # A word of its own may be wider than the terminal.
-                                self.assertLessEqual(columns_of(line), columns, text)
-                        if locale == "C":
-                            self.assertTrue(text.isascii(), text)
-                        if name == "analyze":
-                            whole = " ".join(text.split())
-                            for sentence in sentences:
-                                self.assertIn(" ".join(sentence.split()), whole)
+            shown = []  # Widths, and what is shown in each of them.
+            for columns in (50, *WIDTHS):
+                with self.subTest(command=name, columns=columns):
+                    text = self.fitting(name, columns, "C.UTF-8")
+                    if name == "analyze":
+                        whole = " ".join(text.split())
+                        for sentence in sentences:
+                            self.assertIn(" ".join(sentence.split()), whole)
+                    text = same_everywhere(text)
+                    if columns in (WIDTHS[0], WIDTHS[-1]):
+                        plain = self.fitting(name, columns, "C")
+                        self.assertTrue(plain.isascii(), plain)
+                        # Plain signs may be wider, so that lines break elsewhere.
+                        self.assertEqual(characters(same_everywhere(plain)), characters(text.translate(PLAIN)), plain)
+                    if shown and shown[-1][1] == text:
+                        shown[-1][0].append(str(columns))
+                    elif columns in WIDTHS:
+                        shown.append(([str(columns)], text))
+            with self.subTest(command=name):
+                expecting.check(self, name, "".join(f"---------- {', '.join(widths)} columns\n{text}" for widths, text in shown))
+
+    def fitting(self, name, columns, locale):
+        """What it shows: no line is wider than the terminal but a word of its own."""
+        text = shown_by(name, columns, locale)
+        for line in text.splitlines():
+            if " " in line.strip():
+                self.assertLessEqual(columns_of(line), columns, text)
+        return text
 
     def test_colours_take_no_columns(self):
         for words in (COMMANDS["analyze"], COMMANDS["diff"], COMMANDS["doctor"]):
