@@ -44,7 +44,8 @@ def decorators():
     # The consumer's time is not the generator's; what is sent, returned and thrown arrives.
     generator = items(2)
     assert next(generator) == 0
-    time.sleep(0.2)
+    with lockstep.range("consumer"):
+        time.sleep(0.01)
     assert generator.send("a") == 1
     try:
         generator.send("b")
@@ -73,15 +74,22 @@ def decorators():
 
     asyncio.run(both())
     shared = lockstep.range("shared")
+    begun, ended = threading.Event(), threading.Event()
 
-    def hold(seconds):
+    def outer():
         with shared:
-            time.sleep(seconds)
+            begun.set()
+            ended.wait()
 
-    threads = [threading.Thread(target=hold, args=(seconds,)) for seconds in (0.3, 0.05)]
+    def inner():
+        begun.wait()
+        with shared:
+            pass
+        ended.set()
+
+    threads = [threading.Thread(target=each) for each in (inner, outer)]
     for thread in threads:
         thread.start()
-        time.sleep(0.02)
     for thread in threads:
         thread.join()
     with shared, shared:  # While it is open.
