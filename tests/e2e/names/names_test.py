@@ -12,6 +12,7 @@ import os
 import pathlib
 import pty
 import re
+import shutil
 import signal
 import socket
 import subprocess
@@ -114,39 +115,16 @@ class Names(unittest.TestCase):
         """A real run: host, program, arguments, directory, ranges, communicators; environment that ends up in messages."""
         place = os.path.join(os.fsencode(self.here), name + FILE)
         os.makedirs(place, exist_ok=True)
-        program = os.path.join(place, b"prog" + FILE + b".py")
-        with open(program, "wb") as file:
-            file.write(("""import lockstep, sys, time
-name = %r
-comm = None
-if %d > 1:
-    from mpi4py import MPI
-    comm = MPI.COMM_WORLD.Dup()
-    comm.Set_name(name[:40])
-for step in range(%d):
-    lockstep.step()
-    with lockstep.range(name, "forward"):
-        time.sleep(0.004 if comm is None or comm.rank else 0.008)
-    with lockstep.range(name * 40, "input"):
-        time.sleep(0.002)
-    if comm is not None:
-        comm.allreduce(1)
-    time.sleep(%r)
-if %r:
-    import os, signal
-    time.sleep(0.5)
-    os.kill(os.getppid(), signal.SIGKILL)
-    os.kill(os.getpid(), signal.SIGKILL)
-""" % (NAME, ranks, steps, pause_s, killed)).encode())
+        program, run = os.path.join(place, b"prog" + FILE + b".py"), os.path.join(place, b"run" + FILE)
+        shutil.copy(pathlib.Path(__file__).resolve().parent / "job.py", program)
         host = os.fsencode("h" + CORE)[:63]
         own_host = []
         if os.geteuid() == 0 and subprocess.run(["unshare", "-u", "true"], capture_output=True).returncode == 0:
             code = "import ctypes, os, sys; h = bytes.fromhex(sys.argv[1]); assert ctypes.CDLL(None).sethostname(h, len(h)) == 0; os.execv(sys.argv[2], sys.argv[2:])"
             own_host = ["unshare", "-u", jobs.PYTHON, "-c", code, host.hex()]
-        run = os.path.join(place, b"run" + FILE)
         done = subprocess.run(
             [*([*jobs.MPIRUN, "-np", str(ranks)] if ranks > 1 else []), *own_host, jobs.LOCKSTEP, "run", "-o", run, "--live", "1", "--after", "analyze", "--",
-             jobs.PYTHON, program, NAME.encode(), b"\xff\xfe"], cwd=place, capture_output=True, timeout=300,
+             jobs.PYTHON, program, NAME.encode(), b"\xff\xfe", str(steps), str(pause_s), *([os.path.join(run, b"ranks/rank-00000.spool")] if killed else [])], cwd=place, capture_output=True, timeout=300,
             env={**{os.fsencode(k): os.fsencode(v) for k, v in jobs.ENVIRONMENT.items()}, **(environment or {})})
         self.assertEqual(done.returncode, -signal.SIGKILL if killed else 0, done.stderr)
         self.assertEqual(self.clean(done.stdout, "lockstep run (output)"), "")

@@ -13,23 +13,12 @@ import struct
 import subprocess
 import sys
 import tempfile
-import time
 import unittest
 
 sys.path.insert(0, str(pathlib.Path(__file__).resolve().parents[1]))
 import jobs
 
 CROWD = int(os.environ.get("LOCKSTEP_TEST_CROWD", "1000"))
-# Waits for a file, so that a test decides how long the job lasts.
-APP = """import os, sys, time
-open(sys.argv[1] + "/up-" + os.environ.get("RANK", os.environ.get("OMPI_COMM_WORLD_RANK", "0")), "w").close()
-while not os.path.exists(sys.argv[1] + "/go"):
-    time.sleep(0.01)
-# One write: mpirun may mix the pieces of a line with those of other ranks, and print to a terminal makes pieces.
-sys.stdout.write(f"result {sum(i * i for i in range(1000))}\\n")
-sys.exit(7 if len(sys.argv) > 2 else 0)
-"""
-
 
 def listening(pid):
     """[(address, port)] on which a process listens, from /proc; of its own network namespace."""
@@ -72,7 +61,6 @@ class Ports(unittest.TestCase):
         self.addCleanup(held.cleanup)
         self.here = pathlib.Path(held.name)
         self.run_dir = self.here / "run"
-        (self.here / "app.py").write_text(APP)
         self.processes = []
         self.addCleanup(self.end)
 
@@ -89,7 +77,7 @@ class Ports(unittest.TestCase):
 
     def start(self, before=(), options=(), more=(), **environment):
         self.processes.append(subprocess.Popen(
-            [*map(str, before), jobs.LOCKSTEP, "run", "-o", str(self.run_dir), "--after", "none", *options, "--", jobs.PYTHON, str(self.here / "app.py"),
+            [*map(str, before), jobs.LOCKSTEP, "run", "-o", str(self.run_dir), "--after", "none", *options, "--", jobs.PYTHON, str(pathlib.Path(__file__).resolve().parent / "app.py"),
              str(self.here), *more], env=dict(jobs.ENVIRONMENT, **environment), stdout=subprocess.PIPE, stderr=subprocess.PIPE))
 
     def slots(self, count, local, **more):
@@ -99,10 +87,7 @@ class Ports(unittest.TestCase):
                        MASTER_ADDR="127.0.0.1", MASTER_PORT=str(os.getpid()), **more)
 
     def up(self, count):
-        until = time.monotonic() + 120
-        while len(list(self.here.glob("up-*"))) < count:
-            self.assertLess(time.monotonic(), until)
-            time.sleep(0.02)
+        self.assertTrue(jobs.wait_until(lambda: len(list(self.here.glob("up-*"))) >= count))
         found = agents(self.run_dir)
         self.assertEqual(sorted(found), list(range(count)))
         return found

@@ -463,32 +463,11 @@ def bundle(place):
           "dist/shell.html is not what its sources give: cd analysis/report/web && npm ci && npm run build")
 
 
-def command_line(place):
-    """Errors, and files where they are asked for; no browser."""
-    run = synthetic(place, "healthy")
-    out = place / "page.html"
-    done = jobs.run([jobs.LOCKSTEP, "report", run, "-o", out, "-q"], place)
-    equal((done.returncode, done.stdout), (0, b""), done.stderr.decode())
-    check(out.exists() and not (run / "report.html").exists(), "-o FILE")
-    done = jobs.run([jobs.LOCKSTEP, "report", run, "-o", "-"], place)
-    equal(done.stdout, out.read_bytes(), "-o -")
-    one = jobs.run([jobs.LOCKSTEP, "report", run, "-o", "-", "-j", "1"], place)
-    equal(one.stdout, done.stdout, "the number of threads changes nothing")
-    for wrong, code in (([place / "nowhere"], 2), ([run, "--steps", "x"], 2), ([run, "--timeline-steps", "9:3"], 2), ([run, "-o", place / "no/such/file"], 1)):
-        done = jobs.run([jobs.LOCKSTEP, "report", *wrong], place)
-        equal(done.returncode, code, str(wrong))
-        lines = done.stderr.decode().splitlines()
-        check(lines[0].startswith("error: ") and lines[-1].strip().startswith("try: "), str(lines))
-    done = jobs.run([jobs.LOCKSTEP, "report", run, "--steps", "2:6", "--timeline-steps", "3:5", "-o", out], place)
-    check(done.returncode in (0, 3), done.stderr.decode())
-    check(b"http://" not in out.read_bytes().replace(b"http://www.w3.org", b""), "no address that is not encrypted, let alone fetched")
-
-
-CASES = {"Demo": demo, "Kinds": kinds, "Imported": imported, "Flames": flames, "Hostile": hostile, "Bundle": bundle, "CommandLine": command_line}
+CASES = {"Demo": demo, "Kinds": kinds, "Imported": imported, "Flames": flames, "Hostile": hostile, "Bundle": bundle}
 
 
 def main(case):
-    if case not in ("Bundle", "CommandLine") and chromium() is None:
+    if case != "Bundle" and chromium() is None:
         print("skipped: there is no Chromium (Debian package chromium); the page was not opened")
         sys.exit(77)
     with tempfile.TemporaryDirectory() as place:

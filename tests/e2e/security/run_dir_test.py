@@ -17,7 +17,6 @@ import struct
 import subprocess
 import sys
 import tempfile
-import time
 import unittest
 
 sys.path.insert(0, str(pathlib.Path(__file__).resolve().parents[1]))
@@ -34,15 +33,6 @@ RUN = [jobs.LOCKSTEP, "run", "--quiet", "--after", "none"]
 
 def can_contain():
     return subprocess.run([*CONTAINER, "true"], capture_output=True).returncode == 0
-
-
-def wait_until(what, seconds=60):
-    end = time.monotonic() + seconds
-    while not what():
-        if time.monotonic() > end:
-            return False
-        time.sleep(0.02)
-    return True
 
 
 def gone(pid):
@@ -108,15 +98,15 @@ class Case(unittest.TestCase):
         """A run whose application and agent were killed. The marks it had committed."""
         process = self.start([*RUN, "-o", output, *options, "--", MARKER, "n", "100000000", "200"])
         count = self.place / "n"
-        self.assertTrue(wait_until(lambda: committed(count) > 5000))
+        self.assertTrue(jobs.wait_until(lambda: committed(count) > 5000))
         app = int(pathlib.Path("/proc/%d/task/%d/children" % (process.pid, process.pid)).read_text().split()[0])
         os.kill(process.pid, signal.SIGKILL)
         process.wait()
         # What is recorded without an agent is in the segment alone.
         without = committed(count)
-        self.assertTrue(wait_until(lambda: committed(count) > without + 10))
+        self.assertTrue(jobs.wait_until(lambda: committed(count) > without + 10))
         os.kill(app, signal.SIGKILL)
-        self.assertTrue(wait_until(lambda: gone(app)))
+        self.assertTrue(jobs.wait_until(lambda: gone(app)))
         marks = committed(count)
         count.unlink()
         self.addCleanup(lambda: [os.path.exists(path) and os.unlink(path) for path in glob.glob(
@@ -153,7 +143,7 @@ class Containers(Case):
         job, ranks = self.job(recorder)
         run = self.place / "run"
         spools = [run / ("ranks/rank-%05d.spool" % rank) for rank in range(ranks)]
-        self.assertTrue(wait_until(lambda: all(path.exists() and path.stat().st_size > 4096 for path in spools)))
+        self.assertTrue(jobs.wait_until(lambda: all(path.exists() and path.stat().st_size > 4096 for path in spools)))
         looks = running = 0
         while job.poll() is None:
             code, said = self.lockstep("recover" if looks % 3 == 2 else "analyze", str(run), inside=reader)
@@ -161,7 +151,7 @@ class Containers(Case):
             if job.poll() is None and all(path.exists() for path in spools):
                 self.assertNotIn(code, (1, 2), said)
                 running += "still run" in said
-            time.sleep(0.25)
+            jobs.wait_until(lambda: job.poll() is not None, 0.25)
         self.assertEqual(job.returncode, 0)
         self.assertGreater(looks, 3)
         self.assertGreater(running, 1)
@@ -186,13 +176,13 @@ class Containers(Case):
         pids = self.place / "agent"
         self.start(["sh", "-c", '"$@" & echo $! > agent; wait; sleep 1000', "sh", *RUN, "-o", "run", "--", MARKER, "n",
                     "100000000", "2000"], CONTAINER)
-        self.assertTrue(wait_until(lambda: committed(self.place / "n") > 5000 and pids.exists()))
+        self.assertTrue(jobs.wait_until(lambda: committed(self.place / "n") > 5000 and pids.exists()))
         run = self.place / "run"
         # Seen from here it has another number; it is the one with the descriptor of the spool.
         (agent,) = {path.split("/")[2] for path in glob.glob("/proc/[0-9]*/fd/*")
                     if os.path.islink(path) and self.target(path) == str(run / "ranks/rank-00000.spool")}
         os.kill(int(agent), signal.SIGKILL)
-        self.assertTrue(wait_until(lambda: not os.path.exists("/proc/%s/exe" % agent)
+        self.assertTrue(jobs.wait_until(lambda: not os.path.exists("/proc/%s/exe" % agent)
                                    or not self.target("/proc/%s/exe" % agent)))
         before = contents(run / "ranks")
         for inside in ((), CONTAINER):
@@ -264,8 +254,8 @@ class Reruns(Case):
             seen.update(new)
             self.assertEqual(self.slots(new[0]), list(range(ranks)))
         # One that is killed at once, with its workers.
-        process = self.start(self.torchrun(2, "import time; time.sleep(1000)"))
-        self.assertTrue(wait_until(lambda: any(self.slots(run) for run in self.runs() if run not in seen)))
+        process = self.start(self.torchrun(2, "import signal; signal.pause()"))
+        self.assertTrue(jobs.wait_until(lambda: any(self.slots(run) for run in self.runs() if run not in seen)))
         os.killpg(process.pid, signal.SIGKILL)
         process.wait()
         # Workers are in sessions of their own.
@@ -325,7 +315,7 @@ class Hostile(Case):
                 ({"agent_pid": "999999", "agent_start": "1", "pid_namespace": "1"}, 1000, False)):
             run = self.made_up("", lock="none", **more)
             spool = run / "ranks/rank-00000.spool"
-            os.utime(spool, (time.time() - silent,) * 2)
+            os.utime(spool, (spool.stat().st_mtime - silent,) * 2)
             code, said = self.lockstep("recover", str(run))
             self.assertEqual("still running" in said, runs, (more, silent, said))
             self.assertEqual(spool.exists(), runs)
@@ -549,7 +539,7 @@ class Recording(Case):
     def test_shared_memory_is_the_users_alone(self):
         process = self.start([*RUN, "-o", "run", "--", MARKER, "n", "100000000", "2000"])
         spool = self.place / "run/ranks/rank-00000.spool"
-        self.assertTrue(wait_until(lambda: committed(self.place / "n") > 100 and spool.exists()))
+        self.assertTrue(jobs.wait_until(lambda: committed(self.place / "n") > 100 and spool.exists()))
         self.assertEqual(stat.S_IMODE(os.stat(self.segment_of(self.place / "run")).st_mode), 0o600)
         # A stranger who may read the spool may lock it for reading only, and stops nobody.
         import fcntl
@@ -561,7 +551,7 @@ class Recording(Case):
             fcntl.fcntl(stranger, 37, struct.pack("hhqqi4x", fcntl.F_RDLCK, 0, 0, 0, 0))
             # The program is killed, too, and what it still holds is left alone until it is gone.
             rank = self.place / "run/ranks/rank-00000.h5"
-            self.assertTrue(wait_until(lambda: self.lockstep("recover", str(self.place / "run"))[0] == 3 and rank.exists()))
+            self.assertTrue(jobs.wait_until(lambda: self.lockstep("recover", str(self.place / "run"))[0] == 3 and rank.exists()))
 
 
 if __name__ == "__main__":
