@@ -5,6 +5,7 @@ open_file(path, mode) is h5py.File, but that tables of the format which a rank f
 names and types are those of docs/trace-format.md, so that a misspelt name is still an error. Columns that were left out
 are there with the value that the table's attribute says.
 """
+import collections.abc
 import functools
 import pathlib
 import re
@@ -53,27 +54,34 @@ class _Filled(np.ndarray):
     """A column that was left out; `attrs` as a dataset has them."""
 
 
-def left_out(group, rows):
-    """{column: array} of the columns that the file leaves out."""
-    lines = group.attrs.get("left_out", b"")
-    filled = {}
-    for line in (lines.decode() if isinstance(lines, bytes) else lines).splitlines():
-        name, kind, unit, value, *code = line.split(" ", 4)
-        filled[name] = np.full(rows, int(value), np.dtype(f"<{kind[0]}{int(kind[1:]) // 8}")).view(_Filled)
-        filled[name].attrs = {"unit": unit, "description": meanings()[group.name.strip("/"), name]}
-        if code:
-            filled[name].attrs["codes"] = " ".join([value, *code])
-    return filled
-
-
-class _Partly(dict):
-    """A table that lacks some columns, all of them filled in: {column: dataset or array}."""
+class _Partly(collections.abc.Mapping):
+    """A table that lacks some columns, these filled in: {column: dataset or array}."""
 
     def __init__(self, group):
-        super().__init__(group.items())
-        rows = len(next(iter(self.values())))
-        self.attrs = group.attrs
-        self.update(left_out(group, rows))
+        self.group, self.attrs = group, group.attrs
+        lines = group.attrs["left_out"]
+        lines = (lines.decode() if isinstance(lines, bytes) else lines).splitlines()
+        self.left_out = {line.split(" ", 1)[0]: line for line in lines}
+
+    def __getitem__(self, column):
+        if column not in self.left_out:
+            return self.group[column]
+        _, kind, unit, value, *code = self.left_out[column].split(" ", 4)
+        rows = len(self.group[next(iter(self.group))])
+        filled = np.full(rows, int(value), np.dtype(f"<{kind[0]}{int(kind[1:]) // 8}")).view(_Filled)
+        filled.attrs = {"unit": unit, "description": meanings()[self.group.name.strip("/"), column]}
+        if code:
+            filled.attrs["codes"] = " ".join([value, *code])
+        return filled
+
+    def __contains__(self, column):
+        return column in self.left_out or column in self.group
+
+    def __iter__(self):
+        return iter([*self.group, *self.left_out])
+
+    def __len__(self):
+        return len(self.group) + len(self.left_out)
 
 
 class _RankFile(h5py.File):

@@ -52,7 +52,7 @@ def main():
     for seed in range(args.seeds[0], args.seeds[1] + 1) if args.seeds else ():
         path = os.path.join(args.work, f"random-{seed}.json")
         with open(path, "w") as f:
-            json.dump(random_kineto.Trace(seed).make(), f)
+            f.write(json.dumps(random_kineto.Trace(seed).make()))
         sources.append((f"random-{seed}", path))
     compared = 0
     bad = []

@@ -108,29 +108,32 @@ def match(activities):
 
 def set_limits(activities, instances):
     """`limit`: the arrival that a row cannot have ended before, cluster time; None if it waits for nobody."""
-    errors = {a.rank: a.error for a in activities}
-    out = []
+    of_rank, out = {a.rank: a for a in activities}, []
+    error = lambda r: of_rank[r["rank"]].error(r["begin"])
     for key, rows in instances.items():
         kind = rows[0]["kind"]
         last = max(r["arrival"] for r in rows)
         size = max(r["bytes"] for r in rows)
-        moves = size > 0 or kind == BARRIER
+        moves, uneven = size > 0 or kind == BARRIER, any(r.get("uneven") for r in rows)
         agree = all(r["kind"] == kind for r in rows) and (
-            kind in ROOT_RECEIVES or kind in (9, 11) or any(r.get("uneven") for r in rows) or len({r["bytes"] for r in rows}) == 1)
+            kind in ROOT_RECEIVES or kind in (9, 11) or uneven or len({r["bytes"] for r in rows}) == 1)
         split = kind in SPLIT_KINDS and rows[0]["splittable"] and moves and agree
         whole = len(rows) >= rows[0]["members"]
         root = next((r for r in rows if r["root"] == r["rank"]), None)
         gives = lambda r: not r.get("uneven", 0) & GIVES_NOTHING
         takes = lambda r: not r.get("uneven", 0) & TAKES_NOTHING
-        if split and any(gives(r) for r in rows):
-            last = max(r["arrival"] for r in rows if gives(r))
+        awaited_for = max((r["arrival"] for r in rows if gives(r)), default=None)
+        if split and awaited_for is not None:
+            last = awaited_for
+        limit = lambda r: r["arrival"] if awaited_for is None else max(r["arrival"], awaited_for)
         for r in rows:
             r["limit"], r["whole"], r["doubtful"] = None, whole, False
             if split and takes(r):
-                r["limit"] = max([r["arrival"]] + [o["arrival"] for o in rows if o is not r and gives(o)])
-                end = next(a for a in activities if a.rank == r["rank"]).to_cluster(r["end"]) if r["end"] is not None else None
-                doubt = errors[r["rank"]](r["begin"]) + max(errors[o["rank"]](o["begin"]) for o in rows)
-                if any(o.get("uneven") for o in rows) and end is not None and r["limit"] - end > doubt:
+                r["limit"] = limit(r)
+                if not uneven:
+                    continue
+                end = of_rank[r["rank"]].to_cluster(r["end"]) if r["end"] is not None else None
+                if end is not None and r["limit"] - end > error(r) + max(map(error, rows)):
                     r["limit"] = None  # It left without them.
                 # Who gives nothing came while it was in, after all others.
                 r["doubtful"] = any(o is not r and not gives(o) and o["arrival"] > last and
@@ -139,7 +142,7 @@ def set_limits(activities, instances):
                 if kind in ROOT_SENDS and r is not root and takes(r):
                     r["limit"] = root["arrival"]
                 elif kind in ROOT_RECEIVES and r is root:
-                    r["limit"] = max([r["arrival"]] + [o["arrival"] for o in rows if o is not r and gives(o)])
+                    r["limit"] = limit(r)
         # The last arriver, if its margin is beyond the clocks' doubt.
         by_arrival = sorted([r for r in rows if (takes(r) or r is root if kind in ROOT_SENDS else gives(r) or r is root)],
                             key=lambda r: -r["arrival"])
@@ -150,8 +153,7 @@ def set_limits(activities, instances):
             (root is not None and kind in ROOT_RECEIVES and by_arrival[0] is not root)
         if whole and len(by_arrival) > 1 and awaited:
             one, two = by_arrival[:2]
-            doubt = errors[one["rank"]](one["begin"]) + errors[two["rank"]](two["begin"])
-            if one["arrival"] - two["arrival"] > 2 * doubt:
+            if one["arrival"] - two["arrival"] > 2 * (error(one) + error(two)):
                 last_rank, charge = one["rank"], one["arrival"] - two["arrival"]
         out.append(dict(key=key, rows=rows, split=split, whole=whole, last_arrival=last, last_rank=last_rank,
                         charge=charge))

@@ -10,7 +10,10 @@ Every number must be the same.
 """
 
 import argparse
+import bisect
 import collections
+import heapq
+import itertools
 import json
 import math
 import os
@@ -45,8 +48,19 @@ def union(intervals):
     return [(b, e) for b, e in out]
 
 
-def within(intervals, begin, end):
-    return sum(max(0, min(e, end) - max(b, begin)) for b, e in intervals)
+class Covered:
+    """How much of any time sorted intervals cover that share none."""
+
+    def __init__(self, intervals):
+        self.intervals, self.begins = intervals, [b for b, _ in intervals]
+        self.before = [0, *itertools.accumulate(e - b for b, e in intervals)]
+
+    def until(self, time):
+        at = bisect.bisect_right(self.begins, time)
+        return self.before[at] - max(0, self.intervals[at - 1][1] - time) if at else 0
+
+    def within(self, begin, end):
+        return max(0, self.until(end) - self.until(begin))
 
 
 def minus(a, b):
@@ -93,7 +107,7 @@ def what_call(name):
 class Rank:
     def __init__(self, path, hta=False):
         with rank_tables.open_file(path, "r") as f:
-            t = {name: {column: f[name][column][:].tolist() for column in f[name]}
+            t = {name: {column: values[:].tolist() for column, values in f[name].items()}
                  for name in ("strings", "string_bytes", "threads", "kernels", "copies", "sync", "api", "ranges",
                               "mpi_calls", "collectives", "steps", "overheads") if name in f}
         blob = bytes(t["string_bytes"]["value"])
@@ -197,10 +211,10 @@ class Waits:
         has_record = lambda i: (0 < s["record_correlation"][i] <= s["correlation"][i] and s["record_stream"][i] != NONE)
         self.known = {i for i in rows if s["kind"][i] in (1, 2) and s["correlation"][i] and has_record(i)}
         self.told = any(s["kind"][i] == 2 for i in self.known)
-        self.waiting = collections.defaultdict(list)  # Of a stream: its waits' rows.
+        self.waiting = collections.defaultdict(list)  # Of a stream: (correlation, row) of its waits, in order.
         for i in rows:
             if s["kind"][i] == 2 and s["correlation"][i] and s["stream"][i] != NONE:
-                self.waiting[s["device"][i], s["context"][i], s["stream"][i]].append(i)
+                bisect.insort(self.waiting[s["device"][i], s["context"][i], s["stream"][i]], (s["correlation"][i], i))
         self.done_cache = {}
 
     def later(self, ops):
@@ -219,9 +233,9 @@ class Waits:
         """Of what was asked of the stream before that: what ends last, what it waits for included."""
         key = (stream, correlation)
         if key not in self.done_cache:
-            waits = [i for i in self.waiting[stream] if self.s["correlation"][i] < correlation]
-            self.done_cache[key] = self.later([op for c, _, op in self.on[stream] if c < correlation] +
-                                              [self.released(i) for i in waits])
+            waits = self.waiting[stream][:bisect.bisect_left(self.waiting[stream], (correlation,))]
+            asked = self.on[stream][:bisect.bisect_left(self.on[stream], (correlation,))]
+            self.done_cache[key] = self.later([op for _, _, op in asked] + [self.released(i) for _, i in waits])
         return self.done_cache[key]
 
     def released(self, i):
@@ -235,9 +249,10 @@ class Waits:
         if at is None:
             return None, None, False
         correlation, before = line[at][0], line[at - 1][0] if at else -1
-        waits = [i for i in self.waiting[stream] if before < self.s["correlation"][i] <= correlation]
+        waiting = self.waiting[stream]
+        waits = [i for _, i in waiting[bisect.bisect_left(waiting, (before + 1,)):bisect.bisect_left(waiting, (correlation + 1,))]]
         op, row = None, None
-        for i in sorted(waits, key=lambda i: (self.s["correlation"][i], i)):
+        for i in waits:
             released = self.released(i)
             if released is not None and released is not op and self.later([op, released]) is released:
                 op, row = released, i
@@ -252,7 +267,7 @@ class Waits:
             own = (s["device"][i], s["context"][i], s["stream"][i])
             if own not in self.streams:
                 own = next((st for st in self.streams if (st[0], st[2]) == (own[0], own[2])), own)
-            waits = [w for w in self.waiting[own] if s["correlation"][w] <= s["correlation"][i]]
+            waits = [w for c, w in self.waiting[own] if c <= s["correlation"][i]]
             earlier = [op for c, _, op in self.on[own] if c < s["correlation"][i]]
             return True, self.later(earlier + [self.released(w) for w in waits])
         return False, None
@@ -307,7 +322,8 @@ class Graph:
             self.covered[thread] = minus(union(work), self.blocked[thread])
             self.mpi[thread] = union(mpi)
             self.input[thread] = union([(r.begin, r.end) for r in rank.ranges if r.thread == thread and r.category == 1])
-        self.somebody = union([i for th in self.threads for i in self.covered[th] + self.blocked[th]])
+        self.busy = {th: Covered(self.covered[th]) for th in self.threads}
+        self.somebody = Covered(union([i for th in self.threads for i in self.covered[th] + self.blocked[th]]))
 
     def waited_for(self, call):
         def possible(op):
@@ -328,16 +344,18 @@ class Graph:
         return self.all_ops[max(choice)[1]] if choice else None
 
     def host_weight(self, thread, begin, end):
-        return within(self.covered[thread], begin, end) + (end - begin) - within(self.somebody, begin, end)
+        return self.busy[thread].within(begin, end) + (end - begin) - self.somebody.within(begin, end)
 
     def hand_overs(self):
         stretches = [(b, e, th, previous) for th in self.threads
                      for (b, e), previous in self.with_previous(union(self.covered[th] + self.blocked[th]))]
-        out = []
+        out, ends = [], sorted((e, th) for _, e, th, _ in stretches)
         for begin, _, thread, previous in stretches:
-            choice = [(e, th) for _, e, th, _ in stretches if th != thread and previous < e <= begin]
-            if choice:
-                out.append((max(choice), (begin, thread)))
+            at = bisect.bisect_right(ends, (begin, NONE)) - 1
+            while at >= 0 and ends[at][0] > previous and ends[at][1] == thread:
+                at -= 1
+            if at >= 0 and ends[at][0] > previous:
+                out.append((ends[at], (begin, thread)))
         return out
 
     @staticmethod
@@ -372,24 +390,25 @@ class Graph:
                 best["op", order[id(op)]], came["op", order[id(op)]] = 0, ("source", None, False)
         at_end = lambda op: best["op", order[id(op)]] + end_of(op) - begin_of(op)
         chain, givers, launch_node, sink = {}, {}, {}, None
+        earlier, last = set(), {}
+        running = [(op.end, i) for i, op in enumerate(ops) if op.begin < w0]
+        heapq.heapify(running)
         for n, (_, point) in enumerate(points):
             if isinstance(point, Op):
                 i, begin = order[id(point)], point.begin
                 launch = point.api.begin if point.api else -2**62
                 offers = []
-                earlier = [op for op in ops[:i] if op.end <= begin]
-                own = [op for op in earlier if (op.device, op.context, op.stream) == (point.device, point.context, point.stream)]
-                own = max(own, key=lambda op: (op.end, order[id(op)])) if own else None
+                # Of what began before it, all that has ended by now; one candidate per stream: its last one.
+                while running and running[0][0] <= begin:
+                    ended = ops[heapq.heappop(running)[1]]
+                    earlier.add(id(ended))
+                    last[ended.device, ended.context, ended.stream] = ended
+                heapq.heappush(running, (point.end, i))
+                own = last.get((point.device, point.context, point.stream))
                 ready = own.end if own else -2**62
                 prompt = lambda end: launch < end and begin - end <= PROMPT
                 if own:
                     offers.append((at_end(own), own.end, "stream", ("op", order[id(own)]), prompt(own.end)))
-                # One candidate per stream: its last one.
-                last = {}
-                for op in earlier:
-                    key = (op.device, op.context, op.stream)
-                    if key not in last or (op.end, order[id(op)]) > (last[key].end, order[id(last[key])]):
-                        last[key] = op
                 launch_of = lambda op: (op.api.begin, op.api.row) if op.api else (-2**62, 0)
                 held, _, unknown = self.rank.waits.held(point)
                 guess = not self.rank.waits.told or unknown
@@ -397,7 +416,7 @@ class Graph:
                          (op.context, op.stream) != (point.context, point.stream) and op.end > (own.end if own else w0)
                          and launch_of(op) <= launch_of(point)
                          and (guess or (op.api is not None and op.api is point.api))]
-                if not guess and held is not None and any(held is op for op in earlier) and held.end > (own.end if own else w0):
+                if not guess and held is not None and id(held) in earlier and held.end > (own.end if own else w0):
                     cross.append(held)
                 if cross:
                     cross = max(cross, key=lambda op: (op.end, order[id(op)]))
@@ -429,7 +448,7 @@ class Graph:
                          ("op", order[id(what)]), True)
             elif kind == 2 and what in givers:
                 since, node = givers[what]
-                offer = (best[node] + (time - since) - within(self.somebody, since, time), since, "host", node, True)
+                offer = (best[node] + (time - since) - self.somebody.within(since, time), since, "host", node, True)
             if offer and offer[:2] > choice[:2]:
                 choice = offer
             node = ("host", n, time, thread)
@@ -505,9 +524,9 @@ class Graph:
 
 class Checker:
     def __init__(self, lockstep, run):
-        self.lockstep, self.run, self.bad, self.compared, self.tables = lockstep, run, [], 0, {}
+        self.lockstep, self.run, self.bad, self.compared, self.tables, self.of_rank = lockstep, run, [], 0, {}, {}
         with h5py.File(os.path.join(run, "timeline.h5"), "r") as f:
-            columns = lambda name: {c: f[name][c][:].tolist() for c in f[name]}
+            columns = lambda name: {c: values[:].tolist() for c, values in f[name].items()}
             totals, steps, ranks = columns("rank_totals"), columns("step_ranks"), columns("ranks")
             strings, blob = columns("strings"), bytes(f["string_bytes"]["value"][:].tolist())
         text = [blob[o:o + n].decode() for o, n in zip(strings["offset_bytes"], strings["length_bytes"])]
@@ -521,7 +540,8 @@ class Checker:
         self.files = {r: os.path.join(run, text[f]) for r, f in zip(ranks["rank"], ranks["file"]) if f < len(text)}
 
     def table(self, name, rank):
-        return [row for row in self.all_rows(name) if row["rank"] == rank]
+        self.all_rows(name)
+        return self.of_rank[name][rank]
 
     def all_rows(self, name):
         if name not in self.tables:
@@ -532,6 +552,9 @@ class Checker:
             table = json.loads(done.stdout)
             columns = [c["name"] for c in table["columns"]]
             self.tables[name] = [dict(zip(columns, row)) for row in table["rows"]]
+            self.of_rank[name] = collections.defaultdict(list)
+            for row in self.tables[name]:
+                self.of_rank[name][row["rank"]].append(row)
         return self.tables[name]
 
     def same(self, what, got, want):
@@ -566,8 +589,8 @@ class Checker:
         self.same(where + "mean", row[name("mean")], float(values.mean()) * unit)
         if len(values) > 1:
             self.same(where + "std", row[name("std")], float(values.std(ddof=1)) * unit)
-        for what, q in (("min", 0), ("p25", 25), ("p50", 50), ("p75", 75), ("max", 100)):
-            self.same(where + what, float(row[name(what)]), float(np.percentile(values, q)) * unit)
+        for what, quantile in zip(("min", "p25", "p50", "p75", "max"), np.percentile(values, (0, 25, 50, 75, 100))):
+            self.same(where + what, float(row[name(what)]), float(quantile) * unit)
 
     def check_launches(self, where, number, rank):
         groups = collections.defaultdict(lambda: ([], [], []))

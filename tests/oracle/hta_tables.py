@@ -41,7 +41,7 @@ class Columns:
 
     def __init__(self, path):
         with rank_tables.open_file(path, "r") as f:
-            t = {n: {c: f[n][c][:].tolist() for c in f[n]}
+            t = {n: {c: values[:].tolist() for c, values in f[n].items()}
                  for n in ("strings", "string_bytes", "meta", "api", "kernels", "copies", "steps")}
         blob = bytes(t["string_bytes"]["value"])
         self.text = [blob[o:o + n].decode() for o, n in zip(t["strings"]["offset_bytes"], t["strings"]["length_bytes"])]

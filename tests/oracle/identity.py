@@ -1,7 +1,7 @@
 #!/usr/bin/env python3
 """Recomputes the identity of every rank and step from the HDF5 columns.
 
-  identity.py RUN [--timeline FILE] [--quiet]
+  identity.py RUN [--timeline FILE]
 
 Reads the rank files and, from timeline.h5, only the clock table and the
 windows; matches the collectives, splits them, and computes all six terms in
@@ -93,10 +93,10 @@ class ClockMap:
 
 
 def table(f, name, columns):
-    if name not in f:
-        return {c: np.zeros(0, dtype=np.int64) for c in columns}
-    n = min((len(f[name][c]) for c in columns if c in f[name]), default=0)
-    return {c: f[name][c][:n] if c in f[name] else np.zeros(n, dtype=np.int64) for c in columns}
+    group = f[name] if name in f else {}
+    found = {c: group[c][:] for c in columns if c in group}
+    n = min(map(len, found.values()), default=0)
+    return {c: found[c][:n] if c in found else np.zeros(n, dtype=np.int64) for c in columns}
 
 
 class Strings:
@@ -182,6 +182,7 @@ def read_rank(path, rank):
     # Of the other group of an inter-communicator the other side's files tell.
     a.inter = [(int(comms["global_id"][i]), int(comms["rank"][i]), int(comms["first_world_rank"][i]))
                for i in range(n_comms) if comms["kind"][i] == 1 and comms["global_id"][i] and not comms["unidentified"][i]]
+    c, p, comms = ({column: values.tolist() for column, values in t.items()} for t in (c, p, comms))
     for i in range(len(c["seq"])):
         comm = int(c["comm"][i])
         known = comm < n_comms and comms["global_id"][comm] != 0 and not comms["unidentified"][comm]
@@ -220,7 +221,7 @@ def read_rank(path, rank):
             end=time(p["end_ns"][i])))
     # GPU communication kernels that no recorded collective explains: communication, but not to be split.
     if a.gpu:
-        explained = set(k for k in c["kernel"].tolist() + p["kernel"].tolist() if k != NONE)
+        explained = set(k for k in c["kernel"] + p["kernel"] if k != NONE)
         for i in np.flatnonzero(kernels["work"] == 1).tolist():
             if i not in explained:
                 begin = int(kernels["begin_ns"][i])
@@ -272,18 +273,17 @@ def read_run(run, timeline):
     return activities
 
 
-def main():
-    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
-    parser.add_argument("run")
-    parser.add_argument("--timeline")
-    parser.add_argument("--quiet", action="store_true")
-    args = parser.parse_args()
-    run = os.path.realpath(args.run)
-    with h5py.File(args.timeline or os.path.join(run, "timeline.h5"), "r") as timeline:
-        activities = read_run(run, timeline)
-        columns = definitions.COLUMNS
-        tables = {name: table(timeline, name, ("rank", "begin_ns", "end_ns") + columns +
-                              (("index",) if name == "step_ranks" else ())) for name in ("step_ranks", "rank_totals")}
+def check(run, timeline_path=None):
+    """(lines about what differs, a line about what was compared)"""
+    run = os.path.realpath(run)
+    with h5py.File(timeline_path or os.path.join(run, "timeline.h5"), "r") as timeline:
+        return compare(timeline, read_run(run, timeline))
+
+
+def compare(timeline, activities):
+    columns = definitions.COLUMNS
+    tables = {name: table(timeline, name, ("rank", "begin_ns", "end_ns") + columns +
+                          (("index",) if name == "step_ranks" else ())) for name in ("step_ranks", "rank_totals")}
     definitions.set_limits(activities, definitions.match(activities))
     bad, cells = [], 0
     definitions.late_partners(activities)
@@ -292,23 +292,29 @@ def main():
         sets = definitions.Breakdown(a)
         for name, rows in tables.items():
             for i in np.flatnonzero(rows["rank"] == a.rank):
-                begin, end = int(rows["begin_ns"][i]), int(rows["end_ns"][i])
+                row = {c: int(rows[c][i]) for c in rows}
+                begin, end = row["begin_ns"], row["end_ns"]
                 terms = sets.terms(begin, end)
                 cells += 1
-                what = f"{name} rank {a.rank}" + (f" step {rows['index'][i]}" if "index" in rows else "")
-                total = sum(int(rows[t][i]) for t in definitions.TERMS)
+                what = f"{name} rank {a.rank}" + (f" step {row['index']}" if "index" in row else "")
+                total = sum(row[t] for t in definitions.TERMS)
                 if total != end - begin:
                     bad.append(f"{what}: terms sum to {total}, window is {end - begin}")
                 for t in columns:
-                    if int(rows[t][i]) != terms[t]:
-                        bad.append(f"{what} {t}: stored {int(rows[t][i])}, recomputed {terms[t]} "
-                                   f"(difference {int(rows[t][i]) - terms[t]})")
+                    if row[t] != terms[t]:
+                        bad.append(f"{what} {t}: stored {row[t]}, recomputed {terms[t]} (difference {row[t] - terms[t]})")
     if cells == 0:
         bad.append("nothing to check: no windows, or no readable rank files")
-    if not args.quiet:
-        for line in bad[:40]:
-            print(line)
-    print(f"identity: {len(activities)} ranks, {cells} windows, {len(bad)} differences")
+    return bad, f"identity: {len(activities)} ranks, {cells} windows, {len(bad)} differences"
+
+
+def main():
+    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser.add_argument("run")
+    parser.add_argument("--timeline")
+    args = parser.parse_args()
+    bad, said = check(args.run, args.timeline)
+    print(*bad[:40], said, sep="\n")
     return 1 if bad else 0
 
 

@@ -248,7 +248,7 @@ def main():
     mixtures = [Mixture(args.seed * 100_003 + rank) for rank in range(args.ranks)]
     for rank, mixture in enumerate(mixtures):
         with open(os.path.join(traces, f"rank{rank}.json"), "w") as f:
-            json.dump(mixture.make(rank, args.ranks), f)
+            f.write(json.dumps(mixture.make(rank, args.ranks)))
     run(args.lockstep, "import", "kineto", traces, "-o", place, "--quiet")
     run(args.lockstep, "analyze", place, "--quiet", "--no-replay")
     checker = gpu_tables.Checker(args.lockstep, place)

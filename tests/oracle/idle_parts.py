@@ -1,7 +1,9 @@
 """Idle time of GPUs in parts, after docs/definitions.md, "Idle time of a GPU": moment by moment, each by looking at
 everything that is open then. Used by gpu_tables.py; no code of Lockstep's is its model."""
 
+import bisect
 import collections
+import itertools
 
 NONE = 0xFFFFFFFF
 SLACK = 2_000
@@ -22,6 +24,23 @@ def innermost(things):
     return max(things, key=lambda x: (x.begin, -x.end, x.row), default=None)
 
 
+class Open:
+    """What of things with a begin and an end is open at a moment."""
+
+    def __init__(self, things):
+        self.things = sorted(things, key=lambda thing: thing.begin)
+        self.begins = [thing.begin for thing in self.things]
+        self.ends = list(itertools.accumulate((thing.end for thing in self.things), max))  # Of all up to this one the last.
+
+    def at(self, now):
+        out, i = [], bisect.bisect_right(self.begins, now)
+        while i > 0 and self.ends[i - 1] > now:
+            i -= 1
+            if self.things[i].end > now:
+                out.append(self.things[i])
+        return out
+
+
 class Idle:
     def __init__(self, rank, windows):
         self.rank, self.windows = rank, windows
@@ -29,13 +48,13 @@ class Idle:
         self.by_api = {b.api.row: i for i, b in enumerate(rank.blocking) if b.api}
         self.pageable = {op.api.row for op in rank.ops if op.copy and op.api and rank.copies["kind"][op.row] == 1 and
                          rank.copies["host_memory"][op.row] == 1}
+        threads = {thing.thread for thing in rank.ranges + rank.calls}
+        self.ranges, self.calls = ({th: Open([t for t in things if t.thread == th]) for th in threads}
+                                   for things in (rank.ranges, rank.calls))
         self.model = self.model_names()
         self.before_forward = self.preparations()
-        self.on = collections.defaultdict(lambda: ([], []))  # Of a thread: ranges, calls.
-        for r in rank.ranges:
-            self.on[r.thread][0].append(r)
-        for c in rank.calls:
-            self.on[c.thread][1].append(c)
+        moments = {t for thing in rank.ranges + rank.calls + rank.blocking for t in (thing.begin, thing.end)}
+        self.moments = sorted(moments.union(*((b, e) for _, b, e in rank.mpi + rank.loading), *self.before_forward))
 
     def launches(self):
         return {op.api.row: op.api for op in self.rank.ops if op.busy and op.api}.values()
@@ -45,8 +64,8 @@ class Idle:
         launches = list(self.launches())
         named = collections.defaultdict(set)
         for call in launches:
-            for r in self.rank.ranges:
-                if r.thread in (call.thread, self.rank.training) and r.begin <= call.begin < r.end:
+            for thread in {call.thread, self.rank.training} & set(self.ranges):
+                for r in self.ranges[thread].at(call.begin):
                     named[r.name].add(call.row)
         names, whole = set(), sum(e - b for b, e in self.windows)
         for name, rows in named.items():
@@ -92,10 +111,10 @@ class Idle:
     def on_thread(self, thread, now):
         """(kind, blocking call) of what the thread is in, None in nothing."""
         rank = self.rank
-        ranges = [r for r in self.on[thread][0] if r.begin <= now < r.end]
+        ranges = self.ranges[thread].at(now) if thread in self.ranges else []
         if any(r.category == INPUT for r in ranges):
             return "input", None
-        call = innermost([c for c in self.on[thread][1] if c.begin <= now < c.end])
+        call = innermost(self.calls[thread].at(now) if thread in self.calls else [])
         if call is not None:
             if call.row in self.by_api:
                 return self.freeing(self.by_api[call.row]), self.by_api[call.row]
@@ -169,12 +188,7 @@ class Idle:
                 ready = op.end
         edges = {at[0], at[1], launched, ready, ready + PROMPT}
         edges |= set(held or ())
-        for thing in rank.ranges + rank.calls + rank.blocking:
-            edges |= {thing.begin, thing.end}
-        for _, b, e in rank.mpi + rank.loading:
-            edges |= {b, e}
-        for b, e in self.before_forward:
-            edges |= {b, e}
+        edges.update(self.moments[bisect.bisect_left(self.moments, at[0]):bisect.bisect_right(self.moments, at[1])])
         marks = sorted(t for t in edges if at[0] <= t <= at[1])
         parts = []
         for b, e in zip(marks, marks[1:]):
@@ -195,13 +209,12 @@ class Idle:
             ops = [op for op in self.rank.ops if op.device == device and op.busy]
             # An operation without duration ends a gap and begins the next one.
             marks = sorted({op.begin for op in ops} | {op.end for op in ops})
+            running, ending, beginning = Open(ops), {op.end: op for op in ops}, {op.begin: op for op in reversed(ops)}
             edges = [-FAR] + marks + [FAR]
             for a, b in zip(edges, edges[1:]):
-                if any(op.begin <= a and op.end >= b for op in ops):
+                if running.at(a):
                     continue
-                ended = [op for op in ops if op.end == a]
-                before = max(ended, key=lambda op: self.rank.ops.index(op)) if ended else None
-                after = next((op for op in ops if op.begin == b), None)
+                before, after = ending.get(a), beginning.get(b)
                 for begin, end in self.windows:
                     at = (max(a, begin), min(b, end))
                     if at[0] < at[1]:

@@ -1,11 +1,9 @@
 #!/usr/bin/env python3
-"""Expected values of a make_run text, computed without Lockstep.
+"""Expected values of a make_run text, computed without Lockstep, and what differs from them.
 
   oracle.py SPEC [--set key=value ...]               prints the expected values as JSON
-  oracle.py SPEC [--set ...] --check RUN             compares with RUN/timeline.h5, and
-            [--analysis FILE]                        with an analysis.json
 
-With ideal clocks every value must be equal to the nanosecond. With distorted
+check_case.py compares. With ideal clocks every value must be equal to the nanosecond. With distorted
 ones times agree within twice the published clock error and the drift.
 """
 
@@ -17,6 +15,9 @@ import sys
 sys.path.insert(0, os.path.dirname(os.path.abspath(__file__)))
 sys.path.insert(0, os.path.dirname(os.path.dirname(os.path.abspath(__file__))))
 import definitions
+import identity
+import numpy as np
+import rank_tables
 import simulate
 
 
@@ -69,10 +70,9 @@ def step_windows(run, r):
     return [tuple(w) for w in out]
 
 
-def expect(text, sets=()):
-    d = simulate.parse(text, sets)
-    run = simulate.Run(d)
-    activities = activities_of(run)
+def expect(run, activities):
+    """Of the simulation and its activities_of, which this adds to."""
+    d = run.d
     damage(run, activities)
     instances = definitions.set_limits(activities, definitions.match(activities))
     definitions.late_partners(activities)
@@ -104,35 +104,33 @@ def expect(text, sets=()):
                                                wait_ns=-1 if r["wait"] is None else r["wait"],
                                                transfer_ns=-1 if r["transfer"] is None else r["transfer"])
                                for r in rows}))
-    return d, dict(ranks=d.ranks, step_ranks=[dict(index=i, rank=r, **v) for (i, r), v in sorted(by_rank.items())],
+    return dict(ranks=d.ranks, step_ranks=[dict(index=i, rank=r, **v) for (i, r), v in sorted(by_rank.items())],
                    step_ns=step_times, collectives=out)
 
 
-def load(path):
-    import rank_tables
+def load(path, *tables):
+    """{table: {column: list}}"""
     with rank_tables.open_file(path) as f:
-        return {table: {c: f[table][c][:] for c in f[table]} for table in f}
+        return {table: {c: values[:].tolist() for c, values in f[table].items()} for table in tables}
 
 
 def clock_errors(d, expected, timeline, run_dir, bad):
     """The published error must hold the true one at 99.9 % of all arrivals. Gives its maximum, ns."""
-    import identity
-    import numpy as np
     if d.ideal_clocks:
         return 0
     truth = {(r, e["comm"], e["group"], e["function"], e["seq"], e["start"]): v["arrival_ns"]
              for e in expected["collectives"] for r, v in e["ranks"].items()}
     names, largest, errors, outside = list(d.comms), 0, [], 0
+    clock = {c: np.array(values) for c, values in timeline["clock"].items()}
     for rank in range(d.ranks):
         path = os.path.join(run_dir, "ranks", f"rank-{rank:05d}.h5")
         if rank in d.missing or not os.path.exists(path):
             continue
-        clock_map = identity.ClockMap(timeline["clock"], rank)
-        file = load(path)
+        clock_map = identity.ClockMap(clock, rank)
         # This rank's communicators, in the order of the text.
         mine = [(n, g) for n in names for g, members in enumerate(d.groups(n)) if rank in members]
-        c = file["collectives"]
-        for comm, kind, seq, start, begin in zip(*(c[name].tolist() for name in ("comm", "kind", "seq", "start", "begin_ns"))):
+        c = load(path, "collectives")["collectives"]
+        for comm, kind, seq, start, begin in zip(*(c[name] for name in ("comm", "kind", "seq", "start", "begin_ns"))):
             want = truth.get((rank,) + mine[comm] + (kind if d.gpu else 0, seq, start))
             if want is None:
                 continue
@@ -140,16 +138,14 @@ def clock_errors(d, expected, timeline, run_dir, bad):
             errors.append(error)
             largest = max(largest, published)
             outside += error > published
-    print(f"clock: true error median {int(np.median(errors))} ns, max {max(errors)} ns over {len(errors)} arrivals; "
-          f"published at most {largest} ns, exceeded {outside} times")
     if outside > 0.001 * len(errors):
-        bad.append(f"clock: the published error does not hold at {outside} of {len(errors)} arrivals")
+        bad.append(f"clock: the published error, at most {largest} ns, does not hold at {outside} of {len(errors)} arrivals: "
+                   f"median {int(np.median(errors))} ns, max {max(errors)} ns")
     return max(largest, 1)
 
 
 def check_timeline(d, expected, run_dir):
-    import numpy as np
-    timeline = load(os.path.join(run_dir, "timeline.h5"))
+    timeline = load(os.path.join(run_dir, "timeline.h5"), "clock", "step_ranks", "steps", "collectives", "collective_ranks")
     bad = []
     doubt = clock_errors(d, expected, timeline, run_dir, bad)
     tolerance = 2 * doubt
@@ -157,13 +153,11 @@ def check_timeline(d, expected, run_dir):
     def same(what, got, want, exact=False, length=0):
         # A length on a clock that drifts differs from the true one: 100 ppm is more than any text here uses.
         allowed = 0 if exact or d.ideal_clocks else tolerance + length // 10_000
-        if abs(int(got) - int(want)) > allowed:
-            bad.append(f"{what}: lockstep {int(got)}, oracle {int(want)}")
+        if abs(got - want) > allowed:
+            bad.append(f"{what}: lockstep {got}, oracle {want}")
 
-    found = {}
     s = timeline["step_ranks"]
-    for i in range(len(s["rank"])):
-        found[(int(s["index"][i]), int(s["rank"][i]))] = {c: int(s[c][i]) for c in s}
+    found = {(row["index"], row["rank"]): row for row in (dict(zip(s, values)) for values in zip(*s.values()))}
     if not d.marks:
         # Steps from the collectives' signature have boundaries of their own; their identity is identity.py's matter.
         if len({index for index, _ in found}) < d.steps - 2:
@@ -189,13 +183,13 @@ def check_timeline(d, expected, run_dir):
 
     s = timeline["steps"]
     for i in range(len(s["index"])):
-        want = expected["step_ns"].get(int(s["index"][i]))
+        want = expected["step_ns"].get(s["index"][i])
         if want is not None:
-            same(f"step {int(s['index'][i])} step_ns", s["step_ns"][i], want)
+            same(f"step {s['index'][i]} step_ns", s["step_ns"][i], want)
 
     # Communicators have the order of the text in every rank file.
     names = list(d.comms)
-    ids, group_of = {}, {}
+    ids, numbers = {}, {}
     for name in names:
         for group, members in enumerate(d.groups(name)):
             present = [m for m in members if m not in d.missing]
@@ -203,14 +197,14 @@ def check_timeline(d, expected, run_dir):
                 continue
             rank = present[0]
             row = sum(1 for other in names[:names.index(name)] if any(rank in g for g in d.groups(other)))
-            comms = load(os.path.join(run_dir, "ranks", f"rank-{rank:05d}.h5"))["comms"]
-            ids[(name, group)] = int(comms["global_id"][row])
+            if rank not in numbers:
+                numbers[rank] = load(os.path.join(run_dir, "ranks", f"rank-{rank:05d}.h5"), "comms")["comms"]["global_id"]
+            ids[(name, group)] = numbers[rank][row]
     c, m = timeline["collectives"], timeline["collective_ranks"]
     rows_of = {}
     for i in range(len(m["rank"])):
-        rows_of.setdefault(int(m["collective"][i]), []).append(i)
-    index = {(int(c["comm_id"][i]), int(c["kind"][i]) if d.gpu else 0, int(c["seq"][i]), int(c["start"][i])): i
-             for i in range(len(c["seq"]))}
+        rows_of.setdefault(m["collective"][i], []).append(i)
+    index = {(c["comm_id"][i], c["kind"][i] if d.gpu else 0, c["seq"][i], c["start"][i]): i for i in range(len(c["seq"]))}
     for e in expected["collectives"]:
         i = index.pop((ids[(e["comm"], e["group"])], e["function"], e["seq"], e["start"]), None)
         what = f"collective {e['comm']}/{e['group']} {e['function']} seq {e['seq']} start {e['start']}"
@@ -229,7 +223,7 @@ def check_timeline(d, expected, run_dir):
         if d.ideal_clocks or (e["transfer_ns"] >= 0 and not c["censored"][i]):
             same(what + " transfer", c["transfer_ns"][i], e["transfer_ns"])
         for row in rows_of.get(i, []):
-            rank = int(m["rank"][row])
+            rank = m["rank"][row]
             want = e["ranks"].get(rank)
             if want is None:
                 bad.append(f"{what}: rank {rank} not expected")
@@ -241,18 +235,16 @@ def check_timeline(d, expected, run_dir):
                 same(f"{what} rank {rank} arrival", m["arrival_ns"][row], want["arrival_ns"])
     for key in index:
         bad.append(f"collective {key}: not expected")
-    if not np.all(c["violation"] == 0):
-        bad.append(f"{int(c['violation'].sum())} clock violations on a sound trace")
+    if any(c["violation"]):
+        bad.append(f"{sum(c['violation'])} clock violations on a sound trace")
     return bad, tolerance
 
 
-def check_analysis(d, expected, path):
+def check_analysis(run, expected, analysis):
     """What analysis.json says per step and rank must be the oracle's numbers."""
-    with open(path) as f:
-        analysis = json.load(f)
-    bad = []
+    bad, d = [], run.d
     if d.gpu:
-        check_gpus(d, analysis, simulate.Run(d), bad)
+        check_gpus(d, analysis, run, bad)
     if not d.marks:
         return bad
     want = {(e["index"], e["rank"]): e for e in expected["step_ranks"]}
@@ -304,28 +296,23 @@ def check_gpus(d, analysis, run, bad):
             same(f"transfer of {row['bytes']} bytes that always share a kernel", row["transfer_ns_median"], None)
 
 
+def check(run, expected, run_dir, analysis):
+    """(lines about what differs, a line about what was compared)"""
+    bad, tolerance = check_timeline(run.d, expected, run_dir)
+    bad += check_analysis(run, expected, analysis)
+    return bad, (f"{len(bad)} differences over {len(expected['step_ranks'])} step cells and {len(expected['collectives'])} "
+                 f"collectives (tolerance {tolerance} ns)")
+
+
 def main():
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("spec")
     parser.add_argument("--set", action="append", default=[])
-    parser.add_argument("--check", metavar="RUN")
-    parser.add_argument("--analysis", metavar="FILE")
     args = parser.parse_args()
     with open(args.spec) as f:
-        d, expected = expect(f.read(), args.set)
-    if not args.check:
-        json.dump(expected, sys.stdout, indent=1)
-        print()
-        return 0
-    bad, tolerance = check_timeline(d, expected, args.check)
-    if args.analysis:
-        bad += check_analysis(d, expected, args.analysis)
-    for line in bad[:40]:
-        print(line)
-    cells, instances = len(expected["step_ranks"]), len(expected["collectives"])
-    print(f"{'FAILED' if bad else 'ok'}: {len(bad)} differences over {cells} step cells and {instances} collectives "
-          f"(tolerance {tolerance} ns)")
-    return 1 if bad else 0
+        run = simulate.Run(simulate.parse(f.read(), args.set))
+    json.dump(expect(run, activities_of(run)), sys.stdout, indent=1)
+    print()
 
 
 if __name__ == "__main__":
