@@ -6,11 +6,13 @@
 files: rank files written in another order, under other names; jobs: -j 1, 2, 4;
 shift: a constant added to one rank's clock. Equal: analysis.json byte for byte
 and the digests of all datasets (shift: all but what is a time on that clock).
+What is not aligned is noticed.
 """
 
 import argparse
 import json
 import os
+import re
 import shutil
 import subprocess
 import sys
@@ -119,6 +121,11 @@ def shift(case):
         failed += expect(f"{constant} added to rank 3's clock: equal results", same)
         if not same:
             show(plain, moved)
+    # Not aligned, the same clocks contradict the collectives.
+    run = os.path.join(case.scratch, "moved7ms")
+    noticed = subprocess.run([os.path.join(case.build, "lockstep"), "merge", run, "--clock", "off"], capture_output=True, text=True)
+    violations = re.search(r"clock violations (\d+)", noticed.stdout)
+    failed += expect("--clock off: violations and exit 3", noticed.returncode == 3 and violations and int(violations[1]) > 0)
     return failed
 
 

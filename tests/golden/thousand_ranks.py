@@ -7,6 +7,7 @@
 import argparse
 import json
 import os
+import re
 import subprocess
 import sys
 import tempfile
@@ -73,7 +74,8 @@ def main():
             analysis = json.load(f)
         named = sorted(straggler["rank"] for straggler in analysis["stragglers"])
         failed += expect("the slow ranks are named, nobody else", named == sorted(SLOW), named)
-        failed += expect("so says the first sentence", "Ranks 3, 417 and 901 hold everyone back" in shown, shown)
+        said = [int(n) for n in re.findall(r"\d+", analysis["verdict"])]
+        failed += expect("so says the first sentence", set(SLOW) <= set(said), analysis["verdict"])
         failed += expect("missing ranks are known", analysis["run"]["ranks_missing"] == MISSING)
         count = len(shown.splitlines())
         failed += expect(f"the text fits a screen: {count} lines", count <= SCREEN, shown)

@@ -1,27 +1,35 @@
 """What replay says of a run, against the run that was made with that change.
 
-  replay_twins.py BUILD [CASE...]
+  replay_twins.py BUILD [CASE...] [--entry NAME]
 
 Every expectation is the job step time of a twin that make_run made: other buckets, no overlap, a network that takes no
 time, nobody slow, gathers further ahead. Nothing here knows how the replay works.
 """
 
+import argparse
 import json
 import os
 import subprocess
 import sys
 import tempfile
 
-BUILD = sys.argv[1]
+sys.path.insert(0, os.path.dirname(os.path.dirname(os.path.abspath(__file__))))
+import cases
+
+parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+parser.add_argument("build")
+parser.add_argument("cases", nargs="*")
+parser.add_argument("--entry")
+arguments = parser.parse_args()
+BUILD = arguments.build
 ENV = {k: v for k, v in os.environ.items() if not k.startswith("LOCKSTEP_")} | {"NO_COLOR": "1", "LC_ALL": "C.UTF-8"}
 HEAD = "ranks {ranks}\nsteps 16\nwarmup 2\nseed 5\njitter 0.2%\n"
-failed = 0
+wrong = []
 
 
 def check(what, condition, shown=""):
-    global failed
-    print(("ok      " if condition else "FAILED  ") + what + (f": {shown}" if shown != "" else ""))
-    failed += not condition
+    if not condition:
+        wrong.append(what + (f": {shown}" if shown != "" else ""))
 
 
 def near(what, got, expected, tolerance):
@@ -504,9 +512,13 @@ def neighbours(place):
 
 
 CASES = [hidden, joined, neighbours, nothing, gloo, buckets, recommended, overlap, stragglers, ring, pipeline, fsdp, large_units, messages, more_ranks]
-wanted = sys.argv[2:]
-for case in CASES:
-    if not wanted or case.__name__ in wanted:
-        print(case.__name__)
-        case(Place())
-sys.exit(failed > 0)
+
+
+def run(case):
+    wrong.clear()
+    case(Place())
+    return list(wrong)
+
+
+sys.exit(cases.run(BUILD, arguments.entry, [("truth.replay." + case.__name__, lambda case=case: run(case)) for case in CASES
+                                            if not arguments.cases or case.__name__ in arguments.cases]))
