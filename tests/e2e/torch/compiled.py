@@ -1,6 +1,7 @@
 """What torch.compile makes of training scripts. Prints losses to the bit, what became a graph and how often the
 compiler gave up or began anew; the same lines with and without Lockstep. One process."""
 
+import gc
 import os
 import sys
 import tempfile
@@ -12,9 +13,12 @@ from torch.distributed import _functional_collectives as collectives
 
 counters = torch._dynamo.utils.counters
 
+gc.disable()  # Guards look at what objects are: these are freed between the cases, not whenever.
+
 
 def case(name, prepare):
     torch._dynamo.reset()
+    gc.collect()
     counters.clear()
     torch.manual_seed(1)
     net = torch.nn.Sequential(torch.nn.Linear(16, 64), torch.nn.Tanh(), torch.nn.Linear(64, 4))
