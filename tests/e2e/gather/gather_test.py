@@ -196,6 +196,7 @@ class Whole(Case):
         self.assertTrue((self.place / "other/ranks/rank-00000.h5").is_file())
         self.gather("node3:left", "-o", "other")
         self.assertFalse(copy.exists())
+        jobs.run([jobs.LOCKSTEP, "recover", self.hosts / "node3/left"], self.place)  # And what it left in memory is gone.
 
 
 class Refusals(Case):
