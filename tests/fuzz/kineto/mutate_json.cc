@@ -82,7 +82,7 @@ constexpr std::string_view kPieces[] = {
     "\"deviceProperties\":[",
 };
 
-std::size_t Below(std::mt19937_64& random, std::size_t bound) { return bound == 0 ? 0 : random() % bound; }
+std::size_t Under(std::mt19937_64& random, std::size_t bound) { return bound == 0 ? 0 : random() % bound; }
 
 // From some '{', '[', '"' or digit to where it ends, as far as counting tells.
 struct Span {
@@ -91,8 +91,8 @@ struct Span {
 Span AnySpan(const std::string& json, std::mt19937_64& random) {
   if (json.empty()) return {};
   static constexpr std::string_view kOpeners = "{{{[\"\"0123456789";
-  const std::size_t at = json.find(kOpeners[Below(random, kOpeners.size())], Below(random, json.size()));
-  if (at == std::string::npos) return {Below(random, json.size()), 1};
+  const std::size_t at = json.find(kOpeners[Under(random, kOpeners.size())], Under(random, json.size()));
+  if (at == std::string::npos) return {Under(random, json.size()), 1};
   const char open = json[at];
   std::size_t end = at + 1;
   if (open == '"') {
@@ -111,7 +111,7 @@ Span AnySpan(const std::string& json, std::mt19937_64& random) {
 
 void MutateJson(std::string& json, std::mt19937_64& random) {
   const Span span = AnySpan(json, random);
-  const auto piece = [&] { return std::string(kPieces[Below(random, std::size(kPieces))]); };
+  const auto piece = [&] { return std::string(kPieces[Under(random, std::size(kPieces))]); };
   switch (random() % 8) {
     case 0:
       json.erase(span.at, span.size);
@@ -134,13 +134,13 @@ void MutateJson(std::string& json, std::mt19937_64& random) {
       json.replace(span.at, span.size, piece());
       break;
     case 5:
-      json.insert(Below(random, json.size() + 1), piece());
+      json.insert(Under(random, json.size() + 1), piece());
       break;
     case 6:
       if (span.size > 1) json.erase(span.at + (random() % 2 == 0 ? 0 : span.size - 1), 1);
       break;
     default:
-      json.resize(Below(random, json.size() + 1));
+      json.resize(Under(random, json.size() + 1));
       break;
   }
 }
