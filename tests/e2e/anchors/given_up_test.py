@@ -2,9 +2,8 @@
 """A rank that is late inside MPI_Init: what the ranks had agreed to is given up, or waited for, and the job is as without
 Lockstep.
 
-usage: given_up_test.py BUILD_DIR Abandoned|OneHost|TwoHosts [TEST..]
+usage: given_up_test.py BUILD_DIR OneHost|TwoHosts [TEST..]
 
-Abandoned    2 ranks: the exchange of one that is late for long is given up, and said to be
 OneHost      2 and 4 ranks: results bit by bit, and nobody waits longer than is said
 TwoHosts     1 and 2 ranks on each, without a shared directory: the files arrive at rank 0, and clocks are related
 """
@@ -30,21 +29,6 @@ LATE_S, LIMIT_S = 3, 2
 # What a rank is late for, and how many limits pass on one rank after the other at most. In an exchange each partner has
 # one, three in all.
 WAITS = {"PMIx_Commit": 1, "PMPI_Comm_idup": 2, "PMPI_Iallgather": 3, "PMPI_Ibcast": 3, "PMPI_Iprobe": 3}
-
-
-class Abandoned(unittest.TestCase):
-    def test_late_for_the_meeting(self):
-        words = [*JOB, "--steps", "3"]
-        with tempfile.TemporaryDirectory(prefix="lockstep-anchors-") as cwd:
-            bare = jobs.run([*jobs.MPIRUN, "-np", 2, *words], cwd)
-            late = held(1, "PMPI_Iallgather:12000")  # Six times as long as it is waited for.
-            done = jobs.run([*jobs.MPIRUN, "-np", 2, jobs.LOCKSTEP, "run", "--after", "none", "-o", "run", "--", *late, *words], cwd)
-            self.assertEqual((done.stdout.splitlines()[0], done.returncode), (bare.stdout.splitlines()[0], bare.returncode), done.stderr)
-            files = jobs.Run(os.path.join(cwd, "run")).files()
-            self.assertEqual(len(files), 2)
-            self.assertTrue(any(file.losses.get("AnchorAbandoned") for file in files.values()))
-            for file in files.values():
-                self.assertEqual("abandoned" in file.meta["clock_service"], "AnchorAbandoned" in file.losses)
 
 
 class OneHost(unittest.TestCase):

@@ -11,7 +11,6 @@ import shutil
 import subprocess
 import sys
 import tempfile
-import time
 import unittest
 
 import jobs_that_stop
@@ -40,7 +39,7 @@ class Ras(unittest.TestCase):
     def write(self, name, text, ago_s=0):
         path = self.place / name
         path.write_text(text)
-        then = time.time() - ago_s
+        then = path.stat().st_mtime - ago_s
         os.utime(path, (then, then))
         return path
 

@@ -5,7 +5,6 @@ usage: meeting_test.py
 import pathlib
 import sys
 import threading
-import time
 import types
 import unittest
 
@@ -75,12 +74,13 @@ class Secret(unittest.TestCase):
 
 class Meeting(unittest.TestCase):
     def meet(self, nodes, reference=TEXT, absent=(), limit_s=100.0):
-        store, told = Store(), {}
+        store, told, first = Store(), {}, threading.Event()
 
         def ask(node):
-            while node > 1 and reference and not told:  # Rank 0 waits for those who come late.
-                time.sleep(0.01)
+            if node > 1:  # Rank 0 waits for those who come late.
+                first.wait(100)
             told[node] = meeting.ask(meeting._Board(store), node, limit_s)
+            first.set()
         threads = [threading.Thread(daemon=True, target=meeting.answer, args=(meeting._Board(store), reference, nodes, limit_s))]
         for node in range(1, nodes):
             if node not in absent:
