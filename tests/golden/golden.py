@@ -1,14 +1,15 @@
 #!/usr/bin/env python3
 """Golden cases: run.trace -> rank files -> `lockstep analyze`; the facts of its analysis.json and the exit code against
-expect.json.
+expect.json, and where there is an expect.txt the tables of its text.
 
   golden.py --build BUILD CASE_DIR... [--update]
 
 Facts are identities and numbers, no sentences: of these, the numbers with their units that expect.json names must occur,
-in whatever words. Keys that expect.json does not name are free. --update rewrites it; the git diff is the review.
+in whatever words. Keys that expect.json does not name are free. --update rewrites both; the git diff is the review.
 """
 
 import argparse
+import difflib
 import json
 import os
 import re
@@ -86,24 +87,40 @@ def lines(value):
     return "{\n" + ",\n".join(f" {json.dumps(key)}: {one(inner)}" for key, inner in value.items()) + "\n}\n"
 
 
+def tables(text):
+    """The bar of the step with its legend, ranks and collectives: no sentences."""
+    blocks = {block.split()[0]: block.splitlines() for block in text.split("\n\n") if block.strip()}
+    bar = [line for line in blocks["STEP"] if re.match("  [█▒░▓▚·]", line)]
+    return "".join(line.rstrip() + "\n" for line in [*bar, "", *blocks["RANKS"], "", *blocks["COLLECTIVES"]])
+
+
 def check(build, case, update):
     """Lines about what differs."""
     with tempfile.TemporaryDirectory(prefix="lockstep-golden-") as scratch:
         run, path = os.path.join(scratch, "run"), os.path.join(scratch, "analysis.json")
         env = {k: v for k, v in os.environ.items() if not k.startswith("LOCKSTEP_")}
+        env.update(NO_COLOR="1", LC_ALL="C.UTF-8", COLUMNS="100")
         for command in ([os.path.join(build, "make_run"), os.path.join(case, "run.trace"), run],
-                        [os.path.join(build, "lockstep"), "analyze", run, "-q", "--json", path]):
+                        [os.path.join(build, "lockstep"), "analyze", run, "--json", path]):
             done = subprocess.run(command, capture_output=True, text=True, env=env)
             if done.returncode not in (0, 3):
                 return [f"{command}: exit {done.returncode}", *(done.stdout + done.stderr).splitlines()]
         with open(path) as f:
             found = dict(exit_code=done.returncode, **facts(json.load(f)))
-    expected = os.path.join(case, "expect.json")
+    expected, shown = os.path.join(case, "expect.json"), os.path.join(case, "expect.txt")
+    text = tables(done.stdout) if os.path.exists(shown) else None
     if update:
         with open(expected, "w") as f:
             f.write(lines(found))
+        if text:
+            with open(shown, "w") as f:
+                f.write(text)
     with open(expected) as f:
-        return differences(json.load(f), found)[:80]
+        bad = differences(json.load(f), found)
+    if text:
+        with open(shown) as f:
+            bad += difflib.unified_diff(f.read().splitlines(), text.splitlines(), "expect.txt", "lockstep analyze", lineterm="")
+    return bad[:80]
 
 
 def main():
