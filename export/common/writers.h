@@ -13,8 +13,6 @@ std::unique_ptr<Writer> MakeKinetoWriter(const WriterOptions& options);
 std::unique_ptr<Writer> MakeCsvWriter(const WriterOptions& options);
 std::unique_ptr<Writer> MakeSpeedscopeWriter(const WriterOptions& options);
 std::unique_ptr<Writer> MakeCollapsedWriter(const WriterOptions& options);
-#ifdef LOCKSTEP_OTF2
-std::unique_ptr<Writer> MakeOtf2Writer(const WriterOptions& options);
-#endif
+std::unique_ptr<Writer> MakeOtf2Writer(const WriterOptions& options);  // Defined where OTF2 is (LOCKSTEP_OTF2).
 
 }  // namespace lockstep::exporters
