@@ -268,6 +268,7 @@ int cuptiActivityFlushAll(std::uint32_t flags) {
   if (const int result = Answer("cuptiActivityFlushAll", flags); result != 0) return result;
   if (state.requested == nullptr) return 7;
   Return(true, (flags & 1) != 0);
+  state.flushes += 1;
   return 0;
 }
 
@@ -407,6 +408,10 @@ uint64_t fake_gpu_delivered(int kind) {
 int fake_gpu_kind_enabled(int kind) {
   const std::lock_guard guard(TheState().lock);
   return On(static_cast<std::uint32_t>(kind)) ? 1 : 0;
+}
+uint64_t fake_gpu_flushes(void) {
+  const std::lock_guard guard(TheState().lock);
+  return TheState().flushes;
 }
 uint64_t fake_gpu_attribute(int attribute) {
   const std::lock_guard guard(TheState().lock);

@@ -86,6 +86,8 @@ int64_t fake_gpu_stream_end_ns(uint32_t stream);
 uint64_t fake_gpu_made(int cupti_kind);
 uint64_t fake_gpu_delivered(int cupti_kind);
 int fake_gpu_kind_enabled(int cupti_kind);
+/* Flushes so far, whoever asked for them. */
+uint64_t fake_gpu_flushes(void);
 /* What a CUpti_ActivityAttribute stands at, and how often a timestamp callback was registered. */
 uint64_t fake_gpu_attribute(int attribute);
 uint32_t fake_gpu_clock_registrations(void);

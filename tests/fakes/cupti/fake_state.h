@@ -52,7 +52,7 @@ struct State {
   std::map<int, std::uint64_t> attributes;
   std::map<std::uint64_t, Out*> filling;  // By thread, or the only one's 0 (CUPTI_ACTIVITY_ATTR_PER_THREAD_...).
   std::list<Out*> full;
-  std::uint64_t dropped = 0, violations = 0;
+  std::uint64_t dropped = 0, violations = 0, flushes = 0;
   bool in_callback = false;
   std::vector<Pending> pending;
   std::uint64_t made[cu::kKindLimit] = {}, delivered[cu::kKindLimit] = {};

@@ -14,6 +14,7 @@
 #include <string>
 #include <vector>
 
+#include "core/ring_layout.h"
 #include "runtime/cupti/abi.h"
 #include "tests/fakes/cupti/fake_gpu.h"
 #include "tests/fakes/cupti/kineto.h"
@@ -21,6 +22,8 @@
 using kineto::Profiler;
 
 namespace {
+
+constexpr std::int64_t kForeverNs = 1'000'000'000'000'000;
 
 // Two streams, an event edge between them, every kind of record once per step.
 void Steps(int steps, int kernel_us = 200) {
@@ -75,6 +78,17 @@ void Lead(int steps, double lead, const std::string& how, bool synchronised) {
   fake_gpu_device_synchronize();
 }
 
+template <typename Condition>
+void Await(Condition&& condition) {
+  for (int i = 0; i < 60'000 && !condition(); ++i) usleep(1000);
+}
+
+// Until CUPTI is ours again, as the agent sees it.
+void AwaitOurs() {
+  const auto process = reinterpret_cast<lockstep::ProcessEntry* (*)()>(dlsym(RTLD_DEFAULT, "lockstep_process"));
+  if (process != nullptr && process() != nullptr) Await([&] { return process()->cupti_state.load() == 1; });
+}
+
 void Profile(int steps, bool finalize) {
   Profiler::Start();
   Steps(steps);
@@ -93,32 +107,35 @@ void HandOver(int queued) {
   const std::uint32_t stream = fake_gpu_stream_create();
   Launch(stream, 5, "_Z4donev", 10'000);
   fake_gpu_stream_synchronize(stream);
-  Launch(stream, queued, "_Z6queuedv", 5'000'000);
+  std::vector<std::uint32_t> busy(static_cast<std::size_t>(queued));
+  for (std::uint32_t& each : busy) {
+    each = fake_gpu_stream_create();
+    fake_gpu_begin(each, "_Z6queuedv");
+  }
   Profiler::Start();
   Launch(stream, 1000, "_Z8profiledv", 20'000);
   fake_gpu_stream_synchronize(stream);
   Profiler::Stop();
   Profiler::Fetch();
   Profiler::Print();
-  usleep(300'000);
+  for (const std::uint32_t each : busy) fake_gpu_end(each, RawNs());
+  AwaitOurs();
   Launch(stream, 7, "_Z5afterv", 10'000);
   fake_gpu_stream_synchronize(stream);
 }
 
-// Session after session while another stream is never idle. `pause_us` decides whether CUPTI is taken back between.
-void Sessions(int count, useconds_t pause_us) {
+// Session after session while another stream is never idle. `wait`: CUPTI is taken back between them, until the kernels
+// at the head of its turn have ended.
+void Sessions(int count, bool wait) {
   static std::atomic<bool> ended{false};
+  static const std::uint32_t busy_stream = fake_gpu_stream_create();
   pthread_t busy;
   pthread_create(
       &busy, nullptr,
       [](void*) -> void* {
-        const std::uint32_t stream = fake_gpu_stream_create();
         for (int i = 0; !ended; ++i) {
-          fake_gpu_launch(stream, "_Z4busyv", 2'000'000);
-          while (!ended &&
-                 fake_gpu_stream_end_ns(stream) - static_cast<std::int64_t>(kineto::Clock(CLOCK_MONOTONIC_RAW)) >
-                     20'000'000)
-            usleep(500);
+          fake_gpu_launch(busy_stream, "_Z4busyv", 2'000'000);
+          while (!ended && fake_gpu_stream_end_ns(busy_stream) - RawNs() > 20'000'000) usleep(500);
         }
         return nullptr;
       },
@@ -130,10 +147,11 @@ void Sessions(int count, useconds_t pause_us) {
     fake_gpu_stream_synchronize(stream);
     Profiler::Stop();
     Profiler::Fetch();
-    usleep(pause_us);
-    if (pause_us == 0) continue;
+    if (!wait) continue;
+    AwaitOurs();
     Launch(stream, 20, "_Z4oursv", 10'000);
     fake_gpu_stream_synchronize(stream);
+    Await([end = fake_gpu_stream_end_ns(busy_stream)] { return RawNs() > end; });
   }
   ended = true;
   pthread_join(busy, nullptr);
@@ -142,18 +160,20 @@ void Sessions(int count, useconds_t pause_us) {
   std::printf("registrations %u\n", fake_gpu_clock_registrations());
 }
 
-// Long work, a profiler that does not fetch by force, and fetches late.
+// Long work, a profiler that does not fetch by force, and fetches late: when it has been looked once whether it is
+// done.
 void LateFetch() {
-  const std::uint32_t stream = fake_gpu_stream_create();
+  const std::uint32_t stream = fake_gpu_stream_create(), long_stream = fake_gpu_stream_create();
   Profiler::Start();
   Launch(stream, 20, "_Z8profiledv", 10'000);
   fake_gpu_stream_synchronize(stream);
-  Launch(stream, 1, "_Z4longv", 3'000'000'000);
+  fake_gpu_begin(long_stream, "_Z4longv");
   Profiler::Stop();
-  usleep(2'600'000);
+  Await([flushes = fake_gpu_flushes()] { return fake_gpu_flushes() != flushes; });
   Launch(stream, 1, "_Z8too_soonv", 10'000);
   fake_gpu_stream_synchronize(stream);
-  usleep(1'100'000);
+  fake_gpu_end(long_stream, RawNs());
+  AwaitOurs();
   Launch(stream, 7, "_Z4oursv", 10'000);
   fake_gpu_stream_synchronize(stream);
   Profiler::Fetch(0);
@@ -164,20 +184,20 @@ void LateFetch() {
 void EarlyProfiler() {
   Profiler::Start();
   fake_gpu_init();
-  const std::uint32_t stream = fake_gpu_stream_create();
+  const std::uint32_t stream = fake_gpu_stream_create(), long_stream = fake_gpu_stream_create();
   Launch(stream, 10, "_Z8profiledv", 10'000);
-  Launch(stream, 1, "_Z4longv", 600'000'000);
+  fake_gpu_begin(long_stream, "_Z4longv");
   Profiler::Stop();
   Profiler::Fetch(0);
   Launch(stream, 1, "_Z8too_soonv", 10'000);
   fake_gpu_stream_synchronize(stream);
-  usleep(1'300'000);
+  fake_gpu_end(long_stream, RawNs());
+  AwaitOurs();
   Launch(stream, 7, "_Z4oursv", 10'000);
   fake_gpu_stream_synchronize(stream);
-  Launch(stream, 1, "_Z4oursv", 200'000'000);
-  usleep(50'000);
+  fake_gpu_begin(long_stream, "_Z4oursv");
   Profiler::Fetch(1, [](std::uint32_t flags) { return cuptiActivityFlush(nullptr, 0, flags); });
-  fake_gpu_stream_synchronize(stream);
+  fake_gpu_end(long_stream, RawNs());
   Profiler::Print();
 }
 
@@ -190,11 +210,11 @@ void Teardown(int count) {
     fake_gpu_stream_synchronize(stream);
     Profiler::Stop();
     Profiler::Fetch();
-    usleep(200'000);
+    AwaitOurs();
     Launch(stream, 20, "_Z4oursv", 10'000);
     fake_gpu_stream_synchronize(stream);
     cuptiFinalize();
-    usleep(800'000);
+    AwaitOurs();
     Launch(stream, 20, "_Z4oursv", 10'000);
     fake_gpu_stream_synchronize(stream);
   }
@@ -223,13 +243,13 @@ void Attributes() {
   Profiler::Stop();
   Profiler::Fetch();
   PrintAttributes("theirs");
-  usleep(300'000);
+  AwaitOurs();
   PrintAttributes("ours");
   Profiler::Start();
   PrintAttributes("theirs");
 }
 
-// Ends while the GPU has four seconds of work in its queue, `after_ms` into it.
+// Ends while the GPU has work in its queue, `after_ms` into it. How "kill": as soon as two flushes have given kernels.
 void Tail(int kernels, const std::string& how, int after_ms) {
   const std::uint32_t stream = fake_gpu_stream_create();
   const auto begin = static_cast<std::int64_t>(kineto::Clock(CLOCK_MONOTONIC_RAW));
@@ -245,7 +265,11 @@ void Tail(int kernels, const std::string& how, int after_ms) {
   if (how == "_exit") _exit(0);
   if (how == "throw") throw std::runtime_error("thrown");
   if (how == "abort") std::abort();
-  if (how == "kill") raise(SIGKILL);
+  if (how == "kill") {
+    for (int flush = 0; flush < 2; ++flush)
+      Await([before = fake_gpu_delivered(10)] { return fake_gpu_delivered(10) != before; });
+    raise(SIGKILL);
+  }
   for (;;) pause();
 }
 
@@ -282,19 +306,18 @@ int main(int argc, char** argv) {
   } else if (scenario == "profiler") {  // Ours, theirs, ours again, theirs again.
     Steps(steps);
     Profile(steps, false);
-    usleep(700'000);
+    AwaitOurs();
     Steps(steps);
-    usleep(100'000);
     Profile(steps, true);
-    usleep(1'200'000);
+    AwaitOurs();
     Steps(steps);
   } else if (scenario == "handover") {
     HandOver(steps);
-  } else if (scenario == "sessions") {  // N PAUSE_MS [tsc|boottime]
+  } else if (scenario == "sessions") {  // N WAIT [tsc|boottime]
     const std::string clock = argc > 4 ? argv[4] : "";
     if (clock == "tsc") Profiler::clock = kineto::Tsc;
     if (clock == "boottime") Profiler::clock = kineto::Boottime;
-    Sessions(steps, static_cast<useconds_t>(std::atoi(argv[3])) * 1000);
+    Sessions(steps, std::atoi(argv[3]) != 0);
   } else if (scenario == "late_fetch") {
     LateFetch();
   } else if (scenario == "teardown") {
@@ -309,7 +332,7 @@ int main(int argc, char** argv) {
     Launch(stream, 100, "_Z6queuedv", 10'000'000);
     std::printf("ready\n");
     std::fflush(stdout);
-    usleep(700'000);
+    Await([] { return fake_gpu_kind_enabled(10) == 0; });
     Profiler::Start();
     Launch(stream, 50, "_Z8profiledv", 10'000);
     fake_gpu_stream_synchronize(stream);
@@ -384,14 +407,16 @@ int main(int argc, char** argv) {
             return nullptr;
           },
           nullptr);
+    const auto go_on = [] { Await([before = launched.load()] { return launched > before + 100; }); };
     for (int i = 0; i < steps; ++i) {
       Profiler::Start();
-      usleep(20'000);
+      go_on();
       Profiler::Stop();
       Profiler::Fetch();
       usleep(static_cast<useconds_t>(i % 3) * 60'000);
     }
-    usleep(200'000);
+    AwaitOurs();
+    go_on();
     ended = true;
     for (const pthread_t thread : threads) pthread_join(thread, nullptr);
     std::printf("launched %ld seen %d strange %ld\n", launched.load(), Profiler::kernels > 0, Profiler::strange);
@@ -421,17 +446,17 @@ int main(int argc, char** argv) {
   } else if (scenario == "unfinished") {  // Leaves while the GPU is at work.
     fake_gpu_launch(FAKE_GPU_DEFAULT_STREAM, "_Z4donev", 10'000);
     usleep(1000);
-    fake_gpu_launch(FAKE_GPU_DEFAULT_STREAM, "_Z7foreverv", 60'000'000'000);
+    fake_gpu_launch(FAKE_GPU_DEFAULT_STREAM, "_Z7foreverv", kForeverNs);
   } else if (scenario == "endless") {  // CUPTI's record of the device stands in a buffer with unfinished work.
-    fake_gpu_launch(FAKE_GPU_DEFAULT_STREAM, "_Z7foreverv", 60'000'000'000);
+    fake_gpu_launch(FAKE_GPU_DEFAULT_STREAM, "_Z7foreverv", kForeverNs);
     std::printf("launched\n");
     std::fflush(stdout);
-    sleep(30);
+    sleep(120);
   } else if (scenario == "slow_exit") {  // What is fetched by then is all that a kill leaves.
     Steps(steps);
     std::printf("done\n");
     std::fflush(stdout);
-    sleep(30);
+    sleep(120);
   } else if (scenario == "fork") {
     Steps(steps);
     const pid_t child = fork();

@@ -38,6 +38,8 @@ bool Lost(const Device& device) {
 
 extern "C" {
 
+std::atomic<int> fake_nvml_hanging{0};  // Calls that do not return.
+
 int nvmlInit_v2() { return Mode("refuse") ? kNoPermission : kOk; }
 const char* nvmlErrorString(int status) {
   return status == kNoPermission ? "Insufficient Permissions" : status == kLost ? "GPU is lost" : "Not Found";
@@ -56,6 +58,7 @@ int nvmlDeviceGetHandleByUUID(const char* uuid, void** device) {
 // The first of a sample's calls: counts it.
 int nvmlDeviceGetClockInfo(void* handle, int type, unsigned* mhz) {
   Device& device = *static_cast<Device*>(handle);
+  fake_nvml_hanging += Mode("hang") ? 1 : 0;
   while (Mode("hang")) ::pause();
   if (type == 1) ++device.readings;
   if (Lost(device)) return kLost;

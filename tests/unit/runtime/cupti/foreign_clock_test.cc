@@ -23,9 +23,9 @@ std::uint64_t Theirs() {
   return static_cast<std::uint64_t>(ns / g_unit_ns) + static_cast<std::uint64_t>(g_offset_ns);
 }
 
-void Wait(long ms) {
-  const timespec time{0, ms * 1'000'000};
-  nanosleep(&time, nullptr);
+void Wait(std::uint64_t ms) {
+  for (const std::uint64_t end = ring::Ticks() + ms * 1'000'000; ring::Ticks() < end;) {
+  }
 }
 
 // As in a process that is recorded, with ticks that are nanoseconds of CLOCK_MONOTONIC_RAW. Without a segment the

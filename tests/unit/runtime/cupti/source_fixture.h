@@ -4,13 +4,13 @@
 #include <gtest/gtest.h>
 
 #include <algorithm>
-#include <chrono>
 #include <map>
 #include <memory>
 #include <string>
 #include <vector>
 
 #include "core/gpu_records.h"
+#include "tests/unit/eventually.h"
 #include "tests/unit/runtime/probe/probe_child.h"
 
 namespace lockstep::cupti {
@@ -26,7 +26,6 @@ struct Outcome {
   std::string errors;
   std::vector<probe::TestRecord> records;
   std::map<std::pair<std::uint32_t, std::uint32_t>, std::string> strings;
-  double seconds = 0;
 
   std::size_t Count(RecordKind kind, int flags = -1) const {
     return static_cast<std::size_t>(std::count_if(records.begin(), records.end(), [&](const probe::TestRecord& record) {
@@ -70,14 +69,12 @@ class CuptiSource : public ::testing::Test {
     std::vector<std::string> environment = Environment();
     if (!preload) environment[0] = "LOCKSTEP_NOTHING=1";
     environment.insert(environment.end(), more.begin(), more.end());
-    const auto begin = std::chrono::steady_clock::now();
     {
       probe::ProbeChild child(segment_->path(), arguments, environment, program);
       for (std::string line = child.Line(); !line.empty(); line = child.Line()) run.lines.push_back(line);
       run.errors = child.Errors();
       run.status = child.Wait();
     }
-    run.seconds = std::chrono::duration<double>(std::chrono::steady_clock::now() - begin).count();
     Collect(run);
     return run;
   }

@@ -67,7 +67,6 @@ class TestSegment {
     const int fd = open(path.c_str(), O_RDWR | O_CREAT | O_TRUNC | O_CLOEXEC, 0600);
     if (fd < 0 || ftruncate(fd, static_cast<off_t>(options.bytes)) != 0) std::abort();
     const std::uint64_t ready = options.ready_bytes < options.bytes ? options.ready_bytes : options.bytes;
-    if (fallocate(fd, 0, 0, static_cast<off_t>(ready)) != 0) std::abort();
     Map(fd, options.bytes);
     SegmentHeader& header = view_.header();
     header.magic = kSegmentMagic;
