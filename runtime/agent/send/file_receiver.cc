@@ -23,8 +23,7 @@
 namespace lockstep::agent {
 namespace {
 
-constexpr int kTellMs = 1000;      // Those who wait are told so this often,
-constexpr int kTellStallMs = 100;  // and who does not read it is not waited for.
+constexpr int kTellStallMs = 100;  // Who does not read that he has to wait is not waited for.
 constexpr int kOpenMs = 2000;
 
 bool Has(const clock::Frame& frame, FileWord word) { return frame.kind == static_cast<std::uint32_t>(word); }
@@ -102,7 +101,7 @@ SenderState FileReceiver::StateOf(std::int32_t slot) const {
   const Sender& sender = found->second;
   if (sender.all) return SenderState::kHere;
   if (!sender.refusal.empty()) return SenderState::kGone;
-  return sender.link || RawNs() - sender.lost_ns < kBackNs ? SenderState::kComing : SenderState::kGone;
+  return sender.link || RawNs() - sender.lost_ns < setup_.back_ns ? SenderState::kComing : SenderState::kGone;
 }
 
 bool FileReceiver::hurried() const {
@@ -192,10 +191,10 @@ void FileReceiver::Dispatch() {
     std::vector<pollfd> polls{{wake_.get(), POLLIN, 0}};
     for (const Waiting& peer : waiting)
       polls.push_back({peer.link->fd(), static_cast<short>(peer.spoke ? POLLRDHUP : POLLIN | POLLRDHUP), 0});
-    if (::poll(polls.data(), polls.size(), kTellMs) < 0 && errno != EINTR) return;
+    if (::poll(polls.data(), polls.size(), setup_.tell_ms) < 0 && errno != EINTR) return;
     std::uint64_t ignored = 0;
     (void)!::read(wake_.get(), &ignored, sizeof ignored);
-    const bool tell = program_ended && RawNs() - told_ns >= std::int64_t{kTellMs} * 1'000'000;
+    const bool tell = program_ended && RawNs() - told_ns >= std::int64_t{setup_.tell_ms} * 1'000'000;
     if (tell) told_ns = RawNs();
     std::vector<Waiting> left;
     for (std::size_t i = 0; i < waiting.size(); ++i) {

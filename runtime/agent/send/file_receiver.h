@@ -54,6 +54,8 @@ class FileReceiver {
     std::int32_t slots = 0;
     std::string version;
     std::int64_t stall_ms = 30'000;
+    int tell_ms = 1000;                    // Those who wait are told so this often.
+    std::int64_t back_ns = 5'000'000'000;  // An agent whose connection was cut may be back within this time.
     // Takes what quiet slots recorded so far, at once, and replaces what it took of them before.
     bool so_far = false;
     // With `so_far`: whether a hang has been said of this run. Called on its own threads.
@@ -62,8 +64,6 @@ class FileReceiver {
     FileReceiver* before = nullptr;
   };
   static constexpr int kWorkers = 4;
-  // An agent whose connection was cut may be back within this time.
-  static constexpr std::int64_t kBackNs = 5'000'000'000;
 
   explicit FileReceiver(Setup setup) : setup_(std::move(setup)) {}
   ~FileReceiver();

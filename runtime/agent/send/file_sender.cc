@@ -36,7 +36,7 @@ FileSender::~FileSender() {
 }
 
 void FileSender::Call() {
-  const std::int64_t until_ns = RawNs() + kReachNs;
+  const std::int64_t until_ns = RawNs() + setup_.reach_ms * kNsPerMs;
   do {
     clock::AgentCall call =
         clock::CallForFiles(setup_.addresses, setup_.key, setup_.slot, setup_.why, [this] { return stop_.load(); });
@@ -76,7 +76,7 @@ SendOutcome FileSender::Send(const std::vector<FileToSend>& files) {
       lost_ns = RawNs();
     }
     link_.reset();
-    if (RawNs() - moved_ns_ > setup_.stall_ms * kNsPerMs || RawNs() - lost_ns > kReachNs) {
+    if (RawNs() - moved_ns_ > setup_.stall_ms * kNsPerMs || RawNs() - lost_ns > setup_.reach_ms * kNsPerMs) {
       Over(SendEnd::kFailed, StallText());
       return outcome_;
     }

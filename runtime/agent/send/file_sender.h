@@ -37,12 +37,11 @@ class FileSender {
     clock::RunKey key{};
     std::int32_t slot = -1;
     Caller caller;
-    // Once nothing has moved for so long it is given up; once rank 0's agent cannot be reached, or not again, after
-    // kReachNs.
+    // Once nothing has moved for so long it is given up.
     std::int64_t stall_ms = 30'000;
+    std::int64_t reach_ms = 5'000;  // Once rank 0's agent cannot be reached, or not again.
     clock::FilesWhy why = clock::FilesWhy::kEnd;
   };
-  static constexpr std::int64_t kReachNs = 5'000'000'000;
 
   // Begins to call rank 0's agent, on a thread of its own, so that it knows of this slot while the files are made.
   explicit FileSender(Setup setup);

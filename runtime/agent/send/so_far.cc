@@ -10,7 +10,7 @@
 namespace lockstep::agent {
 namespace {
 
-constexpr std::int64_t kStallMs = 10'000, kGivePauseNs = 15'000'000'000, kBackPauseNs = 2'000'000'000;
+constexpr std::int64_t kGivePauseNs = 15'000'000'000, kBackPauseNs = 2'000'000'000;
 constexpr std::int64_t kFirstAgainNs = 30'000'000'000, kLastAgainNs = 1'800'000'000'000;
 constexpr std::int64_t kAskPauseNs = 5'000'000'000, kAskPauseOfSlotNs = 10'000'000;
 constexpr int kMostBacks = 5;  // An agent that cannot be reached so often has lost what it had, or the job is over.
@@ -68,7 +68,7 @@ bool SoFarSender::Begin(Call what) {
   std::optional<FileSender::Setup> call = setup_.call();
   if (!call) return false;
   call->why = clock::FilesWhy::kQuiet;
-  call->stall_ms = kStallMs;
+  call->stall_ms = setup_.stall_ms;
   state_->busy = true;
   if (what == Call::kGive) state_->may_be_there = true;
   if (what == Call::kAsk) {

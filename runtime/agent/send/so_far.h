@@ -21,6 +21,7 @@ class SoFarSender {
     // How rank 0's agent is reached; nothing while that is not known, or if it sees this slot's directory.
     std::function<std::optional<FileSender::Setup>()> call;
     FileToSend spool;
+    std::int64_t stall_ms = 10'000;
   };
   // A larger spool stays here: the network may be what everybody waits for.
   static constexpr std::uint64_t kMostBytes = std::uint64_t{64} << 20;

@@ -1,6 +1,7 @@
 // Names of functions come from the program and may hold anything: what flame graph tools read is as many frames.
 
 #include <gtest/gtest.h>
+#include <unistd.h>
 
 #include <algorithm>
 #include <filesystem>
@@ -35,7 +36,7 @@ class HostileStacks : public testing::Test {
     // The last one is of a row that is not there.
     for (const std::uint32_t stack : {last, last, 0u, kNone, 4'000'000'000u})
       tables_.samples.Append({.time_ns = 5, .thread = kNone, .stack = stack});
-    path_ = testing::TempDir() + "hostile_stacks";
+    path_ = testing::TempDir() + "hostile_stacks" + std::to_string(::getpid());
   }
   ~HostileStacks() override { std::filesystem::remove(path_); }
 

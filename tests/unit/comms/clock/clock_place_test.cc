@@ -3,12 +3,11 @@
 #include <gtest/gtest.h>
 #include <sys/socket.h>
 
-#include <chrono>
-#include <functional>
 #include <thread>
 
 #include "comms/clock/clock_service.h"
 #include "comms/clock/socket_util.h"
+#include "tests/unit/eventually.h"
 
 namespace lockstep::clock {
 namespace {
@@ -21,11 +20,6 @@ RunKey KeyOf(std::uint8_t number) {
 
 ClockServiceConfig Telling(std::int32_t rank, const std::string& place) {
   return {.rank = rank, .key = KeyOf(42), .clock = {}, .place = place};
-}
-
-bool Until(const std::function<bool()>& done) {
-  for (int i = 0; i < 2000 && !done(); ++i) std::this_thread::sleep_for(std::chrono::milliseconds(10));
-  return done();
 }
 
 const ClockClient::Sink kNowhere = [](std::span<const BurstRow>) {};
@@ -61,8 +55,8 @@ TEST(ClockPlace, EveryClientIsHeardAndStillMeasures) {
   const auto too_long = ClockClient::Start(Telling(5, longest + "x"), 0, server.value()->address(), kNowhere, 0);
   ASSERT_TRUE(first.ok() && second.ok() && silent.ok() && too_long.ok());
   for (const auto* client : {&first, &second, &silent, &too_long})
-    EXPECT_TRUE(Until([&] { return client->value()->bursts() >= 1; }));
-  EXPECT_TRUE(Until([&] { return first.value()->told() && second.value()->told(); }));
+    EXPECT_TRUE(test::Eventually([&] { return client->value()->bursts() >= 1; }));
+  EXPECT_TRUE(test::Eventually([&] { return first.value()->told() && second.value()->told(); }));
   EXPECT_FALSE(silent.value()->told());
   EXPECT_FALSE(too_long.value()->told());
   const std::vector<ToldPlace> places = server.value()->places();
@@ -87,7 +81,7 @@ TEST(ClockPlace, OnlyWhatTheClientSignedIsTaken) {
     if (said == "node9") {
       EXPECT_FALSE(net::ReceiveAll(fd.get(), &byte, 1));
     } else {
-      EXPECT_TRUE(Until([&] { return server.value()->places().size() == 1; }));
+      EXPECT_TRUE(test::Eventually([&] { return server.value()->places().size() == 1; }));
     }
   }
   {  // The proof of another connection.
@@ -119,10 +113,10 @@ TEST(ClockPlace, NothingIsToldToAServerThatTakesNothing) {
   std::uint64_t magic = 0;
   std::thread old([&] {
     net::Fd fd;
-    while (!fd.open()) {
+    (void)test::Eventually([&] {
       fd = net::Fd(::accept(listener.get(), nullptr, nullptr));
-      if (!fd.open()) std::this_thread::sleep_for(std::chrono::milliseconds(5));
-    }
+      return fd.open();
+    });
     net::SetTimeouts(fd.get(), 20'000);
     net::Hello hello, challenge;
     challenge.rank = 0;

@@ -3,7 +3,7 @@
 #include "comms/clock/clock_service.h"
 
 #include <gtest/gtest.h>
-#include <sys/resource.h>
+#include <poll.h>
 #include <sys/socket.h>
 #include <unistd.h>
 
@@ -20,12 +20,12 @@
 #include "comms/clock/clock_coordinator.h"
 #include "comms/clock/socket_util.h"
 #include "merge/clock/align.h"
+#include "tests/unit/eventually.h"
 
 namespace lockstep::clock {
 namespace {
 
-using std::chrono::milliseconds;
-constexpr auto kPatience = std::chrono::seconds(20);
+constexpr auto kPatience = std::chrono::seconds(60);
 
 EventClock Distorted(std::int64_t offset_ns, double ppm) {
   EventClock clock;
@@ -133,12 +133,11 @@ TEST(ClockService, WrongKeyWrongRankAndNobody) {
   const auto mistaken = ClockClient::Start(With(1, 42, {}), 7, server.value()->address(), rows.Sink(), 0);
   const auto lonely = ClockClient::Start(With(1, 42, {}), 0, "127.0.0.1:1,nonsense,[::1]:1", rows.Sink(), 0);
   ASSERT_TRUE(stranger.ok() && mistaken.ok() && lonely.ok());
-  EXPECT_FALSE(stranger.value()->FinalBurst(300));
+  EXPECT_TRUE(test::Eventually([&] { return server.value()->refused() >= 1 && stranger.value()->unproven() >= 1; }));
+  EXPECT_FALSE(stranger.value()->FinalBurst(1));
   EXPECT_FALSE(mistaken.value()->FinalBurst(300));
   EXPECT_FALSE(lonely.value()->FinalBurst(300));
   EXPECT_TRUE(rows.Table().rows() == 0);
-  EXPECT_GE(server.value()->refused(), 1u);
-  EXPECT_GE(stranger.value()->unproven(), 1u);
   EXPECT_EQ(mistaken.value()->unproven(), 0u);  // Another rank of ours is no stranger.
   EXPECT_FALSE(ClockClient::Start(With(1, 42, {}), 0, "", rows.Sink(), 0).ok());
 }
@@ -224,11 +223,10 @@ class Impostor {
  private:
   void Run() {
     while (!stop_) {
+      pollfd ready{listener_.get(), POLLIN, 0};
+      if (poll(&ready, 1, 20) <= 0) continue;
       net::Fd fd(accept(listener_.get(), nullptr, nullptr));
-      if (!fd.open()) {
-        std::this_thread::sleep_for(milliseconds(5));
-        continue;
-      }
+      if (!fd.open()) continue;
       ++calls_;
       net::SetTimeouts(fd.get(), 2000);
       net::Message message{};
@@ -267,12 +265,12 @@ TEST(ClockService, ImpostorIsNotBelieved) {
   for (Impostor* impostor : {&guesses, &skips, &echoes, &mute}) {
     const auto client = ClockClient::Start(With(1, 42, {}), 0, impostor->address(), rows.Sink(), 0);
     ASSERT_TRUE(client.ok());
-    EXPECT_FALSE(client.value()->FinalBurst(2500));
+    // Who calls again had no answer that it believed.
+    EXPECT_TRUE(test::Eventually([&] { return impostor->calls() >= 2; }));
     EXPECT_EQ(client.value()->bursts(), 0u);
     EXPECT_GE(client.value()->unproven(), impostor == &guesses ? 1u : 0u);
   }
   EXPECT_EQ(rows.Table().rows(), 0u);
-  EXPECT_GE(guesses.calls(), 1);
 }
 
 // What was heard in one handshake opens no other one.
@@ -300,7 +298,7 @@ TEST(ClockService, ReplayedHandshakeIsRefused) {
   EXPECT_FALSE(net::ReceiveAll(hasty.get(), &reply, sizeof reply));
   net::Fd other = net::Connect(address, 5000, never);
   EXPECT_FALSE(ShakeHands(other.get(), Key(41)));
-  for (int i = 0; i < 2000 && server.value()->refused() < 3; ++i) std::this_thread::sleep_for(milliseconds(10));
+  EXPECT_TRUE(test::Eventually([&] { return server.value()->refused() >= 3; }));
   EXPECT_EQ(server.value()->refused(), 3u);
 }
 
@@ -328,8 +326,7 @@ TEST(ClockService, ThousandStrangersHoldNobodyUp) {
   EXPECT_LE(OpenDescriptors(), before + 200 + 64 + 8);
   stop = true;
   crowd.join();
-  for (int i = 0; i < 2000 && OpenDescriptors() > before + 3; ++i) std::this_thread::sleep_for(milliseconds(10));
-  EXPECT_LE(OpenDescriptors(), before + 3);
+  EXPECT_TRUE(test::Eventually([&] { return OpenDescriptors() <= before + 3; }));
   EXPECT_GE(server.value()->refused(), 1u);
 }
 
@@ -389,22 +386,6 @@ TEST(ClockService, ClientSurvivesTheServersDeath) {
   ASSERT_TRUE(rows.WaitForBursts(1));
   { auto gone = std::move(first).value(); }
   ASSERT_TRUE(rows.WaitForBursts(3));
-}
-
-TEST(ClockService, CostsNothingBetweenBursts) {
-  const auto server = ClockServer::Start(With(0, 42, {}));
-  ASSERT_TRUE(server.ok());
-  Rows rows;
-  const auto client = ClockClient::Start(With(1, 42, {}), 0, server.value()->address(), rows.Sink(), 0);
-  ASSERT_TRUE(client.ok());
-  ASSERT_TRUE(rows.WaitForBursts(1));
-  rusage before{}, after{};
-  getrusage(RUSAGE_SELF, &before);
-  ASSERT_TRUE(rows.WaitForBursts(3));  // At least two pauses of 1 s.
-  getrusage(RUSAGE_SELF, &after);
-  const auto us = [](const timeval& t) { return t.tv_sec * 1'000'000 + t.tv_usec; };
-  const auto used = us(after.ru_utime) + us(after.ru_stime) - us(before.ru_utime) - us(before.ru_stime);
-  EXPECT_LT(used, 500'000);  // A side that spins uses 2,000,000.
 }
 
 // Of a job of so many ranks that meets in this directory.
@@ -468,8 +449,13 @@ TEST(ClockCoordinator, RankZerosAgentMayEndFirst) {
   auto a = ClockCoordinator::Start(zero), b = ClockCoordinator::Start(one);
   ASSERT_TRUE(a.ok() && b.ok());
   ASSERT_TRUE(rows.WaitForBursts(1)) << b.value()->Describe();
-  a = Error{ErrorCode::kInternal, "", "", ""};      // Ends it.
-  std::this_thread::sleep_for(milliseconds(4500));  // It looks for the file every two seconds.
+  a = Error{ErrorCode::kInternal, "", "", ""};  // Ends it.
+  // Who comes now complains after two seconds, and within two seconds the other one looks for the file again.
+  ClockCoordinatorConfig late = RankOne(zero, 42, rows);
+  late.service.rank = 2, late.domain = 3;
+  auto c = ClockCoordinator::Start(late);
+  ASSERT_TRUE(c.ok());
+  EXPECT_TRUE(test::Eventually([&] { return !c.value()->Trouble().empty(); }));
   EXPECT_EQ(b.value()->Trouble(), "");
   b.value()->Finish(100);
   EXPECT_EQ(b.value()->Trouble(), "");
@@ -488,10 +474,8 @@ TEST(ClockCoordinator, WithoutAKeyNothingIsBelieved) {
     auto a = ClockCoordinator::Start(zero), b = ClockCoordinator::Start(one);
     ASSERT_TRUE(a.ok() && b.ok());
     EXPECT_EQ(b.value()->address(), "");
-    std::string why;
-    for (int i = 0; i < 2000 && (why = b.value()->Trouble()).find("key") == std::string::npos; ++i)
-      std::this_thread::sleep_for(milliseconds(10));
-    EXPECT_NE(why.find("key"), std::string::npos) << why;
+    EXPECT_TRUE(test::Eventually([&] { return b.value()->Trouble().find("key") != std::string::npos; }))
+        << b.value()->Trouble();
     b.value()->Finish(100);
     EXPECT_NE(b.value()->Trouble().find("key"), std::string::npos);
     EXPECT_EQ(a.value()->Trouble(), "");

@@ -16,7 +16,6 @@
 namespace lockstep::pmpi {
 namespace {
 
-using std::chrono::milliseconds;
 constexpr std::int64_t kMs = 1'000'000;
 
 // What all ranks see.
@@ -28,7 +27,9 @@ struct Store {
 
 class MemoryBoard final : public AgreementBoard {
  public:
-  MemoryBoard(Store& store, int rank, bool deaf = false) : store_(store), rank_(rank), deaf_(deaf) {
+  // Of its waits, one in `lost` ends before the note is there.
+  MemoryBoard(Store& store, int rank, bool deaf, unsigned lost)
+      : store_(store), rank_(rank), deaf_(deaf), lost_(lost), random_(static_cast<unsigned>(rank) + lost) {
     pending_.fill(Reply::kAbsent);
   }
   bool Post(Note note, bool yes) override {
@@ -49,6 +50,7 @@ class MemoryBoard final : public AgreementBoard {
   Reply Await(int peer, Note note, std::int64_t deadline_ns) override {
     std::unique_lock lock(store_.mutex);
     const auto& there = store_.notes[static_cast<std::size_t>(peer)][static_cast<std::size_t>(note)];
+    if (deadline_ns != INT64_MAX && lost_ != 0 && random_() % lost_ == 0) return Reply::kAbsent;
     const auto come = [&] { return there != Reply::kAbsent; };
     if (deadline_ns == INT64_MAX)
       store_.changed.wait(lock, come);
@@ -61,6 +63,8 @@ class MemoryBoard final : public AgreementBoard {
   Store& store_;
   int rank_;
   bool deaf_;
+  unsigned lost_;
+  std::mt19937 random_;
   int published_ = 0;
   std::array<Reply, 3> pending_{};
 };
@@ -68,8 +72,8 @@ class MemoryBoard final : public AgreementBoard {
 enum class Rank { kAble, kUnable, kAbsent };
 struct Plan {
   Rank rank = Rank::kAble;
-  milliseconds delay{0};
   bool deaf = false;
+  unsigned lost = 0;
 };
 
 // 1 yes, 0 no, -1 did not take part.
@@ -84,8 +88,7 @@ std::vector<int> Answers(const std::vector<Plan>& plans, int fanout, std::int64_
     const Plan plan = plans[static_cast<std::size_t>(rank)];
     if (plan.rank == Rank::kAbsent) continue;
     ranks.emplace_back([&, rank, plan] {
-      std::this_thread::sleep_for(plan.delay);
-      MemoryBoard board(store, rank, plan.deaf);
+      MemoryBoard board(store, rank, plan.deaf, plan.lost);
       answers[static_cast<std::size_t>(rank)] =
           Agree(board, rank, size, plan.rank == Rank::kAble, patience_ns, fanout) ? 1 : 0;
     });
@@ -120,8 +123,8 @@ TEST(Agreement, AVoteThatMayHaveBeenHeardCommits) {
   EXPECT_EQ(Answers(plans, 2, 20'000 * kMs), std::vector<int>(9, 1));
 }
 
-// Delays around the patience, so that every wait is won and lost by turns: whatever the answer, it is one answer,
-// and yes only if everybody is there and able.
+// Every wait is won and lost by turns: whatever the answer, it is one answer, and yes only if everybody is there and
+// able.
 TEST(Agreement, RandomlyLateAbsentAndUnable) {
   std::mt19937 random(20240607);
   const auto draw = [&](int below) { return static_cast<int>(random() % static_cast<unsigned>(below)); };
@@ -131,7 +134,7 @@ TEST(Agreement, RandomlyLateAbsentAndUnable) {
     const int trouble = draw(4);  // None, late ones, one that is not able, several of everything.
     const std::int64_t patience_ns = (1 + draw(6)) * kMs;
     for (Plan& plan : plans) {
-      if (trouble % 2 == 1) plan.delay = milliseconds(draw(8));
+      if (trouble % 2 == 1) plan.lost = static_cast<unsigned>(20 * draw(8));
       if (trouble == 3 && draw(20) == 0) plan.rank = draw(2) == 0 ? Rank::kAbsent : Rank::kUnable;
       plan.deaf = draw(10) == 0;
     }

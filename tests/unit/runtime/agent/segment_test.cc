@@ -7,6 +7,7 @@
 #include <sys/wait.h>
 #include <unistd.h>
 
+#include <atomic>
 #include <filesystem>
 #include <fstream>
 #include <string>
@@ -16,6 +17,7 @@
 #include "core/segment_name.h"
 #include "runtime/agent/recover/stale_segments.h"
 #include "temp_dir.h"
+#include "tests/unit/eventually.h"
 
 namespace lockstep::agent {
 namespace {
@@ -118,12 +120,14 @@ TEST_F(SegmentTest, AnotherCommandIsNotAUser) {
   OwnedFd mine = OpenOwn(path, O_RDWR);
   EXPECT_FALSE(UseOfSegment(mine, path).used);
   EXPECT_TRUE(FindStaleSegments(dir_.path()).empty()) << "it is being recovered";
+  std::atomic<bool> looks{false};
   std::thread other([&] {
     const OwnedFd file = OpenOwn(path, O_RDWR);
+    looks = true;
     EXPECT_FALSE(UseOfSegment(file, path).used) << "the first command ends meanwhile";
     EXPECT_TRUE(FindStaleSegments(dir_.path()).empty());
   });
-  ::usleep(30'000);
+  EXPECT_TRUE(test::Eventually([&] { return looks.load(); }));
   mine.Reset();
   other.join();
   const auto stale = FindStaleSegments(dir_.path());

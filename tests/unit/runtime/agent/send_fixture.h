@@ -3,6 +3,7 @@
 
 #include <fcntl.h>
 #include <gtest/gtest.h>
+#include <poll.h>
 #include <signal.h>
 #include <sys/resource.h>
 #include <sys/socket.h>
@@ -28,22 +29,19 @@
 #include "runtime/agent/rundir/places.h"
 #include "runtime/agent/send/file_receiver.h"
 #include "runtime/agent/send/file_sender.h"
+#include "tests/unit/eventually.h"
 #include "tests/unit/runtime/agent/temp_dir.h"
 
 namespace lockstep::agent {
 
 namespace fs = std::filesystem;
 using std::chrono::milliseconds;
+using test::Eventually;
 
 inline clock::RunKey SecretOf(std::uint8_t number) {
   clock::RunKey key{};
   key.fill(number);
   return key;
-}
-
-inline bool Eventually(const std::function<bool()>& done) {
-  for (int i = 0; i < 6000 && !done(); ++i) std::this_thread::sleep_for(milliseconds(10));
-  return done();
 }
 
 inline std::string Contents(const fs::path& path) {
@@ -94,8 +92,12 @@ class Between {
       ++connections_;
       net::Fd server = net::Connect(server_, 5000, [] { return false; });
       net::SetTimeouts(client.get(), 20);
-      net::SetTimeouts(server.get(), 1);
-      while (!stop_ && Pass(client.get(), server.get(), true) && Pass(server.get(), client.get(), false)) {
+      net::SetTimeouts(server.get(), 20);
+      for (bool open = true; open && !stop_;) {
+        pollfd ready[2] = {{client.get(), POLLIN, 0}, {server.get(), POLLIN, 0}};
+        (void)::poll(ready, 2, 20);
+        open = (ready[0].revents == 0 || Pass(client.get(), server.get(), true)) &&
+               (ready[1].revents == 0 || Pass(server.get(), client.get(), false));
       }
     }
   }
@@ -152,7 +154,12 @@ class Send : public testing::Test {
   void Serve(std::int64_t stall_ms) {
     server_.reset();
     receiver_.reset();
-    FileReceiver::Setup setup{.run_dir = there_, .slots = kSlots, .version = "1.0", .stall_ms = stall_ms};
+    FileReceiver::Setup setup{.run_dir = there_,
+                              .slots = kSlots,
+                              .version = "1.0",
+                              .stall_ms = stall_ms,
+                              .tell_ms = 50,
+                              .back_ns = 500'000'000};
     setup.so_far = true;
     setup.hang_is_said = [this] { return said_.load(); };
     so_far_ = std::make_unique<FileReceiver>(setup);
@@ -176,7 +183,8 @@ class Send : public testing::Test {
             .caller = {.place = PlaceText("node" + std::to_string(slot / 2), "/run", 2),
                        .version = version,
                        .boot_id = "boot" + std::to_string(slot / 2)},
-            .stall_ms = 60'000};
+            .stall_ms = 60'000,
+            .reach_ms = reach_ms_};
   }
   FileToSend Made(const std::string& name, const std::string& contents) const {
     const std::string path = here_ + "/" + name;
@@ -219,7 +227,8 @@ class Send : public testing::Test {
 
   TempDir dir_;
   std::string there_, here_;
-  std::atomic<bool> said_{false};  // A hang, on rank 0's host.
+  std::int64_t reach_ms_ = 60'000;  // For From.
+  std::atomic<bool> said_{false};   // A hang, on rank 0's host.
   std::unique_ptr<FileReceiver> so_far_, receiver_;
   std::unique_ptr<clock::ClockServer> server_;
 };

@@ -66,7 +66,9 @@ TEST_F(SendSoFar, ItGivesWayToTheFilesOfTheEnd) {
 
 // Rank 0's program ends, while others wait for something: they look for themselves again.
 TEST_F(SendSoFar, NothingIsTakenOnceItIsClosed) {
-  SoFarSender sender(Slot3("so far"));
+  SoFarSender::Setup setup = Slot3("so far");
+  setup.stall_ms = 1000;
+  SoFarSender sender(setup);
   sender.Offer(kLookNs, 6);
   EXPECT_TRUE(Eventually([&] { return sender.there(); }));
   so_far_->Close();

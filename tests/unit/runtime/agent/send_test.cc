@@ -30,7 +30,7 @@ TEST_F(Send, FilesArriveAsTheyAre) {
 }
 
 TEST_F(Send, AfterACutItGoesOnWhereItWas) {
-  const std::string noise = Noise(40 * kFileBlockBytes);
+  const std::string noise = Noise(16 * kFileBlockBytes);
   Between between(net::SplitAddresses(server_->address())[0], Between::Harm::kCut, noise.size() / 2);
   FileSender::Setup setup = From(5);
   setup.addresses = between.address();
@@ -112,7 +112,7 @@ TEST_F(Send, WhoCallsSaysWhereItsFilesAre) {
 // to.
 TEST_F(Send, ATurnIsWaitedForAndASilentAgentIsNot) {
   FileSender::Setup setup = From(2);
-  setup.stall_ms = 3000;
+  setup.stall_ms = 2000;
   {
     FileSender sender(setup);
     const SendOutcome outcome = sender.Send({Made("rank-00002.h5", "a")});
@@ -123,7 +123,8 @@ TEST_F(Send, ATurnIsWaitedForAndASilentAgentIsNot) {
   receiver_->ProgramEnded();
   FileSender sender(setup);
   std::thread later([&] {
-    std::this_thread::sleep_for(milliseconds(5000));
+    // Longer than the stall and one look for an answer.
+    EXPECT_TRUE(Eventually([until = RawNs() + 2'600'000'000] { return RawNs() > until; }));
     receiver_->Begin();
   });
   EXPECT_EQ(sender.Send({Made("rank-00002.h5", "a")}).end, SendEnd::kSent);
@@ -146,6 +147,7 @@ TEST_F(Send, WhoDiesIsNotWaitedFor) {
 }
 
 TEST_F(Send, NothingIsSentToAnotherRunOrToNobody) {
+  reach_ms_ = 500;
   FileSender::Setup setup = From(2);
   setup.key = SecretOf(43);
   {

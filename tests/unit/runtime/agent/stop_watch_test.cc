@@ -3,12 +3,16 @@
 #include <gtest/gtest.h>
 #include <signal.h>
 #include <sys/ptrace.h>
+#include <sys/syscall.h>
 #include <sys/wait.h>
 #include <time.h>
 #include <unistd.h>
 
+#include <fstream>
 #include <string>
 #include <vector>
+
+#include "tests/unit/eventually.h"
 
 namespace lockstep::agent {
 namespace {
@@ -64,7 +68,7 @@ TEST(StopWatch, SaysTheSameOfACallThatGoesOnAfterAStop) {
   const pid_t sleeper = ::fork();
   if (sleeper == 0) {
     const timespec kLong{1000, 0};
-    ::_exit(::nanosleep(&kLong, nullptr));
+    ::_exit(static_cast<int>(::syscall(SYS_nanosleep, &kLong, nullptr)));
   }
   std::vector<std::byte> memory(kRingTableOffset);
   const SegmentView segment{memory.data(), memory.size()};
@@ -74,16 +78,17 @@ TEST(StopWatch, SaysTheSameOfACallThatGoesOnAfterAStop) {
   const std::string line = "blocked." + std::to_string(sleeper) + "\tnanosleep\n";
   StopWatch watch;
   std::string said;
-  for (int i = 0; i < 1000 && said.empty(); ++i) {  // Until it is there.
-    ::usleep(10'000);
-    said = watch.Look(segment, 10, true);
-  }
+  EXPECT_TRUE(test::Eventually([&] { return !(said = watch.Look(segment, 10, true)).empty(); }));
   EXPECT_EQ(said, line);
   ASSERT_EQ(::ptrace(PTRACE_SEIZE, sleeper, nullptr, nullptr), 0);
   ASSERT_EQ(::ptrace(PTRACE_INTERRUPT, sleeper, nullptr, nullptr), 0);
   ASSERT_EQ(::waitpid(sleeper, nullptr, __WALL), sleeper);
   ASSERT_EQ(::ptrace(PTRACE_DETACH, sleeper, nullptr, nullptr), 0);
-  ::usleep(100'000);
+  std::string call;  // "running" until it is in a call again.
+  EXPECT_TRUE(test::Eventually([&] {
+    std::ifstream file("/proc/" + std::to_string(sleeper) + "/syscall");
+    return std::getline(file, call) && call != "running";
+  }));
   EXPECT_EQ(watch.Look(segment, 20, true), "");
   ::kill(sleeper, SIGKILL);
   ::waitpid(sleeper, nullptr, 0);
@@ -106,10 +111,7 @@ TEST(StopWatch, SaysInWhatAProcessSleepsThatRecordsNothing) {
   const std::string key = "blocked." + std::to_string(reader) + "\t";
   StopWatch watch;
   std::string said;
-  for (int i = 0; i < 1000 && said.empty(); ++i) {  // Until it is there.
-    ::usleep(10'000);
-    said = watch.Look(segment, 10, true);
-  }
+  EXPECT_TRUE(test::Eventually([&] { return !(said = watch.Look(segment, 10, true)).empty(); }));
   EXPECT_EQ(said.substr(0, (key + "read of pipe:").size()), key + "read of pipe:") << said;
   EXPECT_EQ(watch.Look(segment, 20, true), "");
   EXPECT_EQ(watch.Look(segment, 30, false), key + "\n");

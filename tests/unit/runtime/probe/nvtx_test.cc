@@ -352,10 +352,10 @@ void CheckHandlersRanges(const std::string& host, const std::vector<std::string>
   EXPECT_EQ(segment.view().processes()[0].range_unbalanced, 0u);
 }
 
-TEST_P(Nvtx, SignalHandlersMayUseItInTheMiddleOfIt) { CheckHandlersRanges(GetParam(), {"signals", "250000"}); }
+TEST_P(Nvtx, SignalHandlersMayUseItInTheMiddleOfIt) { CheckHandlersRanges(GetParam(), {"signals", "100000"}); }
 
 #if defined(__x86_64__)
-TEST_P(Nvtx, SignalHandlersMayUseItAfterAnyInstruction) { CheckHandlersRanges(GetParam(), {"stepped", "50"}); }
+TEST_P(Nvtx, SignalHandlersMayUseItAfterAnyInstruction) { CheckHandlersRanges(GetParam(), {"stepped", "30"}); }
 #endif
 
 TEST_P(Nvtx, BeforeMainAndAfterIt) {
@@ -450,27 +450,6 @@ TEST_P(Nvtx, WithoutASegmentItIsNotInjected) {
   EXPECT_NE(child.Wait(), 0);  // Levels are not kept: the scenario notices.
   ProbeChild loop("", {"loop", "literal", "1000"}, {kInjection}, GetParam().c_str());
   EXPECT_EQ(loop.Wait(), 0);
-}
-
-// Wall-clock time says nothing on a busy machine; instructions do. NVTX's own part, in
-// the application, is about 9 of a pair.
-TEST_P(Nvtx, APairTakesFewInstructions) {
-  if (std::string(LOCKSTEP_SANITIZERS) != "") GTEST_SKIP() << "not of an instrumented library";
-  if (!HaveValgrind()) GTEST_SKIP() << "valgrind is not installed";
-  TestSegmentOptions options;
-  options.main_ring_slots = 1 << 17;
-  for (const auto& [kind, most] :
-       std::map<std::string, double>{{"literal", 95}, {"registered", 140}, {"dynamic", 195}}) {
-    constexpr int kPairs = 20000;
-    TestSegment few(options), many(options);
-    const double base = Instructions(GetParam(), few, "loop " + kind + " 0"),
-                 all = Instructions(GetParam(), many, "loop " + kind + " " + std::to_string(kPairs));
-    ASSERT_GT(base, 0);
-    const double pair = (all - base) / kPairs;
-    std::printf("%s: %.1f instructions per push and pop, the caller's loop included\n", kind.c_str(), pair);
-    EXPECT_LE(pair, most) << kind;
-    EXPECT_GE(pair, 30) << kind << ": did nothing?";
-  }
 }
 
 }  // namespace

@@ -103,20 +103,4 @@ inline std::vector<NamedRange> RangesOf(TestSegment& segment, RecordKind kind = 
   return ranges;
 }
 
-// Instructions of a whole program under valgrind; 0 if it failed.
-inline double Instructions(const std::string& program, TestSegment& segment, const std::string& arguments) {
-  const std::string file = segment.path() + "-callgrind";
-  const std::string command = "LOCKSTEP_SEGMENT=" + segment.path() + " LD_PRELOAD=" + kProbe +
-                              " NVTX_INJECTION64_PATH=" + kProbe +
-                              " valgrind --tool=callgrind --callgrind-out-file=" + file + " " + program + " " +
-                              arguments + " >/dev/null 2>&1; sed -n 's/^totals: //p' " + file;
-  FILE* pipe = popen(command.c_str(), "r");
-  double instructions = 0;
-  if (std::fscanf(pipe, "%lf", &instructions) != 1) instructions = 0;
-  pclose(pipe);
-  unlink(file.c_str());
-  return instructions;
-}
-inline bool HaveValgrind() { return std::system("command -v valgrind >/dev/null 2>&1") == 0; }
-
 }  // namespace lockstep::probe

@@ -11,6 +11,8 @@
 #include <mutex>
 #include <thread>
 
+#include "tests/unit/eventually.h"
+
 namespace lockstep::agent {
 namespace {
 
@@ -24,10 +26,7 @@ class WaitingThread {
           wait();
         }) {
     const pid_t pid = ::getpid();
-    for (int i = 0; i < 5000; ++i) {
-      ::usleep(1000);
-      if (tid_ != 0 && FutexOf(StateOf(pid, tid_)).address != 0) break;
-    }
+    EXPECT_TRUE(test::Eventually([&] { return tid_ != 0 && FutexOf(StateOf(pid, tid_)).address != 0; }));
   }
   ~WaitingThread() { thread_.join(); }
   pid_t tid() const { return tid_; }
