@@ -408,7 +408,7 @@ TEST_F(DecodeSpoolFile, RandomDamageNeverCrashes) {
   spool.Text(SpoolKind::kLoss, "RingFull\t12\t100\t200\tx\n").End(4000);
   std::mt19937 random(17);
   int decoded = 0;
-  for (int i = 0; i < 3000; ++i) {
+  for (int i = 0; i < 1500; ++i) {
     // Damage beneath a valid checksum, so that it gets past the first line of defence.
     ThreadRecords bad = r;
     auto& bytes = const_cast<std::vector<std::byte>&>(bad.bytes());
@@ -439,7 +439,7 @@ TEST_F(DecodeSpoolFile, RandomDamageNeverCrashes) {
     }
     if (DecodeSpool({Path("bad.spool"), segment_path}).ok()) ++decoded;
   }
-  EXPECT_GT(decoded, 2000);
+  EXPECT_GT(decoded, 1000);
 }
 
 }  // namespace

@@ -9,6 +9,7 @@
 #include "analysis/tables/engine/cells.h"
 #include "core/collective.h"
 #include "gpu_events.h"
+#include "tests/unit/all_runs.h"
 
 namespace lockstep::tables {
 namespace {
@@ -115,7 +116,7 @@ class RandomRank : public GpuEvents {
 TEST(RandomRanks, NoShareIsMoreThanTheWhole) {
   std::mt19937 random(20'261);
   std::set<std::string> seen;
-  for (int round = 0; round < 300; ++round) {
+  for (int round = 0, rounds = test::Runs(100, 300); round < rounds; ++round) {
     std::vector<std::unique_ptr<RandomRank>> ranks;
     std::vector<const test::HandMade*> made;
     std::vector<Interval> windows;

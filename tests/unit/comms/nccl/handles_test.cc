@@ -11,6 +11,8 @@
 #include <thread>
 #include <vector>
 
+#include "tests/unit/all_runs.h"
+
 namespace lockstep::nccl {
 namespace {
 
@@ -119,6 +121,8 @@ class Stepped {
 
 using Small = HandleTable<Stepped, 4, 4>;  // Everything collides.
 
+const auto kSwitches = static_cast<std::size_t>(test::Runs(2, 3));  // Of three threads.
+
 const void* Handle(std::uintptr_t i) { return reinterpret_cast<const void*>(i * 64); }
 
 // Tries every schedule of at most `switches` changes of turn; `check` looks at what came of each.
@@ -177,7 +181,7 @@ TEST(NcclHandles, ABindTakesThePlaceOfAnUnbindAndNothingElse) {
 // A communicator is aborted while another thread's operation is in it, and a third one is made at once.
 TEST(NcclHandles, ALateWordOnAnAbortedOneDoesNotTouchItsSuccessor) {
   EverySchedule(
-      3, [](Small& t) { t.Bind(Handle(1), 11); },
+      kSwitches, [](Small& t) { t.Bind(Handle(1), 11); },
       {[](Small& t) { t.Bind(Handle(1), 12); }, [](Small& t) { t.Unbind(Handle(1)); },
        [](Small& t) { t.Bind(Handle(2), 22); }},
       [](Small& t) { EXPECT_EQ(t.Find(Handle(2)), 22u); });
@@ -185,7 +189,7 @@ TEST(NcclHandles, ALateWordOnAnAbortedOneDoesNotTouchItsSuccessor) {
 
 TEST(NcclHandles, AReaderNeverGetsAnothersCommunicator) {
   EverySchedule(
-      3, [](Small& t) { t.Bind(Handle(1), 11); },
+      kSwitches, [](Small& t) { t.Bind(Handle(1), 11); },
       {[](Small& t) {
          const std::uint64_t found = t.Find(Handle(1));
          EXPECT_TRUE(found == 0 || found == 11) << found;

@@ -4,6 +4,7 @@
 
 #include "collect.h"
 #include "ingest/kineto/read/batch_parser.h"
+#include "tests/unit/all_runs.h"
 
 namespace lockstep::kineto {
 namespace {
@@ -69,7 +70,7 @@ TEST(KinetoInvariance, OfArgumentsThatLookLikeEvents) {
 
 // One event of more than a batch, and events that begin with keys nobody knows.
 TEST(KinetoInvariance, OfEventsThatNoBatchEndsBetween) {
-  std::string events = Named("large", "\"args\": {\"x\": \"" + std::string(50'000, 'x') + "\"}");
+  std::string events = Named("large", "\"args\": {\"x\": \"" + std::string(25'000, 'x') + "\"}");
   for (int i = 0; i < 100; ++i) events += R"(, {"zz": 1, "ph": "i", "name": "odd", "ts": 1})";
   const Outcome one = ReadText(Trace(events));
   EXPECT_EQ(one.events.size(), 101u);
@@ -106,7 +107,7 @@ std::string Damaged(std::string json, std::mt19937_64& random) {
 TEST(KinetoInvariance, OfBatchesWhenDamaged) {
   std::mt19937_64 random(7);
   const std::string sound = Many(4), minified = Minified(sound);
-  for (int i = 0; i < 1'500; ++i) {
+  for (int i = 0, runs = test::Runs(500, 1'500); i < runs; ++i) {
     const std::string json = Damaged(i % 2 == 0 ? sound : minified, random);
     Collector collector;
     const auto whole = ReadTraceText(json, {.jobs = 1}, collector);

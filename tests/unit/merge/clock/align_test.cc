@@ -3,6 +3,7 @@
 #include <string>
 
 #include "clock_world.h"
+#include "tests/unit/all_runs.h"
 
 namespace lockstep::test {
 namespace {
@@ -56,7 +57,7 @@ Score Fit(ClockWorld& world, TwoRanks& two, std::int64_t end_ns,
 // times with median eps <= 10 us, over many phases of the wander.
 TEST(AlignBursts, ReachesTheDesignsFiguresAtAllTimes) {
   for (const double sign : {1.0, -1.0}) {
-    for (int phase = 0; phase < 20; ++phase) {
+    for (int phase = 0; phase < Runs(4, 20); ++phase) {
       ClockWorld world;
       world.random.seed(static_cast<std::uint64_t>(phase) + 100);
       world.clock = DesignClock(phase * 15.3, sign);
@@ -104,7 +105,7 @@ TEST(AlignBursts, LoadedHostStaysInsideItsBound) {
 // receiver to run, on one way or the other, and a tight exchange is luck. Middles of
 // such bounds are nowhere near the truth, and neither is any rate between them.
 TEST(AlignBursts, MillisecondRoundTripsAreNoDrift) {
-  for (unsigned seed = 0; seed < 200; ++seed) {
+  for (unsigned seed = 0, runs = static_cast<unsigned>(Runs(50, 200)); seed < runs; ++seed) {
     ClockWorld world;
     world.random.seed(seed);
     world.clock = DesignClock(seed * 1.7, seed % 2 == 0 ? 1 : -1);
@@ -153,7 +154,7 @@ TEST(AlignBursts, BoundCoversWanderBetweenBursts) {
   };
   for (const Case& c :
        {Case{50'000, 12, 1, 60}, Case{50'000, 300, 10, 600}, Case{500'000, 3600, 30, 7200}, Case{2'000, 12, 2, 120}}) {
-    for (int phase = 0; phase < 10; ++phase) {
+    for (int phase = 0; phase < Runs(3, 10); ++phase) {
       ClockWorld world;
       world.random.seed(static_cast<std::uint64_t>(phase));
       world.clock = {};
@@ -382,7 +383,7 @@ TEST(AlignCorridors, AThirdHostIsKnownAsWellAsTheSecond) {
 // A barrier for which one rank waits for seconds, and a few all-reduces seconds later: nothing tells the drift, least
 // of all the middles of such bounds.
 TEST(AlignCorridors, AFewThatAreWaitedForLongHoldTheTruth) {
-  for (unsigned seed = 0; seed < 200; ++seed) {
+  for (unsigned seed = 0, runs = static_cast<unsigned>(Runs(50, 200)); seed < runs; ++seed) {
     ClockWorld world;
     world.clock = DesignClock(static_cast<int>(seed % 7));
     world.random.seed(seed);
