@@ -1,7 +1,9 @@
 """Records of every kind and of every version of CUPTI, from its buffers to the tables of rank files: check.py BUILD_DIR"""
 import collections
 import glob
+import gzip
 import pathlib
+import re
 import shutil
 import sys
 import tempfile
@@ -123,6 +125,23 @@ class RankFiles(unittest.TestCase):
         for one, other in zip(sorted(first.column("kernels", "duration_ns")), sorted(second.column("kernels", "duration_ns"))):
             self.near(other, one)
         self.assertEqual(second.losses, {})
+
+    def test_recorded_on_an_h200(self):
+        """Buffers of a rank of `ddp_nccl --steps 8 --width 128 --batch 32 --mix` as CUPTI 13.0 Update 1 gave them."""
+        raw = pathlib.Path(self.dir) / "h200.raw"
+        raw.write_bytes(gzip.decompress((pathlib.Path(__file__).parent / "recorded/h200_cuda13.0.raw.gz").read_bytes()))
+        file, _ = self.record("h200", REPLAY, raw)
+        kernels = collections.Counter(re.split(r"[<(]", file.text(name).removeprefix("void "))[0].split("::")[-1]
+                                      for name in file.column("kernels", "name"))
+        self.assertEqual(kernels, {
+            "MatrixProduct": 184, "Tanh": 56, "TanhBackward": 56, "SquaredError": 8, "GradientStep": 8,
+            "ncclDevKernel_AllReduce_Sum_f32_RING_LL": 16, "ncclDevKernel_AllGather_RING_LL": 8,
+            "ncclDevKernel_ReduceScatter_Sum_f32_RING_LL": 8, "ncclDevKernel_Broadcast_RING_LL": 8,
+            "ncclDevKernel_Reduce_Sum_f32_RING_LL": 8, "ncclDevKernel_SendRecv": 8})
+        self.assertEqual([file.rows(table) for table in ("api", "sync", "copies")], [769, 284, 59])
+        self.assertEqual(collections.Counter(file.column("sync", "kind").tolist()), {2: 139, 3: 8, 4: 3, 5: 134})
+        self.assertEqual([file.text(name) for name in file.column("devices", "name")], ["NVIDIA H200"])
+        self.assertEqual(file.losses, {"NcclKernelUntied": 56})  # NCCL's own events are not in CUPTI's buffers.
 
     def test_whole_graphs(self):
         file, _ = self.record("whole", JOB, "graph", "4", options=["--cuda-graphs", "whole"])
