@@ -32,7 +32,7 @@ TEST_F(SendSoFar, ItIsThereUntilItIsTakenBack) {
   EXPECT_EQ(receiver_->arrived().slots.size(), 0u);
   EXPECT_EQ(receiver_->StateOf(3), SenderState::kUnknown);
   sender.TakeBack(2 * kLookNs);
-  EXPECT_TRUE(Eventually([&] { return FilesThere() == 0; }));
+  EXPECT_TRUE(Eventually([&] { return FilesThere() == 0 && !sender.there(); }));
   EXPECT_FALSE(so_far_->holds_any());
   // The next time there is more of it.
   Made(kName, "so far and further");
