@@ -15,7 +15,7 @@ import sys
 SOURCE = pathlib.Path(__file__).resolve().parents[2]
 MOST_SECONDS = 600
 PYTHON = re.compile(r"\btime\.sleep\(|\bgetloadavg\(|\bon_this_machine\(|\btime\.(?:monotonic|perf_counter|time)(?:_ns)?\(\)"
-                    r"|\.seconds\b")
+                    r"|[.]seconds\b")
 CPP = re.compile(r"\b(?:sleep_for|sleep_until|usleep|nanosleep|getloadavg)\s*\(|steady_clock::now\(")
 
 
