@@ -100,6 +100,7 @@ class Slurm(Case):
             done = job()
             if "Segmentation fault" not in done.stdout + done.stderr:
                 return done
+            print(done.stdout, done.stderr, flush=True)  # The soak counts these (tests/soak/groups.toml).
         self.fail("a rank crashed in each of 8 jobs: " + done.stderr)
 
     def srun(self, words, cwd=of_hosts.OWN, lockstep=("lockstep", "run", "--"), outer=False):

@@ -32,6 +32,7 @@ def unless_mpich_fails(run):
         done = run()
         if done.returncode == 0 or not any(words in done.stderr for words in MPICH_FAILS):
             break
+        print(done.stderr.decode(errors="replace"), flush=True)  # The soak counts these (tests/soak/groups.toml).
     return done
 
 

@@ -155,6 +155,7 @@ class Kills(unittest.TestCase):
     """A few; many are a matter of --kills."""
 
     def one(self, kind, seed):
+        seed += int(os.environ.get("LOCKSTEP_TEST_SEED", "0"))
         wrong, line = one_kill(kind, seed)
         self.assertEqual(wrong, [], line)
 

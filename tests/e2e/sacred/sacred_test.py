@@ -148,7 +148,8 @@ if __name__ == "__main__":
     if sys.argv[2] == "matrix":
         done, wrong = matrix(len(sys.argv) > 3)
     else:
-        done, wrong = at_random(int(sys.argv[3]) if len(sys.argv) > 3 else 12, int(sys.argv[4]) if len(sys.argv) > 4 else 1)
+        seed = sys.argv[4] if len(sys.argv) > 4 else os.environ.get("LOCKSTEP_TEST_SEED", "1")
+        done, wrong = at_random(int(sys.argv[3]) if len(sys.argv) > 3 else 12, int(seed))
     for line in wrong:
         print(line)
     print(f"{done} runs, {len(wrong)} wrong")
