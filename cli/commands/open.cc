@@ -122,14 +122,17 @@ Result<int> ServeTo(const std::string& origin, const OpenFlags& flags, const Tim
   options.origin = origin;
   options.port = flags.port;
   options.stay = flags.stay;
-  std::string url = fmt::format("{}/#!/?url=http://127.0.0.1:{}/{}", origin, flags.port, options.path);
+  std::string part;
   if (const auto base_ns = file.window ? BaseOf(served_file) : std::nullopt)
-    url += fmt::format("&visStart={}&visEnd={}", std::max<std::int64_t>(0, file.window->begin - *base_ns),
+    part = fmt::format("&visStart={}&visEnd={}", std::max<std::int64_t>(0, file.window->begin - *base_ns),
                        std::max<std::int64_t>(0, file.window->end - *base_ns));
-  options.ready = [&] {
+  options.ready = [&](std::uint16_t port) {
     const std::string host = agent::HostName();
-    Show("{} ({})\n  open:  {}\n  from another machine, there:\n    ssh -N -L {}:127.0.0.1:{} {}\n", file.path,
-         lockstep::analysis::Bytes(bytes), url, flags.port, flags.port, host.empty() ? "HOST" : host);
+    Show(
+        "{} ({})\n  open:  {}/#!/?url=http://127.0.0.1:{}/{}{}\n  from another machine, there:\n    ssh -N -L "
+        "{}:127.0.0.1:{} {}\n",
+        file.path, lockstep::analysis::Bytes(bytes), origin, port, options.path, part, port, port,
+        host.empty() ? "HOST" : host);
     if (bytes > kLargeBytes)
       Show("  this is much for a web page; smaller:  lockstep export RUN --budget 500MB, or --steps A:B\n");
     Show("  served to {} only, under this address only, until {}; Ctrl-C ends it\n", origin,
@@ -170,9 +173,9 @@ void AddOpen(CLI::App& root, Chosen& chosen) {
   app->add_option("--step", flags->step, "Show this step")->type_name("N");
   AddClockFlag(*app, flags->clock);
   app->add_option("--ui", flags->ui, "Address of a Perfetto page of your own")->type_name("URL")->capture_default_str();
-  app->add_option("--port", flags->port, "Port to serve on; ui.perfetto.dev can read from 9001 only")
+  app->add_option("--port", flags->port, "Port to serve on, 0: any free one; ui.perfetto.dev can read from 9001 only")
       ->type_name("N")
-      ->check(CLI::Range(1, 65535))
+      ->check(CLI::Range(0, 65535))
       ->capture_default_str();
   app->add_flag("--stay", flags->stay, "Keep serving after the file has been fetched");
   AddReadFlags(*app, *flags);

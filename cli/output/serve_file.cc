@@ -90,6 +90,7 @@ class Server {
     if (!error) acceptor_.set_option(asio::socket_base::reuse_address(true), error);
     if (!error) acceptor_.bind(here, error);
     if (!error) acceptor_.listen(asio::socket_base::max_listen_connections, error);
+    if (!error) options_.port = acceptor_.local_endpoint(error).port();
     if (!error) return Ok();
     return Error{ErrorCode::kIo, "cannot listen on 127.0.0.1:" + std::to_string(options_.port) + ": " + error.message(),
                  "Perfetto's page may read from that port only",
@@ -102,7 +103,7 @@ class Server {
       if (!error) io_.stop();
     });
     Accept();
-    if (options_.ready) options_.ready();
+    if (options_.ready) options_.ready(options_.port);
     io_.run();
     served_.why = served_.fetched > 0 && !options_.stay ? Served::kFetched : Served::kInterrupted;
     return served_;
@@ -160,7 +161,7 @@ class Server {
     return false;
   }
 
-  const ServeOptions& options_;
+  ServeOptions options_;
   asio::io_context io_{1};
   tcp::acceptor acceptor_;
   asio::signal_set signals_;

@@ -30,12 +30,12 @@ std::string SecretPathPart();
 
 struct ServeOptions {
   const ServedFile* file = nullptr;
-  std::string path;    // Its path in the URL, without the first slash; contains SecretPathPart.
-  std::string origin;  // The one page that may have it: "https://ui.perfetto.dev".
-  std::uint16_t port = 9001;
-  bool stay = false;  // Continue after it was fetched.
-  // Called once, from Serve, when the server listens: the time to print the address.
-  std::function<void()> ready;
+  std::string path;           // Its path in the URL, without the first slash; contains SecretPathPart.
+  std::string origin;         // The one page that may have it: "https://ui.perfetto.dev".
+  std::uint16_t port = 9001;  // 0: any free one.
+  bool stay = false;          // Continue after it was fetched.
+  // Called once, from Serve, when the server listens, with its port: the time to print the address.
+  std::function<void(std::uint16_t port)> ready;
 };
 
 struct Served {

@@ -11,7 +11,6 @@ import pty
 import re
 import shutil
 import signal
-import socket
 import struct
 import subprocess
 import sys
@@ -67,7 +66,7 @@ COMMANDS = {
     "import": ["import", "traces", "-o", "imported"],
     "report": ["report", "after", "-o", "page.html"],
     "settings": ["tune", "--list"],
-    "open": ["open", "before", "--port", "PORT"],
+    "open": ["open", "before", "--port", "0"],
     # Of what an agent tells by itself: a program that says something, one that fails, one whose directory is taken.
     "run": ["run", "-o", "recorded", "--", "./says"],
     "run_failed": ["run", "-o", "recorded", "--", "./fails"],
@@ -79,7 +78,7 @@ MADE = {"gather": "gathered", "export": "exported.pftrace", "import": "imported"
 
 
 def setUpModule():
-    global PLACE, PORT
+    global PLACE
     # A short name of one length: paths are part of what is wrapped.
     PLACE = pathlib.Path(tempfile.mkdtemp(prefix="lockstep-", dir="/tmp"))
     for name, more in (("before", ""), ("after", "slow rank=4 factor=1.3"), ("gapped", "missing rank=3")):
@@ -89,9 +88,6 @@ def setUpModule():
     for name, does in (("says", "echo said"), ("fails", "echo said; exit 3")):
         (PLACE / name).write_text(f"#!/bin/sh\n{does}\n")
         (PLACE / name).chmod(0o755)
-    with socket.socket() as free:
-        free.bind(("127.0.0.1", 0))
-        PORT = str(free.getsockname()[1])
     job = jobs_that_stop.host_stops(jobs_that_stop.training("said", 8), 5)
     job.play().write(PLACE / "dumps")
     with open(PLACE / "gapped/ranks/rank-00005.h5", "r+b") as file:  # As after a full disk.
@@ -124,7 +120,7 @@ def on_terminal(words, columns, locale="C.UTF-8", **more):
     termios.tcsetattr(terminal, termios.TCSANOW, mode)
     env = {**CLEAN, "TERM": "xterm", "LC_ALL": locale, "NO_COLOR": "1", **more}
     env = {k: v for k, v in env.items() if v is not None}
-    process = subprocess.Popen([LOCKSTEP, *(PORT if word == "PORT" else word for word in words)], stdout=terminal, stderr=terminal, stdin=subprocess.DEVNULL, cwd=PLACE, env=env)
+    process = subprocess.Popen([LOCKSTEP, *words], stdout=terminal, stderr=terminal, stdin=subprocess.DEVNULL, cwd=PLACE, env=env)
     os.close(terminal)
     said = b""
     if words[0] == "open":  # Serves until it is interrupted.
@@ -151,7 +147,8 @@ def same_everywhere(text):
     text = text.replace(str(PLACE), "P" * len(str(PLACE)))
     text = re.sub(r"(?<=from )\d+(\.\d+)? \wB|\b\d+(\.\d+)? \wB(?= of |    opens|\) copied)|(?:(?<= in )|(?<= in\n  ))\d\.\d(?= s)", lambda found: re.sub(r"\d", "0", found[0]), text)
     text = re.sub(r"(?m)^  (?:timeline\.h5|analysis\.json) .*$", lambda line: re.sub(r"\d+(\.\d+)? \wB", "SIZE", line[0]), text)
-    text = text.replace(PORT, "P" * len(PORT))
+    if port := re.search(r"127\.0\.0\.1:(\d{5})", text):
+        text = text.replace(port[1], "PPPPP")
     text = re.sub(r"\b[0-9a-f]{32}\b|(?<=P:127\.0\.0\.1:PPPPP )\S+", lambda found: "x" * min(4, len(found[0])), text)
     text = re.sub(r"(?<=rank file \()\S+ \wB(?=\))", "SIZE", text)
     text = re.sub(r"(?<=timeline\.pftrace )\(.*\)|(?<= agent )\S+ \ws(?= CPU)", "SIZE", text)

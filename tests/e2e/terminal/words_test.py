@@ -36,7 +36,7 @@ MISTAKES = {
     "info": ["info --digset run", "info run --ranks 0..3", "info run --ranks 99", "info nowhere", "info run extra"],
     "export": ["export --fromat csv run", "export run --format svg", "export run --ranks first", "export run --ranks 99", "export run --min-dur soon",
                "export run --budget 0"],
-    "open": ["open --setp 3", "open run --port 0", "open run --step first", "open run --step 999", "open empty"],
+    "open": ["open --setp 3", "open run --port 65536", "open run --step first", "open run --step 999", "open empty"],
     "diff": ["diff", "diff run run run", "diff --fial-on x run", "diff run run --fail-on step", "diff run nowhere", "diff run run --json - --markdown -"],
     "tune": ["tune", "tune --", "tune --bugdet 1m -- ./app", "tune --budget soon -- ./app", "tune --only dpd -- ./app", "tune --steps 3 -- ./app",
              "tune -- nowhere", "tune --json"],
