@@ -12,10 +12,13 @@ import sys
 import tempfile
 import unittest
 
+sys.path.insert(0, os.path.dirname(os.path.dirname(os.path.dirname(os.path.abspath(__file__)))))
+import mpi_sessions  # noqa: E402
+
 BUILD = pathlib.Path(sys.argv.pop(1)).resolve()
 SOURCE = pathlib.Path(__file__).resolve().parents[3]
 LOCKSTEP = str(BUILD / "lockstep")
-CLEAN = {k: v for k, v in os.environ.items() if not k.startswith(("LOCKSTEP_", "OMPI_", "PMIX_", "SLURM_"))}
+CLEAN = {k: v for k, v in os.environ.items() if not k.startswith(("LOCKSTEP_", "OMPI_", "PMIX_", "SLURM_"))} | mpi_sessions.ENVIRONMENT
 MPIRUN = ["mpirun", *(["--allow-run-as-root"] if os.geteuid() == 0 else []), "--oversubscribe"]
 PROGRAM = ["sh", "-c", 'echo out "$LOCKSTEP_STEPS"; echo err >&2; exit 7']
 RANK = [*PROGRAM[:2], PROGRAM[2].replace("7", "0")]  # mpirun ends all once one has failed.

@@ -13,9 +13,12 @@ import sys
 import tempfile
 import unittest
 
+sys.path.insert(0, os.path.dirname(os.path.dirname(os.path.dirname(os.path.abspath(__file__)))))
+import mpi_sessions  # noqa: E402
+
 BUILD, SHARED = pathlib.Path(sys.argv[1]).resolve(), pathlib.Path(sys.argv[2] or "/nonexistent")
 LOCKSTEP, MERGE_MPI = str(BUILD / "lockstep"), str(BUILD / "lockstep-merge-mpi")
-ENVIRONMENT = {k: v for k, v in os.environ.items() if not k.startswith(("LOCKSTEP_", "OMPI_", "PMIX_"))}
+ENVIRONMENT = {k: v for k, v in os.environ.items() if not k.startswith(("LOCKSTEP_", "OMPI_", "PMIX_"))} | mpi_sessions.ENVIRONMENT
 MPIRUN = ["mpirun", *(["--allow-run-as-root"] if os.geteuid() == 0 else []), "--oversubscribe"]
 
 # Several machines, groups, posted and blocking operations, messages, a missing rank: every table has rows.

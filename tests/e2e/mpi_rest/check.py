@@ -17,6 +17,7 @@ import tempfile
 try:
     import h5py
     sys.path.insert(0, os.path.dirname(os.path.dirname(os.path.dirname(os.path.abspath(__file__)))))
+    import mpi_sessions  # noqa: E402
     import rank_tables  # noqa: E402
 except ImportError:
     print("SKIPPED: no h5py")
@@ -27,7 +28,7 @@ HERE = os.path.dirname(os.path.abspath(__file__))
 NO_TIME = -2**63
 NAMES = dict((int(n), "MPI_" + name) for n, name in
              re.findall(r"LS_MPI_OP\((\d+), (\w+),", open(os.path.join(HERE, "../../../core/mpi_ops.def")).read()))
-ENV = {k: v for k, v in os.environ.items() if not k.startswith(("LOCKSTEP_", "OMPI_", "PMIX_"))}
+ENV = {k: v for k, v in os.environ.items() if not k.startswith(("LOCKSTEP_", "OMPI_", "PMIX_"))} | mpi_sessions.ENVIRONMENT
 # Another MPI's launcher and programs (tests/e2e/mpis).
 ROOT = ["--allow-run-as-root"] if os.geteuid() == 0 else []
 MPIRUN = os.environ.get("LOCKSTEP_TEST_MPIEXEC", " ".join(["mpirun", *ROOT, "--oversubscribe"])).split()

@@ -12,13 +12,14 @@ import tempfile
 try:
     import h5py  # noqa: F401
     sys.path.insert(0, os.path.dirname(os.path.dirname(os.path.dirname(os.path.abspath(__file__)))))
+    import mpi_sessions  # noqa: E402
     import rank_tables  # noqa: E402
 except ImportError:
     print("SKIPPED: no h5py")
     sys.exit(77)
 
 BUILD = os.path.abspath(sys.argv[1])
-ENV = {k: v for k, v in os.environ.items() if not k.startswith(("LOCKSTEP_", "OMPI_", "PMIX_"))}
+ENV = {k: v for k, v in os.environ.items() if not k.startswith(("LOCKSTEP_", "OMPI_", "PMIX_"))} | mpi_sessions.ENVIRONMENT
 # Another MPI's launcher and programs (tests/e2e/mpis).
 ROOT = ["--allow-run-as-root"] if os.geteuid() == 0 else []
 MPIRUN = os.environ.get("LOCKSTEP_TEST_MPIEXEC", " ".join(["mpirun", *ROOT, "--oversubscribe"])).split()

@@ -12,6 +12,9 @@ import subprocess
 import sys
 import tempfile
 
+sys.path.insert(0, os.path.dirname(os.path.dirname(os.path.dirname(os.path.abspath(__file__)))))
+import mpi_sessions  # noqa: E402, F401
+
 build, ranks, arguments, mode = sys.argv[1], int(sys.argv[2]), sys.argv[3:6], sys.argv[6:]
 tool = os.path.join(build, "tests", "segment_tool")
 program = next(p for p in (os.path.join(build, "tests", "counted"), os.path.join(build, "counted")) if os.path.exists(p))

@@ -5,6 +5,9 @@ import subprocess
 import sys
 import tempfile
 
+sys.path.insert(0, os.path.dirname(os.path.dirname(os.path.dirname(os.path.abspath(__file__)))))
+import mpi_sessions  # noqa: E402, F401
+
 build = sys.argv[1]
 tool, program = os.path.join(build, "tests", "segment_tool"), os.path.join(build, "tests", "probe_kinds")
 libraries = " ".join(os.path.join(build, name) for name in ("liblockstep.so", "liblockstep-mpi.so"))

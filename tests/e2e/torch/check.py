@@ -13,10 +13,11 @@ ENVIRONMENT["PYTHONDONTWRITEBYTECODE"] = "1"
 try:
     import h5py
     sys.path.insert(0, os.path.dirname(os.path.dirname(os.path.dirname(os.path.abspath(__file__)))))
-    import rank_tables, torch_abort  # noqa: E402
+    import mpi_sessions, rank_tables, torch_abort  # noqa: E402
 except ImportError as error:
     print("skipped: %s" % error)
     sys.exit(77)
+ENVIRONMENT.update(mpi_sessions.ENVIRONMENT)
 HAS_TORCH = "import importlib.util, sys; sys.exit(importlib.util.find_spec('torch') is None)"
 if not os.path.exists(PYTHON) or subprocess.run([PYTHON, "-c", HAS_TORCH], env=ENVIRONMENT).returncode != 0:
     print("skipped: %s has no torch" % PYTHON)
