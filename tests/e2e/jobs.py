@@ -15,6 +15,7 @@ import time
 import h5py
 
 sys.path.insert(0, str(pathlib.Path(__file__).resolve().parents[1]))
+import mpi_sessions  # noqa: E402
 import rank_tables  # noqa: E402
 
 BUILD = pathlib.Path(sys.argv[1]).resolve()
