@@ -88,7 +88,7 @@ class Sdist(unittest.TestCase):
         self.assertEqual({name for name in tree(venv) if not name.endswith("direct_url.json")},
                          {name for name in there if not name.endswith("direct_url.json")})
         self.works(venv)
-        self.pip(venv, "uninstall", "--quiet", "--yes", "lockstep")
+        self.pip(venv, "uninstall", "--quiet", "--yes", "lockstep-profiler")
         self.assertEqual(tree(venv), before)
         # Nothing is left in the source tree either.
         self.assertEqual(self.source_files(), sources)

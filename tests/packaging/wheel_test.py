@@ -108,7 +108,7 @@ class Wheel(unittest.TestCase):
         """The tag promises the newest glibc that any of the files needs, and no other Python than 3."""
         wanted = max(tuple(map(int, version.split("."))) for path in self.elf_files()
                      for version in re.findall(r"Name: GLIBC_(\d+\.\d+)", run(["readelf", "--version-info", path])))
-        self.assertRegex(self.wheel.name, r"^lockstep-[\d.]+-py3-none-manylinux_%d_%d_\w+\.whl$" % wanted)
+        self.assertRegex(self.wheel.name, r"^lockstep_profiler-[\d.]+-py3-none-manylinux_%d_%d_\w+\.whl$" % wanted)
 
     def test_install_upgrade_uninstall(self):
         venv = self.tool
@@ -119,7 +119,7 @@ class Wheel(unittest.TestCase):
         self.uses(venv / "bin")
         self.pip(venv, "install", "--quiet", "--no-deps", "--force-reinstall", self.wheel)
         self.assertEqual(tree(venv), there)
-        self.pip(venv, "uninstall", "--quiet", "--yes", "lockstep")
+        self.pip(venv, "uninstall", "--quiet", "--yes", "lockstep-profiler")
         self.assertEqual(tree(venv), before)
 
     def uses(self, places):

@@ -13,7 +13,7 @@ from . import _program
 def _become(arguments: List[str]) -> NoReturn:
     path = _program.find()
     if not path:
-        sys.stderr.write("error: the program lockstep was not found\n  %s\n  try: pip install --force-reinstall lockstep\n"
+        sys.stderr.write("error: the program lockstep was not found\n  %s\n  try: pip install --force-reinstall lockstep-profiler\n"
                          % os.path.dirname(os.path.abspath(__file__)))
         sys.exit(127)
     sys.stdout.flush()

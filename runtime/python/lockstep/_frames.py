@@ -16,7 +16,7 @@ try:
     import numpy as np
     import pandas as pd
 except ImportError as error:
-    raise ImportError("lockstep.load needs pandas and h5py (%s); try: pip install 'lockstep[load]'" % error) from error
+    raise ImportError("lockstep.load needs pandas and h5py (%s); try: pip install 'lockstep-profiler[load]'" % error) from error
 
 _NO_ROW = 4294967295              # kNone
 _NO_TIME = -9223372036854775808   # kNoTime

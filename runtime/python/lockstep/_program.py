@@ -26,9 +26,9 @@ def version() -> str:
         from importlib.metadata import version as installed
 
         # Another distribution's version is not ours: only if it is this very package.
-        for file in files("lockstep") or []:
+        for file in files("lockstep-profiler") or []:
             if str(file) == "lockstep/__init__.py" and os.path.samefile(str(file.locate()), os.path.join(_HERE, "__init__.py")):
-                return installed("lockstep")
+                return installed("lockstep-profiler")
     except Exception:  # Not installed by pip, or not this copy.
         pass
     try:
