@@ -25,6 +25,7 @@ PYTHON = "/usr/bin/python3"
 # The launcher's own variables must not reach the jobs of a test that itself runs in one.
 ENVIRONMENT = {k: v for k, v in os.environ.items()
                if not k.startswith(("LOCKSTEP_", "OMPI_", "PMIX_", "SLURM_")) and k not in ("RANK", "WORLD_SIZE")}
+ENVIRONMENT.update(mpi_sessions.ENVIRONMENT)
 # torchrun looks for workers that have ended every 5 s in PyTorch 1.13, so that each launch takes that long, and every
 # 0.1 s since 2.3. It reads its options' defaults from PET_ variables.
 ENVIRONMENT["PET_MONITOR_INTERVAL"] = "0.1"
@@ -162,8 +163,14 @@ class Run:
         return done.returncode, analysis, done.stderr.decode()
 
 
+def newest(output):
+    """The newest run in this lockstep.out. One that recorded nothing is not what `latest` points to."""
+    runs = sorted(path for path in pathlib.Path(output).glob("*-*") if path.is_dir())
+    return runs[-1] if runs else pathlib.Path(output) / "latest"
+
+
 def latest(directory):
-    return Run(pathlib.Path(directory) / "lockstep.out/latest")
+    return Run(newest(pathlib.Path(directory) / "lockstep.out"))
 
 
 def segments():

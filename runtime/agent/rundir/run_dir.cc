@@ -301,6 +301,8 @@ void PointLatest(const RunDir& dir) {
   if (dir.latest.empty()) return;
   const std::string fresh = dir.latest + "." + std::to_string(::getpid());
   const std::string target = dir.path.substr(dir.path.rfind('/') + 1);
+  std::error_code trouble;
+  if (fs::read_symlink(dir.latest, trouble) == target || !fs::exists(dir.path + "/manifest.json", trouble)) return;
   RemoveOwnLink(fresh);
   if (::symlink(target.c_str(), fresh.c_str()) != 0) return;
   if (::rename(fresh.c_str(), dir.latest.c_str()) != 0) ::unlink(fresh.c_str());

@@ -52,7 +52,8 @@ struct RunPlace {
 // "" for the default.
 Result<RunDir> ClaimRunDir(const launch::LaunchEnv& launch, const std::string& output);
 
-// Points `latest` at the directory (rank 0). Failure is harmless.
+// Points `latest` at the directory, if its manifest is there: rank 0 has none of a directory of another host's. Failure
+// is harmless.
 void PointLatest(const RunDir& dir);
 
 // Records what became of the slot, which rank 0 waits for: the claim's first word becomes "done" or "failed".

@@ -12,6 +12,7 @@
 #include <csignal>
 #include <cstdio>
 #include <cstring>
+#include <utility>
 
 #include "runtime/agent/rundir/places.h"
 #include "runtime/agent/rundir/say.h"
@@ -137,6 +138,7 @@ void SlotRun::Periodic(std::int64_t now_ns) {
     KeepPlaces();
     drain_->ReapDead(child_->pid());
     drain_->WriteProcesses(true);
+    if (drain_->records() > 0) PointLatestOnce();
     quiet_seconds_ = drain_->records() == records_before_ ? quiet_seconds_ + 1 : 0;
     records_before_ = drain_->records();
     if (quiet_seconds_ >= kQuietSeconds) drain_->WriteOpen();
@@ -150,6 +152,11 @@ void SlotRun::Periodic(std::int64_t now_ns) {
       hang_watch_->Look(segment_->view(), now_ns,
                         {drain_->records(), drain_->polls(), spool_->bytes(), stop_watch_.blocked()});
   }
+}
+
+// A run that recorded nothing is not what commands without a RUN are meant for.
+void SlotRun::PointLatestOnce() {
+  if (!std::exchange(latest_points_here_, true) && !options_.estimate) PointLatest(dir_);
 }
 
 void SlotRun::KeepPlaces() {
@@ -290,7 +297,7 @@ Result<RunResult> SlotRun::Run() {
   if (traced_) {
     spool_->Append({SpoolKind::kMeta}, "pid\t" + std::to_string(child_->pid()) + "\n");
     const bool first = launch_.slot() == 0 && launch_.rank <= 0;
-    if (first && !options_.estimate && WriteManifest(dir_, options_, launch_)) PointLatest(dir_);
+    if (first && !options_.estimate) WriteManifest(dir_, options_, launch_);
   }
   Loop();
   ended_ns_ = RawNs();

@@ -117,6 +117,7 @@ void SlotRun::Finish() {
   if (Abandoned(header.mailbox)) drain_->CountLoss(Loss::kAnchorAbandoned, 1, "");
   if (live_) live_->Finish();
   const std::string unwritten = drain_->RunLast();
+  if (drain_->records() > 0) PointLatestOnce();
   if (options_.estimate) step_bytes_.Add(window_->next_step(), drain_->records_bytes());
   clock_link_->Drain(*spool_, SpoolReserve::kAll);
   Snapshot(SpoolReserve::kAll);
@@ -142,7 +143,7 @@ void SlotRun::CorrectManifest() {
   if (!found.by_themselves || !alone || found.world_size == launch_.slots()) return;
   launch::LaunchEnv known = launch_;
   known.world_size = found.world_size;
-  if (WriteManifest(dir_, options_, known, RawNs() - begin_ns_)) PointLatest(dir_);
+  if (WriteManifest(dir_, options_, known, RawNs() - begin_ns_) && drain_->records() > 0) PointLatest(dir_);
 }
 
 void SlotRun::Convert() {

@@ -69,6 +69,7 @@ class SlotRun {
   void Tick();
   void Periodic(std::int64_t now_ns);
   // On rank 0: leaves word where the files of other hosts are (places.h), as this process may be killed at any time.
+  void PointLatestOnce();
   void KeepPlaces();
   void Snapshot(SpoolReserve reserve = SpoolReserve::kNone);
   // Moves what CUPTI holds into the rings and the spool; waits kFlushNs at the most.
@@ -141,11 +142,12 @@ class SlotRun {
   ChildExit exit_;
   std::int64_t tick_ns_ = kFirstTickNs, next_second_ns_ = 0, next_cpu_ns_ = 0;
   std::uint64_t records_before_ = 0;  // A second ago.
-  int quiet_seconds_ = 0;             // Without a record, up to now.
-  std::int64_t term_ns_ = 0;          // When the launcher began to end the job; 0 if it did not.
-  std::int64_t ended_ns_ = 0;         // When the program's end was seen.
-  std::int64_t end_asked_ns_ = 0;     // When a signal came last that ends programs; 0: none.
-  std::size_t places_kept_ = 0;       // How many hosts had told where their files are.
+  bool latest_points_here_ = false;
+  int quiet_seconds_ = 0;          // Without a record, up to now.
+  std::int64_t term_ns_ = 0;       // When the launcher began to end the job; 0 if it did not.
+  std::int64_t ended_ns_ = 0;      // When the program's end was seen.
+  std::int64_t end_asked_ns_ = 0;  // When a signal came last that ends programs; 0: none.
+  std::size_t places_kept_ = 0;    // How many hosts had told where their files are.
   bool terminating_ = false, traced_ = false;
   int start_errno_ = 0;
   RunResult result_;

@@ -115,7 +115,7 @@ class Job:
 
     @property
     def trace(self):
-        places = [self.output / "latest", self.directory / "run", self.directory / "full/run"]
+        places = [jobs.newest(self.output), self.directory / "run", self.directory / "full/run"]
         return jobs.Run(next((place for place in places if place.is_dir()), places[0]))
 
 

@@ -67,7 +67,7 @@ class Case(unittest.TestCase):
         shutil.rmtree(self.dir, ignore_errors=True)
 
     def latest(self):
-        return os.path.realpath(self.dir + "/lockstep.out/latest")
+        return str(jobs.newest(self.dir + "/lockstep.out"))
 
     def no_segment_left(self, run_dir):
         left = [p for p in glob.glob("/dev/shm/lockstep-*") if p not in self.shm]

@@ -413,6 +413,10 @@ class Hostile(Case):
 
     def test_latest_that_leads_away(self):
         self.assertEqual(jobs.run([*RUN, "--", "true"], cwd=self.place).returncode, 0)
+        # It recorded nothing, so that `latest` does not lead to it.
+        self.assertEqual(self.lockstep("recover")[0], 2)
+        run = jobs.newest(self.place / "lockstep.out")
+        (run.parent / "latest").symlink_to(run.name)
         self.assertEqual(self.lockstep("recover")[0], 0)
         latest = self.place / "lockstep.out/latest"
         latest.unlink()

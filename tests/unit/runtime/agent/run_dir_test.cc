@@ -106,9 +106,13 @@ TEST_F(RunDirTest, NothingWritableIsAnError) {
 
 TEST_F(RunDirTest, LatestFollowsTheNewest) {
   const RunDir a = ClaimRunDir(Slot(0, 1), "").value();
+  PointLatest(a);  // Without a manifest it is not rank 0's.
+  EXPECT_FALSE(fs::exists("lockstep.out/latest"));
+  std::ofstream(a.path + "/manifest.json");
   PointLatest(a);
   EXPECT_EQ(fs::canonical("lockstep.out/latest"), fs::canonical(a.path));
   const RunDir b = ClaimRunDir(Slot(0, 2), "").value();
+  std::ofstream(b.path + "/manifest.json");
   PointLatest(b);
   EXPECT_EQ(fs::canonical("lockstep.out/latest"), fs::canonical(b.path));
 }
