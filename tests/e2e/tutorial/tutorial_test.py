@@ -1,4 +1,4 @@
-"""docs/tutorial.md: every command in it is run on the runs that it is about, and what it quotes is what is printed.
+"""docs/tutorial.md and README.md: every command in them is run, and what they quote is what is printed.
 
 usage: tutorial_test.py BUILD_DIR CASE
 
@@ -12,9 +12,13 @@ import os
 import pathlib
 import re
 import shlex
+import shutil
 import subprocess
 import sys
 import tempfile
+
+sys.path.insert(0, str(pathlib.Path(__file__).resolve().parents[2]))
+import mpi_sessions  # noqa: E402, F401
 
 BUILD = pathlib.Path(sys.argv[1]).resolve()
 SOURCE = pathlib.Path(__file__).resolve().parents[3]
@@ -119,7 +123,45 @@ def finds_lies(place):
         raise AssertionError("a command that fails was not found")
 
 
-CASES = {"Tutorial": tutorial, "FindsLies": finds_lies}
+def executable(path, text):
+    path.write_text(text)
+    path.chmod(0o755)
+
+
+def readme(place):
+    """What it quotes is printed; commands for a job of the reader's own run with a small job; ./bootstrap has those that are named."""
+    text = (SOURCE / "README.md").read_text(encoding="utf-8")
+    found, count = wrong(text, place)
+    if found or count < 1:
+        raise AssertionError("README.md is not what is printed:\n" + "\n".join(found))
+    bin_dir = place / "bin"
+    bin_dir.mkdir()
+    root = " --allow-run-as-root" if os.geteuid() == 0 else ""
+    ddp = f"{BUILD}/ddp_mpi --steps 4 --step-ms 5 --quiet"
+    executable(bin_dir / "mpirun", f'#!/bin/sh\nshift 2\nexec {shutil.which("mpirun")}{root} --oversubscribe -np 2 "$@"\n')
+    executable(bin_dir / "torchrun", "#!/bin/sh\nexec /usr/bin/python3 -m torch.distributed.run --standalone --nproc_per_node 2 -r 1 -t 1 train.py\n")
+    (place / "train.py").write_text(f"import runpy, sys\nsys.path.insert(0, '{SOURCE}/examples/torch')\n"
+                                    f"sys.argv[1:] = ['--plain-gloo', '--steps', '4']\nrunpy.run_path('{SOURCE}/examples/torch/ddp_train.py', run_name='__main__')\n")
+    executable(place / "app", f"#!/bin/sh\nexec {ddp}\n")
+    subprocess.run([BUILD / "lockstep", "demo"], cwd=place, env=CLEAN, capture_output=True, check=True)
+    for name in ("RUN", "BASE", "NEW"):
+        shutil.copytree(place / "lockstep.out/demo-late-rank", place / name)
+    subprocess.run([BUILD / "lockstep", "export", "RUN", "--format", "kineto", "-o", "traces"], cwd=place, env=CLEAN, capture_output=True, check=True)
+    environment = {**CLEAN, "PATH": f"{bin_dir}:{BUILD}:{os.environ['PATH']}", "LC_ALL": "C.UTF-8"}
+    usage = subprocess.run([SOURCE / "bootstrap", "--help"], capture_output=True, text=True).stdout
+    lines = [line.split("  #")[0].split("  ")[0].rstrip() for language, block in
+             re.findall(r"^```(\w*)\n(.*?)^```$", text, re.MULTILINE | re.DOTALL) if not language for line in block.splitlines()]
+    for line in filter(None, lines):
+        if line.startswith("./bootstrap"):
+            if f" {line.split()[1]} " not in usage.replace("\n", " "):
+                raise AssertionError(f"README.md: there is no {line}")
+            continue
+        done = subprocess.run(["sh", "-c", line], cwd=place, env=environment, capture_output=True, text=True, timeout=300)
+        if done.returncode not in (0, 3):
+            raise AssertionError(f"README.md: {line}\n  exit {done.returncode}\n{done.stderr}")
+
+
+CASES = {"Tutorial": tutorial, "FindsLies": finds_lies, "Readme": readme}
 
 if __name__ == "__main__":
     with tempfile.TemporaryDirectory() as directory:
