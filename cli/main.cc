@@ -5,8 +5,10 @@
 #include <unistd.h>
 
 #include <algorithm>
+#include <cerrno>
 #include <cstring>
 #include <string>
+#include <system_error>
 #include <vector>
 
 #include "cli/options/command.h"
@@ -21,8 +23,8 @@ namespace lockstep::cli {
 namespace {
 
 constexpr void (*kCommands[])(CLI::App&, Chosen&) = {
-    AddRun,  AddImport, AddMerge,   AddAnalyze, AddReport, AddWhatIf, AddInfo,       AddExport, AddOpen,
-    AddDiff, AddTune,   AddRecover, AddGather,  AddHang,   AddDoctor, AddCompletion, AddMan};
+    AddRun,  AddImport, AddMerge,   AddAnalyze, AddReport, AddWhatIf, AddInfo, AddExport,     AddOpen,
+    AddDiff, AddTune,   AddRecover, AddGather,  AddHang,   AddDoctor, AddDemo, AddCompletion, AddMan};
 
 // If this process was started without some of them (>&-), a file of ours would get the number, and the next message
 // would be written into it. They are closed again in every program that is started.
@@ -76,6 +78,12 @@ int Main(int argc, char** argv) {
   for (auto add : kCommands)
     if (!only_run || add == AddRun) add(app, chosen);
   std::vector<std::string> words(argv + 1, argv + std::max(1, SplitProgram(app, argc, argv)));
+  // As git, cargo and docker have them.
+  if (words.size() == 1 && words[0] == "version") words = {"--version"};
+  if (!words.empty() && words[0] == "help") {
+    words.erase(words.begin());
+    words.emplace_back("--help");
+  }
   AddVariables(words);
   try {
     Parse(app, words);
@@ -93,6 +101,11 @@ int Main(int argc, char** argv) {
 }  // namespace lockstep::cli
 
 int main(int argc, char** argv) {
-  lockstep::cli::HoldStandardStreams();
-  return lockstep::cli::Main(argc, argv);
+  using namespace lockstep::cli;
+  HoldStandardStreams();
+  const int code = Main(argc, argv);
+  if (OutputError() == 0 || OutputError() == EPIPE) return code;  // `| head` has read what it wants.
+  const lockstep::Error full{lockstep::ErrorCode::kIo, "standard output does not take what is shown",
+                             std::generic_category().message(OutputError()), "write to a disk with free space"};
+  return PrintError(full);
 }

@@ -1,6 +1,7 @@
 #include "cli/commands/analyze_table.h"
 
 #include <fmt/format.h>
+#include <fmt/ranges.h>
 #include <unistd.h>
 
 #include <cstdio>
@@ -11,6 +12,7 @@
 #include "analysis/report/text.h"
 #include "analysis/tables/engine/table.h"
 #include "cli/options/command.h"
+#include "cli/options/similar.h"
 #include "cli/output/out.h"
 #include "cli/output/write_file.h"
 
@@ -74,7 +76,7 @@ bool PrintTableHelp(const TableFlags& flags) {
 }
 
 Status CheckTableFlags(const TableFlags& flags) {
-  std::string names;
+  std::vector<std::string> names;
   for (const tables::TableKind& kind : tables::TableKinds()) {
     if (kind.name == flags.name) {
       LS_CHECK(tables::CheckSortBy(kind, flags.sort_by));
@@ -84,9 +86,11 @@ Status CheckTableFlags(const TableFlags& flags) {
       tables::TableOptions ignored;
       return FillRanks(flags.ranks, ignored);
     }
-    names += (names.empty() ? "" : ", ") + std::string(kind.name);
+    names.emplace_back(kind.name);
   }
-  return Error{ErrorCode::kUsage, "there is no table " + flags.name, "--table", "one of " + names};
+  const std::string nearest = Nearest(flags.name, names);
+  return Error{ErrorCode::kUsage, "there is no table " + flags.name, "--table",
+               nearest.empty() ? fmt::format("one of {}", fmt::join(names, ", ")) : "--table " + nearest};
 }
 
 Result<MadeTable> MakeTableOf(const TableFlags& flags, std::int64_t first_step, std::int64_t last_step, unsigned jobs,

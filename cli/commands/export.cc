@@ -105,7 +105,8 @@ std::string CountsText(const exporters::Counts& counts) {
   return text;
 }
 
-int ReportExport(const ExportFlags& flags, const exporters::ExportOptions& options,
+// `run`: as a command takes it; "" the latest one.
+int ReportExport(const ExportFlags& flags, const std::string& run, const exporters::ExportOptions& options,
                  const exporters::ExportResult& result, bool incomplete) {
   std::uint64_t events = 0;
   for (std::size_t kind = 0; kind < exporters::kEventKinds; ++kind)
@@ -125,7 +126,7 @@ int ReportExport(const ExportFlags& flags, const exporters::ExportOptions& optio
         "        try: --steps A:B or --ranks 0-3\n",
         flags.budget);
   if (options.format->name == "perfetto" && !flags.split)
-    Show("  next:  lockstep open {}\n", flags.runs.size() == 1 ? flags.runs[0] : "");
+    Show("  next:  lockstep open{}{}\n", run.empty() ? "" : " ", run);
   if (incomplete) shown = Show("  the run is incomplete: lockstep analyze says what is missing\n") && shown;
   return !shown ? kFailed : result.troubles.empty() && !incomplete ? kOk : kIncomplete;
 }
@@ -150,7 +151,8 @@ Result<int> RunExport(const ExportFlags& flags) {
   };
   LS_TRY(const exporters::ExportResult result, WithRun(merge, flags.quiet, work));
   if (!trouble.empty() && !flags.quiet) Note("lockstep: no findings in it: {}\n", trouble);
-  return ReportExport(flags, options, result, incomplete);
+  const std::string run = flags.runs.empty() ? "" : flags.runs.size() == 1 ? flags.runs[0] : merge.run_dir;
+  return ReportExport(flags, run, options, result, incomplete);
 }
 
 }  // namespace

@@ -52,11 +52,6 @@ struct Sources {
   std::vector<ingest::FoundDumps> dumps;
 };
 
-bool HoldsRun(const std::string& path) {
-  std::error_code ignored;
-  return std::filesystem::is_directory(path, ignored) && !merge::ListRunFiles(path).empty();
-}
-
 Result<Sources> FindSources(const std::vector<std::string>& given) {
   Sources sources;
   std::vector<std::string> dumps;
@@ -73,6 +68,10 @@ Result<Sources> FindSources(const std::vector<std::string>& given) {
     LS_TRY(sources.run, ResolveRun(""));
   }
   if (!sources.run.empty() && ingest::HoldsDumps(sources.run) != nullptr) dumps.push_back(sources.run);
+  for (const std::string& argument : dumps)
+    if (argument.find_first_not_of("0123456789") == std::string::npos && !std::filesystem::exists(argument))
+      return Error{ErrorCode::kUsage, "a process by its number cannot be looked at", argument,
+                   "lockstep hang RUN, of a job under lockstep run; of any other: py-spy dump --pid " + argument};
   if (!dumps.empty()) {
     LS_TRY(sources.dumps, ingest::FindDumps(dumps));
   }

@@ -265,9 +265,9 @@ void AddInfo(CLI::App& root, Chosen& chosen) {
   info->add_option("FILE_OR_RUN", flags->what,
                    "rank file, timeline.h5, spool, analysis.json or another JSON file of Lockstep's, a run's directory "
                    "(default: the latest run), or traces of other tools");
-  info->add_option("--ranks", flags->ranks,
-                   "show the files of these ranks; all: every file, of more than 16 ranks, too, of which a summary is "
-                   "shown otherwise")
+  info->add_option(
+          "--ranks", flags->ranks,
+          "show the files of these ranks; all: every file in full (default: a summary of several ranks' files)")
       ->type_name("0-3,7");
   info->add_flag("--digest", flags->digest,
                  "checksums of the values: each table, each dataset, the file, all; they do not depend on how the "

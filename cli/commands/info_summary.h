@@ -9,8 +9,8 @@
 
 namespace lockstep::cli {
 
-// More files than that are summarised.
-inline constexpr std::size_t kMostInFull = 16;
+// More files than that are summarised: a page for one, `--ranks` for some of many.
+inline constexpr std::size_t kMostInFull = 1;
 
 struct RankFile {
   std::int32_t rank = -1;  // -1: a file that is of no rank.

@@ -1,6 +1,7 @@
 #include "cli/commands/run_after.h"
 
 #include <fcntl.h>
+#include <signal.h>
 #include <sys/stat.h>
 #include <sys/wait.h>
 #include <unistd.h>
@@ -165,12 +166,15 @@ void TellFailure(const agent::RunResult& result, const AfterOptions& options) {
                " in time: lockstep analyze " + RunWord(dir));
     return;
   }
+  // 128 + 2: as shells and Python programs that catch it end.
+  const bool interrupted = result.signal == SIGINT || (result.signal == 0 && result.exit_code == 128 + SIGINT);
+  const std::string how_it_ended = interrupted ? "the application was interrupted" : "the application failed";
   if (const std::string how = HowToGather(result.run_dir, result.places, result.launch.slots()); !how.empty()) {
-    agent::Say("the application failed; what was recorded is in " + dir + " and on other hosts. " + how);
+    agent::Say(how_it_ended + "; what was recorded is in " + dir + " and on other hosts. " + how);
     return;
   }
   const bool one_node = result.launch.local_size >= result.launch.slots() || result.launch.slots() == 1;
-  agent::Say("the application failed; what was recorded is in " + dir + ", to see it: lockstep analyze " + dir +
+  agent::Say(how_it_ended + "; what was recorded is in " + dir + ", to see it: lockstep analyze " + dir +
              (options.spools_apart && !one_node
                   ? " (first, on each other node: lockstep recover " + AbsoluteDir(dir) + ")"
                   : ""));

@@ -59,6 +59,9 @@ Result<std::string> ResolveRunOrTraces(const std::vector<std::string>& given, co
         fs::is_regular_file(given[0], ignored) ? ingest::LooksLikeTrace(given[0]) : ingest::HoldsTraces(given[0]);
     return trace ? nullptr : ingest::HoldsDumps(given[0]);
   };
+  if (std::ranges::count_if(given, HoldsRun) > 1)
+    return Error{ErrorCode::kUsage, "two runs were given", given[0] + " and " + given[1],
+                 "lockstep diff " + given[0] + " " + given[1] + " compares them"};
   if (traces) {
     std::error_code ignored;
     if (fs::is_regular_file(given[0], ignored))

@@ -2,8 +2,10 @@
 
 #include <fmt/format.h>
 #include <fmt/ranges.h>
+#include <unistd.h>
 
 #include <algorithm>
+#include <cerrno>
 #include <charconv>
 #include <cmath>
 #include <filesystem>
@@ -12,6 +14,7 @@
 #include "analysis/core/format.h"
 #include "cli/output/out.h"
 #include "core/rank_list.h"
+#include "ingest/rank_files/rank_source.h"
 #include "merge/readers/run_files.h"
 
 namespace lockstep::cli {
@@ -29,14 +32,6 @@ CLI::Validator Number(const std::string& wanted, bool (*fits)(double)) {
       "", "");
 }
 
-// Whether the directory holds anything of a run, complete or not.
-bool IsRun(const fs::path& path) {
-  std::error_code ignored;
-  return fs::is_directory(path, ignored) &&
-         (fs::exists(path / "ranks", ignored) || fs::exists(path / "timeline.h5", ignored) ||
-          !merge::ListRunFiles(path.string()).empty());
-}
-
 // What is there instead of a run. A file of a run is named as such, with the run that it belongs to.
 Error NoRun(const fs::path& path) {
   std::error_code ignored;
@@ -51,6 +46,11 @@ Error NoRun(const fs::path& path) {
     if (fs::is_directory(above / "ranks", ignored)) {
       what = "this is a file of a run, not the run";
       hint = "name the run's directory: " + above.string();
+    } else if (path.extension() == ".h5" || path.extension() == ".spool") {
+      const auto sources = ingest::OpenRankSources(path.string());
+      what = sources.ok() ? "this rank file is not in a run's directory" : sources.error().what;
+      hint = sources.ok() ? "mkdir -p RUN/ranks, put it there, and name RUN"
+                          : "lockstep recover RUN in its run, if a spool is left; else copy it from its host again";
     }
   }
   return {ErrorCode::kNotFound, std::move(what), path.string(), std::move(hint)};
@@ -87,10 +87,21 @@ int PrintError(const Error& error) {
   return ExitCodeOf(error.code);
 }
 
+bool HoldsRun(const std::string& path) {
+  std::error_code ignored;
+  const fs::path run(path);
+  return fs::is_directory(run, ignored) &&
+         (fs::exists(run / "ranks", ignored) || fs::exists(run / "timeline.h5", ignored) ||
+          !merge::ListRunFiles(path).empty());
+}
+
 Result<std::string> ResolveRun(const std::string& run) {
   std::error_code ignored;
   const fs::path path = run.empty() || run == "latest" ? fs::path("lockstep.out") / "latest" : fs::path(run);
-  if (!fs::exists(path, ignored)) {
+  const bool there = fs::exists(path, ignored);
+  if (ignored == std::errc::permission_denied || (there && ::access(path.c_str(), R_OK) != 0 && errno == EACCES))
+    return Error{ErrorCode::kIo, "permission denied", path.string(), "sudo, or have its owner allow you to read it"};
+  if (!there) {
     const bool latest = run.empty() || run == "latest";
     return Error{ErrorCode::kNotFound, latest ? "there is no run here yet" : "no such run directory", path.string(),
                  latest ? "mpirun -np 4 lockstep run -- ./app      or name the run's directory"
@@ -104,7 +115,7 @@ Result<std::string> ResolveRun(const std::string& run) {
       return Error{ErrorCode::kMalformed, "this link was not made by a run: it points to " + target, path.string(),
                    "name the run's directory"};
   }
-  if (!IsRun(path)) return NoRun(path);
+  if (!HoldsRun(path.string())) return NoRun(path);
   const fs::path real = fs::canonical(path, ignored);
   return (ignored ? path : real).string();
 }

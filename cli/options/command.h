@@ -47,6 +47,7 @@ void AddExport(CLI::App& root, Chosen& chosen);
 void AddOpen(CLI::App& root, Chosen& chosen);
 void AddGather(CLI::App& root, Chosen& chosen);
 void AddTune(CLI::App& root, Chosen& chosen);
+void AddDemo(CLI::App& root, Chosen& chosen);
 
 // `lockstep run [options] [--] PROGRAM ...`, and `tune`: keeps PROGRAM and its arguments (program.h) and returns how
 // many of argc are Lockstep's own. The others must not reach the parser, because the program's options are not ours.
@@ -76,6 +77,9 @@ Result<std::vector<std::int32_t>> ParseRanks(std::string_view text, const std::s
 // "3 records were dropped (ranks 0, 4 and 2 more)": a loss that these ranks share; without ranks: of the run as a
 // whole.
 std::string CountOnRanks(std::uint64_t count, std::string_view sentence, const std::vector<std::int32_t>& ranks);
+
+// Whether the directory holds anything of a run, complete or not.
+bool HoldsRun(const std::string& path);
 
 // RUN argument -> directory: "" or "latest" means lockstep.out/latest under the current directory. kNotFound contains
 // what was looked for and what to do: there is nothing, or something that is no run.

@@ -10,6 +10,14 @@ std::vector<std::string> ValuesIn(const std::string& type) {
   return CLI::detail::split(listed ? type.substr(open + 1, close - open - 1) : type, listed ? ',' : '|');
 }
 
+}  // namespace
+
+std::vector<std::string> ValuesTaken(const CLI::Option& option) {
+  return option.get_items_expected_max() > 0 ? ValuesIn(option.get_type_name()) : std::vector<std::string>();
+}
+
+namespace {
+
 DescribedFlag Describe(const CLI::Option& option) {
   DescribedFlag flag;
   for (const std::string& name : option.get_snames()) flag.names.push_back("-" + name);
@@ -19,7 +27,7 @@ DescribedFlag Describe(const CLI::Option& option) {
     flag.names.push_back(option.get_single_name());
   }
   if (option.get_items_expected_max() > 0) flag.value = option.get_type_name();
-  flag.values = ValuesIn(flag.value);
+  flag.values = ValuesTaken(option);
   flag.help = option.get_description();
   flag.environment = option.get_envname();
   return flag;

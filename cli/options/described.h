@@ -24,6 +24,9 @@ struct DescribedCommand {
   std::vector<std::string> below;  // Names of its own commands.
 };
 
+// What an option takes, where its help lists that; else empty.
+std::vector<std::string> ValuesTaken(const CLI::Option& option);
+
 // The program first, then its commands in the order in which they are listed, each followed by its own subcommands.
 std::vector<DescribedCommand> Describe(const CLI::App& root);
 

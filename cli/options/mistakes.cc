@@ -9,6 +9,7 @@
 #include <string_view>
 
 #include "cli/options/command.h"
+#include "cli/options/described.h"
 #include "cli/options/help_format.h"
 #include "cli/options/program.h"
 #include "cli/options/similar.h"
@@ -132,6 +133,24 @@ std::string Completed(const CLI::App& root, const CLI::App& app, const std::stri
   return StartsProgram(app.get_name()) ? call + " -- PROGRAM" : call;
 }
 
+// The call as it was typed, with the value that was meant: of an option that takes one of a list. "" if none is near.
+std::string WithNearestValue(const CLI::App& root, const CLI::App& app, const std::string& what,
+                             std::vector<std::string> words) {
+  const std::string name = what.substr(0, what.find_first_of(" :"));
+  const CLI::Option* option = app.get_option_no_throw(name);
+  if (option == nullptr) return {};
+  const std::vector<std::string> values = ValuesTaken(*option);
+  for (std::size_t i = 0; i < words.size(); ++i) {
+    const bool joined = words[i].starts_with(name + "=");
+    if (!joined && (words[i] != name || i + 1 == words.size())) continue;
+    const std::string nearest = Nearest(joined ? words[i].substr(name.size() + 1) : words[i + 1], values);
+    if (nearest.empty()) return {};
+    words[joined ? i : i + 1] = joined ? name + "=" + nearest : nearest;
+    return Completed(root, app, "", words);
+  }
+  return {};
+}
+
 }  // namespace
 
 Error MistakeIn(const CLI::App& root, const CLI::ParseError& error, const std::vector<std::string>& words) {
@@ -162,6 +181,7 @@ Error MistakeIn(const CLI::App& root, const CLI::ParseError& error, const std::v
   std::string what = WordsOf(error), hint;
   if (what.starts_with("--") && (what.ends_with(" is required") || what.ends_with(" missing")))
     hint = Completed(root, innermost, what, words);
+  if (hint.empty()) hint = WithNearestValue(root, innermost, what, words);
   if (hint.empty()) hint = UsageOf(innermost);
   if (what == "files is required") {
     what = "no trace files were named";

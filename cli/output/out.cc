@@ -2,6 +2,7 @@
 
 #include <unistd.h>
 
+#include <cerrno>
 #include <cstdio>
 
 #include "analysis/report/text.h"
@@ -10,8 +11,13 @@
 namespace lockstep::cli {
 namespace {
 
+int g_output_error = 0;
+
 bool Put(std::FILE* file, std::string_view text) {
-  return std::fwrite(text.data(), 1, text.size(), file) == text.size() && std::fflush(file) == 0;
+  errno = 0;
+  if (std::fwrite(text.data(), 1, text.size(), file) == text.size() && std::fflush(file) == 0) return true;
+  if (file == stdout && g_output_error == 0) g_output_error = errno != 0 ? errno : EIO;
+  return false;
 }
 
 // A window may become narrower while a command waits.
@@ -27,6 +33,8 @@ bool Colors() {
 }
 
 }  // namespace
+
+int OutputError() { return g_output_error; }
 
 bool ShowText(std::string_view text) { return Put(stdout, PrintedLines(text, Colors())); }
 

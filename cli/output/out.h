@@ -34,6 +34,9 @@ std::string Format(fmt::format_string<Args...> format, const Args&... args) {
 
 }  // namespace out
 
+// The errno with which standard output first did not accept something; 0: it accepted everything.
+int OutputError();
+
 // Both return false if the system did not accept everything. `text` consists of complete lines; control characters
 // other than line ends and our colours are escaped even so.
 bool ShowText(std::string_view text);

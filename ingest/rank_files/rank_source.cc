@@ -1,6 +1,8 @@
 #include "ingest/rank_files/rank_source.h"
 
+#include <cerrno>
 #include <fstream>
+#include <system_error>
 
 namespace lockstep::ingest {
 
@@ -23,7 +25,8 @@ const RankFormat* const kFormats[] = {
 Result<RankSources> OpenRankSources(const std::string& path) {
   std::ifstream file(path, std::ios::binary);
   if (!file)
-    return Error{ErrorCode::kNotFound, "the file cannot be opened", path, "check that it exists and may be read"};
+    return Error{ErrorCode::kNotFound, "the file cannot be opened: " + std::generic_category().message(errno), path,
+                 "check that it exists and may be read"};
   char first[16] = {};
   file.read(first, sizeof first);
   const std::string_view bytes(first, static_cast<std::size_t>(file.gcount()));

@@ -1,7 +1,6 @@
 #include "merge/readers/run_files.h"
 
 #include <algorithm>
-#include <charconv>
 #include <filesystem>
 #include <fstream>
 #include <functional>
@@ -16,6 +15,7 @@
 #include "merge/pack.h"
 #include "merge/parallel.h"
 #include "merge/readers/command_line.h"
+#include "merge/readers/rank_file_name.h"
 #include "merge/release.h"
 #include "trace/file/strings.h"
 #include "trace/spool/spool_facts.h"
@@ -24,38 +24,9 @@ namespace lockstep::merge {
 namespace fs = std::filesystem;
 namespace {
 
-// rank-00005.p2.h5.part -> slot 5, process 2, part.
-struct FileName {
-  std::int64_t slot = -1;  // -1: not named like a rank file.
-  std::uint32_t process = 1;
-  enum Kind : std::uint8_t { kH5, kSpool, kPart, kOther } kind = kOther;
-};
-
-FileName ParseName(std::string_view name) {
-  FileName parsed;
-  const auto ends = [&](std::string_view suffix, FileName::Kind kind) {
-    if (parsed.kind != FileName::kOther || !name.ends_with(suffix)) return;
-    parsed.kind = kind;
-    name.remove_suffix(suffix.size());
-  };
-  ends(".h5", FileName::kH5), ends(".spool", FileName::kSpool), ends(".h5.part", FileName::kPart);
-  if (!name.starts_with("rank-")) return parsed;
-  name.remove_prefix(5);
-  std::int64_t slot = 0;
-  const char* end = name.data() + name.size();
-  auto [at, error] = std::from_chars(name.data(), end, slot);
-  if (error != std::errc()) return parsed;
-  if (at != end && end - at > 2 && at[0] == '.' && at[1] == 'p') {
-    const auto process = std::from_chars(at + 2, end, parsed.process);
-    at = process.ec == std::errc() ? process.ptr : at;
-  }
-  if (at == end) parsed.slot = slot;
-  return parsed;
-}
-
 struct FileCandidate {
   std::string file;  // Relative to the run directory.
-  FileName name;
+  RankFileName name;
 };
 
 // One process that was read.
@@ -103,8 +74,8 @@ std::vector<FileCandidate> ListCandidates(const std::string& run_dir) {
     std::error_code ignored;
     const std::string name = at->path().filename().string();
     if (name.starts_with('.') || !at->is_regular_file(ignored)) continue;
-    const FileName parsed = ParseName(name);
-    if (parsed.kind == FileName::kOther || name == "timeline.h5" || name == "timeline.h5.part") continue;
+    const RankFileName parsed = ParseRankFileName(name);
+    if (parsed.kind == RankFileName::kOther || name == "timeline.h5" || name == "timeline.h5.part") continue;
     candidates.push_back({at->path().lexically_relative(run_dir).string(), parsed});
   }
   std::sort(candidates.begin(), candidates.end(), [](const FileCandidate& a, const FileCandidate& b) {
@@ -159,7 +130,7 @@ SlotFiles OpenSlot(const std::string& run_dir, const std::vector<const FileCandi
     return std::optional<Error>();
   };
   // A damaged file beside a good one of the same slot is reported as well.
-  const auto open_all = [&](FileName::Kind kind) {
+  const auto open_all = [&](RankFileName::Kind kind) {
     bool opened = false;
     for (const FileCandidate* candidate : files) {
       if (candidate->name.kind != kind) continue;
@@ -170,7 +141,7 @@ SlotFiles OpenSlot(const std::string& run_dir, const std::vector<const FileCandi
     }
     return opened;
   };
-  if (!open_all(FileName::kH5) && !open_all(FileName::kSpool)) open_all(FileName::kPart);
+  if (!open_all(RankFileName::kH5) && !open_all(RankFileName::kSpool)) open_all(RankFileName::kPart);
   slot.unreadable = slot.found.empty() && !slot.losses.empty();
   return slot;
 }
@@ -219,7 +190,7 @@ std::vector<FileCandidate> AgreeOn(MergeTeam& team, const std::vector<FileCandid
   const std::string first = team.Share(packer.Take())[0];
   Unpacker(first).Take(names);
   std::vector<FileCandidate> agreed;
-  for (const std::string& name : names) agreed.push_back({name, ParseName(fs::path(name).filename().string())});
+  for (const std::string& name : names) agreed.push_back({name, ParseRankFileName(fs::path(name).filename().string())});
   return agreed;
 }
 
@@ -362,7 +333,7 @@ std::map<std::int32_t, Found> ChooseRanks(std::vector<SlotFiles>& slots, RunFile
   }
   // No source knew a rank (no MPI, no launcher), so the slot's number is used.
   for (Found& found : unranked) {
-    const FileName& name = found.candidate->name;
+    const RankFileName& name = found.candidate->name;
     if (name.slot < 0 || name.slot >= ingest::kMostRanks || name.process != 1) continue;
     const auto rank = static_cast<std::int32_t>(name.slot);
     if (run.world_size == 0 || rank < run.world_size) chosen.try_emplace(rank, std::move(found));
@@ -391,8 +362,18 @@ Error NothingReadable(const std::string& run_dir, const RunFiles& run) {
   for (std::int32_t rank = 0; first.empty() && rank < std::max(run.world_size, 1); ++rank)
     if (const std::string where = trace::SpoolElsewhere(run_dir, rank); !where.empty())
       first = "rank " + std::to_string(rank) + ": " + where;
+  const fs::path ranks = RanksDir(run_dir);
+  std::error_code trouble;
+  fs::directory_iterator(ranks, trouble);
+  if (trouble)
+    return {ErrorCode::kIo, "the rank files cannot be read: " + trouble.message(), ranks.string(),
+            "sudo, or have its owner allow you to read it"};
+  const std::string unreadable(Info(Loss::kFileUnreadable).name);
+  const bool damaged = std::ranges::any_of(run.losses, [&](const RunLoss& loss) { return loss.name == unreadable; });
   return {ErrorCode::kNotFound, first.empty() ? "there is no rank file here" : "no rank file could be read: " + first,
-          RanksDir(run_dir).string(), "lockstep gather HOST:DIR... -o RUN, if the hosts of the job share no directory"};
+          ranks.string(),
+          damaged ? "lockstep recover " + run_dir + ", if spools are left; else copy the files from their hosts again"
+                  : "lockstep gather HOST:DIR... -o RUN, if the hosts of the job share no directory"};
 }
 
 void AddRank(const std::string& run_dir, std::int32_t rank, Found found, RunFiles& run) {

@@ -19,22 +19,25 @@ LOCKSTEP = str(BUILD / "lockstep")
 CLEAN = {k: v for k, v in os.environ.items()
          if not k.startswith(("LOCKSTEP_", "OMPI_", "PMIX_", "PMI_", "SLURM_")) and k != "COLUMNS"}
 
-# Command -> command lines that people type by mistake. In the directory are a run (run), a program (app), an empty
-# directory (empty) and no latest run.
+# Command -> command lines that people type by mistake. In the directory are two runs (run, other), one whose rank files
+# are cut short (damaged), rank files without their run (alone.h5, cut.h5), a program (app), an empty directory (empty)
+# and no latest run.
 MISTAKES = {
-    "lockstep": ["", "anlyze", "--versoin", "help", "analyse run", "run.json", "empty", "./app", "--steps 1:3 run -- ./app", "--"],
+    "lockstep": ["", "anlyze", "--versoin", "hlep", "versoin", "analyse run", "run.json", "empty", "./app", "--steps 1:3 run -- ./app", "--"],
     "run": ["run", "run --", "run --stpes 1:3 -- ./app", "run -np 4 ./app", "run --ranks 3..5 -- ./app", "run --clock utc -- ./app",
             "run --steps 5 -- ./app", "run --json out -- ./app", "run --steps -- ./app", "run --quiet=maybe -- ./app"],
     "import": ["import", "import traces", "import traces -o", "import --outptu x traces", "import nsyss report.sqlite -o x", "import empty -o x"],
     "merge": ["merge --jbos 2", "merge run extra", "merge run --steps 5", "merge nowhere", "merge run --clock utc", "merge --quite run"],
     "analyze": ["analyze", "analyze --explian 1", "analyze run --explain", "analyze run --explain first", "analyze run --explain 99",
                 "analyze run -json out", "analyze run --ranks 0", "analyze run --table kernel", "analyze run --table ranges --rank 0..3",
-                "analyze run --live 5", "analyze run --steps 5"],
+                "analyze run --live 5", "analyze run --steps 5",
+                "analyze run other", "analyze run/ranks/rank-00000.h5", "analyze alone.h5", "analyze cut.h5", "analyze damaged", "analyze run --table opss",
+                "analyze run --table nothing-like-it"],
     "report": ["report --ouput x run", "report run extra", "report run --timeline-steps 5", "report empty", "report run -o"],
     "whatif": ["whatif run --without-rnak 3", "whatif run --without-rank first", "whatif run --without-rank 99", "whatif run --bandwidth fast",
                "whatif run --bandwidth 0", "whatif run --overlap yes", "whatif run extra"],
     "info": ["info --digset run", "info run --ranks 0..3", "info run --ranks 99", "info nowhere", "info run extra"],
-    "export": ["export --fromat csv run", "export run --format svg", "export run --ranks first", "export run --ranks 99", "export run --min-dur soon",
+    "export": ["export --fromat csv run", "export run --format svg", "export run --format perfeto", "export --format=cvs run", "export run --ranks first", "export run --ranks 99", "export run --min-dur soon",
                "export run --budget 0"],
     "open": ["open --setp 3", "open run --port 65536", "open run --step first", "open run --step 999", "open empty"],
     "diff": ["diff", "diff run run run", "diff --fial-on x run", "diff run run --fail-on step", "diff run nowhere", "diff run run --json - --markdown -"],
@@ -42,7 +45,8 @@ MISTAKES = {
              "tune -- nowhere", "tune --json"],
     "recover": ["recover --stlae", "recover nowhere", "recover empty", "recover run extra", "recover run --json"],
     "gather": ["gather", "gather run", "gather run -o", "gather --outptu x run", "gather -o x", "gather run --output", "gather run -o x --rhs ssh"],
-    "hang": ["hang", "hang empty", "hang nowhere", "hang --memebrs dumps", "hang run run", "hang dumps --least-wait soon"],
+    "hang": ["hang", "hang empty", "hang nowhere", "hang --memebrs dumps", "hang run run", "hang 4711", "hang dumps --least-wait soon"],
+    "demo": ["demo 9", "demo 0", "demo late", "demo nothing-like-it", "demo 1 2", "demo --lsit"],
     "doctor": ["doctor --prgram ./app", "doctor --ranks none", "doctor nowhere", "doctor run extra", "doctor empty"],
     "completion": ["completion", "completion tcsh", "completion bash zsh", "completion --shell bash", "completion -bash"],
     "man": ["man run", "man --html", "man -k", "man 1 lockstep", "man --json"],
@@ -79,6 +83,12 @@ class Words(unittest.TestCase):
         subprocess.run([BUILD / "make_run", cls.place / "spec", cls.place / "run"], check=True)
         (cls.place / "spec").unlink()
         (cls.place / "empty").mkdir()
+        for copy in ("other", "damaged"):
+            shutil.copytree(cls.place / "run", cls.place / copy)
+        whole = (cls.place / "run/ranks/rank-00000.h5").read_bytes()
+        (cls.place / "alone.h5").write_bytes(whole)
+        for cut in ("cut.h5", "damaged/ranks/rank-00000.h5", "damaged/ranks/rank-00001.h5"):
+            (cls.place / cut).write_bytes(whole[:5000])
         (cls.place / "app").write_text("#!/bin/sh\n")
         (cls.place / "app").chmod(0o755)
         lockstep("analyze run -q", cls.place)
@@ -114,13 +124,26 @@ class Words(unittest.TestCase):
 
     def test_what_was_meant(self):
         """The last line is a command line that is understood, if it names one."""
-        for line, meant in (("anlyze", "lockstep analyze"), ("--versoin", "lockstep --version"), ("help", "lockstep --help"),
+        for line, meant in (("anlyze", "lockstep analyze"), ("--versoin", "lockstep --version"), ("hlep", "lockstep --help"),
                             ("analyze run --explian 1", "lockstep analyze --explain N"), ("run --stpes 1:3 -- ./app", "lockstep run --steps A:B[/N] -- PROGRAM"),
                             ("run -np 4 ./app", "mpirun -np 4 lockstep run -- PROGRAM"), ("--steps 1:3 run -- ./app", "lockstep run --steps A:B[/N] -- PROGRAM")):
             with self.subTest(line=line):
                 done = lockstep(line, self.place)
                 self.assertEqual(done.returncode, 2)
                 self.assertEqual(done.stderr.splitlines()[-1], "  try: " + meant)
+
+    def test_as_other_programs_have_it(self):
+        for line, same in (("version", "--version"), ("help", "--help"), ("help analyze", "analyze --help"), ("help import nsys", "import nsys --help")):
+            with self.subTest(line=line):
+                done = lockstep(line, self.place)
+                self.assertEqual((done.returncode, done.stdout), (0, lockstep(same, self.place).stdout))
+
+    def test_output_that_takes_nothing(self):
+        for line in ("analyze run -q", "info run", "--help", "man", "analyze run -q --table ranges", "hang run", "diff run other -q"):
+            with self.subTest(line=line), open("/dev/full", "w") as full:
+                done = subprocess.run([LOCKSTEP, *shlex.split(line)], cwd=self.place, env=CLEAN, stdout=full, stderr=subprocess.PIPE, text=True)
+                self.assertEqual(done.returncode, 1)
+                self.assertIn("No space left on device", done.stderr)
 
     def test_no_command(self):
         done = lockstep("", self.place)
