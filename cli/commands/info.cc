@@ -183,6 +183,7 @@ Result<int> Info(const InfoFlags& flags) {
   } else {
     LS_TRY(run, ResolveOne(flags.what, {}));
     files = FilesOf(run);
+    if (files.empty()) LS_CHECK(MayBeRead(run + "/ranks"));
     if (files.empty())
       return Error{ErrorCode::kNotFound, "no rank files and no timeline here", run,
                    "lockstep info DIR, where DIR holds manifest.json and ranks/"};

@@ -59,6 +59,8 @@ Result<std::string> ResolveRunOrTraces(const std::vector<std::string>& given, co
         fs::is_regular_file(given[0], ignored) ? ingest::LooksLikeTrace(given[0]) : ingest::HoldsTraces(given[0]);
     return trace ? nullptr : ingest::HoldsDumps(given[0]);
   };
+  // Of several traces those that cannot be read are counted as lost.
+  if (given.size() == 1) LS_CHECK(MayBeRead(given[0]));
   if (std::ranges::count_if(given, HoldsRun) > 1)
     return Error{ErrorCode::kUsage, "two runs were given", given[0] + " and " + given[1],
                  "lockstep diff " + given[0] + " " + given[1] + " compares them"};

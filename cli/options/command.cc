@@ -95,13 +95,20 @@ bool HoldsRun(const std::string& path) {
           !merge::ListRunFiles(path).empty());
 }
 
+Status MayBeRead(const std::string& path) {
+  std::error_code why;
+  const bool there = fs::exists(path, why);
+  if (why != std::errc::permission_denied && !(there && ::access(path.c_str(), R_OK) != 0 && errno == EACCES))
+    return Ok();
+  return Error{ErrorCode::kIo, "this cannot be read: Permission denied", path,
+               "sudo, or have its owner allow you to read it"};
+}
+
 Result<std::string> ResolveRun(const std::string& run) {
   std::error_code ignored;
   const fs::path path = run.empty() || run == "latest" ? fs::path("lockstep.out") / "latest" : fs::path(run);
-  const bool there = fs::exists(path, ignored);
-  if (ignored == std::errc::permission_denied || (there && ::access(path.c_str(), R_OK) != 0 && errno == EACCES))
-    return Error{ErrorCode::kIo, "permission denied", path.string(), "sudo, or have its owner allow you to read it"};
-  if (!there) {
+  LS_CHECK(MayBeRead(path.string()));
+  if (!fs::exists(path, ignored)) {
     const bool latest = run.empty() || run == "latest";
     return Error{ErrorCode::kNotFound, latest ? "there is no run here yet" : "no such run directory", path.string(),
                  latest ? "mpirun -np 4 lockstep run -- ./app      or name the run's directory"

@@ -81,6 +81,9 @@ std::string CountOnRanks(std::uint64_t count, std::string_view sentence, const s
 // Whether the directory holds anything of a run, complete or not.
 bool HoldsRun(const std::string& path);
 
+// kIo if this user may not read what is there.
+Status MayBeRead(const std::string& path);
+
 // RUN argument -> directory: "" or "latest" means lockstep.out/latest under the current directory. kNotFound contains
 // what was looked for and what to do: there is nothing, or something that is no run.
 Result<std::string> ResolveRun(const std::string& run);

@@ -1,6 +1,9 @@
 #include "merge/readers/run_files.h"
 
+#include <unistd.h>
+
 #include <algorithm>
+#include <cerrno>
 #include <filesystem>
 #include <fstream>
 #include <functional>
@@ -10,6 +13,7 @@
 #include <nlohmann/json.hpp>
 #include <optional>
 #include <set>
+#include <system_error>
 #include <utility>
 
 #include "merge/pack.h"
@@ -365,6 +369,9 @@ Error NothingReadable(const std::string& run_dir, const RunFiles& run) {
   const fs::path ranks = RanksDir(run_dir);
   std::error_code trouble;
   fs::directory_iterator(ranks, trouble);
+  for (const FileCandidate& candidate : ListCandidates(run_dir))
+    if (::access((fs::path(run_dir) / candidate.file).c_str(), R_OK) != 0 && errno == EACCES)
+      trouble = std::make_error_code(std::errc::permission_denied);
   if (trouble)
     return {ErrorCode::kIo, "the rank files cannot be read: " + trouble.message(), ranks.string(),
             "sudo, or have its owner allow you to read it"};

@@ -371,6 +371,25 @@ class Places(Case):
         _, err = self.said(self.as_other("analyze", place, TMPDIR=str(temporary)), codes=(1,))
         self.assertIn("Permission denied", err)
 
+    def test_forbidden_run_says_why(self):
+        if os.geteuid() != 0:
+            self.skipTest("needs another user")
+        run = self.run_()
+        for path in (self.dir, run.parent):
+            os.chmod(path, 0o755)
+        rank = sorted((run / "ranks").glob("*.h5"))[0]
+        for closed, mode in ((run, 0o700), (run / "ranks", 0o700), (rank, 0o600)):
+            for path in (run, run / "ranks"):
+                os.chmod(path, 0o755)
+            for path in (run / "ranks").glob("*.h5"):
+                os.chmod(path, 0o600 if closed == rank else 0o644)
+            os.chmod(closed, mode)
+            for words in (["analyze", run], ["info", run], ["report", run, "-o", "-"], ["analyze", rank]):
+                with self.subTest(closed=closed.name, words=words):
+                    _, err = self.said(self.as_other(*words), codes=(1, 2))
+                    self.assertRegex(err.lower(), "permission denied")
+                    self.assertNotRegex(err, "torch.profiler|newer|no such|gather")
+
     def test_every_command_takes_traces(self):
         place = self.traces()
         commands = {"analyze": [], "report": ["-o", "-"], "whatif": [], "info": [], "merge": [], "diff": [place],
