@@ -202,10 +202,8 @@ void RunAfter(const agent::RunResult& result, const AfterOptions& options, const
   agent::RemovePlaces(dir);
   const bool alone = result.launch.slots() == 1 || result.launch.rank > 0;
   if (!options.quiet) TellWhatArrived(result);
-  // A world of its own, made without a launcher.
-  if (alone && result.ranks.by_themselves && result.ranks.world_size == 1 && !options.quiet)
-    agent::Say(
-        "one process ran, alone in its MPI or process group; several ranks: mpirun -np 4 lockstep run -- PROGRAM");
+  if (result.mpi_without_launcher && !options.quiet)
+    agent::Say("one MPI process ran, and no launcher; for several ranks: mpirun -np 4 lockstep run -- PROGRAM");
   if (!waited.missing.empty() && !options.quiet) TellWhatIsMissing(result, options, waited);
   bool verdict = false;
   // The launcher is to learn of this rank's end before the time that a verdict on a part of the job takes.

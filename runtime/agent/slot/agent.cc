@@ -314,6 +314,7 @@ Result<RunResult> SlotRun::Run() {
   result_.launch = launch_;
   result_.run_dir = dir_.path;
   result_.inside_mpi = traced_ && good_end() && EndedInsideMpi();
+  result_.mpi_without_launcher = traced_ && good_end() && UsedMpiAlone();
   if (traced_) Finish();
   if (clock_link_) {
     result_.places = clock_link_->places(result_.arrived.places);

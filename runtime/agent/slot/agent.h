@@ -70,7 +70,8 @@ struct RunResult {
   bool traced = false;  // False: it ran without Lockstep (said on stderr).
   // It ended well, but was not seen to leave MPI, and its launcher ends a job for that once this process has ended.
   bool inside_mpi = false;
-  bool converted = false;  // The rank file is complete.
+  bool mpi_without_launcher = false;  // It used MPI, and nothing had started it as a rank.
+  bool converted = false;             // The rank file is complete.
   launch::LaunchEnv launch;
   std::string run_dir;
   std::vector<RunFile> files;    // What this slot left in run_dir.

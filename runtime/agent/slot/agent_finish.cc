@@ -89,6 +89,14 @@ bool SlotRun::EndedInsideMpi() const {
   });
 }
 
+bool SlotRun::UsedMpiAlone() const {
+  if (launch_.source != launch::LaunchSource::kNone || launch_.slots() != 1) return false;
+  const std::span<ProcessEntry> processes = UsedProcesses(segment_->view());
+  return std::count_if(processes.begin(), processes.end(), [](const ProcessEntry& process) {
+           return process.mpi_initialized.load(std::memory_order_acquire) != 0;
+         }) == 1;
+}
+
 void SlotRun::Finish() {
   injection_.RemoveLink();
   SegmentHeader& header = segment_->view().header();

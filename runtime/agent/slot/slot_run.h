@@ -69,6 +69,7 @@ class SlotRun {
   void Tick();
   void Periodic(std::int64_t now_ns);
   // On rank 0: leaves word where the files of other hosts are (places.h), as this process may be killed at any time.
+  bool UsedMpiAlone() const;
   void PointLatestOnce();
   void KeepPlaces();
   void Snapshot(SpoolReserve reserve = SpoolReserve::kNone);
