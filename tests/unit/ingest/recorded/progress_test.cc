@@ -38,6 +38,27 @@ TEST(Recorded, DidNotEnter) {
   EXPECT_EQ(progress.groups[0].members[299].calls.back().bytes, 80);
 }
 
+// A damaged file names the row behind the last communicator.
+TEST(Recorded, ACommunicatorThatIsNotThere) {
+  constexpr std::uint32_t kComms = 3;  // glibc keeps its own numbers right behind three pointers.
+  Ranks job = Job(2);
+  for (auto& rank : job) {
+    while (rank->t.comms.rows() < kComms) {
+      rank->t.comms.Append({.comm = static_cast<std::uint32_t>(rank->t.comms.rows()),
+                            .global_id = 100 + rank->t.comms.rows(),
+                            .size = 2,
+                            .kind = schema::CommKind::kIntra,
+                            .unidentified = 0,
+                            .first_world_rank = 0,
+                            .stride = 1});
+    }
+    rank->Collective(0, kEnd / 2);
+    rank->t.collectives.comm.back() = kComms;
+  }
+  job[0]->Inside(MpiOp::kAllreduce, 5);
+  EXPECT_EQ(JudgeJob(job), Only(Cause::kDidNotEnter, {1}));
+}
+
 TEST(Recorded, WhereItWasCalled) {
   Ranks job = Job(2);
   for (auto& rank : job) {
