@@ -12,7 +12,6 @@
 #include <csignal>
 #include <cstdio>
 #include <cstring>
-#include <utility>
 
 #include "runtime/agent/rundir/places.h"
 #include "runtime/agent/rundir/say.h"
@@ -138,7 +137,7 @@ void SlotRun::Periodic(std::int64_t now_ns) {
     KeepPlaces();
     drain_->ReapDead(child_->pid());
     drain_->WriteProcesses(true);
-    if (drain_->records() > 0) PointLatestOnce();
+    PointLatestAtFirstRecords();
     quiet_seconds_ = drain_->records() == records_before_ ? quiet_seconds_ + 1 : 0;
     records_before_ = drain_->records();
     if (quiet_seconds_ >= kQuietSeconds) drain_->WriteOpen();
@@ -154,9 +153,8 @@ void SlotRun::Periodic(std::int64_t now_ns) {
   }
 }
 
-// A run that recorded nothing is not what commands without a RUN are meant for.
-void SlotRun::PointLatestOnce() {
-  if (!std::exchange(latest_points_here_, true) && !options_.estimate) PointLatest(dir_);
+void SlotRun::PointLatestAtFirstRecords() {
+  if (first() && records_before_ == 0 && drain_->records() > 0) PointLatest(dir_);
 }
 
 void SlotRun::KeepPlaces() {
@@ -296,8 +294,8 @@ Result<RunResult> SlotRun::Run() {
   ::prctl(PR_SET_TIMERSLACK, 500'000UL);
   if (traced_) {
     spool_->Append({SpoolKind::kMeta}, "pid\t" + std::to_string(child_->pid()) + "\n");
-    const bool first = launch_.slot() == 0 && launch_.rank <= 0;
-    if (first && !options_.estimate) WriteManifest(dir_, options_, launch_);
+    // Of a rank that --ranks leaves out nothing is to be expected.
+    if (first() && WriteManifest(dir_, options_, launch_) && !plan_.Includes(launch_.slot())) PointLatest(dir_);
   }
   Loop();
   ended_ns_ = RawNs();

@@ -125,7 +125,7 @@ void SlotRun::Finish() {
   if (Abandoned(header.mailbox)) drain_->CountLoss(Loss::kAnchorAbandoned, 1, "");
   if (live_) live_->Finish();
   const std::string unwritten = drain_->RunLast();
-  if (drain_->records() > 0) PointLatestOnce();
+  PointLatestAtFirstRecords();
   if (options_.estimate) step_bytes_.Add(window_->next_step(), drain_->records_bytes());
   clock_link_->Drain(*spool_, SpoolReserve::kAll);
   Snapshot(SpoolReserve::kAll);

@@ -68,9 +68,9 @@ class SlotRun {
   bool TerminationAsked();
   void Tick();
   void Periodic(std::int64_t now_ns);
+  // A run that recorded nothing is not what commands without a RUN are meant for.
+  void PointLatestAtFirstRecords();
   // On rank 0: leaves word where the files of other hosts are (places.h), as this process may be killed at any time.
-  bool UsedMpiAlone() const;
-  void PointLatestOnce();
   void KeepPlaces();
   void Snapshot(SpoolReserve reserve = SpoolReserve::kNone);
   // Moves what CUPTI holds into the rings and the spool; waits kFlushNs at the most.
@@ -100,6 +100,9 @@ class SlotRun {
   void CorrectManifest();
   std::string RankText() const { return "rank " + std::to_string(launch_.slot()); }
   bool EndedInsideMpi() const;
+  bool UsedMpiAlone() const;
+  // Writes the manifest, and leads `latest` to it.
+  bool first() const { return launch_.slot() == 0 && launch_.rank <= 0 && !options_.estimate; }
   bool good_end() const { return exit_.signal == 0 && exit_.code == 0; }
   // One agent per node prints what concerns the node; the agent of rank 0 prints what concerns the run.
   bool first_of_node() const { return launch_.rank <= 0 || launch_.local_rank == 0; }
@@ -143,12 +146,11 @@ class SlotRun {
   ChildExit exit_;
   std::int64_t tick_ns_ = kFirstTickNs, next_second_ns_ = 0, next_cpu_ns_ = 0;
   std::uint64_t records_before_ = 0;  // A second ago.
-  bool latest_points_here_ = false;
-  int quiet_seconds_ = 0;          // Without a record, up to now.
-  std::int64_t term_ns_ = 0;       // When the launcher began to end the job; 0 if it did not.
-  std::int64_t ended_ns_ = 0;      // When the program's end was seen.
-  std::int64_t end_asked_ns_ = 0;  // When a signal came last that ends programs; 0: none.
-  std::size_t places_kept_ = 0;    // How many hosts had told where their files are.
+  int quiet_seconds_ = 0;             // Without a record, up to now.
+  std::int64_t term_ns_ = 0;          // When the launcher began to end the job; 0 if it did not.
+  std::int64_t ended_ns_ = 0;         // When the program's end was seen.
+  std::int64_t end_asked_ns_ = 0;     // When a signal came last that ends programs; 0: none.
+  std::size_t places_kept_ = 0;       // How many hosts had told where their files are.
   bool terminating_ = false, traced_ = false;
   int start_errno_ = 0;
   RunResult result_;

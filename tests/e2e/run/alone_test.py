@@ -80,6 +80,26 @@ class Alone(Case):
             self.assertGreaterEqual(len(f["ranges/begin_ns"]), committed(self.dir + "/n"))
             self.assertEqual(meta(f)["exit_signal"], "15")
 
+    def test_latest_is_a_run_with_records(self):
+        latest = self.dir + "/lockstep.out/latest"
+        for options, there in (([], False), (["--ranks", "1"], True)):  # Nothing is expected of a rank that is left out.
+            self.assertEqual(run([LOCKSTEP, "run", "--after", "none", *options, "--", "true"], self.dir).returncode, 0)
+            self.assertEqual(os.path.lexists(latest), there, options)
+
+    def test_interrupted(self):
+        for how, said in (("kill -INT $$", "interrupted"), ("exit 130", "interrupted"), ("kill -TERM $$", "failed"), ("exit 1", "failed")):
+            done = run([LOCKSTEP, "run", "--", "sh", "-c", how], self.dir)
+            self.assertIn(f"lockstep: the application {'was ' * (said == 'interrupted')}{said}; what was recorded", done.stderr)
+
+    def test_mpi_without_launcher(self):
+        job = [str(jobs.BUILD / "ddp_mpi"), "--quiet", "--steps", "2", "--step-ms", "1"]
+        if not have("mpirun") or not os.path.exists(job[0]):
+            self.skipTest("no MPI job")
+        for launcher, asked in (([], True), (MPIRUN + ["-np", "1"], False)):
+            done = run([*launcher, LOCKSTEP, "run", "--after", "none", "--", *job], self.dir)
+            self.assertEqual(done.returncode, 0, done.stderr)
+            self.assertEqual("one MPI process ran, and no launcher" in done.stderr, asked, done.stderr)
+
     def test_print_env(self):
         done = run([LOCKSTEP, "run", "--print-env"], self.dir)
         self.assertEqual(done.returncode, 0)
