@@ -2,7 +2,6 @@
 
 #include <unistd.h>
 
-#include <algorithm>
 #include <cerrno>
 #include <charconv>
 #include <cstring>
@@ -75,7 +74,9 @@ Status Unpack(const fs::path& from, const fs::path& to) {
   if (trouble)
     return Error{ErrorCode::kIo, "the run cannot be put there: " + trouble.message(), to.string(),
                  "cd to a directory that can be written"};
-  for (const fs::directory_entry& entry : fs::directory_iterator(from, trouble)) {
+  const fs::directory_iterator entries(from, trouble);
+  if (trouble) return Error{ErrorCode::kIo, trouble.message(), from.string(), "install Lockstep again"};
+  for (const fs::directory_entry& entry : entries) {
     const fs::path target = to / entry.path().filename();
     if (entry.is_directory()) {
       LS_CHECK(Unpack(entry.path(), target));

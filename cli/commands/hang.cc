@@ -69,7 +69,8 @@ Result<Sources> FindSources(const std::vector<std::string>& given) {
   }
   if (!sources.run.empty() && ingest::HoldsDumps(sources.run) != nullptr) dumps.push_back(sources.run);
   for (const std::string& argument : dumps)
-    if (argument.find_first_not_of("0123456789") == std::string::npos && !std::filesystem::exists(argument))
+    if (!argument.empty() && argument.find_first_not_of("0123456789") == std::string::npos &&
+        !std::filesystem::exists(argument))
       return Error{ErrorCode::kUsage, "a process by its number cannot be looked at", argument,
                    "lockstep hang RUN, of a job under lockstep run; of any other: py-spy dump --pid " + argument};
   if (!dumps.empty()) {
