@@ -97,6 +97,25 @@ std::optional<std::vector<std::size_t>> Session::Next(double elapsed_s) {
   return in_force;
 }
 
+// If no candidate fails, none is decided before its last look, and every one of a screening has to be confirmed.
+std::size_t Session::MostRunsLeft() const {
+  constexpr std::size_t kRunsToConfirm = 2 * kLooks.back();
+  std::size_t runs = planned_.size(), candidates = order_.size() + pool_.size();
+  if (phase_ == Phase::kScreening) {
+    runs += RunsToScreen(live_.size());
+    candidates += batch_.size();
+  }
+  if (in_question_ != kAsItIs)
+    runs += kRunsToConfirm - std::min(kRunsToConfirm, 2 * rows_[in_question_].confirming_logs.size() + planned_.size());
+  if (!pool_.empty()) runs += RunsToScreen(pool_.size());
+  return runs + kRunsToConfirm * std::min(candidates, kMostConfirmations - confirmations_);
+}
+
+double Session::MostLeft(double elapsed_s) const {
+  if (phase_ == Phase::kOver) return 0;
+  return std::min(std::max(0.0, options_.budget_s - elapsed_s), CostOfRun() * static_cast<double>(MostRunsLeft()));
+}
+
 // Whether a value of the same setting is in force already.
 bool Session::Taken(std::size_t candidate) const {
   return std::any_of(best_.begin(), best_.end(),

@@ -85,6 +85,9 @@ class Session {
 
   // The candidates that are in force in the next run, none: the job as it is; nothing: the session is over.
   std::optional<std::vector<std::size_t>> Next(double elapsed_s);
+  // At most so long until it is over: what is left of the budget, or of the runs that the plan may still need at what
+  // runs took so far. Of the run that Next() has just named, all.
+  double MostLeft(double elapsed_s) const;
   // What that run gave.
   void Took(const RunResult& result);
   // No further run can be made: the same as a budget that is spent.
@@ -111,6 +114,7 @@ class Session {
 
   std::size_t Affordable(double left_s) const;
   double CostOfRun() const;
+  std::size_t MostRunsLeft() const;
   bool Taken(std::size_t candidate) const;
   void StartScreening(double elapsed_s);
   // Both plan runs, or go on to the next phase.

@@ -195,7 +195,7 @@ Result<int> Info(const InfoFlags& flags) {
   const bool summarised = text && there && there->files.size() > kMostInFull && flags.ranks.empty() && !flags.digest;
   int code = there && !(there->missing.empty() && there->losses.empty()) ? kIncomplete : kOk;
   if (there && text) PrintRanks(*there, summarised);
-  std::vector<RankFile> of_ranks;
+  std::vector<RankFile> of_ranks, others;
   std::size_t readable = 0;
   Json all = Json::array();
   std::vector<std::uint64_t> digests;
@@ -211,24 +211,21 @@ Result<int> Info(const InfoFlags& flags) {
     all.push_back(FileJson(facts.value()));
     if (facts.value().digest) digests.push_back(*facts.value().digest);
     if (!text) continue;
-    if (summarised && fs::path(path).parent_path().filename() == "ranks") {
+    if (summarised) {
       const auto at = rank_of.find(path);
-      of_ranks.push_back({at == rank_of.end() ? -1 : at->second, facts.value()});
+      const bool of_rank = fs::path(path).parent_path().filename() == "ranks";
+      (of_rank ? of_ranks : others).push_back({at == rank_of.end() ? -1 : at->second, facts.value()});
       continue;
     }
-    if (summarised && !of_ranks.empty()) {
-      ShowLines(SummaryOf(std::exchange(of_ranks, {})));
-      Show("\n");
-    } else if (readable > 1) {
-      Show("\n");
-    }
+    if (readable > 1) Show("\n");
     PrintFile(facts.value(), flags.digest);
   }
   if (there && !there->missing.empty())
     if (const std::string where = WhereOthersAre(run, static_cast<std::int32_t>(there->expected)); !where.empty())
       Note("{}\n", where);
   if (readable == 0) return code;
-  if (!of_ranks.empty()) ShowLines(SummaryOf(of_ranks));
+  for (const std::vector<RankFile>& files_of_one_kind : {of_ranks, others})
+    if (!files_of_one_kind.empty()) ShowLines(SummaryOf(files_of_one_kind));
   if (summarised) Show("\n  every file:  lockstep info {}--ranks all\n", flags.what.empty() ? "" : flags.what + " ");
   Json whole{{"schema", "lockstep.info/1"}, {"files", std::move(all)}};
   if (there) {

@@ -6,6 +6,7 @@
 #include <filesystem>
 #include <map>
 #include <set>
+#include <span>
 #include <string_view>
 #include <utility>
 
@@ -16,6 +17,13 @@
 
 namespace lockstep::cli {
 namespace {
+
+// What a run was; the other facts of a file are for who looks at that file.
+constexpr std::string_view kFactsOfRank[] = {"command", "host",     "launcher",  "recording",
+                                             "sources", "imported", "exit_code", "exit_signal"};
+constexpr std::string_view kFactsOfTimeline[] = {"window_first_step", "window_last_step", "events", "dropped"};
+// How the other tables' rows are stored.
+constexpr std::string_view kHiddenTables[] = {"meta", "strings", "string_bytes"};
 
 constexpr std::size_t kMostGroups = 6, kMostOutliers = 5, kMostValues = 3, kMostValueColumns = 40;
 
@@ -95,11 +103,16 @@ std::string ValuesOf(const std::map<std::string, Members>& values) {
   return text;
 }
 
-void AddMeta(const Members& members, std::string& out) {
+bool Among(std::span<const std::string_view> names, std::string_view name) {
+  return std::find(names.begin(), names.end(), name) != names.end();
+}
+
+void AddMeta(const Members& members, std::span<const std::string_view> facts, std::string& out) {
   std::vector<std::string> keys;
   std::map<std::string, std::map<std::string, Members>> values;
   for (const RankFile* file : members)
     for (const auto& [key, value] : file->facts.meta) {
+      if (!Among(facts, key) || value.empty() || (key == "exit_code" && value == "0")) continue;
       if (!values.contains(key)) keys.push_back(key);
       values[key][value].push_back(file);
     }
@@ -138,7 +151,8 @@ std::vector<std::string> OutliersOf(const TableOfAll& table, std::uint64_t media
 void AddTables(const Members& members, std::string& out) {
   std::vector<TableOfAll> tables;
   for (const TableFacts& table : members.front()->facts.tables)
-    if (table.rows > 0) tables.push_back({table.name, {}});
+    if (table.rows > 0 && !Among(kHiddenTables, table.name)) tables.push_back({table.name, {}});
+  if (tables.empty()) return;
   for (TableOfAll& table : tables)
     for (const RankFile* file : members)
       for (const TableFacts& each : file->facts.tables)
@@ -187,8 +201,9 @@ void AddGroup(const Members& members, const Members* kin, std::string& out) {
         }))
       out += "  " + Printed(note) + "\n";
   if (kin == nullptr) {
-    AddMeta(members, out);
-    AddTables(members, out);
+    const bool timeline = facts.format.starts_with("lockstep.timeline");
+    AddMeta(members, timeline ? std::span<const std::string_view>(kFactsOfTimeline) : kFactsOfRank, out);
+    if (!timeline) AddTables(members, out);
   } else {
     std::set<std::string> here, there;
     for (const TableFacts& table : facts.tables)

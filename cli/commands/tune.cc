@@ -206,8 +206,8 @@ class Tuning {
     while (const auto in_force = session.Next(Elapsed())) {
       std::vector<const tune::Candidate*> candidates;
       for (const std::size_t i : *in_force) candidates.push_back(&report_.candidates[i]);
-      progress_.Show(candidates.empty() ? "the job as it is" : candidates.back()->label(),
-                     std::min(1.0, Elapsed() / report_.budget_s));
+      progress_.ShowMost(candidates.empty() ? "the job as it is" : candidates.back()->label(),
+                         session.MostLeft(Elapsed()));
       const double begin_s = Elapsed();
       Result<Measured> measured = job_.Run(candidates);
       if (!measured.ok() || measured.value().interrupted) {

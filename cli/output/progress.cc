@@ -55,6 +55,11 @@ void Progress::Show(std::string_view phase, double done) {
   ShowProgress(text, terminal_);
 }
 
+void Progress::ShowMost(std::string_view phase, double left_s) {
+  if (IsDue(std::chrono::milliseconds(0)))
+    ShowProgress(fmt::format("lockstep: {}, at most {} left", phase, Remaining(left_s)), terminal_);
+}
+
 void Progress::ShowPart(std::string_view phase, std::size_t part, std::size_t parts) {
   // Each is shown, because it may be the one that takes all the time.
   if (IsDue(std::chrono::milliseconds(0)))

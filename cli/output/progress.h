@@ -18,6 +18,8 @@ class Progress {
   Progress& operator=(const Progress&) = delete;
   // `done`: share of everything, 0 to 1, from which the remaining time is estimated.
   void Show(std::string_view phase, double done);
+  // Of work that is over after so many seconds, or before.
+  void ShowMost(std::string_view phase, double left_s);
   // Of work whose parts take very different times, so that nothing is known about the rest of it: "analysis, 3 of 31".
   void ShowPart(std::string_view phase, std::size_t part, std::size_t parts);
   // A line that stays.

@@ -10,7 +10,7 @@
 namespace lockstep::tables {
 namespace {
 
-constexpr std::size_t kGap = 2, kLeastText = 30;
+constexpr std::size_t kGap = 2;
 constexpr std::size_t kMostText = 300;  // Of one name in any column: a name may have any length.
 
 std::size_t Columns(std::string_view text) { return PrintedColumns(text); }
@@ -80,7 +80,8 @@ std::string Header(const TableColumn& column) {
 
 class TextTable {
  public:
-  TextTable(const Table& table, bool color, std::size_t width) : table_(table), color_(color), width_(width) {}
+  TextTable(const Table& table, bool color, std::size_t width)
+      : table_(table), color_(color), width_(width), least_text_(std::min<std::size_t>(30, width / 3)) {}
 
   std::string Render() {
     Line("", table_.title, "1");
@@ -122,8 +123,17 @@ class TextTable {
   std::size_t Needed(const std::vector<bool>& shown) const {
     std::size_t sum = 0;
     for (std::size_t c = 0; c < shown.size(); ++c)
-      if (shown[c]) sum += kGap + (c == flexible_ ? std::min(natural_[c], kLeastText) : natural_[c]);
+      if (shown[c]) sum += kGap + (c == flexible_ ? std::min(natural_[c], least_text_) : natural_[c]);
     return sum;
+  }
+
+  // What the table is read for, at every width: what it is sorted by, else the first quantity with a value that does
+  // not only tell the rows apart.
+  bool Measures(std::size_t c) const {
+    const TableColumn& column = table_.columns[c];
+    if (!table_.sorted_by.empty()) return column.name == table_.sorted_by && known_[c];
+    return known_[c] && some_[c] && !column.detail && column.pool != Pool::kKey && column.kind != ColumnKind::kText &&
+           column.kind != ColumnKind::kId && column.kind != ColumnKind::kCount;
   }
 
   // Chooses columns: those without a value are left out first, then those with nothing but 0. Details are added as long
@@ -144,15 +154,18 @@ class TextTable {
         if (Needed(more) <= width_) shown_ = more;
       }
     // The columns stand in the order of their weight.
+    std::size_t measure = 1;
+    while (measure < n && !Measures(measure)) ++measure;
+    if (measure < n) shown_[measure] = true;
     for (std::size_t c = n; c-- > 1 && Needed(shown_) > width_;)
-      if (c != flexible_) shown_[c] = false;
+      if (c != flexible_ && c != measure) shown_[c] = false;
     for (std::size_t c = 0; c < n; ++c)
       if (known_[c] && !shown_[c]) left_out_ += (left_out_.empty() ? "" : ", ") + table_.columns[c].name;
     if (flexible_ == n_none) return;
     // Known and no detail: shown.
-    const std::size_t others = Needed(shown_) - std::min(natural_[flexible_], kLeastText);
+    const std::size_t others = Needed(shown_) - std::min(natural_[flexible_], least_text_);
     const std::size_t room = width_ > others ? width_ - others : 0;
-    natural_[flexible_] = std::min(natural_[flexible_], std::max(room, kLeastText));
+    natural_[flexible_] = std::min(natural_[flexible_], std::max(room, least_text_));
   }
 
   void Row(std::size_t r) {
@@ -192,7 +205,7 @@ class TextTable {
   static constexpr std::size_t n_none = static_cast<std::size_t>(-1);
   const Table& table_;
   const bool color_;
-  const std::size_t width_;
+  const std::size_t width_, least_text_;  // least_text_: columns that the widest text keeps.
   std::size_t flexible_ = n_none;
   std::vector<std::vector<std::string>> cells_;
   std::vector<std::size_t> natural_;

@@ -83,6 +83,7 @@ struct Table {
   std::vector<std::string> notes;  // What is missing or doubtful, in words.
   TableTotals totals;
   bool incomplete = false;  // A rank could not be read as it should: exit 3.
+  std::string sorted_by;    // A column's name, if its rows were asked for in that order.
 
   // A new row of this rank whose other cells are unknown. The reference holds until the next row is added.
   TableRow& AddRow(std::int32_t rank) {

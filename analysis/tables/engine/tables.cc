@@ -180,6 +180,7 @@ Result<Table> Make(const TableKind& kind, const merge::Timeline& timeline, const
   }
   std::move(rank_rows.begin(), rank_rows.end(), std::back_inserter(table.rows));
   if (kind.list) KeepFirst(kind, options, table);
+  table.sorted_by = options.sort_by;
   if (cut > 0)
     table.notes.push_back(analysis::Plural(static_cast<std::int64_t>(cut), "row") + " more: --top 0 shows all");
   if (pooled && !single && !table.rows.empty())

@@ -265,6 +265,35 @@ TEST(Tables, TextShowsDetailsWhereThereIsRoomAndNamesTheRest) {
   EXPECT_NE(narrow.find("much_detail"), std::string::npos) << narrow;
 }
 
+TEST(Tables, TextKeepsTheMeasureAtEveryWidth) {
+  Table table{
+      "t",
+      "T",
+      {{"rank", ColumnKind::kId, ""},
+       {"name", ColumnKind::kText, "", Pool::kKey},
+       {"size_bytes", ColumnKind::kBytes, "", Pool::kKey},
+       {"metric", ColumnKind::kText, "", Pool::kKey},
+       {"n", ColumnKind::kCount, "", Pool::kSum},
+       {"total_ns", ColumnKind::kNs, "", Pool::kSum},
+       {"mean_ns", ColumnKind::kNs, "", Pool::kNone, true},
+       {"max_ns", ColumnKind::kNs, ""}},
+      {{I(0), S("a name of some forty letters in one cell"), I(4096), S("launch_delay"), I(7), I(3), I(1), I(2)}},
+      {},
+      {}};
+  const auto heads = [&](std::size_t width) {
+    const std::string text = RenderTableText(table, false, width);
+    return text.substr(2, text.find('\n', 2) - 2);
+  };
+  EXPECT_EQ(heads(80).find("max"), heads(80).size() - 3) << heads(80);
+  for (const std::size_t width : {30u, 40u, 60u})
+    EXPECT_NE(heads(width).find("total"), std::string::npos) << heads(width);
+  for (const std::string column : {"max", "mean", "n"}) {
+    table.sorted_by = column == "n" ? column : column + "_ns";
+    for (const std::size_t width : {30u, 40u, 60u})
+      EXPECT_NE(heads(width).find("  " + column), std::string::npos) << heads(width);
+  }
+}
+
 TEST(TablesDoc, GeneratedPartIsTheRegistry) {
   std::FILE* file = std::fopen(LOCKSTEP_SOURCE_DIR "/docs/tables.md", "r");
   ASSERT_NE(file, nullptr);

@@ -38,6 +38,8 @@ struct Outcome {
   double elapsed_s = 0;
   std::size_t runs = 0;
   std::string trouble;
+  double most_s = INFINITY;  // The earliest end that MostLeft() named.
+  double left_s = 0;         // What it said before the last run.
 };
 
 Outcome Play(const Job& job, std::vector<std::string> groups, double budget_s, std::uint64_t seed) {
@@ -50,6 +52,8 @@ Outcome Play(const Job& job, std::vector<std::string> groups, double budget_s, s
   Outcome outcome;
   while (const auto in_force = session.Next(outcome.elapsed_s)) {
     RunResult result{.cost_s = job.cost_s};
+    outcome.left_s = session.MostLeft(outcome.elapsed_s);
+    outcome.most_s = std::min(outcome.most_s, outcome.elapsed_s + outcome.left_s);
     double log = std::log(1e8) + job.noise * Normal(random);
     if (job.more) log += job.more(outcome.runs, outcome.elapsed_s);
     for (const std::size_t i : *in_force) {
@@ -233,6 +237,30 @@ TEST(Tune, EveryBudgetIsKept) {
         EXPECT_EQ(o.runs, 0u);
       }
     }
+}
+
+TEST(Tune, ItIsOverWhenItSaid) {
+  for (const double budget_s : {45.0, 100.0, 600.0, 10000.0})
+    for (std::size_t count : {1u, 2u, 5u, 9u})
+      for (const double factor : {0.7, 0.97, 1.0}) {
+        Job job{.factor = std::vector<double>(count, factor), .noise = 0.03};
+        if (factor == 0.97) job.end = [](std::size_t candidate) { return candidate == 1 ? End::kFailed : End::kGood; };
+        const Outcome o = Play(job, Apart(count), budget_s, count);
+        ASSERT_GT(o.runs, 0u);
+        EXPECT_LE(o.elapsed_s, o.most_s) << budget_s << " s, " << count << ", " << factor;
+        EXPECT_LE(o.most_s, budget_s);
+        EXPECT_GE(o.left_s, job.cost_s);
+      }
+  // A plan shorter than the budget is what is left; it is met where the last look decides nothing.
+  std::size_t undecided = 0;
+  for (std::uint64_t seed = 1; seed <= 20; ++seed) {
+    const Outcome o = Play({.factor = {0.985}, .noise = 0.05}, Apart(1), 10000, seed);
+    if (o.rows[0].verdict != Verdict::kUndecided) continue;
+    undecided += 1;
+    EXPECT_EQ(o.most_s, o.elapsed_s);
+    EXPECT_EQ(o.elapsed_s, 2 * 48 * 5);
+  }
+  EXPECT_GT(undecided, 0u);
 }
 
 // Far from all runs of a sweep that would decide as surely.
