@@ -12,6 +12,7 @@
 #include "analysis/core/source.h"
 #include "analysis/core_time.h"
 #include "analysis/passes.h"
+#include "analysis/run/job_name.h"
 #include "core/loss.h"
 #include "core/own_file.h"
 #include "core/shell_words.h"
@@ -21,22 +22,6 @@ namespace lockstep::analysis {
 namespace {
 
 constexpr std::int64_t kMostRanksCounted = 1 << 20;
-
-// "python3 -u train.py --lr 1" -> "train.py"; "./build/ddp_mpi --steps 9" -> "ddp_mpi".
-std::string JobName(std::string_view command) {
-  const std::vector<std::string> words = ShellWords(command);
-  if (words.empty()) return {};
-  const std::string_view first = BaseName(words[0]);
-  const bool interpreter = first.starts_with("python") || first == "bash" || first == "sh" || first == "perl";
-  if (interpreter) {
-    for (std::size_t i = 1; i < words.size(); ++i) {
-      if (words[i] == "-m" && i + 1 < words.size()) return words[i + 1];
-      if (words[i] == "-c") break;
-      if (!words[i].starts_with('-')) return std::string(BaseName(words[i]));
-    }
-  }
-  return std::string(first);
-}
 
 // A rank in the middle that lacks a core for so much of its time: cores are scarce, whatever the ranks may use. Other
 // programs run on the nodes, or the nodes are containers of one machine. Measured with 8 ranks of 4 such nodes on two

@@ -161,7 +161,7 @@ std::string PythonOf(const std::vector<std::string>& command) {
   const std::string& torchrun = command[0];
   if (launch::WordsOfTorchrun(command) > 1) return agent::FindProgram(torchrun);
   const std::string python = agent::ScriptInterpreter(agent::FindProgram(torchrun));
-  return std::filesystem::path(python).filename().string().starts_with("python") ? python : "";
+  return std::filesystem::path(python).filename().string().starts_with("python") ? agent::FindProgram(python) : "";
 }
 
 // torchrun gets an agent in front of each worker: their ranks are then the ranks of the job, on any number of nodes.

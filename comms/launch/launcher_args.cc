@@ -1,8 +1,11 @@
 #include "comms/launch/launcher_args.h"
 
 #include <algorithm>
+#include <cctype>
 #include <cstddef>
+#include <cstring>
 
+#include "core/hex.h"
 #include "core/own_file.h"
 
 namespace lockstep::launch {
@@ -373,6 +376,29 @@ std::size_t WordsOfTorchrun(const std::vector<std::string>& command) {
   return module ? at + 2 : 0;
 }
 
+namespace {
+
+// Python's switch that replaces it by the agent, which gets the interpreter and the words behind the switch. torchrun's
+// report of a worker that failed names its first word without a dash, if the worker is started by torchrun's own Python
+// (_get_entrypoint_name in torch/distributed/launcher/api.py, 1.13 to 2.15): that has to be the script.
+std::string StartAgent(const std::vector<std::string>& agent, const std::string& python, bool module) {
+  std::vector<std::string> words = agent;
+  words.insert(words.end(), {python, "-u"});
+  if (module) words.emplace_back("-m");
+  std::string code = "-cimport os,sys;w=[";
+  for (const std::string& word : words) {
+    code += "b'";
+    for (const char c : word)
+      code += std::isalnum(static_cast<unsigned char>(c)) || std::strchr("/-_.=,:", c) != nullptr
+                  ? std::string(1, c)
+                  : "\\x" + Hex(static_cast<unsigned char>(c), 2);
+    code += "',";
+  }
+  return code + "];os.execvp(w[0],w+sys.argv[1:])";
+}
+
+}  // namespace
+
 Result<std::vector<std::string>> InsertAgentForTorchrun(const std::vector<std::string>& command,
                                                         const std::vector<std::string>& agent,
                                                         const std::string& python) {
@@ -386,10 +412,10 @@ Result<std::vector<std::string>> InsertAgentForTorchrun(const std::vector<std::s
     const std::string& word = command[i];
     if (word.size() < 2 || word[0] != '-') {
       if (!plain && python.empty()) return unknown;
-      if (!plain) out.emplace_back("--no_python");  // With dashes from PyTorch 2.0 on only.
-      out.insert(out.end(), agent.begin(), agent.end());
-      if (!plain) out.insert(out.end(), {python, "-u"});
-      if (module) out.emplace_back("-m");
+      if (plain)
+        out.insert(out.end(), agent.begin(), agent.end());
+      else  // "--no_python": with dashes from PyTorch 2.0 on only.
+        out.insert(out.end(), {"--no_python", python, "-IS", StartAgent(agent, python, module)});
       out.insert(out.end(), command.begin() + static_cast<std::ptrdiff_t>(i), command.end());
       const bool there = plain && BaseName(word) == "lockstep" && i + 1 < command.size() && command[i + 1] == "run";
       return there ? command : out;

@@ -23,6 +23,7 @@ namespace {
 
 constexpr const char* kNvtx = "NVTX_INJECTION64_PATH";
 constexpr const char* kPython = "PYTHONPATH";
+constexpr const char* kAsan = "ASAN_OPTIONS";
 
 std::string Directory(const std::string& path) { return path.substr(0, path.rfind('/')); }
 
@@ -108,6 +109,11 @@ Result<Injection> PlanInjection(const Libraries& libraries, const std::string& s
   }
   injection.variables.emplace_back(env::kSegment, segment_path);
   injection.variables.emplace_back("LD_PRELOAD", PreloadValue(preload, named));
+
+  // AddressSanitizer's runtime ends a program in which another library was loaded before it (GCC 12, Clang 14). Ours
+  // define nothing that it intercepts.
+  if (const std::string asan = Environment(kAsan); asan.find("verify_asan_link_order") == std::string::npos)
+    injection.variables.emplace_back(kAsan, asan + (asan.empty() ? "" : ":") + "verify_asan_link_order=0");
 
   const std::string nvtx = Environment(kNvtx);
   if (nvtx.empty() || BaseName(nvtx) == BaseName(named.probe)) {

@@ -31,6 +31,7 @@ struct Injection {
 //   LD_PRELOAD            appended (PreloadValue)
 //   NVTX_INJECTION64_PATH set, unless another tool is named there
 //   PYTHONPATH            prepended with the directory of sitecustomize.py and module lockstep
+//   ASAN_OPTIONS          appended: verify_asan_link_order=0
 //   CUDA_INJECTION64_PATH and NCCL_PROFILER_PLUGIN: see gpu_injection.h
 // Libraries::gpu empty: without the GPU sources.
 // An error: there is no way to name the libraries to ld.so.

@@ -13,8 +13,10 @@
 #include <cstdio>
 #include <cstring>
 
+#include "runtime/agent/inject/elf_file.h"
 #include "runtime/agent/rundir/places.h"
 #include "runtime/agent/rundir/say.h"
+#include "runtime/agent/slot/exec.h"
 #include "runtime/agent/slot/manifest.h"
 #include "runtime/agent/slot/slot_run.h"
 
@@ -33,8 +35,6 @@ constexpr std::uint32_t kManyProcesses = 4, kManyRings = 4;
 constexpr double kTargetFill = 0.2;  // Of the fullest ring, at the next tick.
 // With so little in the rings nothing speaks for looking more often than when there is nothing in them.
 constexpr double kSmallFill = kTargetFill / 8;
-
-int ShellCode(int error) { return error == ENOENT || error == ENOTDIR ? 127 : 126; }
 
 // The application has its own copies of the standard streams. When it closes them, the processes at the other ends must
 // see that, so this process must not keep them open.
@@ -232,10 +232,9 @@ RunResult SlotRun::RunBare(const Error& trouble) {
   std::vector<char*> argv;
   for (const std::string& word : options_.command) argv.push_back(const_cast<char*>(word.c_str()));
   argv.push_back(nullptr);
-  ::execvp(argv[0], argv.data());
-  const int error = errno;
+  const int error = ExecAs(launch_.source, FindProgram(options_.command[0]), argv.data(), environ);
   Say(options_.command[0] + ": " + std::strerror(error));
-  result_.exit_code = ShellCode(error);
+  result_.exit_code = RefusalCode(launch_.source, options_.command[0], error);
   return result_;
 }
 
@@ -285,7 +284,7 @@ Result<RunResult> SlotRun::Run() {
     if (traced_) RemoveTraces();
     if (!started.ok()) return RunBare(started.error());
     Say(options_.command[0] + ": " + std::strerror(start_errno_));
-    result_.exit_code = ShellCode(start_errno_);
+    result_.exit_code = RefusalCode(launch_.source, options_.command[0], start_errno_);
     return result_;
   }
   LeaveStandardStreams();

@@ -279,8 +279,8 @@ Status SlotRun::StartChild() {
     for (auto& [name, value] : injection_.variables)
       if (name == "LD_PRELOAD") value += ":" + libraries_.cudart;
   for (const auto& variable : trial_.variables) injection_.variables.push_back(variable);
-  LS_TRY(Child child,
-         Child::Start(options_.command, EnvironmentWith(injection_.variables), *gate_, options_.window.signal));
+  LS_TRY(Child child, Child::Start(options_.command, EnvironmentWith(injection_.variables), *gate_, launch_.source,
+                                   options_.window.signal));
   start_errno_ = child.start_errno();
   if (start_errno_ == 0) child_.emplace(child);
   return Ok();

@@ -10,6 +10,9 @@
 #include <cstring>
 #include <utility>
 
+#include "runtime/agent/inject/elf_file.h"
+#include "runtime/agent/slot/exec.h"
+
 namespace lockstep::agent {
 namespace {
 
@@ -68,7 +71,8 @@ void SignalGate::RestoreInChild() const {
 }
 
 Result<Child> Child::Start(const std::vector<std::string>& command, const std::vector<std::string>& environment,
-                           const SignalGate& gate, int ignored_signal) {
+                           const SignalGate& gate, launch::LaunchSource launcher, int ignored_signal) {
+  const std::string path = FindProgram(command[0]);
   std::vector<char*> argv, envp;
   for (const std::string& word : command) argv.push_back(const_cast<char*>(word.c_str()));
   argv.push_back(nullptr);
@@ -89,8 +93,7 @@ Result<Child> Child::Start(const std::vector<std::string>& command, const std::v
   if (pid == 0) {
     gate.RestoreInChild();
     if (ignored_signal != 0) ::signal(ignored_signal, SIG_IGN);
-    ::execvpe(argv[0], argv.data(), envp.data());
-    const int error = errno;
+    const int error = ExecAs(launcher, path, argv.data(), envp.data());
     const ssize_t ignored = ::write(report[1], &error, sizeof error);
     static_cast<void>(ignored);
     ::_exit(127);

@@ -8,6 +8,7 @@
 #include <string>
 #include <vector>
 
+#include "comms/launch/launch_env.h"
 #include "core/result.h"
 
 namespace lockstep::agent {
@@ -43,12 +44,12 @@ struct ChildExit {
 
 class Child {
  public:
-  // Starts `command` (looked up in PATH) with `environment` ("NAME=value"), same
+  // Starts `command` (looked up in PATH) as `launcher` would (ExecAs), with `environment` ("NAME=value"), same
   // standard streams, process group and limits. On failure pid() is -1 and
   // start_errno() says why exec refused. `ignored_signal` starts out ignored in it: its
   // default action would end a program that does not expect it. 0 none.
   static Result<Child> Start(const std::vector<std::string>& command, const std::vector<std::string>& environment,
-                             const SignalGate& gate, int ignored_signal = 0);
+                             const SignalGate& gate, launch::LaunchSource launcher, int ignored_signal = 0);
   pid_t pid() const { return pid_; }
   int start_errno() const { return start_errno_; }
   // Does not wait. `ended` is set by one call only.

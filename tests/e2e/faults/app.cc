@@ -105,7 +105,7 @@ int Mirror(int argc, char** argv) {
     const std::string variable = *at;
     const std::string name = variable.substr(0, variable.find('='));
     if (name.rfind("LOCKSTEP_", 0) == 0 || name == "LD_PRELOAD" || name == "_" || name == "PYTHONPATH" ||
-        name.find("INJECTION64_PATH") != std::string::npos || name == "NCCL_PROFILER_PLUGIN")
+        name == "ASAN_OPTIONS" || name.find("INJECTION64_PATH") != std::string::npos || name == "NCCL_PROFILER_PLUGIN")
       continue;
     std::printf("%s %zu\n", name.c_str(), variable.size());
   }

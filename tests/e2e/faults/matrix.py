@@ -293,7 +293,12 @@ def groups(Case):
         Case("nice", [APP, "mirror"], shell="exec nice -n 5 \"$@\""),
         Case("one_core", [APP, "mirror"], shell="exec taskset -c 0 \"$@\""),
     ]
+    sanitized = {name + "_sanitizer": "{tests}/faults_app_" + name for name in ("address", "thread")
+                 if (jobs.BUILD / "tests" / ("faults_app_" + name)).exists()}
     environment = [
+        *(Case(name, [program, "marks", "100", "4"], check=complete(400)) for name, program in sanitized.items()),
+        *(Case(name + "_in_a_script", ["bash", "-c", program + " marks 10; exit 4"], code=4,
+               check=after_recovery(complete(10))) for name, program in sanitized.items()),
         Case("preloaded_twice", [APP, "marks", "100"], check=complete(100),
              shell_with_it="LD_PRELOAD=%s/liblockstep.so:%s/liblockstep.so exec \"$@\"" % (jobs.BUILD, jobs.BUILD)),
         Case("foreign_preload", [APP, "mirror"], env={"LD_PRELOAD": FOREIGN}),

@@ -2,6 +2,7 @@
 
 #include <gtest/gtest.h>
 
+#include <regex>
 #include <sstream>
 #include <string>
 #include <vector>
@@ -74,19 +75,24 @@ std::string Join(const std::vector<std::string>& words) {
 }
 
 std::string Torchrun(const std::string& command, const std::string& python = "/venv/bin/python3") {
-  const auto out = InsertAgentForTorchrun(Split(command), {"!"}, python);
+  const auto out = InsertAgentForTorchrun(Split(command), {"lockstep", "run", "a b'\\", "--"}, python);
   return out.ok() ? Join(out.value()) : "error";
 }
 
+// What torchrun starts in place of `python -u`.
+constexpr const char* kStart =
+    "--no_python /venv/bin/python3 -IS -cimport os,sys;w=[b'lockstep',b'run',b'a\\x20b\\x27\\x5c',b'--',"
+    "b'/venv/bin/python3',b'-u',];os.execvp(w[0],w+sys.argv[1:])";
+
 TEST(LauncherArgs, Torchrun) {
-  EXPECT_EQ(Torchrun("torchrun train.py --nnodes 3"),
-            "torchrun --no_python ! /venv/bin/python3 -u train.py --nnodes 3");
+  EXPECT_EQ(Torchrun("torchrun train.py --nnodes 3"), "torchrun " + std::string(kStart) + " train.py --nnodes 3");
   EXPECT_EQ(Torchrun("torchrun --nnodes 2 --nproc_per_node=2 --rdzv-endpoint h:1 -r 1 -t3 --standalone train.py a"),
-            "torchrun --nnodes 2 --nproc_per_node=2 --rdzv-endpoint h:1 -r 1 -t3 --standalone --no_python ! "
-            "/venv/bin/python3 -u train.py a");
+            "torchrun --nnodes 2 --nproc_per_node=2 --rdzv-endpoint h:1 -r 1 -t3 --standalone " + std::string(kStart) +
+                " train.py a");
   EXPECT_EQ(Torchrun("torchrun --nnodes 2 -m pack.train -m x"),
-            "torchrun --nnodes 2 --no_python ! /venv/bin/python3 -u -m pack.train -m x");
-  EXPECT_EQ(Torchrun("torchrun --no_python ./app x", ""), "torchrun --no_python ! ./app x");
+            "torchrun --nnodes 2 " + std::regex_replace(std::string(kStart), std::regex("'-u',"), "'-u',b'-m',") +
+                " pack.train -m x");
+  EXPECT_EQ(Torchrun("torchrun --no_python ./app x", ""), "torchrun --no_python lockstep run a b'\\ -- ./app x");
   EXPECT_EQ(Torchrun("torchrun --no-python lockstep run -- app"), "torchrun --no-python lockstep run -- app");
   for (const char* command : {"torchrun", "torchrun --nnodes 2", "torchrun --run-path x.py", "torchrun --frob 3 x.py",
                               "torchrun -h", "torchrun --nnod 2 x.py", ""})
@@ -96,7 +102,7 @@ TEST(LauncherArgs, Torchrun) {
 
 TEST(LauncherArgs, TorchrunAsAModule) {
   EXPECT_EQ(Torchrun("/v/bin/python3 -u -m torch.distributed.run --nnodes 1 train.py x"),
-            "/v/bin/python3 -u -m torch.distributed.run --nnodes 1 --no_python ! /venv/bin/python3 -u train.py x");
+            "/v/bin/python3 -u -m torch.distributed.run --nnodes 1 " + std::string(kStart) + " train.py x");
   EXPECT_EQ(WordsOfTorchrun({"python", "-m", "torch.distributed.run", "-m", "x"}), 3u);
   EXPECT_EQ(WordsOfTorchrun({"/a/torchrun", "x.py"}), 1u);
   // The second is torchrun with other rules for its workers' arguments.

@@ -2,9 +2,17 @@
 
 #include <gtest/gtest.h>
 #include <sys/ptrace.h>
+#include <sys/stat.h>
 #include <sys/wait.h>
+#include <unistd.h>
 
+#include <cerrno>
 #include <csignal>
+#include <filesystem>
+#include <fstream>
+#include <string>
+
+#include "runtime/agent/slot/exec.h"
 
 namespace lockstep::agent {
 namespace {
@@ -13,7 +21,7 @@ namespace {
 TEST(Child, StopOfATracedChildIsNoEndAndIsLeftForItsTracer) {
   const Result<SignalGate> gate = SignalGate::Open();
   ASSERT_TRUE(gate.ok());
-  Result<Child> started = Child::Start({"sleep", "1000"}, {}, gate.value());
+  Result<Child> started = Child::Start({"sleep", "1000"}, {}, gate.value(), launch::LaunchSource::kNone);
   ASSERT_TRUE(started.ok());
   Child& child = started.value();
   const pid_t pid = child.pid();
@@ -37,6 +45,61 @@ TEST(Child, StopOfATracedChildIsNoEndAndIsLeftForItsTracer) {
   EXPECT_EQ(end.signal, SIGKILL);
   EXPECT_EQ(child.pid(), -1);
   EXPECT_FALSE(child.Poll().ended);
+}
+
+// What the launcher would refuse is refused, with its code; what it gives to a shell is given to one.
+TEST(Child, IsStartedOrRefusedAsByTheLauncher) {
+  using enum launch::LaunchSource;
+  const Result<SignalGate> gate = SignalGate::Open();
+  ASSERT_TRUE(gate.ok());
+  const std::string place = ::testing::TempDir() + "child_test." + std::to_string(::getpid());
+  std::filesystem::create_directory(place);
+  const auto file = [&](const char* name, const char* text, bool executable) {
+    std::ofstream(place + "/" + name) << text;
+    if (executable) ::chmod((place + "/" + name).c_str(), 0700);
+    return place + "/" + name;
+  };
+  const std::string no_mark = file("no_mark", "exit 5\n", true), no_shell = file("no_shell", "#!/no/such\n", true),
+                    no_right = file("no_right", "#!/bin/sh\n", false), absent = place + "/absent";
+  struct Row {
+    launch::LaunchSource launcher;
+    std::string program;
+    int error, code;
+  };
+  const Row rows[] = {{kNone, no_mark, 0, 5},
+                      {kPmi, no_mark, 0, 5},
+                      {kOpenMpi, no_mark, ENOEXEC, 131},
+                      {kSlurm, no_mark, ENOEXEC, 8},
+                      {kTorchrun, no_mark, ENOEXEC, 126},
+                      {kNone, no_shell, ENOENT, 127},
+                      {kOpenMpi, no_shell, ENOENT, 131},
+                      {kPmi, no_shell, ENOENT, 255},
+                      {kSlurm, no_shell, ENOENT, 2},
+                      {kNone, no_right, EACCES, 126},
+                      {kOpenMpi, no_right, EACCES, 132},
+                      {kSlurm, no_right, EACCES, 13},
+                      {kNone, absent, ENOENT, 127},
+                      {kOpenMpi, absent, ENOENT, 132},
+                      {kOpenMpi, "no-such-program", ENOENT, 134},
+                      {kNone, "no-such-program", ENOENT, 127},
+                      {kNone, place, EACCES, 126},
+                      {kOpenMpi, place, EACCES, 131},
+                      {kOpenMpi, "true", 0, 0},
+                      {kNone, "true", 0, 0}};
+  for (const Row& row : rows) {
+    const std::string what = row.program + " by " + std::string(launch::Name(row.launcher));
+    Result<Child> started = Child::Start({row.program}, {"PATH=/usr/bin:/bin"}, gate.value(), row.launcher);
+    ASSERT_TRUE(started.ok()) << what;
+    EXPECT_EQ(started.value().start_errno(), row.error) << what;
+    if (row.error != 0) {
+      EXPECT_EQ(RefusalCode(row.launcher, row.program, row.error), row.code) << what;
+      continue;
+    }
+    siginfo_t info{};
+    ASSERT_EQ(::waitid(P_PID, static_cast<id_t>(started.value().pid()), &info, WEXITED | WNOWAIT), 0);
+    EXPECT_EQ(started.value().Poll().code, row.code) << what;
+  }
+  std::filesystem::remove_all(place);
 }
 
 }  // namespace

@@ -18,7 +18,7 @@ namespace {
 
 constexpr const char* kNames[] = {"LD_PRELOAD",           "NVTX_INJECTION64_PATH", "CUDA_INJECTION64_PATH",
                                   "NCCL_PROFILER_PLUGIN", "NCCL_CONF_FILE",        "LD_LIBRARY_PATH",
-                                  "PYTHONPATH",           env::kNcclPluginChained};
+                                  "PYTHONPATH",           env::kNcclPluginChained, "ASAN_OPTIONS"};
 
 class GpuInjectionTest : public testing::Test {
  protected:

@@ -17,8 +17,8 @@
 namespace lockstep::agent {
 namespace {
 
-constexpr const char* kNames[] = {"LD_PRELOAD", "NVTX_INJECTION64_PATH", "PYTHONPATH", "SCOREP_ENABLE_TRACING",
-                                  env::kSegment};
+constexpr const char* kNames[] = {"ASAN_OPTIONS",          "LD_PRELOAD", "NVTX_INJECTION64_PATH", "PYTHONPATH",
+                                  "SCOREP_ENABLE_TRACING", env::kSegment};
 
 class InjectionTest : public testing::Test {
  protected:
@@ -51,9 +51,17 @@ class InjectionTest : public testing::Test {
 TEST_F(InjectionTest, EmptyEnvironment) {
   const auto variables = Variables();
   EXPECT_EQ(variables, (std::map<std::string, std::string>{{env::kSegment, "/dev/shm/segment"},
+                                                           {"ASAN_OPTIONS", "verify_asan_link_order=0"},
                                                            {"LD_PRELOAD", libraries_.probe + ":" + libraries_.mpi},
                                                            {"NVTX_INJECTION64_PATH", libraries_.probe}}));
   EXPECT_TRUE(injection_.refused.empty());
+}
+
+TEST_F(InjectionTest, AddressSanitizerStartsBehindOurLibraries) {
+  ::setenv("ASAN_OPTIONS", "detect_leaks=0", 1);
+  EXPECT_EQ(Variables()["ASAN_OPTIONS"], "detect_leaks=0:verify_asan_link_order=0");
+  ::setenv("ASAN_OPTIONS", "verify_asan_link_order=1", 1);
+  EXPECT_EQ(Variables().count("ASAN_OPTIONS"), 0u);
 }
 
 TEST_F(InjectionTest, PythonsPathIsPrependedOnce) {
