@@ -125,6 +125,8 @@ struct RangeExtra {  // 1 slot, the second of a RangeRecord
 
 // Flags of MpiRecord.
 inline constexpr std::uint8_t kMpiUneven = 1, kMpiError = 2, kMpiNothingCompleted = 4, kMpiInterComm = 8;
+// Of an operation with kMpiError: MPI refused its arguments. Nothing was sent or posted, and it took no number.
+inline constexpr std::uint8_t kMpiRefused = kMpiError | kMpiNothingCompleted;
 // 32 and 64 are in core/uneven.h. Written while recording is off, because identities depend on it: no row.
 inline constexpr std::uint8_t kMpiUnrecorded = 16;
 

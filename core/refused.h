@@ -3,7 +3,7 @@
 
 #include <cstddef>
 
-#include "core/rank_tables.h"
+#include "core/schema.h"
 #include "core/schema_enums.h"
 
 namespace lockstep {

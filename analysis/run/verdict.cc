@@ -58,6 +58,11 @@ bool Communicates(const Context& context) {
   return false;
 }
 
+bool OneSided(const Context& context) {
+  const auto& rma_ns = context.tables().rank_totals.mpi_rma_ns;
+  return std::any_of(rma_ns.begin(), rma_ns.end(), [](std::int64_t ns) { return ns > 0; });
+}
+
 // Steps of the host in which the GPUs got nothing to do: what was recorded outside of them says nothing of the job.
 std::string NothingInSteps(const Analysis& analysis) {
   const RunFacts& run = analysis.run;
@@ -106,6 +111,16 @@ std::string Sentence(const Context& context, Analysis& analysis) {
   }
   if (!communicates) {
     analysis.suspicious = true;
+    if (analysis.trust.dropped > 0)
+      return fmt::format(
+          "{} of {} records were lost, and no communication is among those that are left: nothing is "
+          "concluded from them.",
+          Count(analysis.trust.dropped), Count(analysis.trust.dropped + analysis.trust.events));
+    if (OneSided(context))
+      return fmt::format(
+          "{} communicate by one-sided MPI alone: these calls take {} of a rank's time on average, and "
+          "for whom they wait is not recorded.",
+          Plural(run.ranks, "rank"), Percent(analysis.summary.mpi_rma_ns, analysis.summary.terms.Sum()));
     return fmt::format("{} ranks, but no communication was recorded: that is suspicious.{}", run.ranks,
                        idle.empty() ? "" : " " + idle);
   }
@@ -166,7 +181,8 @@ void Remark(const Context& context, Analysis& analysis) {
     endings[0] = 'R';
     add(endings + ".");
   }
-  if (analysis.suspicious && run.ranks > 1 && !Communicates(context) && SourceOf(context.timeline()).imported.empty())
+  if (analysis.suspicious && run.ranks > 1 && !Communicates(context) && analysis.trust.dropped == 0 &&
+      !OneSided(context) && SourceOf(context.timeline()).imported.empty())
     add("If the ranks do communicate, Lockstep did not see it: lockstep doctor shows which sources were in place.");
   const Finding* wait_only = FindingOf(analysis, FindingId::kProgressWaitOnly);
   if (analysis.wait_only && (wait_only == nullptr || wait_only->headline != analysis.verdict))

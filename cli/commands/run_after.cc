@@ -85,11 +85,17 @@ bool FirstOfThoseHere(const agent::RunResult& result) {
   return true;
 }
 
+// Somebody, the program perhaps, removed the run directory while the job ran.
+bool Removed(const agent::RunResult& result) {
+  std::error_code error;
+  return result.traced && !fs::exists(result.run_dir + "/ranks", error) && !error;
+}
+
 // Where rank 0's agent was not told where the files of a host without a shared directory are, or there is no such
 // agent, the first rank in that directory prints it.
 void TellWhereFilesAre(const agent::RunResult& result) {
   const bool good = result.signal == 0 && result.exit_code == 0;
-  if (!good || result.place_told || result.sent || !FirstOfThoseHere(result)) return;
+  if (!good || result.place_told || result.sent || Removed(result) || !FirstOfThoseHere(result)) return;
   const std::string host = agent::HostName();
   agent::Say("rank 0 has no file in " + result.run_dir + " on " + host +
              ". If it ran without Lockstep: lockstep analyze " + RunWord(result.run_dir) +
@@ -155,11 +161,18 @@ bool NotFirst(const agent::RunResult& result) {
   return result.launch.rank > 0 && !(result.ranks.AllHere() && LookAt(result.run_dir, 0) == SlotEnd::kUnclaimed);
 }
 
+void TellRemoved(const std::string& run_dir) {
+  agent::Say(run_dir +
+             " was removed while the job ran: nothing is left of the recording. Name a directory that the job "
+             "leaves alone with --output");
+}
+
 }  // namespace
 
 void TellFailure(const agent::RunResult& result, const AfterOptions& options) {
   if (options.quiet || NotFirst(result)) return;
   const std::string& dir = result.run_dir;
+  if (Removed(result)) return TellRemoved(dir);
   if (const auto& slots = result.arrived.slots; !slots.empty()) {
     agent::Say("what " + std::string(slots.size() == 1 ? "rank " : "ranks ") + Ranges({slots.begin(), slots.end()}) +
                " recorded, " + ByteText(static_cast<double>(result.arrived.bytes)) + ", arrived in " + dir +
@@ -181,11 +194,12 @@ void TellFailure(const agent::RunResult& result, const AfterOptions& options) {
 }
 
 Waited WaitForOthers(const agent::RunResult& result, const AfterOptions& options, const agent::OtherHosts& others) {
-  if (NotFirst(result)) return {};
+  if (NotFirst(result) || Removed(result)) return {};
   // A single agent knows the result itself; on a full disk its claim may not contain it.
   if (result.launch.slots() == 1 || result.launch.rank > 0)
     return {.files = result.converted, .failed = !result.converted, .missing = {}};
-  return WaitForSlots(result.run_dir, result.launch.slots(), WaitMs(result, options), others);
+  return WaitForSlots(result.run_dir, result.launch.slots(), WaitMs(result, options), others,
+                      result.launch.local_size >= result.launch.slots());
 }
 
 void RunAfter(const agent::RunResult& result, const AfterOptions& options, const Waited& waited) {
@@ -198,6 +212,10 @@ void RunAfter(const agent::RunResult& result, const AfterOptions& options, const
   const std::string& dir = result.run_dir;
   const bool good = result.signal == 0 && result.exit_code == 0;
   if (!good) return;  // TellFailure has said what there is to say.
+  if (Removed(result)) {
+    if (!options.quiet) TellRemoved(dir);
+    return;
+  }
   // Said below; the commands that this one starts need not say it again.
   agent::RemovePlaces(dir);
   const bool alone = result.launch.slots() == 1 || result.launch.rank > 0;

@@ -21,8 +21,8 @@ bool Exists(const std::string& path) {
 
 // Every agent claims its slot before it starts the application. A slot without a claim has no agent or no shared file
 // system, which is no reason to delay the job for the whole time. Five seconds are enough for a rank that starts late
-// and a file system that caches.
-constexpr std::chrono::seconds kUnclaimedWait{5};
+// and a file system that caches; of ranks on one host a moment is.
+constexpr std::chrono::milliseconds kUnclaimedWait{5000}, kUnclaimedHereWait{500};
 
 enum class Expectation : std::uint8_t {
   kFile,
@@ -68,7 +68,7 @@ SlotEnd LookAt(const std::string& run_dir, std::int32_t slot) {
 }
 
 Waited WaitForSlots(const std::string& run_dir, std::int32_t slots, std::int64_t wait_ms,
-                    const agent::OtherHosts& others) {
+                    const agent::OtherHosts& others, bool one_host) {
   const auto begin = steady_clock::now();
   auto end = begin + std::chrono::milliseconds(wait_ms);
   auto pause = std::chrono::milliseconds(5);
@@ -93,7 +93,8 @@ Waited WaitForSlots(const std::string& run_dir, std::int32_t slots, std::int64_t
       progress = so_far;
       end = now + std::chrono::milliseconds(wait_ms);
     }
-    if (pending.empty() || now >= end || (!coming && now >= begin + kUnclaimedWait)) break;
+    if (pending.empty() || now >= end || (!coming && now >= begin + (one_host ? kUnclaimedHereWait : kUnclaimedWait)))
+      break;
     std::this_thread::sleep_for(pause);
     pause = std::min(pause * 2, std::chrono::milliseconds(250));
   }

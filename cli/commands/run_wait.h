@@ -25,8 +25,9 @@ struct Waited {
   bool connected = false;             // Agents of others are, so that their programs run.
 };
 
-// Waits `wait_ms` for all slots; longer only while files arrive from other hosts.
+// Waits `wait_ms` for all slots; longer only while files arrive from other hosts. `one_host`: all slots are on this
+// one.
 Waited WaitForSlots(const std::string& run_dir, std::int32_t slots, std::int64_t wait_ms,
-                    const agent::OtherHosts& others);
+                    const agent::OtherHosts& others, bool one_host);
 
 }  // namespace lockstep::cli

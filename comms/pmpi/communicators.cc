@@ -7,18 +7,25 @@
 
 #include "comms/pmpi/traced.h"
 #include "core/hash.h"
+#include "core/own_file.h"
 
 namespace lockstep::pmpi {
 namespace {
 
-// A call that sets `*created`. The record names the parent.
+// A call that sets `*created`. The record names the parent. `counts_started`: the record's bytes are the number of
+// processes that it started.
 template <typename Call>
-int Create(MpiOp op, const Origin& origin, MPI_Comm* created, Call&& call) {
+int Create(MpiOp op, const Origin& origin, MPI_Comm* created, Call&& call, bool counts_started = false) {
   Blocking blocking(op, ring::Recording() ? NumberOf(origin.parent) : kNoComm, origin.nth, Shape{});
   const int result = call();
   const std::uint64_t end = blocking.End();
-  if (result == MPI_SUCCESS && created != nullptr) CommCreated(*created, origin);
-  return WriteCall(op, result, blocking.begin(), end, origin.parent);
+  const bool good = result == MPI_SUCCESS && created != nullptr;
+  if (good) CommCreated(*created, origin);
+  Shape shape;
+  if (Comm* comm = good && counts_started ? KnownComm(*created) : nullptr)
+    shape.bytes = static_cast<std::uint64_t>(comm->remote_size);
+  if (ring::Recording()) WriteOperation(op, result, 0, blocking.begin(), end, 0, NumberOf(origin.parent), 0, shape);
+  return result;
 }
 
 template <typename Call>
@@ -28,12 +35,20 @@ int CreateFrom(MpiOp op, MPI_Comm parent, MPI_Comm* created, Call&& call) {
 
 // Spawn, accept and join: both sides have nothing in common from which an identity could be made.
 template <typename Call>
-int CreateUnidentified(MpiOp op, MPI_Comm parent, MPI_Comm* created, Call&& call) {
+int CreateUnidentified(MpiOp op, MPI_Comm parent, MPI_Comm* created, Call&& call, bool counts_started = false) {
   if (!Active()) return call();
   Origin origin;
   origin.parent = FindComm(parent);
   origin.unidentified = true;
-  return Create(op, origin, created, call);
+  return Create(op, origin, created, call, counts_started);
+}
+
+// Whether the processes that this rank, as the root of a spawn, starts will be without an agent. Only the root's
+// command counts.
+bool StartsUnrecorded(const char* command, int root, MPI_Comm parent) {
+  int rank = -1;
+  if (!Active() || Pmpi().Comm_rank(parent, &rank) != MPI_SUCCESS || rank != root || command == nullptr) return false;
+  return BaseName(command) != "lockstep";
 }
 
 template <typename Call>
@@ -230,16 +245,20 @@ LS_EXPORT int MPI_Comm_set_info(MPI_Comm comm, MPI_Info info) {
 
 LS_EXPORT int MPI_Comm_spawn(const char* command, char* argv[], int maxprocs, MPI_Info info, int root, MPI_Comm comm,
                              MPI_Comm* created, int errcodes[]) {
-  return CreateUnidentified(MpiOp::kComm_spawn, comm, created, [&] {
-    return LS_PMPI(Comm_spawn, command, argv, maxprocs, info, root, comm, created, errcodes);
-  });
+  return CreateUnidentified(
+      MpiOp::kComm_spawn, comm, created,
+      [&] { return LS_PMPI(Comm_spawn, command, argv, maxprocs, info, root, comm, created, errcodes); },
+      StartsUnrecorded(command, root, comm));
 }
 LS_EXPORT int MPI_Comm_spawn_multiple(int count, char* commands[], char** argvs[], const int maxprocs[],
                                       const MPI_Info infos[], int root, MPI_Comm comm, MPI_Comm* created,
                                       int errcodes[]) {
-  return CreateUnidentified(MpiOp::kComm_spawn_multiple, comm, created, [&] {
-    return LS_PMPI(Comm_spawn_multiple, count, commands, argvs, maxprocs, infos, root, comm, created, errcodes);
-  });
+  return CreateUnidentified(
+      MpiOp::kComm_spawn_multiple, comm, created,
+      [&] {
+        return LS_PMPI(Comm_spawn_multiple, count, commands, argvs, maxprocs, infos, root, comm, created, errcodes);
+      },
+      StartsUnrecorded(count > 0 && commands != nullptr ? commands[0] : nullptr, root, comm));
 }
 LS_EXPORT int MPI_Comm_accept(const char* port, MPI_Info info, int root, MPI_Comm comm, MPI_Comm* created) {
   return CreateUnidentified(MpiOp::kComm_accept, comm, created,

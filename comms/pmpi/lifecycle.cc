@@ -53,14 +53,15 @@ bool StartingElsewhere() {
   return starter != 0 && starter != pthread_self();
 }
 
-void Begin(MpiOp op, std::uint64_t begin, std::uint64_t end) {
+// The clock exchange is part of the call's row: the program is kept by it, and computes nothing.
+void Begin(MpiOp op, std::uint64_t begin) {
   int level = MPI_THREAD_SINGLE;
   Pmpi().Query_thread(&level);
   FindFortranBindings();
   Activate(level);
   if (!Active()) return;
-  WriteCall(op, MPI_SUCCESS, begin, end, nullptr);
   ClockAnchorAtInit(Segment(), CallsReachUs() && !Spawned());
+  WriteCall(op, MPI_SUCCESS, begin, ring::Ticks(), nullptr);
 }
 
 template <typename Call>
@@ -71,8 +72,7 @@ int Start(MpiOp op, Call&& call) {
   g_starter.store(pthread_self());
   const std::uint64_t begin = ring::Ticks();
   const int result = call();
-  const std::uint64_t end = ring::Ticks();
-  if (result == MPI_SUCCESS) Begin(op, begin, end);
+  if (result == MPI_SUCCESS) Begin(op, begin);
   g_starter.store(0);
   return result;
 }

@@ -48,7 +48,7 @@
   X(Query_thread) X(Comm_rank) X(Comm_size) X(Comm_test_inter) X(Comm_group) X(Comm_remote_group) X(Group_size) \
   X(Group_translate_ranks) X(Group_free) X(Comm_set_errhandler) X(Type_size) X(Topo_test) X(Cartdim_get) \
   X(Graph_neighbors_count) X(Dist_graph_neighbors_count) X(Test_cancelled) X(Get_elements_x) X(Pcontrol) \
-  X(Group_rank) X(Comm_get_errhandler) X(Errhandler_free)
+  X(Group_rank) X(Comm_get_errhandler) X(Errhandler_free) X(Error_class)
 
 // Persistent collectives: Open MPI 4 names them MPIX_ (extension pcollreq), MPI 4.0 MPI_.
 #define LS_PMPI_PERSISTENT(X) \

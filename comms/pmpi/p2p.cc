@@ -92,7 +92,7 @@ int PostBoth(MpiOp op, MPI_Comm handle, const Shape& sent, const Shape& received
   WithCompletion records;
   records.call = MakeRecord(op, begin, end, comm, sent, stack);
   records.call.request = request != nullptr ? HandleOf(*request) : 0;
-  if (result != MPI_SUCCESS) records.call.head.flags |= kMpiError;
+  Fail(records.call, result);
   records.completion = {};
   constexpr std::uint8_t kFlags = LS_ISENDRECV_TELLS ? kCompletionPending | kCompletionStatus : kCompletionPending;
   records.completion.head = {RecordKind::kCompletion, kFlags, 1};

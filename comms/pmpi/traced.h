@@ -73,8 +73,31 @@ inline MpiRecord MakeRecord(MpiOp op, std::uint64_t begin, std::uint64_t end, st
   return record;
 }
 
+// Whether the library found the arguments wrong, before anything was done. Any other failure (a message that was longer
+// than the buffer) may have been met by other ranks' operations.
+inline bool ArgumentsRefused(int result) {
+  if (result == MPI_SUCCESS) [[likely]]
+    return false;
+  int error = MPI_ERR_UNKNOWN;
+  if (LS_PMPI(Error_class, result, &error) != MPI_SUCCESS) return false;
+  for (const int of_arguments : {MPI_ERR_BUFFER, MPI_ERR_COUNT, MPI_ERR_TYPE, MPI_ERR_TAG, MPI_ERR_COMM, MPI_ERR_RANK,
+                                 MPI_ERR_ROOT, MPI_ERR_GROUP, MPI_ERR_OP, MPI_ERR_TOPOLOGY, MPI_ERR_ARG})
+    if (error == of_arguments) return true;
+  return false;
+}
+
+// Marks the record of a call that failed. Nothing is left of what a refused one asked for: a count may be negative.
+inline void Fail(MpiRecord& record, int result) {
+  if (result == MPI_SUCCESS) [[likely]]
+    return;
+  record.head.flags |= kMpiError;
+  if (!ArgumentsRefused(result)) return;
+  record.head.flags |= kMpiRefused;
+  record.bytes = record.count = 0;
+}
+
 inline void Write(MpiRecord& record, int result) {
-  if (result != MPI_SUCCESS) record.head.flags |= kMpiError;
+  Fail(record, result);
   ring::Emit(&record, 2);
 }
 
@@ -82,9 +105,11 @@ inline void Write(MpiRecord& record, int result) {
 inline void WriteOperation(MpiOp op, int result, std::uint8_t flags, std::uint64_t begin, std::uint64_t end,
                            std::uint64_t request, std::uint32_t comm, std::uint32_t seq, const Shape& shape,
                            std::uint32_t stack = 0) {
-  flags = static_cast<std::uint8_t>(flags | shape.flags | (result != MPI_SUCCESS ? kMpiError : 0));
+  flags = static_cast<std::uint8_t>(flags | shape.flags);
   ring::EmitMade<2>([&](std::byte* memory) {
-    Fill(*reinterpret_cast<MpiRecord*>(memory), op, flags, begin, end, request, comm, seq, shape, stack);
+    MpiRecord& record = *reinterpret_cast<MpiRecord*>(memory);
+    Fill(record, op, flags, begin, end, request, comm, seq, shape, stack);
+    Fail(record, result);
   });
 }
 
@@ -180,13 +205,20 @@ class Blocking {
   std::uint64_t begin_ = 0, end_ = 0;
 };
 
+// A collective that was refused has no partner on the other ranks: the next one has its number. Returns `result`.
+inline int GiveBackIfRefused(Comm* comm, std::uint32_t seq, int result) {
+  if (result != MPI_SUCCESS && comm != nullptr && ArgumentsRefused(result)) [[unlikely]]
+    comm->collectives.store(seq, std::memory_order_relaxed);
+  return result;
+}
+
 // A blocking collective. `shape` is called before the operation's time begins, so that its cost is not part of it.
 template <typename ShapeOf, typename Call>
 int Collective(MpiOp op, MPI_Comm handle, ShapeOf&& shape, Call&& call) {
   if (!Active()) return call();
   Comm* comm = KnownComm(handle);
   const std::uint32_t seq = NextSeq(comm);
-  if (!ring::Recording()) return call();
+  if (!ring::Recording()) return GiveBackIfRefused(comm, seq, call());
   const std::uint8_t flags = comm != nullptr && comm->inter() ? kMpiInterComm : 0;
   const std::uint32_t number = NumberOf(comm);
   const Shape transferred = shape(comm);
@@ -195,7 +227,7 @@ int Collective(MpiOp op, MPI_Comm handle, ShapeOf&& shape, Call&& call) {
   const int result = call();
   const std::uint64_t end = blocking.End();
   WriteOperation(op, result, flags, blocking.begin(), end, 0, number, seq, transferred, stack);
-  return result;
+  return GiveBackIfRefused(comm, seq, result);
 }
 
 // A non-blocking collective, or the making of a persistent one: `always` writes the record while recording is off too,
@@ -206,7 +238,7 @@ int CollectivePost(MpiOp op, MPI_Comm handle, MPI_Request* request, bool always,
   Comm* comm = KnownComm(handle);
   const std::uint32_t seq = NextSeq(comm);
   const bool recording = ring::Recording();
-  if (!recording && !always) return call();
+  if (!recording && !always) return GiveBackIfRefused(comm, seq, call());
   const std::uint32_t stack = ring::CallStack();
   const std::uint64_t begin = ring::Ticks();
   const int result = call();
@@ -214,7 +246,7 @@ int CollectivePost(MpiOp op, MPI_Comm handle, MPI_Request* request, bool always,
   const int flags = (comm != nullptr && comm->inter() ? kMpiInterComm : 0) | (recording ? 0 : kMpiUnrecorded);
   WriteOperation(op, result, static_cast<std::uint8_t>(flags), begin, end, request != nullptr ? HandleOf(*request) : 0,
                  NumberOf(comm), seq, shape(comm), stack);
-  return result;
+  return GiveBackIfRefused(comm, seq, result);
 }
 
 }  // namespace lockstep::pmpi

@@ -3,6 +3,7 @@
 #include <algorithm>
 #include <charconv>
 #include <csignal>
+#include <limits>
 #include <set>
 #include <string_view>
 
@@ -55,14 +56,33 @@ void EndWithTheirHosts(const std::vector<RunRank>& ranks, std::vector<RankOutcom
 std::vector<RankOutcome> FindOutcomes(const std::vector<RunRank>& ranks, const std::vector<std::int64_t>& first_ns,
                                       const std::vector<std::int64_t>& last_ns) {
   std::vector<RankOutcome> outcomes(ranks.size());
+  if (ranks.empty()) return outcomes;
+  const std::int64_t last = *std::max_element(last_ns.begin(), last_ns.end());
+  const std::int64_t first = *std::min_element(first_ns.begin(), first_ns.end());
+  // A smaller difference is only that between one rank's last record and another's: agents write down the time every
+  // few seconds.
+  const std::int64_t slack = std::clamp<std::int64_t>((last - first) / 100, 1'000'000, 10'000'000'000);
+  const auto before_others = [&](std::size_t r) {
+    return "its records end " + std::to_string((last - last_ns[r]) / 1'000'000) + " ms before the others'";
+  };
   std::size_t failed = 0, fine = 0, terminated = 0;
+  std::int64_t first_failed = last, last_fine = std::numeric_limits<std::int64_t>::min();  // Their ends.
   for (std::size_t r = 0; r < ranks.size(); ++r) {
     const std::int32_t code = outcomes[r].exit_code = ExitOf(ranks[r].head);
-    failed += code != kExitUnknown && code != 0 && !Terminated(code);
+    const bool fails = code != kExitUnknown && code != 0 && !Terminated(code);
+    failed += fails;
     fine += code == 0;
     terminated += Terminated(code);
+    (fails ? first_failed : last_fine) = fails ? std::min(first_failed, last_ns[r]) : std::max(last_fine, last_ns[r]);
   }
-  if (failed > 0 && failed < ranks.size()) {
+  if (failed > 0 && fine == ranks.size() - failed && last_fine < first_failed - slack) {
+    // The others had left when it failed.
+    for (std::size_t r = 0; r < ranks.size(); ++r) {
+      if (outcomes[r].exit_code != 0) continue;
+      outcomes[r].ended_early = true;
+      outcomes[r].why = before_others(r);
+    }
+  } else if (failed > 0 && failed < ranks.size()) {
     for (RankOutcome& outcome : outcomes) {
       const std::int32_t code = outcome.exit_code;
       if (code == kExitUnknown || code == 0 || Terminated(code)) continue;
@@ -70,17 +90,12 @@ std::vector<RankOutcome> FindOutcomes(const std::vector<RunRank>& ranks, const s
       outcome.why = code < 0 ? "signal " + std::to_string(-code) : "exit code " + std::to_string(code);
     }
   } else if (failed == 0 && fine + terminated > 0 && fine < ranks.size()) {
-    const std::int64_t last = *std::max_element(last_ns.begin(), last_ns.end());
-    const std::int64_t first = *std::min_element(first_ns.begin(), first_ns.end());
-    // A smaller difference is only that between one rank's last record and another's: agents write down the time every
-    // few seconds.
-    const std::int64_t slack = std::clamp<std::int64_t>((last - first) / 100, 1'000'000, 10'000'000'000);
     for (std::size_t r = 0; r < ranks.size(); ++r) {
       const std::int32_t code = outcomes[r].exit_code;
       // Where no rank finished, the launcher ended those that it could: because of the ones of which nothing is known.
       if (code == 0 || (fine == 0 && code != kExitUnknown) || last - last_ns[r] <= slack) continue;
       outcomes[r].ended_early = true;
-      outcomes[r].why = "its records end " + std::to_string((last - last_ns[r]) / 1'000'000) + " ms before the others'";
+      outcomes[r].why = before_others(r);
     }
     EndWithTheirHosts(ranks, outcomes);
   }

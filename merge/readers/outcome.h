@@ -22,7 +22,7 @@ struct RankOutcome {
 // it failed by itself, or if nothing says how it ended and the others finished, or
 // were ended by the launcher, later; or if nothing says how any rank of its host
 // ended, and another one of these did. Ranks that the launcher ended because of
-// another one did not.
+// another one did not. Where all others had left with exit code 0 before a rank failed, they ended early.
 std::vector<RankOutcome> FindOutcomes(const std::vector<RunRank>& ranks, const std::vector<std::int64_t>& first_ns,
                                       const std::vector<std::int64_t>& last_ns);
 

@@ -8,6 +8,7 @@
 
 #include "core/collective.h"
 #include "core/hash.h"
+#include "core/mpi_ops.h"
 #include "core/refused.h"
 #include "trace/decode/process_decoder.h"
 #include "trace/decode/sort_rows.h"
@@ -187,6 +188,19 @@ void ProcessDecoder::CountLosses() {
   for (std::size_t i = 0; i < tables_.p2p.rows(); ++i) never += tables_.p2p.outcome[i] == kNeverCompleted;
   for (const std::uint8_t outcome : tables_.mpi_requests.outcome) never += outcome == kNeverCompleted;
   AddLoss(Loss::kRequestNeverCompleted, never);
+  std::map<std::uint16_t, std::uint64_t> failed;
+  std::uint64_t spawned = 0;
+  const schema::MpiCalls& calls = tables_.mpi_calls;
+  for (std::size_t i = 0; i < calls.rows(); ++i) {
+    if (calls.outcome[i] == schema::CallOutcome::kError) ++failed[calls.op[i]];
+    const auto op = static_cast<MpiOp>(calls.op[i]);
+    if (op == MpiOp::kComm_spawn || op == MpiOp::kComm_spawn_multiple) spawned += calls.bytes[i];
+  }
+  for (const auto& [op, count] : failed) {
+    const MpiOpInfo* info = FindMpiOp(op);
+    AddLoss(Loss::kMpiCallFailed, count, info != nullptr ? info->name : "");
+  }
+  AddLoss(Loss::kSpawnedUnrecorded, spawned);
   std::uint64_t unidentified = 0;
   for (const std::uint8_t flag : tables_.comms.unidentified) unidentified += flag;
   AddLoss(Loss::kCommUnidentified, unidentified);

@@ -360,6 +360,7 @@ void ProcessDecoder::OnMpi(Thread& thread, const MpiRecord& record) {
   const MpiOpInfo& info = InfoOf(record.op);
   const bool recorded = (record.head.flags & kMpiUnrecorded) == 0;
   const std::uint32_t call = recorded ? AddCall(thread, record, begin, end) : kNone;
+  if ((record.head.flags & kMpiRefused) == kMpiRefused) return;
   const CompletionRecord* status = nullptr;
   for (const CompletionRecord& completion : thread.follow)
     if (status == nullptr && (completion.head.flags & kCompletionStatus) != 0) status = &completion;
@@ -382,7 +383,8 @@ void ProcessDecoder::OnMpi(Thread& thread, const MpiRecord& record) {
     case MpiClass::kCollectiveInit:
     case MpiClass::kSendInit:
     case MpiClass::kRecvInit:
-      if (record.request != 0) persistent_.insert_or_assign(OpenRequests::Key(record.request), MadePersistent(record));
+      if (record.request != 0 && (record.head.flags & kMpiError) == 0)
+        persistent_.insert_or_assign(OpenRequests::Key(record.request), MadePersistent(record));
       break;
     case MpiClass::kReady:
       if (recorded) Ready(record.request, begin, end, call);

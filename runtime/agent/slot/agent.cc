@@ -16,6 +16,7 @@
 #include "runtime/agent/inject/elf_file.h"
 #include "runtime/agent/rundir/places.h"
 #include "runtime/agent/rundir/say.h"
+#include "runtime/agent/sample/preload_watch.h"
 #include "runtime/agent/slot/exec.h"
 #include "runtime/agent/slot/manifest.h"
 #include "runtime/agent/slot/slot_run.h"
@@ -130,6 +131,7 @@ void SlotRun::Periodic(std::int64_t now_ns) {
     next_cpu_ns_ = now_ns + kCpuPeriodNs;
     SampleCpu();
     SampleGpu();
+    if (drain_->records() == 0) lost_preload_ = LostPreload(child_->pid(), libraries_.probe);
   }
   if (now_ns >= next_second_ns_) {
     next_second_ns_ = now_ns + kSecondNs;

@@ -122,6 +122,7 @@ void SlotRun::Finish() {
   }
   window_->Finish();
   SayWhatWasMissed();
+  if (drain_->records() == 0 && !lost_preload_.empty()) drain_->CountLoss(Loss::kPreloadLost, 1, lost_preload_);
   if (Abandoned(header.mailbox)) drain_->CountLoss(Loss::kAnchorAbandoned, 1, "");
   if (live_) live_->Finish();
   const std::string unwritten = drain_->RunLast();
@@ -164,7 +165,8 @@ void SlotRun::Convert() {
   }
   auto converted = ConvertSpool(spool_path_, dir_, launch_.slot());
   if (!converted.ok()) {
-    if (!options_.quiet)
+    // Of a directory that was removed rank 0's agent says so, once.
+    if (!options_.quiet && ::access(spool_path_.c_str(), F_OK) == 0)
       Say(RankText() + ": the rank file could not be written (" + converted.error().what +
           "): the next `lockstep analyze` reads the spool");
     spool_->Unlock();
@@ -209,6 +211,7 @@ std::optional<FileSender::Setup> SlotRun::SenderSetup() {
   if (launch_.rank <= 0 || launch_.slots() <= 1 || !options_.send || options_.wait_ms <= 0 || options_.estimate)
     return std::nullopt;
   if (ReadClaim(ClaimPath(dir_.absolute, 0)).state != ClaimState::kAbsent) return std::nullopt;
+  if (::access(spool_path_.c_str(), F_OK) != 0) return std::nullopt;  // Removed while the job ran: nothing to send.
   ClockLink::Reference reference = clock_link_->reference();
   if (reference.addresses.empty()) return std::nullopt;
   return FileSender::Setup{

@@ -2,6 +2,7 @@
 
 #include <unistd.h>
 
+#include <algorithm>
 #include <cerrno>
 #include <climits>
 #include <cstdio>
@@ -23,6 +24,14 @@ namespace {
 // How long the probe waits for another rank's probe in MPI_Init, and for its partner in an exchange. Waiting threads
 // sleep, so ranks that share a core do not delay each other (96 on two cores agree within this time).
 constexpr std::uint32_t kAnchorTimeoutMs = 2000;
+// Where all ranks are on this host and few share a core: they leave MPI_Init together, and have one clock in any case.
+constexpr std::uint32_t kOneHostTimeoutMs = 500;
+constexpr std::int64_t kFewPerCore = 4;
+
+std::uint32_t AnchorTimeoutMs(const launch::LaunchEnv& launch) {
+  const bool few = launch.slots() <= kFewPerCore * std::max(1L, ::sysconf(_SC_NPROCESSORS_ONLN));
+  return launch.local_size >= launch.slots() && few ? kOneHostTimeoutMs : kAnchorTimeoutMs;
+}
 
 }  // namespace
 
@@ -241,7 +250,7 @@ void SlotRun::FillHeader() {
   header.anchors_wanted = !mpi_clock ? 0 : kAnchorsWanted | hosts | (launch_.names_in_launcher ? kReferenceByName : 0);
   header.gpu_options = options_.gpu_options;
   header.clock_agent = clock_service_ == clock::ClockService::kAgent ? 1 : 0;
-  header.anchor_timeout_ms = kAnchorTimeoutMs;
+  header.anchor_timeout_ms = AnchorTimeoutMs(launch_);
   header.mailbox.world_rank = header.mailbox.leader = header.mailbox.reference = -1;
 }
 

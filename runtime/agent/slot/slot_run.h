@@ -153,6 +153,7 @@ class SlotRun {
   std::size_t places_kept_ = 0;       // How many hosts had told where their files are.
   bool terminating_ = false, traced_ = false;
   int start_errno_ = 0;
+  std::string lost_preload_;  // While nothing has come from the program: why.
   RunResult result_;
 };
 

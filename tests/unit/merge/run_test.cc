@@ -269,6 +269,25 @@ TEST(Outcome, TheRankThatFailedEndedEarly) {
   EXPECT_FALSE(outcomes[2].ended_early) << "the launcher ended it";
 }
 
+TEST(Outcome, WhoLeftBeforeAnotherFailedEndedEarly) {
+  std::vector<merge::RunRank> ranks = RanksEndedBy({0, 0});
+  for (std::size_t r = 0; r < ranks.size(); ++r) {
+    RankBuilder builder(static_cast<std::int32_t>(r), 2);
+    builder.t.meta.key.clear();
+    builder.t.meta.value.clear();
+    builder.Meta("exit_code", r == 0 ? "3" : "0");
+    ranks[r].head = builder.t;
+  }
+  const auto early = [&](std::int64_t end0, std::int64_t end1) {
+    const auto outcomes = merge::FindOutcomes(ranks, {0, 0}, {end0, end1});
+    return std::pair(outcomes[0].ended_early, outcomes[1].ended_early);
+  };
+  EXPECT_EQ(early(10'000'000'000, 5'000'000'000), std::pair(false, true));
+  EXPECT_EQ(early(5'000'000'000, 10'000'000'000), std::pair(true, false));
+  EXPECT_EQ(early(5'000'000'000, 4'999'000'000), std::pair(true, false)) << "together, as far as their records tell";
+  EXPECT_TRUE(merge::FindOutcomes({}, {}, {}).empty());
+}
+
 TEST(Outcome, RanksOfWhichNothingIsKnownEndedEarlyIfTheLauncherEndedTheOthersLater) {
   const auto outcomes = merge::FindOutcomes(RanksEndedBy({15, 0, 0, 15}), std::vector<std::int64_t>(4, 0),
                                             {5'000'000'000, 4'000'000'000, 4'999'900'000, 4'500'000'000});

@@ -423,6 +423,39 @@ TEST_F(DecodeMpi, RefusedSendsAndPostsHaveNoNumber) {
   EXPECT_EQ(t.p2p.seq, (std::vector<std::uint64_t>{UINT64_MAX, 0, UINT64_MAX, 0}));
 }
 
+// MPI found their arguments wrong: no rank takes part in them.
+TEST_F(DecodeMpi, CallsThatWereRefusedAreNoOperations) {
+  const auto t = TablesOf(
+      ThreadRecords()
+          .World(0, 77, 2, 0)
+          .Mpi({.op = MpiOp::kBcast, .begin = 10, .end = 11, .peer = 0, .seq = 0, .flags = kMpiRefused})
+          .Mpi({.op = MpiOp::kIallreduce, .begin = 12, .end = 13, .request = 5, .seq = 0, .flags = kMpiRefused})
+          .Mpi({.op = MpiOp::kSend, .begin = 14, .end = 15, .peer = 1, .tag = 0, .flags = kMpiRefused})
+          .Mpi({.op = MpiOp::kSend_init, .begin = 16, .end = 17, .request = 6, .peer = 1, .flags = kMpiRefused})
+          .Mpi({.op = MpiOp::kBcast, .begin = 18, .end = 19, .peer = 0, .seq = 0, .flags = kMpiRefused})
+          .Mpi({.op = MpiOp::kBarrier, .begin = 20, .end = 30, .seq = 0}));
+  EXPECT_EQ(t.mpi_calls.rows(), 6u);
+  EXPECT_EQ(t.p2p.rows(), 0u);
+  EXPECT_EQ(t.collectives.begin_ns, (std::vector<std::int64_t>{20}));
+  EXPECT_EQ(LossCount(t, "RequestNeverCompleted"), 0u);
+  std::map<std::string, std::uint64_t> failed;
+  for (std::size_t i = 0; i < t.losses.rows(); ++i)
+    if (TextOf(t, t.losses.name[i]) == "MpiCallFailed")
+      failed[std::string(TextOf(t, t.losses.detail[i]))] = t.losses.count[i];
+  EXPECT_EQ(failed, (std::map<std::string, std::uint64_t>{
+                        {"MPI_Bcast", 2}, {"MPI_Iallreduce", 1}, {"MPI_Send", 1}, {"MPI_Send_init", 1}}));
+}
+
+// Their number is in the root's record.
+TEST_F(DecodeMpi, SpawnedProcessesAreALoss) {
+  const auto t = TablesOf(ThreadRecords()
+                              .World(0, 77, 2, 0)
+                              .Mpi({.op = MpiOp::kComm_spawn, .begin = 10, .end = 11, .bytes = 3})
+                              .Mpi({.op = MpiOp::kComm_spawn_multiple, .begin = 12, .end = 13, .bytes = 2})
+                              .Mpi({.op = MpiOp::kComm_spawn, .begin = 14, .end = 15}));
+  EXPECT_EQ(LossCount(t, "SpawnedUnrecorded"), 5u);
+}
+
 // A lost Wait must not shift all later pairs of a reused handle by one.
 TEST_F(DecodeMpi, GapForgetsWhatItMayHaveSwallowed) {
   const auto t = TablesOf(ThreadRecords()

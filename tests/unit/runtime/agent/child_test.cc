@@ -12,6 +12,7 @@
 #include <fstream>
 #include <string>
 
+#include "runtime/agent/sample/preload_watch.h"
 #include "runtime/agent/slot/exec.h"
 
 namespace lockstep::agent {
@@ -100,6 +101,24 @@ TEST(Child, IsStartedOrRefusedAsByTheLauncher) {
     EXPECT_EQ(started.value().Poll().code, row.code) << what;
   }
   std::filesystem::remove_all(place);
+}
+
+TEST(Child, ThatWasStartedWithoutTheProbeIsTold) {
+  const Result<SignalGate> gate = SignalGate::Open();
+  ASSERT_TRUE(gate.ok());
+  const auto lost = [&](const std::vector<std::string>& environment) {
+    Result<Child> child = Child::Start({"sleep", "1000"}, environment, gate.value(), launch::LaunchSource::kNone);
+    EXPECT_TRUE(child.ok());
+    std::string why = LostPreload(child.value().pid(), "/opt/lib/liblockstep.so");
+    ::kill(child.value().pid(), SIGKILL);
+    siginfo_t info{};
+    ::waitid(P_PID, static_cast<id_t>(child.value().pid()), &info, WEXITED);
+    return why;
+  };
+  EXPECT_EQ(lost({"A=b", "LD_PRELOAD=/x.so:/opt/lib/liblockstep.so"}), "");
+  EXPECT_EQ(lost({"A=b", "MINE=liblockstep.so"}), "sleep: LD_PRELOAD was unset before it started");
+  EXPECT_EQ(lost({"LD_PRELOAD=libm.so.6"}), "sleep: LD_PRELOAD was replaced (libm.so.6) before it started");
+  EXPECT_EQ(LostPreload(1 << 30, "/opt/lib/liblockstep.so"), "");
 }
 
 }  // namespace

@@ -84,10 +84,11 @@ TEST(StopWatch, SaysTheSameOfACallThatGoesOnAfterAStop) {
   ASSERT_EQ(::ptrace(PTRACE_INTERRUPT, sleeper, nullptr, nullptr), 0);
   ASSERT_EQ(::waitpid(sleeper, nullptr, __WALL), sleeper);
   ASSERT_EQ(::ptrace(PTRACE_DETACH, sleeper, nullptr, nullptr), 0);
-  std::string call;  // "running" until it is in a call again.
+  // "t" while it is stopped, "R" until it is in the call again.
   EXPECT_TRUE(test::Eventually([&] {
-    std::ifstream file("/proc/" + std::to_string(sleeper) + "/syscall");
-    return std::getline(file, call) && call != "running";
+    std::ifstream file("/proc/" + std::to_string(sleeper) + "/stat");
+    std::string number, name, state;
+    return file >> number >> name >> state && state == "S";
   }));
   EXPECT_EQ(watch.Look(segment, 20, true), "");
   ::kill(sleeper, SIGKILL);
