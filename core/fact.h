@@ -11,7 +11,7 @@
 //                          torch_unrecorded (backend, what), torch_group_use (backend; of the steps so far: steps,
 //                          used: those in which a group of it did something, operations, covered: those within calls
 //                          that are ranges; uncounted: groups that do not number what they do; the last line holds),
-//                          mpi_unrecorded (library), ddp_model (model, backend,
+//                          mpi_unrecorded (library, why: also a loss BackendNotCaptured), ddp_model (model, backend,
 //                          recorded, hook, size) and gradients (from, bytes, of PyTorch also model and dtype): "from"
 //                          is the index of the first of "bytes" among a model's gradients in the order in which they
 //                          become ready; a line with from=0 begins a model. Sizes that differ in type are lines of

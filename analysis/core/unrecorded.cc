@@ -86,7 +86,9 @@ Unrecorded FindUnrecorded(const merge::Timeline& timeline) {
   const schema::TimelineTables& tables = timeline.tables;
   Unrecorded found;
   ForEachFact(timeline, "mpi_unrecorded", [&](std::string_view fact) {
-    if (found.mpi_library.empty()) found.mpi_library = FactValue(fact, "library");
+    if (!found.mpi_library.empty()) return;
+    found.mpi_library = FactValue(fact, "library");
+    found.mpi_reason = FactValue(fact, "why");
   });
   for (std::size_t i = 0; i < tables.losses.rows(); ++i)
     if (timeline.Text(tables.losses.name[i]) == Info(Loss::kGpuNotCaptured).name && tables.losses.count[i] > 0)

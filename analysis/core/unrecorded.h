@@ -12,7 +12,8 @@
 namespace lockstep::analysis {
 
 struct Unrecorded {
-  std::string mpi_library;          // The name of an MPI library other than the recorded one.
+  std::string mpi_library;          // An MPI library whose calls are not recorded, or what keeps them from it.
+  std::string mpi_reason;           // "": there are no wrappers for it.
   std::set<std::string> backends;   // Backends of torch.distributed on which steps depend.
   bool gradients = false;           // DDP reduces its gradients through one of them.
   std::string what;                 // What they transfer, as a phrase.

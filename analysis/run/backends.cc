@@ -41,13 +41,15 @@ void FindUnrecordedBackend(const Context& context, Analysis& analysis) {
   }
   const Unrecorded found = FindUnrecorded(context.timeline());
   if (const std::string& library = found.mpi_library; !library.empty()) {
-    analysis.unrecorded = fmt::format(
-        "This program uses {}, whose calls Lockstep does not record: MPI waits and transfers are missing below and are "
-        "counted as compute. To record them, build the program with Open MPI or MPICH, and Lockstep where its mpi.h "
-        "is.",
-        library);
-    AddUnrecorded(analysis,
-                  library + ": this Lockstep has no wrappers for it; build the program with Open MPI or MPICH");
+    analysis.unrecorded =
+        found.mpi_reason.empty()
+            ? fmt::format(
+                  "This program uses {}, whose calls Lockstep does not record: MPI waits and transfers are missing "
+                  "below and are counted as compute. To record them, build the program with Open MPI or MPICH, and "
+                  "Lockstep where its mpi.h is.",
+                  library)
+            : fmt::format("MPI waits and transfers are missing below and are counted as compute, because of {}: {}.",
+                          library, found.mpi_reason);
   }
   for (const std::string& name : found.beside)
     analysis.remarks.push_back(

@@ -1,8 +1,9 @@
 // Where the slots of the entry points lead: MPI_ names to the wrappers, PMPI_ names to what is decided by the caller.
 //
 // A PMPI_ call that comes from the code of a Fortran binding goes to the wrapper, with handles that the binding has
-// converted already. Any other call (other tools, the library's own modules, programs that avoid profiling) goes
-// straight to the library. Our own calls are found by dlsym in libmpi itself and never come here.
+// converted already. Beside another tool, whose wrappers have the application's calls before us, so does any call that
+// is not the MPI library's own. Otherwise (programs that avoid profiling) it goes straight to the library. Our own
+// calls are found by dlsym in libmpi itself and never come here.
 
 #include <type_traits>
 
@@ -18,8 +19,8 @@ struct Entry;
 template <typename... Args, int (*kWrapper)(Args...), int (*PmpiTable::*kMember)(Args...)>
 struct Entry<kWrapper, kMember> {
   static int Call(Args... args) {
-    if (FromFortran(__builtin_return_address(0))) return kWrapper(args...);
-    // Another tool's MPI_Finalize is called instead of ours, but the other ranks wait for this rank's vote.
+    if (PassesOn(__builtin_return_address(0))) return kWrapper(args...);
+    // The program may avoid our MPI_Finalize, but the other ranks wait for this rank's vote.
     if constexpr (std::is_same_v<decltype(kWrapper), decltype(&MPI_Finalize)>)
       if (kWrapper == &MPI_Finalize) FinalizeBegins();
     auto* function = g_table.*kMember;
@@ -31,7 +32,7 @@ struct Entry<kWrapper, kMember> {
 template <>
 struct Entry<&MPI_Pcontrol, &PmpiTable::Pcontrol> {
   static int Call(const int level, ...) {
-    if (FromFortran(__builtin_return_address(0))) return MPI_Pcontrol(level);
+    if (PassesOn(__builtin_return_address(0))) return MPI_Pcontrol(level);
     return g_table.Pcontrol(level);
   }
 };
@@ -62,6 +63,7 @@ extern "C" __attribute__((visibility("default"))) bool lockstep_mpi_attach(
   ForEachEntryPoint([&](bool, const void*, const void*) { count += 2; });
   if (count != attachment.slot_count || !AttachLibrary(attachment.library)) return false;
   g_entry = attachment.allreduce;
+  if (attachment.tools) HearOtherTools();
   const void** slot = attachment.slots;
   ForEachEntryPoint([&](bool there, const void* wrapper, const void* behind) {
     slot[0] = there ? wrapper : nullptr;

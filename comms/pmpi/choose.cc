@@ -16,6 +16,9 @@
 #include "core/ring_writer.h"
 #include "runtime/probe/hooks.h"
 
+// Where this library begins and ends, by the linker.
+extern "C" __attribute__((visibility("hidden"))) const char __ehdr_start, _end;
+
 namespace lockstep::pmpi {
 namespace {
 
@@ -52,6 +55,15 @@ struct Plan {
   const void *init, *init_thread, *session_init;
   char unknown[4400];  // "path (version)" of a library without wrappers, or whose wrappers are not used.
   bool unreliable;     // It loses messages (LosesMessages).
+  OtherTool tools[kMostTools];
+  unsigned tool_count;
+  char passed_by[4096];  // A tool whose calls come to the library without us; "" there is none.
+
+  const OtherTool* ToolAt(const void* address) const {
+    for (unsigned i = 0; i < tool_count; ++i)
+      if (tools[i].Contains(address)) return &tools[i];
+    return nullptr;
+  }
 };
 
 // Without MPI in the process: a program that looks for MPI by name finds these names, and must hear "no".
@@ -63,11 +75,14 @@ int NotHere(int* flag) {
 int Missing() { return 1; }
 
 const void* WithoutMpi(const void** slot) {
-  const void* target = reinterpret_cast<const void*>(&Missing);
+  const void* target = nullptr;
   ForEachSlot([&](unsigned i, const char* name) {
-    if (&__start_lockstep_slots[i] == slot &&
-        (strstr(name, "MPI_Initialized") != nullptr || strstr(name, "MPI_Finalized") != nullptr))
-      target = reinterpret_cast<const void*>(&NotHere);
+    if (&__start_lockstep_slots[i] != slot) return;
+    // What stands in for MPI in programs of one process (MUMPS's libmpiseq) has no PMPI_ functions.
+    target = dlsym(RTLD_NEXT, name);
+    if (target != nullptr) return;
+    const bool asks = strstr(name, "MPI_Initialized") != nullptr || strstr(name, "MPI_Finalized") != nullptr;
+    target = asks ? reinterpret_cast<const void*>(&NotHere) : reinterpret_cast<const void*>(&Missing);
   });
   return target;
 }
@@ -82,19 +97,21 @@ void* Reopen(const void* address) {
   return dlopen(nullptr, RTLD_LAZY | RTLD_NOLOAD);  // The program itself, whose name may be relative.
 }
 
-// The library that the caller's calls would reach without us: what comes behind us in the global scope, else what the
-// caller's own dependencies have (mpi4py: its libmpi is RTLD_LOCAL), else any.
-void* MpiOf(const void* caller) {
-  if (const void* init = dlsym(RTLD_NEXT, "PMPI_Init"); init != nullptr) return Reopen(init);
-  if (void* object = Reopen(caller); object != nullptr) {
-    // Not through us, who are in the global scope that comes first for the program.
-    const void* init = dlsym(object, "PMPI_Init");
-    Dl_info ours, theirs;
-    const bool other = init != nullptr && dladdr(init, &theirs) != 0 && dladdr(kNames, &ours) != 0 &&
-                       theirs.dli_fbase != ours.dli_fbase;
-    dlclose(object);
-    if (other) return Reopen(init);
-  }
+bool IsOurs(const void* address) { return address >= &__ehdr_start && address < &_end; }
+
+// What the caller would reach by this name without us: what comes behind us in the global scope, else what the caller's
+// own dependencies have (mpi4py: its libmpi is RTLD_LOCAL). `object`: the caller's, may be null.
+const void* Behind(void* object, const char* name) {
+  const void* found = dlsym(RTLD_NEXT, name);
+  if (found != nullptr || object == nullptr) return found;
+  found = dlsym(object, name);
+  // Not through us, who are in the global scope that comes first for the program.
+  return found != nullptr && !IsOurs(found) ? found : nullptr;
+}
+
+// The library that the caller's calls would reach without us, else any.
+void* MpiOf(void* object) {
+  if (const void* init = Behind(object, "PMPI_Init"); init != nullptr) return Reopen(init);
   char path[4096];
   if (!LoadedObjectDefines("PMPI_Init", kNames, path, sizeof path)) return nullptr;
   return dlopen(path[0] != '\0' ? path : nullptr, RTLD_LAZY | RTLD_NOLOAD);
@@ -151,34 +168,36 @@ bool LosesMessages(const char* version) {
 // ---- Where the slots lead ----
 
 // The library's function, or another tool's wrapper that comes before it.
-const void* Real(void* library, const char* name) {
-  const void* target = dlsym(RTLD_NEXT, name);
+const void* Real(void* object, void* library, const char* name) {
+  const void* target = Behind(object, name);
   if (target == nullptr) target = dlsym(library, name);
   return target != nullptr ? target : reinterpret_cast<const void*>(&Missing);
 }
 
-void PassOn(void* library, Plan& plan) {
-  ForEachSlot([&](unsigned i, const char* name) { plan.targets[i] = Real(library, name); });
+void PassOn(void* object, void* library, Plan& plan) {
+  ForEachSlot([&](unsigned i, const char* name) { plan.targets[i] = Real(object, library, name); });
 }
 
 // ---- What is not recorded ----
 
 char g_unknown[sizeof Plan::unknown];
-bool g_unreliable = false;
+char g_passed_by[sizeof Plan::passed_by];
+bool g_unreliable = false, g_said = false;
 int (*g_init)(int*, char***) = nullptr;
 int (*g_init_thread)(int*, char***, int, int*) = nullptr;
 int (*g_session_init)(void*, void*, void*) = nullptr;
 
-// A line of one rank, and a fact for the verdict.
-void SayUnrecorded(const char* library, const char* sentence) {
+// A line of one rank, and a fact for the verdict. No `reason`: there are no wrappers for the library.
+void SayUnrecorded(const char* library, const char* sentence, const char* reason) {
   const ErrnoKeeper errno_keeper;
-  char line[sizeof g_unknown + 256];
-  snprintf(line, sizeof line, "mpi_unrecorded\tlibrary=%s", library);
+  g_said = true;
+  char line[sizeof g_unknown + 512];
+  snprintf(line, sizeof line, "mpi_unrecorded\tlibrary=%s%s%s", library, reason[0] != '\0' ? "\twhy=" : "", reason);
   lockstep_hook_fact(line);
   const SegmentHeader* header = lockstep_probe.segment;
   if (header == nullptr || header->slot_rank > 0) return;
-  snprintf(line, sizeof line - 1, "lockstep: 0 MPI calls are recorded: %s; ranges, steps and GPU work are recorded",
-           sentence);
+  snprintf(line, sizeof line - 1, "lockstep: %s MPI calls are recorded: %s; ranges, steps and GPU work are recorded",
+           g_passed_by[0] != '\0' ? "not all" : "0", sentence);
   MakePlainLine(line);  // The path and the version are others' words.
   strcat(line, "\n");   // The buffer is large enough.
   if (write(STDERR_FILENO, line, strlen(line)) < 0) return;
@@ -192,7 +211,7 @@ void SayUnknown() {
                ? "%s over UCX loses messages, those of recorded jobs more often; LOCKSTEP_MPICH_UCX=1 records it"
                : "this Lockstep has no wrappers for %s (lockstep doctor lists those that it has)",
            g_unknown);
-  SayUnrecorded(g_unknown, sentence);
+  SayUnrecorded(g_unknown, sentence, "");
 }
 int InitUnknown(int* argc, char*** argv) {
   SayUnknown();
@@ -216,7 +235,7 @@ void InFront(const void*& target, Function ours, const void*& behind) {
   target = reinterpret_cast<const void*>(ours);
 }
 
-bool Attach(void* library, const char* abi, Plan& plan) {
+bool Attach(void* object, void* library, const char* abi, Plan& plan) {
   Dl_info ours;
   if (dladdr(kNames, &ours) == 0) return false;
   char path[4096];
@@ -227,19 +246,29 @@ bool Attach(void* library, const char* abi, Plan& plan) {
   void* wrappers = dlopen(path, RTLD_NOW | RTLD_LOCAL);
   if (wrappers == nullptr) return false;
   const auto attach = reinterpret_cast<AttachWrappers>(dlsym(wrappers, "lockstep_mpi_attach"));
-  if (attach == nullptr || !attach({library, dlsym(RTLD_DEFAULT, "MPI_Allreduce"), plan.targets, kSlots})) return false;
+  plan.tool_count = FindTools(kNames, kSlots, plan.tools);
+  if (attach == nullptr ||
+      !attach({library, dlsym(RTLD_DEFAULT, "MPI_Allreduce"), plan.targets, kSlots, plan.tool_count != 0}))
+    return false;
   ForEachSlot([&](unsigned i, const char* name) {
-    if (plan.targets[i] == nullptr) plan.targets[i] = Real(library, name);
+    if (plan.targets[i] == nullptr) plan.targets[i] = Real(object, library, name);
+    if (plan.tool_count == 0 || name[0] == 'P') return;
+    // A tool's wrapper has the call first, as without us, from the same place of the program, and hands it on to us.
+    const void* behind = Behind(object, name);
+    const OtherTool* tool = plan.ToolAt(behind);
+    if (tool == nullptr) return;
+    plan.targets[i] = behind;
+    if (!tool->calls_pmpi) snprintf(plan.passed_by, sizeof plan.passed_by, "%s", tool->path);
   });
   return true;
 }
 
-void PassOnAndSay(void* library, const char* version, Plan& plan) {
+void PassOnAndSay(void* object, void* library, const char* version, Plan& plan) {
   const void* init = dlsym(library, "PMPI_Init");
   Dl_info info;
   const char* path = init != nullptr && dladdr(init, &info) != 0 ? info.dli_fname : "an MPI library";
   snprintf(plan.unknown, sizeof plan.unknown, version[0] != '\0' ? "%s (%s)" : "%s", path, version);
-  PassOn(library, plan);
+  PassOn(object, library, plan);
   ForEachSlot([&](unsigned i, const char* name) {
     if (strcmp(name, "MPI_Init") == 0) InFront(plan.targets[i], &InitUnknown, plan.init);
     if (strcmp(name, "MPI_Init_thread") == 0) InFront(plan.targets[i], &InitThreadUnknown, plan.init_thread);
@@ -254,6 +283,7 @@ void Take(Function& function, const void* address) {
 
 void Publish(const Plan& plan) {
   memcpy(g_unknown, plan.unknown, sizeof g_unknown);
+  memcpy(g_passed_by, plan.passed_by, sizeof g_passed_by);
   g_unreliable = plan.unreliable;
   Take(g_init, plan.init);
   Take(g_init_thread, plan.init_thread);
@@ -264,18 +294,23 @@ void Publish(const Plan& plan) {
 // Returns false if the process has no MPI library yet.
 bool Choose(const void* caller) {
   if (g_progress.load(std::memory_order_acquire) == kChosen) return true;
-  void* library = MpiOf(caller);
+  void* object = Reopen(caller);
+  void* library = MpiOf(object);
   auto* plan = library != nullptr ? static_cast<Plan*>(calloc(1, sizeof(Plan))) : nullptr;
-  if (plan == nullptr) return false;
+  if (plan == nullptr) {
+    if (object != nullptr) dlclose(object);
+    return false;
+  }
   lockstep_hook_loaded();
   if (lockstep_probe.segment == nullptr) {  // Not profiled.
-    PassOn(library, *plan);
+    PassOn(object, library, *plan);
   } else {
     char version[128];
     VersionOf(library, version);
     const char* abi = AbiOf(library, version);
     plan->unreliable = LosesMessages(version);
-    if (abi == nullptr || plan->unreliable || !Attach(library, abi, *plan)) PassOnAndSay(library, version, *plan);
+    if (abi == nullptr || plan->unreliable || !Attach(object, library, abi, *plan))
+      PassOnAndSay(object, library, version, *plan);
   }
   int open = kOpen;
   if (g_progress.compare_exchange_strong(open, kPublishing)) {
@@ -286,6 +321,41 @@ bool Choose(const void* caller) {
   }
   free(plan);
   return true;
+}
+
+// Calls that reach no entry point are made by dlsym in the library itself: by the program, or by a tool. Whether there
+// were any is known at the end. A forked child has its parent's MPI, and no calls.
+constinit pid_t g_pid = 0;
+__attribute__((constructor)) void OnLoad() { g_pid = getpid(); }
+
+bool Started(void* library) {
+  const auto ask = library != nullptr ? reinterpret_cast<int (*)(int*)>(dlsym(library, "PMPI_Initialized")) : nullptr;
+  int started = 0;
+  return ask != nullptr && !IsOurs(reinterpret_cast<const void*>(ask)) && ask(&started) == 0 && started != 0;
+}
+
+__attribute__((destructor)) void OnExit() {
+  const ErrnoKeeper errno_keeper;
+  if (lockstep_probe.segment == nullptr || g_said || getpid() != g_pid) return;
+  if (g_progress.load(std::memory_order_acquire) == kChosen) {
+    const ProcessEntry* process = lockstep_process();
+    if (process == nullptr) return;
+    if (process->mpi_used.load(std::memory_order_relaxed) != 0) {
+      if (g_passed_by[0] == '\0') return;
+      char sentence[sizeof g_passed_by + 64];
+      snprintf(sentence, sizeof sentence, "%s has wrappers that call no PMPI_ function", g_passed_by);
+      SayUnrecorded(g_passed_by, sentence, "its wrappers call no PMPI_ function, so that what they take is not seen");
+      return;
+    }
+  }
+  char path[4096];
+  if (!LoadedObjectDefines("PMPI_Init", kNames, path, sizeof path)) return;
+  if (!Started(dlopen(path[0] != '\0' ? path : nullptr, RTLD_LAZY | RTLD_NOLOAD))) return;
+  const char* library = path[0] != '\0' ? path : "the program";
+  char sentence[sizeof path + 128];
+  g_passed_by[0] = '\0';
+  snprintf(sentence, sizeof sentence, "%s was called past Lockstep's wrappers, as by addresses of dlsym", library);
+  SayUnrecorded(library, sentence, "it was called past Lockstep's wrappers, as by addresses of dlsym");
 }
 
 }  // namespace

@@ -3,6 +3,7 @@
 #include <link.h>
 #include <string.h>
 
+#include "comms/pmpi/loaded.h"
 #include "comms/pmpi/traced.h"
 
 namespace lockstep::pmpi {
@@ -11,7 +12,8 @@ namespace {
 struct Text {
   std::atomic<std::uintptr_t> begin, end;
 };
-Text g_text[4];  // Empty entries match no address. There are two such libraries.
+Text g_text[64];  // Filled from the front; empty entries match no address. There are two such libraries of Fortran.
+std::atomic<bool> g_other_tools{false};
 std::atomic<std::uint32_t> g_strangers{0};
 
 // Open MPI's; MPICH's, as its build, Debian, Intel and Cray name it.
@@ -21,10 +23,15 @@ bool IsBinding(const char* name) {
   return false;
 }
 
+// Of Open MPI: ROMIO calls MPI for itself.
+bool IsModule(const char* name) { return strncmp(name, "mca_", 4) == 0 || strncmp(name, "libmca_", 7) == 0; }
+
 int Look(dl_phdr_info* info, std::size_t, void*) {
   const char* name = info->dlpi_name != nullptr ? strrchr(info->dlpi_name, '/') : nullptr;
   name = name != nullptr ? name + 1 : info->dlpi_name;
-  if (name == nullptr || !IsBinding(name)) return 0;
+  if (name == nullptr) return 0;
+  const bool tools = g_other_tools.load(std::memory_order_relaxed);
+  if (!IsBinding(name) && (!tools || IsModule(name) || !RefersToMpi(*info))) return 0;
   std::uintptr_t begin = 0, end = 0;
   for (int i = 0; i < info->dlpi_phnum; ++i) {
     const auto& part = info->dlpi_phdr[i];
@@ -43,16 +50,22 @@ int Look(dl_phdr_info* info, std::size_t, void*) {
 }
 
 bool Inside(std::uintptr_t address) {
-  for (const Text& text : g_text)
-    if (address - text.begin.load(std::memory_order_relaxed) <
-        text.end.load(std::memory_order_relaxed) - text.begin.load(std::memory_order_relaxed))
-      return true;
+  for (const Text& text : g_text) {
+    const std::uintptr_t begin = text.begin.load(std::memory_order_relaxed);
+    if (begin == 0) return false;
+    if (address - begin < text.end.load(std::memory_order_relaxed) - begin) return true;
+  }
   return false;
 }
 
 }  // namespace
 
-bool FromFortran(const void* caller) {
+void HearOtherTools() {
+  g_other_tools.store(true, std::memory_order_relaxed);
+  FindFortranBindings();
+}
+
+bool PassesOn(const void* caller) {
   const auto address = reinterpret_cast<std::uintptr_t>(caller);
   if (Inside(address)) [[likely]]
     return true;

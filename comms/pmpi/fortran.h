@@ -1,6 +1,8 @@
 #pragma once
-// Calls from Fortran. Bindings (mpif.h, mpi, mpi_f08) convert their arguments and call C: Open MPI's the PMPI_
-// functions (4.1.4), which would pass the wrappers by, MPICH's both kinds (4.0.2).
+// PMPI_ calls that pass one of the application's on. Fortran's bindings (mpif.h, mpi, mpi_f08) convert their arguments
+// and call C: Open MPI's the PMPI_ functions (4.1.4), which would pass the wrappers by, MPICH's both kinds (4.0.2).
+// Another tool's wrappers call the PMPI_ functions, too, maybe as their last act (a jump): the call then comes from who
+// called them.
 
 namespace lockstep::pmpi {
 
@@ -8,7 +10,11 @@ namespace lockstep::pmpi {
 // calls.
 void FindFortranBindings();
 
-// Whether the code at this address is a binding's.
-bool FromFortran(const void* caller);
+// There is another tool: from now on, whatever refers to functions of MPI passes calls on, except modules of the MPI
+// library.
+void HearOtherTools();
+
+// Whether the code at this address passes calls on.
+bool PassesOn(const void* caller);
 
 }  // namespace lockstep::pmpi

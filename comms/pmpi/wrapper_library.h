@@ -10,6 +10,7 @@ struct Attachment {
   // By LS_MPI_ENTRY_POINTS (names.h): MPI_ and PMPI_, in turn. The wrappers fill in where to go; null stays null.
   const void** slots;
   unsigned slot_count;
+  bool tools;  // Another tool's wrappers are here.
 };
 
 // lockstep_mpi_attach: false if this library is not one that these wrappers know in full; nothing is filled in then.

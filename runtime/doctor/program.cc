@@ -9,6 +9,7 @@
 #include <string>
 
 #include "runtime/agent/inject/elf_file.h"
+#include "runtime/agent/inject/injection.h"
 #include "runtime/doctor/check.h"
 
 namespace lockstep::doctor {
@@ -47,6 +48,8 @@ Finding LookAtProgram(const Machine& machine) {
     return {Status::kBlocker,
             path + " is linked statically: there is no ld.so to load Lockstep's library, nothing is recorded",
             "link it dynamically (without -static)"};
+  if (std::string unseen = agent::UnseenMpi(path); !unseen.empty())
+    return {Status::kBlocker, unseen + ": its MPI calls are not recorded", agent::kMpiRemedy};
   const agent::ProgramMpi mpi = agent::MpiOfLibraries(elf.needed);
   if (mpi.kind != agent::LinkedMpi::kNone) {
     const auto libraries = machine.libraries();

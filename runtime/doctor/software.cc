@@ -9,6 +9,7 @@
 #include <filesystem>
 
 #include "core/mpi_ops.h"
+#include "runtime/agent/inject/elf_file.h"
 #include "runtime/agent/inject/injection.h"
 #include "runtime/agent/rundir/list_entries.h"
 #include "runtime/doctor/check.h"
@@ -127,7 +128,7 @@ Launcher FindLauncher(const Machine& machine) {
 Finding Refused(const Machine& machine, std::string_view source, std::string good) {
   const auto libraries = machine.libraries();
   if (!libraries.ok()) return {Status::kNotHere, "Lockstep's libraries were not found", ""};
-  const auto injection = agent::PlanInjection(libraries.value(), "");
+  const auto injection = agent::PlanInjection(libraries.value(), "", "");
   if (!injection.ok()) return {Status::kBlocker, injection.error().what, injection.error().hint};
   injection.value().RemoveLink();
   for (const agent::RefusedSource& refused : injection.value().refused)
@@ -235,7 +236,26 @@ Finding TestMpi(const Machine& machine) {
 Finding LookAtMpiTools(const Machine& machine) {
   const auto libraries = machine.libraries();
   if (!libraries.ok() || libraries.value().mpi.empty()) return {Status::kNotHere, "MPI is not recorded here", ""};
-  return Refused(machine, "MPI", "no other tool's MPI wrappers (Score-P, TAU and others) are in the way");
+  // The loader's own search, which preloads what will be; it starts nothing.
+  std::string program = machine.program.empty() ? agent::SelfPath() : machine.find_program(machine.program);
+  if (const std::string interpreter = agent::ScriptInterpreter(program); !interpreter.empty())
+    program = machine.find_program(interpreter);
+  const CommandOutput loaded = machine.run({agent::LookAtElf(program).interpreter, "--list", program}, 10);
+  std::vector<std::string> files = {program};
+  for (const std::string& line : agent::ListEntries(loaded.text, "\n")) {
+    // "NAME => PATH (0x...)" or "PATH (0x...)".
+    const std::size_t arrow = line.find("=> "), end = line.rfind(" (0x");
+    const std::size_t begin = arrow == std::string::npos ? line.find_first_not_of(" \t") : arrow + 3;
+    if (begin < end && end != std::string::npos) files.push_back(line.substr(begin, end - begin));
+  }
+  std::string tools;
+  for (const std::string& file : files) {
+    const agent::OwnMpi own = agent::LookForMpi(file);
+    if (own.library) break;  // What comes behind it is not called.
+    if (!own.wrapper.empty()) tools += (tools.empty() ? "" : ", ") + file;
+  }
+  if (tools.empty()) return {Status::kOk, "no other tool's MPI wrappers (Score-P, TAU and others) are in the way", ""};
+  return {Status::kOk, "calls that another tool's MPI wrappers take first are recorded behind it: " + tools, ""};
 }
 
 Finding LookAtNvtx(const Machine& machine) { return Refused(machine, "NVTX", "no other tool uses the NVTX injection"); }

@@ -30,6 +30,11 @@ void ProcessDecoder::OnFact(Thread& thread, std::span<const std::byte> bytes) {
   } else if (name == "torch_hook_missing") {
     AddLoss(Loss::kTorchHook, 1, std::string(FactValue(line, "part")) + ": " + std::string(FactValue(line, "why")));
   } else {
+    if (name == "mpi_unrecorded")
+      AddLoss(Loss::kBackendNotCaptured, 1,
+              std::string(FactValue(line, "library")) + ": " +
+                  (FactValue(line, "why").empty() ? "this Lockstep has no wrappers for it"
+                                                  : std::string(FactValue(line, "why"))));
     const std::uint32_t nth = ++facts_[std::string(name)];
     std::string key = "fact." + std::string(name);
     if (nth > 1) key += "." + std::to_string(nth);

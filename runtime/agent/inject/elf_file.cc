@@ -10,7 +10,10 @@
 #include <cstdlib>
 #include <cstring>
 #include <fstream>
+#include <set>
+#include <string_view>
 
+#include "comms/pmpi/names.h"
 #include "core/file_lock.h"
 #include "runtime/agent/rundir/list_entries.h"
 
@@ -43,6 +46,10 @@ class FileView {
     if (offset > bytes_ || sizeof out > bytes_ - offset) return false;
     std::memcpy(&out, base_ + offset, sizeof out);
     return true;
+  }
+  bool Has(std::uint64_t offset, std::string_view text) const {
+    return offset <= bytes_ && text.size() <= bytes_ - offset &&
+           std::memcmp(base_ + offset, text.data(), text.size()) == 0;
   }
   // "" if it does not end within the file.
   std::string Text(std::uint64_t offset) const {
@@ -87,7 +94,10 @@ ElfFacts LookAtElf(const std::string& path) {
   }
   std::vector<Elf64_Dyn> entries;
   for (const Elf64_Phdr& segment : segments) {
-    facts.has_interpreter = facts.has_interpreter || segment.p_type == PT_INTERP;
+    if (segment.p_type == PT_INTERP) {
+      facts.has_interpreter = true;
+      facts.interpreter = file.Text(segment.p_offset);
+    }
     if (segment.p_type != PT_DYNAMIC) continue;
     facts.dynamic = true;
     entries.clear();
@@ -106,26 +116,43 @@ ElfFacts LookAtElf(const std::string& path) {
   return facts;
 }
 
-bool DefinesMpi(const std::string& path) {
+OwnMpi LookForMpi(const std::string& path) {
+  // Only what MPI programs call: a program may have functions of its own whose names begin as MPI's.
+  static const std::set<std::string_view> names = {
+#define LS_NAME(name) "MPI_" #name,
+      LS_MPI_ENTRY_POINTS(LS_NAME, LS_NAME, LS_NAME, LS_NAME)
+#undef LS_NAME
+  };
   const FileView file(path);
   Elf64_Ehdr header;
-  if (!file.Read(0, header) || std::memcmp(header.e_ident, ELFMAG, SELFMAG) != 0 ||
-      header.e_ident[EI_CLASS] != ELFCLASS64)
-    return false;
+  ElfFacts facts;
+  if (!IsElf(file, facts, header)) return {};
+  std::set<std::string> exported, all;
   for (std::uint32_t i = 0; i < header.e_shnum; ++i) {
     Elf64_Shdr section, strings;
-    if (!file.Read(header.e_shoff + std::uint64_t{i} * header.e_shentsize, section)) return false;
-    if (section.sh_type != SHT_DYNSYM || section.sh_entsize < sizeof(Elf64_Sym)) continue;
-    if (!file.Read(header.e_shoff + std::uint64_t{section.sh_link} * header.e_shentsize, strings)) return false;
+    if (!file.Read(header.e_shoff + std::uint64_t{i} * header.e_shentsize, section)) return {};
+    if ((section.sh_type != SHT_DYNSYM && section.sh_type != SHT_SYMTAB) || section.sh_entsize < sizeof(Elf64_Sym))
+      continue;
+    if (!file.Read(header.e_shoff + std::uint64_t{section.sh_link} * header.e_shentsize, strings)) return {};
     for (std::uint64_t at = 0; at + section.sh_entsize <= section.sh_size; at += section.sh_entsize) {
       Elf64_Sym symbol;
-      if (!file.Read(section.sh_offset + at, symbol)) return false;
-      if (symbol.st_shndx == SHN_UNDEF) continue;
-      const std::string name = file.Text(strings.sh_offset + symbol.st_name);
-      if (name == "MPI_Init" || name == "MPI_Init_thread" || name == "MPI_Allreduce") return true;
+      if (!file.Read(section.sh_offset + at, symbol)) return {};
+      const std::uint64_t name = strings.sh_offset + symbol.st_name;
+      const unsigned type = ELF64_ST_TYPE(symbol.st_info);
+      if (symbol.st_shndx == SHN_UNDEF || (type != STT_FUNC && type != STT_GNU_IFUNC) ||
+          (!file.Has(name, "MPI_") && !file.Has(name, "PMPI_")))
+        continue;
+      all.insert(file.Text(name));
+      if (section.sh_type == SHT_DYNSYM) exported.insert(file.Text(name));
     }
   }
-  return false;
+  OwnMpi own{.library = all.contains("PMPI_Init")};
+  for (const std::string& name : all) {
+    if (!names.contains(name) || all.contains("P" + name)) continue;
+    std::string& first = exported.contains(name) ? own.wrapper : own.hidden;
+    if (first.empty()) first = name;
+  }
+  return own;
 }
 
 std::string ScriptInterpreter(const std::string& path) {

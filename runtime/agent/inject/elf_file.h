@@ -8,14 +8,20 @@ namespace lockstep::agent {
 
 struct ElfFacts {
   bool elf = false, elf64 = false, has_interpreter = false, dynamic = false;
+  std::string interpreter;          // PT_INTERP: the path of ld.so.
   std::vector<std::string> needed;  // DT_NEEDED: libraries by soname.
 };
 
 // All members are false if the path is not an ELF file or cannot be read. Of a 32-bit file only `elf` is set.
 ElfFacts LookAtElf(const std::string& path);
 
-// Whether the shared library defines MPI functions of its own (a profiler's wrappers).
-bool DefinesMpi(const std::string& path);
+// MPI functions that a file has itself, by its symbols.
+struct OwnMpi {
+  bool library = false;  // PMPI_Init is one: an MPI library, or a program that one is linked into.
+  // One that has no PMPI_ name here, so that it stands in front of the library's: others can call it, or not.
+  std::string wrapper, hidden;
+};
+OwnMpi LookForMpi(const std::string& path);
 
 // "#!/usr/bin/env python3" -> python3; "" if it is no script.
 std::string ScriptInterpreter(const std::string& path);

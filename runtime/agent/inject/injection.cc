@@ -8,6 +8,7 @@
 #include <cerrno>
 #include <cstdlib>
 #include <cstring>
+#include <utility>
 
 #include "core/env.h"
 #include "core/own_file.h"
@@ -26,24 +27,6 @@ constexpr const char* kPython = "PYTHONPATH";
 constexpr const char* kAsan = "ASAN_OPTIONS";
 
 std::string Directory(const std::string& path) { return path.substr(0, path.rfind('/')); }
-
-bool BeginsWith(const std::string& text, const char* prefix) { return text.rfind(prefix, 0) == 0; }
-
-// Finds another tool's MPI wrappers. The linker looks symbols up in the order of loading, and the first library's MPI_X
-// calls PMPI_X, which is the MPI library's own function. Of two such tools the second is therefore never called (tested
-// with Open MPI 4.1.4; every MPI library behaves so, because the standard has one profiling layer). The other tool was
-// loaded first and stays.
-std::string OtherMpiTool(const std::string& preload) {
-  for (const std::string& entry : ListEntries(preload, " :")) {
-    const std::string name(BaseName(entry));
-    if (BeginsWith(name, "liblockstep") || BeginsWith(name, "libmpi.so")) continue;
-    if (BeginsWith(name, "libscorep") || DefinesMpi(LocateLibrary(entry))) return entry + " in LD_PRELOAD";
-  }
-  // An instrumented program carries Score-P itself, and is configured by its variables.
-  for (char** at = environ; at != nullptr && *at != nullptr; ++at)
-    if (std::strncmp(*at, "SCOREP_", 7) == 0) return std::string(*at, std::strcspn(*at, "=")) + " (Score-P)";
-  return {};
-}
 
 // ld.so(8) splits LD_PRELOAD at colons and spaces and has no quoting, so the libraries are reached through a link whose
 // name needs none. The link's name is unique, so that no other process can have created it.
@@ -65,6 +48,14 @@ std::string Environment(const char* name) {
   return value == nullptr ? std::string() : value;
 }
 
+std::string UnseenMpi(const std::string& program) {
+  const OwnMpi own = LookForMpi(program);
+  if (own.library) return program + " has an MPI library linked into it, whose calls ld.so does not lead elsewhere";
+  if (!own.hidden.empty())
+    return program + " has wrappers of another tool linked into it that it hides (" + own.hidden + ")";
+  return {};
+}
+
 std::string LocateLibrary(const std::string& entry) {
   if (entry.find('/') != std::string::npos) return entry;
   std::string places = Environment("LD_LIBRARY_PATH");
@@ -82,7 +73,8 @@ void Injection::RemoveLink() const {
   ::rmdir(Directory(link).c_str());
 }
 
-Result<Injection> PlanInjection(const Libraries& libraries, const std::string& segment_path) {
+Result<Injection> PlanInjection(const Libraries& libraries, const std::string& segment_path,
+                                const std::string& program) {
   Injection injection;
   Libraries named = libraries;
   std::string directory = Directory(libraries.probe);
@@ -101,9 +93,8 @@ Result<Injection> PlanInjection(const Libraries& libraries, const std::string& s
 
   const std::string preload = Environment("LD_PRELOAD");
   if (!named.mpi.empty()) {
-    if (const std::string other = OtherMpiTool(preload); !other.empty()) {
-      injection.refused.push_back({"MPI", "the program has the MPI wrappers of another tool: " + other,
-                                   "run it without that tool (unset its variables) to record MPI"});
+    if (std::string unseen = UnseenMpi(FindProgram(program)); !unseen.empty()) {
+      injection.refused.push_back({kMpiSource, std::move(unseen), kMpiRemedy});
       named.mpi.clear();
     }
   }

@@ -11,7 +11,8 @@
 
 namespace lockstep::agent {
 
-// A source that is not installed because another tool already uses the hook that it needs. One sentence each.
+// A source that is not installed because another tool already uses the hook that it needs, or nothing would reach it.
+// One sentence each.
 struct RefusedSource {
   std::string source, why, remedy;
 };
@@ -35,7 +36,15 @@ struct Injection {
 //   CUDA_INJECTION64_PATH and NCCL_PROFILER_PLUGIN: see gpu_injection.h
 // Libraries::gpu empty: without the GPU sources.
 // An error: there is no way to name the libraries to ld.so.
-Result<Injection> PlanInjection(const Libraries& libraries, const std::string& segment_path);
+// `program`: as it will be started; "" not known.
+Result<Injection> PlanInjection(const Libraries& libraries, const std::string& segment_path,
+                                const std::string& program);
+
+// Why calls of MPI in the program at this path reach nobody else, "" if they do. Wrappers of another tool, wherever
+// they are, have each call first and pass it on to ours (comms/pmpi/choose.cc), if ld.so leads it there.
+std::string UnseenMpi(const std::string& program);
+inline constexpr const char *kMpiSource = "MPI",
+                            *kMpiRemedy = "link it with the MPI library as a shared one, and show its symbols";
 
 // Process id of an agent that records this process already, for the same rank: of a
 // `lockstep run` around this one. 0 if there is none.

@@ -11,6 +11,7 @@
 
 #include "core/env.h"
 #include "core/own_file.h"
+#include "core/printed.h"
 #include "core/reference.h"
 #include "core/spool_name.h"
 #include "core/version.h"
@@ -191,17 +192,26 @@ void SlotRun::WatchForHangs() {
 }
 
 std::string SlotRun::PrepareInjection() {
-  auto injection = PlanInjection(libraries_, segment_->path());
+  auto injection = PlanInjection(libraries_, segment_->path(), options_.command[0]);
   if (!injection.ok()) return injection.error().what + " (" + injection.error().where + ")";
   injection_ = std::move(injection).value();
   std::string detail;
+  std::uint64_t others = 0;
   for (const RefusedSource& refused : injection_.refused) {
     if (speaks()) Say(refused.source + " is not recorded: " + refused.why + "; " + refused.remedy);
+    if (refused.source == kMpiSource) {
+      // The verdict says so first: figures without MPI look correct.
+      spool_->Append({SpoolKind::kMeta}, "fact.mpi_unrecorded\tlibrary=" + Printed(options_.command[0]) +
+                                             "\twhy=" + Printed(refused.why) + "\n");
+      drain_->CountLoss(Loss::kBackendNotCaptured, 1, refused.source + ": " + refused.why);
+      continue;
+    }
+    ++others;
     detail += (detail.empty() ? "" : "; ") + refused.source + ": " + refused.why;
   }
   if (speaks())
     for (const std::string& notice : injection_.notices) Say(notice);
-  if (!detail.empty()) drain_->CountLoss(Loss::kSourceRefused, injection_.refused.size(), detail);
+  if (!detail.empty()) drain_->CountLoss(Loss::kSourceRefused, others, detail);
   return "";
 }
 

@@ -53,15 +53,11 @@ class Doctor(unittest.TestCase):
         self.assertNotIn(b"\x1b", text.stdout)
 
     def test_environment(self):
-        code, findings = self.ask(env={"NVTX_INJECTION64_PATH": "/opt/nsys/lib.so", "SCOREP_TOTAL_MEMORY": "1M",
+        _, findings = self.ask(env={"NVTX_INJECTION64_PATH": "/opt/nsys/lib.so",
                                        "CUDA_INJECTION64_PATH": "/opt/nsys/lib.so", "NCCL_PROFILER_PLUGIN": "none"})
         self.assertEqual(findings["nvtx"]["status"], "warning")
-        for name in ("mpi_tools", "cupti_slot", "nccl_plugin"):
+        for name in ("cupti_slot", "nccl_plugin"):
             self.assertIn(findings[name]["status"], ("warning", "not here"), findings[name])
-        # What is in the way of MPI is seen by the self-test as well: Score-P's variables keep our wrappers out.
-        if findings["mpi_tools"]["status"] == "warning":
-            self.status(findings, "mpi_records", "blocker", "0 were recorded")
-            self.assertEqual(code, 5)
 
     def test_no_library(self):
         _, findings = self.ask(env={"LOCKSTEP_LIBRARY_DIR": str(self.place)})

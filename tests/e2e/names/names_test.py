@@ -195,7 +195,7 @@ class Names(unittest.TestCase):
 
     def test_environment(self):
         """Values of variables that end up in messages: of refused sources, of places that cannot be written."""
-        paths = {name: FILE for name in (b"NVTX_INJECTION64_PATH", b"NCCL_PROFILER_PLUGIN", b"CUDA_INJECTION64_PATH", b"SCOREP_EXPERIMENT_DIRECTORY", b"TMPDIR", b"HOME",
+        paths = {name: FILE for name in (b"NVTX_INJECTION64_PATH", b"NCCL_PROFILER_PLUGIN", b"CUDA_INJECTION64_PATH", b"TMPDIR", b"HOME",
                                          b"XDG_CACHE_HOME", b"MASTER_ADDR", b"SLURM_JOB_ID", b"SLURM_STEP_ID")}
         self.recorded(b"environment", 5, environment=paths)
         for words in (["doctor", "--program", FILE, "--ranks", "1"], ["run", "-o", "/proc/lockstep/" + CORE + LINE, "--", "true"], ["run", "--", FILE],

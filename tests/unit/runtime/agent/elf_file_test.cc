@@ -13,6 +13,7 @@ namespace {
 TEST(ElfFile, ThisProgram) {
   const ElfFacts facts = LookAtElf("/proc/self/exe");
   EXPECT_TRUE(facts.elf && facts.elf64 && facts.has_interpreter && facts.dynamic);
+  EXPECT_EQ(facts.interpreter.front(), '/');
   EXPECT_NE(std::find_if(facts.needed.begin(), facts.needed.end(),
                          [](const std::string& name) { return name.starts_with("libc.so"); }),
             facts.needed.end());
@@ -32,11 +33,26 @@ TEST(ElfFile, DamagedOnesSayNothing) {
                                                              seed = seed * 1103515245 + 12345;
     std::ofstream(dir.path() + "/x", std::ios::binary) << bytes;
     (void)LookAtElf(dir.path() + "/x");
-    (void)DefinesMpi(dir.path() + "/x");
+    (void)LookForMpi(dir.path() + "/x");
     (void)ScriptInterpreter(dir.path() + "/x");
   }
   EXPECT_FALSE(LookAtElf(dir.path()).elf);
   EXPECT_FALSE(LookAtElf("/nonexistent").elf);
+}
+
+TEST(ElfFile, WrappersOfMpi) {
+  const OwnMpi tool = LookForMpi(UNIT_MPI_TOOL);
+  EXPECT_EQ(tool.wrapper, "MPI_Send");
+  EXPECT_EQ(tool.hidden, "MPI_Recv");
+  EXPECT_FALSE(tool.library);
+  const OwnMpi library = LookForMpi(UNIT_MPI_LIBRARY);
+  EXPECT_TRUE(library.library);
+  EXPECT_EQ(library.wrapper + library.hidden, "");
+  for (const char* other : {"/proc/self/exe", "/no/such/file", "/"}) {
+    const OwnMpi own = LookForMpi(other);
+    EXPECT_FALSE(own.library) << other;
+    EXPECT_EQ(own.wrapper + own.hidden, "") << other;
+  }
 }
 
 TEST(ElfFile, WhichMpi) {

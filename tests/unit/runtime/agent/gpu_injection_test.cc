@@ -37,7 +37,7 @@ class GpuInjectionTest : public testing::Test {
     for (const auto& [name, value] : before_) ::setenv(name.c_str(), value.c_str(), 1);
   }
   std::map<std::string, std::string> Variables() {
-    auto plan = PlanInjection(libraries_, "/dev/shm/segment");
+    auto plan = PlanInjection(libraries_, "/dev/shm/segment", "");
     EXPECT_TRUE(plan.ok());
     injection_ = std::move(plan).value();
     injection_.RemoveLink();
@@ -163,7 +163,7 @@ TEST_F(GpuInjectionTest, ALongPathGetsAShortName) {
   libraries_.probe = deep + "/liblockstep.so";
   libraries_.gpu = deep + "/liblockstep-gpu.so";
   std::ofstream(libraries_.gpu) << "x";
-  auto plan = PlanInjection(libraries_, "s");
+  auto plan = PlanInjection(libraries_, "s", "");
   ASSERT_TRUE(plan.ok());
   const Injection injection = std::move(plan).value();
   const std::map<std::string, std::string> variables(injection.variables.begin(), injection.variables.end());

@@ -31,7 +31,7 @@ class Doctor : public testing::Test {
  protected:
   void SetUp() override {
     for (const char* name : {"LD_PRELOAD", "NVTX_INJECTION64_PATH", "CUDA_INJECTION64_PATH", "NCCL_PROFILER_PLUGIN",
-                             "NCCL_CONF_FILE", "SCOREP_EXPERIMENT_DIRECTORY", "LOCKSTEP_CUPTI"})
+                             "NCCL_CONF_FILE", "LOCKSTEP_CUPTI"})
       ::unsetenv(name);
     root_ = fs::path(dir_.path()) / "root";
     fs::create_directories(fs::path(dir_.path()) / "shm");
@@ -170,9 +170,7 @@ TEST_F(Doctor, MpiButBuiltWithout) {
 }
 
 TEST_F(Doctor, OtherToolsInTheEnvironment) {
-  ::setenv("SCOREP_EXPERIMENT_DIRECTORY", "/tmp/x", 1);
   ::setenv("NVTX_INJECTION64_PATH", "/opt/nsys/libToolsInjection64.so", 1);
-  Expect("mpi_tools", Status::kWarning, "SCOREP_EXPERIMENT_DIRECTORY");
   Expect("nvtx", Status::kWarning, "another tool's library");
   ::setenv("CUDA_INJECTION64_PATH", "/opt/nsys/libToolsInjection64.so", 1);
   Expect("cupti_slot", Status::kWarning, "another tool's library");
@@ -180,9 +178,23 @@ TEST_F(Doctor, OtherToolsInTheEnvironment) {
   Expect("nccl_plugin", Status::kWarning, "switches that off");
   ::setenv("NCCL_PROFILER_PLUGIN", "/opt/inspector.so", 1);
   Expect("nccl_plugin", Status::kOk, "is called by Lockstep's");
-  for (const char* name :
-       {"SCOREP_EXPERIMENT_DIRECTORY", "NVTX_INJECTION64_PATH", "CUDA_INJECTION64_PATH", "NCCL_PROFILER_PLUGIN"})
-    ::unsetenv(name);
+  for (const char* name : {"NVTX_INJECTION64_PATH", "CUDA_INJECTION64_PATH", "NCCL_PROFILER_PLUGIN"}) ::unsetenv(name);
+}
+
+TEST_F(Doctor, OtherToolsOfMpi) {
+  Expect("mpi_tools", Status::kOk, "no other tool");
+  machine_.program = "/proc/self/exe";
+  machine_.run = [](const std::vector<std::string>& words, int) {
+    EXPECT_EQ(words[1], "--list");
+    return CommandOutput{true, false, 0,
+                         "\tlinux-vdso.so.1 (0x1)\n\tlibtool.so => " UNIT_MPI_TOOL
+                         " (0x00007f0012345678)\n\tlibmpi.so => " UNIT_MPI_LIBRARY " (0x2)\n"};
+  };
+  Expect("mpi_tools", Status::kOk, "recorded behind it: " UNIT_MPI_TOOL);
+  machine_.run = [](const std::vector<std::string>&, int) {
+    return CommandOutput{true, false, 0, "\t" UNIT_MPI_LIBRARY " (0x2)\n\tlibtool.so => " UNIT_MPI_TOOL " (0x1)\n"};
+  };
+  Expect("mpi_tools", Status::kOk, "no other tool");
 }
 
 TEST_F(Doctor, Preload) {
