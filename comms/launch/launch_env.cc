@@ -196,8 +196,10 @@ LaunchEnv ReadLaunchEnv(const GetEnv& get, std::string_view hydra) {
 }
 
 LaunchEnv ReadLaunchEnv() {
-  return ReadLaunchEnv([](const char* name) -> const char* { return std::getenv(name); },
-                       std::getenv("PMI_RANK") == nullptr ? std::string() : HydraJob());
+  LaunchEnv env = ReadLaunchEnv([](const char* name) -> const char* { return std::getenv(name); },
+                                std::getenv("PMI_RANK") == nullptr ? std::string() : HydraJob());
+  env.parent = ::getppid();
+  return env;
 }
 
 }  // namespace lockstep::launch

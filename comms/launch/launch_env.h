@@ -53,6 +53,9 @@ struct LaunchEnv {
   // (MPI_Publish_name) unless it was told of a server that keeps those of all jobs.
   bool names_in_launcher = false;
 
+  // The process that started this slot; 0 unknown.
+  long parent = 0;
+
   std::int32_t slot() const { return rank < 0 ? 0 : rank; }  // For file names.
   std::int32_t slots() const { return world_size < 1 ? 1 : world_size; }
 };

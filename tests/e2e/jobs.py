@@ -8,6 +8,7 @@ import os
 import pathlib
 import re
 import shutil
+import signal
 import subprocess
 import sys
 import time
@@ -67,6 +68,33 @@ def wait_until(what, seconds=120):
             return False
         time.sleep(0.02)
     return True
+
+
+def children(pid):
+    return [int(each) for each in pathlib.Path("/proc/%d/task/%d/children" % (pid, pid)).read_text().split()]
+
+
+def agent_of(process):
+    """The process that was started waits for the agent, its first child."""
+    return children(process.pid)[0]
+
+
+def program_of(process):
+    return children(agent_of(process))[0]
+
+
+def kill(pid):
+    try:
+        os.kill(pid, signal.SIGKILL)
+    except ProcessLookupError:
+        pass
+
+
+def gone(pid):
+    try:
+        return pathlib.Path("/proc/%d/stat" % pid).read_text().rsplit(")", 1)[1].split()[0] in "ZX"
+    except (FileNotFoundError, ProcessLookupError):
+        return True
 
 
 def steady(report):

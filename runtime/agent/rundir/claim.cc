@@ -26,8 +26,8 @@ std::string ClaimPath(const std::string& run_dir, std::int32_t slot) {
   return run_dir + "/ranks/.agent-" + FiveDigits(slot);
 }
 
-std::string ParentProcess() {
-  const long parent = ::getppid();
+std::string ParentProcess(const launch::LaunchEnv& launch) {
+  const long parent = launch.parent;
   const std::string start = ProcessStart(parent);
   // Process 1 adopts orphans, so it does not identify the process that started the agent.
   return parent <= 1 || start.empty() ? std::string() : std::to_string(parent) + "." + start + "." + PidNamespace();
@@ -74,7 +74,7 @@ Claimed MakeClaim(const std::string& path, const launch::LaunchEnv& launch, std:
   add("boot", trace::BootId());
   add("lock", TryLockExclusive(fd.get()) == Locked::kYes ? "ofd" : "none");
   add("world", std::to_string(launch.slots()));
-  add("parent", ParentProcess());
+  add("parent", ParentProcess(launch));
   const ssize_t ignored = ::write(fd.get(), text.data(), text.size());
   static_cast<void>(ignored);
   *error = MoveNew(fresh, path);

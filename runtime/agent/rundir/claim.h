@@ -41,7 +41,7 @@ Claimed MakeClaim(const std::string& path, const launch::LaunchEnv& launch, std:
 // Writes "done" or "failed" through the claim's own descriptor: neither its name nor space on the disk is needed.
 void EndClaim(const OwnedFd& held, bool done);
 
-// This process's parent, as Claim::parent.
-std::string ParentProcess();
+// The process that started this slot, as Claim::parent.
+std::string ParentProcess(const launch::LaunchEnv& launch);
 
 }  // namespace lockstep::agent

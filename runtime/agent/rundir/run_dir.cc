@@ -95,7 +95,7 @@ bool IsThisLaunch(const std::string& dir, const launch::LaunchEnv& launch, std::
   const std::string said = launch.launch_key.empty() ? std::string() : ReadLaunch(dir, launch);
   if (!said.empty()) return said == launch.launch_key + "\n";
   bool any = false, begun_here = false, same_parent = false;
-  const std::string boot_id = trace::BootId(), parent = ParentProcess();
+  const std::string boot_id = trace::BootId(), parent = ParentProcess(launch);
   std::error_code error;
   for (fs::directory_iterator at(dir + "/ranks", error), end; !error && at != end; at.increment(error)) {
     if (!at->path().filename().string().starts_with(".agent-") || at->path().extension() == ".part") continue;

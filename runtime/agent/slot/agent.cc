@@ -1,10 +1,7 @@
 #include "runtime/agent/slot/agent.h"
 
-#include <fcntl.h>
 #include <poll.h>
 #include <sys/prctl.h>
-#include <sys/resource.h>
-#include <sys/signalfd.h>
 #include <unistd.h>
 
 #include <algorithm>
@@ -36,30 +33,6 @@ constexpr std::uint32_t kManyProcesses = 4, kManyRings = 4;
 constexpr double kTargetFill = 0.2;  // Of the fullest ring, at the next tick.
 // With so little in the rings nothing speaks for looking more often than when there is nothing in them.
 constexpr double kSmallFill = kTargetFill / 8;
-
-// The application has its own copies of the standard streams. When it closes them, the processes at the other ends must
-// see that, so this process must not keep them open.
-void LeaveStandardStreams() {
-  const int null = ::open("/dev/null", O_RDWR | O_CLOEXEC);
-  if (null < 0) return;
-  ::dup2(null, STDIN_FILENO);
-  ::dup2(null, STDOUT_FILENO);
-  ::close(null);
-}
-
-// Signals that end a program by default and that users send for that purpose.
-bool Ends(int signal) {
-  return signal == SIGTERM || signal == SIGINT || signal == SIGHUP || signal == SIGQUIT || signal == SIGXCPU ||
-         signal == SIGPWR;
-}
-
-// Whether this signal was delivered to the application as well. Open MPI 4.1 makes each child a group leader and
-// signals the whole group (tested); a terminal does the same.
-bool GroupHasIt(const signalfd_siginfo& info, launch::LaunchSource source) {
-  if (info.ssi_code == SI_KERNEL) return true;
-  return source == launch::LaunchSource::kOpenMpi && ::getpgrp() == ::getpid() &&
-         static_cast<pid_t>(info.ssi_pid) == ::getppid();
-}
 
 }  // namespace
 
@@ -169,31 +142,43 @@ void SlotRun::KeepPlaces() {
     WritePlaces(dir_.absolute, apart);
 }
 
+std::int64_t SlotRun::ReadSignals() {
+  const std::int64_t now_ns = RawNs();
+  const auto add = [&](Receiver by, const Received& received) {
+    const int signal = received.signal;
+    if (signal == SIGCHLD) return;  // Children are polled, whichever of them it was.
+    terminating_ = terminating_ || signal == SIGTERM || signal == SIGINT || signal == SIGHUP;
+    receipts_.Add(by, received, now_ns);
+  };
+  while (const auto received = waiter_.Read(receipts_)) add(Receiver::kWaiter, *received);
+  while (const auto received = gate_->Read()) add(Receiver::kAgent, *received);
+  return now_ns;
+}
+
 void SlotRun::HandleSignals() {
-  signalfd_siginfo info;
-  while (::read(gate_->fd(), &info, sizeof info) == static_cast<ssize_t>(sizeof info)) {
-    const int signal = static_cast<int>(info.ssi_signo);
-    if (signal == SIGCHLD) continue;  // Children are polled below, whichever of them it was.
+  for (const Receipts::Decided& decided : receipts_.Take(ReadSignals())) {
+    const int signal = decided.received.signal;
     if (traced_ && signal == options_.window.signal) window_->Request();
-    const bool group = GroupHasIt(info, launch_.source);
+    // One that has left the group, or was not there yet, got nothing. What was sent to every process of the job one by
+    // one cannot be told from what was sent to the group, and is then sent once more rather than never.
+    const bool has_it = decided.shared && decided.seen_ns >= started_ns_ && ::getpgid(child_->pid()) == ::getpgrp();
     if (signal == SIGTERM || signal == SIGINT || signal == SIGHUP || signal == SIGCONT) terminating_ = true;
-    if (signal == SIGTERM && group && term_ns_ == 0) term_ns_ = RawNs();
+    if (signal == SIGTERM && decided.shared && term_ns_ == 0) term_ns_ = RawNs();
     if (Ends(signal)) end_asked_ns_ = RawNs();
     if (traced_ && Ends(signal)) {
       // If the application has received the signal already, there is nothing to wait for.
-      if (group)
+      if (has_it)
         gpu_flush_->Ask();
       else
         FlushGpu();
     }
-    if (!group) child_->Signal(signal);
+    if (!has_it) child_->Signal(decided.received);
   }
+  if (receipts_.TakeAsk()) waiter_.Ask();
 }
 
 bool SlotRun::TerminationAsked() {
-  signalfd_siginfo info;
-  while (::read(gate_->fd(), &info, sizeof info) == static_cast<ssize_t>(sizeof info))
-    terminating_ = terminating_ || info.ssi_signo == SIGTERM || info.ssi_signo == SIGINT || info.ssi_signo == SIGHUP;
+  ReadSignals();
   return terminating_;
 }
 
@@ -203,11 +188,12 @@ void SlotRun::Loop() {
   next_second_ns_ = RawNs() + kSecondNs;
   std::int64_t wake_ns = RawNs() + tick_ns_;
   for (;;) {
-    const std::int64_t wait_ns = traced_ ? std::max<std::int64_t>(0, wake_ns - RawNs()) : -1;
-    pollfd poll_fd{gate_->fd(), POLLIN, 0};
+    const std::int64_t due_ns = receipts_.due_ns(), until_ns = traced_ ? std::min(wake_ns, due_ns) : due_ns;
+    const std::int64_t wait_ns = std::max<std::int64_t>(0, until_ns - RawNs());
+    pollfd fds[] = {{gate_->fd(), POLLIN, 0}, {waiter_.fd(), POLLIN, 0}};
     timespec timeout{static_cast<time_t>(wait_ns / kSecondNs), static_cast<long>(wait_ns % kSecondNs)};
-    const int ready = ::ppoll(&poll_fd, 1, wait_ns < 0 ? nullptr : &timeout, nullptr);
-    if (ready > 0) {
+    const int ready = ::ppoll(fds, 2, until_ns == INT64_MAX ? nullptr : &timeout, nullptr);
+    if (ready > 0 || RawNs() >= due_ns) {
       HandleSignals();
       exit_ = child_->Poll();
       if (exit_.ended) return;
@@ -279,8 +265,11 @@ Result<RunResult> SlotRun::Run() {
   auto gate = SignalGate::Open();
   if (!gate.ok()) return RunBare(gate.error());
   gate_.emplace(std::move(gate).value());
+  waiter_ = WaiterLink::Split(*gate_);
   PrepareOrSay();
   if (traced_) WriteBegin();
+  // What has come by now, the program has not got.
+  started_ns_ = ReadSignals() + 1;
   const Status started = StartChild();
   if (!started.ok() || start_errno_ != 0) {
     if (traced_) RemoveTraces();
@@ -289,6 +278,7 @@ Result<RunResult> SlotRun::Run() {
     result_.exit_code = RefusalCode(launch_.source, options_.command[0], start_errno_);
     return result_;
   }
+  waiter_.TellProgram(child_->pid());
   LeaveStandardStreams();
   // Nanoseconds by which wake-ups may be delayed to share them with other timers. Set after the fork, because the
   // application would inherit it.
@@ -303,6 +293,7 @@ Result<RunResult> SlotRun::Run() {
   if (trial_end_.asked()) exit_.code = exit_.signal = 0;
   result_.exit_code = exit_.code;
   result_.signal = exit_.signal;
+  waiter_.TellEnd(exit_.code, exit_.signal);
   if (hang_watch_ && good_end()) {
     drain_->Run();
     hang_watch_->Ended(RawNs(), drain_->records());
@@ -324,6 +315,7 @@ Result<RunResult> SlotRun::Run() {
   // From here on a signal ends this process, and the spool is complete.
   if (good_end()) {
     gate_.reset();
+    waiter_.Close();
     // These two signals would end this process with a code that is not the application's.
     ::signal(SIGPIPE, SIG_IGN);
     ::signal(SIGXFSZ, SIG_IGN);
@@ -351,23 +343,6 @@ Result<RunResult> RunAgent(const RunOptions& options) {
   return run.Run();
 }
 
-void FinishLike(const RunResult& result) {
-  if (result.signal != 0) {
-    // Only the application's core file is useful, if there is one.
-    const rlimit none{0, 0};
-    ::setrlimit(RLIMIT_CORE, &none);
-    ::prctl(PR_SET_DUMPABLE, 0);
-    struct sigaction action {};
-    action.sa_handler = SIG_DFL;
-    ::sigaction(result.signal, &action, nullptr);
-    sigset_t mask;
-    sigemptyset(&mask);
-    sigaddset(&mask, result.signal);
-    ::pthread_sigmask(SIG_UNBLOCK, &mask, nullptr);
-    ::raise(result.signal);
-    ::_exit(128 + result.signal);
-  }
-  ::_exit(result.exit_code);
-}
+void FinishLike(const RunResult& result) { EndLike(result.exit_code, result.signal); }
 
 }  // namespace lockstep::agent

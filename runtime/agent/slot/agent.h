@@ -83,9 +83,9 @@ struct RunResult {
   RunDir dir;                    // With RunOptions::estimate: the directory of the slots' estimates.
 };
 
-// Runs the command to its end. Returns an error only if nothing was started
-// (usage). Thread: once per process, before other threads exist; changes this
-// process's signal mask, standard input and output.
+// Runs the command to its end. Returns in a child of the process that called it, which waits and ends as the child does
+// (waiter.h). Returns an error only if nothing was started (usage). Thread: once per process, before other threads
+// exist; changes this process's signal mask, standard input and output.
 Result<RunResult> RunAgent(const RunOptions& options);
 
 // Ends this process as the application ended: same exit code, or same signal

@@ -1,6 +1,7 @@
 #include "runtime/agent/slot/child.h"
 
 #include <fcntl.h>
+#include <sys/prctl.h>
 #include <sys/signalfd.h>
 #include <sys/syscall.h>
 #include <sys/wait.h>
@@ -53,11 +54,17 @@ SignalGate::SignalGate(SignalGate&& other) noexcept
       old_pipe_(other.old_pipe_),
       old_file_size_(other.old_file_size_) {}
 
+std::optional<Received> SignalGate::Read() const {
+  signalfd_siginfo info;
+  if (::read(fd_, &info, sizeof info) != static_cast<ssize_t>(sizeof info)) return std::nullopt;
+  return Received{static_cast<std::int32_t>(info.ssi_signo), info.ssi_code, static_cast<std::int32_t>(info.ssi_pid),
+                  static_cast<std::int64_t>(info.ssi_ptr)};
+}
+
 SignalGate::~SignalGate() {
   if (fd_ < 0) return;
   // Discard signals that were meant for the application, which has ended.
-  signalfd_siginfo info;
-  while (::read(fd_, &info, sizeof info) > 0) {
+  while (Read()) {
   }
   ::close(fd_);
   RestoreInChild();
@@ -139,8 +146,46 @@ ChildExit Child::Poll() {
   return result;
 }
 
-void Child::Signal(int signal) const {
-  if (pid_ > 0) ::kill(pid_, signal);
+void Child::Signal(const Received& received) const { SendSignal(pid_, received); }
+
+bool Ends(int signal) {
+  return signal == SIGTERM || signal == SIGINT || signal == SIGHUP || signal == SIGQUIT || signal == SIGXCPU ||
+         signal == SIGPWR;
+}
+
+void SendSignal(pid_t pid, const Received& received) {
+  if (pid <= 0) return;
+  sigval value{};
+  value.sival_ptr = reinterpret_cast<void*>(received.value);
+  if (received.code == SI_QUEUE)
+    ::sigqueue(pid, received.signal, value);
+  else
+    ::kill(pid, received.signal);
+}
+
+void LeaveStandardStreams() {
+  const int null = ::open("/dev/null", O_RDWR | O_CLOEXEC);
+  if (null < 0) return;
+  ::dup2(null, STDIN_FILENO);
+  ::dup2(null, STDOUT_FILENO);
+  ::close(null);
+}
+
+void EndLike(int code, int signal) {
+  if (signal == 0) ::_exit(code);
+  // Only the application's core file is useful, if there is one.
+  const rlimit none{0, 0};
+  ::setrlimit(RLIMIT_CORE, &none);
+  ::prctl(PR_SET_DUMPABLE, 0);
+  struct sigaction action {};
+  action.sa_handler = SIG_DFL;
+  ::sigaction(signal, &action, nullptr);
+  sigset_t mask;
+  sigemptyset(&mask);
+  sigaddset(&mask, signal);
+  ::pthread_sigmask(SIG_UNBLOCK, &mask, nullptr);
+  ::raise(signal);
+  ::_exit(128 + signal);
 }
 
 }  // namespace lockstep::agent

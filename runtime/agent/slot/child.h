@@ -5,11 +5,13 @@
 #include <sys/types.h>
 
 #include <csignal>
+#include <optional>
 #include <string>
 #include <vector>
 
 #include "comms/launch/launch_env.h"
 #include "core/result.h"
+#include "runtime/agent/slot/receipts.h"
 
 namespace lockstep::agent {
 
@@ -24,6 +26,8 @@ class SignalGate {
   ~SignalGate();  // Restores mask and dispositions.
 
   int fd() const { return fd_; }
+  // The next signal that this process has received; does not wait.
+  std::optional<Received> Read() const;
   // In the child, between fork and exec.
   void RestoreInChild() const;
 
@@ -34,6 +38,19 @@ class SignalGate {
   struct sigaction old_child_ {
   }, old_pipe_{}, old_file_size_{};
 };
+
+// Signals that end a program by default and that users send for that purpose.
+bool Ends(int signal);
+
+// Sends on what was received.
+void SendSignal(pid_t pid, const Received& received);
+
+// The application has its own copies of the standard streams. When it closes them, the processes at the other ends must
+// see that, so this process must not keep them open.
+void LeaveStandardStreams();
+
+// Ends this process as another one ended: by the same signal, without a core file of our own, or with the same code.
+[[noreturn]] void EndLike(int code, int signal);
 
 struct ChildExit {
   bool ended = false;
@@ -54,7 +71,8 @@ class Child {
   int start_errno() const { return start_errno_; }
   // Does not wait. `ended` is set by one call only.
   ChildExit Poll();
-  void Signal(int signal) const;
+  void Signal(int signal) const { Signal(Received{.signal = signal}); }
+  void Signal(const Received& received) const;
 
  private:
   pid_t pid_ = -1;

@@ -31,6 +31,7 @@
 #include "runtime/agent/slot/clock_link.h"
 #include "runtime/agent/slot/estimate.h"
 #include "runtime/agent/slot/trial.h"
+#include "runtime/agent/slot/waiter.h"
 #include "runtime/agent/spool/spool_writer.h"
 #include "runtime/agent/window/gpu_flush.h"
 #include "runtime/agent/window/window_control.h"
@@ -63,6 +64,8 @@ class SlotRun {
   Status StartChild();
   RunResult RunBare(const Error& trouble);
   void Loop();
+  // Returns a time before which nothing came that was not read.
+  std::int64_t ReadSignals();
   void HandleSignals();
   // After the application's end: whether this process was asked to terminate.
   bool TerminationAsked();
@@ -118,6 +121,8 @@ class SlotRun {
   ProgramMpi mpi_;
   clock::ClockService clock_service_ = clock::ClockService::kAuto;
   std::optional<SignalGate> gate_;
+  WaiterLink waiter_;
+  Receipts receipts_;
   std::optional<Segment> segment_;
   std::optional<SpoolWriter> spool_;
   std::optional<FileReceiver> so_far_here_, receiver_;  // The clock link's server gives them connections.
@@ -148,6 +153,7 @@ class SlotRun {
   std::uint64_t records_before_ = 0;  // A second ago.
   int quiet_seconds_ = 0;             // Without a record, up to now.
   std::int64_t term_ns_ = 0;          // When the launcher began to end the job; 0 if it did not.
+  std::int64_t started_ns_ = 0;       // Before the program's start.
   std::int64_t ended_ns_ = 0;         // When the program's end was seen.
   std::int64_t end_asked_ns_ = 0;     // When a signal came last that ends programs; 0: none.
   std::size_t places_kept_ = 0;       // How many hosts had told where their files are.

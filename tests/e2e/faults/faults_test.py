@@ -110,8 +110,7 @@ class Job:
         """Process id of the program itself."""
         if not self.traced:
             return self.process.pid
-        children = pathlib.Path("/proc/%d/task/%d/children" % (self.process.pid, self.process.pid))
-        return int(children.read_text().split()[0])
+        return jobs.program_of(self.process)
 
     @property
     def trace(self):

@@ -116,7 +116,7 @@ def stop(agent):
     """For a while, before it is ended."""
     def disturb(job):
         job.wait_for(b"ready")
-        victim = job.process.pid if agent else job.app
+        victim = job.app if not agent or not job.traced else jobs.agent_of(job.process)
         os.kill(victim, signal.SIGSTOP)
         time.sleep(0.4)
         os.kill(victim, signal.SIGCONT)

@@ -46,6 +46,8 @@ def agents(run):
     found = {}
     for entry in pathlib.Path("/proc").iterdir():
         try:
+            if (entry / "comm").read_text() != "lockstep\n":
+                continue  # Such as the process that waits for an agent, which has the same words.
             words = (entry / "cmdline").read_bytes().split(b"\0")
             environment = dict(item.split(b"=", 1) for item in (entry / "environ").read_bytes().split(b"\0") if b"=" in item)
         except (OSError, ValueError):

@@ -14,7 +14,6 @@ import os
 import pathlib
 import random
 import shutil
-import signal
 import struct
 import subprocess
 import sys
@@ -50,13 +49,6 @@ def runs(pid):
         return False
 
 
-def kill(pid):
-    try:
-        os.kill(pid, signal.SIGKILL)
-    except ProcessLookupError:
-        pass
-
-
 def recover(run, *options):
     done = jobs.run([jobs.LOCKSTEP, "recover", run, "--json", "-", *options], cwd="/")
     return done.returncode, json.loads(done.stdout) if done.stdout else None, done.stderr.decode()
@@ -83,7 +75,7 @@ def one_kill(kind, seed):
         with open(place / "log", "wb") as log:
             launcher = subprocess.Popen(
                 [*jobs.MPIRUN, "-np", str(RANKS), jobs.LOCKSTEP, "run", "--quiet", "--after", "none", "-o",
-                 str(place / "run"), "--", VICTIM, str(place / "count"), "60"],
+                 str(place / "run"), "--", VICTIM, str(place / "count"), "3" if "agent" in kind else "60"],
                 cwd=place, env=jobs.ENVIRONMENT, stdin=subprocess.DEVNULL, stdout=log, stderr=log)
         try:
             if not jobs.wait_until(lambda: all(words(path)[0] > 0 for path in counts)):
@@ -95,13 +87,13 @@ def one_kill(kind, seed):
             targets = {"application": [apps[victim]], "agent": [agents[victim]], "all agents": agents,
                        "mpirun": [launcher.pid]}[kind]
             for pid in targets:
-                kill(pid)
+                jobs.kill(pid)
             launcher.wait(timeout=120)
             # What the launcher left running ends as a scheduler would end it, and is waited for.
             jobs.wait_until(lambda: not any(runs(pid) for pid in apps + agents), 2)
             left = [pid for pid in apps + agents if runs(pid)]
             for pid in left:
-                kill(pid)
+                jobs.kill(pid)
             if not jobs.wait_until(lambda: not any(runs(pid) for pid in apps + agents)):
                 return ["processes do not end"], ""
         finally:
@@ -111,7 +103,7 @@ def one_kill(kind, seed):
             for path in counts:
                 for pid in words(path)[1:]:
                     if pid and runs(pid):
-                        kill(pid)
+                        jobs.kill(pid)
         run = place / "run"
         shared = {path for path in jobs.segments() - earlier if path.rsplit("-", 1)[1] in map(str, agents)}
         code, report, said = recover(run)
@@ -186,10 +178,10 @@ class Slot(unittest.TestCase):
                                     MARKER, "n", "100000000", "200"], cwd=self.place, env=jobs.ENVIRONMENT)
         count = self.place / "n"
         self.assertTrue(jobs.wait_until(lambda: count.exists() and words(count)[0] > 20000))
-        app = int(pathlib.Path("/proc/%d/task/%d/children" % (process.pid, process.pid)).read_text().split()[0])
+        app = jobs.program_of(process)
         if both:
-            kill(process.pid)
-        kill(app)
+            jobs.kill(jobs.agent_of(process))
+        jobs.kill(app)
         process.wait()
         self.assertTrue(jobs.wait_until(lambda: not runs(app)))
         return words(count)[0]
@@ -308,21 +300,21 @@ class Isolated(Slot):
                                     MARKER, "n", "100000000", "200"], cwd=self.place, env=jobs.ENVIRONMENT)
         count = self.place / "n"
         self.assertTrue(jobs.wait_until(lambda: count.exists() and words(count)[0] > 5000))
-        app = int(pathlib.Path("/proc/%d/task/%d/children" % (process.pid, process.pid)).read_text().split()[0])
+        app, agent = jobs.program_of(process), jobs.agent_of(process)
         try:
             code, report, _ = recover(self.place / "run", "--stale")
             self.assertEqual((code, report["ranks"][0]["state"]), (3, "still running"), report)
             self.assertEqual(report["removed"], [])
             # Without its agent the application goes on into its ring.
-            kill(process.pid)
-            process.wait()
+            jobs.kill(agent)
+            jobs.wait_until(lambda: not runs(agent))
             code, report, _ = recover(self.place / "run", "--stale")
             self.assertEqual((code, report["ranks"][0]["state"]), (3, "still running"), report)
             self.assertIn("application", report["ranks"][0]["why"])
             self.assertEqual(report["removed"], [])
         finally:
-            kill(app)
-            kill(process.pid)
+            jobs.kill(app)
+            process.wait()
         self.assertTrue(jobs.wait_until(lambda: not runs(app)))
         code, report, _ = recover(self.place / "run")
         self.assertEqual((code, report["ranks"][0]["state"]), (3, "recovered"), report)

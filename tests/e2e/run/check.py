@@ -171,16 +171,13 @@ class Deaths(Case):
         self.assertTrue(jobs.wait_until(lambda: committed(self.dir + "/n") >= 20000))
         return process
 
-    def child(self, process):
-        return int(open("/proc/%d/task/%d/children" % (process.pid, process.pid)).read().split()[0])
-
     def marks(self, run_dir):
         with rank_tables.open_file(run_dir + "/ranks/rank-00000.h5") as f:
             return len(f["ranges/begin_ns"]), losses(f)
 
     def test_application_killed(self):
         process = self.start()
-        os.kill(self.child(process), signal.SIGKILL)
+        os.kill(jobs.program_of(process), signal.SIGKILL)
         self.assertEqual(process.wait(timeout=120), -signal.SIGKILL)
         run_dir = self.latest()
         self.assertEqual(glob.glob(run_dir + "/ranks/*.h5"), [])
@@ -196,12 +193,9 @@ class Deaths(Case):
 
     def test_agent_killed_application_goes_on(self):
         process = self.start(marks="60000")
-        app = self.child(process)
-        os.kill(process.pid, signal.SIGKILL)
-        process.wait()
+        os.kill(jobs.agent_of(process), signal.SIGKILL)
+        self.assertEqual(process.wait(timeout=120), 0)
         run_dir = self.latest()
-        while os.path.exists("/proc/%d" % app):
-            time.sleep(0.02)
         self.assertEqual(committed(self.dir + "/n"), 60000)
         self.assertEqual(self.finish(run_dir), 1)
         found, lost = self.marks(run_dir)
@@ -212,9 +206,9 @@ class Deaths(Case):
 
     def test_everything_killed(self):
         process = self.start()
-        app = self.child(process)
-        os.kill(process.pid, signal.SIGKILL)
-        os.kill(app, signal.SIGKILL)
+        app, agent = jobs.program_of(process), jobs.agent_of(process)
+        for pid in (process.pid, agent, app):
+            os.kill(pid, signal.SIGKILL)
         process.wait()
         while os.path.exists("/proc/%d" % app) and "Z" not in open("/proc/%d/stat" % app).read().split()[2]:
             time.sleep(0.02)
@@ -222,7 +216,7 @@ class Deaths(Case):
         self.assertEqual(self.finish(run_dir), 1)
         found, lost = self.marks(run_dir)
         self.assertIn(found + lost.get("RingFull", 0) - committed(self.dir + "/n"), (0, 1))
-        self.assertEqual([p for p in glob.glob("/dev/shm/lockstep-*-%d" % process.pid)], [])
+        self.assertEqual([p for p in glob.glob("/dev/shm/lockstep-*-%d" % agent)], [])
 
     def test_a_running_spool_is_left_alone(self):
         process = self.start()

@@ -35,13 +35,6 @@ def can_contain():
     return subprocess.run([*CONTAINER, "true"], capture_output=True).returncode == 0
 
 
-def gone(pid):
-    try:
-        return pathlib.Path("/proc/%d/stat" % pid).read_text().rsplit(")", 1)[1].split()[0] in "ZX"
-    except (FileNotFoundError, ProcessLookupError):
-        return True
-
-
 def committed(path):
     try:
         data = path.read_bytes()[:8]
@@ -99,18 +92,17 @@ class Case(unittest.TestCase):
         process = self.start([*RUN, "-o", output, *options, "--", MARKER, "n", "100000000", "200"])
         count = self.place / "n"
         self.assertTrue(jobs.wait_until(lambda: committed(count) > 5000))
-        app = int(pathlib.Path("/proc/%d/task/%d/children" % (process.pid, process.pid)).read_text().split()[0])
-        os.kill(process.pid, signal.SIGKILL)
-        process.wait()
+        app, agent = jobs.program_of(process), jobs.agent_of(process)
+        os.kill(agent, signal.SIGKILL)
         # What is recorded without an agent is in the segment alone.
         without = committed(count)
         self.assertTrue(jobs.wait_until(lambda: committed(count) > without + 10))
         os.kill(app, signal.SIGKILL)
-        self.assertTrue(jobs.wait_until(lambda: gone(app)))
+        process.wait()
         marks = committed(count)
         count.unlink()
         self.addCleanup(lambda: [os.path.exists(path) and os.unlink(path) for path in glob.glob(
-            "/dev/shm/lockstep-*-%d" % process.pid)])
+            "/dev/shm/lockstep-*-%d" % agent)])
         return marks
 
     def segment_of(self, run):
@@ -550,8 +542,10 @@ class Recording(Case):
         with open(spool, "rb") as stranger:
             with self.assertRaises(OSError):
                 fcntl.fcntl(stranger, 37, struct.pack("hhqqi4x", fcntl.F_RDLCK, 0, 0, 0, 0))
+            agent = jobs.agent_of(process)
             os.killpg(process.pid, signal.SIGKILL)
             process.wait()
+            self.assertTrue(jobs.wait_until(lambda: jobs.gone(agent)))
             fcntl.fcntl(stranger, 37, struct.pack("hhqqi4x", fcntl.F_RDLCK, 0, 0, 0, 0))
             # The program is killed, too, and what it still holds is left alone until it is gone.
             rank = self.place / "run/ranks/rank-00000.h5"

@@ -15,7 +15,7 @@ HERE = pathlib.Path(__file__).resolve().parent
 sys.path[:0] = [str(HERE.parent), str(HERE.parent / "recover"), str(HERE.parents[1] / "hosts")]
 import hosts as of_hosts  # noqa: E402
 import jobs  # noqa: E402
-from recover_test import kill, recover, runs, words  # noqa: E402
+from recover_test import recover, runs, words  # noqa: E402
 
 COUNTED = [str(jobs.BUILD / "tests/counted"), "counts", "30", "5", "1"]  # It counts its calls itself.
 VICTIM = str(jobs.BUILD / "tests/recover_victim")
@@ -99,13 +99,13 @@ class Killed(Smoke):
             launcher = subprocess.Popen([*jobs.MPIRUN, "-np", "2", *lockstep, VICTIM, self.place / name], cwd=self.place, env=jobs.ENVIRONMENT,
                                         stdin=subprocess.DEVNULL, stdout=log, stderr=log)
         begun = jobs.wait_until(lambda: all(words(path)[0] > 1000 for path in counts))
-        kill(words(counts[1])[1])
+        jobs.kill(words(counts[1])[1])
         self.assertTrue(begun and jobs.wait_until(lambda: launcher.poll() is not None), (self.place / "log").read_text())
         pids = [pid for path in counts for pid in words(path)[1:] if pid != launcher.pid]
         # What the launcher has left is ended.
         if not jobs.wait_until(lambda: not any(map(runs, pids)), 10):
             for pid in filter(runs, pids):
-                kill(pid)
+                jobs.kill(pid)
             self.assertTrue(jobs.wait_until(lambda: not any(map(runs, pids))))
         return launcher.returncode, [words(path)[0] for path in counts]
 
