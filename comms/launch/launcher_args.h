@@ -33,7 +33,8 @@ std::size_t WordsOfTorchrun(const std::vector<std::string>& command);
 
 // The same for `torchrun [options] script args`, whose workers become `AGENT python -u script args`, as torchrun itself
 // starts them; `python` is the interpreter it would use, with which it starts them now: the report of a worker that
-// failed names the script as ever. kUsage where that is unclear: for an unknown option or a program that torchrun runs in another way.
+// failed names the script as ever. kUsage where that is unclear: for an unknown option or a program that torchrun runs
+// in another way.
 Result<std::vector<std::string>> InsertAgentForTorchrun(const std::vector<std::string>& command,
                                                         const std::vector<std::string>& agent,
                                                         const std::string& python);

@@ -66,16 +66,20 @@ SegmentSizes PlanSizes(const SegmentRequest& request, const struct statvfs& room
   sizes.total = RoundUp(std::max(request.total_bytes, kArenaOffset + sizes.main_bytes()));
   sizes.available = static_cast<std::uint64_t>(room.f_bavail) * room.f_frsize;
   sizes.limited = room.f_blocks != 0;
-  if (disk || !sizes.limited) return sizes;
-  // Containers have 64 MiB by default, and MPI and PyTorch's workers need part of it: they would fail if we took all.
-  // Small rings in memory are better than rings on a disk.
-  const std::uint64_t share = sizes.available / 2 / static_cast<std::uint64_t>(std::max(request.local_slots, 1));
+  // Containers have 64 MiB by default, and MPI and PyTorch's workers need part of it, later: they would fail if we took
+  // it. Small rings in memory are better than rings on a disk.
+  std::uint64_t share = request.most_bytes;
+  if (!disk && sizes.limited) {
+    const std::uint64_t all = static_cast<std::uint64_t>(room.f_blocks) * room.f_frsize;
+    share = std::min(
+        share, std::min(sizes.available / 2, all / 16) / static_cast<std::uint64_t>(std::max(request.local_slots, 1)));
+  }
   if (share < sizes.total) {
     sizes.total = share / kPageBytes * kPageBytes;
     while (sizes.main_slots > kMinSlots && kArenaOffset + 4 * sizes.main_bytes() > sizes.total) sizes.main_slots /= 2;
   }
   if (kArenaOffset + sizes.main_bytes() > sizes.total) {
-    sizes.available = share;
+    if (!disk && sizes.limited) sizes.available /= 2 * static_cast<std::uint64_t>(std::max(request.local_slots, 1));
     sizes.total = RoundUp(kArenaOffset + sizes.main_bytes());
   }
   return sizes;

@@ -22,8 +22,10 @@ struct SegmentRequest {
   std::int32_t slot = 0;
   std::int32_t local_slots = 1;   // The number of agents that share the tmpfs.
   std::uint64_t spool_inode = 0;  // Inode of the spool that its records go to.
-  // Upper limit of the mapping. It is less if the tmpfs is small, because half of the tmpfs is left to the job.
+  // Upper limit of the mapping. It is less if the tmpfs is small: half of what is free, and all but a 16th of it in
+  // all, are left to the job.
   std::uint64_t total_bytes = 0;
+  std::uint64_t most_bytes = UINT64_MAX;  // By other limits (memory_limits.h); never less than the least rings take.
   std::uint64_t main_ring_bytes = 0, other_ring_bytes = 0;  // Rounded down to powers of two of slots.
 };
 

@@ -15,6 +15,7 @@
 #include "core/reference.h"
 #include "core/spool_name.h"
 #include "core/version.h"
+#include "runtime/agent/rings/memory_limits.h"
 #include "runtime/agent/rundir/process_state.h"
 #include "runtime/agent/rundir/say.h"
 #include "runtime/agent/slot/slot_run.h"
@@ -56,6 +57,7 @@ std::string SlotRun::Prepare() {
   request.spool_inode = spool_->inode();
   request.local_slots = launch_.local_size;
   request.total_bytes = options_.ring_total_bytes;
+  request.most_bytes = MostForRings(launch_.local_size);
   request.main_ring_bytes = options_.ring_bytes;
   request.other_ring_bytes = options_.ring_bytes / 4;
   auto segment = Segment::Create(request);

@@ -58,6 +58,23 @@ TEST_F(SegmentTest, NamesOfOthersAreLeftAlone) {
   EXPECT_TRUE(fs::is_symlink(Name()));
 }
 
+TEST_F(SegmentTest, OtherLimitsMakeItSmallAndNeverTooSmallForOneRing) {
+  SegmentRequest request = Request();
+  request.total_bytes = 64 << 20;
+  request.main_ring_bytes = 8 << 20;
+  request.most_bytes = 6 << 20;
+  auto segment = Segment::Create(request);
+  ASSERT_TRUE(segment.ok());
+  EXPECT_LE(segment.value().view().bytes, request.most_bytes);
+  EXPECT_GE(segment.value().view().header().main_ring_slots, 1024u);
+  segment.value().Remove();
+  request.most_bytes = 1;
+  auto least = Segment::Create(request);
+  ASSERT_TRUE(least.ok());
+  EXPECT_LE(least.value().view().bytes, std::uint64_t{2} << 20);
+  least.value().Remove();
+}
+
 TEST_F(SegmentTest, NamesComeBack) {
   for (const int number : {1, 2, 50}) {
     const SegmentName name{1000, 0xfedcba9876543210, 4095, 4194304, number};
