@@ -144,7 +144,7 @@ class Missing(Case):
         out, _ = self.check([jobs.LOCKSTEP, "doctor", run])
         self.assertIn(sentence, out)
         out, _ = self.check([jobs.LOCKSTEP, "info", run], 3)
-        self.assertTrue(out.startswith(sentence + "\n  rank 0      ranks/rank-00000.h5\n"), out[:300])
+        self.assertTrue(out.startswith(sentence + "\n  ranks/rank-00000.h5 to ranks/rank-00000.p2.h5\n"), out[:300])
 
 
 if __name__ == "__main__":
