@@ -255,6 +255,26 @@ class Places(Case):
         self.assertIn("runs without Lockstep", done.stderr)
         self.assertEqual(len(done.stderr.splitlines()), 1)
 
+    def test_a_program_that_removes_its_run_directory(self):
+        for code in (0, 4):
+            done = run([LOCKSTEP, "run", "--", "bash", "-c", f"rm -rf lockstep.out; echo x; exit {code}"], self.dir)
+            self.assertEqual((done.returncode, done.stdout), (code, "x\n"))
+            self.assertRegex(done.stderr, r"^lockstep: lockstep\.out/\S+ was removed while the job ran: nothing is left of "
+                             r"the recording\. Name a directory that the job leaves alone with --output\n$")
+            self.assertFalse(os.path.exists(self.dir + "/lockstep.out"))
+
+    def test_a_program_that_drops_the_preload(self):
+        code = "import os,sys,time\nn=0\nwhile not n: n=os.path.exists('go'); time.sleep(.01)"
+        with subprocess.Popen([LOCKSTEP, "run", "--after", "none", "-q", "-o", "run", "--", "bash", "-c",
+                               f'unset LD_PRELOAD; exec /usr/bin/python3 -c "{code}"'], cwd=self.dir) as job:
+            spool = self.dir + "/run/ranks/rank-00000.spool"
+            sizes = set()  # The agent samples as often as it looks at the program.
+            jobs.wait_until(lambda: os.path.exists(spool) and sizes.add(os.path.getsize(spool)) or len(sizes) > 5)
+            open(self.dir + "/go", "w").close()
+            self.assertEqual(job.wait(60), 0)
+        with rank_tables.open_file(self.dir + "/run/ranks/rank-00000.h5") as f:
+            self.assertEqual(losses(f).get("PreloadLost"), 1)
+
     def test_more_room_for_rings_than_there_is(self):
         # No room at all: tests/e2e/faults, which can mount a small one.
         done = run([LOCKSTEP, "run", "--after", "none", "--ring-total", "4096G", "--", "echo", "x"], self.dir)
