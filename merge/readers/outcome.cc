@@ -65,29 +65,37 @@ std::vector<RankOutcome> FindOutcomes(const std::vector<RunRank>& ranks, const s
   const auto before_others = [&](std::size_t r) {
     return "its records end " + std::to_string((last - last_ns[r]) / 1'000'000) + " ms before the others'";
   };
+  std::vector<bool> fails(ranks.size());
   std::size_t failed = 0, fine = 0, terminated = 0;
   std::int64_t first_failed = last, last_fine = std::numeric_limits<std::int64_t>::min();  // Their ends.
   for (std::size_t r = 0; r < ranks.size(); ++r) {
     const std::int32_t code = outcomes[r].exit_code = ExitOf(ranks[r].head);
-    const bool fails = code != kExitUnknown && code != 0 && !Terminated(code);
-    failed += fails;
-    fine += code == 0;
+    // The launcher ends the others for one that leaves between MPI_Init and MPI_Finalize, whatever its code is.
+    const bool left = code == 0 && ingest::MetaNumber(ranks[r].head, "inside_mpi", 0) != 0;
+    fails[r] = left || (code != kExitUnknown && code != 0 && !Terminated(code));
+    failed += fails[r];
+    fine += code == 0 && !left;
     terminated += Terminated(code);
-    (fails ? first_failed : last_fine) = fails ? std::min(first_failed, last_ns[r]) : std::max(last_fine, last_ns[r]);
+    if (fails[r])
+      first_failed = std::min(first_failed, last_ns[r]);
+    else
+      last_fine = std::max(last_fine, last_ns[r]);
   }
   if (failed > 0 && fine == ranks.size() - failed && last_fine < first_failed - slack) {
     // The others had left when it failed.
     for (std::size_t r = 0; r < ranks.size(); ++r) {
-      if (outcomes[r].exit_code != 0) continue;
+      if (fails[r]) continue;
       outcomes[r].ended_early = true;
       outcomes[r].why = before_others(r);
     }
   } else if (failed > 0 && failed < ranks.size()) {
-    for (RankOutcome& outcome : outcomes) {
-      const std::int32_t code = outcome.exit_code;
-      if (code == kExitUnknown || code == 0 || Terminated(code)) continue;
-      outcome.ended_early = true;
-      outcome.why = code < 0 ? "signal " + std::to_string(-code) : "exit code " + std::to_string(code);
+    for (std::size_t r = 0; r < ranks.size(); ++r) {
+      if (!fails[r]) continue;
+      const std::int32_t code = outcomes[r].exit_code;
+      outcomes[r].ended_early = true;
+      outcomes[r].why = code < 0    ? "signal " + std::to_string(-code)
+                        : code == 0 ? "exit code 0 without MPI_Finalize"
+                                    : "exit code " + std::to_string(code);
     }
   } else if (failed == 0 && fine + terminated > 0 && fine < ranks.size()) {
     for (std::size_t r = 0; r < ranks.size(); ++r) {

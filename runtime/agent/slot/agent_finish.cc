@@ -72,6 +72,7 @@ bool SlotRun::WriteEnd() {
       Say(RankText() + " could not compare its clock: " + why);
   }
   meta += "clock_service\t" + clock_link_->Describe() + "\n";
+  if (InsideMpi()) meta += "inside_mpi\t1\n";
   if (window_->limit_reached())
     meta += "recording\tuntil " + std::to_string(options_.max_bytes) + " bytes were written\n";
   const bool meta_written = spool_->Append({SpoolKind::kMeta}, meta, SpoolReserve::kAll);
@@ -82,6 +83,10 @@ bool SlotRun::WriteEnd() {
 // code is, and end the others, who may be waiting for it. They see the end of this process, not of that one.
 bool SlotRun::EndedInsideMpi() const {
   if (launch_.source != launch::LaunchSource::kOpenMpi && launch_.source != launch::LaunchSource::kPmi) return false;
+  return InsideMpi();
+}
+
+bool SlotRun::InsideMpi() const {
   const std::span<ProcessEntry> processes = UsedProcesses(segment_->view());
   return std::any_of(processes.begin(), processes.end(), [](const ProcessEntry& process) {
     return process.mpi_initialized.load(std::memory_order_acquire) != 0 &&

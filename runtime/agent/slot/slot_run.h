@@ -103,6 +103,7 @@ class SlotRun {
   void CorrectManifest();
   std::string RankText() const { return "rank " + std::to_string(launch_.slot()); }
   bool EndedInsideMpi() const;
+  bool InsideMpi() const;  // A process called MPI_Init, and not MPI_Finalize.
   bool UsedMpiAlone() const;
   // Writes the manifest, and leads `latest` to it.
   bool first() const { return launch_.slot() == 0 && launch_.rank <= 0 && !options_.estimate; }

@@ -288,6 +288,20 @@ TEST(Outcome, WhoLeftBeforeAnotherFailedEndedEarly) {
   EXPECT_TRUE(merge::FindOutcomes({}, {}, {}).empty());
 }
 
+TEST(Outcome, WhoLeavesInsideMpiHasFailed) {
+  std::vector<merge::RunRank> ranks = RanksEndedBy({15, 0, 15});
+  RankBuilder builder(1, 3);
+  builder.t.meta.key.clear();
+  builder.t.meta.value.clear();
+  builder.Meta("exit_code", "0");
+  builder.Meta("inside_mpi", "1");
+  ranks[1].head = builder.t;
+  const auto outcomes = merge::FindOutcomes(ranks, {0, 0, 0}, {1'500'000'000, 500'000'000, 1'500'000'000});
+  EXPECT_TRUE(outcomes[1].ended_early);
+  EXPECT_EQ(outcomes[1].why, "exit code 0 without MPI_Finalize");
+  EXPECT_FALSE(outcomes[0].ended_early || outcomes[2].ended_early) << "the launcher ended them";
+}
+
 TEST(Outcome, RanksOfWhichNothingIsKnownEndedEarlyIfTheLauncherEndedTheOthersLater) {
   const auto outcomes = merge::FindOutcomes(RanksEndedBy({15, 0, 0, 15}), std::vector<std::int64_t>(4, 0),
                                             {5'000'000'000, 4'000'000'000, 4'999'900'000, 4'500'000'000});
