@@ -224,8 +224,8 @@ Result<int> Info(const InfoFlags& flags) {
     if (const std::string where = WhereOthersAre(run, static_cast<std::int32_t>(there->expected)); !where.empty())
       Note("{}\n", where);
   if (readable == 0) return code;
-  for (const std::vector<RankFile>& files_of_one_kind : {of_ranks, others})
-    if (!files_of_one_kind.empty()) ShowLines(SummaryOf(files_of_one_kind));
+  for (const std::vector<RankFile>* kind : {&of_ranks, &others})
+    if (!kind->empty()) ShowLines(SummaryOf(*kind));
   if (summarised) Show("\n  every file:  lockstep info {}--ranks all\n", flags.what.empty() ? "" : flags.what + " ");
   Json whole{{"schema", "lockstep.info/1"}, {"files", std::move(all)}};
   if (there) {

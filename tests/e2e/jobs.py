@@ -192,9 +192,10 @@ class Run:
 
 
 def newest(output):
-    """The newest run in this lockstep.out. One that recorded nothing is not what `latest` points to."""
-    runs = sorted(path for path in pathlib.Path(output).glob("*-*") if path.is_dir())
-    return runs[-1] if runs else pathlib.Path(output) / "latest"
+    """The newest run in this lockstep.out. One that recorded nothing is not what `latest` points to, and names of one
+    second are in no order."""
+    runs = [path for path in pathlib.Path(output).glob("*-*") if (path / "ranks").is_dir()]
+    return max(runs, key=lambda path: (path / "ranks").stat().st_mtime_ns, default=pathlib.Path(output) / "latest")
 
 
 def latest(directory):

@@ -1,5 +1,4 @@
 """GPU capture end to end on the tests' GPU and NCCL: check.py BUILD_DIR REAL_CUPTI CASE"""
-import glob
 import json
 import pathlib
 import shutil
@@ -58,7 +57,7 @@ class Case(unittest.TestCase):
                         {**ENVIRONMENT, **(env or {})}, **more)
 
     def run_dir(self):
-        return jobs.Run(sorted(glob.glob(self.dir + "/lockstep.out/2*"))[-1])
+        return jobs.latest(self.dir)
 
     def files(self):
         files = self.run_dir().files()
