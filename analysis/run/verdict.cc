@@ -113,9 +113,8 @@ std::string Sentence(const Context& context, Analysis& analysis) {
     analysis.suspicious = true;
     if (analysis.trust.dropped > 0)
       return fmt::format(
-          "{} of {} records were lost, and no communication is among those that are left: nothing is "
-          "concluded from them.",
-          Count(analysis.trust.dropped), Count(analysis.trust.dropped + analysis.trust.events));
+          "{} {} lost, and no communication is among those that are left: nothing is concluded from them.",
+          Plural(analysis.trust.dropped, "record"), analysis.trust.dropped == 1 ? "was" : "were");
     if (OneSided(context))
       return fmt::format(
           "{} communicate by one-sided MPI alone: these calls take {} of a rank's time on average, and "
