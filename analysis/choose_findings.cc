@@ -189,6 +189,11 @@ void ChooseFindings(const Context& context, Analysis& analysis) {
   std::set<FindingId> told;
   std::erase_if(analysis.findings, [&](const Finding& finding) {
     const double gain = GainShare(analysis, finding);
+    // What takes more than there is was counted twice or of something else: whatever it says is not to be relied on.
+    if (gain > 1) {
+      ++analysis.impossible_findings;
+      return true;
+    }
     if (gain < 0 || gain >= kWorthShare) return false;
     // Much time, and the replay has it that it is spent anyway: told, but nothing to fix.
     if (finding.replayed && finding.took_ns &&

@@ -19,7 +19,7 @@ namespace lockstep::analysis {
 #define LS_PARTS(X)                                                                                              \
   X(run_dir) X(run) X(hang) X(trust) X(summary) X(ranks) X(steps) X(truncated) X(collectives) X(arrivals) X(p2p)         \
   X(groups) X(gpus) X(buckets) X(fsdp) X(replay_skipped) X(replay) X(overlap) X(stragglers)                      \
-  X(stragglers_replayed) X(counterfactual) X(critical_path) X(delays) X(findings) X(idle_causes) X(additivity) X(losses)        \
+  X(stragglers_replayed) X(counterfactual) X(critical_path) X(delays) X(findings) X(impossible_findings) X(idle_causes) X(additivity) X(losses)        \
   X(unrecorded) X(comm_on_path_ns) X(without_core_share) X(wait_only) X(mostly_posted) X(suspicious) X(verdict) X(remarks)
 // clang-format on
 enum class Part : std::uint8_t {

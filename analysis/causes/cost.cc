@@ -10,6 +10,7 @@
 #include "analysis/core/format.h"
 #include "analysis/core/statistics.h"
 #include "analysis/passes.h"
+#include "merge/timeline/step_length.h"
 
 namespace lockstep::analysis {
 namespace {
@@ -63,18 +64,12 @@ Cost CostOf(const std::vector<RankCost>& ranks, std::int64_t whole_ns, std::uint
     for (std::size_t i = 0; i < rank.step.size(); ++i) by_step[rank.step[i]].push_back(rank.ns[i]);
   std::vector<std::int64_t> series;
   for (auto& [step, values] : by_step) series.push_back(LowerMedian(std::move(values)));
-  cost.ns = LowerMedian(series);
+  cost.ns = std::min(whole_ns, merge::MeanLength(series));
   cost.intermittent = IsIntermittent(series, kWorthShare * static_cast<double>(whole_ns));
-  if (cost.intermittent) {
-    double sum = 0;
-    for (const std::int64_t ns : series) sum += static_cast<double>(ns);
-    cost.ns = std::min(whole_ns, static_cast<std::int64_t>(sum / static_cast<double>(series.size())));
-  }
   cost.share = static_cast<double>(cost.ns) / static_cast<double>(whole_ns);
   if (series.size() >= kStepsForInterval) {
     const std::vector<double> values(series.begin(), series.end());
-    const auto [low, high] = BootstrapInterval(values, BlockLength({values}),
-                                               cost.intermittent ? Statistic::kMean : Statistic::kMedian, seed);
+    const auto [low, high] = BootstrapInterval(values, BlockLength({values}), Statistic::kMean, seed);
     cost.interval_ns = {std::llround(low), std::llround(high)};
   }
   return cost;

@@ -32,14 +32,14 @@ struct Cost {
   std::int64_t ns = 0;  // Per step; in runs without steps for a window of mean length.
   double share = 0;     // Of the step or the window.
   bool per_step = false;
-  bool intermittent = false;                                         // `ns` is the mean over steps.
+  bool intermittent = false;                                         // It is in some of the steps only.
   std::optional<std::pair<std::int64_t, std::int64_t>> interval_ns;  // 95 %, bootstrap over steps.
 };
 
 // Per step the cost is the lower median over ranks, because what a single rank suffers is reported as a straggler. Over
-// steps it is the lower median; it is the mean, at most the step, if the cause is intermittent: in fewer than half of
-// the steps, and in at least a fifth of them and two (rarer ones are bursts: stragglers/bursts.cc). A step has the
-// cause if it spends 1 % of its time on it. `whole_ns`: length of the step or window to which shares refer.
+// steps it is the mean, at most the step. The cause is intermittent if it is in fewer than half of the steps, and in at
+// least a fifth of them and two (rarer ones are bursts: stragglers/bursts.cc). A step has the cause if it spends 1 % of
+// its time on it. `whole_ns`: length of the step or window to which shares refer.
 Cost CostOf(const std::vector<RankCost>& ranks, std::int64_t whole_ns, std::uint64_t seed);
 
 void SetPrice(const Cost& cost, Finding& finding);

@@ -9,6 +9,7 @@
 #include "analysis/core/statistics.h"
 #include "analysis/passes.h"
 #include "analysis/replayed/replay_price.h"
+#include "merge/timeline/step_length.h"
 
 namespace lockstep::analysis {
 // Reports CPU ranks only. What input costs a rank with a GPU is the idle time of the GPU that it causes:
@@ -30,15 +31,15 @@ void FindInputBound(const Context& context, Analysis& analysis) {
   // The median rank decides: a single rank with slow input is a straggler, not an input-bound job.
   std::int64_t input = 0;
   if (s.per_step) {
-    std::vector<std::int64_t> medians;
+    std::vector<std::int64_t> of_ranks;
     for (std::size_t p = 0; p < context.ranks().size(); ++p) {
       std::vector<std::int64_t> values;
       for (const std::size_t step : context.usable_steps())
         if (const std::size_t cell = context.Cell(step, p); cell != kNowhere)
           values.push_back(context.tables().step_ranks.input_ns[cell]);
-      medians.push_back(LowerMedian(std::move(values)));
+      of_ranks.push_back(merge::MeanLength(values));
     }
-    input = LowerMedian(std::move(medians));
+    input = LowerMedian(std::move(of_ranks));
   } else {
     input = static_cast<std::int64_t>(1e-9 * static_cast<double>(LowerMedian(shares_ppb)) * static_cast<double>(whole));
   }

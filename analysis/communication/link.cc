@@ -10,6 +10,7 @@
 #include "analysis/core/format.h"
 #include "analysis/core/statistics.h"
 #include "analysis/passes.h"
+#include "merge/timeline/step_length.h"
 
 namespace lockstep::analysis {
 namespace {
@@ -29,7 +30,7 @@ std::vector<std::string> SlowHosts(const Context& context, const SlowNetwork& fo
 std::string EvidenceOf(const Context& context, const SlowNetwork& found) {
   const std::vector<double> behind(found.behind_ns.begin(), found.behind_ns.end());
   const auto [low, high] =
-      BootstrapInterval(behind, BlockLength({behind}), Statistic::kMedian, context.options().seed + 211);
+      BootstrapInterval(behind, BlockLength({behind}), Statistic::kMean, context.options().seed + 211);
   const std::string unit = context.units_are_steps() ? "step" : "slice";
   const std::string rates = found.most_rate > 0 ? fmt::format("; it moves {} at least and {} at most",
                                                               Bandwidth(found.least_rate), Bandwidth(found.most_rate))
@@ -77,7 +78,7 @@ std::string Blamed(const Context& context, const SlowNetwork& found, const std::
 
 Finding OfCollectives(const Context& context, const Analysis& analysis, const SlowNetwork& found) {
   const Summary& s = analysis.summary;
-  const std::int64_t per_unit = LowerMedian(found.behind_ns);
+  const std::int64_t per_unit = merge::MeanLength(found.behind_ns);
   const std::vector<std::string> hosts = SlowHosts(context, found);
   const std::string slow = Listed(hosts);
   // It is unknown how fast the transfers would be without it. Therefore its upper bound is all of the transfers and the

@@ -11,6 +11,7 @@
 #include "analysis/core/source.h"
 #include "analysis/core/statistics.h"
 #include "analysis/passes.h"
+#include "merge/timeline/step_length.h"
 
 namespace lockstep::analysis {
 namespace {
@@ -66,7 +67,7 @@ std::vector<P2pPair> Heaviest(const std::vector<P2pPair>& pairs) {
   return kept;
 }
 
-// Per rank (position): the lower median over usable steps, or the whole window of runs without steps.
+// Per rank (position): the mean over usable steps, or the whole window of runs without steps.
 template <typename Column>
 std::vector<std::int64_t> PerRank(const Context& context, const Analysis& analysis, const Column& of_steps,
                                   std::int64_t RankRow::*of_window) {
@@ -84,7 +85,7 @@ std::vector<std::int64_t> PerRank(const Context& context, const Analysis& analys
         // A GPU continues to compute while one of its streams waits: only what appears as idle or exposed time costs.
         values.push_back(gpu ? std::min(of_steps[cell], cells.idle_ns[cell] + cells.exposed_unsplit_ns[cell])
                              : of_steps[cell]);
-    costs.push_back(values.empty() ? 0 : LowerMedian(std::move(values)));
+    costs.push_back(std::max<std::int64_t>(0, merge::MeanLength(values)));
   }
   return costs;
 }

@@ -20,6 +20,41 @@ constexpr double kTolerance = 1e-9;
 
 }  // namespace
 
+double MeanOf(const std::vector<double>& values) {
+  return values.empty() ? 0 : std::accumulate(values.begin(), values.end(), 0.0) / static_cast<double>(values.size());
+}
+
+std::vector<double> Weighted(const std::vector<std::int64_t>& values, const std::vector<double>& weights) {
+  std::vector<double> weighted(values.begin(), values.end());
+  const double all = std::accumulate(weights.begin(), weights.end(), 0.0);
+  for (std::size_t i = 0; i < weights.size(); ++i) weighted[i] *= weights[i] * static_cast<double>(values.size()) / all;
+  return weighted;
+}
+
+std::optional<TwoGroups> FindTwoGroups(std::vector<std::int64_t> lengths_ns) {
+  const std::size_t n = lengths_ns.size();
+  if (n < kLeastOfGroups) return std::nullopt;
+  std::sort(lengths_ns.begin(), lengths_ns.end());
+  double all = 0, variance = 0, lower = 0, most = 0, lower_sum = 0;
+  for (const std::int64_t ns : lengths_ns) all += static_cast<double>(ns);
+  const double mean = all / static_cast<double>(n);
+  for (const std::int64_t ns : lengths_ns) variance += std::pow(static_cast<double>(ns) - mean, 2);
+  std::size_t at = 0;
+  for (std::size_t k = 1; k < n; ++k) {
+    lower += static_cast<double>(lengths_ns[k - 1]);
+    const double below = static_cast<double>(k), above = static_cast<double>(n - k);
+    const double explained =
+        std::pow((all - lower) / above - lower / below, 2) * below * above / static_cast<double>(n);
+    if (explained <= most || lengths_ns[k] == lengths_ns[k - 1]) continue;
+    most = explained, at = k, lower_sum = lower;
+  }
+  if (at == 0 || most < kGroupsExplain * variance) return std::nullopt;
+  const double longer = (all - lower_sum) / static_cast<double>(n - at), other = lower_sum / static_cast<double>(at);
+  if (longer < kGroupsApart * other || static_cast<double>(n - at) * (longer - other) < kGroupsShare * all)
+    return std::nullopt;
+  return TwoGroups{lengths_ns[at], n - at, static_cast<std::int64_t>(longer), static_cast<std::int64_t>(other)};
+}
+
 std::uint64_t SeededRandom::Next() {
   std::uint64_t x = (state_ += 0x9e3779b97f4a7c15u);
   x = (x ^ (x >> 30)) * 0xbf58476d1ce4e5b9u;

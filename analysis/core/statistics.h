@@ -5,6 +5,7 @@
 
 #include <cstddef>
 #include <cstdint>
+#include <optional>
 #include <utility>
 #include <vector>
 
@@ -33,6 +34,25 @@ std::size_t BlockLength(const std::vector<std::vector<double>>& series, unsigned
 std::size_t BlockLengthApartFromShift(const std::vector<std::vector<double>>& series, unsigned jobs = 1);
 
 enum class Statistic : std::uint8_t { kMedian, kMean };
+
+double MeanOf(const std::vector<double>& values);  // 0 of none.
+
+// Values whose plain mean is the weighted mean of `values`, so that a bootstrap's is, too. No weights: all alike.
+std::vector<double> Weighted(const std::vector<std::int64_t>& values, const std::vector<double>& weights);
+
+// Lengths that form two groups: those of at least `least_ns` and the shorter ones.
+struct TwoGroups {
+  std::int64_t least_ns = 0;
+  std::size_t count = 0;                   // Of the longer ones.
+  std::int64_t mean_ns = 0, other_ns = 0;  // Of the longer ones and of the others, floored.
+};
+// Of the divisions into longer and shorter ones that which explains most of the variance (Otsu, IEEE Transactions on
+// Systems, Man, and Cybernetics 9, 1979), if it explains kGroupsExplain of it, if the longer ones are kGroupsApart
+// times as long on average, and if what they have beyond the others is kGroupsShare of all. One long stall makes a
+// group, too. Of values with a normal distribution the best division explains 64 %, of even ones 75 %.
+std::optional<TwoGroups> FindTwoGroups(std::vector<std::int64_t> lengths_ns);
+inline constexpr double kGroupsExplain = 0.85, kGroupsApart = 1.25, kGroupsShare = 0.02;
+inline constexpr std::size_t kLeastOfGroups = 8;  // Fewer lengths form no groups.
 
 // Is this in too few of the steps for its lower median to show it, and in enough of them (a fifth, and at least two) to
 // be no accident? Then its mean is what it costs. A step has it if its value is at least `worth`.

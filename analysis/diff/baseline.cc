@@ -11,7 +11,7 @@ namespace lockstep::diff {
 namespace {
 
 using Json = nlohmann::ordered_json;
-constexpr const char* kSchema = "lockstep.baseline/1";
+constexpr const char* kSchema = "lockstep.baseline/2";
 constexpr NameKind kKinds[] = {NameKind::kKernel, NameKind::kOperator, NameKind::kRange};
 
 // Times are whole ns in files; fractions keep nine digits.
@@ -19,7 +19,7 @@ double Rounded(double value) { return std::fabs(value) >= 100 ? std::round(value
 
 Json ToJson(const Spread& spread) {
   if (spread.count == 0) return nullptr;
-  return {{"median", Rounded(spread.median)},
+  return {{"mean", Rounded(spread.center)},
           {"low", Rounded(spread.low)},
           {"high", Rounded(spread.high)},
           {"count", spread.count}};
@@ -28,17 +28,14 @@ Json ToJson(const Spread& spread) {
 // Every access below may throw if the file has other contents.
 Spread ToSpread(const Json& json) {
   if (json.is_null()) return {};
-  return {json.at("median").get<double>(), json.at("low").get<double>(), json.at("high").get<double>(),
+  return {json.at("mean").get<double>(), json.at("low").get<double>(), json.at("high").get<double>(),
           json.at("count").get<std::int64_t>()};
 }
 
-// Of a named row. Baselines of before have no interval: a tenth either way stands for it, of times.
+// Of a named row.
 Spread ToSpread(const Json& row, const std::string& key, std::int64_t steps) {
-  const double median = row.at(key).get<double>();
-  const auto interval = row.find(key + "_interval");
-  const double doubt = key == "step_ns" ? 0.1 * median : 0;
-  if (interval == row.end()) return {median, median - doubt, median + doubt, steps};
-  return {median, interval->at(0).get<double>(), interval->at(1).get<double>(), steps};
+  const Json& interval = row.at(key + "_interval");
+  return {row.at(key).get<double>(), interval.at(0).get<double>(), interval.at(1).get<double>(), steps};
 }
 
 template <typename T>
@@ -68,6 +65,8 @@ RunSample Parse(const Json& json) {
   sample.shared_cores = run.at("shared_cores").get<std::int64_t>();
   sample.incomplete = run.at("incomplete").get<std::vector<std::string>>();
   for (const auto& [name, spread] : json.at("measures").items()) sample.measures.push_back({name, ToSpread(spread)});
+  sample.long_steps = json.at("long_steps").get<std::int64_t>();
+  sample.other_steps_ns = ToSpread(json.at("other_steps_ns"));
   for (const Json& rank : json.at("ranks"))
     sample.rank_samples.push_back({rank.at("rank").get<std::int32_t>(), rank.at("node").get<std::string>(),
                                    ToSpread(rank.at("compute_ns")), OrNothing<std::int64_t>(rank, "sm_clock_mhz"),
@@ -108,6 +107,8 @@ std::string BaselineJson(const RunSample& sample) {
                  {"incomplete", sample.incomplete}};
   json["measures"] = Json::object();
   for (const MeasureSample& measure : sample.measures) json["measures"][measure.name] = ToJson(measure.spread);
+  json["long_steps"] = sample.long_steps;
+  json["other_steps_ns"] = ToJson(sample.other_steps_ns);
   json["ranks"] = Json::array();
   // A baseline is stored with the job's sources, so names of machines are left out.
   for (const RankSample& rank : sample.rank_samples)
@@ -134,9 +135,9 @@ std::string BaselineJson(const RunSample& sample) {
     for (const NameSample& row : sample.names.rows)
       if (row.kind == kind)
         rows.push_back({{"name", row.name},
-                        {"per_step", Rounded(row.launches.median)},
+                        {"per_step", Rounded(row.launches.center)},
                         {"per_step_interval", {Rounded(row.launches.low), Rounded(row.launches.high)}},
-                        {"step_ns", Rounded(row.time_ns.median)},
+                        {"step_ns", Rounded(row.time_ns.center)},
                         {"step_ns_interval", {Rounded(row.time_ns.low), Rounded(row.time_ns.high)}}});
     json[std::string(Noun(kind)) + "s"] = std::move(rows);
     json["more_" + std::string(Noun(kind)) + "s"] = sample.names.more[static_cast<std::size_t>(kind)];

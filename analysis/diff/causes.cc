@@ -33,7 +33,7 @@ class Causes {
  public:
   Causes(const RunSample& base, const RunSample& now, const NameChanges& names)
       : base_(base), now_(now), names_(names) {
-    if (const MeasureSample* step = base.Find("step_ns")) worth_ns_ = analysis::kWorthShare * step->spread.median;
+    if (const MeasureSample* step = base.Find("step_ns")) worth_ns_ = analysis::kWorthShare * step->spread.center;
   }
 
   std::vector<Cause> All() {
@@ -84,7 +84,7 @@ class Causes {
       if (Counts(all))
         Add("all_ranks", -1, "compute",
             fmt::format("all ranks compute {} {} per step ({})", Ns(common), common > 0 ? "longer" : "less",
-                        Change(base_compute->spread.median + common, base_compute->spread.median)),
+                        Change(base_compute->spread.center + common, base_compute->spread.center)),
             all);
     }
     std::vector<Both> own;
@@ -103,7 +103,7 @@ class Causes {
       std::string sentence =
           fmt::format("rank {}{} computes {} {} per step ({}){}", rank.now->rank,
                       rank.now->node.empty() ? "" : " on " + rank.now->node, Ns(rank.difference.value),
-                      longer ? "longer" : "less", Change(rank.now->work_ns.median, rank.base->work_ns.median),
+                      longer ? "longer" : "less", Change(rank.now->work_ns.center, rank.base->work_ns.center),
                       !longer || ranks.size() < 2 ? ""
                       : Counts(all)               ? ", beyond what all do"
                                                   : "; the others do not");
@@ -161,7 +161,7 @@ class Causes {
       for (const CollectiveSample& row : run.collectives) {
         Sides& sides = groups[{row.op, row.members}];
         (sides.*sizes)[row.bytes] += row.per_step;
-        sides.*ns += row.transfer_ns.median;
+        sides.*ns += row.transfer_ns.center;
         sides.known = sides.known && row.transfer_ns.count > 0;
       }
     };
@@ -208,7 +208,7 @@ class Causes {
             {"collective", -1, now.op,
              fmt::format("{} x {} of {}: transfer {} {} per step ({})", PerStep(now.per_step), now.op,
                          analysis::Bytes(now.bytes), Ns(difference.value), difference.value > 0 ? "longer" : "less",
-                         Change(now.transfer_ns.median, base.transfer_ns.median)),
+                         Change(now.transfer_ns.center, base.transfer_ns.center)),
              difference.value, std::pair(difference.low, difference.high)});
       }
     Take(std::move(found));
@@ -224,7 +224,7 @@ class Causes {
         found.push_back(
             {"phase", -1, now.name,
              fmt::format("{} takes {} {} per step ({}), its waiting included", now.name, Ns(difference.value),
-                         difference.value > 0 ? "longer" : "less", Change(now.spread.median, base.spread.median)),
+                         difference.value > 0 ? "longer" : "less", Change(now.spread.center, base.spread.center)),
              difference.value, std::pair(difference.low, difference.high)});
       }
     Take(std::move(found));
@@ -243,7 +243,7 @@ class Causes {
     for (const NameKind kind : {NameKind::kKernel, NameKind::kOperator}) {
       std::vector<Cause> found;
       for (const NameResult& result : names_.rows) {
-        const double change = result.difference_ns.value, base = result.base_ns.median;
+        const double change = result.difference_ns.value, base = result.base_ns.center;
         // Single steps do not tell how much a time varies by itself; what changed much is listed all the same.
         const bool single = result.verdict == NameVerdict::kCannotTell && std::fabs(change) >= kFewStepsShare * base &&
                             result.base_launches.count > 0 && result.now_launches.count > 0;
@@ -258,8 +258,8 @@ class Causes {
   static std::string SentenceOf(const NameResult& result) {
     const std::string_view calls = result.kind == NameKind::kKernel ? "launches" : "calls";
     const std::string name = fmt::format("{} {}", Noun(result.kind), result.name);
-    const double base_ns = result.base_ns.median, now_ns = result.now_ns.median;
-    const std::string before = PerStep(result.base_launches.median), after = PerStep(result.now_launches.median);
+    const double base_ns = result.base_ns.center, now_ns = result.now_ns.center;
+    const std::string before = PerStep(result.base_launches.center), after = PerStep(result.now_launches.center);
     if (result.verdict == NameVerdict::kNew)
       return fmt::format("{} is new: {} per step in {} {}", name, Ns(now_ns), after, calls);
     if (result.verdict == NameVerdict::kGone)

@@ -84,11 +84,18 @@ class Comparer {
         comparison_(comparison) {}
 
   MeasureResult Of(const Measure& measure, Limit limit) const {
+    Spread base, now;
+    if (const MeasureSample* sample = comparison_.base.Find(measure.name)) base = sample->spread;
+    if (const MeasureSample* sample = comparison_.now.Find(measure.name)) now = sample->spread;
+    return Of(measure, std::move(limit), base, now);
+  }
+
+  MeasureResult Of(const Measure& measure, Limit limit, const Spread& base_spread, const Spread& now_spread) const {
     MeasureResult result;
     result.measure = &measure;
     result.limit = std::move(limit);
-    if (const MeasureSample* sample = comparison_.base.Find(measure.name)) result.base = sample->spread;
-    if (const MeasureSample* sample = comparison_.now.Find(measure.name)) result.now = sample->spread;
+    result.base = base_spread;
+    result.now = now_spread;
     if (result.base.count == 0 || result.now.count == 0) {
       result.reason = result.base.count == 0 ? (result.now.count == 0 ? "neither run has this measure"
                                                                       : "the base run does not have this measure")
@@ -99,7 +106,7 @@ class Comparer {
     const bool careful = !result.limit.asked && measure.name != std::string_view("step_ns");
     result.difference = too_few_.empty() ? DifferenceOf(result.base, result.now, careful ? kWiden99 : 1)
                                          : DifferenceOfFew(result.base, result.now, kWiden99);
-    const double base = result.base.median;
+    const double base = result.base.center;
     if (base > 0)
       result.relative = {result.difference.value / base, result.difference.low / base, result.difference.high / base};
     if (!other_ranks_.empty()) {
@@ -113,7 +120,7 @@ class Comparer {
     const double least = Least(result);
     const Difference& d = result.difference;
     if (!too_few_.empty()) {
-      const double large = std::max(least, kFewStepsShare * std::fabs(result.base.median));
+      const double large = std::max(least, kFewStepsShare * std::fabs(result.base.center));
       const bool beyond = d.low > large || d.high < -large;
       if (beyond && std::min(result.base.count, result.now.count) >= kFewestSteps)
         result.verdict = (d.value > 0) == measure.less_is_better ? Verdict::kWorse : Verdict::kBetter;
@@ -138,7 +145,7 @@ class Comparer {
   // The smallest change that counts, in the measure's unit.
   double Least(const MeasureResult& result) const {
     if (result.limit.absolute) return *result.limit.absolute;
-    const double share = result.limit.share * std::fabs(result.base.median);
+    const double share = result.limit.share * std::fabs(result.base.center);
     if (result.limit.asked) return share;
     if (result.measure->fraction) return std::max(share, kOtherShare);
     return std::max(share, kOtherStepShare * step_ns_);
@@ -180,8 +187,8 @@ std::string Sentence(const Comparison& c) {
     case Verdict::kCannotTell:
       return "Whether a step takes longer cannot be decided: " + step.reason + ".";
     case Verdict::kSame:
-      return fmt::format("A step takes as long as before: {} and {}.", duration(step.base.median),
-                         duration(step.now.median));
+      return fmt::format("A step takes as long as before: {} and {}.", duration(step.base.center),
+                         duration(step.now.center));
     case Verdict::kBetter:
     case Verdict::kWorse:
       break;
@@ -189,7 +196,7 @@ std::string Sentence(const Comparison& c) {
   const bool grew = c.verdict == Verdict::kWorse;
   std::string text = fmt::format("A step takes {} {}: {} became {} ({:+.1f} %).",
                                  duration(std::fabs(step.difference.value)), grew ? "longer" : "less",
-                                 duration(step.base.median), duration(step.now.median), 100 * step.relative->value);
+                                 duration(step.base.center), duration(step.now.center), 100 * step.relative->value);
   if (const std::string part = LargestPart(c.measures, grew); !part.empty()) text.insert(text.size() - 1, ", " + part);
   if (!TooFew(c.base, c.now).empty())
     text.insert(text.size() - 1, fmt::format(", from {} and {}", analysis::Plural(c.base.steps, "step"), c.now.steps));
@@ -211,14 +218,14 @@ std::vector<Cause> SupportedCauses(const RunSample& base, const RunSample& now, 
 
 // Few steps may not decide by their length: the first one of a recording, say, is cut at its begin and another length.
 // A part of them that is the same in each step of a run decides, if it changed by more than the limit of few steps and
-// the steps did as it says.
+// the steps did as it says: one cut step may lack all of that part.
 void DecideByParts(Comparison& c) {
   MeasureResult& step = c.measures.front();
   const bool few = !TooFew(c.base, c.now).empty() && std::min(c.base.steps, c.now.steps) >= kFewestSteps;
   if (step.verdict != Verdict::kCannotTell || !few || c.base.ranks != c.now.ranks || !OtherFiles(c.base, c.now).empty())
     return;
   const double large =
-      std::max(step.limit.absolute.value_or(step.limit.share * step.base.median), kFewStepsShare * step.base.median);
+      std::max(step.limit.absolute.value_or(step.limit.share * step.base.center), kFewStepsShare * step.base.center);
   const double changed = step.difference.value;
   if (large <= 0 || std::fabs(changed) < large) return;
   for (const Cause& cause : c.causes) {
@@ -226,7 +233,8 @@ void DecideByParts(Comparison& c) {
     if ((cause.kind != "phase" && cause.kind != "all_ranks") || !cause.interval_ns || !cause.change_ns) continue;
     const auto [low, high] = *cause.interval_ns;
     if (changed > 0 ? low < large : high > -large) continue;
-    if (std::fabs(changed - *cause.change_ns) > kFewStepsShare * step.base.median) continue;
+    const double of_cut = std::fabs(*cause.change_ns) / static_cast<double>(std::min(c.base.steps, c.now.steps));
+    if (std::fabs(changed - *cause.change_ns) > kFewStepsShare * step.base.center + of_cut) continue;
     step.verdict = changed > 0 ? Verdict::kWorse : Verdict::kBetter;
     step.reason.clear();
     c.verdict = step.verdict;
@@ -235,6 +243,31 @@ void DecideByParts(Comparison& c) {
                         cause.sentence);
     return;
   }
+}
+
+// A few long steps may decide a mean, and widen its interval: what the others did is said beside it, and decides where
+// all of them cannot.
+void CompareWithoutLongSteps(Comparison& c, const Comparer& comparer) {
+  if (c.base.long_steps == 0 && c.now.long_steps == 0) return;
+  MeasureResult& step = c.measures.front();
+  const auto others = [](const RunSample& run, const Spread& all) {
+    return run.long_steps > 0 ? run.other_steps_ns : all;
+  };
+  const MeasureResult without =
+      comparer.Of(*step.measure, step.limit, others(c.base, step.base), others(c.now, step.now));
+  if (!without.relative) return;
+  const auto duration = [](double ns) { return analysis::Duration(static_cast<std::int64_t>(std::llround(ns))); };
+  c.remarks.push_back(
+      fmt::format("{} of the base run and {} of the new one are long; without them a step takes {} and "
+                  "{} ({:+.1f} %): {}",
+                  analysis::Plural(c.base.long_steps, "step"), c.now.long_steps, duration(without.base.center),
+                  duration(without.now.center), 100 * without.relative->value, Name(without.verdict)));
+  if (step.verdict != Verdict::kCannotTell || without.verdict == Verdict::kCannotTell ||
+      without.verdict == Verdict::kSame)
+    return;
+  step.verdict = c.verdict = without.verdict;
+  step.reason.clear();
+  c.regression = c.regression || (step.limit.asked && step.verdict == Verdict::kWorse);
 }
 
 void AddRemarks(Comparison& c) {
@@ -286,7 +319,7 @@ Result<Comparison> Compare(RunSample base, RunSample now, const std::vector<Limi
   c.base = std::move(base);
   c.now = std::move(now);
   const MeasureSample* step = c.base.Find("step_ns");
-  const double step_ns = step == nullptr ? 0 : step->spread.median;
+  const double step_ns = step == nullptr ? 0 : step->spread.center;
   const Comparer comparer(c, step_ns);
   for (const Measure& measure : Measures()) {
     const auto asked =
@@ -298,7 +331,7 @@ Result<Comparison> Compare(RunSample base, RunSample now, const std::vector<Limi
     MeasureResult result = comparer.Of(measure, std::move(limit));
     const bool nothing =
         (result.base.count == 0 && result.now.count == 0) ||
-        (result.base.median == 0 && result.now.median == 0 && result.base.high == 0 && result.now.high == 0);
+        (result.base.center == 0 && result.now.center == 0 && result.base.high == 0 && result.now.high == 0);
     const bool wanted = asked != limits.end() || measure.name == std::string_view("step_ns");
     if (nothing && !wanted) continue;
     c.regression = c.regression || (result.limit.asked && result.verdict == Verdict::kWorse);
@@ -307,6 +340,7 @@ Result<Comparison> Compare(RunSample base, RunSample now, const std::vector<Limi
   c.verdict = c.measures.front().verdict;
   c.names = CompareNames(c.base.names, c.now.names, std::min(c.base.steps, c.now.steps), step_ns);
   c.causes = SupportedCauses(c.base, c.now, c.names);
+  CompareWithoutLongSteps(c, comparer);
   DecideByParts(c);
   c.sentence = Sentence(c);
   AddRemarks(c);

@@ -19,7 +19,7 @@ std::string_view Name(Verdict verdict);  // "cannot tell"
 // A change must exceed this to count.
 struct Limit {
   std::string measure;
-  double share = 0;                // Of the base's median; used unless absolute_ns is given.
+  double share = 0;                // Of the base's mean; used unless absolute_ns is given.
   std::optional<double> absolute;  // In the measure's unit.
   bool asked = false;  // From --fail-on: worse counts as a regression, and the interval is 95 % (else 99 %).
   std::string text;    // "+3 %", as shown.
@@ -43,7 +43,7 @@ struct MeasureResult {
   Limit limit;
   Spread base, now;
   Difference difference;               // In the measure's unit.
-  std::optional<Difference> relative;  // The same over the base's median; empty where that is 0.
+  std::optional<Difference> relative;  // The same over the base's mean; empty where that is 0.
   Verdict verdict = Verdict::kCannotTell;
   std::string reason;  // Set for "cannot tell".
 };

@@ -51,7 +51,7 @@ class NameComparer {
     std::stable_sort(changes.rows.begin(), changes.rows.end(), [](const NameResult& a, const NameResult& b) {
       if (a.Changed() != b.Changed()) return a.Changed();
       const auto weight = [](const NameResult& r) {
-        return r.Changed() ? std::fabs(r.difference_ns.value) : std::max(r.base_ns.median, r.now_ns.median);
+        return r.Changed() ? std::fabs(r.difference_ns.value) : std::max(r.base_ns.center, r.now_ns.center);
       };
       return weight(a) > weight(b);
     });
@@ -69,7 +69,7 @@ class NameComparer {
   static double LeftOut(const NamesSample& sample, NameKind kind) {
     double least = 0;
     for (const NameSample& row : sample.rows)
-      if (row.kind == kind) least = row.time_ns.median;
+      if (row.kind == kind) least = row.time_ns.center;
     return least;
   }
 
@@ -79,14 +79,14 @@ class NameComparer {
     if (before != after) {
       const Spread& launches = before ? result.base_launches : result.now_launches;
       // What happens in some steps only need not happen in those of a short recording.
-      if (launches.median <= 0) return NameVerdict::kCannotTell;
+      if (launches.center <= 0) return NameVerdict::kCannotTell;
       const NamesSample& other = before ? now_ : base_;
-      const double ns = before ? result.base_ns.median : result.now_ns.median;
+      const double ns = before ? result.base_ns.center : result.now_ns.center;
       if (other.more[Index(result.kind)] && ns <= LeftOut(other, result.kind)) return NameVerdict::kCannotTell;
       return before ? NameVerdict::kGone : NameVerdict::kNew;
     }
     const Difference count = Apart(result.base_launches, result.now_launches);
-    const double most = std::max(result.base_launches.median, result.now_launches.median);
+    const double most = std::max(result.base_launches.center, result.now_launches.center);
     if (!(count.low > 0 || count.high < 0) || std::fabs(count.value) <= kCountChange * most) return NameVerdict::kSame;
     return count.value > 0 ? NameVerdict::kMore : NameVerdict::kFewer;
   }
@@ -97,9 +97,9 @@ class NameComparer {
     for (std::size_t kind = 0; kind < kNameKinds; ++kind) {
       std::vector<double> factors;
       for (const NameResult& result : changes.rows)
-        if (Index(result.kind) == kind && result.verdict == NameVerdict::kSame && result.base_ns.median >= worth_ns_ &&
-            result.base_ns.median > 0)
-          factors.push_back(result.now_ns.median / result.base_ns.median);
+        if (Index(result.kind) == kind && result.verdict == NameVerdict::kSame && result.base_ns.center >= worth_ns_ &&
+            result.base_ns.center > 0)
+          factors.push_back(result.now_ns.center / result.base_ns.center);
       if (factors.size() >= kLeastInCommon) changes.common[kind] = LowerMedian(std::move(factors));
     }
   }
@@ -107,7 +107,7 @@ class NameComparer {
   // Of one that runs as often.
   NameVerdict ByTime(const NameResult& result, double common) const {
     if (steps_ < kFewestSteps) return NameVerdict::kCannotTell;
-    const double base = result.base_ns.median, shared = base * (common - 1);
+    const double base = result.base_ns.center, shared = base * (common - 1);
     const Difference own{result.difference_ns.value - shared, result.difference_ns.low - shared,
                          result.difference_ns.high - shared};
     const bool few = steps_ < kEnoughSteps;

@@ -28,6 +28,15 @@ void AddMeasures(const analysis::Context& context, RunSample& sample) {
     if (series.size() != context.usable_steps().size()) series.clear();
     sample.measures.push_back({std::string(measure.name), SpreadOf(series)});
   }
+  std::vector<std::int64_t> lengths_ns;
+  for (const std::size_t row : context.usable_steps()) lengths_ns.push_back(context.tables().steps.step_ns[row]);
+  const std::optional<analysis::TwoGroups> groups = analysis::FindTwoGroups(lengths_ns);
+  if (!groups) return;
+  sample.long_steps = static_cast<std::int64_t>(groups->count);
+  std::vector<double> others;
+  for (const std::int64_t ns : lengths_ns)
+    if (ns < groups->least_ns) others.push_back(static_cast<double>(ns));
+  sample.other_steps_ns = SpreadOf(others);
 }
 
 void AddRanks(const analysis::Context& context, const analysis::Analysis& analysis, RunSample& sample) {
@@ -87,7 +96,7 @@ void AddCollectives(const analysis::Context& context, RunSample& sample) {
   }
   std::stable_sort(sample.collectives.begin(), sample.collectives.end(),
                    [](const CollectiveSample& a, const CollectiveSample& b) {
-                     return a.transfer_ns.median + a.wait_ns.median > b.transfer_ns.median + b.wait_ns.median;
+                     return a.transfer_ns.center + a.wait_ns.center > b.transfer_ns.center + b.wait_ns.center;
                    });
   if (sample.collectives.size() > kMostCollectives) sample.collectives.resize(kMostCollectives);
 }

@@ -1,5 +1,5 @@
 #pragma once
-// The data of a run that a comparison needs: medians over its steps with their intervals, and facts that may explain a
+// The data of a run that a comparison needs: means over its steps with their intervals, and facts that may explain a
 // change of them. It is small: as JSON it is a baseline that can be kept with the job's sources.
 
 #include <cstdint>
@@ -51,6 +51,8 @@ struct RunSample {
   std::int64_t shared_cores = 0;        // More ranks than cores; 0: each has its own.
   std::vector<std::string> incomplete;  // Why the run is not complete, in words.
   std::vector<MeasureSample> measures;
+  std::int64_t long_steps = 0;  // That make up the longer of two groups (statistics.h); 0: there are none.
+  Spread other_steps_ns;        // Length of the others.
   std::vector<RankSample> rank_samples;
   std::vector<CollectiveSample> collectives;
   std::vector<PhaseSample> phases;
@@ -63,7 +65,7 @@ struct RunSample {
 // Analyses the run (without replay) and reads the ranks' tables.
 Result<RunSample> SampleOf(const merge::Timeline& timeline, const analysis::AnalyzeOptions& options, std::string label);
 
-// "lockstep.baseline/1". Ends with a newline.
+// "lockstep.baseline/2". Ends with a newline.
 std::string BaselineJson(const RunSample& sample);
 // kMalformed with the reason.
 Result<RunSample> ParseBaseline(const std::string& text, const std::string& path);

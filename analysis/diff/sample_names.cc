@@ -18,7 +18,7 @@ namespace lockstep::diff {
 namespace {
 
 using schema::kNone;
-// A sample stays small; of longer runs every n-th step says as much about a median.
+// A sample stays small; of longer runs every n-th step says as much.
 constexpr std::size_t kMostNames = 200, kMostSteps = 128;
 
 struct Sums {
@@ -184,11 +184,12 @@ Result<NamesSample> NamesOf(const analysis::Context& context) {
     }
     if (key.first == NameKind::kKernel)
       for (std::size_t s = 0; s < kernels.size(); ++s) kernels[s] += launches[s];
-    sample.rows.push_back({key.first, key.second, SpreadOf(launches), SpreadOf(ns)});
+    sample.rows.push_back({key.first, key.second, SpreadOf(launches, analysis::Statistic::kMedian),
+                           SpreadOf(ns, analysis::Statistic::kMedian)});
   }
   if (having[static_cast<std::size_t>(NameKind::kKernel)] > 0) sample.kernels_per_step = LowerMedian(kernels);
   std::stable_sort(sample.rows.begin(), sample.rows.end(), [](const NameSample& a, const NameSample& b) {
-    return std::pair(a.kind, -a.time_ns.median) < std::pair(b.kind, -b.time_ns.median);
+    return std::pair(a.kind, -a.time_ns.center) < std::pair(b.kind, -b.time_ns.center);
   });
   std::array<std::size_t, kNameKinds> kept{};
   std::erase_if(sample.rows,

@@ -5,15 +5,16 @@
 #include <cmath>
 #include <numeric>
 
-#include "analysis/core/statistics.h"
 #include "analysis/core/student.h"
 
 namespace lockstep::diff {
 namespace {
 
+using analysis::Statistic;
+
 constexpr std::size_t kRounds = 400;
-// Longer series are reduced to the medians of so many stretches: order and slow changes are kept, and the cost does
-// not grow with the run.
+// Longer series are reduced to the means (medians) of so many stretches: order and slow changes are kept, and the cost
+// does not grow with the run.
 constexpr std::size_t kMostValues = 512;
 constexpr std::size_t kCoarseBlocks = 6;
 // Below the first, neighbours count as independent; a memory beyond the second cannot be distinguished from a trend.
@@ -33,11 +34,15 @@ double Widening(std::size_t blocks) {
   return StudentOverNormal(std::max<std::size_t>(blocks, 2) - 1) * std::sqrt(n / (n - 1));
 }
 
-// The precision of the median of values that resemble their neighbours: as a first-order autoregressive series with
-// added noise (ARMA(1,1)), whose memory is fitted to lags 1 and 2. Resampling cannot show variation that a series
+double CenterOf(const std::vector<double>& values, Statistic statistic) {
+  return statistic == Statistic::kMean ? analysis::MeanOf(values) : LowerMedian(values);
+}
+
+// The precision of the mean or median of values that resemble their neighbours: as a first-order autoregressive series
+// with added noise (ARMA(1,1)), whose memory is fitted to lags 1 and 2. Resampling cannot show variation that a series
 // shorter than its own memory does not contain; this estimate can, if roughly. Returns half of the 95 % interval, 0 if
 // neighbours are not alike.
-double HalfOfCorrelated(const std::vector<double>& values, double center) {
+double HalfOfCorrelated(const std::vector<double>& values, double center, Statistic statistic) {
   const std::size_t n = values.size();
   // With fewer values the likeness is mostly chance, and its correction is larger than the value itself.
   constexpr std::size_t kLeastValues = 20;
@@ -68,56 +73,59 @@ double HalfOfCorrelated(const std::vector<double>& values, double center) {
   const double unseen = std::max(1 - time / count, kLeastSeen);
   const double sigma = 1.4826 * LowerMedian(std::move(deviations)) / std::sqrt(unseen);
   const auto independent = static_cast<std::size_t>(std::max(2.0, count / time));
-  return 1.96 * StudentOverNormal(independent - 1) * 1.2533 * sigma * std::sqrt(time / count);
+  const double of_statistic = statistic == Statistic::kMean ? 1 : 1.2533;
+  return 1.96 * StudentOverNormal(independent - 1) * of_statistic * sigma * std::sqrt(time / count);
 }
 
-std::vector<double> Shortened(const std::vector<double>& series) {
+std::vector<double> Shortened(const std::vector<double>& series, Statistic statistic) {
   if (series.size() <= kMostValues) return series;
-  std::vector<double> medians;
+  std::vector<double> centers;
   for (std::size_t i = 0; i < kMostValues; ++i)
-    medians.push_back(LowerMedian(
+    centers.push_back(CenterOf(
         std::vector<double>(series.begin() + static_cast<std::ptrdiff_t>(i * series.size() / kMostValues),
-                            series.begin() + static_cast<std::ptrdiff_t>((i + 1) * series.size() / kMostValues))));
-  return medians;
+                            series.begin() + static_cast<std::ptrdiff_t>((i + 1) * series.size() / kMostValues)),
+        statistic));
+  return centers;
 }
 
 }  // namespace
 
-Spread SpreadOf(const std::vector<double>& series) {
+Spread SpreadOf(const std::vector<double>& series, Statistic statistic) {
   Spread spread;
   spread.count = static_cast<std::int64_t>(series.size());
   if (series.empty()) return spread;
-  spread.median = spread.low = spread.high = LowerMedian(series);
-  if (std::all_of(series.begin(), series.end(), [&](double value) { return value == spread.median; })) return spread;
-  const std::vector<double> values = Shortened(series);
-  const double center = values.size() == series.size() ? spread.median : LowerMedian(values);
+  spread.center = spread.low = spread.high = series.front();
+  if (std::all_of(series.begin(), series.end(), [&](double value) { return value == spread.center; })) return spread;
+  spread.center = CenterOf(series, statistic);
+  const std::vector<double> values = Shortened(series, statistic);
+  const double center = CenterOf(values, statistic);
   const std::size_t fine = analysis::BlockLength({values});
   const std::size_t coarse = std::max<std::size_t>(1, values.size() / kCoarseBlocks);
-  double below = HalfOfCorrelated(values, center), above = below;
+  double below = HalfOfCorrelated(values, center, statistic), above = below;
   for (const std::size_t block : {fine, coarse}) {
-    const auto [low, high] = analysis::BootstrapInterval(values, block, analysis::Statistic::kMedian, 1, kRounds);
+    const auto [low, high] = analysis::BootstrapInterval(values, block, statistic, 1, kRounds);
     const double wide = Widening(values.size() / block);
     below = std::max(below, wide * (center - low));
     above = std::max(above, wide * (high - center));
   }
-  spread.low = spread.median - below;
-  spread.high = spread.median + above;
+  spread.low = spread.center - below;
+  spread.high = spread.center + above;
   return spread;
 }
 
 Difference DifferenceOf(const Spread& base, const Spread& now, double widen) {
   Difference difference;
-  difference.value = now.median - base.median;
-  difference.low = difference.value - widen * std::hypot(now.median - now.low, base.high - base.median);
-  difference.high = difference.value + widen * std::hypot(now.high - now.median, base.median - base.low);
+  difference.value = now.center - base.center;
+  difference.low = difference.value - widen * std::hypot(now.center - now.low, base.high - base.center);
+  difference.high = difference.value + widen * std::hypot(now.high - now.center, base.center - base.low);
   return difference;
 }
 
 Difference DifferenceOfFew(const Spread& base, const Spread& now, double widen) {
   const auto half = [](const Spread& spread) {
-    return std::max(spread.median - spread.low, spread.high - spread.median);
+    return std::max(spread.center - spread.low, spread.high - spread.center);
   };
-  const double value = now.median - base.median, wide = widen * std::hypot(half(base), half(now));
+  const double value = now.center - base.center, wide = widen * std::hypot(half(base), half(now));
   return {value, value - wide, value + wide};
 }
 

@@ -7,7 +7,6 @@
 
 #include <algorithm>
 #include <cmath>
-#include <numeric>
 #include <string>
 #include <utility>
 
@@ -59,20 +58,17 @@ bool IsWaiting(FindingId id) {
   return id == FindingId::kWaitTurns || id == FindingId::kP2pLateSender || id == FindingId::kP2pLateReceiver;
 }
 
-// Gains by step, and which of them count.
+// Gains by step.
 struct Gains {
   std::vector<std::int64_t> by_step;
-  bool mean = false;
-  std::int64_t Typical() const {
-    if (!mean) return LowerMedian(by_step);
-    return std::accumulate(by_step.begin(), by_step.end(), std::int64_t{0}) / static_cast<std::int64_t>(by_step.size());
-  }
+  std::vector<double> weights;  // As RecordedRun::step_weights.
+  bool intermittent = false;    // Only some of the steps gain.
+  std::int64_t Mean() const { return static_cast<std::int64_t>(std::floor(MeanOf(Weighted(by_step, weights)))); }
   std::optional<std::pair<std::int64_t, std::int64_t>> Interval(std::uint64_t seed) const {
     if (by_step.size() < replay::kLeastStepsOfInterval) return std::nullopt;
-    const std::vector<double> values(by_step.begin(), by_step.end());
-    const auto [low, high] =
-        BootstrapInterval(values, BlockLength({values}), mean ? Statistic::kMean : Statistic::kMedian, seed);
-    // The typical gain, which is a whole number as well, is within.
+    const std::vector<double> values = Weighted(by_step, weights);
+    const auto [low, high] = BootstrapInterval(values, BlockLength({values}), Statistic::kMean, seed);
+    // The mean, which is a whole number as well, is within.
     return std::pair{static_cast<std::int64_t>(std::floor(low)), static_cast<std::int64_t>(std::ceil(high))};
   }
 };
@@ -102,9 +98,9 @@ class Pricing {
     if (then != nullptr) *then = answer.value().limit;
     return answer.value().step_lengths_ns;
   }
-  static std::optional<Gains> Between(const std::optional<Lengths>& before, const std::optional<Lengths>& after) {
+  std::optional<Gains> Between(const std::optional<Lengths>& before, const std::optional<Lengths>& after) const {
     if (!before || !after || before->empty() || before->size() != after->size()) return std::nullopt;
-    Gains gains;
+    Gains gains{.weights = replayed_.run().step_weights};
     for (std::size_t i = 0; i < before->size(); ++i) gains.by_step.push_back((*before)[i] - (*after)[i]);
     return gains;
   }
@@ -124,24 +120,26 @@ class Pricing {
     for (const Straggler* straggler : ranks) {
       if (straggler->kind == StragglerKind::kTransient) {
         if (!replayed_.sampled().empty()) return std::nullopt;
-        gains->mean = true;
+        gains->intermittent = true;
       }
       if (straggler->onset_step) onset = std::min(onset.value_or(INT64_MAX), *straggler->onset_step);
     }
     if (!onset) return SeenBy(std::move(*gains));
     const std::vector<std::int64_t>& steps = replayed_.run().steps;
     const std::size_t first = steps.size() - gains->by_step.size();
-    std::vector<std::int64_t> since;
-    for (std::size_t i = 0; i < gains->by_step.size(); ++i)
-      if (steps[first + i] >= *onset) since.push_back(gains->by_step[i]);
-    if (since.empty()) return std::nullopt;
-    gains->by_step = std::move(since);
-    return SeenBy(std::move(*gains));
+    Gains since;
+    for (std::size_t i = 0; i < gains->by_step.size(); ++i) {
+      if (steps[first + i] < *onset) continue;
+      since.by_step.push_back(gains->by_step[i]);
+      if (!gains->weights.empty()) since.weights.push_back(gains->weights[i]);
+    }
+    if (since.by_step.empty()) return std::nullopt;
+    since.intermittent = gains->intermittent;
+    return SeenBy(std::move(since));
   }
-  // Where others are as late in half of the steps the median step gains nothing, however much the other half does.
   Gains SeenBy(Gains gains) const {
     const auto whole = static_cast<double>(analysis_.summary.terms.Sum());
-    gains.mean |= IsIntermittent(gains.by_step, kWorthShare * whole);
+    gains.intermittent |= IsIntermittent(gains.by_step, kWorthShare * whole);
     return gains;
   }
 
@@ -152,8 +150,8 @@ class Pricing {
     const std::optional<Question> remedy = WithoutMoreInput(context_, {straggler.rank});
     if (!remedy) return std::nullopt;
     std::optional<Gains> gains = OfItsSteps(Between(LengthsOf({}), LengthsOf({*remedy})), {&straggler});
-    if (gains && (gains->Typical() <= 0 ||
-                  kBeyondInput * static_cast<double>(gains->Typical()) >= static_cast<double>(ordinary->Typical())))
+    if (gains && (gains->Mean() <= 0 ||
+                  kBeyondInput * static_cast<double>(gains->Mean()) >= static_cast<double>(ordinary->Mean())))
       gains.reset();
     return gains;
   }
@@ -165,7 +163,7 @@ class Pricing {
     if (all.size() == 1) {
       Straggler& only = analysis_.stragglers.front();
       const std::optional<Gains> ordinary = OfItsSteps(Between(LengthsOf({}), without_all), {&only});
-      if (const auto of_input = OfInputOnly(only, ordinary)) return PriceInput(only, *of_input, ordinary->Typical());
+      if (const auto of_input = OfInputOnly(only, ordinary)) return PriceInput(only, *of_input, ordinary->Mean());
     }
     bool replayed = true, bound = false;
     std::vector<const Straggler*> rows;
@@ -181,7 +179,7 @@ class Pricing {
       // Alone: were the other named ranks on time, as its waiting is priced, too.
       const std::optional<Lengths> before = others.empty() ? LengthsOf({}) : LengthsOf({Without(std::move(others))});
       const std::optional<Gains> gains = OfItsSteps(Between(before, without_all), {&straggler});
-      if (gains) straggler.replayed_saves_ns = gains->Typical();
+      if (gains) straggler.replayed_saves_ns = gains->Mean();
       const bool plays = gains && (straggler.cause != CauseId::kUnknown ||
                                    static_cast<double>(*straggler.replayed_saves_ns) >=
                                        kExplainedShare * static_cast<double>(straggler.saves_ns));
@@ -202,7 +200,7 @@ class Pricing {
     for (Finding& finding : analysis_.findings)
       if (finding.id == FindingId::kStragglerArrival) {
         Take(*together, finding);
-        finding.intermittent |= together->mean;
+        finding.intermittent |= together->intermittent;
         finding.upper_bound = false;
         finding.headline = fmt::format("{}: without what slows {}, {}.", Claim(finding),
                                        all.size() == 1 ? "it" : "them", Shorter(finding));
@@ -211,12 +209,12 @@ class Pricing {
 
   void PriceInput(Straggler& straggler, const Gains& gains, std::int64_t ordinary_ns) {
     straggler.replayed_saves_ns = ordinary_ns;
-    straggler.price_ns = gains.Typical();
+    straggler.price_ns = gains.Mean();
     straggler.priced_by = "replay";
     for (Finding& finding : analysis_.findings)
       if (finding.id == FindingId::kStragglerArrival) {
         Take(gains, finding);
-        finding.intermittent |= gains.mean;
+        finding.intermittent |= gains.intermittent;
         finding.upper_bound = false;
         finding.headline = fmt::format("{}: with no more input than the others, {}.", Claim(finding), Shorter(finding));
       }
@@ -242,7 +240,7 @@ class Pricing {
 
   void Take(const Gains& gains, Finding& finding) const {
     finding.took_ns = finding.saves_ns_per_step;
-    finding.saves_ns_per_step = std::max<std::int64_t>(0, gains.Typical());
+    finding.saves_ns_per_step = std::max<std::int64_t>(0, gains.Mean());
     finding.saves_interval_ns = gains.Interval(context_.options().seed + 104);
     finding.replayed = true;
   }
@@ -308,7 +306,7 @@ class Pricing {
         finding.upper_bound = false;
         // The named ranks made it: without them it is gone already.
         if (parts.size() > 1 && GainShare(analysis_, finding) < kWorthShare &&
-            static_cast<double>(in_all->Typical()) >= kExplainedShare * static_cast<double>(*finding.took_ns))
+            static_cast<double>(in_all->Mean()) >= kExplainedShare * static_cast<double>(*finding.took_ns))
           of_named_.push_back(finding.id);
         if (finding.headline.ends_with('.')) finding.headline.pop_back();
         finding.headline = fmt::format("{}; with equal work on all ranks {}.", finding.headline, Shorter(finding));

@@ -15,7 +15,7 @@ namespace lockstep::analysis {
 // The change of the job that a finding asks for, as the replay can play it; nothing for findings that it cannot.
 std::optional<replay::Question> RemedyOf(const Context& context, const Analysis& analysis, const Finding& finding);
 
-// What a step gains if the remedies of all `findings` are made at once, ns (the median over steps); nothing where not
+// What a step gains if the remedies of all `findings` are made at once, ns (the mean over steps); nothing where not
 // all of them can be replayed together.
 std::optional<std::int64_t> GainTogether(const Context& context, const Analysis& analysis,
                                          const std::vector<const Finding*>& findings);

@@ -12,7 +12,7 @@
 namespace lockstep::analysis {
 
 struct ReplayPrice {
-  std::int64_t gain_ns = 0;                                       // Per step: median of the paired differences.
+  std::int64_t gain_ns = 0;                                       // Per step: mean of the paired differences.
   std::optional<std::pair<std::int64_t, std::int64_t>> interval;  // 95 %; none of few steps.
   std::int64_t steps = 0;                                         // That were compared.
 };

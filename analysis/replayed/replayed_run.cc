@@ -20,6 +20,8 @@ constexpr double kMostOperations = 5e5;
 // Files are read whole, whatever part of them is replayed: beyond this it would double the time of the analysis.
 constexpr std::uint64_t kMostEventsRead = 60'000'000;
 constexpr std::size_t kMostSteps = 40, kLeastSteps = 4;
+// So many operations take a hundredth of a second to play: as many steps as they fill are replayed at any rate.
+constexpr double kCheapOperations = 3e4;
 // Operations that one pass may play, all its replays together.
 constexpr double kPlayedPerPass = 6e6;
 // Where more than this share of what ranks did together lacks a member, ranks do not wait for each other in the replay.
@@ -46,19 +48,44 @@ Error TooMuch(const Context& context, std::uint64_t events) {
       context.timeline().run_dir, "lockstep whatif RUN replays it anyway"};
 }
 
+// What a step becomes, from its events: at least this, and most often far less.
+double OperationsOfStep(const Context& context, std::uint64_t events) {
+  const std::size_t all = std::max<std::size_t>(1, context.tables().steps.rows());
+  return std::max({1.0, kOperationsPerEvent * static_cast<double>(events) / static_cast<double>(all),
+                   kOperationsPerRank * static_cast<double>(context.ranks().size())});
+}
+
+std::uint64_t EventsOf(const Context& context) {
+  std::uint64_t events = 0;
+  for (std::size_t i = 0; i < context.ranks().size(); ++i) events += context.tables().ranks.events[context.RankRow(i)];
+  return events;
+}
+
 }  // namespace
 
-replay::ReadRunOptions StepsToReplay(const Context& context) {
+Result<std::unique_ptr<replay::RecordedRun>> ReadStepsToReplay(const Context& context, bool anyway) {
+  const auto fit = [&](double operations_of_step) {
+    const double usual = anyway ? kMostSteps : std::min<double>(kMostSteps, kMostOperations / operations_of_step);
+    return std::max(kLeastSteps, static_cast<std::size_t>(std::max(usual, kCheapOperations / operations_of_step)));
+  };
   replay::ReadRunOptions options;
-  options.most_steps = kMostSteps;
+  options.most_steps = fit(OperationsOfStep(context, EventsOf(context)));
   options.first_step = context.first_step();
   options.last_step = context.last_step();
-  // First steps that no median is taken over are not replayed either.
+  // First steps that are left out of means are not replayed either.
   if (!context.usable_steps().empty())
     options.first_step = std::max(options.first_step, context.tables().steps.index[context.usable_steps().front()]);
   options.jobs = context.options().jobs;
   options.read_rank = context.options().read_rank;
-  return options;
+  LS_TRY(std::unique_ptr<replay::RecordedRun> run, replay::ReadRun(context.timeline(), options));
+  if (run->steps.size() < options.most_steps || run->steps.size() == context.usable_steps().size()) return run;
+  // There may be room for more of them.
+  const double made =
+      static_cast<double>(run->MakeJob().graph.operations().size()) / static_cast<double>(run->steps.size());
+  const std::size_t room = fit(std::max(1.0, made));
+  if (room < 2 * options.most_steps) return run;
+  options.most_steps = room;
+  return replay::ReadRun(context.timeline(), options);
 }
 
 std::optional<Error> WhyNotReplayed(const Context& context) {
@@ -75,31 +102,12 @@ bool ReplayedRun::Reproduces() const { return what_if_.self_error() <= kMostErro
 bool ReplayedRun::Holds() const { return !run().whole_window && what_if_.self_error() <= kMostSelfError; }
 
 Result<std::unique_ptr<const ReplayedRun>> ReplayedRun::Make(const Context& context) {
-  const auto& ranks = context.tables().ranks;
-  std::uint64_t events = 0;
-  for (std::size_t i = 0; i < context.ranks().size(); ++i) events += ranks.events[context.RankRow(i)];
-  if (events > kMostEventsRead) return TooMuch(context, events);
-  const std::size_t all = std::max<std::size_t>(1, context.tables().steps.rows());
-  const double of_step = std::max(kOperationsPerEvent * static_cast<double>(events) / static_cast<double>(all),
-                                  kOperationsPerRank * static_cast<double>(context.ranks().size()));
-  const double fit = of_step > 0 ? kMostOperations / of_step : kMostSteps;
-  if (fit < static_cast<double>(kLeastSteps) / 4) return TooMuch(context, events);
-
+  const std::uint64_t events = EventsOf(context);
+  if (events > kMostEventsRead ||
+      kMostOperations / OperationsOfStep(context, events) < static_cast<double>(kLeastSteps) / 4)
+    return TooMuch(context, events);
   if (std::optional<Error> why = WhyNotReplayed(context)) return *why;
-
-  replay::ReadRunOptions options = StepsToReplay(context);
-  options.most_steps = static_cast<std::size_t>(std::clamp<double>(fit, kLeastSteps, kMostSteps));
-  LS_TRY(std::unique_ptr<replay::RecordedRun> run, replay::ReadRun(context.timeline(), options));
-  if (options.most_steps < kMostSteps && run->steps.size() < context.usable_steps().size()) {
-    // There was room for more of them.
-    const double made = static_cast<double>(run->MakeJob().graph.operations().size()) /
-                        static_cast<double>(std::max<std::size_t>(1, run->steps.size()));
-    const auto room = static_cast<std::size_t>(std::min<double>(kMostOperations / std::max(1.0, made), kMostSteps));
-    if (room >= 2 * options.most_steps) {
-      options.most_steps = room;
-      LS_TRY(run, replay::ReadRun(context.timeline(), options));
-    }
-  }
+  LS_TRY(std::unique_ptr<replay::RecordedRun> run, ReadStepsToReplay(context, false));
   LS_TRY(replay::WhatIf what_if, replay::WhatIf::Make(std::move(run)));
   std::unique_ptr<ReplayedRun> replayed(new ReplayedRun(std::move(what_if)));
   replayed->job_ = replayed->run().MakeJob();

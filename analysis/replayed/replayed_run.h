@@ -14,8 +14,10 @@ namespace lockstep::analysis {
 
 class Context;
 
-// Of what is replayed of a run: the last usable steps in a row, at most as many as an analysis replays.
-replay::ReadRunOptions StepsToReplay(const Context& context);
+// What is replayed of a run, by an analysis as by `lockstep whatif`: all usable steps in a row where that is cheap,
+// else the last 40 of them, and fewer where these are too much for an analysis, unless `anyway`. Each stands for the
+// steps that are about as long (RecordedRun::step_weights).
+Result<std::unique_ptr<replay::RecordedRun>> ReadStepsToReplay(const Context& context, bool anyway);
 
 // Why a replay would say nothing that is true: collectives lack so many members that replayed ranks would not wait for
 // each other.

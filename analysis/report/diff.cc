@@ -24,8 +24,8 @@ using Json = nlohmann::ordered_json;
 
 std::string Value(const MeasureResult& result, const Spread& spread) {
   if (spread.count == 0) return "-";
-  if (result.measure->fraction) return fmt::format("{:.1f} %", 100 * spread.median);
-  return analysis::Duration(static_cast<std::int64_t>(std::llround(spread.median)));
+  if (result.measure->fraction) return fmt::format("{:.1f} %", 100 * spread.center);
+  return analysis::Duration(static_cast<std::int64_t>(std::llround(spread.center)));
 }
 
 std::string Signed(double value, bool fraction) {
@@ -84,7 +84,7 @@ Json ToJson(const Spread& spread, bool fraction) {
   if (spread.count == 0) return nullptr;
   const auto number = [&](double value) { return fraction ? Json(value) : Json(std::llround(value)); };
   const bool wide = spread.low < spread.high;
-  return {{"median", number(spread.median)},
+  return {{"mean", number(spread.center)},
           {"low", wide ? number(spread.low) : Json(nullptr)},
           {"high", wide ? number(spread.high) : Json(nullptr)},
           {"count", spread.count}};
@@ -126,15 +126,15 @@ constexpr std::size_t kMostNamesShown = 12, kNameWidth = 23;
 std::array<std::string, 5> Cells(const NameResult& result) {
   const auto count = [](const Spread& launches) -> std::string {
     if (launches.count == 0) return "-";
-    const double n = launches.median;
+    const double n = launches.center;
     return std::fabs(n - std::round(n)) < 0.005 ? analysis::Count(std::llround(n)) : fmt::format("{:.2f}", n);
   };
   const auto time = [](const Spread& ns) {
-    return ns.count == 0 ? std::string("-") : analysis::Duration(static_cast<std::int64_t>(std::llround(ns.median)));
+    return ns.count == 0 ? std::string("-") : analysis::Duration(static_cast<std::int64_t>(std::llround(ns.center)));
   };
-  const bool both = result.base_ns.count > 0 && result.now_ns.count > 0 && result.base_ns.median > 0;
+  const bool both = result.base_ns.count > 0 && result.now_ns.count > 0 && result.base_ns.center > 0;
   return {count(result.base_launches), count(result.now_launches), time(result.base_ns), time(result.now_ns),
-          both ? fmt::format("{:+.1f} %", 100 * result.difference_ns.value / result.base_ns.median) : "-"};
+          both ? fmt::format("{:+.1f} %", 100 * result.difference_ns.value / result.base_ns.center) : "-"};
 }
 
 std::string NameOf(const NameResult& result, std::size_t bytes) {
@@ -199,7 +199,7 @@ Json NamesJson(const Comparison& c) {
   for (const NameResult& row : c.names.rows) {
     const auto side = [](const Spread& launches, const Spread& ns) -> Json {
       if (launches.count == 0) return nullptr;
-      return {{"per_step", launches.median}, {"ns_per_step", std::llround(ns.median)}};
+      return {{"per_step", launches.center}, {"ns_per_step", std::llround(ns.center)}};
     };
     const diff::Difference& d = row.difference_ns;
     rows.push_back(
@@ -208,7 +208,7 @@ Json NamesJson(const Comparison& c) {
          {"verdict", Name(row.verdict)},
          {"base", side(row.base_launches, row.base_ns)},
          {"new", side(row.now_launches, row.now_ns)},
-         {"change_per_step", row.now_launches.median - row.base_launches.median},
+         {"change_per_step", row.now_launches.center - row.base_launches.center},
          {"change_ns_per_step", std::llround(d.value)},
          {"interval_ns", d.low < d.high ? Json::array({std::llround(d.low), std::llround(d.high)}) : Json(nullptr)}});
   }
@@ -256,7 +256,7 @@ std::string RenderDiffText(const Comparison& c, const TextOptions& options) {
   out += '\n';
   Wrap(out, "  ", c.sentence, options.width);
   for (const std::string& remark : c.remarks) Wrap(out, "  ", "note: " + remark, options.width);
-  TextTable table(2, {{.head = "median over steps", .width = 22, .right = false, .lead = 0},
+  TextTable table(2, {{.head = "mean over steps", .width = 22, .right = false, .lead = 0},
                       {.head = "base", .width = 10, .keep = 2},
                       {.head = "new", .width = 10, .keep = 3},
                       {.head = "change", .width = 13},
@@ -323,7 +323,7 @@ std::string RenderDiffJson(const Comparison& c) {
 std::string RenderDiffMarkdown(const Comparison& c) {
   std::string out =
       fmt::format("### Lockstep: {}\n\n{}\n\n", c.regression ? "regression" : Name(c.verdict), Escaped(c.sentence));
-  out += "| median over steps | base | new | change | interval | verdict |\n|---|---:|---:|---:|---|---|\n";
+  out += "| mean over steps | base | new | change | interval | verdict |\n|---|---:|---:|---:|---|---|\n";
   for (const MeasureResult& result : c.measures) {
     const std::string verdict(Name(result.verdict));
     out += fmt::format("| {} | {} | {} | {} | {} | {} |\n", Escaped(result.measure->name), Value(result, result.base),

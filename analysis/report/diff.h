@@ -8,7 +8,7 @@
 
 namespace lockstep::report {
 
-inline constexpr char kDiffSchema[] = "lockstep.diff/1";
+inline constexpr char kDiffSchema[] = "lockstep.diff/2";
 
 // All end with a newline.
 std::string RenderDiffText(const diff::Comparison& comparison, const TextOptions& options);

@@ -19,6 +19,8 @@ namespace {
 constexpr std::size_t kMaxDetails = 3;
 // Where a finding's price begins, and its words.
 constexpr std::size_t kPriceAt = 76, kEvidenceAt = 16;
+// The longest step is shown beside p99 where it is so many times as long: else p99 says enough.
+constexpr double kFarBeyond = 1.25;
 
 class Writer : private TextLines {
  public:
@@ -102,10 +104,19 @@ class Writer : private TextLines {
     const std::int64_t whole = s.terms.Sum();
     if (s.per_step) {
       std::string spread;
-      if (s.job_step_ns_p10 && s.job_step_ns_p99 && *s.job_step_ns_p10 < *s.job_step_ns_p99)
-        spread = fmt::format("   (p10 {} {} p99 {})", analysis::Duration(*s.job_step_ns_p10), glyphs().dot,
-                             analysis::Duration(*s.job_step_ns_p99));
-      Wrapped("        ", analysis::Duration(whole) + " median" + spread, {}, "  " + Bold("STEP") + "  ");
+      const auto add = [&](std::string_view name, const analysis::OptInt& ns) {
+        spread += fmt::format("{}{} {}", spread.empty() ? "" : fmt::format(" {} ", glyphs().dot), name,
+                              analysis::Duration(ns.value_or(0)));
+      };
+      if (s.job_step_ns_p10 < s.job_step_ns_max) {
+        add("median", s.job_step_ns_median);
+        add("p10", s.job_step_ns_p10);
+        add("p99", s.job_step_ns_p99);
+        if (static_cast<double>(*s.job_step_ns_max) >= kFarBeyond * static_cast<double>(*s.job_step_ns_p99))
+          add("longest", s.job_step_ns_max);
+        spread = "   (" + spread + ")";
+      }
+      Wrapped("        ", analysis::Duration(whole) + " mean" + spread, {}, "  " + Bold("STEP") + "  ");
     } else {
       Line("  " + Bold("WINDOW") +
            fmt::format("  {}{}", analysis::Duration(whole), a_.ranks.size() > 1 ? " on average" : ""));
@@ -178,7 +189,7 @@ class Writer : private TextLines {
   std::string Overlap() const {
     const analysis::Summary& s = a_.summary;
     if (s.comm_high_ns <= 0 && s.comm_ns <= 0 && s.per_step && a_.trust.collectives > 0)
-      return "no communication in the median step";
+      return "no communication in the steps";
     if (s.comm_high_ns <= 0 && s.comm_ns <= 0)
       return a_.unrecorded.empty() ? "no communication" : "no communication recorded";
     if (s.terms.device_unknown)
@@ -227,13 +238,9 @@ class Writer : private TextLines {
 
   std::string Price(const analysis::Finding& finding) const {
     const std::string most = finding.upper_bound ? std::string(glyphs().at_most) + " " : "";
-    if (finding.saves_ns_per_step) {
-      // What a few long steps hold is a mean, and may be more than the median step, of which it is no share then.
-      const std::int64_t step = a_.summary.terms.Sum();
-      const std::string share =
-          *finding.saves_ns_per_step > step ? "on average" : analysis::Percent(*finding.saves_ns_per_step, step);
-      return fmt::format("{}{}  {}", most, analysis::Duration(*finding.saves_ns_per_step), share);
-    }
+    if (finding.saves_ns_per_step)
+      return fmt::format("{}{}  {}", most, analysis::Duration(*finding.saves_ns_per_step),
+                         analysis::Percent(*finding.saves_ns_per_step, a_.summary.terms.Sum()));
     return finding.saves_share ? most + analysis::Percent(*finding.saves_share) : "no price";
   }
 
@@ -286,6 +293,9 @@ class Writer : private TextLines {
                       analysis::Plural(t.collectives, "collective")));
       add(analysis::Plural(t.clock_violations, "clock violation"));
     }
+    if (a_.impossible_findings > 0)
+      add(fmt::format("{} left out: {} price exceeds the whole", analysis::Plural(a_.impossible_findings, "finding"),
+                      a_.impossible_findings == 1 ? "its" : "their"));
     if (t.overhead_fraction) add("overhead " + analysis::Percent(*t.overhead_fraction));
     if (t.agent_cpu_fraction)
       add("agent " + analysis::Percent(*t.agent_cpu_fraction) + " CPU");

@@ -1,4 +1,4 @@
-// Totals per rank over the analysis window, its part of the job's median step, its lateness and
+// Totals per rank over the analysis window, its part of the job's mean step, its lateness and
 // its straggler score.
 
 #include <algorithm>
@@ -8,6 +8,7 @@
 #include "analysis/core/statistics.h"
 #include "analysis/passes.h"
 #include "merge/parallel.h"
+#include "merge/timeline/step_length.h"
 
 namespace lockstep::analysis {
 namespace {
@@ -73,6 +74,25 @@ void AddLateness(const Context& context, const Analysis& analysis, std::vector<R
   }
 }
 
+// Of the steps that the summary is of; nothing of a rank without any.
+void AddMeanStep(const Context& context, std::size_t position, RankRow& row) {
+  const auto& t = context.tables().step_ranks;
+  std::vector<merge::SixTerms> of_steps;
+  std::vector<std::int64_t> comm_ns, overlap_ns;
+  for (const std::size_t step : context.usable_steps()) {
+    const std::size_t cell = context.Cell(step, position);
+    if (cell == kNowhere) continue;
+    of_steps.push_back(merge::TermsOfRow(t, cell));
+    comm_ns.push_back(t.comm_ns[cell]);
+    overlap_ns.push_back(t.overlap_ns[cell]);
+  }
+  if (of_steps.empty()) return;
+  const merge::SixTerms mean = merge::MeanOfTerms(of_steps).terms;
+  row.step_terms = {mean[0], mean[1], mean[2], mean[3], mean[4], mean[5], context.DeviceUnknown(row.rank)};
+  row.step_comm_ns = merge::MeanLength(comm_ns);
+  row.step_overlap_ns = merge::MeanLength(overlap_ns);
+}
+
 }  // namespace
 
 void TabulateRanks(const Context& context, Analysis& analysis) {
@@ -80,19 +100,13 @@ void TabulateRanks(const Context& context, Analysis& analysis) {
   const auto& t = tables.rank_totals;
   std::unordered_map<std::int32_t, std::size_t> totals;
   for (std::size_t i = 0; i < t.rows(); ++i) totals.emplace(t.rank[i], i);
-  // The step of the summary: its terms are the means of the ranks' terms.
-  std::size_t median = kNowhere;
-  if (analysis.summary.median_step)
-    for (const std::size_t step : context.usable_steps())
-      if (tables.steps.index[step] == *analysis.summary.median_step) median = step;
   std::vector<RankRow>& rows = analysis.ranks;
   rows.resize(context.ranks().size());
   for (std::size_t p = 0; p < rows.size(); ++p) {
     RankRow& row = rows[p];
     row.rank = context.ranks()[p];
     row.node = context.timeline().Text(tables.ranks.node[context.RankRow(p)]);
-    if (median != kNowhere)
-      if (const std::size_t cell = context.Cell(median, p); cell != kNowhere) row.step_terms = context.TermsOf(cell);
+    AddMeanStep(context, p, row);
     const auto at = totals.find(row.rank);
     if (at == totals.end()) continue;
     const std::size_t i = at->second;

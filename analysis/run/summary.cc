@@ -1,8 +1,9 @@
-// Where a step goes: the identity's terms, as means over ranks of the median step.
+// Where a step goes: the identity's terms, as means over the usable steps and over ranks; and how much steps differ.
 
 #include <fmt/format.h>
 
 #include <algorithm>
+#include <cmath>
 
 #include "analysis/core/format.h"
 #include "analysis/core/statistics.h"
@@ -12,24 +13,24 @@
 namespace lockstep::analysis {
 namespace {
 
-// The terms sum to the length (merge/timeline/step_length.h); of what is a part of them, the floors of the means.
+// Of a part of a term: the floored mean over the rows. In floating point a damaged trace's times cannot overflow.
+std::int64_t MeanOfRows(const std::vector<std::int64_t>& column, const std::vector<std::size_t>& rows) {
+  long double sum = 0;
+  for (const std::size_t row : rows) sum += static_cast<long double>(column[row]);
+  return static_cast<std::int64_t>(std::floor(sum / static_cast<long double>(rows.size())));
+}
+
+IdentityTerms TermsOf(const merge::SixTerms& t) { return {t[0], t[1], t[2], t[3], t[4], t[5]}; }
+
+// Of what is a part of the terms.
 template <typename Table>
-void Average(const Context& context, const Table& t, const std::vector<std::size_t>& rows, Summary& s) {
-  const auto n = static_cast<std::int64_t>(rows.size());
-  const auto mean = [&](const std::vector<std::int64_t>& column) {
-    std::int64_t sum = 0;
-    for (const std::size_t row : rows) sum += column[row];
-    return sum / n;
-  };
+void AverageParts(const Context& context, const Table& t, const std::vector<std::size_t>& rows, Summary& s) {
+  const auto mean = [&](const std::vector<std::int64_t>& column) { return MeanOfRows(column, rows); };
   const auto known_mean = [&](const std::vector<std::int64_t>& column) -> std::optional<std::int64_t> {
     for (const std::size_t row : rows)
       if (column[row] < 0) return std::nullopt;
     return mean(column);
   };
-  std::vector<merge::SixTerms> of_ranks;
-  for (const std::size_t row : rows) of_ranks.push_back(merge::TermsOfRow(t, row));
-  const merge::SixTerms terms = merge::MeanOfRanks(of_ranks).terms;
-  s.terms = {terms[0], terms[1], terms[2], terms[3], terms[4], terms[5]};
   s.terms.device_unknown =
       std::any_of(rows.begin(), rows.end(), [&](std::size_t row) { return context.DeviceUnknown(t.rank[row]); });
   s.comm_ns = mean(t.comm_ns);
@@ -46,6 +47,31 @@ void Average(const Context& context, const Table& t, const std::vector<std::size
   s.helper_wait_ns = mean(t.helper_wait_ns);
   s.cpu_ns = known_mean(t.cpu_ns);
   s.offcpu_ns = known_mean(t.offcpu_ns);
+}
+
+// What the mean does not show: that no step is as long.
+void SayLongSteps(const Context& context, Analysis& analysis) {
+  Summary& s = analysis.summary;
+  const auto& steps = context.tables().steps;
+  std::vector<std::int64_t> lengths_ns;
+  for (const std::size_t row : context.usable_steps()) lengths_ns.push_back(steps.step_ns[row]);
+  const std::size_t all = lengths_ns.size();
+  const std::optional<TwoGroups> groups = FindTwoGroups(std::move(lengths_ns));
+  if (!groups) return;
+  s.long_steps = static_cast<std::int64_t>(groups->count);
+  s.long_step_ns_mean = groups->mean_ns;
+  s.other_step_ns_mean = groups->other_ns;
+  constexpr std::size_t kMostListed = 3;
+  std::vector<std::string> listed;
+  for (const std::size_t row : context.usable_steps())
+    if (steps.step_ns[row] >= groups->least_ns && groups->count <= kMostListed)
+      listed.push_back(std::to_string(steps.index[row]));
+  const std::string longer = fmt::format("{}{}", Duration(groups->mean_ns), groups->count > 1 ? " on average" : "");
+  const std::string other = Duration(groups->other_ns);
+  analysis.remarks.push_back(
+      listed.empty() ? fmt::format("{} of {} steps take {}, the others {}.", groups->count, all, longer, other)
+                     : fmt::format("Step{} {} take{} {}, the other {} take {}.", listed.size() > 1 ? "s" : "",
+                                   Listed(listed), listed.size() > 1 ? "" : "s", longer, all - listed.size(), other));
 }
 
 // Inferred from CPU time, not observed in a call.
@@ -66,26 +92,39 @@ void Summarize(const Context& context, Analysis& analysis) {
   const auto& tables = context.tables();
   Summary& s = analysis.summary;
   std::vector<std::size_t> rows;
-  if (!context.usable_steps().empty()) {
-    std::vector<std::pair<std::int64_t, std::size_t>> by_length;  // The earlier of equally long ones comes first.
-    for (const std::size_t row : context.usable_steps()) by_length.emplace_back(tables.steps.step_ns[row], row);
-    const std::size_t median = LowerMedian(by_length).second;
+  std::vector<merge::SixTerms> of_steps;
+  std::vector<std::pair<std::int64_t, std::size_t>> by_length;  // The earlier of equally long ones comes first.
+  for (const std::size_t step : context.usable_steps()) {
+    std::vector<merge::SixTerms> of_ranks;
     for (std::size_t p = 0; p < context.ranks().size(); ++p)
-      if (const std::size_t cell = context.Cell(median, p); cell != kNowhere) rows.push_back(cell);
-    // A damaged timeline may have a step of no rank.
-    if (!rows.empty()) {
-      s.per_step = true;
-      s.median_step = tables.steps.index[median];
-      s.job_step_ns_median = tables.steps.step_ns[median];
-      s.job_step_ns_p10 = LowerQuantile(by_length, 0.10).first;
-      s.job_step_ns_p99 = LowerQuantile(by_length, 0.99).first;
-      Average(context, tables.step_ranks, rows, s);
-      s.step_ns_median = s.terms.Sum();
-    }
+      if (const std::size_t cell = context.Cell(step, p); cell != kNowhere) {
+        of_ranks.push_back(merge::TermsOfRow(tables.step_ranks, cell));
+        rows.push_back(cell);
+      }
+    if (of_ranks.empty()) continue;  // A damaged timeline may have a step of no rank.
+    of_steps.push_back(merge::MeanOfTerms(of_ranks).terms);
+    by_length.emplace_back(tables.steps.step_ns[step], step);
   }
-  if (!s.per_step) {
-    for (std::size_t i = 0; i < tables.rank_totals.rows(); ++i) rows.push_back(i);
-    if (!rows.empty()) Average(context, tables.rank_totals, rows, s);
+  if (!rows.empty()) {
+    const auto [median_ns, median] = LowerMedian(by_length);
+    s.per_step = true;
+    s.median_step = tables.steps.index[median];
+    s.step_ns_median = s.job_step_ns_median = median_ns;
+    s.job_step_ns_p10 = LowerQuantile(by_length, 0.10).first;
+    s.job_step_ns_p99 = LowerQuantile(by_length, 0.99).first;
+    s.job_step_ns_max = std::max_element(by_length.begin(), by_length.end())->first;
+    s.terms = TermsOf(merge::MeanOfTerms(of_steps).terms);
+    s.step_ns_mean = s.terms.Sum();
+    SayLongSteps(context, analysis);
+    AverageParts(context, tables.step_ranks, rows, s);
+  } else if (tables.rank_totals.rows() > 0) {
+    std::vector<merge::SixTerms> of_ranks;
+    for (std::size_t i = 0; i < tables.rank_totals.rows(); ++i) {
+      rows.push_back(i);
+      of_ranks.push_back(merge::TermsOfRow(tables.rank_totals, i));
+    }
+    s.terms = TermsOf(merge::MeanOfTerms(of_ranks).terms);
+    AverageParts(context, tables.rank_totals, rows, s);
   }
   const auto fraction = [](std::int64_t part, std::int64_t whole) -> std::optional<double> {
     if (whole <= 0) return std::nullopt;

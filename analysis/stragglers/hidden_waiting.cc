@@ -32,16 +32,17 @@ class Asking {
 
   // The lower end of the median gain's 95 % interval; of fewer steps than have one, the least gain of them all.
   double SureGain(const std::optional<Lengths>& before, const std::optional<Lengths>& after) const {
-    const std::vector<double> gains = Gains(before, after);
+    const Lengths of_steps = Gains(before, after);
+    const std::vector<double> gains(of_steps.begin(), of_steps.end());
     if (gains.size() < kLeastGains) return 0;
     if (gains.size() < replay::kLeastStepsOfInterval) return *std::min_element(gains.begin(), gains.end());
     return BootstrapInterval(gains, BlockLength({gains}), Statistic::kMedian, context_.options().seed + 105).first;
   }
 
-  static std::vector<double> Gains(const std::optional<Lengths>& before, const std::optional<Lengths>& after) {
-    std::vector<double> gains;
+  static Lengths Gains(const std::optional<Lengths>& before, const std::optional<Lengths>& after) {
+    Lengths gains;
     if (!before || !after || before->size() != after->size()) return gains;
-    for (std::size_t i = 0; i < before->size(); ++i) gains.push_back(static_cast<double>((*before)[i] - (*after)[i]));
+    for (std::size_t i = 0; i < before->size(); ++i) gains.push_back((*before)[i] - (*after)[i]);
     return gains;
   }
 
@@ -78,8 +79,8 @@ std::int64_t GainByReplay(const Context& context, std::size_t position) {
   const ReplayedRun* replayed = context.Replayed();
   if (replayed == nullptr || !replayed->Holds()) return 0;
   const Asking asking(context, *replayed);
-  const std::vector<double> gains = Asking::Gains(asking.Without({}), asking.Without({position}));
-  return gains.empty() ? 0 : static_cast<std::int64_t>(LowerMedian(gains));
+  const Lengths gains = Asking::Gains(asking.Without({}), asking.Without({position}));
+  return gains.empty() ? 0 : replay::MeanStep(replayed->run(), gains);
 }
 
 std::int64_t GainWithoutMoreInput(const Context& context, std::size_t position) {

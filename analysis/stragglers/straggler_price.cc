@@ -5,6 +5,7 @@
 #include <numeric>
 
 #include "analysis/passes.h"
+#include "merge/timeline/step_length.h"
 
 namespace lockstep::analysis {
 namespace {
@@ -33,12 +34,8 @@ std::vector<double> Winsorized(const std::vector<std::int64_t>& values) {
   return result;
 }
 
-double MeanNs(const std::vector<double>& values) {
-  return values.empty() ? 0 : std::accumulate(values.begin(), values.end(), 0.0) / static_cast<double>(values.size());
-}
-
-// The rank's cost by one statistic over the units from `from` on, if it exceeds the limit and the cost of every rank
-// that is not a suspect.
+// The rank's cost over the units from `from` on, if it exceeds the limit and the cost of every rank that is not a
+// suspect, both by `statistic`, which one unit does not decide.
 std::optional<StragglerCost> CostBy(Statistic statistic, const Context& context, const Matrix& price,
                                     const Suspects& suspects, std::size_t r, std::size_t from, double limit) {
   const std::vector<std::int64_t> raw(price[r].begin() + static_cast<std::ptrdiff_t>(from), price[r].end());
@@ -51,27 +48,27 @@ std::optional<StragglerCost> CostBy(Statistic statistic, const Context& context,
   for (std::size_t o = 0; o < price.size(); ++o) {
     if (suspects.Contains(o)) continue;
     const std::vector<std::int64_t> theirs(price[o].begin() + static_cast<std::ptrdiff_t>(from), price[o].end());
-    const double mean = MeanNs(Winsorized(theirs));
+    const double mean = MeanOf(Winsorized(theirs));
     if (mean <= most) continue;
     most = mean;
     costliest = o;
   }
   for (std::size_t u = 0; u < net.size() && costliest != r; ++u)
     net[u] -= static_cast<double>(price[costliest][from + u]);
-  StragglerCost cost;
-  cost.ns = median ? LowerMedian(own) : MeanNs(own);
+  const double usual_ns = median ? LowerMedian(own) : MeanOf(own);
   const std::size_t block = BlockLength({own});
-  cost.interval = BootstrapInterval(own, block, statistic, context.options().seed + 101);
-  cost.of_another_ns = most;
-  if (!median && cost.ns < kOccasionalTimes * most) return std::nullopt;
+  const auto usual_interval = BootstrapInterval(own, block, statistic, context.options().seed + 101);
+  if (!median && usual_ns < kOccasionalTimes * most) return std::nullopt;
   // The interval must show that it costs more than the limit, and more than the costliest of the others: autocorrelated
   // noise makes some rank the costliest of any short run, and p alone would name one in ten such runs. The mean of what
   // happens in a tenth of the steps is known only to a third, even if it certainly happens, so a lower bound suffices
   // for it.
   const double sure = median ? limit : 0.75 * limit;
-  if (cost.ns < limit || cost.interval.first <= sure) return std::nullopt;
+  if (usual_ns < limit || usual_interval.first <= sure) return std::nullopt;
   const auto net_interval = BootstrapInterval(net, block, statistic, context.options().seed + 102);
   if (net_interval.first <= 0.5 * limit) return std::nullopt;
+  StragglerCost cost = MeanCost(context, price[r], from);
+  cost.mutual = usual_ns < kOccasionalTimes * most;
   return cost;
 }
 
@@ -81,7 +78,7 @@ std::optional<std::size_t> OnsetOf(const std::vector<std::int64_t>& behind, std:
   const std::size_t n = behind.size();
   if (n < 20) return std::nullopt;
   const std::vector<double> values = Winsorized(behind);
-  double before = 0, after = MeanNs(values) * static_cast<double>(n), best = 0;
+  double before = 0, after = MeanOf(values) * static_cast<double>(n), best = 0;
   std::size_t at = 0;
   for (std::size_t k = 1; k < n; ++k) {
     before += values[k - 1];
@@ -97,7 +94,7 @@ std::optional<std::size_t> OnsetOf(const std::vector<std::int64_t>& behind, std:
   const auto middle = behind.begin() + static_cast<std::ptrdiff_t>(at);
   // The cut is halfway between the two levels, independent of the noise.
   const std::vector<std::int64_t> early(behind.begin(), middle), late(middle, behind.end());
-  const double level_before = MeanNs(Winsorized(early)), level_after = MeanNs(Winsorized(late));
+  const double level_before = MeanOf(Winsorized(early)), level_after = MeanOf(Winsorized(late));
   const auto cut = static_cast<std::int64_t>(0.5 * (level_before + level_after));
   if (best < static_cast<double>(limit) || level_before > kOnTimeShare * level_after || ShareAbove(early, cut) > 0.3 ||
       ShareAbove(late, cut) < kPersistentShare)
@@ -153,17 +150,13 @@ Prices PriceOf(const Context& context, const std::vector<std::size_t>& waiting, 
 }
 
 bool WorthAtLeast(const std::vector<std::int64_t>& price, double limit_ns) {
-  return static_cast<double>(LowerMedian(price)) >= limit_ns || MeanNs(Winsorized(price)) >= limit_ns;
+  return static_cast<double>(LowerMedian(price)) >= limit_ns || MeanOf(Winsorized(price)) >= limit_ns;
 }
 
-StragglerCost CostTogether(const Context& context, const std::vector<std::int64_t>& price, std::size_t from,
-                           double limit_ns) {
-  const std::vector<std::int64_t> raw(price.begin() + static_cast<std::ptrdiff_t>(from), price.end());
-  const bool median = ShareAbove(raw, static_cast<std::int64_t>(limit_ns)) >= 0.5;
-  const std::vector<double> values = median ? std::vector<double>(raw.begin(), raw.end()) : Winsorized(raw);
-  const Statistic statistic = median ? Statistic::kMedian : Statistic::kMean;
-  return {.ns = median ? LowerMedian(values) : MeanNs(values),
-          .interval = BootstrapInterval(values, BlockLength({values}), statistic, context.options().seed + 103)};
+StragglerCost MeanCost(const Context& context, const std::vector<std::int64_t>& price, std::size_t from) {
+  const std::vector<double> paid(price.begin() + static_cast<std::ptrdiff_t>(from), price.end());
+  return {.ns = MeanOf(paid),
+          .interval = BootstrapInterval(paid, BlockLength({paid}), Statistic::kMean, context.options().seed + 103)};
 }
 
 double ShareOfAll(const Context& context, const std::vector<std::int64_t>& price, std::size_t from) {
@@ -194,7 +187,7 @@ std::optional<Assessment> Assess(const Context& context, const Prices& prices, c
 
   Assessment assessment;
   assessment.from_unit = from;
-  assessment.mutual = cost->ns < kOccasionalTimes * cost->of_another_ns;
+  assessment.mutual = cost->mutual;
   Straggler& straggler = assessment.straggler;
   straggler.rank = context.ranks()[r];
   straggler.p_value = p_value;
@@ -239,14 +232,14 @@ Assessment AssessHidden(const Context& context, const std::vector<std::int64_t>&
                         double p_value) {
   const std::vector<double> values(price.begin(), price.end());
   const auto [low, high] =
-      BootstrapInterval(values, BlockLength({values}), Statistic::kMedian, context.options().seed + 106);
+      BootstrapInterval(values, BlockLength({values}), Statistic::kMean, context.options().seed + 106);
   Assessment assessment;
   Straggler& straggler = assessment.straggler;
   straggler.rank = context.ranks()[position];
   straggler.p_value = p_value;
   straggler.kind = StragglerKind::kPersistent;
   // What the others wait for it where they do meet it is not what it costs: that is left to the replay.
-  straggler.saves_ns = LowerMedian(price);
+  straggler.saves_ns = merge::MeanLength(price);
   straggler.saves_interval_ns = {std::llround(low), std::llround(high)};
   return assessment;
 }

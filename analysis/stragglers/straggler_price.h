@@ -1,6 +1,7 @@
 #pragma once
 // Computes what late ranks cost: per step, the lower median over the other ranks of the exposed waiting that ends with
-// a suspect's arrival and began after the last rank that is not a suspect had arrived; over steps the median.
+// a suspect's arrival and began after the last rank that is not a suspect had arrived; over steps the mean. Whether it
+// is named is decided by statistics that one step cannot decide: the median, or the mean without outliers.
 
 #include <cstdint>
 #include <optional>
@@ -34,13 +35,13 @@ Prices PriceOf(const Context& context, const std::vector<std::size_t>& waiting, 
 bool WorthAtLeast(const std::vector<std::int64_t>& price, double limit_ns);
 
 struct StragglerCost {
-  double ns = 0;
+  double ns = 0;                             // Mean over units.
   std::pair<double, double> interval{0, 0};  // 95 %.
-  double of_another_ns = 0;                  // The mean of the costliest rank that is not suspected.
+  // Another rank, which is not suspected, costs its others more than half as much: they take turns at being last.
+  bool mutual = false;
 };
-// The cost of all suspects together from a unit on: the median, or the mean if they are late in some units only.
-StragglerCost CostTogether(const Context& context, const std::vector<std::int64_t>& price, std::size_t from_unit,
-                           double limit_ns);
+// Of a price by unit, from a unit on.
+StragglerCost MeanCost(const Context& context, const std::vector<std::int64_t>& price, std::size_t from_unit);
 
 // What a price by unit, without outliers, is of the time of all units: 0 to 1. Slices of runs without steps may be of
 // microseconds here and of seconds there, so what a rank costs in the one in the middle says nothing about the whole.
@@ -59,15 +60,14 @@ double PairedP(const std::vector<double>& differences, std::size_t from, std::ui
 struct Assessment {
   Straggler straggler;
   std::size_t from_unit = 0;  // A drifting rank is priced from here on.
-  // Another rank, which is not suspected, costs its others more than half as much: they take turns at being last.
-  bool mutual = false;
+  bool mutual = false;        // As of StragglerCost.
 };
 // `behind`: its lateness by unit, from which its kind follows; its cost depends on the others too.
 std::optional<Assessment> Assess(const Context& context, const Prices& prices, const Suspects& suspects,
                                  std::size_t position, const std::vector<std::int64_t>& behind, double p_value,
                                  std::int64_t length_ns, bool sharing);
 
-// The length of a unit: of steps or slices the median.
+// The length of an ordinary unit: of steps or slices the median. Limits of what is worth naming are shares of it.
 std::int64_t UnitLength(const Context& context);
 
 // Of a run without steps: the price as a share of the whole time, at `length_ns`; nothing if it is worth no finding.

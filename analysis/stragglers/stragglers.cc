@@ -11,6 +11,7 @@
 #include <map>
 #include <numeric>
 
+#include "analysis/choose_findings.h"
 #include "analysis/core/format.h"
 #include "analysis/passes.h"
 #include "analysis/stragglers/hidden_waiting.h"
@@ -355,7 +356,7 @@ class Search {
   // Nobody is seen to wait for these as long as would be worth naming, but for their work the step is longer by that.
   void NameWorth(std::string_view why) {
     if (!context_.units_are_steps() || analysis_.run.cores_scarce) return;
-    // What happens in some steps only is another matter: the replay's median says nothing about it.
+    // What happens in some steps only is another matter: the replay's sure gain says nothing about it.
     std::erase_if(positions_, [&](std::size_t r) { return !IsPersistent(Behind(r), limit_); });
     positions_ = WorthByReplay(context_, positions_, limit_);
     if (positions_.empty()) return;
@@ -387,7 +388,7 @@ class Search {
     const std::int32_t costliest = ranks.front();
     std::sort(ranks.begin(), ranks.end());
     const std::string name = RankNames(ranks);
-    const StragglerCost cost = CostTogether(context_, prices_.together, from, limit_);
+    const StragglerCost cost = MeanCost(context_, prices_.together, from);
     const double together_ns = context_.units_are_steps()
                                    ? cost.ns
                                    : ShareOfAll(context_, prices_.together, from) * static_cast<double>(length_);
@@ -465,10 +466,7 @@ class Search {
                        std::string_view whom) const {
     if (!context_.units_are_steps())
       return fmt::format("{}: {} {} of the time for {}.", who, others, Percent(saves, length_), whom);
-    if (saves > length_)  // A mean over steps, of which a few long ones hold it all.
-      return fmt::format("{}: {} {} per step for {} on average, where the median step takes {}.", who, others,
-                         Duration(saves), whom, Duration(length_));
-    return fmt::format("{}: {} {} of each {} step for {}.", who, others, Duration(saves), Duration(length_), whom);
+    return fmt::format("{}: {} {} for {}.", who, others, OfTheStep(analysis_.summary, saves), whom);
   }
 
   const Context& context_;

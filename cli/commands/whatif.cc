@@ -67,9 +67,7 @@ Result<std::unique_ptr<RecordedRun>> ReadNamed(const std::string& name, const Wh
                    analysis::AnalyzeOptions options;
                    options.jobs = flags.jobs;
                    options.replay = false;
-                   // The steps that the analysis replays, so that both give the same answer to a question.
                    const analysis::Context context(timeline, options);
-                   const replay::ReadRunOptions steps = analysis::StepsToReplay(context);
                    if (asked != nullptr) asked->run_dir = timeline.run_dir;
                    // What one rank by itself can answer does not depend on others.
                    if (asked != nullptr && context.ranks().size() > 1)
@@ -78,7 +76,7 @@ Result<std::unique_ptr<RecordedRun>> ReadNamed(const std::string& name, const Wh
                    const bool named = flags.without_stragglers || !AsksAnything(flags);
                    if (asked == nullptr || !named || context.ranks().size() < 2) {
                      if (asked != nullptr && flags.without_stragglers) asked->stragglers = context.ranks();
-                     return replay::ReadRun(timeline, steps);
+                     return analysis::ReadStepsToReplay(context, true);
                    }
                    // With its replay, which names those for which nobody is seen to wait.
                    options.replay = true;
@@ -89,7 +87,7 @@ Result<std::unique_ptr<RecordedRun>> ReadNamed(const std::string& name, const Wh
                    if (asked->stragglers.empty() && flags.without_stragglers)
                      return Error{ErrorCode::kUnsupported, "the analysis names no straggler in this run", merge.run_dir,
                                   "--without-rank R asks about a rank of your own choice"};
-                   return replay::ReadRun(timeline, steps);
+                   return analysis::ReadStepsToReplay(context, true);
                  });
 }
 
@@ -203,7 +201,6 @@ std::string Change(std::int64_t part, std::int64_t whole) {
 std::string AsText(const WhatIf& what_if, const std::vector<Answer>& answers,
                    const std::vector<Unanswered>& unanswered) {
   const std::vector<std::int64_t>& steps = what_if.run().steps;
-  // Medians are over these alone: analyze's are over all steps.
   const std::string which = what_if.run().whole_window      ? ""
                             : steps.front() == steps.back() ? fmt::format(" ({})", steps.front())
                                                             : fmt::format(" ({}-{})", steps.front(), steps.back());
@@ -220,7 +217,7 @@ std::string AsText(const WhatIf& what_if, const std::vector<Answer>& answers,
                               {.head = "step", .width = 10, .lead = 2},
                               {.head = "gain", .width = 10, .lead = 2, .keep = 2},
                               {.width = 7, .lead = 2, .keep = 3},
-                              {.head = "95 % of medians", .width = 23, .lead = 2, .keep = 1}});
+                              {.head = "95 % of means", .width = 23, .lead = 2, .keep = 1}});
   // What the gains are of: each step below is this one less its gain.
   table.Add({std::string(kUnchanged), analysis::Duration(what_if.replayed_step_ns())});
   for (const Answer& answer : answers)

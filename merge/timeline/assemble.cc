@@ -57,7 +57,7 @@ schema::TlSteps JobStepTable(const std::vector<RankPassResult>& ranks, const std
     row.complete = step.whole && std::binary_search(steps.common.begin(), steps.common.end(), index);
     row.warmup = step.warmup;
     row.source = static_cast<std::uint8_t>(steps.source);
-    row.step_ns = row.complete ? MeanOfRanks(terms).length_ns : -1;
+    row.step_ns = row.complete ? MeanOfTerms(terms).length_ns : -1;
     table.Append(row);
   }
   return table;

@@ -20,13 +20,14 @@ SixTerms TermsOfRow(const Table& t, std::size_t row) {
 }
 
 struct JobTime {
-  std::int64_t length_ns = -1;  // Mean over the ranks of the length of their windows, floored; -1: of no rank.
-  SixTerms terms{};             // Means over the ranks, apportioned: they sum to length_ns.
+  std::int64_t length_ns = -1;  // Mean of the lengths of the windows, floored; -1: of none.
+  SixTerms terms{};             // Means of the terms, apportioned: they sum to length_ns.
 };
 
-// `ranks`: the terms of each rank's window, which sum to its length. The nanoseconds that are left over when the means
-// are floored are given, one each, to the terms that lost most by it (largest remainder; the earlier of equal ones).
-JobTime MeanOfRanks(const std::vector<SixTerms>& ranks);
+// `windows`: the terms of each window (a step's on each rank; a job's or a rank's steps), which sum to its length. The
+// nanoseconds that are left over when the means are floored are given, one each, to the terms that lost most by it
+// (largest remainder; the earlier of equal ones).
+JobTime MeanOfTerms(const std::vector<SixTerms>& windows);
 
 // Mean, floored; -1: of none. Of windows, where only their lengths are known, as of replayed steps.
 std::int64_t MeanLength(const std::vector<std::int64_t>& lengths_ns);

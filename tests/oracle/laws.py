@@ -58,21 +58,22 @@ class Laws:
 
     def summary(self):
         s = self.d["summary"]
-        if s["of"] == "median_step":
-            self.terms("summary", s, s["step_ns_median"])
+        if s["of"] == "mean_step":
+            self.terms("summary", s, s["step_ns_mean"])
             self.law(s["step_ns_median"] == s["job_step_ns_median"], "summary", "two medians of the step")
             index = [step for step in self.d["steps"] if step["index"] == s["median_step"]]
             self.law(self.d["truncated"] or len(index) == 1, "summary", f"step {s['median_step']} is listed {len(index)} times")
             for step in index:
                 self.law(step["step_ns"] == s["step_ns_median"], "summary", f"step {s['median_step']} takes {step['step_ns']}")
                 self.law(step["complete"] and not step["warmup"], "summary", "the median step is no step that counts")
-        self.ordered("summary", p10=s["job_step_ns_p10"], median=s["job_step_ns_median"], p99=s["job_step_ns_p99"])
+        self.ordered("summary", p10=s["job_step_ns_p10"], median=s["job_step_ns_median"], p99=s["job_step_ns_p99"], longest=s["job_step_ns_max"])
         self.share("summary", s["overlap_fraction"], s["hidden_comm_ns"], s["comm_ns"])
         self.ordered("summary", zero=0, overlap_low=s["overlap_low"], overlap_high=s["overlap_high"], one=1)
         counted = [step["step_ns"] for step in self.d["steps"]
                    if step["complete"] and not step["warmup"] and step["step_ns"] is not None]
-        if not self.d["truncated"] and counted and s["of"] == "median_step":
+        if not self.d["truncated"] and counted and s["of"] == "mean_step":
             counted.sort()
+            self.law(s["step_ns_mean"] == sum(counted) // len(counted), "summary", f"mean of the listed steps is {sum(counted) // len(counted)}")
             for name, p in (("p10", 0.1), ("median", 0.5), ("p99", 0.99)):
                 want = counted[int(p * (len(counted) - 1) + 1e-9)]
                 self.law(s[f"job_step_ns_{name}"] == want, "summary", f"{name} of the listed steps is {want}, not {s[f'job_step_ns_{name}']}")
@@ -165,7 +166,7 @@ class Laws:
             self.ordered("buckets", zero=0, steps_matched=b["steps_matched"], steps=b["steps"])
 
     def answers(self, known):
-        step = self.d["summary"]["job_step_ns_median"]
+        step = self.d["summary"]["step_ns_mean"]
         longest = max([step or 0] + [s["step_ns"] or 0 for s in self.d["steps"]])
         for s in self.d["stragglers"]:
             where = f"straggler {s['rank']}"

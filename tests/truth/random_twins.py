@@ -58,8 +58,8 @@ def analyze(place, name, text):
 def judge(place, seed):
     change, healthy, slowed, rank = job(seed)
     before, after = analyze(place, f"{seed}-healthy", healthy), analyze(place, f"{seed}-slowed", slowed)
-    step = after["summary"]["job_step_ns_median"]
-    loss = step - before["summary"]["job_step_ns_median"]
+    step = after["summary"]["step_ns_mean"]
+    loss = step - before["summary"]["step_ns_mean"]
     wrong = []
     if before["stragglers"]:
         wrong.append(f"without it {[s['rank'] for s in before['stragglers']]} named")

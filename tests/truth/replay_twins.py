@@ -67,7 +67,7 @@ class Place:
 
 
 def step(analysis):
-    return analysis["summary"]["job_step_ns_median"]
+    return analysis["summary"]["step_ns_mean"]
 
 
 DDP = HEAD + """progress {progress}

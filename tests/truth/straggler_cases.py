@@ -189,12 +189,12 @@ def clock_grid(ranks, steps, seed):
 
 def expected(case, answer, twin):
     """(effect in ns per step, its share of the healthy step) of the disturbance, step by step against the twin: the
-    median, since its onset if it drifts; the mean if it acts in some steps only."""
+    mean, since its onset if it drifts."""
     paired = [a - b for a, b in zip(answer["step_ns"], twin["step_ns"])]
     if case.kind == "drifting":
         paired = paired[len(paired) // 2:]
-    effect = statistics.fmean(paired) if case.kind in ("transient", "periodic") else statistics.median(paired)
-    return effect, effect / statistics.median(twin["step_ns"])
+    effect = statistics.fmean(paired)
+    return effect, effect / statistics.fmean(twin["step_ns"])
 
 
 def judge(case, answer, twin=None):

@@ -1,6 +1,7 @@
 #include "analysis/replay/graph/read_run.h"
 
 #include <algorithm>
+#include <map>
 #include <optional>
 #include <unordered_map>
 #include <utility>
@@ -12,7 +13,12 @@
 namespace lockstep::replay {
 namespace {
 
-std::vector<std::size_t> ChooseSteps(const schema::TlSteps& steps, const ReadRunOptions& options) {
+// The steps that count, by number, and those of them that are replayed.
+struct ChosenSteps {
+  std::vector<std::size_t> all, replayed;
+};
+
+ChosenSteps ChooseSteps(const schema::TlSteps& steps, const ReadRunOptions& options) {
   std::vector<std::size_t> order, best, run;
   for (std::size_t i = 0; i < steps.rows(); ++i)
     if (steps.complete[i] && !steps.warmup[i] && steps.step_ns[i] > 0 && steps.index[i] >= options.first_step &&
@@ -26,7 +32,23 @@ std::vector<std::size_t> ChooseSteps(const schema::TlSteps& steps, const ReadRun
   }
   if (best.size() > options.most_steps)
     best.erase(best.begin(), best.end() - static_cast<std::ptrdiff_t>(options.most_steps));
-  return best;
+  return {std::move(order), std::move(best)};
+}
+
+// RecordedRun::step_weights.
+std::vector<double> WeightsOf(const std::vector<std::int64_t>& replayed_ns, const std::vector<std::int64_t>& all_ns) {
+  std::vector<std::int64_t> sorted = replayed_ns;
+  std::sort(sorted.begin(), sorted.end());
+  std::map<std::int64_t, double> stands_for;  // By length.
+  for (const std::int64_t ns : all_ns) {
+    auto nearest = std::lower_bound(sorted.begin(), sorted.end(), ns);
+    if (nearest == sorted.end() || (nearest != sorted.begin() && ns - nearest[-1] < *nearest - ns)) --nearest;
+    const auto [first, last] = std::equal_range(sorted.begin(), sorted.end(), *nearest);
+    stands_for[*nearest] += 1.0 / static_cast<double>(last - first);
+  }
+  std::vector<double> weights;
+  for (const std::int64_t ns : replayed_ns) weights.push_back(stands_for[ns]);
+  return weights;
 }
 
 // Whether some GPU work of this time has a call by its number, and the call is not there.
@@ -72,10 +94,15 @@ Result<schema::RankTables> ReadAround(const merge::Timeline& timeline, const Rea
 void ChooseRanksAndSteps(const merge::Timeline& timeline, const ReadRunOptions& options, RecordedRun& run) {
   const schema::TimelineTables& t = timeline.tables;
   run.ranks = timeline.PresentRanks();
-  for (const std::size_t step : ChooseSteps(t.steps, options)) {
+  const ChosenSteps steps = ChooseSteps(t.steps, options);
+  for (const std::size_t step : steps.replayed) {
     run.steps.push_back(t.steps.index[step]);
     run.measured_step_ns.push_back(t.steps.step_ns[step]);
   }
+  if (steps.replayed.size() == steps.all.size()) return;
+  std::vector<std::int64_t> all_ns;
+  for (const std::size_t step : steps.all) all_ns.push_back(t.steps.step_ns[step]);
+  run.step_weights = WeightsOf(Comparable(run.measured_step_ns), all_ns);
 }
 
 // The root of a broadcast is through once the data are on their way: who has them last says what it takes.

@@ -3,15 +3,18 @@
 #include <fmt/format.h>
 
 #include <algorithm>
+#include <cmath>
 #include <string>
 #include <vector>
 
 #include "analysis/core/source.h"
+#include "analysis/core/statistics.h"
 #include "analysis/core/unrecorded.h"
 #include "analysis/replay/gpu/gpu_run.h"
 #include "analysis/replay/graph/gradients.h"
 #include "analysis/replay/host/host_run.h"
 #include "core/order_statistics.h"
+#include "merge/timeline/step_length.h"
 
 namespace lockstep::replay {
 namespace {
@@ -28,6 +31,12 @@ std::int64_t RecordedRun::LatencyNs(std::uint64_t comm) const {
   for (const TransferBeside& each : beside)
     if (each.comm == comm && each.bytes <= kFewBytes) few_ns.push_back(each.transfer_ns);
   return few_ns.empty() ? 0 : LowerMedian(std::move(few_ns));
+}
+
+std::int64_t MeanStep(const RecordedRun& run, const std::vector<std::int64_t>& by_step) {
+  if (by_step.empty()) return 0;
+  if (run.step_weights.empty()) return merge::MeanLength(by_step);
+  return static_cast<std::int64_t>(std::floor(analysis::MeanOf(analysis::Weighted(by_step, run.step_weights))));
 }
 
 Result<std::unique_ptr<RecordedRun>> ReadRun(const merge::Timeline& timeline, const ReadRunOptions& options) {

@@ -60,7 +60,11 @@ class RecordedRun {
   std::size_t job_ranks = 0;                   // The size of the job, recorded or not; 0: unknown.
   std::vector<std::int64_t> steps;             // Their numbers, which are consecutive.
   std::vector<std::int64_t> measured_step_ns;  // From the timeline.
-  std::vector<RunCollective> collectives;      // Those with all members, ended, within the steps.
+  // Of each step that Comparable() keeps: how many of the run's steps it stands for, those whose length is nearest to
+  // its own. So means are those of all steps that count, also where the long ones are rarer or more frequent among the
+  // replayed ones. Empty: all steps that count are replayed.
+  std::vector<double> step_weights;
+  std::vector<RunCollective> collectives;  // Those with all members, ended, within the steps.
   std::vector<TransferBeside> beside;
   std::vector<RunMessage> messages;  // For CPU ranks, within the steps; JobOperation::message is an index here.
   std::uint64_t left_out = 0;        // Collectives that other ranks lack or that never ended: they have a fixed length.
@@ -122,6 +126,9 @@ class RecordedRun {
  private:
   std::optional<BucketSequence> BucketsOf(const UnitCollectives& units, std::uint64_t more_than) const;
 };
+
+// Mean over steps of values that Comparable() keeps one of for each step, by step_weights; floored.
+std::int64_t MeanStep(const RecordedRun& run, const std::vector<std::int64_t>& by_step);
 
 struct ReadRunOptions {
   std::size_t most_steps = 40;  // The last ones of the longest sequence of usable steps.

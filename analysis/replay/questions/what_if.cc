@@ -150,8 +150,8 @@ Result<WhatIf> WhatIf::Make(std::unique_ptr<RecordedRun> run, std::vector<std::u
   return what_if;
 }
 
-std::int64_t WhatIf::measured_step_ns() const { return LowerMedian(Comparable(run_->measured_step_ns)); }
-std::int64_t WhatIf::replayed_step_ns() const { return LowerMedian(Comparable(replayed_ns_)); }
+std::int64_t WhatIf::measured_step_ns() const { return MeanStep(*run_, Comparable(run_->measured_step_ns)); }
+std::int64_t WhatIf::replayed_step_ns() const { return MeanStep(*run_, Comparable(replayed_ns_)); }
 
 double WhatIf::self_error() const {
   std::vector<double> errors;
@@ -259,13 +259,13 @@ Result<Job> WhatIf::WithEqualWork(const RecordedRun& run, const Assumptions& ass
   EvenOutWork(run, Spread::kOverAlike, alike);
   LS_TRY(const std::vector<std::int64_t> all_ns, Play(job, Simulator(job.graph), assume, nullptr));
   LS_TRY(const std::vector<std::int64_t> alike_ns, Play(alike, Simulator(alike.graph), assume, nullptr));
-  return LowerMedian(Comparable(alike_ns)) < LowerMedian(Comparable(all_ns)) ? std::move(alike) : std::move(job);
+  return MeanStep(run, Comparable(alike_ns)) < MeanStep(run, Comparable(all_ns)) ? std::move(alike) : std::move(job);
 }
 
 Result<std::int64_t> WhatIf::StepUnder(const Question& question, const Assumptions& assume) const {
   LS_TRY(const ChangedJob changed, Changed(question, assume, nullptr));
   LS_TRY(std::vector<std::int64_t> lengths, Play(changed.job, Simulator(changed.job.graph), assume, nullptr));
-  return LowerMedian(Comparable(std::move(lengths)));
+  return MeanStep(*run_, Comparable(std::move(lengths)));
 }
 
 // The best of the better schedules; the recorded one if there is none.
@@ -275,7 +275,7 @@ Result<std::vector<std::int64_t>> WhatIf::BestLengths(Answer* answer) const {
     const Result<Schedule> schedule = Simulator(job.graph).Run();
     if (!schedule.ok()) continue;
     std::vector<std::int64_t> lengths = job.StepLengths(schedule.value());
-    if (LowerMedian(Comparable(lengths)) >= LowerMedian(Comparable(best))) continue;
+    if (MeanStep(*run_, Comparable(lengths)) >= MeanStep(*run_, Comparable(best))) continue;
     best = std::move(lengths);
     if (answer != nullptr) answer->limit = LimitOf(*run_, job, schedule.value());
   }
@@ -354,22 +354,20 @@ Result<Answer> WhatIf::Ask(const Question& question, bool intervals) const {
     simulator.emplace(changed.job.graph);
     LS_TRY(lengths, Play(changed.job, *simulator, assume, &answer));
   }
-  const std::int64_t predicted_ns = LowerMedian(Comparable(lengths));
+  const std::int64_t predicted_ns = MeanStep(*run_, Comparable(lengths));
   LS_TRY(const double apart, CorrectByBases(question, answer.bucket_bytes, lengths));
 
   const std::vector<std::int64_t> after = Comparable(lengths), before = Comparable(replayed_ns_);
   answer.step_lengths_ns = after;
   std::vector<std::int64_t> gains;
   for (std::size_t i = 0; i < after.size(); ++i) gains.push_back(before[i] - after[i]);
-  answer.gain_ns = LowerMedian(gains);
+  answer.gain_ns = MeanStep(*run_, gains);
   answer.step_ns = replayed_step_ns() - answer.gain_ns;
-  // If only some steps change, the median would be either nothing or everything.
-  const auto mean = static_cast<double>(std::accumulate(gains.begin(), gains.end(), std::int64_t{0})) /
-                    static_cast<double>(std::max<std::size_t>(1, gains.size()));
-  if (std::abs(mean - static_cast<double>(answer.gain_ns)) >=
+  const auto mean = static_cast<double>(answer.gain_ns), median = static_cast<double>(LowerMedian(gains));
+  if (std::abs(mean - median) >=
       std::max(kApartShare * std::abs(mean), kApartOfStep * static_cast<double>(replayed_step_ns())))
-    answer.caveats.push_back(fmt::format("the steps differ: on average over the {} replayed ones the gain is {:.3g} ms",
-                                         gains.size(), mean / 1e6));
+    answer.caveats.push_back(fmt::format("the steps differ: the median of the {} replayed ones gains {:.3g} ms",
+                                         gains.size(), median / 1e6));
   // A change that shortens nothing is not recommended.
   if (answer.gain_ns <= 0) answer.try_it.clear();
   if (!intervals || after.size() < kLeastStepsOfInterval) return answer;
@@ -379,16 +377,12 @@ Result<Answer> WhatIf::Ask(const Question& question, bool intervals) const {
   const double cheaper = static_cast<double>(range.less_ns) + apart * static_cast<double>(answer.step_ns);
   const double dearer = static_cast<double>(range.more_ns) + apart * static_cast<double>(answer.step_ns);
   const double self = std::abs(static_cast<double>(replayed_step_ns() - measured_step_ns()));
-  const auto interval_of = [](const std::vector<std::int64_t>& values) {
-    const std::vector<double> series(values.begin(), values.end());
-    return analysis::BootstrapInterval(series, analysis::BlockLength({series}), analysis::Statistic::kMedian,
+  const auto interval_of = [&](const std::vector<std::int64_t>& values) {
+    const std::vector<double> series = analysis::Weighted(values, run_->step_weights);
+    return analysis::BootstrapInterval(series, analysis::BlockLength({series}), analysis::Statistic::kMean,
                                        kAnswerSeed);
   };
-  auto [low, high] = interval_of(after);
-  // The median of the changed steps need not be that of the replayed ones less that of the gains.
-  const auto moved = static_cast<double>(answer.step_ns - LowerMedian(after));
-  low += moved;
-  high += moved;
+  const auto [low, high] = interval_of(after);
   const auto [gain_low, gain_high] = interval_of(gains);
   answer.step_interval_ns = {std::llround(std::max(0.0, low - cheaper - self)), std::llround(high + dearer + self)};
   answer.gain_interval_ns = {std::llround(gain_low - dearer - self), std::llround(gain_high + cheaper + self)};

@@ -48,9 +48,9 @@ struct Question {
 struct Answer {
   std::string question;                       // "bucket cap 4 MiB"
   std::int64_t step_ns = 0;                   // WhatIf::replayed_step_ns() less the gain.
-  std::int64_t gain_ns = 0;                   // Median over the steps of replayed minus changed: positive is faster.
+  std::int64_t gain_ns = 0;                   // Mean over the steps of replayed minus changed: positive is faster.
   std::vector<std::int64_t> step_lengths_ns;  // By step, as Comparable() has them.
-  // 95 %: from the median over steps, and from the costs. Nothing for fewer than kLeastStepsOfInterval steps.
+  // 95 %: from the mean over steps, and from the costs. Nothing for fewer than kLeastStepsOfInterval steps.
   std::optional<std::pair<std::int64_t, std::int64_t>> step_interval_ns;
   std::optional<std::pair<std::int64_t, std::int64_t>> gain_interval_ns;  // The same of the gain, paired by step.
   std::vector<std::uint64_t> bucket_bytes;                                // For another bucketing, in launch order.
@@ -69,7 +69,9 @@ class WhatIf {
   static Result<WhatIf> Make(std::unique_ptr<RecordedRun> run,
                              std::vector<std::unique_ptr<RecordedRun>> calibration = {});
 
-  std::int64_t measured_step_ns() const;  // Median; without the first step, whose begin is not comparable.
+  // Mean over the steps, each counted as RecordedRun::step_weights has it; without the first step, whose begin is not
+  // comparable.
+  std::int64_t measured_step_ns() const;
   std::int64_t replayed_step_ns() const;  // The same of the replay without changes.
   double self_error() const;              // Median over steps of |replayed - measured| / measured.
   std::vector<std::int64_t> replayed_lengths() const { return Comparable(replayed_ns_); }  // Without changes.
@@ -91,9 +93,9 @@ class WhatIf {
     const RecordedRun* run = nullptr;
     BucketSequence buckets;
     ReductionTimes times;
-    double step_ns = 0;      // Measured, median.
+    double step_ns = 0;      // Measured, mean.
     double correction = 1;   // The ratio of that to its replay with its own buckets predicted as if they were others.
-    double as_asked_ns = 0;  // Its replay with predicted buckets of the run in question; median.
+    double as_asked_ns = 0;  // Its replay with predicted buckets of the run in question; mean.
   };
   // The assumptions of one replay. An answer's interval comes from replays with other assumptions.
   struct Assumptions {
@@ -108,7 +110,7 @@ class WhatIf {
     Job job;
     std::vector<std::uint32_t> predicted;  // Operations whose durations are those of the cost table.
   };
-  // How much less and more than predicted a step may take, median, under the other assumptions.
+  // How much less and more than predicted a step may take, mean, under the other assumptions.
   struct Range {
     std::int64_t less_ns = 0, more_ns = 0;
   };
@@ -120,7 +122,7 @@ class WhatIf {
                                          Answer* answer) const;
   Result<Job> WithEqualWork(const RecordedRun& run, const Assumptions& assume, Job job) const;
   Result<std::vector<std::int64_t>> BestLengths(Answer* answer) const;
-  // Median step under these assumptions.
+  // Mean step under these assumptions.
   Result<std::int64_t> StepUnder(const Question& question, const Assumptions& assume) const;
   // `changed` and its simulator are those of the prediction and are run again; its durations are unchanged afterwards.
   Result<Range> RangeOf(const Question& question, const Assumptions& assume, const Answer& answer,

@@ -17,8 +17,8 @@ namespace {
 // Steps of two runs of one job with the same buckets differ by at most this share.
 constexpr double kSameJob = 0.15;
 
-double Typical(const std::vector<std::int64_t>& lengths) {
-  return static_cast<double>(LowerMedian(Comparable(lengths)));
+double MeanLength(const RecordedRun& run, const std::vector<std::int64_t>& lengths) {
+  return static_cast<double>(MeanStep(run, Comparable(lengths)));
 }
 
 }  // namespace
@@ -61,13 +61,13 @@ void WhatIf::AddBeside() {
 
 Status WhatIf::FinishBase(Base& base) const {
   FitSteps(base.buckets, costs_, base.times);
-  base.step_ns = static_cast<double>(LowerMedian(Comparable(base.run->measured_step_ns)));
+  base.step_ns = MeanLength(*base.run, base.run->measured_step_ns);
   LS_TRY(const std::vector<std::int64_t> again, BucketLengths(base, base.buckets.bytes));
-  if (const double again_ns = Typical(again); again_ns > 0) base.correction = base.step_ns / again_ns;
-  base.as_asked_ns = Typical(again);
+  if (const double again_ns = MeanLength(*base.run, again); again_ns > 0) base.correction = base.step_ns / again_ns;
+  base.as_asked_ns = MeanLength(*base.run, again);
   if (base.buckets.bytes != buckets_->bytes) {
     LS_TRY(const std::vector<std::int64_t> as_asked, BucketLengths(base, buckets_->bytes));
-    base.as_asked_ns = Typical(as_asked);
+    base.as_asked_ns = MeanLength(*base.run, as_asked);
   }
   return Ok();
 }
@@ -122,10 +122,10 @@ Result<double> WhatIf::CorrectByBases(const Question& question, const std::vecto
   std::vector<double> ratios;
   double own = 1;  // The ratio of the run in question.
   for (const Base& base : bases_) {
-    double predicted = Typical(lengths);
+    double predicted = MeanLength(*run_, lengths);
     if (&base != &asked) {
       LS_TRY(const std::vector<std::int64_t> theirs, BucketLengths(base, bytes));
-      predicted = Typical(theirs);
+      predicted = MeanLength(*base.run, theirs);
     }
     const double changed = predicted * correction, now = base.as_asked_ns * correction_now;
     const double ratio = changed / std::max(1.0, now), alike = now / std::max(1.0, asked.step_ns);
@@ -193,7 +193,7 @@ Result<std::int64_t> WhatIf::StepAtCosts(const Question& question, Assumptions a
   Result<std::vector<std::int64_t>> lengths = Play(changed.job, simulator, assume, nullptr);
   for (std::size_t k = 0; k < before.size(); ++k) operations[changed.predicted[k]].duration_ns = before[k];
   if (!lengths.ok()) return lengths.error();
-  return LowerMedian(Comparable(std::move(lengths).value()));
+  return MeanStep(*run_, Comparable(std::move(lengths).value()));
 }
 
 }  // namespace lockstep::replay

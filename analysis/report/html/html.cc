@@ -140,32 +140,25 @@ void AddTerms(PageJson& json, const std::vector<analysis::IdentityTerms>& terms,
   }
 }
 
-// The step that the summary describes, for every rank.
-PageJson MedianStep(const analysis::Context& context, const analysis::Analysis& analysis) {
-  if (!analysis.summary.median_step) return nullptr;
-  const auto& steps = context.tables().steps;
-  const auto& table = context.tables().step_ranks;
-  for (const std::size_t row : context.steps()) {
-    if (steps.index[row] != *analysis.summary.median_step) continue;
-    std::vector<analysis::IdentityTerms> terms;
-    std::vector<bool> known;
-    std::vector<std::int64_t> span, comm, overlap;
-    for (std::size_t p = 0; p < context.ranks().size(); ++p) {
-      const std::size_t cell = context.Cell(row, p);
-      terms.push_back(cell == analysis::kNowhere ? analysis::IdentityTerms{} : context.TermsOf(cell));
-      known.push_back(cell != analysis::kNowhere && !terms.back().device_unknown);
-      span.push_back(cell == analysis::kNowhere ? kUnknownCell : table.end_ns[cell] - table.begin_ns[cell]);
-      comm.push_back(cell == analysis::kNowhere ? kUnknownCell : table.comm_ns[cell]);
-      overlap.push_back(cell == analysis::kNowhere ? kUnknownCell : table.overlap_ns[cell]);
-    }
-    PageJson json{{"index", steps.index[row]}};
-    json["span_ns"] = Packed(span);
-    AddTerms(json, terms, known);
-    json["comm_ns"] = Packed(comm);
-    json["overlap_ns"] = Packed(overlap);
-    return json;
+// What the summary describes, for every rank.
+PageJson MeanStep(const analysis::Analysis& analysis) {
+  if (!analysis.summary.per_step) return nullptr;
+  std::vector<analysis::IdentityTerms> terms;
+  std::vector<bool> known;
+  std::vector<std::int64_t> span, comm, overlap;
+  for (const analysis::RankRow& row : analysis.ranks) {
+    const bool any = row.step_terms.has_value();
+    terms.push_back(row.step_terms.value_or(analysis::IdentityTerms{}));
+    known.push_back(any && !terms.back().device_unknown);
+    span.push_back(any ? terms.back().Sum() : kUnknownCell);
+    comm.push_back(any ? row.step_comm_ns : kUnknownCell);
+    overlap.push_back(any ? row.step_overlap_ns : kUnknownCell);
   }
-  return nullptr;
+  PageJson json{{"span_ns", Packed(span)}};
+  AddTerms(json, terms, known);
+  json["comm_ns"] = Packed(comm);
+  json["overlap_ns"] = Packed(overlap);
+  return json;
 }
 
 PageJson Clocks(const analysis::Context& context) {
@@ -257,7 +250,7 @@ PageJson PayloadOf(const analysis::Context& context, const analysis::Analysis& a
   json["losses"] = Losses(analysis.losses);
   json["collectives"] = Collectives(analysis);
   json["ranks"] = Ranks(context, analysis);
-  json["median_step"] = MedianStep(context, analysis);
+  json["mean_step"] = MeanStep(analysis);
   std::vector<std::int32_t> named = analysis::RanksOfFindings(analysis);
   std::erase_if(named, [&](std::int32_t rank) { return context.Position(rank) == analysis::kNowhere; });
   json["heatmap"] = HeatmapOf(context, named, html.heatmap);

@@ -3,11 +3,11 @@
 #include <algorithm>
 #include <limits>
 #include <map>
+#include <numeric>
 #include <unordered_map>
 
 #include "core/censored.h"
 #include "core/interval.h"
-#include "core/order_statistics.h"
 
 namespace lockstep::agent {
 namespace {
@@ -266,12 +266,14 @@ LiveFigures ComputeLiveFigures(std::span<const LiveRank> reports, std::int32_t e
     figures.last_step = index;
     if (figures.steps++ == 0) figures.first_step = index;
   }
-  figures.step_ns = LowerMedian<std::int64_t>(std::move(step_ns), -1);
-  // As in the trace, the median is over all steps; it is reported if it is known for more than half of them.
-  if (2 * knows_wait > figures.steps) figures.exposed_wait_ns = LowerMedian<std::int64_t>(std::move(wait_ns), -1);
-  if (2 * knows_transfer > figures.steps)
-    figures.exposed_transfer_ns = LowerMedian<std::int64_t>(std::move(transfer_ns), -1);
-  figures.exposed_unsplit_ns = LowerMedian<std::int64_t>(std::move(unsplit_ns), -1);
+  const auto mean = [&](const std::vector<std::int64_t>& of_steps) {
+    return figures.steps == 0 ? -1 : std::reduce(of_steps.begin(), of_steps.end()) / figures.steps;
+  };
+  figures.step_ns = mean(step_ns);
+  // As in the trace, the mean is over all steps; it is reported if it is known for more than half of them.
+  if (2 * knows_wait > figures.steps) figures.exposed_wait_ns = mean(wait_ns);
+  if (2 * knows_transfer > figures.steps) figures.exposed_transfer_ns = mean(transfer_ns);
+  figures.exposed_unsplit_ns = mean(unsplit_ns);
   last.Report(ranks, figures);
   return figures;
 }

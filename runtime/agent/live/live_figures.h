@@ -19,7 +19,7 @@ struct LiveFigures {
   std::int64_t steps = 0;                        // The steps sampled; they are the same on all ranks that have any.
   std::int64_t first_step = -1, last_step = -1;  // The first and last of these.
   std::int64_t steps_ended = 0;                  // The number on the rank that is furthest behind.
-  // Medians over the sampled steps of the mean over ranks. -1: no step; for wait and transfer also: in half of the
+  // Means over the sampled steps and over ranks. -1: no step; for wait and transfer also: in half of the
   // steps no exposed time could be split into the two.
   std::int64_t step_ns = -1, exposed_wait_ns = -1, exposed_transfer_ns = -1, exposed_unsplit_ns = -1;
   std::int64_t collectives = 0;     // The collectives whose last rank can be found, because all members were seen.

@@ -113,14 +113,14 @@ std::string LiveMetrics(const LiveFigures& figures, std::int32_t expected, std::
   if (figures.ranks > 0)
     out.Count("steps_total", "counter", "Steps that ended on every rank that reported.",
               static_cast<std::uint64_t>(figures.steps_ended));
-  out.Count("steps_sampled", "gauge", "Steps that the medians are over.", static_cast<std::uint64_t>(figures.steps));
-  out.Seconds("step_seconds", "Median over steps, mean over ranks: length of a step.", figures.step_ns);
-  out.Seconds("exposed_wait_seconds", "Median over steps, mean over ranks: exposed waiting in collectives.",
+  out.Count("steps_sampled", "gauge", "Steps that the means are over.", static_cast<std::uint64_t>(figures.steps));
+  out.Seconds("step_seconds", "Mean over steps and ranks: length of a step.", figures.step_ns);
+  out.Seconds("exposed_wait_seconds", "Mean over steps and ranks: exposed waiting in collectives.",
               figures.exposed_wait_ns);
-  out.Seconds("exposed_transfer_seconds", "Median over steps, mean over ranks: exposed transfer of collectives.",
+  out.Seconds("exposed_transfer_seconds", "Mean over steps and ranks: exposed transfer of collectives.",
               figures.exposed_transfer_ns);
   out.Seconds("exposed_unsplit_seconds",
-              "Median over steps, mean over ranks: exposed communication that is not split into the two.",
+              "Mean over steps and ranks: exposed communication that is not split into the two.",
               figures.exposed_unsplit_ns);
   if (figures.steps > 0)
     out.Seconds("clock_error_seconds", "Largest error of a rank's clock in these.", figures.clock_error_ns);

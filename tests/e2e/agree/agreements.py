@@ -10,23 +10,29 @@ def near(shown, ns):
     return abs(value - ns) <= half
 
 
+def nearest(lengths, ns):
+    """Of two that are as near the shorter one counts only if it is nearer."""
+    return min(lengths, key=lambda each: (abs(each - ns), -each))
+
+
 def step_lengths(v):
-    """Median, quantiles, denominators: one length per step, of which the headline is the median."""
+    """Mean, quantiles, denominators: one length per step, of which the headline is the mean."""
     s, usable = v.json["summary"], v.usable
-    if s["step_ns_median"] is None:
+    if s["step_ns_mean"] is None:
         if usable:
-            yield "usable steps and no median"
+            yield "usable steps and no mean"
         return
     lengths = [step["step_ns"] for step in usable]
     if s["step_ns_median"] != s["job_step_ns_median"]:
         yield f"step_ns_median {s['step_ns_median']}, job_step_ns_median {s['job_step_ns_median']}"
-    if sum(s[term] for term in TERMS) != s["step_ns_median"]:
-        yield f"terms sum to {sum(s[term] for term in TERMS)}, the step is {s['step_ns_median']}"
+    if sum(s[term] for term in TERMS) != s["step_ns_mean"]:
+        yield f"terms sum to {sum(s[term] for term in TERMS)}, the step is {s['step_ns_mean']}"
     if not s["job_step_ns_p10"] <= s["step_ns_median"] <= s["job_step_ns_p99"]:
         yield f"p10 {s['job_step_ns_p10']}, median {s['step_ns_median']}, p99 {s['job_step_ns_p99']}"
-    for what, known, shown in (("median", lower_median(lengths), s["step_ns_median"]),
+    for what, known, shown in (("mean", sum(lengths) // len(lengths), s["step_ns_mean"]),
+                               ("median", lower_median(lengths), s["step_ns_median"]),
                                ("p10", lower_quantile(lengths, 0.1), s["job_step_ns_p10"]),
-                               ("p99", lower_quantile(lengths, 0.99), s["job_step_ns_p99"])):
+                               ("p99", lower_quantile(lengths, 0.99), s["job_step_ns_p99"]), ("longest", max(lengths), s["job_step_ns_max"])):
         if known != shown:
             yield f"{what} of steps[] is {known}, the summary says {shown}"
     for step in usable:
@@ -45,18 +51,17 @@ def parts_of_ranks(v):
         for cell in step["ranks"]:
             if sum(cell[term] for term in TERMS) != cell["end_ns"] - cell["begin_ns"]:
                 yield f"step {step['index']} rank {cell['rank']}: terms do not sum to its window"
-    median = [step for step in v.json["steps"] if step["index"] == s["median_step"]]
-    of = median[0]["ranks"] if median else v.json["ranks"] if s["step_ns_median"] is None else []
+    of = [cell for step in v.usable for cell in step["ranks"]] or v.json["ranks"]
     for term in TERMS:
         exact = sum(cell[term] for cell in of) / max(1, len(of))
-        if of and abs(s[term] - exact) >= 1:
-            yield f"{term}: summary {s[term]}, mean of the ranks {exact}"
+        if of and abs(s[term] - exact) >= 2:  # Rounded for each step, and once more over steps.
+            yield f"{term}: summary {s[term]}, mean of steps and ranks {exact}"
 
 
 def headline(v):
     """The text's STEP and its parts are the JSON's."""
     s = v.json["summary"]
-    line = re.search(r"  (STEP|WINDOW)  (\S+ \S+)( median| on average|)(?:   \(p10 (\S+ \S+) . p99 (\S+ \S+)\))?", v.text)
+    line = re.search(r"  (STEP|WINDOW)  (\S+ \S+)( mean| on average|)(?:   \(median (\S+ \S+) . p10 (\S+ \S+) . p99 (\S+ \S+)(?: . longest (\S+ \S+))?\))?", v.text)
     if v.step_ns <= 0:
         return
     if line is None:
@@ -64,7 +69,7 @@ def headline(v):
         return
     if not near(line.group(2), v.step_ns):
         yield f"text {line.group(2)}, JSON {v.step_ns}"
-    for shown, key in ((line.group(4), "job_step_ns_p10"), (line.group(5), "job_step_ns_p99")):
+    for shown, key in ((line.group(4), "job_step_ns_median"), (line.group(5), "job_step_ns_p10"), (line.group(6), "job_step_ns_p99"), (line.group(7), "job_step_ns_max")):
         if shown and not near(shown, s[key]):
             yield f"text {shown}, {key} {s[key]}"
     names = {"compute": "compute_ns", "exposed transfer": "exposed_transfer_ns", "waiting": "exposed_wait_ns",
@@ -174,13 +179,13 @@ def export(v):
 
 def diff(v):
     """A run compared with itself is the same, and as long as analyze says."""
-    if v.json["summary"]["step_ns_median"] is None:
+    if v.json["summary"]["step_ns_mean"] is None:
         return
     if v.diff["verdict"] in ("worse", "better") or v.diff["regression"]:
         yield f"verdict {v.diff['verdict']}"
     for measure in v.diff["measures"]:
-        if measure["name"] == "step_ns" and measure["base"]["median"] != v.json["summary"]["step_ns_median"]:
-            yield f"step {measure['base']['median']}, analyze {v.json['summary']['step_ns_median']}"
+        if measure["name"] == "step_ns" and abs(measure["base"]["mean"] - v.json["summary"]["step_ns_mean"]) > 1:
+            yield f"step {measure['base']['mean']}, analyze {v.json['summary']['step_ns_mean']}"
         if measure["difference"] not in (0, None):
             yield f"{measure['name']} differs by {measure['difference']}"
 
@@ -190,11 +195,16 @@ def replay(v):
     facts = v.json["replay"]
     if not facts or facts.get("measured_step_ns") is None or not v.usable:
         return
-    lengths = {step["index"]: step["step_ns"] for step in v.json["steps"]}
-    steps = [lengths[i] for i in range(facts["first_step"], facts["last_step"] + 1) if lengths.get(i) is not None]
+    lengths = {step["index"]: step["step_ns"] for step in v.usable}
+    steps = [lengths[i] for i in range(facts["first_step"], facts["last_step"] + 1) if i in lengths]
+    every = len(steps) == len(lengths)
     steps = steps[1:] or steps
-    if steps and facts["measured_step_ns"] != lower_median(steps):
-        yield f"measured {facts['measured_step_ns']}, its steps' median {lower_median(steps)}"
+    if not steps or v.json["truncated"]:
+        return
+    # Of a part of the steps each stands for those that are about as long.
+    mean = sum(steps) / len(steps) if every else sum(nearest(steps, ns) for ns in lengths.values()) / len(lengths)
+    if abs(facts["measured_step_ns"] - mean) > 1 + 1e-9 * mean:
+        yield f"measured {facts['measured_step_ns']}, its steps' mean {mean}"
 
 
 def tables(v):
@@ -277,7 +287,7 @@ def idle(v):
 def exposed(v):
     """What a sentence says is exposed is what STEP shows."""
     s = v.json["summary"]
-    if s["step_ns_median"] is None:
+    if s["step_ns_mean"] is None:
         return
     shown = s["exposed_transfer_ns"] + s["exposed_unsplit_ns"]
     for finding in v.json["findings"]:

@@ -304,7 +304,7 @@ def text_of_table(name, text, columns, cells):
 # ---------------------------------------------------------------- page, whatif, diff, baseline
 
 def page_forms(v):
-    """The page's findings, ranks and median step are the analysis'."""
+    """The page's findings, ranks and mean step are the analysis'."""
     page = v.page
     for ours, theirs in zip(v.json["findings"], page["analysis"]["findings"]):
         if ours != theirs:
@@ -324,11 +324,12 @@ def page_forms(v):
         losses[loss["name"]] += loss["count"]
     if {loss["name"]: loss["count"] for loss in page["losses"]} != dict(losses):
         yield f"losses: page {page['losses']}, JSON {dict(losses)}"
-    if page["median_step"]:
-        cells = {cell["rank"]: cell for step in v.json["steps"] if step["index"] == page["median_step"]["index"] for cell in step["ranks"]}
+    if page["mean_step"] and not v.json["truncated"]:
         for key in (*TERMS, "comm_ns", "overlap_ns"):
-            if unpacked(page["median_step"][key]) != [cells[row["rank"]][key] if row["rank"] in cells else None for row in v.json["ranks"]]:
-                yield f"median step {key}"
+            for row, shown in zip(v.json["ranks"], unpacked(page["mean_step"][key])):
+                cells = [cell[key] for step in v.usable for cell in step["ranks"] if cell["rank"] == row["rank"]]
+                if (shown is None) != (not cells or None in cells) or shown is not None and abs(shown - sum(cells) / len(cells)) > 1:
+                    yield f"mean step, rank {row['rank']}, {key}: {shown}"
 
 
 def whatif_forms(v):
@@ -365,24 +366,24 @@ def whatif_forms(v):
 
 
 def diff_forms(v):
-    """diff's text, its JSON and a baseline of the run have one median each."""
-    medians = {measure["name"]: measure["base"] and measure["base"]["median"] for measure in v.diff["measures"]}
+    """diff's text, its JSON and a baseline of the run have one mean each."""
+    means = {measure["name"]: measure["base"] and measure["base"]["mean"] for measure in v.diff["measures"]}
     for name, spread in v.baseline["measures"].items():
-        if spread and name in medians and medians[name] is not None and not math.isclose(spread["median"], medians[name], rel_tol=1e-9, abs_tol=1):
-            yield f"{name}: baseline {spread['median']}, diff {medians[name]}"
+        if spread and name in means and means[name] is not None and not math.isclose(spread["mean"], means[name], rel_tol=1e-9, abs_tol=1):
+            yield f"{name}: baseline {spread['mean']}, diff {means[name]}"
     if v.baseline["run"]["steps"] != len(v.usable) or v.baseline["run"]["ranks"] != max(v.json["run"]["ranks_expected"], v.json["run"]["ranks"]):
         yield f"baseline of {v.baseline['run']}, {len(v.usable)} steps of {v.json['run']['ranks']} ranks"
-    # Waits of ranks of one node are below no error: means over ranks of one step, then medians over steps.
+    # Waits of ranks of one node are below no error: means over ranks and steps.
     for measure_of, key in (("compute_ns", "compute_ns"), ("exposed_wait_ns", "exposed_wait_ns"), ("idle_ns", "idle_ns")):
-        if medians.get(measure_of) is None or not v.usable:
+        if means.get(measure_of) is None or not v.usable or v.json["truncated"]:
             continue
-        means = sorted(sum(cell[key] for cell in step["ranks"]) / len(step["ranks"]) for step in v.usable)
-        if abs(medians[measure_of] - means[(len(means) - 1) // 2]) > 1 and abs(medians[measure_of] - (means[(len(means) - 1) // 2] + means[len(means) // 2]) / 2) > 1:
-            yield f"{measure_of}: diff {medians[measure_of]}, steps[] {means[(len(means) - 1) // 2]}"
+        mean = sum(sum(cell[key] for cell in step["ranks"]) / len(step["ranks"]) for step in v.usable) / len(v.usable)
+        if abs(means[measure_of] - mean) > 1:
+            yield f"{measure_of}: diff {means[measure_of]}, steps[] {mean}"
     for line in v.diff_text.split("\n"):
         if match := re.match(r"  step  +(\S+ \S+)  +(\S+ \S+)  ", line):
-            if medians["step_ns"] is not None and not (shows(match.group(1), medians["step_ns"]) and match.group(1) == match.group(2)):
-                yield f"{line.strip()}: JSON {medians['step_ns']}"
+            if means["step_ns"] is not None and not (shows(match.group(1), means["step_ns"]) and match.group(1) == match.group(2)):
+                yield f"{line.strip()}: JSON {means['step_ns']}"
 
 
 # ---------------------------------------------------------------- info and exports

@@ -115,7 +115,7 @@ class Views:
 
     @property
     def usable(self):
-        """The steps that medians are over."""
+        """The steps that means are over."""
         return [s for s in self.json["steps"] if s["complete"] and not s["warmup"] and s["step_ns"] is not None]
 
     @property

@@ -88,7 +88,7 @@ class FirstSentence(unittest.TestCase):
         shutil.copytree(real, self.place / "real")
         self.assertEqual(self.first(3, "real"),
                          "1 of 8 ranks recorded: nothing is there of ranks 1-7, and waiting for them is not seen. There is nothing "
-                         "to compare. Communication is exposed for 11.4 ms of each 18.6 ms step: how much of it is waiting for "
+                         "to compare. Communication is exposed for 18.5 ms of each 28.9 ms step: how much of it is waiting for "
                          "ranks that are not here, and how much transfer, is not known.")
 
     def test_two_runs(self):

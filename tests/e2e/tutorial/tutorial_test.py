@@ -110,7 +110,7 @@ def finds_lies(place):
     printed = subprocess.run(command, cwd=place, capture_output=True, text=True, env={**CLEAN, "LC_ALL": "C.UTF-8"}).stdout.splitlines()
     a, b = (i for i, line in enumerate(printed) if line.startswith(("as recorded", "without what")))
     true = [printed, [printed[0], "..."], ["...", printed[a], "...", printed[-1]], ["...", printed[a], printed[b], "..."], ["..."]]
-    lies = [[printed[b].replace("2.82", "2.83") if i == b else line for i, line in enumerate(printed)], ["...", printed[b], "...", printed[a], "..."],
+    lies = [[printed[b].replace("2.79", "2.80") if i == b else line for i, line in enumerate(printed)], ["...", printed[b], "...", printed[a], "..."],
             [line for i, line in enumerate(printed) if i != a], printed[:-1], printed[1:], ["...", printed[a]], [*printed, "more"], ["...", printed[a], "...", printed[a], "..."]]
     for quoted in true:
         found, _ = wrong(block.format("\n".join(quoted)), place)

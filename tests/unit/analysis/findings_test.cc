@@ -1,5 +1,8 @@
 #include <gtest/gtest.h>
 
+#include <cmath>
+
+#include "analysis/core/statistics.h"
 #include "tests/unit/analysis/synthetic_job.h"
 
 namespace lockstep::test {
@@ -18,7 +21,8 @@ TEST(Summary, TermsSumToTheStepAndRanksToTheirSpan) {
   const Job job = Simulate(spec);
   const analysis::Analysis analysis = job.Analyze();
   EXPECT_TRUE(analysis.summary.per_step);
-  EXPECT_EQ(analysis.summary.terms.Sum(), analysis.summary.step_ns_median);
+  EXPECT_EQ(analysis.summary.terms.Sum(), analysis.summary.step_ns_mean);
+  EXPECT_EQ(analysis.summary.step_ns_mean, job.MeanStep(spec.warmup));
   EXPECT_EQ(analysis.summary.job_step_ns_median, job.MedianStep(spec.warmup));
   EXPECT_EQ(analysis.summary.step_ns_median, analysis.summary.job_step_ns_median);
   EXPECT_LE(*analysis.summary.job_step_ns_p10, *analysis.summary.step_ns_median);
@@ -28,6 +32,45 @@ TEST(Summary, TermsSumToTheStepAndRanksToTheirSpan) {
   ASSERT_EQ(analysis.steps.size(), 60u);
   for (const analysis::StepRow& step : analysis.steps)
     for (const analysis::StepCell& cell : step.ranks) EXPECT_EQ(cell.terms.Sum(), cell.end_ns - cell.begin_ns);
+}
+
+// A stall has its share of the mean, and is said beside it.
+TEST(Summary, OneLongStepIsNamed) {
+  JobSpec spec;
+  spec.steps = 60;
+  spec.compute = [](int step, int) { return step == 31 ? 1'000'000'000 : 10'000'000; };
+  const Job job = Simulate(spec);
+  const analysis::Analysis analysis = job.Analyze();
+  EXPECT_EQ(analysis.summary.step_ns_mean, job.MeanStep(spec.warmup));
+  EXPECT_GT(*analysis.summary.step_ns_mean, 2 * *analysis.summary.job_step_ns_median);
+  EXPECT_EQ(analysis.summary.long_steps, 1);
+  ASSERT_FALSE(analysis.remarks.empty());
+  EXPECT_TRUE(analysis.remarks[0].starts_with("Step 31 takes 1")) << analysis.remarks[0];
+}
+
+// Steps of two kinds: no step is as long as the mean.
+TEST(Summary, TwoGroupsOfStepsAreSaid) {
+  JobSpec spec;
+  spec.compute = [](int step, int) { return step % 2 == 0 ? 90'000'000 : 15'000'000; };
+  const analysis::Analysis analysis = Simulate(spec).Analyze();
+  EXPECT_EQ(analysis.summary.long_steps, 29);
+  EXPECT_GT(*analysis.summary.long_step_ns_mean, 90'000'000);
+  EXPECT_LT(*analysis.summary.other_step_ns_mean, 20'000'000);
+}
+
+TEST(Summary, NoiseAndDriftAreNoGroups) {
+  for (std::uint64_t seed = 1; seed <= 40; ++seed) {
+    std::vector<std::int64_t> noise, drift, heavy;
+    Noise random(seed), other(seed + 100);
+    for (int i = 0; i < 200; ++i) {
+      noise.push_back(static_cast<std::int64_t>(10e6 * (1 + 0.1 * random.Next())));
+      drift.push_back(static_cast<std::int64_t>(10e6 * (1 + 0.005 * i)));
+      heavy.push_back(static_cast<std::int64_t>(10e6 * std::exp(0.3 * other.Next())));
+    }
+    EXPECT_FALSE(analysis::FindTwoGroups(noise)) << seed;
+    EXPECT_FALSE(analysis::FindTwoGroups(drift)) << seed;
+    EXPECT_FALSE(analysis::FindTwoGroups(heavy)) << seed;
+  }
 }
 
 TEST(Summary, WarmupAndIncompleteStepsStayOut) {
@@ -177,6 +220,20 @@ TEST(Findings, WaitingWithoutCulpritNamesNoRank) {
   ASSERT_NE(finding, nullptr);
   EXPECT_EQ(finding->rank, -1);
   EXPECT_EQ(analysis.verdict.find("Rank"), std::string::npos);
+}
+
+// A rank that is late by little at most times costs less than one that is late by much a few times.
+TEST(Findings, TimeDecidesForWhomRanksWait) {
+  JobSpec spec;
+  spec.compute = [](int step, int rank) {
+    return 40'000'000 + (rank == 1 ? 30'000 : 0) + (rank == 2 && step % 20 == 7 ? 120'000'000 : 0);
+  };
+  const analysis::Analysis analysis = Simulate(spec).Analyze();
+  EXPECT_GT(analysis.arrivals[1].last, 10 * analysis.arrivals[2].last);
+  const analysis::Finding* finding = Find(analysis, "wait.turns");
+  ASSERT_NE(finding, nullptr);
+  EXPECT_NE(finding->headline.find("mostly for rank 2"), std::string::npos) << finding->headline;
+  EXPECT_TRUE(finding->evidence.starts_with("rank 2 came last in ")) << finding->evidence;
 }
 
 // Too short to be sure, but not to say who was the last.

@@ -10,6 +10,7 @@
 
 #include "analysis/choose_findings.h"
 #include "analysis/core/format.h"
+#include "analysis/core/statistics.h"
 #include "analysis/replay/questions/what_if.h"
 #include "tests/unit/analysis/synthetic_job.h"
 
@@ -171,6 +172,35 @@ TEST(Prices, InputOfARankThatAlsoTakesTurnsIsPricedByItself) {
     EXPECT_EQ(late->saves_ns_per_step, analysis.stragglers[0].price_ns);
     EXPECT_NE(late->headline.find("with no more input than the others"), std::string::npos) << late->headline;
   }
+}
+
+// Of a part of the steps means are those of all: long steps are rarer among the replayed ones than in the run.
+TEST(Prices, AReplayedStepStandsForThoseAboutAsLong) {
+  JobSpec spec;
+  spec.steps = 202;
+  spec.compute = [](int step, int rank) {
+    return (step % (step < 150 ? 4 : 12) == 0 ? 60 * kMs : 20 * kMs) + (step * 7919 + rank * 104729) % 500'000;
+  };
+  const Job job = Simulate(spec);
+  const auto replayed = [&](std::size_t most_steps) {
+    auto run = replay::ReadRun(job.timeline, {.most_steps = most_steps, .read_rank = job.Options().read_rank});
+    EXPECT_TRUE(run.ok());
+    Result<replay::WhatIf> what_if = replay::WhatIf::Make(std::move(run).value());
+    EXPECT_TRUE(what_if.ok());
+    return std::move(what_if).value();
+  };
+  const auto mean = static_cast<double>(job.MeanStep(spec.warmup));
+  const replay::WhatIf all = replayed(1000), some = replayed(40);
+  EXPECT_TRUE(all.run().step_weights.empty());
+  ASSERT_EQ(some.run().step_weights.size(), 39u);
+  double steps = 0;
+  for (const double weight : some.run().step_weights) steps += weight;
+  EXPECT_NEAR(steps, 200, 1e-6);
+  EXPECT_NEAR(static_cast<double>(all.measured_step_ns()), mean, 0.01 * mean);
+  EXPECT_NEAR(static_cast<double>(some.measured_step_ns()), mean, 0.01 * mean);
+  EXPECT_NEAR(static_cast<double>(some.replayed_step_ns()), mean, 0.02 * mean);
+  const double plain = MeanOf({some.run().measured_step_ns.begin() + 1, some.run().measured_step_ns.end()});
+  EXPECT_LT(plain, 0.9 * mean) << "the last steps alone are shorter";
 }
 
 TEST(Prices, OneRankAndOneStepAreOne) {

@@ -307,6 +307,10 @@ std::int64_t Job::MedianStep(int warmup) const {
   return LowerMedian(std::vector<std::int64_t>(step_ns.begin() + warmup, step_ns.end()));
 }
 
+std::int64_t Job::MeanStep(int warmup) const {
+  return merge::MeanLength(std::vector<std::int64_t>(step_ns.begin() + warmup, step_ns.end()));
+}
+
 std::uint32_t Intern(schema::TimelineTables& t, std::string_view text) {
   const auto id = static_cast<std::uint32_t>(t.strings.rows());
   t.strings.Append({t.string_bytes.value.size(), static_cast<std::uint32_t>(text.size())});

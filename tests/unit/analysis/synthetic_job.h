@@ -48,6 +48,7 @@ struct Job {
   analysis::Analysis Analyze(bool replay = true) const;
   // Median of the job's steps without warm-up.
   std::int64_t MedianStep(int warmup) const;
+  std::int64_t MeanStep(int warmup) const;
 };
 
 Job Simulate(const JobSpec& spec);

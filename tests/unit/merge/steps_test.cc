@@ -66,7 +66,7 @@ TEST(Steps, TermsOfTheJobSumToItsLengthToTheNanosecond) {
       for (std::int64_t& ns : terms) ns = random(trial % 2 == 0 ? 7 : 1'000'000'007);
       lengths.push_back(std::accumulate(terms.begin(), terms.end(), std::int64_t{0}));
     }
-    const merge::JobTime job = merge::MeanOfRanks(ranks);
+    const merge::JobTime job = merge::MeanOfTerms(ranks);
     const auto n = static_cast<std::int64_t>(ranks.size());
     EXPECT_EQ(job.length_ns, std::accumulate(lengths.begin(), lengths.end(), std::int64_t{0}) / n);
     EXPECT_EQ(job.length_ns, merge::MeanLength(lengths));
@@ -78,7 +78,7 @@ TEST(Steps, TermsOfTheJobSumToItsLengthToTheNanosecond) {
       EXPECT_LE(job.terms[k], (sum + n - 1) / n) << "nothing is given to a term that lost nothing";
     }
   }
-  EXPECT_EQ(merge::MeanOfRanks({}).length_ns, -1);
+  EXPECT_EQ(merge::MeanOfTerms({}).length_ns, -1);
 }
 
 // What the profiler's stopping made of the step under way is none.

@@ -105,7 +105,7 @@ export function heatmap(data, openStep) {
     const ticks = Math.max(1, Math.round(niceStep(columns, plotWidth(w) / 70)));
     for (let column = 0; column < columns; column += ticks)
       g.fillText(map.steps[column], left + (column + 0.5) * plotWidth(w) / columns, top + mapHeight + 14);
-    // Warm-up and incomplete steps are told apart: they are in no median.
+    // Warm-up and incomplete steps are told apart: they are left out of means and medians.
     for (let column = 0; column < columns; ++column) {
       if (!map.flags[column]) continue;
       g.fillStyle = map.flags[column] & 6 ? colour('wait') : colour('fg2');
@@ -129,7 +129,7 @@ export function heatmap(data, openStep) {
       lines: [`${rankName(row)}${nodeName(row)} · ${stepName(column)}`,
         `${kMeasures[measure][0]} ${Number.isNaN(value) ? 'not recorded' : duration(value)}${map.steps_per_column > 1 || (row >= P && map.ranks_per_row > 1) ? ' (largest)' : ''}`,
         ...(measure === 'delay_ns' ? [clocks] : []),
-        ...(flags & 1 ? ['warm-up: in no median'] : []), ...(flags & 2 ? ['not complete on every rank'] : []),
+        ...(flags & 1 ? ['warm-up: left out of means'] : []), ...(flags & 2 ? ['not complete on every rank'] : []),
         ...(flags & 4 ? ['outside of what is analysed: in no figure'] : [])],
       x: left + (column + 0.5) * plotWidth(width) / columns, y: rowTop(row) + rowTall(row) / 2,
     };

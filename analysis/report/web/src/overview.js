@@ -6,7 +6,7 @@ import { csvButton, scrolling } from './table.js';
 
 const exposed = (s) => s.exposed_wait_ns + s.exposed_transfer_ns + s.exposed_unsplit_ns;
 export const stepLength = (s) =>
-  s.step_ns_median !== null ? s.step_ns_median : s.compute_ns === null ? null : s.compute_ns + exposed(s) + s.exposed_copy_ns + s.idle_ns;
+  s.step_ns_mean !== null ? s.step_ns_mean : s.compute_ns === null ? null : s.compute_ns + exposed(s) + s.exposed_copy_ns + s.idle_ns;
 
 export function header(data) {
   const { run } = data.analysis;
@@ -48,13 +48,13 @@ const together = (words) => words.replace(/(\d) (?=(%|[num]?s|min)(?![a-z]))/g, 
 
 export function figures(data) {
   const s = data.analysis.summary, { trust, run } = data.analysis;
-  const of = s.of === 'median_step' ? 'step' : 'rank', whole = stepLength(s), known = whole !== null;
-  const spread = s.job_step_ns_p99 !== null ? ` (p10 ${duration(s.job_step_ns_p10)} · p99 ${duration(s.job_step_ns_p99)})` : '';
+  const of = s.of === 'mean_step' ? 'step' : 'rank', whole = stepLength(s), known = whole !== null;
+  const spread = s.job_step_ns_p99 !== null ? ` (median ${duration(s.job_step_ns_median)} · p10 ${duration(s.job_step_ns_p10)} · p99 ${duration(s.job_step_ns_p99)} · longest ${duration(s.job_step_ns_max)})` : '';
   const clock = run.ranks < 2 ? ['one rank', 'no clocks to compare']
     : trust.clock_error_ns_max === null ? ['unknown', 'clock error between ranks']
       : ['± ' + duration(trust.clock_error_ns_max), 'clock error between ranks, at most'];
   const cells = [
-    s.of === 'median_step' ? [duration(whole), 'median step' + spread] : [duration(known ? whole : null), 'analysed, mean over ranks: no steps'],
+    s.of === 'mean_step' ? [duration(whole), 'mean step' + spread] : [duration(known ? whole : null), 'analysed, mean over ranks: no steps'],
     overlapFigure(data),
     [known ? duration(exposed(s)) : 'unknown', `exposed communication per ${of}` + (known ? `, ${share(exposed(s), whole)}` : '')],
     [known ? duration(s.exposed_wait_ns) : 'unknown', `of it waiting for other ranks` + (known ? `, ${share(s.exposed_wait_ns, whole)}` : '')],

@@ -23,7 +23,7 @@ export function ranks(data) {
   const all = data.ranks, n = all.rank.length;
   if (!n) return { show: () => {}, section: [absent('No rank\'s file could be read, so nothing is known of where time went.')] };
   const views = {};
-  if (data.median_step) views.median = [`the median step (${data.median_step.index})`, data.median_step];
+  if (data.mean_step) views.mean = ['the mean step', data.mean_step];
   views.window = ['the whole analysis window', all];
   let view = Object.keys(views)[0], sortBy = 'rank', page = 0, order = [], cursor = null;
   const source = () => views[view][1];
@@ -129,7 +129,7 @@ export function ranks(data) {
     text('late_sender_ns'), text('late_receiver_ns'), text('cpu_ns'), text('offcpu_ns'), text('late_ns_median'),
     { key: 'last', title: 'last', numeric: true, value: (r) => all.last[r], text: (r) => count(all.last[r]) },
   ];
-  const step = data.median_step;
+  const step = data.mean_step;
   const stepColumns = step && [columns[0], ...['span_ns', ...kParts.map(([key]) => key), 'comm_ns', 'overlap_ns'].map((key) => (
     { key, title: key.replace(/_ns$/, '').replaceAll('_', ' '), numeric: true, value: (r) => step[key][r], text: (r) => duration(step[key][r]) }))];
   return { show, section: [
@@ -138,7 +138,7 @@ export function ranks(data) {
     data.analysis.summary.compute_ns === null
       ? h('p', { class: 'note' }, 'What GPUs did was not recorded: of ranks without it, compute and idle time are not known, and they have no bar.') : null,
     plot.box, pages,
-    step ? h('div', {}, h('p', { class: 'dim behind-of' }, `of the median step (${step.index})`), behind('ranks-median-step', stepColumns, n)) : null,
+    step ? h('div', {}, h('p', { class: 'dim behind-of' }, 'of the mean step'), behind('ranks-mean-step', stepColumns, n)) : null,
     h('p', { class: 'dim behind-of' }, 'of the whole analysis window'), behind('ranks', columns, n),
   ] };
 }

@@ -200,7 +200,7 @@ TEST(Diff, DamagedBaselinesAreErrors) {
   const std::string good = diff::BaselineJson(SampleRun(MakeRun({}, 1), "base"));
   for (const std::string& text : {std::string(), std::string("[]"), std::string("{}"), good.substr(0, good.size() / 2),
                                   std::string("{\"schema\": \"lockstep.analysis/1\"}"),
-                                  std::string("{\"schema\": \"lockstep.baseline/1\", \"run\": 7}")}) {
+                                  std::string("{\"schema\": \"lockstep.baseline/2\", \"run\": 7}")}) {
     const auto parsed = diff::ParseBaseline(text, "base.json");
     EXPECT_FALSE(parsed.ok()) << text;
     if (!parsed.ok()) {

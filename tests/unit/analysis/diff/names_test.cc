@@ -29,7 +29,8 @@ diff::NamesSample Sample(const std::vector<NameSpec>& specs, std::size_t steps, 
     std::vector<double> ns = NoisySeries(steps, spec.noise, spec.noise / 4, 0.8, seed++), launches;
     Noise random(seed * 31);
     for (double& value : ns) value *= spec.ns, launches.push_back(spec.launches + (random.Next() > 0.5 ? spec.odd : 0));
-    sample.rows.push_back({NameKind::kKernel, spec.name, diff::SpreadOf(launches), diff::SpreadOf(ns)});
+    sample.rows.push_back({NameKind::kKernel, spec.name, diff::SpreadOf(launches, analysis::Statistic::kMedian),
+                           diff::SpreadOf(ns, analysis::Statistic::kMedian)});
   }
   return sample;
 }
@@ -123,7 +124,8 @@ TEST(DiffNames, WhatHappensNowAndThenNeitherCameNorWent) {
   auto with = Sample(now, 60, 100);
   std::vector<double> launches(60, 0), ns(60, 0);
   for (std::size_t i = 0; i < 60; i += 10) launches[i] = 1, ns[i] = 30e6;
-  with.rows.back().launches = diff::SpreadOf(launches), with.rows.back().time_ns = diff::SpreadOf(ns);
+  with.rows.back().launches = diff::SpreadOf(launches, analysis::Statistic::kMedian),
+  with.rows.back().time_ns = diff::SpreadOf(ns, analysis::Statistic::kMedian);
   for (const auto& changes : {CompareNames(base, with, 60, kStepNs), CompareNames(with, base, 60, kStepNs)})
     for (const auto& row : changes.rows) EXPECT_FALSE(row.Changed()) << row.name;
 }
