@@ -16,8 +16,8 @@ namespace {
 
 using Json = nlohmann::ordered_json;
 
-// The others' agents look once a second, and names take a moment.
-constexpr std::int64_t kFreshNs = 3'000'000'000, kLongestFreshNs = 10'000'000'000;
+// The others' agents look at about the same time, and names take a moment.
+constexpr std::int64_t kFreshNs = 1'000'000'000, kLongestFreshNs = 10'000'000'000;
 constexpr std::size_t kMostThreads = 64, kMostFrames = 64, kMostProcesses = 16;
 
 std::string OneLine(const Json& json) { return json.dump(-1, ' ', false, Json::error_handler_t::replace); }

@@ -44,6 +44,11 @@ constexpr std::int64_t kWordPeriodNs = 5'000'000'000;
 constexpr std::int64_t kGivenWithinNs = 6'000'000'000;
 // A job that somebody ends makes records, too.
 constexpr std::int64_t kGoesOnNs = 3'000'000'000;
+// Stacks are taken so long before they are asked for, or in half of the time if that is less: their names take a
+// moment.
+constexpr std::int64_t kStacksAheadNs = 2'000'000'000;
+// A wait is as long as what is in the spool shows: the agent's samples are that old at most.
+constexpr std::int64_t kSampleAgeNs = 300'000'000;
 constexpr std::size_t kMostText = 16384, kMostJson = std::size_t{64} << 20, kMostHost = 512;
 constexpr int kExitHang = 4;  // Of `lockstep hang`.
 
@@ -57,19 +62,26 @@ constexpr const char* kJson = "hang.json";
 
 std::string SecondsText(std::int64_t ns) { return std::to_string(ns / 1'000'000'000); }
 
-// Whether a thread of the slot is inside a call or a range. One that computes outside of both waits for nobody; one
+// The threads of the slot that are inside a call or a range. One that computes outside of both waits for nobody; one
 // that sleeps in a system call may wait for what another thread does (PyTorch's over gloo).
-bool Inside(const SegmentView& segment) {
+struct InsideNow {
+  bool any = false;
+  std::uint64_t since_ticks = 0;  // The one that has been inside its call, or asked for it, for longest; 0: none is.
+};
+InsideNow InsideOf(const SegmentView& segment) {
+  InsideNow inside;
   for (const RingEntry& entry : UsedRings(segment)) {
     if (entry.state.load(std::memory_order_acquire) != SlotState::kActive) continue;
     const std::uint64_t offset = entry.offset;
     if (offset < kArenaOffset || offset > segment.bytes - kRingHeaderBytes) continue;
     const RingHeader& ring = segment.ring(offset);
-    if (ring.call_op.load(std::memory_order_relaxed) != 0 || ring.poll_calls != 0 || ring.range_depth != 0 ||
-        ring.watched_depth != 0 || ring.nvtx_depth != 0)
-      return true;
+    const bool polls = ring.poll_calls != 0, calls = ring.call_op.load(std::memory_order_relaxed) != 0;
+    inside.any |= polls || calls || ring.range_depth != 0 || ring.watched_depth != 0 || ring.nvtx_depth != 0;
+    if (!polls && !calls) continue;
+    const std::uint64_t since = polls ? ring.poll_first_ticks : ring.call_begin_ticks.load(std::memory_order_relaxed);
+    if (inside.since_ticks == 0 || since < inside.since_ticks) inside.since_ticks = since;
   }
-  return false;
+  return inside;
 }
 
 // Whether the network between the hosts may be what stopped: then an answer of this host may not come through either.
@@ -80,6 +92,13 @@ bool NetworkMayBe(const std::string& json) {
     const auto cause = verdict.find("cause");
     return cause != verdict.end() && (*cause == "all_inside" || *cause == "behind_on_gpu");
   });
+}
+
+// Of what is no wait yet in an answer, for how long it has been open; -1: there is nothing of that.
+std::int64_t OldestYoung(const std::string& json) {
+  const nlohmann::json answer = nlohmann::json::parse(json, nullptr, false);
+  const auto ns = answer.is_object() ? answer.find("oldest_young_ns") : answer.end();
+  return ns != answer.end() && ns->is_number_integer() ? ns->get<std::int64_t>() : -1;
 }
 
 // A single process waits for nobody.
@@ -137,27 +156,39 @@ void HangWatch::Look(const SegmentView& segment, std::int64_t now_ns, const Seen
     ForgetStacks();
     return Forget();
   }
-  if (quiet_since_ns_ == 0) quiet_since_ns_ = now_ns;
+  const InsideNow inside = InsideOf(segment);
+  const bool entered = std::exchange(inside_since_ticks_, inside.since_ticks) < inside.since_ticks && !others;
+  if (quiet_since_ns_ == 0 || (entered && !said_)) {  // Until then it computed.
+    EndAsked();
+    ForgetStacks();
+    quiet_since_ns_ = now_ns;
+    stage_ = 0;
+    again_ns_ = 0;
+  }
   if (asked_ > 0) return TakeAnswer(now_ns);
   const std::int64_t quiet_ns = now_ns - quiet_since_ns_;
+  if (setup_.stacks != nullptr && quiet_ns >= setup_.after_ns - std::min(kStacksAheadNs, setup_.after_ns / 2))
+    setup_.stacks->Take(segment, now_ns);
   if (quiet_ns < setup_.after_ns) return;
-  if (setup_.stacks != nullptr) setup_.stacks->Take(segment, now_ns);
   if (setup_.action.signal != 0 && setup_.action.every) FollowOthers(now_ns);
   const bool stacks_come = setup_.stacks != nullptr && setup_.stacks->fresh(now_ns);
   if (setup_.so_far != nullptr && !stacks_come) setup_.so_far->Offer(now_ns, seen.spool_bytes);
   // Rank 0's agent sees this slot, and answers for it.
   if (setup_.so_far != nullptr && setup_.so_far->there()) return;
-  const auto quiet = static_cast<double>(quiet_ns), after = static_cast<double>(setup_.after_ns);
-  if (said_ || stage_ == kStages.size() || quiet < kStages[stage_] * after) return;
+  const auto quiet = static_cast<double>(quiet_ns - kSampleAgeNs), after = static_cast<double>(setup_.after_ns);
+  const bool again = again_ns_ != 0 && now_ns >= again_ns_;
+  if (said_ || stage_ == kStages.size() || (quiet < kStages[stage_] * after && !again)) return;
   // Of a long run it takes minutes to read what all have recorded: not for what may be a checkpoint.
   const bool large = seen.spool_bytes * static_cast<std::uint64_t>(setup_.slots) > kLargeBytes;
   if (large && quiet < kStages[kFirstOfLarge] * after) return;
   // The answer shows the stacks of all.
-  if (!MayAsk(segment, seen, others) || stacks_come || !TakeTurn(now_ns)) return;
+  if (!MayAsk(segment, inside.any || seen.blocked, others) || stacks_come || !TakeTurn(now_ns)) return;
   // By the one that asks: of thousands of ranks this takes a shared file system seconds.
   if (!elsewhere_) elsewhere_ = SomeElsewhere();
   if (*elsewhere_ && quiet - static_cast<double>(kGivenWithinNs) < kStages[stage_] * after) return;
   while (stage_ < kStages.size() && kStages[stage_] * after <= quiet) ++stage_;
+  asked_again_ = again;
+  again_ns_ = 0;
   asked_ns_ = now_ns;
   Ask();
 }
@@ -176,10 +207,10 @@ bool HangWatch::SomeElsewhere() const {
 }
 
 // Without locks nobody knows of the others, and only the first agent asks: for its own rank and for all others.
-bool HangWatch::MayAsk(const SegmentView& segment, const Seen& seen, bool others) const {
+bool HangWatch::MayAsk(const SegmentView& segment, bool waits, bool others) const {
   if (setup_.slots < 2 && !Several(segment)) return false;
   if (others) return true;
-  return no_locks_ ? setup_.slot == 0 : seen.blocked || Inside(segment);
+  return no_locks_ ? setup_.slot == 0 : waits;
 }
 
 void HangWatch::Ended(std::int64_t now_ns, std::uint64_t records) {
@@ -210,7 +241,9 @@ void HangWatch::Forget() {
   turn_.Reset();
   said_ = signalled_ = false;
   stage_ = 0;
+  again_ns_ = 0;
   elsewhere_.reset();
+  inside_since_ticks_ = 0;
   quiet_since_ns_ = moved_ns_ = next_try_ns_ = pause_ns_ = 0;
 }
 
@@ -245,7 +278,8 @@ bool HangWatch::TakeTurn(std::int64_t now_ns) {
 }
 
 void HangWatch::Ask() {
-  const std::string self = SelfPath(), text = Path(kNewText), json = Path(kNewJson);
+  const std::string self = setup_.program.empty() ? SelfPath() : setup_.program, text = Path(kNewText),
+                    json = Path(kNewJson);
   char after[32];
   std::snprintf(after, sizeof after, "%.3f", static_cast<double>(setup_.after_ns) / 1e9);
   const std::array<const char*, 9> words = {
@@ -281,6 +315,10 @@ void HangWatch::TakeAnswer(std::int64_t now_ns) {
   if (got == 0) return EndAsked();
   asked_ = -1;
   if (got > 0 && WIFEXITED(status) && WEXITSTATUS(status) == kExitHang) return Publish(now_ns);
+  // Who came to its wait later than this rank did waits for long soon, too.
+  const std::int64_t young_ns = OldestYoung(ReadPlain(Path(kNewJson), kMostJson));
+  if (young_ns >= 0 && young_ns < setup_.after_ns && !asked_again_)
+    again_ns_ = asked_ns_ + setup_.after_ns - young_ns + kSampleAgeNs;
   RemoveOwn(Path(kNewText));
   RemoveOwn(Path(kNewJson));
 }

@@ -2,7 +2,7 @@
 // `lockstep run --hang-after SECONDS`: when this rank has recorded nothing for so long inside a call, its agent asks
 // `lockstep hang` (a process of its own, at idle priority) who holds the job up, and prints the answer and leaves it in
 // the run directory. The agents of a run agree by a lock on one file of it that only one of them asks at a time. The
-// application is not involved, and while it moves this costs a look at its rings each second.
+// application is not involved, and while it moves this costs a look at its rings ten times a second.
 
 #include <sys/types.h>
 
@@ -43,6 +43,7 @@ class HangWatch {
     std::function<void(int)> signal;        // To this agent's program.
     std::function<void()> restore_signals;  // In a new process, before it executes: as this process was started with.
     HangStacks* stacks = nullptr;           // Null: none are taken.
+    std::string program;                    // That answers; "": this one.
     SoFarSender* so_far = nullptr;          // Null on rank 0.
     std::function<bool()> others_quiet;     // On rank 0: slots of other hosts have given what they recorded so far.
   };
@@ -56,7 +57,7 @@ class HangWatch {
     std::uint64_t spool_bytes = 0;
     bool blocked = false;  // A process of this slot sleeps in a system call.
   };
-  // Once a second. Thread: the agent's main loop.
+  // Ten times a second. Thread: the agent's main loop.
   void Look(const SegmentView& segment, std::int64_t now_ns, const Seen& seen);
   // The program has ended well, with so many records.
   void Ended(std::int64_t now_ns, std::uint64_t records);
@@ -66,7 +67,7 @@ class HangWatch {
   void Forget();    // What was found out and said: the job moves.
   void EndAsked();  // The process that looks for an answer, if there is one.
   bool SomeElsewhere() const;
-  bool MayAsk(const SegmentView& segment, const Seen& seen, bool others) const;
+  bool MayAsk(const SegmentView& segment, bool waits, bool others) const;
   void ForgetStacks();
   // Who asks for several operations in turn makes records, and waits all the same.
   bool PollsInVain(std::int64_t now_ns, const Seen& seen);
@@ -84,15 +85,18 @@ class HangWatch {
   Setup setup_;
   std::uint64_t records_ = 0, work_ = 0;         // `work_`: those that are no polls.
   std::int64_t worked_ns_ = 0;                   // When there was another one of them.
-  std::int64_t quiet_since_ns_ = 0;              // 0: it moves.
+  std::int64_t quiet_since_ns_ = 0;              // And inside the same call; 0: it moves.
+  std::uint64_t inside_since_ticks_ = 0;         // Of that call; 0: inside none.
   std::int64_t moved_ns_ = 0;                    // When it did first after a hang was said; 0: it has not.
   std::size_t stage_ = 0;                        // Of kStages: the next question.
+  std::int64_t again_ns_ = 0;                    // When it is asked before that; 0: it is not.
   std::optional<bool> elsewhere_;                // Slots of this job do not see this directory.
   OwnedFd turn_;                                 // Locked while this agent is the one that asks.
   std::int64_t next_try_ns_ = 0, pause_ns_ = 0;  // For the turn, which another one has.
   bool no_locks_ = false;                        // On the run directory's file system.
   pid_t asked_ = -1;                             // The process that looks for an answer.
   std::int64_t asked_ns_ = 0;
+  bool asked_again_ = false;
   bool said_ = false, signalled_ = false, repeated_ = false;
   std::int64_t next_word_ns_ = 0;  // When to look next whether another agent has said a hang.
   bool asked_for_stacks_ = false;  // It has, and this agent's stacks were taken for that.

@@ -9,6 +9,7 @@
 #include <csignal>
 #include <cstdio>
 #include <cstring>
+#include <utility>
 
 #include "runtime/agent/inject/elf_file.h"
 #include "runtime/agent/rundir/places.h"
@@ -28,7 +29,7 @@ constexpr std::int64_t kCpuPeriodNs = 100 * kMillisecondNs;
 // hangs.
 constexpr std::int64_t kFlushNs = 100 * kMillisecondNs;
 constexpr std::int64_t kEndsWithinNs = 10 * kSecondNs;
-constexpr int kQuietSeconds = 3;  // Without a record: in what a process sleeps may be of interest.
+constexpr std::int64_t kQuietNs = 2 * kSecondNs;  // Without a record: in what a process sleeps may be of interest.
 constexpr std::uint32_t kManyProcesses = 4, kManyRings = 4;
 constexpr double kTargetFill = 0.2;  // Of the fullest ring, at the next tick.
 // With so little in the rings nothing speaks for looking more often than when there is nothing in them.
@@ -71,6 +72,7 @@ void SlotRun::Tick() {
   // Many processes live only briefly: their rings and table entries are needed again before the next second.
   if (drain_->processes() > kManyProcesses) drain_->ReapDead(child_->pid());
   const Drain::Pass pass = drain_->Run();
+  if (std::exchange(records_seen_, drain_->records()) != drain_->records()) recorded_ns_ = RawNs();
   drain_->WriteProcesses(false);
   clock_link_->Drain(*spool_);
   if (live_)
@@ -105,6 +107,9 @@ void SlotRun::Periodic(std::int64_t now_ns) {
     SampleCpu();
     SampleGpu();
     if (drain_->records() == 0) lost_preload_ = LostPreload(child_->pid(), libraries_.probe);
+    if (hang_watch_ && !Ending(now_ns))
+      hang_watch_->Look(segment_->view(), now_ns,
+                        {drain_->records(), drain_->polls(), spool_->bytes(), stop_watch_.blocked()});
   }
   if (now_ns >= next_second_ns_) {
     next_second_ns_ = now_ns + kSecondNs;
@@ -113,19 +118,19 @@ void SlotRun::Periodic(std::int64_t now_ns) {
     drain_->ReapDead(child_->pid());
     drain_->WriteProcesses(true);
     PointLatestAtFirstRecords();
-    quiet_seconds_ = drain_->records() == records_before_ ? quiet_seconds_ + 1 : 0;
     records_before_ = drain_->records();
-    if (quiet_seconds_ >= kQuietSeconds) drain_->WriteOpen();
-    // A launcher that ends the job lets stopped processes go on first, which is not what they were waiting for; and who
-    // is asked to end does so in other calls than those that it waited in.
-    if (term_ns_ != 0 || (end_asked_ns_ != 0 && now_ns < end_asked_ns_ + kEndsWithinNs)) return;
-    if (const std::string lines = stop_watch_.Look(segment_->view(), now_ns, quiet_seconds_ >= kQuietSeconds);
-        !lines.empty())
+    const bool quiet = now_ns - recorded_ns_ >= kQuietNs;
+    if (quiet) drain_->WriteOpen();
+    if (Ending(now_ns)) return;
+    if (const std::string lines = stop_watch_.Look(segment_->view(), now_ns, quiet); !lines.empty())
       spool_->Append({SpoolKind::kMeta}, lines);
-    if (hang_watch_)
-      hang_watch_->Look(segment_->view(), now_ns,
-                        {drain_->records(), drain_->polls(), spool_->bytes(), stop_watch_.blocked()});
   }
+}
+
+// A launcher that ends the job lets stopped processes go on first, which is not what they were waiting for; and who is
+// asked to end does so in other calls than those that it waited in.
+bool SlotRun::Ending(std::int64_t now_ns) const {
+  return term_ns_ != 0 || (end_asked_ns_ != 0 && now_ns < end_asked_ns_ + kEndsWithinNs);
 }
 
 void SlotRun::PointLatestAtFirstRecords() {
@@ -185,7 +190,8 @@ bool SlotRun::TerminationAsked() {
 // Runs until the application has ended. A termination signal does not end this loop: the application decides what to do
 // with the signal. If a SIGKILL follows, everything but the last tick is in the spool, and that tick is in the segment.
 void SlotRun::Loop() {
-  next_second_ns_ = RawNs() + kSecondNs;
+  recorded_ns_ = RawNs();
+  next_second_ns_ = recorded_ns_ + kSecondNs;
   std::int64_t wake_ns = RawNs() + tick_ns_;
   for (;;) {
     const std::int64_t due_ns = receipts_.due_ns(), until_ns = traced_ ? std::min(wake_ns, due_ns) : due_ns;

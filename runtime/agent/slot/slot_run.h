@@ -73,6 +73,7 @@ class SlotRun {
   void Periodic(std::int64_t now_ns);
   // A run that recorded nothing is not what commands without a RUN are meant for.
   void PointLatestAtFirstRecords();
+  bool Ending(std::int64_t now_ns) const;
   // On rank 0: leaves word where the files of other hosts are (places.h), as this process may be killed at any time.
   void KeepPlaces();
   void Snapshot(SpoolReserve reserve = SpoolReserve::kNone);
@@ -152,7 +153,8 @@ class SlotRun {
   ChildExit exit_;
   std::int64_t tick_ns_ = kFirstTickNs, next_second_ns_ = 0, next_cpu_ns_ = 0;
   std::uint64_t records_before_ = 0;  // A second ago.
-  int quiet_seconds_ = 0;             // Without a record, up to now.
+  std::uint64_t records_seen_ = 0;    // At the last tick.
+  std::int64_t recorded_ns_ = 0;      // When there was another one.
   std::int64_t term_ns_ = 0;          // When the launcher began to end the job; 0 if it did not.
   std::int64_t started_ns_ = 0;       // Before the program's start.
   std::int64_t ended_ns_ = 0;         // When the program's end was seen.
