@@ -231,15 +231,18 @@ class Court {
       verdict.culprits = RanksOf(ranks);
       std::size_t known = 0;
       for (const Member& member : progress_.groups[verdict.group].members) known += member.known;
-      bool seen_doing = true;
-      for (const std::uint32_t rank : ranks) seen_doing &= !waits_.ranks[rank].doing.empty();
+      bool seen_doing = true, left = true;
+      for (const std::uint32_t rank : ranks) {
+        seen_doing &= !waits_.ranks[rank].doing.empty();
+        left &= waits_.ranks[rank].without_finalize;
+      }
       const std::vector<std::uint32_t>& away = waits_.waits[index].away;
       verdict.began = std::all_of(ranks.begin(), ranks.end(), [&](std::uint32_t rank) {
         return std::find(away.begin(), away.end(), rank) != away.end();
       });
       // If most did not come and none of them waits anywhere, the call itself may be one too many; so it may if most
       // have ended.
-      const bool absent = (cause == Cause::kDidNotEnter && !seen_doing) || cause == Cause::kEarlyExit;
+      const bool absent = (cause == Cause::kDidNotEnter && !seen_doing) || (cause == Cause::kEarlyExit && !left);
       if (absent && !verdict.began && !verdict.message && 2 * ranks.size() > known) {
         verdict.cause = Cause::kExtraOrMissingCall;
         verdict.candidates = std::move(verdict.culprits);

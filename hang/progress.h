@@ -59,6 +59,9 @@ struct RankFacts {
   bool hides_messages = false;
   bool makes_messages = false;  // And it is known to have made some.
   bool counts_only = false;     // Its facts are counts of calls: what it is inside of besides is not known.
+  // It exited with code 0 between MPI_Init and MPI_Finalize: whoever waits for it waits for ever, however short that
+  // was when the launcher ended it.
+  bool without_finalize = false;
 };
 
 enum class OperationState : std::uint8_t { kScheduled, kStarted, kCompleted };

@@ -53,7 +53,11 @@ class Teller {
 
   Words Tell() {
     Words words;
-    words.headline = NameOfCall(verdict_.call, verdict_.message) + OnGroup(verdict_.group) + Headline();
+    const std::string call = NameOfCall(verdict_.call, verdict_.message) + OnGroup(verdict_.group);
+    words.headline = LeftMpi() ? fmt::format("{} exited with code 0 without MPI_Finalize while {} waited for {} in {}",
+                                             Names(verdict_.culprits), Names(verdict_.waiting),
+                                             One(verdict_.culprits) ? "it" : "them", call)
+                               : call + Headline();
     Details(words.details);
     words.remedy = Remedy();
     return words;
@@ -84,6 +88,14 @@ class Teller {
                        group.complete ? "" : " and perhaps more");
   }
   static bool One(const std::vector<std::int32_t>& ranks) { return ranks.size() == 1; }
+  // The launcher ends the others soon, so that it does not matter how long they have waited.
+  bool LeftMpi() const {
+    return verdict_.cause == Cause::kEarlyExit &&
+           std::all_of(verdict_.culprits.begin(), verdict_.culprits.end(), [&](std::int32_t rank) {
+             const RankFacts* facts = FactsOf(progress_, rank);
+             return facts != nullptr && facts->without_finalize;
+           });
+  }
 
   bool CountsOnly(const std::vector<std::int32_t>& ranks) const {
     return std::any_of(ranks.begin(), ranks.end(), [&](std::int32_t rank) {
@@ -146,7 +158,7 @@ class Teller {
   void AddDoing(std::vector<std::string>& details) const {
     for (const std::int32_t rank : verdict_.culprits) {
       const RankFacts* facts = FactsOf(progress_, rank);
-      if (facts == nullptr || facts->state == RankState::kStopped || details.size() >= 8) continue;
+      if (facts == nullptr || facts->state == RankState::kStopped || LeftMpi() || details.size() >= 8) continue;
       if (!facts->process.empty()) details.push_back(fmt::format("rank {} is {}", rank, Printed(facts->process)));
       const std::string text = DoingText(*facts);
       if (!text.empty()) details.push_back(fmt::format("rank {} is {}", rank, text));
@@ -244,15 +256,17 @@ class Teller {
       details.push_back(std::move(line));
   }
 
+  std::string LastCall() const {
+    return "its last call in this group was " +
+           NameOfCall(verdict_.last, verdict_.last.kind == "send" || verdict_.last.kind == "recv") +
+           (verdict_.last.site.empty() ? "" : ", " + Printed(verdict_.last.site));
+  }
+
   std::string DidNotEnter() const {
     if (verdict_.began)
       return Names(verdict_.culprits) + " began it and does not wait for it; MPI moves it only inside its calls";
     std::string text = Names(verdict_.culprits) + (verdict_.message ? " made no call that fits" : " did not enter");
-    if (!verdict_.last.kind.empty()) {
-      text += ": its last call in this group was " +
-              NameOfCall(verdict_.last, verdict_.last.kind == "send" || verdict_.last.kind == "recv");
-      if (!verdict_.last.site.empty()) text += ", " + Printed(verdict_.last.site);
-    }
+    if (!verdict_.last.kind.empty()) text += ": " + LastCall();
     if (CountsOnly(verdict_.culprits)) return text + "; whether it waits elsewhere is not known";
     return text + (verdict_.hides_messages ? "; its dump shows no other call that is open, and would show no message"
                                            : "; it waits for nobody else");
@@ -306,7 +320,10 @@ class Teller {
         details.push_back(fmt::format("{} {} stopped by a signal or a debugger", who, one ? "is" : "are"));
         break;
       case Cause::kEarlyExit:
-        details.push_back(fmt::format("{} left by {} before this call", who, one ? "itself" : "themselves"));
+        if (!LeftMpi())
+          details.push_back(fmt::format("{} left by {} before this call", who, one ? "itself" : "themselves"));
+        else if (!verdict_.last.kind.empty())
+          details.push_back(LastCall());
         break;
       case Cause::kKilled:
         details.push_back(fmt::format("{} {} killed", who, one ? "was" : "were"));
@@ -388,6 +405,7 @@ class Teller {
       case Cause::kStopped:
         return "let it go on (kill -CONT), or end the debugger";
       case Cause::kEarlyExit:
+        if (LeftMpi()) return "look for what calls exit() or returns from main() on " + who + " before MPI_Finalize";
         return "look at the output and the exit code of " + who + ": it left while others went on";
       case Cause::kKilled:
         return "look for why " + who + " was killed: out of memory (dmesg), the scheduler, a fault";
@@ -432,65 +450,10 @@ class Teller {
   bool all_ranks_;
 };
 
-struct Told {
-  const Verdict* verdict;
-  std::size_t more = 0;  // Operations that wait for the same ranks for the same reason.
-};
-
-// What holds several operations up is told once, unless `all`.
-std::vector<Told> Gather(const Judgement& judgement, bool all) {
-  std::vector<Told> told;
-  for (const Verdict& verdict : judgement.verdicts) {
-    const auto same = std::find_if(told.begin(), told.end(), [&](const Told& each) {
-      return !verdict.culprits.empty() && verdict.sides.empty() && each.verdict->cause == verdict.cause &&
-             each.verdict->culprits == verdict.culprits;
-    });
-    if (all || same == told.end()) {
-      told.push_back({&verdict});
-      continue;
-    }
-    ++same->more;
-    // What a stopped rank was in itself says less than what others wait for.
-    if (same->verdict->waiting == verdict.culprits) same->verdict = &verdict;
-  }
-  return told;
-}
-
 }  // namespace
 
 Words WordsOf(const Progress& progress, const Verdict& verdict, bool all_ranks) {
   return Teller(progress, verdict, all_ranks).Tell();
-}
-
-std::string TextOf(const Progress& progress, const Judgement& judgement, bool all_ranks, bool unicode) {
-  constexpr std::size_t kMostVerdicts = 5;
-  std::string text;
-  const std::vector<Told> told = Gather(judgement, all_ranks);
-  const std::size_t shown = all_ranks ? told.size() : std::min(kMostVerdicts, told.size());
-  for (std::size_t i = 0; i < shown; ++i) {
-    const Words words = WordsOf(progress, *told[i].verdict, all_ranks);
-    text += "HANG  " + words.headline + "\n";
-    for (const std::string& detail : words.details) text += "      " + detail + "\n";
-    if (told[i].more != 0)
-      text += fmt::format("      {} more {} for the same: --members shows all\n", told[i].more,
-                          told[i].more == 1 ? "operation waits" : "operations wait");
-    text += (unicode ? "      → " : "      -> ") + words.remedy + "\n";
-  }
-  if (shown < told.size())
-    text += fmt::format("{} more like this: --members shows all\n",
-                        Plural(static_cast<std::int64_t>(told.size() - shown), "operation"));
-  if (judgement.verdicts.empty()) {
-    text += !progress.open.empty() ? progress.open + "\n"
-            : judgement.young == 0 ? "nothing hangs: no rank is inside an operation that others hold up\n"
-                                   : fmt::format("nothing hangs: {} open, the longest for {}\n",
-                                                 Plural(static_cast<std::int64_t>(judgement.young), "operation") +
-                                                     (judgement.young == 1 ? " was" : " were"),
-                                                 analysis::Duration(judgement.oldest_young_ns));
-  }
-  if (!judgement.no_dump.empty())
-    text += fmt::format("      no {} of {} {}\n", progress.source, judgement.no_dump.size() == 1 ? "rank" : "ranks",
-                        all_ranks ? analysis::RankList(judgement.no_dump) : analysis::ShortRankList(judgement.no_dump));
-  return text;
 }
 
 }  // namespace lockstep::hang

@@ -107,7 +107,8 @@ class Finder {
     for (std::size_t m = 0; m < group.members.size(); ++m) {
       const Member& member = group.members[m];
       fronts[m] = member.known ? FrontOf(member) : Front{kNotKnown, nullptr};
-      if (fronts[m].sequence != kNotKnown && IsYoung(node_.at(member.rank), fronts[m].call)) {
+      if (fronts[m].sequence != kNotKnown && !LeftBefore(group, fronts[m].sequence) &&
+          IsYoung(node_.at(member.rank), fronts[m].call)) {
         young[m] = fronts[m];
         fronts[m].sequence = kNotKnown;
       }
@@ -151,6 +152,17 @@ class Finder {
     }
     for (std::size_t m = 0; m < group.members.size(); ++m)
       if (young[m].sequence != kNotKnown) CountYoung(node_.at(group.members[m].rank), young[m].call);
+  }
+
+  bool LeftBefore(const Group& group, std::int64_t sequence) const {
+    return std::any_of(group.members.begin(), group.members.end(), [&](const Member& member) {
+      return member.known && member.entered < sequence && found_.ranks[node_.at(member.rank)].without_finalize;
+    });
+  }
+  bool LeftBefore(const Group& group, const Member& member, const Operation& message) const {
+    const Member* peer = Find(group, message.peer);
+    return peer != nullptr && peer->known && found_.ranks[node_.at(peer->rank)].without_finalize &&
+           OtherEnd(message, member, *peer) == nullptr;
   }
 
   static bool Away(const Member& member, const Operation* call) {
@@ -227,7 +239,7 @@ class Finder {
         if (!seen.insert({member.rank, call.peer, sends}).second) continue;
         const std::uint32_t rank = node_.at(member.rank);
         const auto pair = sends ? std::pair(member.rank, call.peer) : std::pair(call.peer, member.rank);
-        if (IsYoung(rank, &call)) {
+        if (IsYoung(rank, &call) && !LeftBefore(group, member, call)) {
           young.push_back({pair, rank, &call});
           continue;
         }
@@ -274,24 +286,22 @@ class Finder {
     }
   }
 
-  void FindOtherEnd(Wait& wait, const Member& member, const Member& peer, std::uint32_t node) {
-    const std::string wanted = wait.call.kind == "send" ? "recv" : "send";
-    const Operation* other = nullptr;
+  static const Operation* OtherEnd(const Operation& message, const Member& member, const Member& peer) {
+    const std::string wanted = message.kind == "send" ? "recv" : "send";
     for (const Operation& call : peer.messages) {
       // A message from anybody may be this one.
       const bool fits = call.kind == wanted && (call.peer == member.rank || (call.peer < 0 && wanted == "recv"));
       if (!fits) continue;
-      if (call.sequence != kNotKnown && wait.call.sequence != kNotKnown) {
-        if (call.sequence != wait.call.sequence) continue;
-        other = &call;
-        break;
-      }
       // Without numbers, the oldest open one on either side is the same message.
-      if (Open(peer, call)) {
-        other = &call;
-        break;
-      }
+      const bool numbered = call.sequence != kNotKnown && message.sequence != kNotKnown;
+      if (numbered ? call.sequence == message.sequence : Open(peer, call)) return &call;
     }
+    return nullptr;
+  }
+
+  void FindOtherEnd(Wait& wait, const Member& member, const Member& peer, std::uint32_t node) {
+    const std::string wanted = wait.call.kind == "send" ? "recv" : "send";
+    const Operation* other = OtherEnd(wait.call, member, peer);
     const bool done = (other != nullptr && !Open(peer, *other)) ||
                       (wait.call.sequence != kNotKnown && peer.messages_completed >= wait.call.sequence);
     if (done) {

@@ -19,8 +19,8 @@ using hang::Operation;
 using hang::OperationState;
 using hang::RankState;
 
-// Launchers end the other ranks within a second or two of the first one's end.
-constexpr std::int64_t kTogetherNs = 5'000'000'000;
+// Launchers end the other ranks within a second or two of the first one's end. Who asks for shorter waits knows them.
+constexpr std::int64_t kTogetherNs = 5'000'000'000, kLeastTogetherNs = 2'000'000'000;
 
 bool Open(const Operation& call) { return call.state != OperationState::kCompleted && call.waited; }
 
@@ -78,6 +78,10 @@ class Composer {
       return;
     }
     if (view.ended_ns == kNotKnown) return;
+    if (view.facts.without_finalize) {
+      view.facts.state = RankState::kExited;
+      return;
+    }
     std::int64_t others_wait_ns = kNotKnown, others_seen_ns = kNotKnown;
     for (std::size_t other = 0; other < views_.size(); ++other) {
       if (other == i || waits_since_[other] == kNotKnown) continue;
@@ -85,7 +89,7 @@ class Composer {
       if (others_wait_ns == kNotKnown || waits_since_[other] < others_wait_ns) others_wait_ns = waits_since_[other];
     }
     const bool waited_before = others_wait_ns != kNotKnown && view.ended_ns > others_wait_ns + least_wait_ns_;
-    const bool waited_after = others_seen_ns != kNotKnown && others_seen_ns > view.ended_ns + kTogetherNs;
+    const bool waited_after = others_seen_ns != kNotKnown && others_seen_ns > view.ended_ns + together_ns_;
     if ((waited_before || waits) && !waited_after) return;
     if (waits && view.ended_ns > waits_since_[i] + least_wait_ns_) return;
     view.facts.state = view.ended_by_signal ? RankState::kKilled : RankState::kExited;
@@ -244,6 +248,7 @@ class Composer {
   std::vector<RankView> views_;
   std::int32_t world_size_;
   std::int64_t least_wait_ns_;
+  std::int64_t together_ns_ = std::clamp(least_wait_ns_, kLeastTogetherNs, kTogetherNs);
   std::vector<std::string>& notes_;
   std::map<std::int32_t, RankView*> by_rank_;
   std::vector<std::int64_t> waits_since_;  // By view.

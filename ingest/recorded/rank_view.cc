@@ -112,6 +112,8 @@ class Viewer {
       view_.end_code = processes.end_code[0];
       view_.ended_by_signal = processes.ended[0] == schema::ProcessEnd::kSignal;
       if (view_.ended_by_signal || processes.ended[0] == schema::ProcessEnd::kExit) view_.ended_ns = Epoch(end_ns_);
+      facts.without_finalize = processes.ended[0] == schema::ProcessEnd::kExit && view_.end_code == 0 &&
+                               !trace::MetaValue(head_, "inside_mpi").empty();
       // Its agent ended with it, and saw nothing.
       if (view_.ended_ns == kNotKnown && !rank_.running && ProcessIsGone(head_, processes.pid[0])) {
         view_.ended_ns = Epoch(end_ns_);

@@ -35,6 +35,44 @@ TEST(HangText, SaysWhoHowLongAndWhatToDo) {
       "are healthy\n");
 }
 
+// The launcher ends the others at once: however short they have waited, their wait has no end.
+TEST(HangText, WhoLeavesMpiWithCode0IsNamedForAShortWait) {
+  Progress job = JobOf({Named("dp", {At(0, 101, 100), At(1, 100, 100), At(2, 101, 100)})});
+  job.groups[0].members[1].calls = {Call(100)};
+  job.groups[0].members[1].calls[0].state = OperationState::kCompleted;
+  for (RankFacts& facts : job.ranks) facts.seen_ns = 300'000'000;
+  for (const std::size_t rank : {0, 2}) job.groups[0].members[rank].calls[0].created_ns = 100'000'000;
+  const auto said = [&] { return TextOf(job, Judge(job, {.least_wait_ns = kLeastWaitNs}), false); };
+  job.ranks[1].state = RankState::kExited;
+  EXPECT_TRUE(Has(said(), "nothing hangs")) << said();
+  job.ranks[1].without_finalize = true;
+  EXPECT_EQ(said(),
+            "HANG  rank 1 exited with code 0 without MPI_Finalize while ranks 0 and 2 waited for it in all-reduce #101 "
+            "on group dp (ranks 0-2)\n"
+            "      its last call in this group was all-reduce #100\n"
+            "      → look for what calls exit() or returns from main() on rank 1 before MPI_Finalize\n");
+  // What the others wait for among themselves may come.
+  job.groups.push_back(Named("pp", {At(0, 3, 2), At(2, 2, 2)}));
+  job.groups[0].members[0] = At(0, 100, 100);
+  job.groups[1].members[0].calls[0].created_ns = 100'000'000;
+  EXPECT_TRUE(Has(said(), "while rank 2 waited for it in all-reduce #101")) << said();
+  EXPECT_FALSE(Has(said(), "pp")) << said();
+}
+
+TEST(HangText, WhoLeavesMpiOwesAMessage) {
+  Progress job = JobOf({Named("world", {At(0, 4, 4), At(1, 4, 4)})});
+  job.groups[0].on_host = true;
+  job.groups[0].members[0].messages = {Message("recv", 1)};
+  job.groups[0].members[0].messages[0].created_ns = 100'000'000;
+  job.ranks[0].seen_ns = 300'000'000;
+  job.ranks[1].state = RankState::kExited;
+  job.ranks[1].without_finalize = true;
+  const std::string said = TextOf(job, Judge(job, {.least_wait_ns = kLeastWaitNs}), false);
+  EXPECT_TRUE(
+      Has(said, "rank 1 exited with code 0 without MPI_Finalize while rank 0 waited for it in recv from rank 1"))
+      << said;
+}
+
 TEST(HangText, EveryCauseHasWords) {
   for (int cause = 0; cause <= static_cast<int>(Cause::kCannotTell); ++cause) {
     const Progress job = JobOf({Named("dp", {At(0, 5, 4), At(1, 4, 4)})});

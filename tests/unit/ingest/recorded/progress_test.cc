@@ -134,6 +134,10 @@ TEST(Recorded, WhatBecameOfAProcess) {
   EXPECT_EQ(
       job_with([](Rank& rank) { rank.Called(MpiOp::kFinalize, schema::CallOutcome::kNotReturned, 1100 * kMs, 0); }),
       Only(Cause::kEarlyExit, {2}));
+  // Between MPI_Init and MPI_Finalize with code 0: that explains any wait, as short as it may be.
+  EXPECT_EQ(job_with([](Rank& rank) { rank.Ended(kEnd - kMs).Meta("inside_mpi", "1"); }), Only(Cause::kEarlyExit, {2}));
+  EXPECT_EQ(job_with([](Rank& rank) { rank.Ended(kEnd - kMs, schema::ProcessEnd::kExit, 3).Meta("inside_mpi", "1"); }),
+            Only(Cause::kDidNotEnter, {2}));
   EXPECT_EQ(job_with([](Rank& rank) { rank.Meta("stopped.100", "5"); }), Only(Cause::kStopped, {2}));
   EXPECT_EQ(job_with([](Rank& rank) { rank.Meta("stopped.100", "5").Meta("stopped.101", "6"); }),
             Only(Cause::kStopped, {2}));
