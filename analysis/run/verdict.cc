@@ -3,6 +3,7 @@
 #include <fmt/format.h>
 
 #include <algorithm>
+#include <iterator>
 #include <string>
 #include <string_view>
 #include <vector>
@@ -61,6 +62,12 @@ bool Communicates(const Context& context) {
 bool OneSided(const Context& context) {
   const auto& rma_ns = context.tables().rank_totals.mpi_rma_ns;
   return std::any_of(rma_ns.begin(), rma_ns.end(), [](std::int64_t ns) { return ns > 0; });
+}
+
+// Whether a loss says already why nothing was recorded.
+bool SaysWhy(const LossRow& loss) {
+  constexpr Loss kReasons[] = {Loss::kPreloadLost, Loss::kNoRing, Loss::kSelfTestFailed, Loss::kPythonIsolated};
+  return std::any_of(std::begin(kReasons), std::end(kReasons), [&](Loss why) { return loss.name == Info(why).name; });
 }
 
 // Steps of the host in which the GPUs got nothing to do: what was recorded outside of them says nothing of the job.
@@ -181,7 +188,8 @@ void Remark(const Context& context, Analysis& analysis) {
     add(endings + ".");
   }
   if (analysis.suspicious && run.ranks > 1 && !Communicates(context) && analysis.trust.dropped == 0 &&
-      !OneSided(context) && SourceOf(context.timeline()).imported.empty())
+      !OneSided(context) && SourceOf(context.timeline()).imported.empty() &&
+      std::none_of(analysis.losses.begin(), analysis.losses.end(), SaysWhy))
     add("If the ranks do communicate, Lockstep did not see it: lockstep doctor shows which sources were in place.");
   const Finding* wait_only = FindingOf(analysis, FindingId::kProgressWaitOnly);
   if (analysis.wait_only && (wait_only == nullptr || wait_only->headline != analysis.verdict))

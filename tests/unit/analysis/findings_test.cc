@@ -310,10 +310,18 @@ TEST(Verdict, RanksWithoutCommunicationAreSuspicious) {
   spec.buckets = 0;
   spec.compute = [](int, int) { return 0; };
   spec.input_ns = 1'000'000;
-  const analysis::Analysis analysis = Simulate(spec).Analyze();
-  EXPECT_TRUE(analysis.suspicious);
-  EXPECT_TRUE(analysis.incomplete());
-  EXPECT_TRUE(analysis.verdict.starts_with("4 ranks, but no communication was recorded")) << analysis.verdict;
+  Job job = Simulate(spec);
+  const auto asks = [&](const analysis::Analysis& analysis) {
+    EXPECT_TRUE(analysis.suspicious);
+    EXPECT_TRUE(analysis.incomplete());
+    EXPECT_TRUE(analysis.verdict.starts_with("4 ranks, but no communication was recorded")) << analysis.verdict;
+    return std::any_of(analysis.remarks.begin(), analysis.remarks.end(),
+                       [](const std::string& remark) { return remark.starts_with("If the ranks do communicate"); });
+  };
+  EXPECT_TRUE(asks(job.Analyze()));
+  // A loss says why.
+  AddLoss(job.timeline.tables, "PreloadLost", 1, 1);
+  EXPECT_FALSE(asks(job.Analyze()));
 }
 
 TEST(Verdict, MissingAndEndedRanksAreStated) {
