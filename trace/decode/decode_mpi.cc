@@ -20,6 +20,11 @@ constexpr std::uint8_t kBlocking = schema::Code(CollectiveMode::kBlocking),
                        kPersistent = schema::Code(CollectiveMode::kPersistent);
 constexpr std::int32_t kAny = -2;
 
+bool BlocksToCommunicate(MpiClass cls) {
+  return cls == MpiClass::kCollective || cls == MpiClass::kSend || cls == MpiClass::kRecv ||
+         cls == MpiClass::kSendRecv || cls == MpiClass::kProbe || cls == MpiClass::kWait || cls == MpiClass::kRma;
+}
+
 const MpiOpInfo& InfoOf(std::uint16_t op) {
   static constexpr MpiOpInfo kUnknown{MpiOp::kNone, "MPI_?", MpiClass::kOther, CollectiveKind::kNone};
   static const auto table = [] {
@@ -360,6 +365,7 @@ void ProcessDecoder::OnMpi(Thread& thread, const MpiRecord& record) {
   const MpiOpInfo& info = InfoOf(record.op);
   const bool recorded = (record.head.flags & kMpiUnrecorded) == 0;
   const std::uint32_t call = recorded ? AddCall(thread, record, begin, end) : kNone;
+  if (recorded) thread.blocking_calls += BlocksToCommunicate(info.cls);
   if ((record.head.flags & kMpiRefused) == kMpiRefused) return;
   const CompletionRecord* status = nullptr;
   for (const CompletionRecord& completion : thread.follow)

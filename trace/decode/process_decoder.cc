@@ -318,6 +318,21 @@ void ProcessDecoder::Decode(std::vector<DecoderThread> inputs, std::uint32_t pro
   NumberMessages();
 }
 
+// Whether the thread used less than a tenth of a core meanwhile, as far as samples tell.
+bool ProcessDecoder::Slept(Thread& thread, const Extent& meanwhile) {
+  std::int64_t span_ns = 0, cpu_ns = 0, last_ns = kNoTime, last_cpu_ns = 0;
+  for (const DecoderThread::Cpu& cpu : thread.input.cpu) {
+    const std::int64_t ns = thread.clock.Ns(cpu.ticks);
+    if (ns < meanwhile.first_ns || ns > meanwhile.last_ns) continue;
+    if (last_ns != kNoTime) span_ns += ns - last_ns, cpu_ns += cpu.cpu_ns - last_cpu_ns;
+    last_ns = ns;
+    last_cpu_ns = cpu.cpu_ns;
+  }
+  return 10 * cpu_ns <= span_ns;
+}
+
+// The training thread is the one that marks steps. Without marks it is main, unless that sleeps while another thread
+// communicates: then it only waits for that thread's end. Several that communicate may each make as many calls as main.
 void ProcessDecoder::FinishThreads(std::vector<Thread>& threads, std::uint32_t process_row, std::int64_t main_tid) {
   std::uint32_t training = threads.empty() ? kNone : 0;
   std::uint64_t most_marks = 0;
@@ -332,8 +347,15 @@ void ProcessDecoder::FinishThreads(std::vector<Thread>& threads, std::uint32_t p
     if (tid == main_tid) training = extra;
     ++extra;
   }
-  for (const Thread& thread : threads)
-    if (thread.input.tid == main_tid) training = thread.row;
+  Thread *main = nullptr, *most = nullptr;
+  for (Thread& thread : threads) {
+    if (thread.input.tid == main_tid) main = &thread;
+    if (most == nullptr || thread.blocking_calls > most->blocking_calls) most = &thread;
+  }
+  if (main != nullptr) training = main->row;
+  if (most != nullptr && most->blocking_calls > (main == nullptr ? 0 : 2 * main->blocking_calls) &&
+      (main == nullptr || Slept(*main, most->life)))
+    training = most->row;
   for (const Thread& thread : threads) {
     if (thread.step_marks <= most_marks) continue;
     most_marks = thread.step_marks;

@@ -101,7 +101,8 @@ class ProcessDecoder {
     Extent life;
     Seen dropped;
     std::uint64_t records = 0, cut_texts = 0, step_marks = 0;
-    bool gpu_source = false;  // A thread of the probe itself, which wrote what a GPU library reported.
+    std::uint64_t blocking_calls = 0;  // Of MPI, that communicate.
+    bool gpu_source = false;           // A thread of the probe itself, which wrote what a GPU library reported.
     std::uint32_t name = schema::kNone;
 
     // The next record to be decoded in order of time, and the completions that belong to it.
@@ -133,6 +134,7 @@ class ProcessDecoder {
   std::uint32_t TextOfThread(const Thread& thread, std::uint32_t id) const;
   void DecodeLeftOpen(Thread& thread, std::int64_t last_ns);
   void FinishThreads(std::vector<Thread>& threads, std::uint32_t process_row, std::int64_t main_tid);
+  static bool Slept(Thread& thread, const Extent& meanwhile);
   // Adds rows for threads that only occur in GPU records; they follow `threads`.
   void AddThreadsWithoutRing(const std::vector<Thread>& threads, std::uint32_t process_row, std::uint32_t training);
 

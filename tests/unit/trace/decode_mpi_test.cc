@@ -1,5 +1,7 @@
 // Calls, operations and the pairing of posts with completions.
 
+#include <algorithm>
+
 #include "decode_fixture.h"
 
 namespace lockstep::trace {
@@ -39,6 +41,42 @@ TEST_F(DecodeMpi, BlockingCollective) {
   EXPECT_EQ(t.comms.size[row.comm], 4u);
   EXPECT_EQ(t.comms.end_ns[row.comm], kNoTime);
   EXPECT_EQ(t.losses.rows(), 0u);
+}
+
+// Whose time explains the rank's, where nothing marks steps.
+TEST_F(DecodeMpi, TheThreadThatCommunicatesWhileMainSleepsTrains) {
+  constexpr std::int64_t kPeriod = 1'000'000;
+  // `main_calls` and `calls`: barriers of main and of two others; `cpu_ns`: of main in each of ten periods.
+  const auto training = [&](int main_calls, std::vector<int> calls, std::int64_t cpu_ns, int marks = 0) {
+    SpoolBuilder spool;
+    spool.Meta().Process();
+    calls.insert(calls.begin(), main_calls);
+    for (std::uint32_t ring = 0; ring < calls.size(); ++ring) {
+      ThreadRecords records;
+      if (ring == 0) {
+        records.World(0, 77, 2, 0).Mpi({.op = MpiOp::kInit_thread, .begin = 10, .end = 20});
+        for (int i = 0; i < marks; ++i) records.Step(i, static_cast<std::uint64_t>(kPeriod + i), -1);
+      }
+      for (int i = 0; i < calls[ring]; ++i) {
+        const auto begin = static_cast<std::uint64_t>(100 + i * 10 * kPeriod / calls[ring]);
+        records.Mpi({.op = MpiOp::kBarrier, .begin = begin, .end = begin + 50, .seq = static_cast<std::uint32_t>(i)});
+      }
+      spool.Thread(ring, 100 + ring).Records(records, ring);
+    }
+    std::vector<SpoolCpu> rows;
+    for (int i = 0; i <= 10; ++i) rows.push_back({static_cast<std::uint64_t>(i * kPeriod), i * cpu_ns, 0, 0, 1});
+    spool.Block(SpoolKind::kCpu, rows.data(), rows.size() * sizeof(SpoolCpu)).End(20 * kPeriod);
+    const auto t = Tables(spool);
+    return std::find(t.threads.training.begin(), t.threads.training.end(), 1) - t.threads.training.begin();
+  };
+  EXPECT_EQ(training(0, {100}, 0), 1);
+  EXPECT_EQ(training(1, {40, 100}, kPeriod / 20), 2) << "it broadcast the settings";
+  // Main computes, and a helper carries its communication.
+  EXPECT_EQ(training(0, {100}, kPeriod / 2), 0);
+  // One of several that communicate.
+  EXPECT_EQ(training(100, {100, 120}, 0), 0);
+  EXPECT_EQ(training(0, {100}, 0, 3), 0) << "it marks steps";
+  EXPECT_EQ(training(0, {0}, 0), 0);
 }
 
 // An error may be returned at once, so that a member of such a collective need not have waited for anybody.
