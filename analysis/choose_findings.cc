@@ -89,7 +89,9 @@ void AddUp(const Context& context, Analysis& analysis) {
 
 // For the order: of a bound it is not known how much of it comes true, so it counts half beside what is certain.
 constexpr double kOfABound = 0.5;
-double Weight(const Analysis& analysis, const Finding& finding) {
+double Weight(const Context& context, const Analysis& analysis, const Finding& finding) {
+  if (finding.id == FindingId::kStallOnce)  // It took that, and no step has it.
+    return static_cast<double>(*finding.took_ns) / static_cast<double>(context.recorded_ns());
   return GainShare(analysis, finding) * (finding.upper_bound ? kOfABound : 1.0);
 }
 
@@ -119,7 +121,7 @@ void PutCauseFirst(Analysis& analysis) {
 }
 
 // Ranks that lack cores: what anything else takes in this run is no longer what it takes where each has its own.
-void PutContentionFirst(Analysis& analysis) {
+void PutContentionFirst(const Context& context, Analysis& analysis) {
   const auto at = std::find_if(analysis.findings.begin(), analysis.findings.end(),
                                [](const Finding& f) { return f.id == FindingId::kStarved; });
   if (at == analysis.findings.end()) return;
@@ -128,7 +130,7 @@ void PutContentionFirst(Analysis& analysis) {
   const double certain = analysis.run.cores_scarce ? all : outside_calls;
   const double weight = certain + kOfABound * (all - certain);
   for (const Finding& finding : analysis.findings)
-    if (Weight(analysis, finding) > weight) return;
+    if (Weight(context, analysis, finding) > weight) return;
   std::rotate(analysis.findings.begin(), at, at + 1);
   const bool cause_of_rank =
       std::any_of(analysis.stragglers.begin(), analysis.stragglers.end(), [](const Straggler& straggler) {
@@ -208,13 +210,13 @@ void ChooseFindings(const Context& context, Analysis& analysis) {
   const auto key = [&](const Finding& finding) {
     if (finding.id == FindingId::kIdleOther) return 0.0;
     const bool named = finding.id == FindingId::kStragglerArrival || finding.id == FindingId::kLinkCut;
-    return GainShare(analysis, finding) < 0 && named ? 2.0 : Weight(analysis, finding);
+    return GainShare(analysis, finding) < 0 && named ? 2.0 : Weight(context, analysis, finding);
   };
   std::stable_sort(analysis.findings.begin(), analysis.findings.end(),
                    [&](const Finding& a, const Finding& b) { return key(a) > key(b); });
   PutCauseFirst(analysis);
   PutRemedyFirst(analysis);
-  PutContentionFirst(analysis);
+  PutContentionFirst(context, analysis);
   if (analysis.findings.size() > kMaxFindings) analysis.findings.resize(kMaxFindings);
   AddUp(context, analysis);
 }

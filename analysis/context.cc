@@ -112,6 +112,12 @@ void Context::SliceIntoUnits() {
   std::sort(units_.begin(), units_.end(), [](const Unit& a, const Unit& b) { return a.window.begin < b.window.begin; });
 }
 
+std::int64_t Context::recorded_ns() const {
+  std::int64_t sum = 0;
+  for (const Unit& unit : units_) sum += unit.length_ns();
+  return sum;
+}
+
 std::size_t Context::UnitAt(std::int64_t cluster_ns) const {
   auto after = std::upper_bound(units_.begin(), units_.end(), cluster_ns,
                                 [](std::int64_t t, const Unit& unit) { return t < unit.window.begin; });

@@ -62,6 +62,7 @@ class Context {
   // Usable steps, or slices of the run if it has none.
   const std::vector<Unit>& units() const { return units_; }
   bool units_are_steps() const { return units_are_steps_; }
+  std::int64_t recorded_ns() const;  // Of all units.
   // Position of the unit that holds this cluster time, kNowhere if between.
   std::size_t UnitAt(std::int64_t cluster_ns) const;
 

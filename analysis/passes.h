@@ -29,6 +29,7 @@ void FindInputBound(const Context& context, Analysis& analysis);         // inpu
 void FindCauses(const Context& context, Analysis& analysis);             // causes/causes.cc
 void FindWarmup(const Context& context, Analysis& analysis);             // warmup.cc
 void FindBursts(const Context& context, Analysis& analysis);             // bursts.cc
+void FindStalls(const Context& context, Analysis& analysis);             // stalls.cc
 void FindStarved(const Context& context, Analysis& analysis);            // starved.cc
 void JoinBuckets(const Context& context, Analysis& analysis);            // buckets.cc
 void DescribeReplay(const Context& context, Analysis& analysis);         // overlap_score.cc

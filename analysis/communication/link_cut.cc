@@ -256,8 +256,8 @@ void FindLinkCuts(const Context& context, Analysis& analysis) {
   if (stalls.empty() || stalls.size() > kMostStalls) return;
   const auto& t = context.tables().collectives;
   const std::int64_t begin_ns = context.units().front().window.begin;
-  std::int64_t recorded_ns = 0, lost_ns = 0;
-  for (const Unit& unit : context.units()) recorded_ns += unit.length_ns();
+  const std::int64_t recorded_ns = context.recorded_ns();
+  std::int64_t lost_ns = 0;
   Finding finding;
   finding.id = FindingId::kLinkCut;
   finding.explain.columns = {"step", "from_ns", "stalled_ns", "collectives", "bytes"};

@@ -59,8 +59,12 @@ TEST(StopWatch, SaysOnceThatAProcessIsStoppedAndThatItGoesOn) {
   EXPECT_EQ(watch.Look(segment, 20, false), key + "20\n");
   EXPECT_EQ(watch.Look(segment, 30, true), "");
   sleeper.Send(SIGCONT);
-  EXPECT_EQ(watch.Look(segment, 40, false), key + "\n");
+  EXPECT_EQ(watch.Look(segment, 40, false), key + "\nwas_" + key + "20 40;\n");
   EXPECT_EQ(watch.Look(segment, 50, false), "");
+  sleeper.Send(SIGSTOP);
+  EXPECT_EQ(watch.Look(segment, 60, false), key + "60\n");
+  sleeper.Send(SIGCONT);
+  EXPECT_EQ(watch.Look(segment, 70, false), key + "\nwas_" + key + "20 40;60 70;\n");
 }
 
 // A stop that its agent makes to take its stack: the kernel begins such a call again under another name.
