@@ -7,12 +7,14 @@
 #include <cstring>
 #include <map>
 #include <set>
+#include <utility>
 
 #include "analysis/core/format.h"
 #include "analysis/core/source.h"
 #include "analysis/core_time.h"
 #include "analysis/passes.h"
 #include "analysis/run/job_name.h"
+#include "core/fact.h"
 #include "core/loss.h"
 #include "core/own_file.h"
 #include "core/shell_words.h"
@@ -105,9 +107,12 @@ std::vector<std::string> Endings(const Context& context) {
     alike[{EndedByLauncher(code), code}].push_back(ranks.rank[row]);
   }
   std::vector<std::string> endings;
+  std::string_view oom = FactValue(context.timeline().Meta("fact.oom_kills"), "text");
   for (auto& [how, list] : alike) {
     std::sort(list.begin(), list.end());
     endings.push_back(RankNames(list) + WholeHosts(context, list) + " " + HowEnded(how.second, list.size()));
+    if (oom.empty() || how.second == schema::kNoExitCode) continue;
+    endings.back() += ": " + std::string(std::exchange(oom, {}));
   }
   return endings;
 }

@@ -18,6 +18,7 @@
 #include "cli/gather/command.h"
 #include "core/byte_text.h"
 #include "runtime/agent/inject/libraries.h"
+#include "runtime/agent/rings/memory_limits.h"
 #include "runtime/agent/rundir/places.h"
 #include "runtime/agent/rundir/process_state.h"
 #include "runtime/agent/rundir/say.h"
@@ -245,9 +246,13 @@ void RunAfter(const agent::RunResult& result, const AfterOptions& options, const
       const int made = RunSelf(page, out_fd);
       if (made != 0 && made != 3 && !options.quiet) agent::Say("`lockstep report` did not succeed");
     }
+    const agent::OomKills kills = agent::CountOomKills();
     const int code = RunSelf(words, out_fd);
-    if (code != 0 && code != 3 && !options.quiet)
-      agent::Say("`lockstep " + words[0] + "` did not succeed; the recorded data is complete in " + dir);
+    if (code != 0 && code != 3 && !options.quiet) {
+      const std::string oom = code < 0 ? agent::OomKillsSince(kills, agent::CountOomKills()) : "";
+      agent::Say("`lockstep " + words[0] + "` did not succeed" + (oom.empty() ? "" : " (" + oom + ")") +
+                 "; the recorded data is complete in " + dir);
+    }
     verdict = options.after != After::kMerge && out_fd == STDERR_FILENO && (code == 0 || code == 3);
     if (out_fd != STDERR_FILENO) ::close(out_fd);
   }

@@ -1,5 +1,6 @@
 #pragma once
-// How much memory the program and its agents may have together, where that is limited.
+// How much memory the program and its agents may have together, where that is limited, and how often the kernel has
+// killed one of them for it.
 
 #include <cstdint>
 #include <string>
@@ -8,13 +9,30 @@ namespace lockstep::agent {
 
 inline constexpr std::uint64_t kNoLimit = UINT64_MAX;
 
-// The least limit in bytes of the memory cgroups, of version 1 or 2, around the process whose /proc/PID/cgroup is
-// `groups`. `mount` is /sys/fs/cgroup, or a made tree. kNoLimit: there is none, or it cannot be read.
+// The memory cgroups, of version 1 or 2, around the process whose /proc/PID/cgroup is `groups`. `mount` is
+// /sys/fs/cgroup, or a made tree. kNoLimit: there is none, or it cannot be read.
 std::uint64_t CgroupMemoryLimit(const std::string& groups, const std::string& mount);
+// The least in bytes that one of them has left, files that the kernel can drop not counted as taken.
+std::uint64_t CgroupMemoryRoom(const std::string& groups, const std::string& mount);
 
 // Upper limit in bytes of what one agent's rings may take: a 32nd of the address space (RLIMIT_AS, which the program's
 // mapping of the rings counts against), and of what the cgroup has, shared with the agents of `local_slots`. A job that
-// needs nine tenths of what it may have still fits.
+// needs nine tenths of what it may have still fits. The rings are a file: RLIMIT_FSIZE limits them, too.
 std::uint64_t MostForRings(std::int32_t local_slots);
+
+// Whether this process may take `bytes` of memory and map `mapped_bytes` of a file beside them, if `local_slots` of the
+// host do so at the same time: half of what the cgroup and the machine (MemAvailable) have left stays theirs who
+// compute, and RLIMIT_AS allows both. "", or the reason why it may not.
+std::string NoRoomFor(std::uint64_t bytes, std::uint64_t mapped_bytes, std::int32_t local_slots);
+
+// Processes of a memory cgroup that the kernel has killed for want of memory, its own or that of those around it.
+struct OomKills {
+  std::string group;
+  std::uint64_t count = 0;
+};
+OomKills CountOomKills(const std::string& groups, const std::string& mount);
+OomKills CountOomKills();  // Of this process's cgroup.
+// "the memory cgroup /job counted 2 oom kills during the job: ..."; "" if it counted none since `before`.
+std::string OomKillsSince(const OomKills& before, const OomKills& now);
 
 }  // namespace lockstep::agent

@@ -271,7 +271,7 @@ Result<RunResult> SlotRun::Run() {
   auto gate = SignalGate::Open();
   if (!gate.ok()) return RunBare(gate.error());
   gate_.emplace(std::move(gate).value());
-  waiter_ = WaiterLink::Split(*gate_);
+  waiter_ = WaiterLink::Split(*gate_, kills_before_);
   PrepareOrSay();
   if (traced_) WriteBegin();
   // What has come by now, the program has not got.

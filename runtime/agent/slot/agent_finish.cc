@@ -75,6 +75,14 @@ bool SlotRun::WriteEnd() {
   if (InsideMpi()) meta += "inside_mpi\t1\n";
   if (window_->limit_reached())
     meta += "recording\tuntil " + std::to_string(options_.max_bytes) + " bytes were written\n";
+  if (const std::string oom = good_end() ? "" : OomKillsSince(kills_before_, CountOomKills()); !oom.empty()) {
+    meta += "fact.oom_kills\ttext=" + oom + "\n";
+    if (!options_.quiet)
+      Say(RankText() +
+          (exit_.signal != 0 ? " was killed by signal " + std::to_string(exit_.signal)
+                             : " exited with code " + std::to_string(exit_.code)) +
+          "; " + oom);
+  }
   const bool meta_written = spool_->Append({SpoolKind::kMeta}, meta, SpoolReserve::kAll);
   return spool_->Append({SpoolKind::kEnd}, &end, sizeof end, SpoolReserve::kAll) && meta_written;
 }

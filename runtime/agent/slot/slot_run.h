@@ -19,6 +19,7 @@
 #include "runtime/agent/late/stack_tree.h"
 #include "runtime/agent/live/live.h"
 #include "runtime/agent/rings/drain.h"
+#include "runtime/agent/rings/memory_limits.h"
 #include "runtime/agent/rings/segment.h"
 #include "runtime/agent/rundir/run_dir.h"
 #include "runtime/agent/sample/cpu_sampler.h"
@@ -122,6 +123,7 @@ class SlotRun {
   std::string test_clock_, spool_path_;
   ProgramMpi mpi_;
   clock::ClockService clock_service_ = clock::ClockService::kAuto;
+  const OomKills kills_before_ = CountOomKills();
   std::optional<SignalGate> gate_;
   WaiterLink waiter_;
   Receipts receipts_;

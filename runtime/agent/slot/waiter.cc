@@ -64,8 +64,8 @@ End EndOf(int status) { return WIFEXITED(status) ? End{WEXITSTATUS(status), 0} :
 
 class Waiter {
  public:
-  Waiter(const SignalGate& gate, OwnedFd socket, pid_t agent)
-      : gate_(gate), socket_(std::move(socket)), agent_(agent) {}
+  Waiter(const SignalGate& gate, OwnedFd socket, pid_t agent, const OomKills& kills)
+      : gate_(gate), socket_(std::move(socket)), agent_(agent), kills_(kills) {}
 
   [[noreturn]] void Run() {
     for (;;) {
@@ -142,21 +142,23 @@ class Waiter {
 
   void Say() {
     if (std::exchange(said_, true)) return;
-    agent::Say("the agent (process " + std::to_string(agent_) + ") was ended by signal " +
-               std::to_string(agent_end_->signal) +
-               ", the program was not: the next `lockstep analyze` reads what was recorded");
+    const std::string oom = agent_end_->signal == SIGKILL ? OomKillsSince(kills_, CountOomKills()) : "";
+    agent::Say(
+        "the agent (process " + std::to_string(agent_) + ") was ended by signal " + std::to_string(agent_end_->signal) +
+        ", the program was not: the next `lockstep analyze` reads what was recorded" + (oom.empty() ? "" : "; " + oom));
   }
 
   const SignalGate& gate_;
   OwnedFd socket_;
   pid_t agent_, program_ = -1;
+  const OomKills& kills_;
   std::optional<End> agent_end_, program_end_, told_;  // `told_`: the program's, by the agent.
   bool said_ = false;
 };
 
 }  // namespace
 
-WaiterLink WaiterLink::Split(const SignalGate& gate) {
+WaiterLink WaiterLink::Split(const SignalGate& gate, const OomKills& kills) {
   WaiterLink link;
   int sockets[2];
   if (::socketpair(AF_UNIX, SOCK_SEQPACKET | SOCK_CLOEXEC, 0, sockets) != 0) return link;
@@ -176,7 +178,7 @@ WaiterLink WaiterLink::Split(const SignalGate& gate) {
   LeaveCode();
   // `pkill lockstep` is meant for the program, and must not look like a signal to every process of the job.
   ::prctl(PR_SET_NAME, "waits-for-agent");
-  Waiter(gate, std::move(mine), pid).Run();
+  Waiter(gate, std::move(mine), pid, kills).Run();
 }
 
 std::optional<Received> WaiterLink::Read(Receipts& receipts) {

@@ -7,6 +7,7 @@
 #include <optional>
 
 #include "core/file_lock.h"
+#include "runtime/agent/rings/memory_limits.h"
 #include "runtime/agent/slot/child.h"
 #include "runtime/agent/slot/receipts.h"
 
@@ -18,7 +19,8 @@ class WaiterLink {
   WaiterLink() = default;
   // Splits this process: the parent becomes the waiter and does not return, the child is the agent. Without a waiter
   // (no process or descriptor was left) this process is the agent. Thread: before any other thread exists.
-  static WaiterLink Split(const SignalGate& gate);
+  // `kills`: as counted before.
+  static WaiterLink Split(const SignalGate& gate, const OomKills& kills);
 
   bool open() const { return socket_.open(); }
   int fd() const { return socket_.get(); }  // To be polled; -1 if not open.

@@ -1,9 +1,12 @@
 """The rows of the fault matrix, by group. Each group is one test of ctest."""
 
+import atexit
 import os
+import pathlib
 import signal
 import subprocess
 import time
+import unittest
 
 import jobs
 
@@ -144,6 +147,25 @@ def grow_disk(then):
     return check
 
 
+def memory_group(job):
+    """A memory cgroup, of version 1 or 2, with too little for the program; its name is in {tmp}/group."""
+    for mount, limit in (("/sys/fs/cgroup/memory", "memory.limit_in_bytes"), ("/sys/fs/cgroup", "memory.max")):
+        group = pathlib.Path(mount, "lockstep-faults-%d" % os.getpid())
+        try:
+            if not group.exists():
+                group.mkdir()
+                atexit.register(group.rmdir)
+            with open(group / limit, "r+") as file:  # Not where it would make the file.
+                file.write(str(128 << 20))
+        except OSError:
+            continue
+        for swap, most in (("memory.swap.max", 0), ("memory.memsw.limit_in_bytes", 128 << 20)):
+            if (group / swap).exists():
+                (group / swap).write_text(str(most))
+        return (job.directory / "group").write_text(str(group))
+    raise unittest.SkipTest("no memory cgroup can be made")
+
+
 def two_jobs(job):
     """A second job of the same kind beside it, in the same directory."""
     other = subprocess.run(job.words, cwd=job.directory, env=job.env, stdout=subprocess.DEVNULL,
@@ -201,6 +223,11 @@ def groups(Case):
                                   "except KeyboardInterrupt: print('interrupted')"), disturb=kill(signal.SIGINT), code=0),
         Case("hup", [APP, "wait"], disturb=kill(signal.SIGHUP), code=-signal.SIGHUP),
         Case("usr1_handled", [APP, "handler", "10"], disturb=kill(signal.SIGUSR1), code=5),
+        Case("out_of_memory", python("-c", "print('here', flush=True); b'x' * (400 << 20)"), needs_root=True,
+             prepare=memory_group, shell="echo $$ > $(cat {tmp}/group)/cgroup.procs; exec \"$@\"", code=-signal.SIGKILL,
+             check=both(says("rank 0 was killed by signal 9; the memory cgroup /sys/fs/cgroup/"),
+                        lambda test, job: test.assertIn("counted 1 oom kill during the job",
+                                                        job.trace.analyze()[1]["run"]["endings"][0]))),
         Case("stopped_app", [APP, "handler", "15"], disturb=stop(False), code=5, check=ended(5)),
         Case("stopped_agent", [APP, "handler", "15"], disturb=stop(True), code=5, check=ended(5)),
         Case("real_time_signal", [APP, "handler", "40"], disturb=kill(40), code=5),

@@ -343,6 +343,10 @@ TEST(Verdict, MissingAndEndedRanksAreStated) {
       "3 of 4 ranks recorded: nothing is there of rank 2, and waiting for it is not seen."))
       << analysis.verdict;
   EXPECT_TRUE(analysis.incomplete());
+  AddMeta(job.timeline.tables, "fact.oom_kills", "text=the memory cgroup /job counted 2 oom kills");
+  EXPECT_EQ(
+      job.Analyze().run.endings,
+      std::vector<std::string>{"rank 3 was killed by signal 9 (Killed): the memory cgroup /job counted 2 oom kills"});
 }
 
 TEST(Verdict, EndingsNameTheHostWhoseRanksAreGone) {
