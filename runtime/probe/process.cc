@@ -1,6 +1,7 @@
 // Loading, the segment, this process's entry, fork and exit.
 
 #include <elf.h>
+#include <errno.h>
 #include <fcntl.h>
 #include <link.h>
 #include <pthread.h>
@@ -23,6 +24,10 @@
 #include "runtime/probe/nvtx_names.h"
 #include "runtime/probe/ring.h"
 #include "runtime/probe/window.h"
+
+#ifndef MADV_POPULATE_WRITE
+#define MADV_POPULATE_WRITE 23  // Linux 5.14, <asm-generic/mman-common.h>
+#endif
 
 namespace lockstep {
 
@@ -268,6 +273,22 @@ void EnsureLoaded() {
   if (path != nullptr && *path != 0) MapSegment(path);
   if (lockstep_probe.segment != nullptr) pthread_atfork(nullptr, nullptr, InChild);
   g_loaded.store(2, std::memory_order_release);
+}
+
+bool AllocateInSegment(std::uint64_t offset, std::uint64_t bytes) {
+  SegmentHeader* mine = lockstep_probe.segment;
+  if (madvise(reinterpret_cast<std::byte*>(mine) + offset, bytes, MADV_POPULATE_WRITE) == 0) return true;
+  const char* path = errno == EINVAL ? getenv(env::kSegment) : nullptr;
+  const int fd = path != nullptr ? open(path, O_RDWR | O_CLOEXEC) : -1;
+  if (fd < 0) return false;
+  // The variable may have changed since: the file must be the one that is mapped.
+  std::uint64_t identity[5] = {};
+  bool done = pread(fd, identity, sizeof identity, 0) == ssize_t{sizeof identity} && identity[0] == kSegmentMagic &&
+              identity[4] == mine->run_hash && identity[2] == mine->segment_bytes &&
+              identity[3] == static_cast<std::uint64_t>(mine->agent_pid);
+  done = done && fallocate(fd, 0, static_cast<off_t>(offset), static_cast<off_t>(bytes)) == 0;
+  close(fd);
+  return done;
 }
 
 bool IsConstantText(const char* text) {

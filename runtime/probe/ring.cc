@@ -2,19 +2,15 @@
 
 #include "runtime/probe/ring.h"
 
-#include <fcntl.h>
 #include <pthread.h>
-#include <stdlib.h>
 #include <sys/mman.h>
 #include <sys/prctl.h>
-#include <sys/stat.h>
 #include <sys/syscall.h>
 #include <unistd.h>
 
 #include <algorithm>
 #include <bit>
 
-#include "core/env.h"
 #include "runtime/probe/range_memory.h"
 
 namespace lockstep {
@@ -63,24 +59,6 @@ bool HaveKey() {
 
 SegmentView View() { return {reinterpret_cast<std::byte*>(lockstep_probe.segment), lockstep_probe.segment_bytes}; }
 
-// A store to a hole of a full tmpfs raises SIGBUS in the application, so memory that the agent has not allocated yet is
-// allocated here first.
-bool Allocate(std::uint64_t offset, std::uint64_t bytes) {
-  const char* path = getenv(env::kSegment);
-  if (path == nullptr) return false;
-  const int fd = open(path, O_RDWR | O_CLOEXEC);
-  if (fd < 0) return false;
-  // The variable may have changed since: the file must be the one that is mapped.
-  SegmentHeader* mine = lockstep_probe.segment;
-  std::uint64_t identity[5] = {};
-  bool done = pread(fd, identity, sizeof identity, 0) == ssize_t{sizeof identity} && identity[0] == kSegmentMagic &&
-              identity[4] == mine->run_hash && identity[2] == mine->segment_bytes &&
-              identity[3] == static_cast<std::uint64_t>(mine->agent_pid);
-  done = done && fallocate(fd, 0, static_cast<off_t>(offset), static_cast<off_t>(bytes)) == 0;
-  close(fd);
-  return done;
-}
-
 // Offset of a new ring's header, 0 if the segment is full.
 std::uint64_t NewRingMemory(std::uint32_t capacity) {
   SegmentHeader& segment = *lockstep_probe.segment;
@@ -90,7 +68,7 @@ std::uint64_t NewRingMemory(std::uint32_t capacity) {
     if (begin < kArenaOffset || begin + bytes > segment.segment_bytes) return 0;
   } while (!segment.next_free.compare_exchange_weak(begin, begin + bytes));
   const std::uint64_t ready = segment.ready_bytes.load(std::memory_order_acquire);
-  if (begin + bytes <= ready || Allocate(begin, bytes)) return begin;
+  if (begin + bytes <= ready || AllocateInSegment(begin, bytes)) return begin;
   std::uint64_t end = begin + bytes;
   // Fails harmlessly if another thread took the next piece already.
   segment.next_free.compare_exchange_strong(end, begin);

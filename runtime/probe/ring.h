@@ -80,6 +80,10 @@ void MarkLockstepUsed();
 void EnsureLoaded();  // The constructor's work, if an earlier constructor of the application needs it.
 // Whether it is in a read-only segment of the executable: such a text cannot change and is never unmapped.
 bool IsConstantText(const char* text);
+// Makes sure that these pages of the segment are there: a store to a hole of a full tmpfs raises SIGBUS in the
+// application. Through the mapping, where the kernel can (Linux 5.14): a descriptor, be it for a moment, might be the
+// last one that another thread needs.
+bool AllocateInSegment(std::uint64_t offset, std::uint64_t bytes);
 void ResetSteps();  // steps.cc
 
 }  // namespace lockstep::probe

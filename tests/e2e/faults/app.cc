@@ -2,6 +2,8 @@
 // count is the truth a trace is compared with.
 //
 //   app marks RANGES [THREADS]     ranges "work" on each thread, all threads alive until the last has finished
+//   app descriptors                ranges on threads while it holds all descriptors, and then all but two
+//   app file_size                  ranges on threads while it may write to no file
 //   app slow SECONDS               a range every millisecond
 //   app mirror                     prints what it inherited
 //   app throw | abort | exit | _exit | quick_exit | thread_exit | segv
@@ -42,21 +44,55 @@ void Work(long ranges) {
   }
 }
 
-int Marks(long ranges, long threads) {
-  if (threads <= 1) {
-    Work(ranges);
-  } else {
-    std::barrier all(threads);
-    std::vector<std::thread> workers;
-    for (long t = 0; t < threads; ++t) {
-      workers.emplace_back([&] {
-        Work(ranges);
-        all.arrive_and_wait();
-      });
-    }
-    for (std::thread& worker : workers) worker.join();
+void WorkOn(long ranges, long threads) {
+  std::barrier all(threads);
+  std::vector<std::thread> workers;
+  for (long t = 0; t < threads; ++t) {
+    workers.emplace_back([&] {
+      Work(ranges);
+      all.arrive_and_wait();
+    });
   }
+  for (std::thread& worker : workers) worker.join();
+}
+
+int Marks(long ranges, long threads) {
+  if (threads <= 1)
+    Work(ranges);
+  else
+    WorkOn(ranges, threads);
   std::printf("%ld ranges\n", ranges * threads);
+  return 0;
+}
+
+int OpenAll(std::vector<int>& mine) {
+  const std::size_t before = mine.size();
+  for (int fd; (fd = open("/dev/null", O_RDONLY)) >= 0;) mine.push_back(fd);
+  return static_cast<int>(mine.size() - before);
+}
+
+int Descriptors() {
+  std::vector<int> mine;
+  std::printf("%d descriptors\n", OpenAll(mine));
+  Marks(100, 20);
+  for (int i = 0; i < 2; ++i) {
+    close(mine.back());
+    mine.pop_back();
+  }
+  Marks(100, 20);
+  std::printf("%d again, last %d\n", OpenAll(mine), mine.back());
+  return 0;
+}
+
+// SIGXFSZ would end it.
+int FileSize() {
+  rlimit before{};
+  getrlimit(RLIMIT_FSIZE, &before);
+  const rlimit none{0, before.rlim_max};
+  if (setrlimit(RLIMIT_FSIZE, &none) != 0) return 1;
+  WorkOn(100, 20);
+  setrlimit(RLIMIT_FSIZE, &before);
+  std::puts("2000 ranges");
   return 0;
 }
 
@@ -131,6 +167,8 @@ int Main(int argc, char** argv) {
   const std::string mode = argc > 1 ? argv[1] : "";
   const double number = argc > 2 ? std::atof(argv[2]) : 0;
   if (mode == "marks") return Marks(static_cast<long>(number), argc > 3 ? std::atol(argv[3]) : 1);
+  if (mode == "descriptors") return Descriptors();
+  if (mode == "file_size") return FileSize();
   if (mode == "slow") return Slow(number);
   if (mode == "mirror") return Mirror(argc, argv);
   if (mode == "wait") {

@@ -251,11 +251,19 @@ def groups(Case):
              check=both(says("records lost"), lambda test, job: grow_disk(accounted(400000, "SpoolWrite"))(test, job))),
         Case("disk_full_at_start", [APP, "marks", "100"], prepare=lambda job: full_disk(job),
              options=["-o", "{tmp}/full/run"], needs_root=True, recorded=False, check=says("lockstep: ")),
-        Case("file_size_limit", [APP, "marks", "200000"], shell="ulimit -f 2000; exec \"$@\"", recorded=False),
+    ]
+    ulimits = [
+        # The rings are files, too.
+        Case("file_size_limit", [APP, "marks", "200000"], shell="ulimit -f 2000; exec \"$@\"", check=accounted(200000)),
         Case("file_size_limit_tiny", [APP, "marks", "1000"], shell="ulimit -f 1; exec \"$@\"", recorded=False),
+        Case("file_size_of_its_own", [APP, "file_size"], code=0, check=accounted(2000)),
         Case("open_files", [APP, "marks", "100"], shell="ulimit -n 12; exec \"$@\"", check=complete(100)),
         Case("open_files_few", [APP, "marks", "100"], shell="ulimit -n 6; exec \"$@\"", recorded=False),
         Case("open_files_least", [APP, "marks", "100"], shell="ulimit -n 4; exec \"$@\"", recorded=False),
+        Case("descriptors", [APP, "descriptors"], shell="ulimit -n 64; exec \"$@\"", code=0, check=complete(4000)),
+        # What it inherits leaves the agent none.
+        Case("descriptors_inherited", [APP, "descriptors"], code=0, recorded=False,
+             shell="ulimit -n 64; for i in {3..60}; do eval \"exec $i</dev/null\"; done; exec \"$@\""),
         Case("address_space", [APP, "marks", "100"], shell="ulimit -v 400000; exec \"$@\"", recorded=False),
         Case("address_space_small", [APP, "marks", "100"], shell="ulimit -v 50000; exec \"$@\"", recorded=False),
         Case("locked_memory", [APP, "marks", "100"], shell="ulimit -l 0; exec \"$@\"", check=complete(100)),
@@ -350,7 +358,7 @@ def groups(Case):
         Case("script", ["bash", "-c", APP + " marks 10; " + APP + " marks 20; exit 4"], code=4,
              check=after_recovery(complete(30))),
     ]
-    return {"Mpi": mpi, "Endings": endings, "Limits": limits, "Places": places, "Streams": streams,
+    return {"Mpi": mpi, "Endings": endings, "Limits": limits, "Ulimits": ulimits, "Places": places, "Streams": streams,
             "Environment": environment}
 
 
