@@ -22,6 +22,7 @@
 #include "runtime/agent/rundir/places.h"
 #include "runtime/agent/rundir/process_state.h"
 #include "runtime/agent/rundir/say.h"
+#include "runtime/agent/slot/convert.h"
 
 namespace lockstep::cli {
 namespace {
@@ -162,6 +163,18 @@ bool NotFirst(const agent::RunResult& result) {
   return result.launch.rank > 0 && !(result.ranks.AllHere() && LookAt(result.run_dir, 0) == SlotEnd::kUnclaimed);
 }
 
+// Why spools that agents have left should not be converted by this process either; "" if they may be, or there are
+// none.
+std::string NoRoomForSpools(const std::string& run_dir) {
+  std::uint64_t largest = 0;
+  std::error_code error;
+  for (const auto& entry : fs::directory_iterator(run_dir + "/ranks", error)) {
+    if (entry.path().extension() != ".spool") continue;
+    if (const std::uintmax_t bytes = entry.file_size(error); !error) largest = std::max<std::uint64_t>(largest, bytes);
+  }
+  return largest == 0 ? "" : agent::NoRoomToConvert(largest, 1);
+}
+
 void TellRemoved(const std::string& run_dir) {
   agent::Say(run_dir +
              " was removed while the job ran: nothing is left of the recording. Name a directory that the job "
@@ -224,10 +237,13 @@ void RunAfter(const agent::RunResult& result, const AfterOptions& options, const
   if (result.mpi_without_launcher && !options.quiet)
     agent::Say("one MPI process ran, and no launcher; for several ranks: mpirun -np 4 lockstep run -- PROGRAM");
   if (!waited.missing.empty() && !options.quiet) TellWhatIsMissing(result, options, waited);
+  const std::string no_room = NoRoomForSpools(dir);
+  if (!no_room.empty() && options.after != After::kNone && !options.quiet)
+    agent::Say("the run is not analysed here, as ranks' files are still to be written: " + no_room);
   bool verdict = false;
   // The launcher is to learn of this rank's end before the time that a verdict on a part of the job takes.
   const bool later = result.inside_mpi && !waited.missing.empty();
-  if (options.after != After::kNone && !later) {
+  if (options.after != After::kNone && !later && no_room.empty()) {
     int out_fd = STDERR_FILENO;
     if (!options.to.empty()) {
       out_fd = ::open(options.to.c_str(), O_WRONLY | O_CREAT | O_TRUNC | O_CLOEXEC, 0644);

@@ -176,11 +176,13 @@ void SlotRun::Convert() {
     UseGrace();
     return;
   }
-  auto converted = ConvertSpool(spool_path_, dir_, launch_.slot());
+  auto converted = ConvertSpool(spool_path_, dir_, launch_.slot(), launch_.local_size);
   if (!converted.ok()) {
-    // Of a directory that was removed rank 0's agent says so, once.
-    if (!options_.quiet && ::access(spool_path_.c_str(), F_OK) == 0)
-      Say(RankText() + ": the rank file could not be written (" + converted.error().what +
+    // Of a directory that was removed rank 0's agent says so, once. What there is too little memory for is alike for
+    // all ranks of a host.
+    const bool says = converted.error().code == ErrorCode::kUnsupported ? speaks() : !options_.quiet;
+    if (says && ::access(spool_path_.c_str(), F_OK) == 0)
+      Say(RankText() + ": the rank file was not written (" + converted.error().what +
           "): the next `lockstep analyze` reads the spool");
     spool_->Unlock();
     WriteClaim(dir_, false);

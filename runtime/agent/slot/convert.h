@@ -33,8 +33,12 @@ struct Converted {
   SlotRanks ranks;
 };
 
-// Writes ranks/rank-NNNNN.h5 (further processes that used a source: .p2.h5, ...)
-// from the spool, at low priority. The spool is left to the caller.
-Result<Converted> ConvertSpool(const std::string& spool_path, const RunDir& dir, std::int32_t slot);
+// Writes ranks/rank-NNNNN.h5 (further processes that used a source: .p2.h5, ...) from the spool, at low priority. The
+// spool is left to the caller. kUnsupported: there is too little memory, if `local_slots` do so at the same time.
+Result<Converted> ConvertSpool(const std::string& spool_path, const RunDir& dir, std::int32_t slot,
+                               std::int32_t local_slots);
+
+// Whether the memory allows to convert a spool of this size, as many at the same time: "", or why not.
+std::string NoRoomToConvert(std::uint64_t spool_bytes, std::int32_t at_once);
 
 }  // namespace lockstep::agent
