@@ -261,6 +261,9 @@ def groups(Case):
         Case("open_files_few", [APP, "marks", "100"], shell="ulimit -n 6; exec \"$@\"", recorded=False),
         Case("open_files_least", [APP, "marks", "100"], shell="ulimit -n 4; exec \"$@\"", recorded=False),
         Case("descriptors", [APP, "descriptors"], shell="ulimit -n 64; exec \"$@\"", code=0, check=complete(4000)),
+        Case("descriptors_of_mpi", python("-c", "from mpi4py import MPI; import os; MPI.COMM_WORLD.barrier();"
+                                          " print(sorted(os.listdir('/proc/self/fd'), key=int))"), ranks=2, analyze=0,
+             stdout=any_order),
         # What it inherits leaves the agent none.
         Case("descriptors_inherited", [APP, "descriptors"], code=0, recorded=False,
              shell="ulimit -n 64; for i in {3..60}; do eval \"exec $i</dev/null\"; done; exec \"$@\""),
