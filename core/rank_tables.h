@@ -34,7 +34,8 @@
   X(i64, end_ns, Moment, Always, "last record")                            \
   X(u64, records, Count, Always, "records committed by this thread")       \
   X(u64, dropped, Count, Always, "records lost because its ring was full") \
-  X(u8, training, Flag, Always, "1 for the training thread: the one that marks steps, else main")
+  X(u8, training, Flag, Always,                                            \
+    "1 for the training thread: marks steps; else communicates while main sleeps; else main")
 
 #define LS_COMMS(X)                                                                                \
   X(u32, comm, Id, Always, "communicator within this file")                                        \
