@@ -153,7 +153,7 @@ std::string OfTheStep(const Summary& summary, std::int64_t ns) {
 }
 
 double GainShare(const Analysis& analysis, const Finding& finding) {
-  const std::int64_t whole = analysis.summary.terms.Sum();
+  const std::int64_t whole = WholeOf(analysis, finding);
   if (finding.saves_ns_per_step && whole > 0)
     return static_cast<double>(*finding.saves_ns_per_step) / static_cast<double>(whole);
   return finding.saves_share.value_or(-1);

@@ -228,7 +228,7 @@ class Pricing {
     return claim;
   }
   std::string Shorter(const Finding& finding) const {
-    const std::int64_t gain = finding.saves_ns_per_step.value_or(0), whole = analysis_.summary.terms.Sum();
+    const std::int64_t gain = finding.saves_ns_per_step.value_or(0), whole = WholeOf(analysis_, finding);
     if (static_cast<double>(gain) < kWorthShare * static_cast<double>(whole))
       return fmt::format("a step would be next to no shorter ({})", ByReplay());
     // A claim that has named the step need not name it again.

@@ -20,8 +20,9 @@ constexpr double kMostOperations = 5e5;
 // Files are read whole, whatever part of them is replayed: beyond this it would double the time of the analysis.
 constexpr std::uint64_t kMostEventsRead = 60'000'000;
 constexpr std::size_t kMostSteps = 40, kLeastSteps = 4;
-// So many operations take a hundredth of a second to play: as many steps as they fill are replayed at any rate.
-constexpr double kCheapOperations = 3e4;
+// So many operations take a hundredth of a second to play: as many steps as they fill are replayed at any rate. Other
+// buckets may be 128 operations in each step of a rank, so these are bounded, too.
+constexpr double kCheapOperations = 3e4, kCheapRankSteps = 800;
 // Operations that one pass may play, all its replays together.
 constexpr double kPlayedPerPass = 6e6;
 // Where more than this share of what ranks did together lacks a member, ranks do not wait for each other in the replay.
@@ -66,7 +67,10 @@ std::uint64_t EventsOf(const Context& context) {
 Result<std::unique_ptr<replay::RecordedRun>> ReadStepsToReplay(const Context& context, bool anyway) {
   const auto fit = [&](double operations_of_step) {
     const double usual = anyway ? kMostSteps : std::min<double>(kMostSteps, kMostOperations / operations_of_step);
-    return std::max(kLeastSteps, static_cast<std::size_t>(std::max(usual, kCheapOperations / operations_of_step)));
+    const double cheap =
+        std::min(kCheapOperations / operations_of_step,
+                 kCheapRankSteps / static_cast<double>(std::max<std::size_t>(1, context.ranks().size())));
+    return std::max(kLeastSteps, static_cast<std::size_t>(std::max(usual, cheap)));
   };
   replay::ReadRunOptions options;
   options.most_steps = fit(OperationsOfStep(context, EventsOf(context)));

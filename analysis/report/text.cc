@@ -7,6 +7,7 @@
 #include <string_view>
 #include <vector>
 
+#include "analysis/choose_findings.h"
 #include "analysis/core/format.h"
 #include "analysis/report/text_lines.h"
 #include "analysis/report/text_table.h"
@@ -240,7 +241,7 @@ class Writer : private TextLines {
     const std::string most = finding.upper_bound ? std::string(glyphs().at_most) + " " : "";
     if (finding.saves_ns_per_step)
       return fmt::format("{}{}  {}", most, analysis::Duration(*finding.saves_ns_per_step),
-                         analysis::Percent(*finding.saves_ns_per_step, a_.summary.terms.Sum()));
+                         analysis::Percent(*finding.saves_ns_per_step, analysis::WholeOf(a_, finding)));
     return finding.saves_share ? most + analysis::Percent(*finding.saves_share) : "no price";
   }
 

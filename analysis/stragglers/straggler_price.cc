@@ -211,6 +211,14 @@ std::int64_t UnitLength(const Context& context) {
   return LowerMedian(std::move(lengths));
 }
 
+std::optional<std::int64_t> StepsSince(const Context& context, std::size_t from_unit) {
+  if (from_unit == 0 || !context.units_are_steps()) return std::nullopt;
+  std::vector<std::int64_t> lengths_ns;
+  for (std::size_t u = from_unit; u < context.units().size(); ++u)
+    lengths_ns.push_back(context.tables().steps.step_ns[context.units()[u].step]);
+  return merge::MeanLength(lengths_ns);
+}
+
 std::optional<Assessment> OfAll(const Context& context, std::optional<Assessment> assessment,
                                 const std::vector<std::int64_t>& price, std::int64_t length) {
   if (!assessment) return assessment;

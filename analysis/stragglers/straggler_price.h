@@ -70,6 +70,9 @@ std::optional<Assessment> Assess(const Context& context, const Prices& prices, c
 // The length of an ordinary unit: of steps or slices the median. Limits of what is worth naming are shares of it.
 std::int64_t UnitLength(const Context& context);
 
+// Mean length of the steps from a unit on, which a drifting rank's price is of; nothing where these are all.
+std::optional<std::int64_t> StepsSince(const Context& context, std::size_t from_unit);
+
 // Of a run without steps: the price as a share of the whole time, at `length_ns`; nothing if it is worth no finding.
 std::optional<Assessment> OfAll(const Context& context, std::optional<Assessment> assessment,
                                 const std::vector<std::int64_t>& price, std::int64_t length_ns);

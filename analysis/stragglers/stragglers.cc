@@ -11,7 +11,6 @@
 #include <map>
 #include <numeric>
 
-#include "analysis/choose_findings.h"
 #include "analysis/core/format.h"
 #include "analysis/passes.h"
 #include "analysis/stragglers/hidden_waiting.h"
@@ -338,10 +337,10 @@ class Search {
     finding.id = FindingId::kStragglerArrival;
     finding.rank = straggler.rank;
     const std::string stretch = StretchOf(straggler), when = stretch.empty() ? "" : " " + stretch;
-    finding.headline =
-        Headline(fmt::format("Rank {} holds {} back{}", straggler.rank, pair ? "the other" : "everyone", when),
-                 pair ? "the other rank waits" : "the other ranks wait", straggler.saves_ns, "it");
-    SetPrice(straggler.saves_ns, finding);
+    finding.headline = Headline(
+        fmt::format("Rank {} holds {} back{}", straggler.rank, pair ? "the other" : "everyone", when),
+        pair ? "the other rank waits" : "the other ranks wait", straggler.saves_ns, "it", named.assessment.from_unit);
+    SetPrice(straggler.saves_ns, named.assessment.from_unit, finding);
     finding.brief = fmt::format("{} {}", OnNode(name, node), BriefFor(named.cause));
     finding.evidence = EvidenceFor(analysis_, named.position, named.cause, straggler);
     finding.evidence += why_;
@@ -397,8 +396,8 @@ class Search {
     finding.id = FindingId::kStragglerArrival;
     finding.rank = costliest;
     const std::string who = WhoTogether(ranks, nodes);
-    finding.headline = Headline(fmt::format("{} hold everyone back", who), "the other ranks wait", saves, "them");
-    SetPrice(saves, finding);
+    finding.headline = Headline(fmt::format("{} hold everyone back", who), "the other ranks wait", saves, "them", from);
+    SetPrice(saves, from, finding);
     finding.brief = fmt::format("{} arrive last", nodes.size() == 1 && analysis_.run.nodes > 1 ? who : name);
     for (std::size_t i = 0; i < std::min(named_.size(), kMaxExplained); ++i)
       finding.evidence +=
@@ -435,7 +434,8 @@ class Search {
                                  : fmt::format("{}'s {}", nodes[0], name);
   }
 
-  void SetPrice(std::int64_t saves_ns, Finding& finding) const {
+  void SetPrice(std::int64_t saves_ns, std::size_t from_unit, Finding& finding) const {
+    finding.of_step_ns = StepsSince(context_, from_unit);
     if (context_.units_are_steps())
       finding.saves_ns_per_step = saves_ns;
     else
@@ -462,11 +462,12 @@ class Search {
     return text;
   }
 
-  std::string Headline(const std::string& who, std::string_view others, std::int64_t saves,
-                       std::string_view whom) const {
+  std::string Headline(const std::string& who, std::string_view others, std::int64_t saves, std::string_view whom,
+                       std::size_t from_unit) const {
     if (!context_.units_are_steps())
       return fmt::format("{}: {} {} of the time for {}.", who, others, Percent(saves, length_), whom);
-    return fmt::format("{}: {} {} for {}.", who, others, OfTheStep(analysis_.summary, saves), whom);
+    return fmt::format("{}: {} {} of each {} step for {}.", who, others, Duration(saves),
+                       Duration(StepsSince(context_, from_unit).value_or(analysis_.summary.terms.Sum())), whom);
   }
 
   const Context& context_;

@@ -111,8 +111,9 @@ def gains(v):
     """No gain is longer than the step."""
     for finding in v.json["findings"]:
         saves = finding["saves_ns_per_step"]
-        if saves is not None and not 0 <= saves <= v.step_ns:
-            yield f"{finding['id']} saves {saves} of {v.step_ns}"
+        whole = finding["of_step_ns"] or v.step_ns
+        if saves is not None and not 0 <= saves <= whole:
+            yield f"{finding['id']} saves {saves} of {whole}"
         if finding.get("saves_share") is not None and not 0 <= finding["saves_share"] <= 1:
             yield f"{finding['id']} saves a share of {finding['saves_share']}"
 

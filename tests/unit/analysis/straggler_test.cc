@@ -7,6 +7,7 @@
 #include <set>
 #include <string>
 
+#include "analysis/core/format.h"
 #include "tests/unit/all_runs.h"
 #include "tests/unit/analysis/synthetic_job.h"
 #include "trace/file/strings.h"
@@ -393,6 +394,27 @@ TEST(Straggler, DriftingHasAnOnset) {
   ASSERT_EQ(analysis.stragglers.size(), 1u);
   EXPECT_EQ(analysis.stragglers[0].kind, analysis::StragglerKind::kDrifting);
   EXPECT_NEAR(static_cast<double>(analysis.stragglers[0].onset_step.value()), 40, 2);
+}
+
+// Its price is of the steps since then, which may be longer than the mean of all: no share exceeds what it is of.
+TEST(Straggler, LateDriftIsPricedOfTheStepsSinceThen) {
+  JobSpec spec = Slowed(1, 1, 5);
+  const auto base = spec.compute;
+  spec.compute = [=](int step, int r) { return base(step, r) + (r == 1 && step >= 85 ? 900'000'000 : 0); };
+  spec.steps = 102;
+  for (const bool replay : {false, true}) {
+    const analysis::Analysis analysis = Simulate(spec).Analyze(replay);
+    ASSERT_EQ(analysis.stragglers.size(), 1u);
+    EXPECT_EQ(analysis.stragglers[0].kind, analysis::StragglerKind::kDrifting);
+    EXPECT_EQ(analysis.impossible_findings, 0);
+    ASSERT_FALSE(analysis.findings.empty());
+    const analysis::Finding& finding = analysis.findings[0];
+    ASSERT_EQ(finding.rank, 1);
+    EXPECT_GT(*finding.saves_ns_per_step, *analysis.summary.step_ns_mean);
+    EXPECT_LT(*finding.saves_ns_per_step, *finding.of_step_ns);
+    EXPECT_NEAR(static_cast<double>(*finding.of_step_ns), 0.94e9, 0.02e9);
+    EXPECT_NE(analysis.verdict.find(analysis::Duration(*finding.of_step_ns)), std::string::npos) << analysis.verdict;
+  }
 }
 
 TEST(Straggler, TransientIsPricedByItsMean) {

@@ -65,6 +65,7 @@ export function figures(data) {
 
 function price(finding, whole) {
   const most = finding.upper_bound ? '≤ ' : '';
+  if (finding.of_step_ns !== null) whole = finding.of_step_ns;
   if (finding.saves_ns_per_step !== null)
     return [most + duration(finding.saves_ns_per_step), share(finding.saves_ns_per_step, whole), finding.saves_ns_per_step / whole];
   if (finding.saves_share !== null) return [most + percent(finding.saves_share), 'of the time', finding.saves_share];
