@@ -111,7 +111,7 @@ def gains(v):
     """No gain is longer than the step."""
     for finding in v.json["findings"]:
         saves = finding["saves_ns_per_step"]
-        whole = finding["of_step_ns"] or v.step_ns
+        whole = v.whole_of(finding)
         if saves is not None and not 0 <= saves <= whole:
             yield f"{finding['id']} saves {saves} of {whole}"
         if finding.get("saves_share") is not None and not 0 <= finding["saves_share"] <= 1:

@@ -104,7 +104,7 @@ def prices(v):
             yield f"{finding['id']}: text {most or 'no bound'}, JSON upper_bound {finding['upper_bound']}"
         if ns and not shows(ns, finding["saves_ns_per_step"]):
             yield f"{finding['id']}: text {ns}, JSON {finding['saves_ns_per_step']}"
-        of = finding["saves_share"] if finding["saves_ns_per_step"] is None else finding["saves_ns_per_step"] / v.step_ns
+        of = finding["saves_share"] if finding["saves_ns_per_step"] is None else finding["saves_ns_per_step"] / v.whole_of(finding)
         if (of is None) != (not share) or (share and not shows(share, of)):
             yield f"{finding['id']}: text {share or none}, JSON {of}"
     if total := re.search(r"at most ([\d.]+ (?:ns|us|ms|s)|(?:< )?[\d.]+ %)(?: \(((?:< )?[\d.]+ %)\))?", v.json["additivity"] or ""):
@@ -120,8 +120,8 @@ def priced_sentences(v):
     """A price in a headline is the price of its row; a step in it is the step."""
     for finding in v.json["findings"]:
         for shown in re.findall(r"each ([\d.]+ (?:ns|us|ms|s)) step", finding["headline"]):
-            if not shows(shown, v.step_ns):
-                yield f"{finding['id']}: each {shown} step, STEP {v.step_ns}"
+            if not shows(shown, v.whole_of(finding)):
+                yield f"{finding['id']}: each {shown} step, STEP {v.whole_of(finding)}"
         for shown in re.findall(r"would be ([\d.]+ (?:ns|us|ms|s)) shorter", finding["headline"]):
             if finding["replayed"] and not shows(shown, finding["saves_ns_per_step"]):
                 yield f"{finding['id']}: {shown} shorter, saves {finding['saves_ns_per_step']}"

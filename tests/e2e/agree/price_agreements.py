@@ -18,8 +18,9 @@ def straggler_prices(v):
         price, name = row["price_ns_per_step"], f"straggler {row['rank']}"
         if (price is None) != (row["priced_by"] is None):
             yield f"{name}: a price of {price} by {row['priced_by']}"
-        if price is not None and not 0 <= price <= v.step_ns:
-            yield f"{name}: a price of {price}, the step is {v.step_ns}"
+        whole = max([v.whole_of(finding) for finding in named] + [v.step_ns])
+        if price is not None and not 0 <= price <= whole:
+            yield f"{name}: a price of {price}, the step is {whole}"
         of = {"replay": row["replayed_saves_ns_per_step"], "waiting": row["saves_ns_per_step"]}.get(row["priced_by"])
         if price is not None and (of is None or max(0, of) != price):
             yield f"{name}: a price of {price} by {row['priced_by']}, which is {of}"

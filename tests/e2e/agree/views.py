@@ -122,3 +122,7 @@ class Views:
     def step_ns(self):
         """What shares are of: a step, or the window."""
         return sum(self.json["summary"][term] or 0 for term in TERMS)
+
+    def whole_of(self, finding):
+        """What a finding's price is of: that, or a step since a rank drifts."""
+        return finding["of_step_ns"] or self.step_ns
