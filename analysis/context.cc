@@ -4,6 +4,7 @@
 #include <numeric>
 #include <unordered_map>
 
+#include "analysis/core/identity.h"
 #include "analysis/core/statistics.h"
 #include "analysis/core/unrecorded.h"
 #include "analysis/replayed/replayed_run.h"
@@ -127,9 +128,8 @@ std::size_t Context::UnitAt(std::int64_t cluster_ns) const {
 }
 
 IdentityTerms Context::TermsOf(std::size_t i) const {
-  const auto& c = tables().step_ranks;
-  return {c.compute_ns[i],      c.exposed_wait_ns[i], c.exposed_transfer_ns[i], c.exposed_unsplit_ns[i],
-          c.exposed_copy_ns[i], c.idle_ns[i],         DeviceUnknown(c.rank[i])};
+  const auto& cells = tables().step_ranks;
+  return IdentityOf(merge::TermsOfRow(cells, i), DeviceUnknown(cells.rank[i]));
 }
 
 bool Context::Comparable(std::size_t c) const {

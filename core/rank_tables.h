@@ -294,6 +294,22 @@
   X(u32, parameters, Text, Unknown(kNone), "indices of its parameters in registration order, \"3 2 1\"") \
   X(u8, rebuilt, Flag, Always, "1: order of gradient arrival, 0: reverse registration order")
 
+// Calls of libc in which the training thread of a rank was blocked for 20 us or more.
+#define LS_BLOCKED(X)                                                                                           \
+  X(i64, begin_ns, Moment, Always, "entry")                                                                     \
+  X(i64, duration_ns, Duration, Always, "return minus entry")                                                   \
+  X(u32, thread, Id, Always, "row of threads that was blocked")                                                 \
+  X(u8, kind, Enum<BlockedKind>, Always, "")                                                                    \
+  X(u32, function, Text, Always, "function of libc")                                                            \
+  X(u64, object, Number, Means(0, "none"), "address of the lock, or descriptor")                                \
+  X(u32, waker, Id, Unknown(kNone, "not seen"), "row of threads that signalled the object")                     \
+  X(i64, woken_ns, Moment, Unknown(kNoTime, "not seen"), "when it signalled")                                   \
+  X(i64, others_cpu_ns, Duration, Unknown(-1, "not read"), "CPU time of the process's other threads meanwhile") \
+  X(u8, timed_out, Flag, Always, "1: ended by its own time limit")                                              \
+  X(u32, module, Text, Unknown(kNone), "library that called")                                                   \
+  X(u32, detail, Text, Unknown(kNone, "none"), "path of the file, or name of the peer")                         \
+  X(u32, caller, RowNumber, Unknown(kNone), "row of stacks: what called it")
+
 // Cumulative counters; segments are differences of two rows of one thread.
 #define LS_CPU_SAMPLES(X)                                                     \
   X(i64, time_ns, Moment, Always, "when")                                     \
@@ -358,6 +374,7 @@
   T(p2p, P2p, LS_P2P, kHeadInPart | kPieces | kShown, "point-to-point operations of this rank, one row each")      \
   T(mpi_requests, MpiRequests, LS_MPI_REQUESTS, kHead | kShown, "non-blocking MPI-IO and RMA operations")          \
   T(ranges, Ranges, LS_RANGES, kLong, "ranges and marks of the application")                                       \
+  T(blocked, Blocked, LS_BLOCKED, kLong, "calls of libc in which the training thread was blocked")                 \
   T(range_categories, RangeCategories, LS_RANGE_CATEGORIES, kNoTraits, "names of NVTX categories")                 \
   T(kernels, Kernels, LS_KERNELS, kLong, "GPU kernels")                                                            \
   T(kernel_shapes, KernelShapes, LS_KERNEL_SHAPES, kPieces | kExported, "distinct launch geometries")              \

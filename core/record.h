@@ -36,6 +36,7 @@ enum class RecordKind : std::uint8_t {
   kCategory = 19,       // StringRecord + text: an NVTX category's name; `id` is the category, reserved[0] the domain
   kLoss = 20,           // LossRecord
   kCallStack = 21,      // CallStackRecord + where a call came from
+  kBlocked = 22,        // BlockedRecord
   // From 32 on: core/gpu_records.h.
   kGpuKernel = 32,
   kGpuShape = 33,
@@ -242,6 +243,22 @@ struct CallStackRecord {  // 1 slot + ceil((8 * addresses + text_bytes) / 32)
   std::uint64_t reserved[2];
 };
 
+// A call of libc in which a watched thread was blocked, written when it had returned.
+struct BlockedRecord {     // 2 slots
+  RecordHead head;         // flags: schema::BlockedKind; bit 7: it ended by its own time limit.
+  std::uint16_t function;  // BlockedCall
+  std::uint16_t reserved;
+  std::uint64_t begin_ticks, end_ticks;
+  std::uint64_t object;        // Address of the lock, descriptor; 0 none.
+  std::uint64_t woken_ticks;   // When another thread of the process signalled the object; 0: not seen.
+  std::int64_t others_cpu_ns;  // CPU time of the process's other threads meanwhile; -1 not read.
+  std::uint32_t waker_tid;     // Of the thread that signalled, 0 not seen.
+  std::uint32_t module;        // Thread's string id: the library that called, 0 unknown.
+  std::uint32_t detail;        // Thread's string id: path of the file, name of the peer; 0 none.
+  std::uint32_t stack;         // CallStackRecord, 0 none.
+};
+inline constexpr std::uint8_t kBlockedTimedOut = 128;
+
 struct GapRecord {  // 1 slot. records == 0: nothing was lost, recording was off in between.
   RecordHead head;
   std::uint32_t reserved;
@@ -252,7 +269,7 @@ static_assert(sizeof(RecordHead) == 4);
 static_assert(sizeof(RangeRecord) == kSlotBytes && sizeof(CompletionRecord) == kSlotBytes);
 static_assert(sizeof(PollRecord) == kSlotBytes && sizeof(StringRecord) == kSlotBytes);
 static_assert(sizeof(StepRecord) == kSlotBytes && sizeof(CpuRecord) == kSlotBytes && sizeof(GapRecord) == kSlotBytes);
-static_assert(sizeof(CallStackRecord) == kSlotBytes);
+static_assert(sizeof(CallStackRecord) == kSlotBytes && sizeof(BlockedRecord) == 2 * kSlotBytes);
 static_assert(sizeof(RangeExtra) == kSlotBytes && sizeof(WindowRecord) == kSlotBytes);
 static_assert(sizeof(MemoryRecord) == kSlotBytes && sizeof(LossRecord) == 2 * kSlotBytes);
 static_assert(sizeof(MpiRecord) == 2 * kSlotBytes && sizeof(CommRecord) == 2 * kSlotBytes);

@@ -16,7 +16,7 @@
 namespace lockstep {
 
 inline constexpr std::uint64_t kSegmentMagic = 0x31474553504b434cu;  // "LCKPSEG1"
-inline constexpr std::uint32_t kSegmentVersion = 6;
+inline constexpr std::uint32_t kSegmentVersion = 7;
 inline constexpr std::uint32_t kMaxProcesses = 256;
 inline constexpr std::uint32_t kMaxRings = 4096;
 inline constexpr std::uint32_t kMaxRangeDepth = 64;  // Of lockstep.h's ranges, and separately of NVTX's.
@@ -148,6 +148,7 @@ struct SegmentHeader {
   ClockMailbox mailbox;
   std::atomic<std::uint32_t> burst_rows;  // Rows of `bursts` written.
   std::uint32_t call_stacks;              // 1: calls are written with what called them (CallStackRecord).
+  std::uint32_t blocked_off;              // 1: time in which threads are blocked is not recorded (--blocked off).
 };
 
 // What the call in RingHeader::call_op transfers, and with whom: only these facts tell later in which operation a

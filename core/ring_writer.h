@@ -75,6 +75,7 @@ struct ProbeState {
   std::atomic<std::uint64_t> sample_ticks{0};  // Between two samples of a thread's CPU time: about 200 us.
   bool watches_ranges = false;                 // WindowSpec has a range_name or a step_range.
   bool call_stacks = false;                    // As SegmentHeader has it.
+  bool records_blocked = false;                // Not SegmentHeader::blocked_off.
   // What this process's recording goes by: its own once it has an entry, before that the one that it will begin with.
   // Null: this process is not profiled.
   std::atomic<ProcessWindow*> window{nullptr};

@@ -146,6 +146,21 @@ LS_SCHEMA_ENUM_(PayloadKind, std::uint8_t, LS_PAYLOAD_KIND_)
 LS_SCHEMA_ENUM_(Category, std::uint8_t, LS_CATEGORY_)
 #undef LS_CATEGORY_
 
+// What a thread was blocked in.
+#define LS_BLOCKED_KIND_(V)              \
+  V(kOther, 0, "other")                  \
+  V(kSleep, 1, "sleep")                  \
+  V(kLock, 2, "lock")                    \
+  V(kCondition, 3, "condition variable") \
+  V(kSemaphore, 4, "semaphore")          \
+  V(kPython, 5, "Python's lock (GIL)")   \
+  V(kJoin, 6, "end of a thread")         \
+  V(kChild, 7, "end of a process")       \
+  V(kFile, 8, "file")                    \
+  V(kSocket, 9, "socket or pipe")
+LS_SCHEMA_ENUM_(BlockedKind, std::uint8_t, LS_BLOCKED_KIND_)
+#undef LS_BLOCKED_KIND_
+
 #define LS_WORK_(V)                     \
   V(kCompute, 0, "compute")             \
   V(kCommunication, 1, "communication") \

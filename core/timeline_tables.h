@@ -62,28 +62,40 @@
   X(u8, warmup, Flag, Always, "1: kept out of medians")                                       \
   X(u8, source, Enum<StepSource>, Always, "")
 
-#define LS_TERMS(X)                                                                                         \
-  X(i64, compute_ns, Duration, Always, "U(compute)")                                                        \
-  X(i64, exposed_wait_ns, Duration, Always, "exposed communication, waiting for another rank")              \
-  X(i64, exposed_transfer_ns, Duration, Always, "exposed communication, transferring")                      \
-  X(i64, exposed_unsplit_ns, Duration, Always, "exposed communication that cannot be split")                \
-  X(i64, exposed_copy_ns, Duration, Always, "copies outside compute and communication")                     \
-  X(i64, idle_ns, Duration, Always, "the rest of the window")                                               \
-  X(i64, comm_ns, Duration, Always, "U(communication), certain part")                                       \
-  X(i64, overlap_ns, Duration, Always, "communication hidden under compute, certain part")                  \
-  X(i64, comm_high_ns, Duration, Always, "U(communication) if censored operations moved from post to end")  \
-  X(i64, overlap_high_ns, Duration, Always, "hidden communication under the same assumption")               \
-  X(i64, copy_ns, Duration, Always, "U(copies)")                                                            \
-  X(i64, mpi_other_ns, Duration, Always, "part of idle inside other MPI calls")                             \
-  X(i64, mpi_io_ns, Duration, Always, "part of mpi_other in MPI-IO, waits for it included")                 \
-  X(i64, mpi_rma_ns, Duration, Always, "part of mpi_other in one-sided communication")                      \
-  X(i64, mpi_setup_ns, Duration, Always, "part of mpi_other in MPI_Init, MPI_Init_thread and MPI_Finalize") \
-  X(i64, late_sender_ns, Duration, Always, "in receives and their waits before the send had begun")         \
-  X(i64, late_receiver_ns, Duration, Always, "in sends and their waits before the receive was posted")      \
-  X(i64, input_ns, Duration, Always, "part of idle inside ranges marked as input")                          \
-  X(i64, helper_wait_ns, Duration, Always,                                                                  \
-    "part of exposed communication: asleep until other threads' collectives end")                           \
-  X(i64, cpu_ns, Duration, Unknown(-1), "CPU time of the training thread")                                  \
+// The identity: these terms sum to their window. In the order in which they are shown.
+#define LS_IDENTITY(X) \
+  X(compute_ns)        \
+  X(blocked_ns) X(exposed_wait_ns) X(exposed_transfer_ns) X(exposed_unsplit_ns) X(exposed_copy_ns) X(idle_ns)
+
+#define LS_TERMS(X)                                                                                               \
+  X(i64, compute_ns, Duration, Always, "U(compute)")                                                              \
+  X(i64, exposed_wait_ns, Duration, Always, "exposed communication, waiting for another rank")                    \
+  X(i64, exposed_transfer_ns, Duration, Always, "exposed communication, transferring")                            \
+  X(i64, exposed_unsplit_ns, Duration, Always, "exposed communication that cannot be split")                      \
+  X(i64, exposed_copy_ns, Duration, Always, "copies outside compute and communication")                           \
+  X(i64, idle_ns, Duration, Always, "the rest of the window")                                                     \
+  X(i64, comm_ns, Duration, Always, "U(communication), certain part")                                             \
+  X(i64, overlap_ns, Duration, Always, "communication hidden under compute, certain part")                        \
+  X(i64, comm_high_ns, Duration, Always, "U(communication) if censored operations moved from post to end")        \
+  X(i64, overlap_high_ns, Duration, Always, "hidden communication under the same assumption")                     \
+  X(i64, copy_ns, Duration, Always, "U(copies)")                                                                  \
+  X(i64, mpi_other_ns, Duration, Always, "part of idle inside other MPI calls")                                   \
+  X(i64, mpi_io_ns, Duration, Always, "part of mpi_other in MPI-IO, waits for it included")                       \
+  X(i64, mpi_rma_ns, Duration, Always, "part of mpi_other in one-sided communication")                            \
+  X(i64, mpi_setup_ns, Duration, Always, "part of mpi_other in MPI_Init, MPI_Init_thread and MPI_Finalize")       \
+  X(i64, late_sender_ns, Duration, Always, "in receives and their waits before the send had begun")               \
+  X(i64, late_receiver_ns, Duration, Always, "in sends and their waits before the receive was posted")            \
+  X(i64, input_ns, Duration, Always, "part of idle inside ranges marked as input")                                \
+  X(i64, helper_wait_ns, Duration, Always,                                                                        \
+    "part of exposed communication: asleep until other threads' collectives end")                                 \
+  X(i64, blocked_ns, Duration, Means(0, "none or not recorded"), "blocked outside of communication and input")    \
+  X(i64, blocked_sleep_ns, Duration, Always, "part of blocked: asleep")                                           \
+  X(i64, blocked_lock_ns, Duration, Always, "part of blocked: lock, condition variable, semaphore")               \
+  X(i64, blocked_python_ns, Duration, Always, "part of blocked: Python's lock (GIL)")                             \
+  X(i64, blocked_file_ns, Duration, Always, "part of blocked: file")                                              \
+  X(i64, blocked_socket_ns, Duration, Always, "part of blocked: socket or pipe")                                  \
+  X(i64, blocked_unplaced_ns, Duration, Always, "part of blocked that no recorded call covers, by the CPU clock") \
+  X(i64, cpu_ns, Duration, Unknown(-1), "CPU time of the training thread")                                        \
   X(i64, offcpu_ns, Duration, Unknown(-1), "training thread runnable without a core")
 
 #define LS_TL_STEP_RANKS(X)                                                 \

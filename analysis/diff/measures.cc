@@ -56,6 +56,7 @@ using Cells = schema::TlStepRanks;
 constexpr Measure kMeasures[] = {
     {"step_ns", "step", true, false, JobStep},
     {"compute_ns", "compute", true, false, DeviceTerm<&Cells::compute_ns>},
+    {"blocked_ns", "blocked", true, false, Term<&Cells::blocked_ns>},
     {"exposed_comm_ns", "exposed communication", true, false, ExposedComm},
     {"exposed_wait_ns", "  waiting", true, false, Term<&Cells::exposed_wait_ns>},
     {"exposed_transfer_ns", "  transfer", true, false, Term<&Cells::exposed_transfer_ns>},

@@ -47,7 +47,7 @@ void AddRanks(const analysis::Context& context, const analysis::Analysis& analys
     std::vector<double> work;
     for (const std::size_t row : context.usable_steps())
       if (const std::size_t cell = context.Cell(row, p); cell != analysis::kNowhere)
-        work.push_back(static_cast<double>(context.tables().step_ranks.compute_ns[cell]));
+        work.push_back(static_cast<double>(context.TermsOf(cell).Own()));
     rank.work_ns = SpreadOf(work);
     for (const analysis::GpuRow& gpu : analysis.gpus)
       if (gpu.rank == rank.rank && gpu.sm_clock_mhz) rank.sm_clock_mhz = gpu.sm_clock_mhz;

@@ -122,7 +122,7 @@ void AddFields(Json& to, const T& value) {
 Json SummaryOf(const analysis::Analysis& a) {
   Json json = ToJson(a.summary);
   if (a.run.ranks == 0 && a.summary.terms.Sum() == 0)
-    for (const char* key : {"compute_ns", "exposed_wait_ns", "exposed_transfer_ns", "exposed_unsplit_ns",
+    for (const char* key : {"compute_ns", "blocked_ns", "exposed_wait_ns", "exposed_transfer_ns", "exposed_unsplit_ns",
                             "exposed_copy_ns", "idle_ns", "comm_ns", "hidden_comm_ns"})
       json[key] = nullptr;
   return json;

@@ -92,6 +92,7 @@ class Writer : private TextLines {
               {glyphs().unsplit, "exposed, not split", t.exposed_unsplit_ns},
               {"?", "not known (GPU not recorded)", t.Sum() - t.ExposedComm()}};
     return {{glyphs().compute, "compute", t.compute_ns},
+            {glyphs().blocked, "blocked", t.blocked_ns},
             {glyphs().transfer, "exposed transfer", t.exposed_transfer_ns},
             {glyphs().wait, "waiting", t.exposed_wait_ns},
             {glyphs().unsplit, a_.wait_only && a_.mostly_posted ? "exposed, moved in Wait" : "exposed, not split",

@@ -15,8 +15,8 @@
 namespace lockstep::report {
 namespace {
 
-constexpr Glyphs kUnicode{"█", "▒", "░", "▓", "▚", "·", "█", "→", "·", "≤", "±", "…", "–"};
-constexpr Glyphs kAscii{"#", "=", "-", "%", "c", ".", "#", "->", "|", "<=", "+-", "...", "-"};
+constexpr Glyphs kUnicode{"█", "▄", "▒", "░", "▓", "▚", "·", "█", "→", "·", "≤", "±", "…", "–"};
+constexpr Glyphs kAscii{"#", "b", "=", "-", "%", "c", ".", "#", "->", "|", "<=", "+-", "...", "-"};
 
 bool LocaleIsUtf8() {
   for (const char* name : {"LC_ALL", "LC_CTYPE", "LANG"}) {

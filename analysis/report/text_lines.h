@@ -12,7 +12,8 @@
 namespace lockstep::report {
 
 struct Glyphs {
-  std::string_view compute, transfer, wait, unsplit, copy, idle, late, arrow, dot, at_most, plus_minus, rest, minus;
+  std::string_view compute, blocked, transfer, wait, unsplit, copy, idle, late, arrow, dot, at_most, plus_minus, rest,
+      minus;
 };
 
 // Of a word in a sentence: a longer one is cut.

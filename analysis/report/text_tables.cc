@@ -43,6 +43,7 @@ const analysis::IdentityTerms& TermsOf(const analysis::RankRow& row) {
 
 constexpr RankColumn kRankColumns[] = {
     {"compute", [](const analysis::RankRow& r) { return TermsOf(r).compute_ns; }, 7, true, true},
+    {"blocked", [](const analysis::RankRow& r) { return TermsOf(r).blocked_ns; }, 4, false},
     {"transfer", [](const analysis::RankRow& r) { return TermsOf(r).exposed_transfer_ns; }, 5, true},
     {"waiting", [](const analysis::RankRow& r) { return TermsOf(r).exposed_wait_ns; }, 6, true},
     {"unsplit", [](const analysis::RankRow& r) { return TermsOf(r).exposed_unsplit_ns; }, 2, false},

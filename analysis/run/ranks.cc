@@ -5,6 +5,7 @@
 #include <cmath>
 #include <unordered_map>
 
+#include "analysis/core/identity.h"
 #include "analysis/core/statistics.h"
 #include "analysis/passes.h"
 #include "merge/parallel.h"
@@ -17,7 +18,7 @@ namespace {
 // but communication.
 double WorkNs(const Context& context, std::size_t cell, bool gpu) {
   const IdentityTerms terms = context.TermsOf(cell);
-  return static_cast<double>(gpu ? terms.Sum() - terms.ExposedComm() : context.tables().step_ranks.compute_ns[cell]);
+  return static_cast<double>(gpu ? terms.Sum() - terms.ExposedComm() : terms.Own());
 }
 
 // score[position] and its interval, from ln(work) relative to the step's median rank.
@@ -77,7 +78,7 @@ void AddLateness(const Context& context, const Analysis& analysis, std::vector<R
 // Of the steps that the summary is of; nothing of a rank without any.
 void AddMeanStep(const Context& context, std::size_t position, RankRow& row) {
   const auto& t = context.tables().step_ranks;
-  std::vector<merge::SixTerms> of_steps;
+  std::vector<merge::TermValues> of_steps;
   std::vector<std::int64_t> comm_ns, overlap_ns;
   for (const std::size_t step : context.usable_steps()) {
     const std::size_t cell = context.Cell(step, position);
@@ -87,8 +88,7 @@ void AddMeanStep(const Context& context, std::size_t position, RankRow& row) {
     overlap_ns.push_back(t.overlap_ns[cell]);
   }
   if (of_steps.empty()) return;
-  const merge::SixTerms mean = merge::MeanOfTerms(of_steps).terms;
-  row.step_terms = {mean[0], mean[1], mean[2], mean[3], mean[4], mean[5], context.DeviceUnknown(row.rank)};
+  row.step_terms = IdentityOf(merge::MeanOfTerms(of_steps).terms, context.DeviceUnknown(row.rank));
   row.step_comm_ns = merge::MeanLength(comm_ns);
   row.step_overlap_ns = merge::MeanLength(overlap_ns);
 }
@@ -111,8 +111,7 @@ void TabulateRanks(const Context& context, Analysis& analysis) {
     if (at == totals.end()) continue;
     const std::size_t i = at->second;
     row.span_ns = SpanOf(t, i);
-    row.terms = {t.compute_ns[i],      t.exposed_wait_ns[i], t.exposed_transfer_ns[i],       t.exposed_unsplit_ns[i],
-                 t.exposed_copy_ns[i], t.idle_ns[i],         context.DeviceUnknown(row.rank)};
+    row.terms = IdentityOf(merge::TermsOfRow(t, i), context.DeviceUnknown(row.rank));
     row.comm_ns = t.comm_ns[i];
     row.overlap_ns = t.overlap_ns[i];
     row.comm_high_ns = t.comm_high_ns[i];
@@ -125,6 +124,12 @@ void TabulateRanks(const Context& context, Analysis& analysis) {
     row.late_sender_ns = t.late_sender_ns[i];
     row.late_receiver_ns = t.late_receiver_ns[i];
     row.input_ns = t.input_ns[i];
+    row.blocked_sleep_ns = t.blocked_sleep_ns[i];
+    row.blocked_lock_ns = t.blocked_lock_ns[i];
+    row.blocked_python_ns = t.blocked_python_ns[i];
+    row.blocked_file_ns = t.blocked_file_ns[i];
+    row.blocked_socket_ns = t.blocked_socket_ns[i];
+    row.blocked_unplaced_ns = t.blocked_unplaced_ns[i];
     row.helper_wait_ns = t.helper_wait_ns[i];
     if (t.comm_ns[i] > 0)
       row.overlap_fraction = static_cast<double>(t.overlap_ns[i]) / static_cast<double>(t.comm_ns[i]);

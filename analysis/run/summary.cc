@@ -6,6 +6,7 @@
 #include <cmath>
 
 #include "analysis/core/format.h"
+#include "analysis/core/identity.h"
 #include "analysis/core/statistics.h"
 #include "analysis/passes.h"
 #include "merge/timeline/step_length.h"
@@ -19,8 +20,6 @@ std::int64_t MeanOfRows(const std::vector<std::int64_t>& column, const std::vect
   for (const std::size_t row : rows) sum += static_cast<long double>(column[row]);
   return static_cast<std::int64_t>(std::floor(sum / static_cast<long double>(rows.size())));
 }
-
-IdentityTerms TermsOf(const merge::SixTerms& t) { return {t[0], t[1], t[2], t[3], t[4], t[5]}; }
 
 // Of what is a part of the terms.
 template <typename Table>
@@ -44,6 +43,12 @@ void AverageParts(const Context& context, const Table& t, const std::vector<std:
   s.late_sender_ns = mean(t.late_sender_ns);
   s.late_receiver_ns = mean(t.late_receiver_ns);
   s.input_ns = mean(t.input_ns);
+  s.blocked_sleep_ns = mean(t.blocked_sleep_ns);
+  s.blocked_lock_ns = mean(t.blocked_lock_ns);
+  s.blocked_python_ns = mean(t.blocked_python_ns);
+  s.blocked_file_ns = mean(t.blocked_file_ns);
+  s.blocked_socket_ns = mean(t.blocked_socket_ns);
+  s.blocked_unplaced_ns = mean(t.blocked_unplaced_ns);
   s.helper_wait_ns = mean(t.helper_wait_ns);
   s.cpu_ns = known_mean(t.cpu_ns);
   s.offcpu_ns = known_mean(t.offcpu_ns);
@@ -92,10 +97,10 @@ void Summarize(const Context& context, Analysis& analysis) {
   const auto& tables = context.tables();
   Summary& s = analysis.summary;
   std::vector<std::size_t> rows;
-  std::vector<merge::SixTerms> of_steps;
+  std::vector<merge::TermValues> of_steps;
   std::vector<std::pair<std::int64_t, std::size_t>> by_length;  // The earlier of equally long ones comes first.
   for (const std::size_t step : context.usable_steps()) {
-    std::vector<merge::SixTerms> of_ranks;
+    std::vector<merge::TermValues> of_ranks;
     for (std::size_t p = 0; p < context.ranks().size(); ++p)
       if (const std::size_t cell = context.Cell(step, p); cell != kNowhere) {
         of_ranks.push_back(merge::TermsOfRow(tables.step_ranks, cell));
@@ -113,17 +118,17 @@ void Summarize(const Context& context, Analysis& analysis) {
     s.job_step_ns_p10 = LowerQuantile(by_length, 0.10).first;
     s.job_step_ns_p99 = LowerQuantile(by_length, 0.99).first;
     s.job_step_ns_max = std::max_element(by_length.begin(), by_length.end())->first;
-    s.terms = TermsOf(merge::MeanOfTerms(of_steps).terms);
+    s.terms = IdentityOf(merge::MeanOfTerms(of_steps).terms);
     s.step_ns_mean = s.terms.Sum();
     SayLongSteps(context, analysis);
     AverageParts(context, tables.step_ranks, rows, s);
   } else if (tables.rank_totals.rows() > 0) {
-    std::vector<merge::SixTerms> of_ranks;
+    std::vector<merge::TermValues> of_ranks;
     for (std::size_t i = 0; i < tables.rank_totals.rows(); ++i) {
       rows.push_back(i);
       of_ranks.push_back(merge::TermsOfRow(tables.rank_totals, i));
     }
-    s.terms = TermsOf(merge::MeanOfTerms(of_ranks).terms);
+    s.terms = IdentityOf(merge::MeanOfTerms(of_ranks).terms);
     AverageParts(context, tables.rank_totals, rows, s);
   }
   const auto fraction = [](std::int64_t part, std::int64_t whole) -> std::optional<double> {

@@ -163,7 +163,7 @@ std::vector<Share> SharesOf(const Context& context, const SlowSeries& series) {
       const std::size_t cell = context.Cell(series.rows[i], p);
       if (cell == kNowhere) continue;
       const IdentityTerms terms = context.TermsOf(cell);
-      parts[i] = Share{p, terms.Sum() - terms.exposed_wait_ns, gpu ? terms.idle_ns : terms.compute_ns + terms.idle_ns};
+      parts[i] = Share{p, terms.Sum() - terms.exposed_wait_ns, gpu ? terms.idle_ns : terms.Own() + terms.idle_ns};
       if (series.burst[i]) continue;
       own.push_back(parts[i]->own_ns);
       host.push_back(parts[i]->host_ns);

@@ -58,7 +58,7 @@ LatenessTable WorkBeyond(const Context& context) {
     for (std::size_t p = 0; p < n && all; ++p) {
       const std::size_t cell = context.Cell(context.units()[u].step, p);
       all = cell != kNowhere;
-      if (all) work[p] = cells.compute_ns[cell] + cells.input_ns[cell];
+      if (all) work[p] = cells.compute_ns[cell] + cells.blocked_ns[cell] + cells.input_ns[cell];
     }
     if (!all) continue;
     const std::int64_t median = LowerMedian(work);

@@ -66,6 +66,7 @@ struct TrackOfRow {
   TrackKey operator()(const schema::Copies::Row* row) const { return Stream(*row); }
   TrackKey operator()(const schema::Sync::Row* row) const { return {Section::kSync, row->device}; }
   TrackKey operator()(const schema::Api::Row* row) const { return {Section::kApi, row->thread}; }
+  TrackKey operator()(const schema::Blocked::Row* row) const { return {Section::kBlocked, row->thread}; }
   TrackKey operator()(const schema::Overheads::Row* row) const { return {Section::kOverheads, row->thread}; }
   TrackKey operator()(const schema::GpuMemory::Row*) const { return {Section::kCounters, 0}; }
   TrackKey operator()(const schema::GpuSamples::Row*) const { return {Section::kCounters, 0}; }
@@ -99,6 +100,7 @@ struct NameNumber {
   std::uint64_t operator()(const schema::Copies::Row* row) const { return row->kind; }
   std::uint64_t operator()(const schema::Sync::Row* row) const { return row->kind; }
   std::uint64_t operator()(const schema::Api::Row* row) const { return row->name; }
+  std::uint64_t operator()(const schema::Blocked::Row* row) const { return row->function; }
   std::uint64_t operator()(const schema::Overheads::Row* row) const { return row->kind; }
   std::uint64_t operator()(const schema::TlSteps::Row* row) const { return static_cast<std::uint64_t>(row->index); }
   std::uint64_t operator()(const schema::TlCollectives::Row* row) const {
@@ -117,6 +119,7 @@ class Arguments {
 
   void operator()(const schema::TlStepRanks::Row* row) {
     Put("compute_ns", row->compute_ns);
+    Put("blocked_ns", row->blocked_ns);
     Put("exposed_wait_ns", row->exposed_wait_ns);
     Put("exposed_transfer_ns", row->exposed_transfer_ns);
     Put("exposed_unsplit_ns", row->exposed_unsplit_ns);
@@ -212,6 +215,14 @@ class Arguments {
     if (row->violation) Put("clock_violation", 1);
     if (row->mismatch) Put("mismatch", 1);
   }
+  void operator()(const schema::Blocked::Row* row) {
+    const auto& kinds = schema::BlockedKind::kValues;  // Their codes are 0, 1, 2, ...
+    if (row->kind < std::size(kinds)) PutText("kind", kinds[row->kind].name);
+    PutText("of", row->detail);
+    PutText("called_by", row->module);
+    PutKnown("others_cpu_ns", row->others_cpu_ns);
+    if (row->timed_out) Put("timed_out", 1);
+  }
   void operator()(const Finding* finding) {
     PutText("id", finding->id);
     PutText("evidence", finding->evidence);
@@ -282,6 +293,7 @@ std::string_view NounOf(EventKind kind, std::uint64_t count) {
                                                      {"copy", "copies"},
                                                      {"GPU synchronisation", "GPU synchronisations"},
                                                      {"runtime call", "runtime calls"},
+                                                     {"blocked call", "blocked calls"},
                                                      {"profiling overhead", "profiling overheads"},
                                                      {"memory event", "memory events"},
                                                      {"sensor reading", "sensor readings"},
@@ -346,6 +358,8 @@ std::string Describer::TrackName(const TrackKey& track) const {
       return "start/end ranges \xc2\xb7 " + ThreadName(track.of);
     case Section::kApi:
       return "runtime calls \xc2\xb7 " + ThreadName(track.of);
+    case Section::kBlocked:
+      return "blocked \xc2\xb7 " + ThreadName(track.of);
     case Section::kStream:
       return "GPU " + std::to_string(track.of >> 48) + " \xc2\xb7 stream " + std::to_string(track.of & 0xffffffff);
     case Section::kSync:
@@ -372,6 +386,7 @@ std::string_view Describer::NameOf(const Event& event) {
     case EventKind::kRange:
     case EventKind::kKernel:
     case EventKind::kApi:
+    case EventKind::kBlocked:
       return trace::TextOf(*rank_.head, static_cast<std::uint32_t>(number));
     case EventKind::kMpiCall:
       return mpi("MPI call ");

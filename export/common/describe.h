@@ -29,6 +29,7 @@ enum class Section : std::uint8_t {
   kRanges,
   kStartEndRanges,
   kApi,
+  kBlocked,
   kStream,
   kSync,
   kOverheads,

@@ -23,6 +23,7 @@ enum class EventKind : std::uint8_t {
   kCopy,        // copies
   kSync,        // sync
   kApi,         // api
+  kBlocked,     // blocked
   kOverhead,    // overheads
   kMemory,      // gpu_memory; an instant
   kSensors,     // gpu_samples; an instant
@@ -49,6 +50,7 @@ constexpr bool IsDetail(EventKind kind) {
     case EventKind::kCopy:
     case EventKind::kSync:
     case EventKind::kApi:
+    case EventKind::kBlocked:
     case EventKind::kOverhead:
       return true;
     default:
@@ -85,9 +87,9 @@ using EventRow =
     std::variant<std::monostate, const schema::TlStepRanks::Row*, const schema::Steps::Row*, const schema::Ranges::Row*,
                  const schema::MpiCalls::Row*, const schema::MpiRequests::Row*, const schema::Collectives::Row*,
                  const schema::P2p::Row*, const schema::Kernels::Row*, const schema::Copies::Row*,
-                 const schema::Sync::Row*, const schema::Api::Row*, const schema::Overheads::Row*,
-                 const schema::GpuMemory::Row*, const schema::GpuSamples::Row*, const schema::TlSteps::Row*,
-                 const schema::TlCollectives::Row*, const Counter*, const Finding*>;
+                 const schema::Sync::Row*, const schema::Api::Row*, const schema::Blocked::Row*,
+                 const schema::Overheads::Row*, const schema::GpuMemory::Row*, const schema::GpuSamples::Row*,
+                 const schema::TlSteps::Row*, const schema::TlCollectives::Row*, const Counter*, const Finding*>;
 
 struct Event {
   EventKind kind;

@@ -63,6 +63,7 @@ void ForEachEventTable(std::int64_t last_ns, F&& f) {
                   last_ns);
   });
   f.template operator()<schema::Api>(EventKind::kApi, lasting);
+  f.template operator()<schema::Blocked>(EventKind::kBlocked, lasting);
   f.template operator()<schema::Kernels>(EventKind::kKernel, lasting);
   f.template operator()<schema::Copies>(EventKind::kCopy, lasting);
   f.template operator()<schema::Sync>(EventKind::kSync, lasting);

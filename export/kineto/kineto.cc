@@ -94,6 +94,10 @@ class KinetoWriter final : public Writer {
       case EventKind::kMemory:
         Memory(event);
         break;
+      case EventKind::kBlocked:
+        OnThread(event, "blocked", describer_->NameOf(event), event.as<schema::Blocked::Row>().thread);
+        EndArgs();
+        break;
       case EventKind::kOverhead:
         OnThread(event, "overhead", describer_->NameOf(event), event.as<schema::Overheads::Row>().thread);
         EndArgs();

@@ -85,6 +85,7 @@ class Otf2Writer final : public Writer {
     switch (kind) {
       case EventKind::kHostStep:
       case EventKind::kSync:
+      case EventKind::kBlocked:
       case EventKind::kOverhead:
         return false;
       default:

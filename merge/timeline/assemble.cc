@@ -43,7 +43,7 @@ schema::TlSteps JobStepTable(const std::vector<RankPassResult>& ranks, const std
     }
   }
   schema::TlSteps table;
-  std::vector<SixTerms> terms;  // Of the ranks that have the whole step.
+  std::vector<TermValues> terms;  // Of the ranks that have the whole step.
   std::size_t at = 0;
   for (const auto& [index, step] : by_index) {
     terms.clear();

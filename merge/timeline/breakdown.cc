@@ -55,7 +55,8 @@ Terms TermsOf(unsigned state, bool gpu, std::int64_t ns) {
 }  // namespace
 
 void Terms::Add(const Terms& o) {
-  compute_ns += o.compute_ns, exposed_wait_ns += o.exposed_wait_ns, exposed_transfer_ns += o.exposed_transfer_ns;
+  compute_ns += o.compute_ns, blocked_ns += o.blocked_ns, exposed_wait_ns += o.exposed_wait_ns,
+      exposed_transfer_ns += o.exposed_transfer_ns;
   exposed_unsplit_ns += o.exposed_unsplit_ns, exposed_copy_ns += o.exposed_copy_ns, idle_ns += o.idle_ns;
   comm_ns += o.comm_ns, overlap_ns += o.overlap_ns, comm_high_ns += o.comm_high_ns;
   overlap_high_ns += o.overlap_high_ns, copy_ns += o.copy_ns, mpi_other_ns += o.mpi_other_ns, input_ns += o.input_ns;

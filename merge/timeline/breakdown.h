@@ -1,5 +1,5 @@
 #pragma once
-// Breaks the time of a rank's window down into the six terms of the identity, to the nanosecond, on the rank's own
+// Breaks the time of a rank's window down into the terms of the identity, to the nanosecond, on the rank's own
 // clock. Definitions: docs/definitions.md.
 
 #include <array>
@@ -23,7 +23,7 @@ struct CommOp {
 
 // The columns of LS_TERMS that come from intervals, and what else is measured with them.
 struct Terms {
-  std::int64_t compute_ns = 0, exposed_wait_ns = 0, exposed_transfer_ns = 0, exposed_unsplit_ns = 0;
+  std::int64_t compute_ns = 0, blocked_ns = 0, exposed_wait_ns = 0, exposed_transfer_ns = 0, exposed_unsplit_ns = 0;
   std::int64_t exposed_copy_ns = 0, idle_ns = 0;
   std::int64_t comm_ns = 0, overlap_ns = 0, comm_high_ns = 0, overlap_high_ns = 0;
   std::int64_t copy_ns = 0, mpi_other_ns = 0, mpi_io_ns = 0, mpi_rma_ns = 0, mpi_setup_ns = 0, input_ns = 0;

@@ -247,7 +247,7 @@ class Pass {
 
   template <typename Row>
   void Put(Row& row, const Terms& t, Interval window, std::int64_t cpu_ns, std::int64_t offcpu_ns) const {
-    row.compute_ns = t.compute_ns, row.exposed_wait_ns = t.exposed_wait_ns;
+    row.compute_ns = t.compute_ns, row.blocked_ns = t.blocked_ns, row.exposed_wait_ns = t.exposed_wait_ns;
     row.exposed_transfer_ns = t.exposed_transfer_ns, row.exposed_unsplit_ns = t.exposed_unsplit_ns;
     row.exposed_copy_ns = t.exposed_copy_ns, row.idle_ns = t.idle_ns;
     row.comm_ns = t.comm_ns, row.overlap_ns = t.overlap_ns;

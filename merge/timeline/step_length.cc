@@ -31,21 +31,21 @@ Mean MeanOf(const Values& values, Of&& of) {
 
 }  // namespace
 
-JobTime MeanOfTerms(const std::vector<SixTerms>& windows) {
+JobTime MeanOfTerms(const std::vector<TermValues>& windows) {
   JobTime job;
   if (windows.empty()) return job;
-  std::array<Mean, std::tuple_size_v<SixTerms>> means;
+  std::array<Mean, std::tuple_size_v<TermValues>> means;
   std::int64_t rest = 0;
   job.length_ns = 0;
   for (std::size_t k = 0; k < means.size(); ++k) {
-    means[k] = MeanOf(windows, [&](const SixTerms& terms) { return terms[k]; });
+    means[k] = MeanOf(windows, [&](const TermValues& terms) { return terms[k]; });
     job.terms[k] = means[k].whole;
     job.length_ns += means[k].whole;
     rest += means[k].rest;
   }
   // The difference between the floored sum of the means and the sum of the floored means.
   const auto over = static_cast<std::size_t>(rest / static_cast<std::int64_t>(windows.size()));
-  std::array<std::size_t, std::tuple_size_v<SixTerms>> order{};
+  std::array<std::size_t, std::tuple_size_v<TermValues>> order{};
   std::iota(order.begin(), order.end(), std::size_t{0});
   std::stable_sort(order.begin(), order.end(),
                    [&](std::size_t a, std::size_t b) { return means[a].rest > means[b].rest; });

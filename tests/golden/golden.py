@@ -31,7 +31,7 @@ KEPT = {
     "collectives": ("op", "group", "bytes", "count", "transfer_ns_median", "wait_ns_median", "longest_wait_rank",
                     "longest_wait_ns_median", "busbw", "censored", "partial", "grouped"),
     "arrivals": ("rank", "last", "ties", "charge_ns"),
-    "ranks": ("rank", "node", "span_ns", "compute_ns", "exposed_wait_ns", "exposed_transfer_ns", "exposed_unsplit_ns",
+    "ranks": ("rank", "node", "span_ns", "compute_ns", "blocked_ns", "exposed_wait_ns", "exposed_transfer_ns", "exposed_unsplit_ns",
               "exposed_copy_ns", "idle_ns", "late_ns_median"),
     "overlap": None,
     "buckets": ("sizes", "recognised_by", "steps_matched", "recommended_cap_mb", "flat_cap_mb"),

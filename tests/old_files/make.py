@@ -32,6 +32,7 @@ ADDED = {
             "p2p": ["kernel"], "sync": ["record_correlation", "record_stream"], "gpu_samples": None, "overheads": None},
         6: {"stacks": None, "samples": None},
         7: {"collectives": ["caller"], "p2p": ["caller"]},
+        8: {"blocked": None},
     },
     "timeline": {
         2: {"windows": None},
@@ -43,6 +44,8 @@ ADDED = {
         6: {"step_ranks": ["helper_wait_ns"], "rank_totals": ["helper_wait_ns"]},
         7: {"collective_ranks": ["exempt"]},
         8: {"step_ranks": ["mpi_setup_ns"], "rank_totals": ["mpi_setup_ns"]},
+        9: {table: ["blocked_ns", "blocked_sleep_ns", "blocked_lock_ns", "blocked_python_ns", "blocked_file_ns", "blocked_socket_ns", "blocked_unplaced_ns"]
+            for table in ("step_ranks", "rank_totals")},
     },
 }
 NEWEST = {kind: max(added) for kind, added in ADDED.items()}

@@ -8,7 +8,7 @@ import bisect
 SPLIT_KINDS = (1, 2, 3, 4, 5)
 GIVES_NOTHING, TAKES_NOTHING = 2, 4  # Bits of collectives.uneven.
 BARRIER, ROOT_SENDS, ROOT_RECEIVES = 5, (6, 9), (7, 8)
-TERMS = ("compute_ns", "exposed_wait_ns", "exposed_transfer_ns", "exposed_unsplit_ns", "exposed_copy_ns", "idle_ns")
+TERMS = ("compute_ns", "blocked_ns", "exposed_wait_ns", "exposed_transfer_ns", "exposed_unsplit_ns", "exposed_copy_ns", "idle_ns")
 LATE = ("late_sender_ns", "late_receiver_ns")
 COLUMNS = TERMS + ("comm_ns", "overlap_ns", "comm_high_ns", "overlap_high_ns", "copy_ns", "mpi_other_ns", "mpi_io_ns",
                    "mpi_rma_ns", "mpi_setup_ns") + LATE
@@ -262,7 +262,7 @@ class Breakdown:
         exposed_copy = subtract(subtract(copy, compute), flight)
         hidden_high = intersect(flight, compute)
         hidden = intersect(clip(self.moving, b, e), compute)
-        out = dict(compute_ns=length(compute), exposed_wait_ns=length(wait), exposed_transfer_ns=length(transfer),
+        out = dict(compute_ns=length(compute), blocked_ns=0, exposed_wait_ns=length(wait), exposed_transfer_ns=length(transfer),
                    exposed_unsplit_ns=length(rest) - length(wait), exposed_copy_ns=length(exposed_copy),
                    comm_high_ns=length(flight), overlap_high_ns=length(hidden_high), overlap_ns=length(hidden),
                    comm_ns=length(exposed) + length(hidden), copy_ns=length(copy))

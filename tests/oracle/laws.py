@@ -12,7 +12,7 @@ import math
 import re
 import sys
 
-TERMS = ["compute_ns", "exposed_wait_ns", "exposed_transfer_ns", "exposed_unsplit_ns", "exposed_copy_ns", "idle_ns"]
+TERMS = ["compute_ns", "blocked_ns", "exposed_wait_ns", "exposed_transfer_ns", "exposed_unsplit_ns", "exposed_copy_ns", "idle_ns"]
 OF_IDLE = ["mpi_other_ns", "input_ns"]  # Parts of idle that share no time; those of mpi_other are OF_OTHER.
 OF_OTHER = ["mpi_io_ns", "mpi_rma_ns", "mpi_setup_ns"]
 BUSBW = {"all-reduce": lambda n: 2 * (n - 1) / n, "all-gather": lambda n: (n - 1) / n,
@@ -43,7 +43,7 @@ class Laws:
         for name, value in zip(TERMS, values):
             self.law(value is None or value >= 0, where, f"{name} is {value}")
         if None not in values:
-            self.law(sum(values) == length, where, f"the six terms sum to {sum(values)}, not to {length}")
+            self.law(sum(values) == length, where, f"the terms sum to {sum(values)}, not to {length}")
             # Means over ranks are floored part by part.
             parts = sum(row[name] for name in OF_IDLE if name in row)
             self.law(parts <= row["idle_ns"] + len(OF_IDLE), where, f"parts of idle {parts} > idle {row['idle_ns']}")

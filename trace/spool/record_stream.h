@@ -56,6 +56,7 @@ constexpr std::uint16_t MinSlots(RecordKind kind) {
     case RecordKind::kMpi:
     case RecordKind::kComm:
     case RecordKind::kLoss:
+    case RecordKind::kBlocked:
     case RecordKind::kGpuKernel:
     case RecordKind::kGpuShape:
     case RecordKind::kGpuCopy:

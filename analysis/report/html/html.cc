@@ -128,6 +128,7 @@ PageJson Collectives(const analysis::Analysis& analysis) {
 void AddTerms(PageJson& json, const std::vector<analysis::IdentityTerms>& terms, const std::vector<bool>& known) {
   static constexpr std::pair<const char*, std::int64_t analysis::IdentityTerms::*> kTerms[] = {
       {"compute_ns", &analysis::IdentityTerms::compute_ns},
+      {"blocked_ns", &analysis::IdentityTerms::blocked_ns},
       {"exposed_wait_ns", &analysis::IdentityTerms::exposed_wait_ns},
       {"exposed_transfer_ns", &analysis::IdentityTerms::exposed_transfer_ns},
       {"exposed_unsplit_ns", &analysis::IdentityTerms::exposed_unsplit_ns},

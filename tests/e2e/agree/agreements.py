@@ -72,7 +72,7 @@ def headline(v):
     for shown, key in ((line.group(4), "job_step_ns_median"), (line.group(5), "job_step_ns_p10"), (line.group(6), "job_step_ns_p99"), (line.group(7), "job_step_ns_max")):
         if shown and not near(shown, s[key]):
             yield f"text {shown}, {key} {s[key]}"
-    names = {"compute": "compute_ns", "exposed transfer": "exposed_transfer_ns", "waiting": "exposed_wait_ns",
+    names = {"compute": "compute_ns", "blocked": "blocked_ns", "exposed transfer": "exposed_transfer_ns", "waiting": "exposed_wait_ns",
              "exposed, moved in Wait": "exposed_unsplit_ns", "exposed, not split": "exposed_unsplit_ns",
              "exposed copy": "exposed_copy_ns", "idle": "idle_ns"}
     legend = v.text[line.end():v.text.find("WHAT TO FIX") if "WHAT TO FIX" in v.text else None].split("RANKS")[0]
@@ -93,7 +93,7 @@ def ranks_of_the_text(v):
         return
     names = [name for name in head.group(0).split()[2:] if name not in ("last", "arrives", "late", "(median)")]
     rows = [line.split() for line in v.text[head.end():].strip("\n").split("\n")[:len(ranks)]]
-    keys = {"compute": "compute_ns", "transfer": "exposed_transfer_ns", "waiting": "exposed_wait_ns", "unsplit": "exposed_unsplit_ns",
+    keys = {"compute": "compute_ns", "blocked": "blocked_ns", "transfer": "exposed_transfer_ns", "waiting": "exposed_wait_ns", "unsplit": "exposed_unsplit_ns",
             "copy": "exposed_copy_ns", "idle": "idle_ns"}
     for i, name in enumerate(names):
         first = next(k for k in range(1, len(rows[0])) if re.fullmatch(r"[0-9.]+", rows[0][k])) if rows else 0

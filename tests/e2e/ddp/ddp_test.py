@@ -21,7 +21,7 @@ import jobs  # noqa: E402
 import numpy as np  # noqa: E402
 
 BUILD, ENVIRONMENT = jobs.BUILD, jobs.ENVIRONMENT
-TERMS = ["compute_ns", "exposed_wait_ns", "exposed_transfer_ns", "exposed_unsplit_ns", "exposed_copy_ns", "idle_ns"]
+TERMS = ["compute_ns", "blocked_ns", "exposed_wait_ns", "exposed_transfer_ns", "exposed_unsplit_ns", "exposed_copy_ns", "idle_ns"]
 
 
 class Job:

@@ -15,7 +15,7 @@ sys.path.insert(0, str(pathlib.Path(__file__).resolve().parents[1]))
 import jobs  # noqa: E402
 import numpy as np  # noqa: E402
 
-TERMS = ["compute_ns", "exposed_wait_ns", "exposed_transfer_ns", "exposed_unsplit_ns", "exposed_copy_ns", "idle_ns"]
+TERMS = ["compute_ns", "blocked_ns", "exposed_wait_ns", "exposed_transfer_ns", "exposed_unsplit_ns", "exposed_copy_ns", "idle_ns"]
 ALL_REDUCE, ALL_GATHER, REDUCE_SCATTER = 1, 2, 3  # CollectiveKind
 BLOCKING, NON_BLOCKING = 0, 1
 

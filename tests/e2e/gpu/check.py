@@ -123,7 +123,7 @@ class Chain(Case):
         self.sound(analysis)
         self.assertEqual(sum(g["count"] for g in analysis["collectives"]), COLLECTIVES * steps)
         for rank in analysis["ranks"]:
-            terms = ("compute_ns", "exposed_wait_ns", "exposed_transfer_ns", "exposed_unsplit_ns", "exposed_copy_ns",
+            terms = ("compute_ns", "blocked_ns", "exposed_wait_ns", "exposed_transfer_ns", "exposed_unsplit_ns", "exposed_copy_ns",
                      "idle_ns")
             self.assertEqual(sum(rank[t] for t in terms), rank["span_ns"])
         # The reductions' stream waits for gradients, the compute stream for the reductions.

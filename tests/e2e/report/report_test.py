@@ -20,7 +20,7 @@ import jobs
 from browser import Browser, chromium
 
 GOLDEN = jobs.SOURCE / "tests/golden/cases"
-TERMS = ["compute_ns", "exposed_wait_ns", "exposed_transfer_ns", "exposed_unsplit_ns", "exposed_copy_ns", "idle_ns"]
+TERMS = ["compute_ns", "blocked_ns", "exposed_wait_ns", "exposed_transfer_ns", "exposed_unsplit_ns", "exposed_copy_ns", "idle_ns"]
 SECTIONS = ["findings", "heatmap", "ranks", "buckets", "stragglers", "timeline", "inside", "whatif", "collectives", "trust", "facts"]
 # What is drawn (analysis/report/html/lane_pieces.h) by the term it is of.
 TERM_OF = {"exposed transfer": "exposed_transfer_ns", "waiting for another rank": "exposed_wait_ns", "copy": "exposed_copy_ns",

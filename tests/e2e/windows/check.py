@@ -128,7 +128,7 @@ class Steps(Case):
         self.assertEqual([(w["first_step"], w["last_step"]) for w in windows], [(5, 6), (25, 26), (45, 46)])
         # The ranks' totals are of what was recorded, not of the gaps.
         for rank in analysis["ranks"]:
-            terms = sum(rank[k] for k in ("compute_ns", "exposed_wait_ns", "exposed_transfer_ns", "exposed_unsplit_ns",
+            terms = sum(rank[k] for k in ("compute_ns", "blocked_ns", "exposed_wait_ns", "exposed_transfer_ns", "exposed_unsplit_ns",
                                           "exposed_copy_ns", "idle_ns"))
             self.assertEqual(terms, rank["span_ns"])
             steps = sum(c["end_ns"] - c["begin_ns"] for s in analysis["steps"] for c in s["ranks"]

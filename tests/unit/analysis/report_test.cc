@@ -263,8 +263,9 @@ TEST(Json, HoldsEveryKeyOfTheContract) {
   const auto has = [](const nlohmann::json& object, const std::vector<std::string>& keys) {
     for (const std::string& key : keys) EXPECT_TRUE(object.contains(key)) << key;
   };
-  const std::vector<std::string> kTerms = {"compute_ns",         "exposed_wait_ns", "exposed_transfer_ns",
-                                           "exposed_unsplit_ns", "exposed_copy_ns", "idle_ns"};
+  const std::vector<std::string> kTerms = {
+      "compute_ns",         "blocked_ns",      "exposed_wait_ns", "exposed_transfer_ns",
+      "exposed_unsplit_ns", "exposed_copy_ns", "idle_ns"};
   has(json, {"run", "trust", "summary", "ranks", "steps", "collectives", "arrivals", "groups", "gaps", "buckets",
              "overlap", "stragglers", "counterfactual", "findings"});
   has(json["run"],

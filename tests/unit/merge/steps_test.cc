@@ -60,9 +60,9 @@ TEST(Steps, TermsOfTheJobSumToItsLengthToTheNanosecond) {
     return static_cast<std::int64_t>((state >> 33) % below);
   };
   for (int trial = 0; trial < 2000; ++trial) {
-    std::vector<merge::SixTerms> ranks(static_cast<std::size_t>(1 + random(trial % 10 == 0 ? 512 : 9)));
+    std::vector<merge::TermValues> ranks(static_cast<std::size_t>(1 + random(trial % 10 == 0 ? 512 : 9)));
     std::vector<std::int64_t> lengths;
-    for (merge::SixTerms& terms : ranks) {
+    for (merge::TermValues& terms : ranks) {
       for (std::int64_t& ns : terms) ns = random(trial % 2 == 0 ? 7 : 1'000'000'007);
       lengths.push_back(std::accumulate(terms.begin(), terms.end(), std::int64_t{0}));
     }
@@ -73,7 +73,7 @@ TEST(Steps, TermsOfTheJobSumToItsLengthToTheNanosecond) {
     EXPECT_EQ(std::accumulate(job.terms.begin(), job.terms.end(), std::int64_t{0}), job.length_ns);
     for (std::size_t k = 0; k < job.terms.size(); ++k) {
       std::int64_t sum = 0;
-      for (const merge::SixTerms& terms : ranks) sum += terms[k];
+      for (const merge::TermValues& terms : ranks) sum += terms[k];
       EXPECT_GE(job.terms[k], sum / n);
       EXPECT_LE(job.terms[k], (sum + n - 1) / n) << "nothing is given to a term that lost nothing";
     }

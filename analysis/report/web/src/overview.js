@@ -6,7 +6,7 @@ import { csvButton, scrolling } from './table.js';
 
 const exposed = (s) => s.exposed_wait_ns + s.exposed_transfer_ns + s.exposed_unsplit_ns;
 export const stepLength = (s) =>
-  s.step_ns_mean !== null ? s.step_ns_mean : s.compute_ns === null ? null : s.compute_ns + exposed(s) + s.exposed_copy_ns + s.idle_ns;
+  s.step_ns_mean !== null ? s.step_ns_mean : s.compute_ns === null ? null : s.compute_ns + s.blocked_ns + exposed(s) + s.exposed_copy_ns + s.idle_ns;
 
 export function header(data) {
   const { run } = data.analysis;

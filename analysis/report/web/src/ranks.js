@@ -1,4 +1,4 @@
-// Where a step goes, per rank: one bar of six parts, and beneath it what communication compute hides.
+// Where a step goes, per rank: one bar of the terms, and beneath it what communication compute hides.
 
 import { absent, h, select } from './dom.js';
 import { count, duration, plural, share } from './format.js';
@@ -7,6 +7,7 @@ import { behind } from './table.js';
 
 export const kParts = [
   ['compute_ns', 'compute', 'compute'],
+  ['blocked_ns', 'blocked', 'blocked'],
   ['exposed_transfer_ns', 'exposed transfer', 'transfer'],
   ['exposed_wait_ns', 'waiting for other ranks', 'wait'],
   ['exposed_unsplit_ns', 'exposed, not split', 'unsplit'],
