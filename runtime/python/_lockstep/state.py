@@ -17,7 +17,9 @@ at_begin = []     # Called once, when training begins.
 
 _opened = False
 _first = None       # Weak reference to the optimizer whose steps count.
-_others = weakref.WeakKeyDictionary()  # Steps of each of the others since its last one.
+# Steps of each of the others since its last one: its id -> (weak reference, steps). No WeakKeyDictionary, whose methods are
+# functions of Python: torch.compile looks at each of them that is called in a compiled optimizer's step.
+_others = {}
 _optimizers = False  # Whether one was ever made: before that there is no training.
 _told = False       # Whether the facts that waited were written.
 _pending = []       # Facts that wait for the first record: a process that makes none leaves no file.
@@ -207,11 +209,14 @@ def _succeeds(optimizer):
     probe leaves all to us."""
     if not _others:
         probe.first_optimizer(None)
-    try:
-        _others[optimizer] = so_far = _others.get(optimizer, 0) + 1
-    except TypeError:  # There are no weak references to it.
-        return False
-    return so_far >= _SUCCEEDS
+    known, so_far = _others.get(id(optimizer), (None, 0))
+    if known is None or known() is not optimizer:
+        try:
+            known, so_far = weakref.ref(optimizer), 0
+        except TypeError:  # There are no weak references to it.
+            return False
+    _others[id(optimizer)] = known, so_far + 1
+    return so_far + 1 >= _SUCCEEDS
 
 
 def boundary(optimizer):
