@@ -246,7 +246,7 @@ struct CallStackRecord {  // 1 slot + ceil((8 * addresses + text_bytes) / 32)
 // A call of libc in which a watched thread was blocked, written when it had returned.
 struct BlockedRecord {     // 2 slots
   RecordHead head;         // flags: schema::BlockedKind; bit 7: it ended by its own time limit.
-  std::uint16_t function;  // BlockedCall
+  std::uint16_t function;  // BlockedCall of core/blocked_calls.h
   std::uint16_t reserved;
   std::uint64_t begin_ticks, end_ticks;
   std::uint64_t object;        // Address of the lock, descriptor; 0 none.

@@ -39,7 +39,7 @@ struct RecordFlags {
   std::vector<std::string> command;
   std::string output, spool_dir, after = "analyze", after_to, clock = "auto", metrics;
   double live_s = 0, hang_after_s = 30;
-  std::string on_hang = "report", stacks;
+  std::string on_hang = "report", stacks, blocked = "on";
   std::uint64_t max_bytes = std::uint64_t{2} << 30, ring_size = std::uint64_t{8} << 20,
                 ring_total = std::uint64_t{64} << 20;
   std::int64_t after_wait_s = 30;
@@ -106,6 +106,7 @@ std::vector<std::string> Words(const RecordFlags& flags) {
   add("--hang-after", NumberText(flags.hang_after_s));
   add("--on-hang", flags.on_hang);
   add("--stacks", flags.stacks);
+  add("--blocked", flags.blocked);
   for (const auto& [given, name] : {std::pair{flags.no_send, "--no-send"},
                                     {flags.estimate, "--estimate"},
                                     {flags.quiet, "--quiet"},
@@ -239,6 +240,7 @@ Result<int> RunProgram(const RecordFlags& flags) {
   options.hang_after_ns = static_cast<std::int64_t>(flags.hang_after_s * 1e9);
   options.on_hang = *agent::OnHangOf(flags.on_hang);
   if (!flags.stacks.empty()) options.stacks = *agent::StackPlanOf(flags.stacks);
+  options.blocked = flags.blocked == "on";
   if (!options.stacks.told && (options.live_lines || !options.metrics.empty()))
     options.stacks.kind = agent::StackPlan::kLate;
   options.clock = flags.clock == "agent"                          ? clock::ClockService::kAgent
@@ -261,6 +263,7 @@ Result<int> RunProgram(const RecordFlags& flags) {
   if (flags.on_hang != "report") options.recorded["on_hang"] = flags.on_hang;
   if (flags.no_send) options.recorded["no_send"] = "true";
   if (!flags.stacks.empty()) options.recorded["stacks"] = flags.stacks;
+  if (!options.blocked) options.recorded["blocked"] = flags.blocked;
   if (flags.live_s > 0) options.recorded["live"] = NumberText(flags.live_s);
   if (!flags.metrics.empty()) options.recorded["metrics"] = flags.metrics;
   if (flags.gpu != "off") {
@@ -431,6 +434,10 @@ CLI::App* AddRunTo(CLI::App& root, const std::shared_ptr<RecordFlags>& flags) {
          "default with --live or --metrics), off, all:HZ; alone or behind a comma, calls: where operations are called")
       ->type_name("WHEN")
       ->check(Accepted(agent::StackPlanOf, "hang, late, off or all:HZ, and calls"));
+  run->add_option("--blocked", flags->blocked,
+                  "Record when the training thread is blocked in libc: locks, sleeps, files, sockets")
+      ->capture_default_str()
+      ->check(CLI::IsMember({"on", "off"}));
   run->add_flag("--estimate", flags->estimate, "Write nothing; print how much space the window would need");
   run->add_flag("--print-env", flags->print_env, "Print the environment for jobs whose command line you cannot change");
   run->add_flag("--torch-ops", flags->torch_ops, "PyTorch's operators as ranges (about 10 us each)");

@@ -5,24 +5,20 @@
 // No code of Python's runs that could change anything, and no memory is allocated but the table that a thread's texts
 // are in: an MPI call may come while Python's lock is not held.
 
-#include <dlfcn.h>
 #include <execinfo.h>
 #include <stdio.h>
 #include <string.h>
-#include <sys/uio.h>
-#include <unistd.h>
 
 #include <algorithm>
 #include <array>
 #include <atomic>
-#include <bit>
 #include <cstddef>
 #include <cstring>
 
 #include "core/hash.h"
 #include "core/loss.h"
 #include "core/python_code.h"
-#include "core/python_layout.h"
+#include "runtime/probe/own_python.h"
 #include "runtime/probe/ring.h"
 
 namespace lockstep::probe {
@@ -31,89 +27,7 @@ namespace {
 constexpr int kMostAddresses = 20;  // The first ones are of this library and of the wrapper.
 constexpr std::size_t kMostPythonFrames = 24, kMostTextBytes = 3072, kMostNameBytes = 256;
 
-// This process's memory, by a call of the kernel that fails where there is none: a layout that is not this
-// interpreter's must not end the program. Pieces are kept, because frames lie side by side; none crosses a page.
-class OwnMemory {
- public:
-  OwnMemory() {}  // The piece is written before it is read.
-  bool Read(std::uint64_t address, void* to, std::size_t bytes) const {
-    if (address < kPieceBytes) return false;  // A member of nothing; and 0 is no piece's begin.
-    if (bytes <= kPieceBytes && address / kPieceBytes == (address + bytes - 1) / kPieceBytes) {
-      const std::uint64_t begin = address / kPieceBytes * kPieceBytes;
-      if (begin != begin_) {
-        begin_ = 0;
-        if (!Copy(begin, piece_, kPieceBytes)) return false;
-        begin_ = begin;
-      }
-      std::memcpy(to, piece_ + (address - begin), bytes);
-      return true;
-    }
-    return Copy(address, to, bytes);
-  }
-  // Whether the system forbids such reads altogether (a filter of system calls).
-  bool refused() const { return refused_; }
-
- private:
-  static constexpr std::size_t kPieceBytes = 1024;
-  bool Copy(std::uint64_t address, void* to, std::size_t bytes) const {
-    const iovec here{to, bytes}, there{reinterpret_cast<void*>(address), bytes};
-    const ssize_t got = process_vm_readv(getpid(), &here, 1, &there, 1, 0);
-    if (got == static_cast<ssize_t>(bytes)) return true;
-    refused_ = refused_ || (got < 0 && (errno == ENOSYS || errno == EPERM));
-    return false;
-  }
-  alignas(8) mutable std::byte piece_[kPieceBytes];
-  mutable std::uint64_t begin_ = 0;  // Of the piece; 0: there is none.
-  mutable bool refused_ = false;
-};
-
-// The interpreter in this process, once it was found.
-struct Interpreter {
-  PythonLayout layout;
-  const void* (*state)() = nullptr;  // Of the calling thread, with or without Python's lock; null: it has none.
-};
-constinit Interpreter g_interpreter{};
-enum Search : int { kNotFound, kSearching, kFound, kNeverAgain };
-std::atomic<int> g_search{kNotFound};
-std::atomic<std::uint32_t> g_calls{0}, g_numbers{0};
-
-// 0x030b for "3.11.2 (main, ...)"; 0 for anything else.
-std::uint32_t VersionOf(const char* text) {
-  if (text == nullptr || strncmp(text, "3.", 2) != 0) return 0;
-  std::uint32_t minor = 0;
-  for (text += 2; *text >= '0' && *text <= '9' && minor < 100; ++text)
-    minor = 10 * minor + static_cast<std::uint32_t>(*text - '0');
-  return minor == 0 ? 0 : 0x0300U | minor;
-}
-
-Search FindInterpreter() {
-  void* state = dlsym(RTLD_DEFAULT, "PyGILState_GetThisThreadState");
-  const void* runtime = dlsym(RTLD_DEFAULT, "_PyRuntime");
-  const auto version = reinterpret_cast<const char* (*)()>(dlsym(RTLD_DEFAULT, "Py_GetVersion"));
-  if (state == nullptr || runtime == nullptr || version == nullptr) return kNotFound;
-  const PythonLayout* known = LayoutOf(VersionOf(version()));
-  if (known != nullptr) {
-    g_interpreter.layout = *known;
-  } else {
-    std::array<std::uint8_t, kDebugOffsetsBytes> head;
-    if (!OwnMemory().Read(reinterpret_cast<std::uint64_t>(runtime), head.data(), head.size()) ||
-        !LayoutFrom(head, g_interpreter.layout))
-      return kNeverAgain;  // Its version is not covered.
-  }
-  g_interpreter.state = reinterpret_cast<const void* (*)()>(state);
-  return kFound;
-}
-
-// Null: there is none, as far as is known. It may be loaded at any time, and is looked for ever more seldom.
-const Interpreter* TheInterpreter() {
-  int search = g_search.load(std::memory_order_acquire);
-  if (search == kNotFound && std::has_single_bit(g_calls.fetch_add(1, std::memory_order_relaxed) + 1) &&
-      g_search.compare_exchange_strong(search, kSearching)) {
-    search = FindInterpreter();
-    g_search.store(search, std::memory_order_release);
-  }
-  return search == kFound ? &g_interpreter : nullptr;
-}
+std::atomic<std::uint32_t> g_numbers{0};
 
 struct Frames {
   std::array<RawPythonFrame, kMostPythonFrames> python;
@@ -189,12 +103,12 @@ class Payload {
   std::size_t used_ = 0;
 };
 
-std::uint32_t WriteNew(const OwnMemory& memory, const Frames& frames) {
+std::uint32_t WriteNew(const OwnMemory& memory, const Interpreter* interpreter, const Frames& frames) {
   Payload payload;
   for (std::size_t i = 0; i < frames.address_count; ++i) payload.AddAddress(frames.addresses[i]);
   const std::uint32_t addresses_bytes = payload.bytes();
   for (std::size_t i = 0; i < frames.python_count; ++i)
-    if (!payload.AddFrame(memory, g_interpreter.layout, frames.python[i], frames.code[i])) break;
+    if (!payload.AddFrame(memory, interpreter->layout, frames.python[i], frames.code[i])) break;
   CallStackRecord record{};
   record.head = {RecordKind::kCallStack, 0,
                  static_cast<std::uint16_t>(1 + (payload.bytes() + kSlotBytes - 1) / kSlotBytes)};
@@ -214,7 +128,30 @@ void SayRefused() {
   lockstep_emit_slow(&record, 2, 1);
 }
 
+// Number of the stack with these frames of Python and, if wanted, return addresses.
+std::uint32_t NumberOf(RingPage& page, const Interpreter* interpreter, bool addresses) {
+  const OwnMemory memory;
+  Frames frames;
+  if (interpreter != nullptr) {
+    TakePython(*interpreter, memory, frames);
+    if (memory.refused() && GiveUpInterpreter()) SayRefused();
+  }
+  const int count = addresses ? backtrace(frames.addresses.data(), kMostAddresses) : 0;
+  frames.address_count = count > 0 ? static_cast<std::size_t>(count) : 0;
+  if (frames.address_count == 0 && frames.python_count == 0) return 0;
+  std::uint32_t* number = CallStackNumber(page, frames.Hash());
+  if (number == nullptr) return WriteNew(memory, interpreter, frames);
+  if (*number == 0) *number = WriteNew(memory, interpreter, frames);
+  return *number;
+}
+
 }  // namespace
+
+std::uint32_t PythonStack(RingPage& page) {
+  const Interpreter* interpreter = KnownInterpreter();
+  return interpreter == nullptr ? 0 : NumberOf(page, interpreter, false);
+}
+
 }  // namespace lockstep::probe
 
 extern "C" std::uint32_t lockstep::lockstep_call_stack(void) {
@@ -222,18 +159,5 @@ extern "C" std::uint32_t lockstep::lockstep_call_stack(void) {
   if (lockstep_probe.segment == nullptr) return 0;
   const ErrnoKeeper errno_keeper;
   RingPage* page = lockstep_ring();
-  if (page == nullptr) return 0;
-  const OwnMemory memory;
-  Frames frames;
-  if (const Interpreter* interpreter = TheInterpreter(); interpreter != nullptr) {
-    TakePython(*interpreter, memory, frames);
-    if (memory.refused() && g_search.exchange(kNeverAgain) == kFound) SayRefused();
-  }
-  const int count = backtrace(frames.addresses.data(), kMostAddresses);
-  frames.address_count = count > 0 ? static_cast<std::size_t>(count) : 0;
-  if (frames.address_count == 0 && frames.python_count == 0) return 0;
-  std::uint32_t* number = CallStackNumber(*page, frames.Hash());
-  if (number == nullptr) return WriteNew(memory, frames);
-  if (*number == 0) *number = WriteNew(memory, frames);
-  return *number;
+  return page == nullptr ? 0 : NumberOf(*page, TheInterpreter(), true);
 }

@@ -19,6 +19,7 @@
 #include "core/env.h"
 #include "core/file_lock.h"
 #include "core/plain_line.h"
+#include "runtime/probe/blocked/watch.h"
 #include "runtime/probe/hooks.h"
 #include "runtime/probe/nvtx.h"
 #include "runtime/probe/nvtx_names.h"
@@ -97,6 +98,7 @@ void MapSegment(const char* path) {
   lockstep_probe.segment_bytes = header.segment_bytes;
   lockstep_probe.watches_ranges = header.window.range_name[0] != 0 || header.window.step_range[0] != 0;
   lockstep_probe.call_stacks = header.call_stacks != 0;
+  BeginBlocked(header.blocked_off != 0);
   // Until the rate is measured: 200 us of a 2 GHz counter.
   lockstep_probe.sample_ticks.store(header.clock_mode == ClockMode::kTsc ? 400'000 : 200'000);
   lockstep_probe.segment = static_cast<SegmentHeader*>(base);
@@ -237,6 +239,7 @@ void InChild() {
   g_claim.store(kNone);
   g_entry.store(nullptr);
   ResetSteps();
+  ForgetWatches();
   ForgetRings();
   ForgetWrittenNames();
   ForgetNccl();

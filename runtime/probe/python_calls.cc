@@ -13,6 +13,7 @@
 #include <utility>
 
 #include "runtime/probe/hooks.h"
+#include "runtime/probe/own_python.h"
 #include "runtime/probe/phases.h"
 
 namespace lockstep::probe {
@@ -149,6 +150,7 @@ extern "C" {
 // name is text), what is returned an integer. Thread: one at a time, with the interpreter's lock.
 __attribute__((visibility("default"))) const void* lockstep_hook_python_call(const char* symbol) {
   static const bool found = FindPython();
+  TheInterpreter();  // While dlsym may be called.
   if (!found) return nullptr;
   for (const Method& method : g_methods)
     if (strcmp(method.name, symbol) == 0) return &method;

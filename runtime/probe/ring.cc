@@ -11,6 +11,7 @@
 #include <algorithm>
 #include <bit>
 
+#include "runtime/probe/blocked/watch.h"
 #include "runtime/probe/range_memory.h"
 
 namespace lockstep {
@@ -257,7 +258,10 @@ RingPage* ClaimRing() {
   const ErrnoKeeper errno_keeper;
   RingPage* page = Claim();
   lockstep_thread_ring = &lockstep_idle_ring;
-  if (page != nullptr) Rearm(*page);
+  if (page == nullptr) return nullptr;
+  Rearm(*page);
+  // The first thread of a process is its training thread, unless another one marks steps (steps.cc) or communicates.
+  if (static_cast<pid_t>(syscall(SYS_gettid)) == getpid()) WatchThisThread();
   return page;
 }
 
@@ -338,6 +342,7 @@ Closed::~Closed() {
 void Rearm(RingPage& page) { RearmAs(page, page.producer.busy); }
 
 void CloseRing(RingPage& page) {
+  UnwatchThisThread();
   SlowWriter(0).Finish();  // Updates header.records, too.
   RingProducer& producer = page.producer;
   lockstep_thread_ring = &lockstep_idle_ring;

@@ -74,6 +74,13 @@ std::uint32_t FindText(RingPage& page,
 // memory.
 std::uint32_t* CallStackNumber(RingPage& page, std::uint64_t hash);
 
+// Number of the frames of Python that the calling thread is in (CallStackRecord), written to its ring if new. 0: none,
+// or not known. Allocates nothing, and looks for no interpreter. call_stacks.cc
+std::uint32_t PythonStack(RingPage& page);
+
+// What a tick lasts, for lockstep_probe.sample_ticks; learned from calls with the present ticks. source_support.cc
+void LearnRate(std::uint64_t ticks);
+
 // Process. process.cc
 ProcessEntry* ClaimedProcess();  // Null if not claimed yet.
 void MarkLockstepUsed();

@@ -4,6 +4,7 @@
 #include <sys/mman.h>
 #include <time.h>
 
+#include "runtime/probe/blocked/watch.h"
 #include "runtime/probe/ring.h"
 
 namespace lockstep {
@@ -15,6 +16,8 @@ namespace {
 // Polls at most 20 us apart are one run, the whole of which is time in MPI (docs/definitions.md); sample_ticks are
 // 200 us.
 constexpr std::uint64_t kSamplesToPollGap = 10;
+// Waits are recorded from 20 us on (docs/definitions.md); what the rate's error lets pass, the decoder leaves out.
+constexpr double kLeastBlockedNs = 19'900;
 
 struct {
   std::atomic<std::uint64_t> ticks{0};
@@ -72,18 +75,8 @@ extern "C" void* lockstep_scratch(std::uint64_t bytes) {
   return memory;
 }
 
-extern "C" void lockstep_sample_cpu(RingPage* page, std::uint64_t ticks) {
-  RingHeader& header = page->header;
-  if (ticks - header.last_cpu_ticks < lockstep_probe.sample_ticks.load(std::memory_order_relaxed)) return;
-  header.last_cpu_ticks = ticks;
-  const ErrnoKeeper errno_keeper;
-  timespec now{};
-  if (clock_gettime(CLOCK_THREAD_CPUTIME_ID, &now) != 0) return;
-  const CpuRecord record{
-      {RecordKind::kCpu, 0, 1}, 0, ticks, static_cast<std::int64_t>(now.tv_sec) * 1'000'000'000 + now.tv_nsec, -1};
-  ring::Emit(&record, 1);
-
-  // The length of a tick: from two samples at least 10 ms apart, once.
+// From two samples at least 10 ms apart.
+void probe::LearnRate(std::uint64_t ticks) {
   const std::int64_t raw = RawNs();
   std::uint64_t none = 0;
   if (g_rate.ticks.load(std::memory_order_acquire) == 0) {
@@ -95,7 +88,22 @@ extern "C" void lockstep_sample_cpu(RingPage* page, std::uint64_t ticks) {
              first > 1 && ticks > first && raw - g_rate.raw_ns > 10'000'000) {
     const double per_ns = static_cast<double>(ticks - first) / static_cast<double>(raw - g_rate.raw_ns);
     lockstep_probe.sample_ticks.store(static_cast<std::uint64_t>(per_ns * 200'000), std::memory_order_relaxed);
+    g_least_ticks.store(static_cast<std::uint64_t>(per_ns * kLeastBlockedNs), std::memory_order_relaxed);
   }
+}
+
+extern "C" void lockstep_sample_cpu(RingPage* page, std::uint64_t ticks) {
+  RingHeader& header = page->header;
+  if (ticks - header.last_cpu_ticks < lockstep_probe.sample_ticks.load(std::memory_order_relaxed)) return;
+  WatchThisThread();  // It communicates: it may be the training thread.
+  header.last_cpu_ticks = ticks;
+  const ErrnoKeeper errno_keeper;
+  timespec now{};
+  if (clock_gettime(CLOCK_THREAD_CPUTIME_ID, &now) != 0) return;
+  const CpuRecord record{
+      {RecordKind::kCpu, 0, 1}, 0, ticks, static_cast<std::int64_t>(now.tv_sec) * 1'000'000'000 + now.tv_nsec, -1};
+  ring::Emit(&record, 1);
+  LearnRate(ticks);
 }
 
 }  // namespace lockstep

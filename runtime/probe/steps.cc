@@ -3,6 +3,7 @@
 
 #include <time.h>
 
+#include "runtime/probe/blocked/watch.h"
 #include "runtime/probe/hooks.h"
 #include "runtime/probe/ring.h"
 #include "runtime/probe/window.h"
@@ -114,6 +115,7 @@ void Boundary(StepSource source, std::int64_t index, bool ends) {
   const WindowSpec& spec = segment.window;
   RingPage* page = lockstep_ring();
   const ErrnoKeeper errno_keeper;
+  if (page != nullptr) WatchThisThread();
   ProcessWindow* own = OwnWindow();
   if (own == nullptr) return;
   ProcessWindow& window = *own;

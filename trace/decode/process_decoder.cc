@@ -154,6 +154,8 @@ void ProcessDecoder::TakeAtOnce(Thread& thread, RecordKind kind, std::span<const
       return OnMemory(thread, LoadRecord<MemoryRecord>(bytes));
     case RecordKind::kLoss:
       return OnLoss(thread, LoadRecord<LossRecord>(bytes));
+    case RecordKind::kBlocked:
+      return OnBlocked(thread, LoadRecord<BlockedRecord>(bytes));
     case RecordKind::kString:
     case RecordKind::kThreadName:
       return OnString(thread, bytes);
@@ -307,6 +309,7 @@ void ProcessDecoder::Decode(std::vector<DecoderThread> inputs, std::uint32_t pro
   for (Thread& thread : threads) DecodeLeftOpen(thread, life_.last_ns);
   PairRanges(life_.last_ns);
   FinishThreads(threads, process_row, main_tid);
+  FinishBlocked();
   ExtendStepRanges();
   OrderMarks();
   MakeSteps();

@@ -158,6 +158,10 @@ class ProcessDecoder {
   void DropRangesOutside();
   void TellFirstKernels();
 
+  // decode_blocked.cc
+  void OnBlocked(Thread& thread, const BlockedRecord& record);
+  void FinishBlocked();
+
   // decode_losses.cc
   void OnLoss(Thread& thread, const LossRecord& record);
   void AddToldLosses();
@@ -222,6 +226,7 @@ class ProcessDecoder {
   std::map<std::pair<std::uint32_t, std::uint32_t>, ToldLoss> told_losses_;  // Rows of strings: name, detail.
 
   std::unordered_map<std::uint32_t, std::uint32_t> call_stacks_;
+  std::vector<std::uint32_t> waker_tids_;  // By row of blocked.
 
   OpenRequests requests_;
   std::unordered_map<std::uint64_t, Persistent> persistent_;

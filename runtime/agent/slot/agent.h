@@ -50,6 +50,7 @@ struct RunOptions {
   bool send = true;               // Files go to rank 0's agent where its directory is not shared.
   std::int64_t wait_ms = 30'000;  // For rank 0, and for files on the way, as long as nothing moves.
   StackPlan stacks;
+  bool blocked = true;  // Record time in which threads are blocked in libc.
   bool quiet = false;
   std::map<std::string, std::string> recorded;  // Options as given, for the manifest.
   // Called once the application has failed and its spool is complete. A launcher that ends the job may kill this

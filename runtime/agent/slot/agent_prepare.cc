@@ -126,7 +126,7 @@ void SlotRun::StartLive() {
 
 void SlotRun::StartStacks() {
   if (options_.estimate) return;
-  if (options_.stacks.calls)
+  if (options_.stacks.calls || options_.blocked)
     call_stacks_.emplace(CallStacks::Setup{
         .segment = segment_->view(),
         .tree = stack_tree_,
@@ -251,6 +251,7 @@ void SlotRun::FillHeader() {
   clock_.mode = !clock_.distortion.active() && TscIsInvariant() ? ClockMode::kTsc : ClockMode::kRaw;
   SegmentHeader& header = segment_->view().header();
   header.call_stacks = options_.stacks.calls && !options_.estimate;
+  header.blocked_off = options_.blocked ? 0 : 1;
   header.slot_rank = launch_.rank;
   header.clock_mode = clock_.mode;
   header.distortion = clock_.distortion;

@@ -5,9 +5,11 @@
 #include <errno.h>
 #include <fcntl.h>
 #include <pthread.h>
+#include <semaphore.h>
 #include <signal.h>
 #include <sys/time.h>
 #include <sys/wait.h>
+#include <time.h>
 #include <unistd.h>
 
 #include <atomic>
@@ -322,6 +324,31 @@ int Errno() {
   return errno == 77 ? 0 : 1;
 }
 
+// Sleeps and waits; with a ring, or with nothing recorded that would have made one.
+int Blocked(bool ring) {
+  if (ring) lockstep_mark("makes a ring");
+  const timespec time{0, 2'000'000};
+  for (int i = 0; i < 3; ++i) nanosleep(&time, nullptr);
+  sem_t semaphore;
+  sem_init(&semaphore, 0, 1);
+  errno = 77;
+  sem_wait(&semaphore);
+  timespec past{1, 0};
+  if (sem_timedwait(&semaphore, &past) == 0 || errno != ETIMEDOUT) return 1;
+  std::thread([&] {
+    lockstep_mark("posts");
+    nanosleep(&time, nullptr);  // This thread is not watched.
+    sem_post(&semaphore);
+  }).join();
+  pthread_mutex_t mutex = PTHREAD_MUTEX_INITIALIZER;
+  errno = 77;
+  for (int i = 0; i < 1000; ++i) {
+    pthread_mutex_lock(&mutex);
+    pthread_mutex_unlock(&mutex);
+  }
+  return errno == 77 ? 0 : 1;
+}
+
 struct Late {
   ~Late() {
     if (std::getenv("LOCKSTEP_TEST_EARLY") == nullptr) return;
@@ -355,6 +382,7 @@ int main(int argc, char** argv) {
   if (name == "signals") result = Signals(first);
   if (name == "stepped") result = Stepped(first);
   if (name == "window") result = Window();
+  if (name == "blocked") result = Blocked(first != 0);
   if (name == "errno") result = Errno();
   if (name == "ranges") Ranges(first), result = 0;
   return result;

@@ -41,6 +41,7 @@ struct TestSegmentOptions {
   bool recording = true;
   ClockMode mode = ClockMode::kTsc;
   ClockDistortion distortion;
+  bool blocked = false;                           // Waits of watched threads, which other tests do not count on.
   std::uint64_t ready_bytes = ~std::uint64_t{0};  // At most `bytes`.
 };
 
@@ -80,6 +81,7 @@ class TestSegment {
     header.other_ring_slots = options.other_ring_slots;
     header.clock_mode = options.mode;
     header.distortion = options.distortion;
+    header.blocked_off = options.blocked ? 0 : 1;
     Record(view_, options.recording);
     header.next_free = kArenaOffset;
     header.ready_bytes = ready;
