@@ -279,6 +279,11 @@ class Merger {
         run_.losses.push_back(
             MakeLoss(run_.ranks[r].rank, Loss::kStepIncomplete, marked - found, "no kernel was launched in them"));
       Release(steps_.ranks[r]);
+      // From a hundredth of the time on, as findings.
+      if (passed_[r].unexplained_ns * 100 > passed_[r].steps_ns)
+        run_.losses.push_back(
+            MakeLoss(run_.ranks[r].rank, Loss::kComputeUnexplained, 1,
+                     std::to_string(passed_[r].unexplained_ns * 100 / passed_[r].steps_ns) + " % of its steps"));
       if (passed_[r].damaged.empty()) continue;
       run_.ranks[r].state = RankState::kCutShort;
       for (const std::string& damage : passed_[r].damaged)
@@ -310,7 +315,7 @@ class Merger {
     for (std::size_t r = 0; r < passed_.size(); ++r) {
       if (!run_.ranks[r].mine) continue;
       const RankPassResult& rank = passed_[r];
-      packer.Put(r, rank.gpu, rank.steps, rank.damaged);
+      packer.Put(r, rank.gpu, rank.steps, rank.unexplained_ns, rank.steps_ns, rank.damaged);
       packer.PutTable(rank.step_ranks);
       packer.PutTable(rank.totals);
       packer.PutTable(rank.phases);
@@ -323,7 +328,7 @@ class Merger {
         const auto r = from.Take<std::size_t>();
         RankPassResult& rank = passed_[r];
         rank = {};
-        from.Take(rank.gpu, rank.steps, rank.damaged);
+        from.Take(rank.gpu, rank.steps, rank.unexplained_ns, rank.steps_ns, rank.damaged);
         from.TakeTable(rank.step_ranks);
         from.TakeTable(rank.totals);
         from.TakeTable(rank.phases);

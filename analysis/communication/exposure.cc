@@ -4,7 +4,7 @@
 
 #include "core/collective.h"
 #include "merge/timeline/activity_stream.h"
-#include "merge/timeline/helper_waits.h"
+#include "merge/timeline/blocked_time.h"
 #include "merge/timeline/rank_pass.h"
 #include "merge/timeline/unrecorded_calls.h"
 
@@ -101,9 +101,12 @@ ExposedActivity ActivityOf(const schema::RankTables& t, const merge::ClockMap& c
     for (std::size_t i = 0; i < t.ranges.rows(); ++i)
       if (t.ranges.thread[i] == thread && t.ranges.category[i] == kInput)
         input.push_back({t.ranges.begin_ns[i], t.ranges.begin_ns[i] + t.ranges.duration_ns[i]});
+    const merge::BlockedTime blocked = merge::FindBlockedTime(t, thread);
     local = Unite(Unite(InMpi(t, false, thread), Normalize(std::move(input))),
-                  Unite(merge::UnrecordedCalls(t, thread, false), merge::HelperWaits(t, thread)));
-    CpuShares(t, thread, local, clock, activity);
+                  Unite(merge::UnrecordedCalls(t, thread, false), blocked.awaited));
+    std::vector<Interval> own;
+    for (const merge::BlockedTime::Own& wait : blocked.own) own.push_back(wait.at);
+    CpuShares(t, thread, Unite(local, Normalize(std::move(own))), clock, activity);
     const auto& groups = t.comms.kind;
     activity.sleeps_in_calls =
         std::find(groups.begin(), groups.end(), schema::CommKind::kTorchGroup) != groups.end() &&

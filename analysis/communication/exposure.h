@@ -18,9 +18,9 @@ struct ExposedActivity {
   // GPU ranks: no compute kernel running.
   IntervalSet exposed;
   bool gpu = false;
-  // CPU time and run-queue delay of the training thread outside MPI and input, from neighbouring samples with nothing
-  // else between them, as shares of the wall time of those stretches. A negative value means that there were too few
-  // samples.
+  // CPU time and run-queue delay of the training thread outside MPI, input and recorded waits, from neighbouring
+  // samples with nothing else between them, as shares of the wall time of those stretches. A negative value means that
+  // there were too few samples.
   double cpu_share = -1, offcpu_share = -1;
   // CPU ranks: the training thread made no MPI call, and threads of PyTorch's gloo carry what its groups move: in their
   // calls it sleeps, and takes no CPU time.

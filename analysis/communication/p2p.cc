@@ -124,7 +124,7 @@ std::int64_t MoreWorkNs(const Context& context, const Analysis& analysis, std::i
   };
   const IdentityTerms *busy = terms_of(late), *idle = terms_of(waiting);
   if (busy == nullptr || idle == nullptr || busy->device_unknown || idle->device_unknown) return 0;
-  const std::int64_t more_ns = busy->compute_ns - idle->compute_ns;
+  const std::int64_t more_ns = busy->Own() - idle->Own();
   return static_cast<double>(more_ns) >= kExplains * static_cast<double>(wait_ns) ? more_ns : 0;
 }
 

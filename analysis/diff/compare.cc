@@ -165,7 +165,7 @@ std::string LargestPart(const std::vector<MeasureResult>& measures, bool grew) {
   const MeasureResult* largest = nullptr;
   for (const MeasureResult& result : measures) {
     const std::string_view name = result.measure->name;
-    if (name != "compute_ns" && name != "exposed_wait_ns" && name != "exposed_transfer_ns" &&
+    if (name != "compute_ns" && name != "blocked_ns" && name != "exposed_wait_ns" && name != "exposed_transfer_ns" &&
         name != "exposed_unsplit_ns" && name != "exposed_copy_ns" && name != "idle_ns")
       continue;
     if (result.verdict != (grew ? Verdict::kWorse : Verdict::kBetter)) continue;

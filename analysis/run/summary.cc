@@ -79,15 +79,13 @@ void SayLongSteps(const Context& context, Analysis& analysis) {
                                    Listed(listed), listed.size() > 1 ? "" : "s", longer, all - listed.size(), other));
 }
 
-// Inferred from CPU time, not observed in a call.
 void RemarkOnHelperWaits(Analysis& analysis) {
   const Summary& s = analysis.summary;
   if (s.helper_wait_ns <= 0 || static_cast<double>(s.helper_wait_ns) < kNameShare * static_cast<double>(s.terms.Sum()))
     return;
   analysis.remarks.push_back(
       fmt::format("For {} of the exposed communication{}, the training thread sleeps until another thread's "
-                  "collectives end. None of "
-                  "its own calls shows this; its CPU time does.",
+                  "collectives end.",
                   Duration(s.helper_wait_ns), s.per_step ? " per step" : ""));
 }
 

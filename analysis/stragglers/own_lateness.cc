@@ -10,7 +10,7 @@
 #include "core/mpi_ops.h"
 #include "merge/parallel.h"
 #include "merge/timeline/activity_stream.h"
-#include "merge/timeline/helper_waits.h"
+#include "merge/timeline/blocked_time.h"
 #include "merge/timeline/rank_pass.h"
 #include "merge/timeline/unrecorded_calls.h"
 
@@ -35,7 +35,7 @@ IntervalSet Communicating(const schema::RankTables& t) {
     if (t.mpi_calls.thread[i] == thread && !IsMpiOther(merge::ClassOf(t.mpi_calls.op[i])))
       communicating.push_back({t.mpi_calls.begin_ns[i], t.mpi_calls.begin_ns[i] + t.mpi_calls.duration_ns[i]});
   return Unite(Normalize(std::move(communicating)),
-               Unite(merge::UnrecordedCalls(t, thread, false), merge::HelperWaits(t, thread)));
+               Unite(merge::UnrecordedCalls(t, thread, false), merge::FindBlockedTime(t, thread).awaited));
 }
 
 std::optional<OwnTime> Read(const Context& context, std::size_t position) {

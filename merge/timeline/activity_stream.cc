@@ -24,12 +24,12 @@ Interval TimeOf(const Table& table, std::size_t row) {
   return {table.begin_ns[row], table.begin_ns[row] + table.duration_ns[row]};
 }
 
-constexpr Activity kActivityOf[] = {Activity::kBusy,     Activity::kBusy,     Activity::kBusy,    Activity::kBusy,
-                                    Activity::kBusy,     Activity::kCertain,  Activity::kCertain, Activity::kCertain,
-                                    Activity::kPossible, Activity::kTransfer, Activity::kWait,    Activity::kInsideMpi,
-                                    Activity::kCopy,     Activity::kCopy,     Activity::kCopy,    Activity::kMpiOther,
-                                    Activity::kMpiOther, Activity::kMpiIo,    Activity::kMpiIo,   Activity::kMpiRma,
-                                    Activity::kMpiRma,   Activity::kMpiSetup, Activity::kInput};
+constexpr Activity kActivityOf[] = {Activity::kBusy,     Activity::kBusy,    Activity::kBusy,      Activity::kBusy,
+                                    Activity::kCertain,  Activity::kCertain, Activity::kCertain,   Activity::kPossible,
+                                    Activity::kTransfer, Activity::kWait,    Activity::kInsideMpi, Activity::kCopy,
+                                    Activity::kCopy,     Activity::kCopy,    Activity::kMpiOther,  Activity::kMpiOther,
+                                    Activity::kMpiIo,    Activity::kMpiIo,   Activity::kMpiRma,    Activity::kMpiRma,
+                                    Activity::kMpiSetup, Activity::kInput,   Activity::kBlocked,   Activity::kAwaited};
 
 }  // namespace
 
@@ -190,8 +190,9 @@ void ActivityStream::AddOp(const CommOp& op, std::uint32_t kernel) {
   Put(kTransfer, {op.transfer_begin_ns, op.end_ns}, kept);
 }
 
-void ActivityStream::AddHelperWaits(const IntervalSet& waits) {
-  for (const Interval& wait : waits) Put(kHelped, wait);
+void ActivityStream::AddBlocked(const BlockedTime& blocked) {
+  for (const BlockedTime::Own& own : blocked.own) Put(kBlocked, own.at);
+  for (const Interval& wait : blocked.awaited) Put(kAwaited, wait);
 }
 
 void ActivityStream::AddCalls(const IntervalSet& calls) {

@@ -9,6 +9,7 @@
 
 #include "core/mpi_ops.h"
 #include "ingest/rank_files/event_reader.h"
+#include "merge/timeline/blocked_time.h"
 #include "merge/timeline/breakdown.h"
 #include "merge/timeline/gpu_windows.h"
 #include "merge/timeline/kernel_class.h"
@@ -91,8 +92,8 @@ class ActivityStream {
   void AddRows(const std::vector<std::int64_t>& begin_ns, std::function<void(std::size_t row)> add);
   // Adds time of the training thread in communication of which nothing else is known; for CPU ranks.
   void AddCalls(const IntervalSet& calls);
-  // Adds time in which the training thread slept until other threads' collectives had ended; for CPU ranks.
-  void AddHelperWaits(const IntervalSet& waits);
+  // For CPU ranks.
+  void AddBlocked(const BlockedTime& blocked);
   // Adds an operation in flight; `kernel` is the row of the kernel that carried it, or kNone.
   void AddOp(const CommOp& op, std::uint32_t kernel);
 
@@ -106,7 +107,6 @@ class ActivityStream {
     kInputBusy,
     kCompute,
     kUnrecordedBusy,
-    kHelped,
     kOpsCertain,
     kKernelsCertain,
     kUnrecordedCertain,
@@ -125,6 +125,8 @@ class ActivityStream {
     kRequestsRma,
     kSetup,
     kInput,
+    kBlocked,
+    kAwaited,
     kSources,
   };
   // A kernel that carried a recorded collective.

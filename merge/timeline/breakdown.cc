@@ -12,30 +12,36 @@ constexpr unsigned kBusy = Bit(Activity::kBusy), kCertain = Bit(Activity::kCerta
                    kPossible = Bit(Activity::kPossible), kTransfer = Bit(Activity::kTransfer),
                    kWait = Bit(Activity::kWait), kInside = Bit(Activity::kInsideMpi), kCopy = Bit(Activity::kCopy),
                    kOther = Bit(Activity::kMpiOther), kInput = Bit(Activity::kInput), kIo = Bit(Activity::kMpiIo),
-                   kRma = Bit(Activity::kMpiRma), kSetup = Bit(Activity::kMpiSetup);
+                   kRma = Bit(Activity::kMpiRma), kSetup = Bit(Activity::kMpiSetup), kBlocked = Bit(Activity::kBlocked),
+                   kAwaited = Bit(Activity::kAwaited);
 
 Terms TermsOf(unsigned state, bool gpu, std::int64_t ns) {
   Terms terms;
-  const bool compute = gpu == ((state & kBusy) != 0);
+  const bool compute = gpu ? (state & kBusy) != 0 : (state & (kBusy | kBlocked | kAwaited)) == 0;
+  const bool blocked = !gpu && (state & (kBusy | kBlocked | kAwaited)) == kBlocked;
+  const bool own = compute || blocked;
   const bool in_flight = (state & (kCertain | kPossible)) != 0;
-  // Outside compute, an operation in flight is exposed whether or not it moves data.
-  const bool moving = in_flight && ((state & (kCertain | kInside)) != 0 || !compute);
+  // Outside the rank's own work, an operation in flight is exposed whether or not it moves data.
+  const bool moving = in_flight && ((state & (kCertain | kInside)) != 0 || !own);
   const bool copy = (state & kCopy) != 0;
   if (in_flight) terms.comm_high_ns = ns;
   if (moving) terms.comm_ns = ns;
   if (copy) terms.copy_ns = ns;
   if (state & kInside) terms.inside_mpi_ns = ns;
-  if (compute) {
-    terms.compute_ns = ns;
+  if (own) {
+    (compute ? terms.compute_ns : terms.blocked_ns) = ns;
     if (in_flight) terms.overlap_high_ns = ns;
     if (moving) terms.overlap_ns = ns;
   } else if (in_flight) {
+    if (state & kAwaited) terms.helper_wait_ns = ns;
     if (state & kTransfer)
       terms.exposed_transfer_ns = ns;
     else if (state & kWait)
       terms.exposed_wait_ns = ns;
     else
       terms.exposed_unsplit_ns = ns;
+  } else if (!gpu && (state & (kBusy | kAwaited)) == kAwaited) {
+    terms.blocked_ns = terms.awaited_apart_ns = ns;  // What it waits for was not in flight yet, or no longer.
   } else if (copy) {
     terms.exposed_copy_ns = ns;
   } else {
@@ -61,7 +67,8 @@ void Terms::Add(const Terms& o) {
   comm_ns += o.comm_ns, overlap_ns += o.overlap_ns, comm_high_ns += o.comm_high_ns;
   overlap_high_ns += o.overlap_high_ns, copy_ns += o.copy_ns, mpi_other_ns += o.mpi_other_ns, input_ns += o.input_ns;
   mpi_io_ns += o.mpi_io_ns, mpi_rma_ns += o.mpi_rma_ns, mpi_setup_ns += o.mpi_setup_ns;
-  inside_mpi_ns += o.inside_mpi_ns;
+  helper_wait_ns += o.helper_wait_ns, blocked_unplaced_ns += o.blocked_unplaced_ns;
+  awaited_apart_ns += o.awaited_apart_ns, inside_mpi_ns += o.inside_mpi_ns;
 }
 
 Terms Breakdown::StateTimes::Take(bool gpu) {

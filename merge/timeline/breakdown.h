@@ -27,7 +27,9 @@ struct Terms {
   std::int64_t exposed_copy_ns = 0, idle_ns = 0;
   std::int64_t comm_ns = 0, overlap_ns = 0, comm_high_ns = 0, overlap_high_ns = 0;
   std::int64_t copy_ns = 0, mpi_other_ns = 0, mpi_io_ns = 0, mpi_rma_ns = 0, mpi_setup_ns = 0, input_ns = 0;
-  std::int64_t inside_mpi_ns = 0;  // Counted whatever else happens meanwhile; in no column.
+  std::int64_t helper_wait_ns = 0, blocked_unplaced_ns = 0;
+  std::int64_t awaited_apart_ns = 0;  // Of blocked, in waits for what was not in flight; in no column by itself.
+  std::int64_t inside_mpi_ns = 0;     // Counted whatever else happens meanwhile; in no column.
 
   void Add(const Terms& other);
 };
@@ -46,8 +48,10 @@ enum class Activity : std::uint8_t {
   kMpiIo,  // Part of it, waits for non-blocking MPI-IO included.
   kMpiRma,
   kMpiSetup,
+  kBlocked,  // CPU ranks: the training thread in waits of its own.
+  kAwaited,  // CPU ranks: the training thread in waits that another thread's collective ended.
 };
-inline constexpr std::size_t kActivities = 12;
+inline constexpr std::size_t kActivities = 14;
 
 // Computes the terms of some windows while the intervals stream by, roughly in order of time: only those that begin
 // after the last Advance are kept.
@@ -86,7 +90,7 @@ class Breakdown {
     Terms Take(bool gpu);
 
    private:
-    std::array<std::int64_t, 1u << kActivities> ns_{};
+    std::vector<std::int64_t> ns_ = std::vector<std::int64_t>(1u << kActivities);
     std::vector<unsigned> seen_;
   };
 

@@ -5,6 +5,7 @@
 #include <string>
 
 #include "ingest/rank_files/rank_source.h"
+#include "merge/timeline/blocked_time.h"
 
 namespace lockstep::merge {
 namespace {
@@ -44,6 +45,7 @@ Result<schema::RankTables> ReadRankActivity(const Timeline& timeline, std::int32
                             {&schema::Ranges::begin_ns, &schema::Ranges::duration_ns, &schema::Ranges::thread,
                              &schema::Ranges::category, &schema::Ranges::name},
                             tables.ranges);
+  ReadWhole<schema::Blocked>(*events, kWaitColumns, tables.blocked);
   ReadWhole<schema::Kernels>(
       *events, {&schema::Kernels::begin_ns, &schema::Kernels::duration_ns, &schema::Kernels::work}, tables.kernels);
   ReadWhole<schema::CpuSamples>(*events,

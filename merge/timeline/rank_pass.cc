@@ -1,7 +1,9 @@
 #include "merge/timeline/rank_pass.h"
 
 #include <algorithm>
+#include <array>
 #include <functional>
+#include <iterator>
 #include <memory>
 #include <optional>
 #include <utility>
@@ -14,15 +16,17 @@
 #include "merge/match/instance_key.h"
 #include "merge/timeline/activity_stream.h"
 #include "merge/timeline/gpu_windows.h"
-#include "merge/timeline/helper_waits.h"
 #include "merge/timeline/hta_window.h"
 #include "merge/timeline/phases.h"
+#include "merge/timeline/unplaced.h"
 #include "merge/timeline/unrecorded_calls.h"
 
 namespace lockstep::merge {
 namespace {
 
 using schema::kNoTime;
+
+constexpr std::size_t kKinds = std::size(schema::BlockedKind::kValues);
 
 class Pass {
  public:
@@ -40,8 +44,7 @@ class Pass {
     FindWindows();
     FindInside();
     unrecorded_ = UnrecordedCalls(head_, events_, training_, out_.gpu);
-    // Time that calls show need not be inferred.
-    if (!out_.gpu) helper_waits_ = Subtract(HelperWaits(head_, events_, training_), unrecorded_);
+    if (!out_.gpu) blocked_ = FindBlockedTime(head_, events_, training_);
     tables_.AllColumns(hta_.has_value());
     // Rows of our own files are in order of time. If they are not, nothing can be released on the way.
     if (!Stream(false)) Stream(true);
@@ -206,7 +209,7 @@ class Pass {
     phases_.emplace(training_, unrecorded_);
     ActivityStream stream(head_, tables_, training_, in_.hta, windows_, hta_ ? &*hta_ : nullptr, whole);
     if (!out_.gpu) stream.AddCalls(unrecorded_);
-    if (!out_.gpu) stream.AddHelperWaits(helper_waits_);
+    if (!out_.gpu) stream.AddBlocked(blocked_);
     stream.OnRanges([&](const schema::Ranges& rows) { phases_->Add(rows); });
     stream.AddRows(head_.collectives.begin_ns, [&](std::size_t row) { AddCollective(row, stream); });
     if (!out_.gpu || !in_.hta) stream.AddRows(head_.p2p.begin_ns, [&](std::size_t row) { AddP2p(row, stream); });
@@ -248,15 +251,65 @@ class Pass {
   template <typename Row>
   void Put(Row& row, const Terms& t, Interval window, std::int64_t cpu_ns, std::int64_t offcpu_ns) const {
     row.compute_ns = t.compute_ns, row.blocked_ns = t.blocked_ns, row.exposed_wait_ns = t.exposed_wait_ns;
+    // Of waits for other threads' collectives, on condition variables and semaphores.
+    row.blocked_lock_ns = t.awaited_apart_ns, row.blocked_unplaced_ns = t.blocked_unplaced_ns;
     row.exposed_transfer_ns = t.exposed_transfer_ns, row.exposed_unsplit_ns = t.exposed_unsplit_ns;
     row.exposed_copy_ns = t.exposed_copy_ns, row.idle_ns = t.idle_ns;
     row.comm_ns = t.comm_ns, row.overlap_ns = t.overlap_ns;
     row.comm_high_ns = t.comm_high_ns, row.overlap_high_ns = t.overlap_high_ns;
     row.copy_ns = t.copy_ns, row.mpi_other_ns = t.mpi_other_ns, row.input_ns = t.input_ns;
-    row.helper_wait_ns = helped_.Within(window);
+    row.helper_wait_ns = t.helper_wait_ns;
     row.mpi_io_ns = t.mpi_io_ns, row.mpi_rma_ns = t.mpi_rma_ns, row.mpi_setup_ns = t.mpi_setup_ns;
     row.late_sender_ns = late_sender_.Within(window), row.late_receiver_ns = late_receiver_.Within(window);
     row.cpu_ns = cpu_ns, row.offcpu_ns = offcpu_ns;
+  }
+
+  // Adds which part of blocked is of which kind.
+  template <typename Row>
+  void AddKinds(Row& row, Interval window) const {
+    using Kind = schema::BlockedKind;
+    const auto within = [&](Kind::Value kind) { return of_kind_[kind].Within(window); };
+    row.blocked_sleep_ns += within(Kind::kSleep);
+    row.blocked_lock_ns += within(Kind::kLock) + within(Kind::kCondition) + within(Kind::kSemaphore);
+    row.blocked_python_ns += within(Kind::kPython);
+    row.blocked_file_ns += within(Kind::kFile);
+    row.blocked_socket_ns += within(Kind::kSocket);
+  }
+
+  // Moves compute that the CPU clock contradicts to blocked. How much the process's other threads computed is not known
+  // of whole steps, so only where one of them communicated for this rank: elsewhere it may compute with threads whose
+  // end it awaits by calls of the kernel that no library sees (OpenMP).
+  void MoveUnplaced(const CounterCurve& delay) {
+    const IntervalSet carried = CarriedByOthers(head_, training_);
+    const bool recorded = events_.Rows(schema::Blocked::kInfo.name) > 0;
+    if (carried.empty() && !recorded) return;
+    const Measure computed(blocked_.computed);
+    std::vector<StepOnCpu> steps;
+    for (std::size_t i = 0; i < out_.steps.size(); ++i) {
+      const RankStep& step = out_.steps[i];
+      steps.push_back(
+          {step.window, terms_[i].compute_ns, step.complete ? step.cpu_ns : -1, computed.Within(step.window)});
+    }
+    if (recorded) {
+      for (const std::int64_t ns : Unplaced(steps, delay)) out_.unexplained_ns += ns;
+      for (const StepOnCpu& step : steps) out_.steps_ns += step.window.end - step.window.begin;
+    }
+    for (StepOnCpu& step : steps)
+      if (TotalWithin(carried, step.window) == 0) step.cpu_ns = -1;
+    const std::vector<std::int64_t> unplaced = Unplaced(steps, delay);
+    for (const std::int64_t ns : unplaced) out_.unexplained_ns = std::max<std::int64_t>(0, out_.unexplained_ns - ns);
+    for (std::size_t i = 0; i < steps.size(); ++i) {
+      const std::int64_t ns = unplaced[i], hidden = std::min(ns, terms_[i].overlap_ns);
+      // Communication beside it is hidden at most: this may be a wait for it.
+      const auto move = [&](Terms& terms) {
+        terms.compute_ns -= ns, terms.blocked_ns += ns, terms.blocked_unplaced_ns += ns;
+        terms.overlap_ns -= hidden;
+      };
+      move(terms_[i]);
+      for (std::size_t p = 0; p < parts_.size(); ++p)
+        if (parts_[p].begin <= steps[i].window.begin && steps[i].window.end <= parts_[p].end)
+          move(terms_[steps.size() + p]);
+    }
   }
 
   void ReadSamples(CounterCurve& cpu, CounterCurve& delay) {
@@ -275,9 +328,15 @@ class Pass {
       late_sender_ = Measure(in_.p2p_waits->late_sender);
       late_receiver_ = Measure(in_.p2p_waits->late_receiver);
     }
-    helped_ = Measure(helper_waits_);
+    std::array<std::vector<Interval>, kKinds> of_kind;
+    for (const BlockedTime::Own& own : blocked_.own) of_kind[own.kind].push_back(own.at);
+    for (std::size_t kind = 0; kind < of_kind.size(); ++kind) {
+      own_of_kind_[kind] = Normalize(std::move(of_kind[kind]));
+      of_kind_[kind] = Measure(own_of_kind_[kind]);
+    }
     CounterCurve cpu(windows_), delay(windows_);
     ReadSamples(cpu, delay);
+    if (!out_.gpu) MoveUnplaced(delay);
     const Interval total{parts_.front().begin, parts_.back().end};
     const std::int32_t rank = in_.rank == nullptr ? 0 : in_.rank->rank;
     out_.phases = phases_->Table(*in_.steps, total, rank);
@@ -295,6 +354,7 @@ class Pass {
       row.complete = step.complete;
       const std::int64_t step_cpu = step.cpu_ns >= 0 ? step.cpu_ns : cpu.Within(i);
       Put(row, terms_[i], step.window, step_cpu, delay.Within(i));
+      AddKinds(row, step.window);
       out_.step_ranks.Append(row);
       if (step.window.begin >= total.begin && step.window.end <= total.end && step.cpu_ns >= 0) {
         marked_cpu += step.cpu_ns;
@@ -317,9 +377,9 @@ class Pass {
     // Steps do not overlap, so equal lengths are the same time.
     const bool covered = row.span_ns > 0 && marked_ns == row.span_ns;
     Put(row, sum, total, covered ? marked_cpu : sampled_cpu, off_cpu);
-    row.late_sender_ns = row.late_receiver_ns = row.helper_wait_ns = 0;
+    row.late_sender_ns = row.late_receiver_ns = 0;
     for (const Interval& part : parts_) {
-      row.helper_wait_ns += helped_.Within(part);
+      AddKinds(row, part);
       row.late_sender_ns += late_sender_.Within(part);
       row.late_receiver_ns += late_receiver_.Within(part);
     }
@@ -335,12 +395,14 @@ class Pass {
   std::uint32_t training_ = 0;
   std::optional<HtaWindow> hta_;
   std::vector<Interval> windows_, parts_;
-  IntervalSet helper_waits_;
+  BlockedTime blocked_;
+  std::array<IntervalSet, kKinds> own_of_kind_;
+  std::array<Measure, kKinds> of_kind_;
   IntervalSet unrecorded_;  // Calls of the training thread.
   std::vector<Terms> terms_;
   std::vector<std::int64_t> asked_, inside_before_;
   std::optional<PhaseRanges> phases_;
-  Measure late_sender_, late_receiver_, helped_;
+  Measure late_sender_, late_receiver_;
   std::size_t recent_ = 0;
   RankPassResult out_;
 };

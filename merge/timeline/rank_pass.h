@@ -55,6 +55,8 @@ struct RankPassResult {
   schema::TlStepRanks step_ranks;
   schema::TlRankTotals totals;  // One row.
   schema::TlStepPhases phases;
+  // Of its steps: compute beyond CPU time and run queue that was not moved to blocked, and their length.
+  std::int64_t unexplained_ns = 0, steps_ns = 0;
   std::vector<std::string> damaged;
 };
 

@@ -4,10 +4,43 @@
 #include <filesystem>
 #include <initializer_list>
 
+#include "core/schema_enums.h"
 #include "make_run/parser.h"
 
 namespace lockstep::make_run {
 namespace {
+
+struct WaitKind {
+  std::string_view word, function;
+  std::uint8_t kind;
+};
+constexpr WaitKind kWaitKinds[] = {{"sleep", "clock_nanosleep", schema::BlockedKind::kSleep},
+                                   {"lock", "pthread_mutex_lock", schema::BlockedKind::kLock},
+                                   {"condition", "pthread_cond_wait", schema::BlockedKind::kCondition},
+                                   {"semaphore", "sem_wait", schema::BlockedKind::kSemaphore},
+                                   {"python", "pthread_cond_timedwait", schema::BlockedKind::kPython},
+                                   {"join", "pthread_join", schema::BlockedKind::kJoin},
+                                   {"child", "waitpid", schema::BlockedKind::kChild},
+                                   {"file", "fsync", schema::BlockedKind::kFile},
+                                   {"socket", "recv", schema::BlockedKind::kSocket},
+                                   {"other", "epoll_wait", schema::BlockedKind::kOther}};
+
+// What `stall` leaves in the table `blocked`.
+std::optional<WaitRow> Wait(Line& line) {
+  const auto word = line.Key("kind");
+  if (!word) return std::nullopt;
+  const auto known = std::find_if(std::begin(kWaitKinds), std::end(kWaitKinds),
+                                  [&](const WaitKind& one) { return one.word == *word; });
+  if (known == std::end(kWaitKinds)) {
+    line.Fail("unknown kind '" + *word + "'");
+    return std::nullopt;
+  }
+  WaitRow row{.kind = known->kind, .function = line.Key("function").value_or(std::string(known->function))};
+  row.detail = line.Key("detail").value_or("");
+  row.where = line.Key("where").value_or("");
+  line.Read(line.Key("others"), ParseDuration, &row.others_cpu_ns);
+  return row;
+}
 
 // One of several words by its place; an error if it is none of them.
 template <typename Enum>
@@ -120,8 +153,10 @@ std::string Parser::Directive(Line& line) {
       s.progress = Progress::kTest;
     else if (mode == "thread")
       s.progress = Progress::kThread;
+    else if (mode == "helper")
+      s.progress = Progress::kHelper;
     else
-      line.Fail("progress is none, test or thread");
+      line.Fail("progress is none, test, thread or helper");
   } else if (verb == "network") {
     line.Read(line.Key("alpha"), ParseDuration, &s.alpha_ns);
     line.Read(line.Key("bandwidth"), ParseRate, &s.bandwidth);
@@ -188,6 +223,7 @@ std::string Parser::Directive(Line& line) {
       line.Read(std::optional(line.Need(line.Key("factor"), "factor=")), ParsePpm, &d.factor_ppm);
     Steps(line, &d.steps);
     d.at = line.Key("at").value_or("");
+    if (verb == "stall") d.wait = Wait(line);
     (verb == "late" ? s.late : verb == "slow" ? s.slow : verb == "stall" ? s.stall : s.starve).push_back(d);
   } else if (verb == "missing") {
     line.Int(line.Key("rank"), &s.missing.emplace_back());

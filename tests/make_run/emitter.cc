@@ -65,7 +65,7 @@ std::uint32_t Emitter::Mpi(std::uint32_t thread, MpiOp op, std::int64_t begin, s
   row.thread = thread;
   row.op = static_cast<std::uint16_t>(op);
   if (row.comm != schema::kNone) row.comm = local_comm_[row.comm];
-  progress_thread_ |= thread != 0;
+  last_thread_ = std::max(last_thread_, thread);
   Sign(row.begin_ns + row.duration_ns);
   tables_.mpi_calls.Append(row);
   return static_cast<std::uint32_t>(tables_.mpi_calls.rows() - 1);
@@ -95,6 +95,7 @@ std::uint32_t Emitter::Collective(const CollectiveStart& start) {
                        op.collective == CollectiveKind::kReduceScatter;
   const bool rooted = RootSends(op.collective) || RootReceives(op.collective);
   const bool barrier = op.collective == CollectiveKind::kBarrier;
+  last_thread_ = std::max(last_thread_, start.thread);
   tables_.collectives.Append(
       {.comm = local_comm_[op.comm],
        .seq = seq,
@@ -102,7 +103,7 @@ std::uint32_t Emitter::Collective(const CollectiveStart& start) {
        .kind = static_cast<std::uint8_t>(op.collective),
        .mode = start.mode,
        .uneven = UnevenBits(!op.empty.empty(), op.IsEmpty(rank_), false),
-       .thread = 0,
+       .thread = start.thread,
        .begin_ns = clock_.Show(start.begin_ns),
        .post_end_ns = clock_.Show(start.post_end_ns),
        .last_incomplete_ns = schema::kNoTime,
@@ -279,6 +280,32 @@ void Emitter::GpuSendRecv(const Op& op, bool send, std::uint64_t correlation, st
                       .kernel = static_cast<std::uint32_t>(tables_.kernels.rows() - 1)});
 }
 
+void Emitter::Blocked(const WaitRow& wait, std::int64_t begin, std::int64_t end, std::uint32_t waker) {
+  std::uint32_t caller = schema::kNone;
+  if (const std::size_t at = wait.where.find('@'), colon = wait.where.rfind(':'); at != std::string::npos) {
+    const auto [row, fresh] = callers_.try_emplace(wait.where, static_cast<std::uint32_t>(tables_.stacks.rows()));
+    caller = row->second;
+    if (fresh)
+      tables_.stacks.Append({.parent = schema::kNone,
+                             .function = strings_.Intern(wait.where.substr(0, at)),
+                             .file = strings_.Intern(wait.where.substr(at + 1, colon - at - 1)),
+                             .line = static_cast<std::uint32_t>(std::stoul(wait.where.substr(colon + 1))),
+                             .python = 1});
+  }
+  const std::int64_t from = clock_.Show(begin), to = clock_.Show(end);
+  tables_.blocked.Append({.begin_ns = from,
+                          .duration_ns = to - from,
+                          .thread = 0,
+                          .kind = wait.kind,
+                          .function = strings_.Intern(wait.function),
+                          .waker = waker,
+                          .woken_ns = waker == schema::kNone ? schema::kNoTime : to,
+                          .others_cpu_ns = wait.others_cpu_ns,
+                          .module = schema::kNone,
+                          .detail = wait.detail.empty() ? schema::kNone : strings_.Intern(wait.detail),
+                          .caller = caller});
+  Sign(to);
+}
 void Emitter::Push(std::string_view name, std::uint8_t category, std::int64_t at) {
   open_ranges_.push_back(tables_.ranges.rows());
   tables_.ranges.Append({.begin_ns = clock_.Show(at),

@@ -25,6 +25,7 @@ struct CollectiveStart {
   // GPU: entry of the host's call, and which of the operations in the kernel this is.
   std::int64_t enqueue_ns = schema::kNoTime;
   std::size_t part = 0;
+  std::uint32_t thread = 0;
 };
 
 // What the tables do not say of a kernel that sends or receives.
@@ -59,6 +60,8 @@ class Emitter {
   void Message(const Op& op, bool send, std::int64_t begin, std::int64_t end, std::int64_t looked);
   // The same by a kernel of NCCL.
   void GpuSendRecv(const Op& op, bool send, std::uint64_t correlation, std::int64_t begin, std::int64_t end);
+  // A wait of the training thread; `waker`: the thread that ends it, or kNone.
+  void Blocked(const WaitRow& wait, std::int64_t begin, std::int64_t end, std::uint32_t waker);
   void Push(std::string_view name, std::uint8_t category, std::int64_t at);
   void Pop(std::int64_t at);
   void Cpu(std::int64_t at, std::int64_t cpu_ns, std::int64_t run_delay_ns);
@@ -106,6 +109,7 @@ class Emitter {
     std::uint32_t starts = 0;
   };
   std::vector<PersistentOp> persistent_;
+  std::map<std::string, std::uint32_t> callers_;  // Rows of stacks by what `where` says.
   std::vector<std::size_t> open_ranges_;
   std::int64_t last_sign_;
   std::int64_t step_index_ = -1, step_begin_ = 0, step_cpu_ = 0;
@@ -113,7 +117,7 @@ class Emitter {
   std::uint64_t rings_ = 0;
   std::vector<GpuMessage> messages_;
   std::map<std::pair<bool, std::int32_t>, std::uint64_t> message_seq_;  // Per direction and peer.
-  bool progress_thread_ = false;
+  std::uint32_t last_thread_ = 0;
 };
 
 }  // namespace lockstep::make_run

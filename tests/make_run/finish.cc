@@ -102,8 +102,8 @@ schema::RankTables Emitter::Finish(std::int64_t end, std::int32_t signal, bool c
                                                                : signal == 0 ? 1
                                                                              : 2),
                             .end_code = cut ? 0 : signal,
-                            .mpi_thread_level = static_cast<std::uint8_t>(progress_thread_ ? 3 : 0)});
-  for (std::uint32_t thread = 0; thread < (progress_thread_ ? 2u : 1u); ++thread)
+                            .mpi_thread_level = static_cast<std::uint8_t>(last_thread_ > 0 ? 3 : 0)});
+  for (std::uint32_t thread = 0; thread <= last_thread_; ++thread)
     tables_.threads.Append({.thread = thread,
                             .process = 0,
                             .tid = 1000 + rank_ + static_cast<std::int64_t>(thread) * 1'000'000,

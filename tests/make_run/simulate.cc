@@ -164,12 +164,18 @@ std::int64_t Simulation::Cost(const Op& op) const {
   return spec_.alpha_ns + static_cast<std::int64_t>(static_cast<__int128>(op.bytes) * 1'000'000'000 / spec_.bandwidth);
 }
 
+bool Simulation::Hits(const Disturbance& d, std::int32_t rank, std::int64_t step) const {
+  return step >= 0 && step < spec_.steps && (d.rank == -1 || d.rank == rank) && d.steps.Contains(step);
+}
+
+bool Simulation::Stalls(std::size_t stall, const RankState& state, const Place& place) const {
+  return Hits(spec_.stall[stall], state.rank, place.step) && stall_index_[stall] == place.index;
+}
+
 std::int64_t Simulation::Duration(RankState& state, const Place& place, std::int64_t repeat) const {
   const Op& op = *place.op;
   const bool in_step = place.step >= 0 && place.step < spec_.steps;
-  const auto hits = [&](const Disturbance& d) {
-    return in_step && (d.rank == -1 || d.rank == state.rank) && d.steps.Contains(place.step);
-  };
+  const auto hits = [&](const Disturbance& d) { return Hits(d, state.rank, place.step); };
   __int128 d = op.duration_ns;
   for (const Disturbance& slow : spec_.slow)
     if (hits(slow) && Concerns(op, slow.at)) d = d * slow.factor_ppm / kMillion;
@@ -191,7 +197,7 @@ std::int64_t Simulation::Duration(RankState& state, const Place& place, std::int
     if (hits(starve) && Concerns(op, starve.at)) d = d * starve.factor_ppm / kMillion;
   __int128 asleep = 0;
   for (std::size_t i = 0; i < spec_.stall.size(); ++i)
-    if (repeat == 0 && hits(spec_.stall[i]) && stall_index_[i] == place.index) asleep += spec_.stall[i].by_ns;
+    if (repeat == 0 && Stalls(i, state, place)) asleep += spec_.stall[i].by_ns;
   if (op.kind != OpKind::kKernel) {
     state.off_cpu += static_cast<std::int64_t>(d - on_cpu);
     state.asleep += static_cast<std::int64_t>(asleep);
@@ -290,6 +296,7 @@ void Simulation::Settle(const Place& place) {
   const Op& op = *place.op;
   const auto settle = [&](Instance& instance, std::int64_t start, std::size_t comm, std::size_t group, const Op& of) {
     std::int64_t& busy = busy_until_[comm][group];
+    instance.free = busy;
     instance.done = busy == kNever ? kNever : std::max(start, busy) + Cost(of);
     busy = instance.done;
     if (busy == kNever || spec_.links.empty()) return;
@@ -316,7 +323,8 @@ void Simulation::Settle(const Place& place) {
       } else if (spec_.progress == Progress::kNone) {
         open_.push_back({place.instance + g - first, &op, g});
       } else {
-        settle(instance, instance.arrival, op.comm, g, op);
+        // A helper has it when its post has returned.
+        settle(instance, instance.arrival + (spec_.progress == Progress::kHelper ? spec_.call_ns : 0), op.comm, g, op);
       }
     }
   }

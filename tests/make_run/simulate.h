@@ -34,6 +34,7 @@ class Simulation {
  private:
   struct Instance {
     std::int64_t arrival = INT64_MIN, wait = INT64_MIN, done = kNever;
+    std::int64_t free = 0;                  // Until then the one before it moves.
     std::int64_t root_arrival = INT64_MIN;  // Rooted kinds.
     std::int32_t arrived = 0, waiting = 0;
     std::vector<std::int64_t> arrivals, ends;  // By place in the group: rooted kinds over gloo.
@@ -103,6 +104,10 @@ class Simulation {
   }
   bool IsRoot(const Op& op, std::int32_t group, std::int32_t rank) const;
   void Compute(RankState& state, std::int64_t duration, Emitter* out) const;
+  bool Hits(const Disturbance& d, std::int32_t rank, std::int64_t step) const;
+  // Whether it makes the operation of this place longer.
+  bool Stalls(std::size_t stall, const RankState& state, const Place& place) const;
+  void LeaveWaitForHelper(RankState& state, const Place& place, std::int64_t end, Emitter* out) const;
   void TestOnce(RankState& state, Emitter* out) const;
   void ThreadPolls(RankState& state, std::int64_t until, Emitter* out) const;
   void Sample(const RankState& state, Emitter* out) const;

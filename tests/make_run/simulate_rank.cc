@@ -8,6 +8,10 @@ namespace lockstep::make_run {
 namespace {
 
 constexpr std::uint32_t kTraining = 0, kProgressThread = 1;  // Rows of threads.
+constexpr std::int64_t kLeastWaitNs = 20'000;                // Shorter ones are not recorded.
+
+// The thread that carries it.
+std::uint32_t HelperOf(const Op& op) { return 1 + static_cast<std::uint32_t>(op.comm); }
 
 MpiOp FindOp(CollectiveKind kind, MpiClass cls) {
   for (const MpiOpInfo& info : kMpiOps)  // The plain function stands before its variants.
@@ -104,8 +108,24 @@ void Simulation::Arrive(RankState& state, const Place& place, std::vector<Instan
   switch (op.kind) {
     case OpKind::kCompute: {
       const std::int64_t duration = Duration(state, place, 0);
+      struct Stall {
+        const WaitRow* row;
+        std::int64_t begin, end;
+      };
+      std::vector<Stall> waits;
       if (out != nullptr && !op.name.empty()) out->Push(op.name, op.category, state.t);
       Compute(state, duration, out);
+      if (out != nullptr) {
+        std::int64_t end = state.t;
+        for (std::size_t i = spec_.stall.size(); i-- > 0;) {
+          if (!Stalls(i, state, place)) continue;
+          const std::int64_t begin = end - spec_.stall[i].by_ns;
+          if (spec_.stall[i].wait) waits.push_back({&*spec_.stall[i].wait, begin, end});
+          end = begin;
+        }
+        for (; !waits.empty(); waits.pop_back())
+          out->Blocked(*waits.back().row, waits.back().begin, waits.back().end, schema::kNone);
+      }
       if (out != nullptr && !op.name.empty()) out->Pop(state.t);
       return;
     }
@@ -129,7 +149,8 @@ void Simulation::Arrive(RankState& state, const Place& place, std::vector<Instan
       state.t += spec_.call_ns;
       return;
     case OpKind::kTest:
-      if (spec_.progress != Progress::kThread && !state.pending.empty()) TestOnce(state, out);
+      if (spec_.progress != Progress::kThread && spec_.progress != Progress::kHelper && !state.pending.empty())
+        TestOnce(state, out);
       return;
     case OpKind::kWait:
       state.entry = state.t;
@@ -190,6 +211,22 @@ void Simulation::Arrive(RankState& state, const Place& place, std::vector<Instan
   }
 }
 
+// The training thread sleeps until the last of them has ended.
+void Simulation::LeaveWaitForHelper(RankState& state, const Place& place, std::int64_t end, Emitter* out) const {
+  Sample(state, out);
+  std::uint32_t waker = schema::kNone;
+  std::erase_if(state.pending, [&](const Pending& pending) {
+    if (!Covers(place, pending)) return false;
+    if (DoneOn(*pending.op, pending.instance, state.rank) == end) waker = HelperOf(*pending.op);
+    return true;
+  });
+  if (waker != schema::kNone && end - state.entry >= kLeastWaitNs && out != nullptr)
+    out->Blocked({.kind = schema::BlockedKind::kCondition, .function = "pthread_cond_wait"}, state.entry, end, waker);
+  state.asleep += end - state.entry;
+  state.t = end;
+  Sample(state, out);
+}
+
 void Simulation::LeaveRing(RankState& state, const Place& place, Emitter* out) const {
   const Op& op = *place.op;
   const auto n = static_cast<std::int64_t>(spec_.ranks);
@@ -245,6 +282,7 @@ void Simulation::Leave(RankState& state, const Place& place, Emitter* out) const
       state.stopped = true;
       return;
     }
+    if (spec_.progress == Progress::kHelper) return LeaveWaitForHelper(state, place, end, out);
     Sample(state, out);
     std::erase_if(state.pending, [&](const Pending& pending) {
       if (!Covers(place, pending)) return false;
@@ -290,7 +328,14 @@ void Simulation::Leave(RankState& state, const Place& place, Emitter* out) const
     const bool persistent = op.kind == OpKind::kStart;
     state.t = state.entry + spec_.call_ns;
     Pending pending{at, &op, state.t, schema::kNoTime, 0};
-    if (out != nullptr) {
+    if (out != nullptr && spec_.progress == Progress::kHelper) {
+      if (instance.done != kNever) {
+        const std::int64_t begin = std::max(state.t, instance.free), end = DoneOn(op, at, state.rank);
+        const std::uint32_t row = out->Collective(
+            {.op = &op, .begin_ns = begin, .post_end_ns = end, .enqueue_ns = state.entry, .thread = HelperOf(op)});
+        out->Complete(row, schema::kNoTime, begin, end);
+      }
+    } else if (out != nullptr) {
       const std::uint32_t call = persistent
                                      ? out->Mpi(kTraining, MpiOp::kStart, state.entry, state.t, RequestsRow(1, 1, true))
                                      : out->Mpi(kTraining, FindOp(op.collective, MpiClass::kCollectivePost),

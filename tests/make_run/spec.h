@@ -7,6 +7,7 @@
 #include <cstdint>
 #include <map>
 #include <memory>
+#include <optional>
 #include <string>
 #include <string_view>
 #include <vector>
@@ -20,7 +21,7 @@ namespace lockstep::make_run {
 
 inline constexpr std::int64_t kMillion = 1'000'000;
 
-enum class Progress : std::uint8_t { kNone, kTest, kThread };
+enum class Progress : std::uint8_t { kNone, kTest, kThread, kHelper };
 
 enum class OpKind : std::uint8_t {
   kCompute,  // duration on the training thread, in a range of `category` if it has a name
@@ -91,12 +92,20 @@ struct StepRange {
   std::int64_t first = 0, last = INT64_MAX, every = 1;
   bool Contains(std::int64_t step) const { return step >= first && step <= last && (step - first) % every == 0; }
 };
+// What a wait leaves in the table `blocked`.
+struct WaitRow {
+  std::uint8_t kind = 0;  // schema::BlockedKind
+  std::string function, detail;
+  std::string where;  // "function@file:line" of Python.
+  std::int64_t others_cpu_ns = -1;
+};
 struct Disturbance {       // late, slow, starve, stall
   std::int32_t rank = -1;  // -1: every rank.
   std::int64_t by_ns = 0;
   std::int64_t factor_ppm = kMillion;
   StepRange steps;
-  std::string at;  // Empty: `late`: the first compute op of the step; `slow`: every compute op.
+  std::string at;               // Empty: `late`: the first compute op of the step; `slow`: every compute op.
+  std::optional<WaitRow> wait;  // Of `stall`; none: no row.
 };
 // The way from one rank to another; of a node: all ways that cross its border.
 struct LinkSpec {

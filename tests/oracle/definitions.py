@@ -4,13 +4,18 @@ Sets are sorted lists of disjoint half-open (begin, end) in integer ns.
 """
 
 import bisect
+import math
 
 SPLIT_KINDS = (1, 2, 3, 4, 5)
 GIVES_NOTHING, TAKES_NOTHING = 2, 4  # Bits of collectives.uneven.
 BARRIER, ROOT_SENDS, ROOT_RECEIVES = 5, (6, 9), (7, 8)
 TERMS = ("compute_ns", "blocked_ns", "exposed_wait_ns", "exposed_transfer_ns", "exposed_unsplit_ns", "exposed_copy_ns", "idle_ns")
 LATE = ("late_sender_ns", "late_receiver_ns")
-COLUMNS = TERMS + ("comm_ns", "overlap_ns", "comm_high_ns", "overlap_high_ns", "copy_ns", "mpi_other_ns", "mpi_io_ns",
+OF_KINDS = {"blocked_sleep_ns": (1,), "blocked_lock_ns": (2, 3, 4), "blocked_python_ns": (5,), "blocked_file_ns": (8,),
+            "blocked_socket_ns": (9,)}  # BlockedKind
+CONDITION, SEMAPHORE = 3, 4
+WORK_OF_OTHERS = (2, 3, 4, 6)  # Kinds of waits in which other threads may compute for the one that waits.
+COLUMNS = TERMS + tuple(OF_KINDS) + ("blocked_unplaced_ns", "helper_wait_ns") + ("comm_ns", "overlap_ns", "comm_high_ns", "overlap_high_ns", "copy_ns", "mpi_other_ns", "mpi_io_ns",
                    "mpi_rma_ns", "mpi_setup_ns") + LATE
 
 
@@ -83,6 +88,10 @@ class Activity:
         self.ops = []       # Dicts as in simulate.Run.row; `comm` names the communicator on every rank alike.
         self.kernels, self.copies = [], []
         self.life_end = 0   # For operations that never completed.
+        self.training = 0   # Its thread; operations without `thread` are its own.
+        self.waits = []     # Dicts of the training thread: begin, end, kind, waker, woken (None: not seen), others_cpu, timed_out.
+        self.steps = []     # (begin, end, complete, CPU time of the training thread or None)
+        self.delays = []    # (time, run-queue delay until then) of the training thread.
         self.to_cluster = self.to_local = lambda t: t
         self.error = lambda t: 0
 
@@ -230,11 +239,49 @@ def split_rows(activity):
             op["transfer_part"] = (turn, end)
 
 
+def by_others(a):
+    """(thread, begin, end) of blocking collectives and ended messages of the process's other threads."""
+    for op in a.ops:
+        if op.get("thread", a.training) == a.training or op["mode"] in ((1, 2, 3) if not op.get("p2p") else (3,)):
+            continue
+        if not op.get("p2p") or op["end"] is not None:
+            yield op["thread"], op["begin"], math.inf if op["end"] is None else op["end"]
+
+
+def find_blocked(a):
+    """(awaited, own: [(begin, end, kind)], computed) of a CPU rank's recorded waits."""
+    if a.gpu or not a.waits:
+        return [], [], []
+    carried = list(by_others(a))
+    apart = union(a.training_calls + a.inputs)
+
+    def awaits(w):
+        return (w["kind"] in (CONDITION, SEMAPHORE) and not w["timed_out"] and w["woken"] is not None and w["waker"] is not None and
+                any(thread == w["waker"] and begin <= w["woken"] and end > w["begin"] for thread, begin, end in carried))
+    waits = sorted(a.waits, key=lambda w: w["begin"])
+    awaited = subtract(union([(w["begin"], w["end"]) for w in waits if awaits(w)]), apart)
+    taken, own, computed, until = union(apart + awaited), [], [], -math.inf
+    for w in waits:
+        if awaits(w):
+            continue
+        begin, end = max(w["begin"], until), w["end"]
+        until = max(until, end)
+        worked = begin + ((w["others_cpu"] or 0) if w["kind"] in WORK_OF_OTHERS else 0)
+        rest = subtract([(begin, end)], clip(taken, begin, end)) if begin < end else []
+        computed += clip(rest, begin, worked)
+        own += [(b, e, w["kind"]) for b, e in clip(rest, worked, end)]
+    return awaited, own, union(computed)
+
+
 class Breakdown:
     """Sets of one rank, ready for any window."""
 
     def __init__(self, a):
         self.gpu = a.gpu
+        self.awaited, own, self.computed = find_blocked(a)
+        self.own_blocked = union([(b, e) for b, e, _ in own])
+        self.of_kind = {name: union([(b, e) for b, e, kind in own if kind in kinds]) for name, kinds in OF_KINDS.items()}
+        self.carried = union([(b, e) for _, b, e in by_others(a) if e != math.inf])
         self.busy = union(a.kernels) if a.gpu else union(a.training_calls + a.inputs)
         certain = [op["flight"] for op in a.ops if op["mode"] in (0, 3)]
         possible = [op["flight"] for op in a.ops if op["mode"] in (1, 2)]
@@ -247,26 +294,86 @@ class Breakdown:
         self.setup = union(a.setup_calls)
         self.late = {"late_sender_ns": union(a.late_senders), "late_receiver_ns": union(a.late_receivers)}
 
+        self.unplaced = self.find_unplaced(a)
+
+    def find_unplaced(self, a):
+        """[(begin, end, ns, of which hidden communication)] of steps: compute that the CPU clock contradicts."""
+        if self.gpu or not self.carried:
+            return []
+        times = [t for t, _ in a.delays]
+
+        def before(t):
+            at = bisect.bisect_right(times, t)
+            return a.delays[at - 1] if at else None
+
+        def since(t):
+            at = bisect.bisect_left(times, t)
+            return a.delays[at] if at < len(times) else None
+
+        def line(t):
+            (t0, v0), (t1, v1) = before(t), since(t)
+            first = a.delays[0][1]
+            return float(v0 - first) + (float(v1 - v0) * (float(t - t0) / float(t1 - t0)) if t1 > t0 else 0.0)
+        rows, out = [], []
+        for begin, end, complete, cpu in a.steps:
+            usable = complete and cpu is not None and clip(self.carried, begin, end) and before(begin) and since(end)
+            if not usable:
+                rows.append([])
+                continue
+            terms = self.certain_terms(begin, end)
+            off = max(0, terms["compute_ns"] - cpu - length(clip(self.computed, begin, end)))
+            grown = line(end) - line(begin)
+            row = (begin, end, off, max(0, off - int(math.floor(grown + 0.5))), terms["overlap_ns"])
+            if rows and rows[-1] and rows[-1][-1][1] == begin:
+                rows[-1].append(row)
+            else:
+                rows.append([row])
+        for run in filter(None, rows):
+            total = sum(row[3] for row in run)
+            certain = max(0, sum(row[2] for row in run) - (since(run[-1][1])[1] - before(run[0][0])[1]))
+            for begin, end, _, ns, hidden in run:
+                if total > certain:
+                    ns = int(float(ns) * float(certain) / float(total))
+                out.append((begin, end, ns, min(ns, hidden)))
+        return out
+
     def terms(self, b, e):
+        out = self.certain_terms(b, e)
+        for begin, end, ns, hidden in self.unplaced:
+            if b <= begin and end <= e:
+                out["compute_ns"] -= ns
+                out["blocked_ns"] += ns
+                out["blocked_unplaced_ns"] += ns
+                out["overlap_ns"] -= hidden
+        return out
+
+    def certain_terms(self, b, e):
         if e <= b:
             return dict.fromkeys(COLUMNS, 0)
         window = [(b, e)]
         busy = clip(self.busy, b, e)
-        compute = busy if self.gpu else subtract(window, busy)
+        awaited, own_blocked = clip(self.awaited, b, e), clip(self.own_blocked, b, e)
+        compute = busy if self.gpu else subtract(window, union(busy + awaited + own_blocked))
+        own = union(compute + own_blocked)
         flight = clip(self.flight, b, e)
-        exposed = subtract(flight, compute)
+        exposed = subtract(flight, own)
+        apart = subtract(awaited, flight)
         transfer = intersect(exposed, clip(self.transfer, b, e))
         rest = subtract(exposed, transfer)
         wait = intersect(rest, clip(self.wait, b, e))
         copy = clip(self.copy, b, e)
-        exposed_copy = subtract(subtract(copy, compute), flight)
-        hidden_high = intersect(flight, compute)
-        hidden = intersect(clip(self.moving, b, e), compute)
-        out = dict(compute_ns=length(compute), blocked_ns=0, exposed_wait_ns=length(wait), exposed_transfer_ns=length(transfer),
+        exposed_copy = subtract(subtract(copy, union(own + awaited)), flight)
+        hidden_high = intersect(flight, own)
+        hidden = intersect(clip(self.moving, b, e), own)
+        out = dict(compute_ns=length(compute), blocked_ns=length(own_blocked) + length(apart), blocked_unplaced_ns=0,
+                   helper_wait_ns=length(intersect(awaited, exposed)), exposed_wait_ns=length(wait), exposed_transfer_ns=length(transfer),
                    exposed_unsplit_ns=length(rest) - length(wait), exposed_copy_ns=length(exposed_copy),
                    comm_high_ns=length(flight), overlap_high_ns=length(hidden_high), overlap_ns=length(hidden),
                    comm_ns=length(exposed) + length(hidden), copy_ns=length(copy))
-        covered = union(compute + flight + copy)
+        for name, of_kind in self.of_kind.items():
+            out[name] = length(clip(of_kind, b, e))
+        out["blocked_lock_ns"] += length(apart)
+        covered = union(own + apart + flight + copy)
         out["idle_ns"] = (e - b) - length(covered)
         idle = subtract(window, covered)
         io = intersect(idle, self.io)

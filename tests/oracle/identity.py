@@ -4,7 +4,7 @@
   identity.py RUN [--timeline FILE]
 
 Reads the rank files and, from timeline.h5, only the clock table and the
-windows; matches the collectives, splits them, and computes all six terms in
+windows; matches the collectives, splits them, and computes the terms in
 Python. Every number in step_ranks and rank_totals must be the same to the
 nanosecond, and the terms must sum to the window. Works on captured and on
 synthetic runs.
@@ -123,13 +123,15 @@ def read_rank(path, rank):
         copies = table(f, "copies", ("begin_ns", "duration_ns"))
         comms = table(f, "comms", ("global_id", "size", "rank", "kind", "unidentified", "first_world_rank", "stride"))
         members = table(f, "comm_members", ("comm", "comm_rank", "world_rank"))
-        c = table(f, "collectives", ("comm", "seq", "start", "kind", "mode", "uneven", "begin_ns", "post_end_ns",
+        c = table(f, "collectives", ("comm", "seq", "start", "kind", "mode", "uneven", "thread", "begin_ns", "post_end_ns",
                                      "last_incomplete_ns", "wait_begin_ns", "end_ns", "bytes", "root", "kernel"))
         p = table(f, "p2p", ("comm", "direction", "mode", "peer", "peer_world_rank", "tag", "seq", "thread", "begin_ns",
                              "post_end_ns", "last_incomplete_ns", "wait_begin_ns", "end_ns", "outcome", "kernel"))
         if "p2p" not in f or "kernel" not in f["p2p"]:
             p["kernel"] = np.full(len(p["seq"]), NONE)
-        steps = table(f, "steps", ("thread", "end_ns"))
+        steps = table(f, "steps", ("thread", "begin_ns", "end_ns", "complete", "cpu_ns"))
+        waits = table(f, "blocked", ("begin_ns", "duration_ns", "thread", "kind", "waker", "woken_ns", "others_cpu_ns", "timed_out"))
+        samples = table(f, "cpu_samples", ("time_ns", "thread", "run_delay_ns"))
         requests = table(f, "mpi_requests", ("op", "wait_thread", "wait_begin_ns", "end_ns"))
 
     a = definitions.Activity(rank, len(kernels["begin_ns"]) > 0)
@@ -151,6 +153,17 @@ def read_rank(path, rank):
     a.setup_calls = calls_of(SETUP_OPS)
     inputs = (ranges["category"] == 1) & (ranges["thread"] == thread)
     a.inputs = pairs(ranges["begin_ns"][inputs], (ranges["begin_ns"] + ranges["duration_ns"])[inputs])
+    a.training = thread
+    for i in np.flatnonzero(waits["thread"] == thread):
+        w = {column: int(values[i]) for column, values in waits.items()}
+        a.waits.append(dict(begin=w["begin_ns"], end=w["begin_ns"] + w["duration_ns"], kind=w["kind"], timed_out=w["timed_out"],
+                            waker=None if w["waker"] == NONE else w["waker"], woken=None if w["woken_ns"] == NO_TIME else w["woken_ns"],
+                            others_cpu=None if w["others_cpu_ns"] < 0 else w["others_cpu_ns"]))
+    a.steps = [(b, e, bool(complete), cpu if cpu >= 0 else None) for b, e, complete, cpu in
+               sorted(zip(*(steps[c].tolist() for c in ("begin_ns", "end_ns", "complete", "cpu_ns"))))]
+    for time_ns, of, delay in zip(*(samples[c].tolist() for c in ("time_ns", "thread", "run_delay_ns"))):
+        if of == thread and delay >= 0 and (not a.delays or (time_ns > a.delays[-1][0] and delay >= a.delays[-1][1])):
+            a.delays.append((time_ns, delay))
     compute = kernels["work"] == 0
     a.kernels = pairs(kernels["begin_ns"][compute], (kernels["begin_ns"] + kernels["duration_ns"])[compute])
     a.copies = pairs(copies["begin_ns"], copies["begin_ns"] + copies["duration_ns"])
@@ -189,7 +202,7 @@ def read_rank(path, rank):
         a.ops.append(dict(
             comm=int(comms["global_id"][comm]) if known else ("unknown", rank, i), seq=int(c["seq"][i]),
             start=int(c["start"][i]), kind=int(c["kind"][i]),
-            function=int(c["kind"][i]) if known and comms["kind"][comm] == NCCL else 0, mode=int(c["mode"][i]), bytes=int(c["bytes"][i]),
+            function=int(c["kind"][i]) if known and comms["kind"][comm] == NCCL else 0, mode=int(c["mode"][i]), bytes=int(c["bytes"][i]), thread=int(c["thread"][i]),
             uneven=int(c["uneven"][i]), members=int(comms["size"][comm]) if known else 2**31,
             root=member(comm, int(c["root"][i])) if known else -1,
             splittable=bool(known and comms["kind"][comm] != 1), begin=int(c["begin_ns"][i]),

@@ -14,6 +14,7 @@ import sys
 
 TERMS = ["compute_ns", "blocked_ns", "exposed_wait_ns", "exposed_transfer_ns", "exposed_unsplit_ns", "exposed_copy_ns", "idle_ns"]
 OF_IDLE = ["mpi_other_ns", "input_ns"]  # Parts of idle that share no time; those of mpi_other are OF_OTHER.
+OF_BLOCKED = [f"blocked_{kind}_ns" for kind in ("sleep", "lock", "python", "file", "socket", "unplaced")]
 OF_OTHER = ["mpi_io_ns", "mpi_rma_ns", "mpi_setup_ns"]
 BUSBW = {"all-reduce": lambda n: 2 * (n - 1) / n, "all-gather": lambda n: (n - 1) / n,
          "reduce-scatter": lambda n: (n - 1) / n, "all-to-all": lambda n: (n - 1) / n}
@@ -45,8 +46,9 @@ class Laws:
         if None not in values:
             self.law(sum(values) == length, where, f"the terms sum to {sum(values)}, not to {length}")
             # Means over ranks are floored part by part.
-            parts = sum(row[name] for name in OF_IDLE if name in row)
-            self.law(parts <= row["idle_ns"] + len(OF_IDLE), where, f"parts of idle {parts} > idle {row['idle_ns']}")
+            for term, names in (("idle_ns", OF_IDLE), ("blocked_ns", OF_BLOCKED)):
+                parts = sum(row[name] for name in names if name in row)
+                self.law(parts <= row[term] + len(names), where, f"parts of {term} {parts} > {row[term]}")
         other = sum(row[name] for name in OF_OTHER)
         self.law(other <= row["mpi_other_ns"] + len(OF_OTHER), where, f"parts {other} > mpi_other {row['mpi_other_ns']}")
 

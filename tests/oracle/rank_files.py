@@ -19,6 +19,9 @@ def compare(wanted, read):
         return (0, op["seq"], op["start"], op["kind"], op["mode"], op["bytes"], op["members"], op["root"] if op["kind"] in (6, 7, 8, 9) else -1,
                 op["begin"], op["post_end"], op["last_incomplete"] or 0, op["wait_begin"] or 0, op["end"] or 0)
 
+    def wait(w):
+        return tuple(-1 if w[name] is None else w[name] for name in ("begin", "end", "kind", "waker", "woken", "others_cpu", "timed_out"))
+
     found = {a.rank: a for a in read}
     if set(found) != {want.rank for want in wanted}:
         bad.append(f"files of ranks {sorted(found)}")
@@ -28,6 +31,7 @@ def compare(wanted, read):
         same(where + "calls", sorted(got.all_calls), sorted(want.all_calls))
         same(where + "training calls", sorted(got.training_calls), sorted(want.training_calls))
         same(where + "input ranges", sorted(got.inputs), sorted(want.inputs))
+        same(where + "waits", sorted(map(wait, got.waits)), sorted(map(wait, want.waits)))
         same(where + "kernels", sorted(got.kernels), sorted(want.kernels))
         same(where + "copies", sorted(got.copies), sorted(want.copies))
         same(where + "operations", sorted(map(key, got.ops)), sorted(map(key, want.ops)))

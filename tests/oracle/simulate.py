@@ -17,6 +17,8 @@ RATE = {"B/s": 1, "kB/s": 10**3, "MB/s": 10**6, "GB/s": 10**9}
 SHARE = {"": 10**6, "%": 10**4, "ppm": 1}
 MASK = 2**64 - 1
 COMPUTE = 7
+WAITS = {"other": 0, "sleep": 1, "lock": 2, "condition": 3, "semaphore": 4, "python": 5, "join": 6, "child": 7, "file": 8, "socket": 9}
+LEAST_WAIT = 20_000
 
 
 def quantity(text, units):
@@ -63,6 +65,7 @@ class Description:
     late: list = field(default_factory=list)
     slow: list = field(default_factory=list)
     starve: list = field(default_factory=list)
+    stall: list = field(default_factory=list)
     missing: set = field(default_factory=set)
     ends: list = field(default_factory=list)
     damage: list = field(default_factory=list)
@@ -146,14 +149,15 @@ def directive(d, verb, plain, keys):
         d.comms[plain[0]] = keys
     elif verb in ("clock", "clocks", "bursts"):
         d.ideal_clocks &= verb == "bursts"
-    elif verb in ("late", "slow", "starve"):
+    elif verb in ("late", "slow", "starve", "stall"):
         first, last = 0, None
         if "steps" in keys:
             parts = keys["steps"].split("-")
             first, last = int(parts[0]), int(parts[-1])
         getattr(d, verb).append(dict(rank=int(keys["rank"]), at=keys.get("at", ""), first=first, last=last,
                                      every=int(keys.get("every", "1")), by=duration(keys.get("by", "0")),
-                                     factor=share(keys.get("factor", "1"))))
+                                     factor=share(keys.get("factor", "1")), kind=WAITS.get(keys.get("kind")),
+                                     others=duration(keys["others"]) if "others" in keys else None))
     elif verb == "missing":
         d.missing.add(int(keys["rank"]))
     elif verb in ("died", "cut"):
@@ -335,6 +339,9 @@ class Rank:
     rank: int
     t: int
     off_cpu: int = 0
+    asleep: int = 0
+    waits: list = field(default_factory=list)     # Dicts as definitions.Activity has them.
+    cpu_at_marks: list = field(default_factory=list)  # (CPU time, off_cpu) at each mark.
     stopped: bool = False        # Dead, or hanging for ever.
     recording: bool = True       # False behind a cut.
     pending: list = field(default_factory=list)
@@ -385,6 +392,7 @@ class Run:
                 continue
             if r.recording:
                 r.marks.append((index, r.t, last))
+                r.cpu_at_marks.append((r.t - self.d.epoch - r.off_cpu - r.asleep, r.off_cpu))
                 r.sign = max(r.sign, r.t)
             for end in self.d.ends:
                 if end["rank"] == r.rank and end["step"] == index:
@@ -398,7 +406,7 @@ class Run:
         # Each `late` strikes one operation of the step's body.
         self.struck = {}
         if which == "step":
-            for i, late in enumerate(self.d.late):
+            for i, late in enumerate(self.d.late + self.d.stall):
                 for at, op in enumerate(ops):
                     if self.concerns(op, late["at"]):
                         self.struck[i] = at
@@ -442,7 +450,16 @@ class Run:
             if hits(starve) and self.concerns(op, starve["at"]):
                 d = d * starve["factor"] // 10**6
         r.off_cpu += d - on_cpu
-        return d
+        self.stalls = [s for n, s in enumerate(self.d.stall, len(self.d.late)) if i == 0 and hits(s) and self.struck.get(n) == at]
+        if op["do"] != "kernel":
+            r.asleep += sum(s["by"] for s in self.stalls)
+        return d + sum(s["by"] for s in self.stalls)
+
+    def blocked(self, r, kind, begin, end, waker=None, others=None):
+        if r.recording:
+            r.waits.append(dict(begin=begin, end=end, kind=kind, waker=waker, woken=None if waker is None else end, others_cpu=others,
+                                timed_out=0))
+            r.sign = max(r.sign, end)
 
     def cost(self, op):
         if op.get("kind") == BARRIER:
@@ -456,6 +473,11 @@ class Run:
             for r in live:
                 begin = r.t
                 self.compute(r, self.length(r, op, step, at, in_step))
+                until = r.t - sum(s["by"] for s in self.stalls)
+                for s in self.stalls:
+                    until += s["by"]
+                    if s["kind"] is not None:
+                        self.blocked(r, s["kind"], until - s["by"], until, others=s["others"])
                 if op["category"] == 1 and r.recording:
                     r.inputs.append((begin, r.t))
                 if op["name"] and r.recording:
@@ -470,7 +492,7 @@ class Run:
                     r.sign = max(r.sign, r.t)
         elif do == "test":
             for r in live:
-                if self.d.progress != "thread" and r.pending:
+                if self.d.progress not in ("thread", "helper") and r.pending:
                     self.test(r)
         elif do == "init":
             for c, members in self.groups(op):
@@ -527,9 +549,17 @@ class Run:
             elif self.d.progress == "none":
                 self.inflight.append(instance)
             else:
-                self.move(instance, instance["arrival"])
+                before = self.busy.get(instance["key"], 0)
+                self.move(instance, instance["arrival"] + (self.d.call if self.d.progress == "helper" else 0))
             for r in here:
                 begin, r.t = r.t, r.t + self.d.call
+                if self.d.progress == "helper":
+                    start_at = max(r.t, before)
+                    row = self.row(r, op, group, seq, start, 0, members, start_at, instance["done"])
+                    row["thread"] = 1 + list(self.d.comms).index(op["comm"])
+                    self.finish(r, row, start_at, instance["done"])
+                    r.pending.append((instance, row))
+                    continue
                 r.call(begin, r.t)
                 row = self.row(r, op, group, seq, start, 2 if op["do"] == "start" else 1, members, begin, r.t)
                 r.pending.append((instance, row))
@@ -614,6 +644,13 @@ class Run:
                 continue
             entry = r.t
             r.t = max([entry + self.d.call] + [i["done"] for i, _ in mine])
+            if self.d.progress == "helper":
+                last = [row["thread"] for i, row in mine if i["done"] == r.t]
+                if last and r.t - entry >= LEAST_WAIT:
+                    self.blocked(r, WAITS["condition"], entry, r.t, waker=last[-1])
+                r.asleep += r.t - entry
+                r.pending = [p for p in r.pending if p not in mine]
+                continue
             for _, row in mine:
                 self.finish(r, row, entry, r.t)
             r.pending = [p for p in r.pending if p not in mine]

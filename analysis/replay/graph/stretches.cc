@@ -10,7 +10,7 @@
 #include "core/interval.h"
 #include "core/mpi_ops.h"
 #include "merge/timeline/activity_stream.h"
-#include "merge/timeline/helper_waits.h"
+#include "merge/timeline/blocked_time.h"
 #include "merge/timeline/rank_pass.h"
 #include "trace/file/strings.h"
 
@@ -68,7 +68,7 @@ class Cutter {
     const auto& ranges = t_.ranges;
     for (std::size_t r = 0; r < ranges.rows(); ++r) {
       if (ranges.thread[r] != training_ || ranges.kind[r] != schema::RangeKind::kPushPop) continue;
-      if (!trace::TextOf(t_.strings, t_.string_bytes, ranges.name[r]).starts_with(merge::kGivesBucketAway)) continue;
+      if (!trace::TextOf(t_.strings, t_.string_bytes, ranges.name[r]).starts_with(kGivesBucketAway)) continue;
       const std::int64_t begin = clock_.ToCluster(ranges.begin_ns[r]);
       if (Inside(begin)) gifts_.push_back({begin, clock_.ToCluster(ranges.begin_ns[r] + ranges.duration_ns[r])});
     }
@@ -135,25 +135,40 @@ class Cutter {
     out_.others.push_back(std::move(other));
   }
 
-  // What the training thread waits for in libraries. Calls of torch.distributed wait for what they begin, if they wait,
-  // and calls that only wait for what was begun before. PyTorch's backward ends by waiting for the reductions of
-  // another thread, which nothing records: from the last one's begin (its gradients were the last) to the last end.
+  // What the training thread waits for in libraries: recorded waits that another thread's collective ended. Calls of
+  // torch.distributed wait for what they begin, if they wait, and calls that only wait for what was begun before.
+  // PyTorch's backward ends by waiting for the reductions of another thread; in files without recorded waits: from the
+  // last one's begin (its gradients were the last) to the last end.
   void AddLibraryWaits() {
+    std::int64_t since = window_.begin_ns;
+    for (const Interval& recorded : merge::FindBlockedTime(t_, training_).awaited) {
+      const std::int64_t begin = clock_.ToCluster(recorded.begin), end = clock_.ToCluster(recorded.end);
+      if (!Inside(begin)) continue;
+      // What ended since the last one was handed over as well, and is waited for with it (DDP: all of a step's
+      // buckets).
+      Stretch wait = WaitForEarlier({since, end});
+      wait.begin_ns = begin;
+      AddLibraryWait(std::move(wait));
+      since = end;
+    }
     for (const bool calls : {true, false}) {
       const auto& ranges = t_.ranges;
       for (std::size_t r = 0; r < ranges.rows(); ++r) {
         if (ranges.thread[r] != training_ || ranges.kind[r] != schema::RangeKind::kPushPop) continue;
         const std::string_view name = trace::TextOf(t_.strings, t_.string_bytes, ranges.name[r]);
-        if (calls ? !IsDistributedCall(name) : ranges.category[r] != kBackward) continue;
+        if (calls ? !IsDistributedCall(name) : t_.blocked.rows() > 0 || ranges.category[r] != kBackward) continue;
         const Interval range{clock_.ToCluster(ranges.begin_ns[r]),
                              clock_.ToCluster(ranges.begin_ns[r] + ranges.duration_ns[r])};
         if (!Inside(range.begin)) continue;
-        Stretch wait = IsDistributedWait(name) ? WaitForEarlier(range) : WaitForOwn(range);
-        if (wait.collectives.empty() || wait.end_ns <= wait.begin_ns) continue;
-        awaited_.insert(wait.collectives.begin(), wait.collectives.end());
-        points_.push_back(std::move(wait));
+        AddLibraryWait(IsDistributedWait(name) ? WaitForEarlier(range) : WaitForOwn(range));
       }
     }
+  }
+
+  void AddLibraryWait(Stretch wait) {
+    if (wait.collectives.empty() || wait.end_ns <= wait.begin_ns) return;
+    awaited_.insert(wait.collectives.begin(), wait.collectives.end());
+    points_.push_back(std::move(wait));
   }
 
   // Calls of torch.distributed in which a message of the training thread over gloo began or ended, and which wait for
@@ -204,24 +219,15 @@ class Cutter {
                                 [&](std::uint32_t i) { return out_.collectives[i].end_ns <= ns; });
   }
 
-  // Noted only after the training thread had been woken: it ended when the thread went on.
-  bool EndsWith(RankCollective& c, std::int64_t end) {
-    if (c.end_ns <= end) return true;
-    if (c.end_ns - end > merge::EndToleranceNs(end - c.begin_ns)) return false;
-    c.end_ns = end;
-    c.end_low_ns = std::min(c.end_low_ns, end);
-    return true;
-  }
-
   // For what began within the range, if nothing else waited for it.
   Stretch WaitForOwn(const Interval& range) {
     Stretch wait{Stretch::kWait, INT64_MIN, INT64_MIN, {}, 0};
     for (const OtherThread& other : out_.others)
       for (auto at = FirstEndingAfter(other, range.begin); at != other.collectives.end(); ++at) {
         const std::uint32_t i = *at;
-        RankCollective& c = out_.collectives[i];
+        const RankCollective& c = out_.collectives[i];
         if (c.begin_ns >= range.end) break;
-        if (c.begin_ns < range.begin || awaited_.contains(i) || !EndsWith(c, range.end)) continue;
+        if (c.begin_ns < range.begin || awaited_.contains(i) || c.end_ns > range.end) continue;
         const auto given = given_ends_.find(i);
         wait.begin_ns = std::max(wait.begin_ns, given == given_ends_.end() ? c.begin_ns : given->second);
         wait.end_ns = std::max(wait.end_ns, c.end_ns);
@@ -230,21 +236,15 @@ class Cutter {
     return wait;
   }
 
-  // For what ended within the range; where nothing did, for what ended next.
+  // For what ended within the range.
   Stretch WaitForEarlier(const Interval& range) {
     Stretch wait{Stretch::kWait, range.begin, INT64_MIN, {}, 0};
-    std::uint32_t next = kNone;
     for (const OtherThread& other : out_.others)
       for (auto at = FirstEndingAfter(other, range.begin); at != other.collectives.end(); ++at) {
         const RankCollective& c = out_.collectives[*at];
         if (c.begin_ns >= range.end) break;
-        if (c.end_ns <= range.end)
-          wait.collectives.push_back(*at);
-        else if (next == kNone || c.end_ns < out_.collectives[next].end_ns)
-          next = *at;
+        if (c.end_ns <= range.end) wait.collectives.push_back(*at);
       }
-    if (wait.collectives.empty() && next != kNone && EndsWith(out_.collectives[next], range.end))
-      wait.collectives.push_back(next);
     for (const std::uint32_t i : wait.collectives) wait.end_ns = std::max(wait.end_ns, out_.collectives[i].end_ns);
     return wait;
   }

@@ -35,7 +35,7 @@ struct RankLane {
   IntervalSet copy, input;
 };
 
-// Contiguous from window.begin to window.end. The sums over the states are the six terms of merge/timeline/breakdown.h.
+// Contiguous from window.begin to window.end. The sums over the states are the terms of merge/timeline/breakdown.h.
 std::vector<Piece> CutIntoPieces(const RankLane& lane, Interval window);
 // At most `most` pieces: the window in as many equal parts, each with the state that fills most of it.
 std::vector<Piece> Coarsened(const std::vector<Piece>& pieces, Interval window, std::size_t most);

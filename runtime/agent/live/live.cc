@@ -44,15 +44,6 @@ void Live::Take(std::uint32_t ring, const RingEntry& entry, std::span<const iove
   }
 }
 
-void Live::Sampled(std::span<const SpoolCpu> threads) noexcept {
-  if (over_) return;
-  try {
-    steps_.Sampled(threads);
-  } catch (const std::exception&) {
-    over_ = true;
-  }
-}
-
 void Live::Tick(const std::function<State()>& state) noexcept {
   if (over_) return;
   try {

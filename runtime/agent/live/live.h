@@ -11,7 +11,6 @@
 #include <string>
 
 #include "core/event_clock.h"
-#include "core/spool_layout.h"
 #include "runtime/agent/live/clock_line.h"
 #include "runtime/agent/live/live_figures.h"
 #include "runtime/agent/live/live_file.h"
@@ -41,8 +40,6 @@ class Live {
   // Takes records on their way to the spool. If there is no memory for them, the live figures end, and nothing else
   // changes.
   void Take(std::uint32_t ring, const RingEntry& entry, std::span<const iovec> parts) noexcept;
-  // Takes how long threads had no core. Thread: as Take.
-  void Sampled(std::span<const SpoolCpu> threads) noexcept;
   // Called after each pass over the rings. `state` is called once a period. Thread: the agent's main loop.
   void Tick(const std::function<State()>& state) noexcept;
   // The application has ended: removes its file.

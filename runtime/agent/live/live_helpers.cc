@@ -2,55 +2,39 @@
 
 #include <utility>
 
-#include "core/counter_curve.h"
+#include "core/awaited_operation.h"
 
 namespace lockstep::agent {
 
-void LiveHelpers::Did(LiveTicks ticks, bool input, bool gives_bucket_away) {
-  did_.push_back({ticks, input, gives_bucket_away});
+void LiveHelpers::Blocked(const BlockedRecord& record) {
+  const auto kind = static_cast<std::uint8_t>(record.head.flags & ~kBlockedTimedOut);
+  if (EndsBySignal(kind, (record.head.flags & kBlockedTimedOut) != 0) && record.woken_ticks != 0 &&
+      record.waker_tid != 0)
+    done_.push_back({{record.begin_ticks, record.end_ticks}, record.woken_ticks, record.waker_tid});
 }
 
-void LiveHelpers::Sampled(std::uint64_t ticks, std::int64_t run_delay_ns) {
-  if (run_delay_ns >= 0) delays_.push_back({ticks, run_delay_ns});
-}
-
-std::uint64_t LiveHelpers::known_until_ticks() const { return delays_.empty() ? UINT64_MAX : delays_.back().ticks; }
-
-IntervalSet LiveHelpers::Exposed(const std::vector<Step>& steps, const std::vector<Collective>& collectives,
-                                 const NsOfTicks& ns_of_ticks) const {
-  const auto span = [&](LiveTicks ticks) { return Interval{ns_of_ticks(ticks.begin), ns_of_ticks(ticks.end)}; };
-  HelperEvidence evidence;
-  std::vector<Interval> windows;
-  for (const Step& step : steps) {
-    if (step.cpu_ns < 0) continue;
-    windows.push_back(span(step.window));
-    evidence.steps.push_back({windows.back(), step.cpu_ns, -1});
-  }
-  CounterCurve delay(windows);
-  for (const Delay& sample : delays_) delay.Add(ns_of_ticks(sample.ticks), sample.ns);
-  for (std::size_t s = 0; s < windows.size(); ++s) evidence.steps[s].run_delay_ns = delay.Within(s);
-  std::vector<Interval> carried;
+IntervalSet LiveHelpers::Exposed(const std::vector<Collective>& collectives, const NsOfTicks& ns_of_ticks) const {
+  const auto span = [&](LiveTicks ticks) {
+    return Interval{ns_of_ticks(ticks.begin), ticks.end == 0 ? INT64_MAX : ns_of_ticks(ticks.end)};
+  };
+  std::vector<CarriedOperations::Operation> operations;
+  std::vector<Interval> carried, exposed;
   for (const Collective& one : collectives) {
-    const bool said = one.queued != 0;
-    evidence.collectives.push_back(
-        {span(one.ticks), said ? ns_of_ticks(one.queued) : HelperEvidence::Collective::kNotSaid});
-    if (said) evidence.signs.push_back(evidence.collectives.back().handed_over_ns);
-    carried.push_back(evidence.collectives.back().carried);
+    operations.push_back({one.tid, span(one.ticks)});
+    carried.push_back(operations.back().at);
   }
-  for (const Done& one : did_) {
+  const CarriedOperations of_threads(std::move(operations));
+  for (const Done& one : done_) {
     const Interval at = span(one.ticks);
-    evidence.signs.insert(evidence.signs.end(), {at.begin, at.end});
-    if (one.input) evidence.input.push_back(at);
-    if (one.gives) evidence.given.push_back(at.end);
+    if (one.woken_ticks == 0 ||
+        of_threads.AwaitedBy(at, one.waker_tid, ns_of_ticks(one.woken_ticks)) != CarriedOperations::kNone)
+      exposed.push_back(at);
   }
-  const IntervalSet beside_input = Intersect(Normalize(evidence.input), Normalize(std::move(carried)));
-  return Unite(beside_input, HelperWaits(std::move(evidence)));
+  return Intersect(Normalize(std::move(exposed)), Normalize(std::move(carried)));
 }
 
 void LiveHelpers::Forget(std::uint64_t before_ticks) {
-  while (!did_.empty() && did_.front().ticks.end < before_ticks) did_.pop_front();
-  // The counter's value at that time is interpolated between the last sample before and the first after it.
-  while (delays_.size() > 1 && delays_[1].ticks <= before_ticks) delays_.pop_front();
+  while (!done_.empty() && done_.front().ticks.end < before_ticks) done_.pop_front();
 }
 
 }  // namespace lockstep::agent

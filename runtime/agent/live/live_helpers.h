@@ -1,15 +1,14 @@
 #pragma once
-// Records what the thread that marks steps did and when it had no core, from records as the agent takes them: the input
-// of core/helper_waits.h for finding when it slept until collectives of other threads had ended (PyTorch over gloo).
+// Records when the thread that marks steps was blocked, and its input, from records as the agent takes them: the input
+// of core/awaited_operation.h for finding when it waited for collectives of other threads (PyTorch over gloo).
 
-#include <cstddef>
 #include <cstdint>
 #include <deque>
 #include <functional>
 #include <vector>
 
-#include "core/helper_waits.h"
 #include "core/interval.h"
+#include "core/record.h"
 
 namespace lockstep::agent {
 
@@ -22,42 +21,30 @@ class LiveHelpers {
  public:
   using NsOfTicks = std::function<std::int64_t(std::uint64_t)>;
 
-  struct Step {
-    LiveTicks window;
-    std::int64_t cpu_ns;  // CPU time of the thread; negative: unknown.
-  };
   struct Collective {
     LiveTicks ticks;
-    std::uint64_t queued;  // When the thread handed it over; 0: unknown.
+    std::uint32_t tid;  // Of the thread that carries it.
   };
 
-  // Adds a range, or a call, of the thread that marks steps.
-  void Did(LiveTicks ticks, bool input, bool gives_bucket_away);
-  // How long it had been runnable without a core by then, from the agent's samples.
-  void Sampled(std::uint64_t ticks, std::int64_t run_delay_ns);
+  void Input(LiveTicks ticks) { done_.push_back({ticks, 0, 0}); }
+  void Blocked(const BlockedRecord& record);
 
-  // On the rank's clock: the waits, and input at the time of these collectives, which is exposed as well.
-  IntervalSet Exposed(const std::vector<Step>& steps, const std::vector<Collective>& collectives,
-                      const NsOfTicks& ns_of_ticks) const;
-  // Until when it is known how long the thread had no core; the largest number if nothing samples it.
-  std::uint64_t known_until_ticks() const;
+  // On the rank's clock, within the time of these collectives: waits that the end of one of them ended, and input,
+  // which is exposed as well.
+  IntervalSet Exposed(const std::vector<Collective>& collectives, const NsOfTicks& ns_of_ticks) const;
 
   void Forget(std::uint64_t before_ticks);
-  std::size_t size() const { return did_.size(); }
-  // Of the n-th event that ended.
-  std::uint64_t end_ticks(std::size_t n) const { return did_[n].ticks.end; }
+  std::size_t size() const { return done_.size(); }
+  // Of the n-th that ended.
+  std::uint64_t end_ticks(std::size_t n) const { return done_[n].ticks.end; }
 
  private:
   struct Done {
     LiveTicks ticks;
-    bool input, gives;
+    std::uint64_t woken_ticks;  // 0: input.
+    std::uint32_t waker_tid;
   };
-  struct Delay {
-    std::uint64_t ticks;
-    std::int64_t ns;
-  };
-  std::deque<Done> did_;
-  std::deque<Delay> delays_;
+  std::deque<Done> done_;
 };
 
 }  // namespace lockstep::agent

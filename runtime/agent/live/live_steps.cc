@@ -48,7 +48,8 @@ void LiveSteps::Take(std::uint32_t index, const RingEntry& entry, std::span<cons
     if (process_ != entry.process) continue;
     if (known == nullptr) {
       known = &rings_[index];
-      if (known->generation != entry.generation) *known = Ring{.generation = entry.generation};
+      if (known->generation != entry.generation)
+        *known = Ring{.generation = entry.generation, .tid = static_cast<std::uint32_t>(entry.tid)};
     }
     OnRecord(index, *known, head, reader, at);
   }
@@ -86,12 +87,14 @@ void LiveSteps::OnRecord(std::uint32_t index, Ring& ring, const RecordHead& head
       if (!reader.Copy(at + sizeof record, text.data(), text.size())) break;
       if (IsCommKernelName(text)) ring.comm_kernels.insert(record.id);
       if (IsDistributedCall(text)) ring.calls.insert(record.id);
-      if (text.starts_with(kGivesBucketAway)) ring.gives.insert(record.id);
       break;
     }
     case RecordKind::kRange:
     case RecordKind::kMark:
       if (RangeRecord record; index == step_ring_ && load(record)) OnRange(ring, record);
+      break;
+    case RecordKind::kBlocked:
+      if (BlockedRecord record; index == step_ring_ && load(record)) helpers_.Blocked(record);
       break;
     case RecordKind::kTorchBegin:
       if (TorchBeginRecord record; load(record)) OnTorchBegin(index, record);
@@ -134,8 +137,7 @@ void LiveSteps::OnComm(const CommRecord& record) {
 void LiveSteps::OnRange(const Ring& ring, const RangeRecord& record) {
   const Ticks ticks{record.begin_ticks, record.end_ticks};
   if (ring.calls.contains(record.name)) calls_.push_back({ticks, false});
-  if (helped_)
-    helpers_.Did(ticks, record.head.flags >> 4 == schema::Category::kInput, ring.gives.contains(record.name));
+  if (helped_ && record.head.flags >> 4 == schema::Category::kInput) helpers_.Input(ticks);
 }
 
 void LiveSteps::OnTorchBegin(std::uint32_t index, const TorchBeginRecord& record) {
@@ -157,8 +159,8 @@ void LiveSteps::OnTorchBegin(std::uint32_t index, const TorchBeginRecord& record
                          .members = members,
                          .splits = named && AllWait(record, members) ? 1u : 0u,
                          .ring = index,
-                         .blocking = true,
-                         .queued = record.queued_ticks});
+                         .tid = rings_[index].tid,
+                         .blocking = true});
   if (const auto early = ended_early_.find(record.work); early != ended_early_.end()) {
     operations_.back().ticks.end = operations_.back().end_low = early->second;
     ended_early_.erase(early);
@@ -181,13 +183,6 @@ void LiveSteps::OnTorchEnd(const TorchEndRecord& record) {
   operation.ticks.end = operation.end_low = record.ticks;
 }
 
-void LiveSteps::Sampled(std::span<const SpoolCpu> threads) {
-  if (!helped_ || step_ring_ < 0) return;
-  for (const SpoolCpu& one : threads)
-    if (one.ring == step_ring_ && rings_[one.ring].generation == one.generation)
-      helpers_.Sampled(one.ticks, one.run_delay_ns);
-}
-
 std::int64_t LiveSteps::Add(std::uint32_t ring, const MpiRecord& record, std::uint32_t start, Ticks ticks) {
   const MpiOpInfo* info = InfoOfMpi(record.op);
   const auto comm = comms_.find(record.comm);
@@ -203,6 +198,7 @@ std::int64_t LiveSteps::Add(std::uint32_t ring, const MpiRecord& record, std::ui
                          .members = named ? comm->second.size : 1,
                          .splits = splits ? 1u : 0u,
                          .ring = ring,
+                         .tid = rings_[ring].tid,
                          .blocking = ticks.end != 0});
   helped_ |= step_ring_ >= 0 && OfHelper(operations_.back());
   return first_operation_ + static_cast<std::int64_t>(operations_.size()) - 1;
@@ -213,7 +209,6 @@ void LiveSteps::CountCalls(std::uint32_t index, Ring& ring, MpiClass cls, const 
     ring.mpi_ticks += calls.ticks.end - calls.ticks.begin;
     if (index == step_ring_) calls_.push_back(calls);
   }
-  if (helped_ && index == step_ring_) helpers_.Did(calls.ticks, false, false);
 }
 
 // A query that found nothing may have moved data for long.
@@ -377,13 +372,11 @@ std::vector<LiveStep> LiveSteps::Sample(std::uint64_t until_ticks, std::size_t m
                                         const NsOfTicks& ns_of_ticks) {
   // A GPU's records arrive in batches, seconds after the events.
   if (gpu_) until_ticks = std::min(until_ticks, last_kernel_ticks_);
-  if (helped_) until_ticks = std::min(until_ticks, helpers_.known_until_ticks());
   struct Candidate {
     std::int64_t index;
     Ticks window;
   };
   std::vector<Candidate> whole;
-  std::vector<LiveHelpers::Step> steps_of_thread;
   std::uint64_t last_end = 0;
   for (std::size_t i = 1; i < boundaries_.size() && boundaries_[i].ticks <= until_ticks; ++i) {
     const StepRecord& begin = boundaries_[i - 1];
@@ -391,8 +384,6 @@ std::vector<LiveStep> LiveSteps::Sample(std::uint64_t until_ticks, std::size_t m
     const bool next = (boundaries_[i].head.flags & kStepEnds) != 0 || boundaries_[i].index == begin.index + 1;
     if ((begin.head.flags & kStepEnds) != 0 || !next || begin.ticks < whole_from_ticks_) continue;
     whole.push_back({begin.index, {begin.ticks, boundaries_[i].ticks}});
-    const bool cpu_known = begin.cpu_ns >= 0 && boundaries_[i].cpu_ns >= begin.cpu_ns;
-    steps_of_thread.push_back({whole.back().window, cpu_known ? boundaries_[i].cpu_ns - begin.cpu_ns : -1});
   }
   std::vector<LiveStep> steps;
   if (last_end == 0) return steps;
@@ -401,8 +392,8 @@ std::vector<LiveStep> LiveSteps::Sample(std::uint64_t until_ticks, std::size_t m
   if (helped_ && !gpu_) {
     std::vector<LiveHelpers::Collective> others;
     for (const Operation& one : operations_)
-      if (OfHelper(one) && one.ticks.end > one.ticks.begin) others.push_back({one.ticks, one.queued});
-    helped = helpers_.Exposed(steps_of_thread, others, ns_of_ticks);
+      if (OfHelper(one)) others.push_back({one.ticks, one.tid});
+    helped = helpers_.Exposed(others, ns_of_ticks);
   }
   // Without the time of queries, which may be many, where a single step is too large with it.
   bool queries = true;

@@ -17,7 +17,6 @@
 #include "core/mpi_ops.h"
 #include "core/record.h"
 #include "core/ring_layout.h"
-#include "core/spool_layout.h"
 #include "core/torch_records.h"
 #include "runtime/agent/live/live_helpers.h"
 
@@ -40,7 +39,8 @@ struct LiveOperation {
 struct LiveStep {
   std::int64_t index;
   Interval window;
-  // The training thread's calls that communicate, and its waits for other threads' collectives (core/helper_waits.h).
+  // The training thread's calls that communicate, and its waits for other threads' collectives
+  // (core/awaited_operation.h).
   // Empty on GPU ranks.
   IntervalSet in_comm;
   std::vector<LiveOperation> operations;
@@ -54,9 +54,6 @@ class LiveSteps {
 
   // Takes complete records of one ring, its oldest first; `parts` may cut a record between two slots.
   void Take(std::uint32_t ring, const RingEntry& entry, std::span<const iovec> parts);
-
-  // Takes how long threads had no core, from the agent's samples.
-  void Sampled(std::span<const SpoolCpu> threads);
 
   // Returns the complete steps that ended before `until_ticks` and begin after those of the last call. If these are
   // more than `most_steps` or contain more than `most_entries` calls and operations, it returns those whose index is a
@@ -81,9 +78,8 @@ class LiveSteps {
     Ticks ticks;
     std::uint64_t end_low;  // Ticks.
     std::uint32_t members, splits;
-    std::uint32_t ring;        // The ring of the thread that made it.
-    bool blocking;             // Made by a call that returns when it has ended.
-    std::uint64_t queued = 0;  // Ticks at which it was given to a backend's thread; 0: unknown, or to none.
+    std::uint32_t ring, tid;  // Of the thread that made it.
+    bool blocking;            // Made by a call that returns when it has ended.
   };
   struct Calls {
     Ticks ticks;
@@ -102,12 +98,11 @@ class LiveSteps {
     std::uint32_t starts;
   };
   struct Ring {
-    std::uint32_t generation = 0;
+    std::uint32_t generation = 0, tid = 0;
     MpiRecord call{};                                // The call whose completions follow.
     std::unordered_set<std::uint32_t> comm_kernels;  // Ids of the names.
-    // Ids of names of ranges: calls of torch.distributed, buckets handed over.
-    std::unordered_set<std::uint32_t> calls, gives;
-    std::uint64_t mpi_ticks = 0;  // In communicating MPI calls since the last MpiShare.
+    std::unordered_set<std::uint32_t> calls;         // Ids of names of ranges: calls of torch.distributed.
+    std::uint64_t mpi_ticks = 0;                     // In communicating MPI calls since the last MpiShare.
   };
   void OnRecord(std::uint32_t index, Ring& ring, const RecordHead& head, const RecordReader& reader, std::size_t at);
   void OnStep(std::uint32_t ring, const StepRecord& record);
@@ -154,7 +149,7 @@ class LiveSteps {
   std::unordered_map<std::uint64_t, std::int64_t> works_;
   std::unordered_map<std::uint64_t, std::uint64_t> ended_early_;
   LiveHelpers helpers_;
-  bool helped_ = false;  // Collectives of other threads were seen: from then on it keeps what the thread did.
+  bool helped_ = false;  // Collectives of other threads were seen: from then on it keeps the thread's input.
   std::uint64_t whole_from_ticks_ = 0, share_from_ticks_ = 0;
   std::int64_t steps_ = 0;
 };

@@ -42,11 +42,7 @@ void SlotRun::Snapshot(SpoolReserve reserve) {
   spool_->Append({SpoolKind::kSnapshots}, &row, sizeof row, reserve);
 }
 
-void SlotRun::SampleCpu() {
-  const std::vector<SpoolCpu> threads = sampler_->Sample(*drain_);
-  if (live_) live_->Sampled(threads);
-  AppendSamples(SpoolKind::kCpu, threads);
-}
+void SlotRun::SampleCpu() { AppendSamples(SpoolKind::kCpu, sampler_->Sample(*drain_)); }
 
 void SlotRun::FlushGpu() {
   if (!gpu_flush_->Ask()) return;

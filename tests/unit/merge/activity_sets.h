@@ -24,6 +24,8 @@ struct RankActivity {
   IntervalSet mpi_rma;
   IntervalSet mpi_setup;
   IntervalSet input;
+  IntervalSet blocked;  // The training thread in waits of its own.
+  IntervalSet awaited;  // In waits for other threads' collectives.
 };
 
 // Fills certain, possible, transfer and wait.
@@ -47,7 +49,8 @@ inline std::vector<Terms> BreakDown(const RankActivity& a, const std::vector<Int
       {Activity::kBusy, &a.busy},         {Activity::kCertain, &a.certain},    {Activity::kPossible, &a.possible},
       {Activity::kTransfer, &a.transfer}, {Activity::kWait, &a.wait},          {Activity::kInsideMpi, &a.inside_mpi},
       {Activity::kCopy, &a.copy},         {Activity::kMpiOther, &a.mpi_other}, {Activity::kInput, &a.input},
-      {Activity::kMpiIo, &a.mpi_io},      {Activity::kMpiRma, &a.mpi_rma},     {Activity::kMpiSetup, &a.mpi_setup}};
+      {Activity::kMpiIo, &a.mpi_io},      {Activity::kMpiRma, &a.mpi_rma},     {Activity::kMpiSetup, &a.mpi_setup},
+      {Activity::kBlocked, &a.blocked},   {Activity::kAwaited, &a.awaited}};
   for (const auto& [activity, set] : sets) breakdown.Add(breakdown.AddSource(activity), *set);
   return breakdown.Finish();
 }

@@ -1,4 +1,4 @@
-// The six terms: rules one by one, then random traces against an oracle that
+// The terms: rules one by one, then random traces against an oracle that
 // looks at every nanosecond.
 
 #include <gtest/gtest.h>
@@ -17,8 +17,8 @@ namespace {
 using Kind = CollectiveKind;
 
 std::int64_t SumOfTerms(const schema::TlRankTotals::Row& t) {
-  return t.compute_ns + t.exposed_wait_ns + t.exposed_transfer_ns + t.exposed_unsplit_ns + t.exposed_copy_ns +
-         t.idle_ns;
+  return t.compute_ns + t.blocked_ns + t.exposed_wait_ns + t.exposed_transfer_ns + t.exposed_unsplit_ns +
+         t.exposed_copy_ns + t.idle_ns;
 }
 
 TEST(Breakdown, CpuRankBlocking) {
@@ -42,6 +42,28 @@ TEST(Breakdown, CpuRankBlocking) {
   EXPECT_EQ(t.overlap_ns, 0);
   EXPECT_EQ(t.cpu_ns, 640);
   EXPECT_EQ(t.offcpu_ns, -1);
+}
+
+// A wait of its own hides communication as compute does; one for another thread's collective exposes it, and is blocked
+// where nothing is in flight.
+TEST(Breakdown, BlockedOnACpuRank) {
+  merge::RankActivity a;
+  a.busy = {{0, 10}};
+  a.blocked = {{5, 30}, {60, 70}};
+  a.awaited = {{40, 55}};
+  merge::AddOps({{20, 20, 45, 50, true}}, a);
+  const merge::Terms t = merge::BreakDown(a, {{0, 100}})[0];
+  EXPECT_EQ(t.blocked_ns, 20 + 10 + 5);
+  EXPECT_EQ(t.awaited_apart_ns, 5);
+  EXPECT_EQ(t.overlap_ns, 10 + 10);  // Beside the wait of its own, and beside compute.
+  EXPECT_EQ(t.exposed_unsplit_ns, 5);
+  EXPECT_EQ(t.exposed_transfer_ns, 5);
+  EXPECT_EQ(t.helper_wait_ns, 10);
+  EXPECT_EQ(t.idle_ns, 10);
+  EXPECT_EQ(t.compute_ns, 100 - 10 - 35 - 10);
+  merge::RankActivity gpu = a;
+  gpu.gpu = true;
+  EXPECT_EQ(merge::BreakDown(gpu, {{0, 100}})[0].blocked_ns, 0);
 }
 
 TEST(Breakdown, PostedEarlyMovedOnlyInWaitIsCensored) {
@@ -178,19 +200,24 @@ merge::Terms PerNanosecond(const merge::RankActivity& a, Interval w) {
   };
   merge::Terms out;
   for (std::int64_t t = w.begin; t < w.end; ++t) {
-    const bool compute = a.gpu ? in(a.busy, t) : !in(a.busy, t);
+    const bool awaits = !a.gpu && in(a.awaited, t) && !in(a.busy, t);
+    const bool sleeps = !a.gpu && in(a.blocked, t) && !in(a.busy, t) && !awaits;
+    const bool compute = a.gpu ? in(a.busy, t) : !in(a.busy, t) && !awaits && !sleeps;
+    const bool own = compute || sleeps;
     const bool flight = in(a.certain, t) || in(a.possible, t);
-    const bool moving = in(a.certain, t) || (in(a.possible, t) && (in(a.inside_mpi, t) || !compute));
+    const bool moving = in(a.certain, t) || (in(a.possible, t) && (in(a.inside_mpi, t) || !own));
     out.compute_ns += compute;
     out.comm_high_ns += flight, out.comm_ns += moving;
-    out.overlap_high_ns += flight && compute, out.overlap_ns += moving && compute;
+    out.overlap_high_ns += flight && own, out.overlap_ns += moving && own;
+    out.blocked_ns += sleeps || (awaits && !flight), out.awaited_apart_ns += awaits && !flight;
     out.copy_ns += in(a.copy, t);
-    const bool exposed = flight && !compute;
+    const bool exposed = flight && !own;
+    out.helper_wait_ns += exposed && in(a.awaited, t);
     out.exposed_transfer_ns += exposed && in(a.transfer, t);
     out.exposed_wait_ns += exposed && !in(a.transfer, t) && in(a.wait, t);
     out.exposed_unsplit_ns += exposed && !in(a.transfer, t) && !in(a.wait, t);
-    out.exposed_copy_ns += in(a.copy, t) && !compute && !flight;
-    const bool idle = !compute && !flight && !in(a.copy, t);
+    out.exposed_copy_ns += in(a.copy, t) && !own && !awaits && !flight;
+    const bool idle = !own && !awaits && !flight && !in(a.copy, t);
     out.idle_ns += idle, out.mpi_other_ns += idle && in(a.mpi_other, t), out.input_ns += idle && in(a.input, t);
     out.mpi_io_ns += idle && in(a.mpi_io, t), out.mpi_rma_ns += idle && in(a.mpi_rma, t) && !in(a.mpi_io, t);
     out.mpi_setup_ns += idle && in(a.mpi_setup, t) && !in(a.mpi_io, t) && !in(a.mpi_rma, t);
@@ -200,6 +227,9 @@ merge::Terms PerNanosecond(const merge::RankActivity& a, Interval w) {
 
 void ExpectSame(const merge::Terms& got, const merge::Terms& want) {
   EXPECT_EQ(got.compute_ns, want.compute_ns);
+  EXPECT_EQ(got.blocked_ns, want.blocked_ns);
+  EXPECT_EQ(got.awaited_apart_ns, want.awaited_apart_ns);
+  EXPECT_EQ(got.helper_wait_ns, want.helper_wait_ns);
   EXPECT_EQ(got.exposed_wait_ns, want.exposed_wait_ns);
   EXPECT_EQ(got.exposed_transfer_ns, want.exposed_transfer_ns);
   EXPECT_EQ(got.exposed_unsplit_ns, want.exposed_unsplit_ns);
@@ -236,7 +266,8 @@ std::vector<merge::Terms> Streamed(const merge::RankActivity& a, const std::vect
       {merge::Activity::kWait, &a.wait},         {merge::Activity::kInsideMpi, &a.inside_mpi},
       {merge::Activity::kCopy, &a.copy},         {merge::Activity::kMpiOther, &a.mpi_other},
       {merge::Activity::kInput, &a.input},       {merge::Activity::kMpiIo, &a.mpi_io},
-      {merge::Activity::kMpiRma, &a.mpi_rma},    {merge::Activity::kMpiSetup, &a.mpi_setup}};
+      {merge::Activity::kMpiRma, &a.mpi_rma},    {merge::Activity::kMpiSetup, &a.mpi_setup},
+      {merge::Activity::kBlocked, &a.blocked},   {merge::Activity::kAwaited, &a.awaited}};
   for (const auto& [activity, set] : sets) {
     const merge::Breakdown::Source one = breakdown.AddSource(activity), other = breakdown.AddSource(activity);
     for (const Interval& member : *set) {
@@ -288,6 +319,7 @@ TEST(Breakdown, EqualsTheOracleOnRandomTraces) {
     a.gpu = round % 2 == 1;
     a.busy = some(8), a.inside_mpi = some(6), a.copy = some(4), a.mpi_other = some(3), a.input = some(3);
     a.mpi_io = some(2), a.mpi_rma = some(2), a.mpi_setup = some(2);
+    a.blocked = some(4), a.awaited = some(3);
     std::vector<merge::CommOp> ops;
     for (int n = std::uniform_int_distribution(0, 8)(random); n > 0; --n) {
       std::int64_t at[4];
@@ -309,8 +341,8 @@ TEST(Breakdown, EqualsTheOracleOnRandomTraces) {
     for (std::size_t w = 0; w < windows.size(); ++w) {
       ExpectSame(got[w], PerNanosecond(a, windows[w]));
       const merge::Terms& t = got[w];
-      EXPECT_EQ(t.compute_ns + t.exposed_wait_ns + t.exposed_transfer_ns + t.exposed_unsplit_ns + t.exposed_copy_ns +
-                    t.idle_ns,
+      EXPECT_EQ(t.compute_ns + t.blocked_ns + t.exposed_wait_ns + t.exposed_transfer_ns + t.exposed_unsplit_ns +
+                    t.exposed_copy_ns + t.idle_ns,
                 windows[w].end - windows[w].begin);
     }
     if (HasFailure()) FAIL() << "round " << round;

@@ -114,6 +114,23 @@ class RankBuilder {
     Sign(end);
   }
 
+  // Of the training thread; `waker` signalled when it ended.
+  void Blocked(std::uint8_t kind, std::int64_t begin, std::int64_t end, std::uint32_t waker = schema::kNone,
+               std::int64_t others_cpu_ns = -1) {
+    t.blocked.Append({.begin_ns = begin,
+                      .duration_ns = end - begin,
+                      .thread = 0,
+                      .kind = kind,
+                      .function = Text("pthread_cond_wait"),
+                      .waker = waker,
+                      .woken_ns = waker == schema::kNone ? schema::kNoTime : end,
+                      .others_cpu_ns = others_cpu_ns,
+                      .module = schema::kNone,
+                      .detail = schema::kNone,
+                      .caller = schema::kNone});
+    Sign(end);
+  }
+
   void Step(std::int64_t index, std::int64_t begin, std::int64_t end, bool complete = true, std::int64_t cpu_ns = -1) {
     t.steps.Append(
         {.index = index, .begin_ns = begin, .end_ns = end, .complete = complete, .thread = 0, .cpu_ns = cpu_ns});
@@ -151,7 +168,7 @@ class RankBuilder {
       });
     };
     shift(t.threads), shift(t.mpi_calls), shift(t.collectives), shift(t.p2p), shift(t.ranges), shift(t.steps);
-    shift(t.kernels), shift(t.copies), shift(t.api), shift(t.cpu_samples);
+    shift(t.blocked), shift(t.kernels), shift(t.copies), shift(t.api), shift(t.cpu_samples);
   }
 
   std::int32_t rank() const { return rank_; }

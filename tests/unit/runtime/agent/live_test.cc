@@ -114,6 +114,16 @@ class Records {
     Add(RecordKind::kTorchBegin, record);
     return end == 0 ? *this : WorkEnd(work, end);
   }
+  Records& Blocked(std::uint64_t begin, std::uint64_t end, std::uint32_t waker, std::uint64_t woken,
+                   std::uint8_t kind = schema::BlockedKind::kCondition) {
+    BlockedRecord record{};
+    record.head.flags = kind;
+    record.begin_ticks = begin;
+    record.end_ticks = end;
+    record.woken_ticks = woken;
+    record.waker_tid = waker;
+    return Add(RecordKind::kBlocked, record);
+  }
   Records& WorkEnd(std::uint64_t work, std::uint64_t end) {
     TorchEndRecord record{};
     record.ticks = end;
@@ -125,6 +135,7 @@ class Records {
     RingEntry entry{};
     entry.generation = 1;
     entry.process = process;
+    entry.tid = 100 + ring;
     const std::size_t first = std::min(bytes_.size(), cut * kSlotBytes);
     const iovec parts[2] = {{bytes_.data(), first}, {bytes_.data() + first, bytes_.size() - first}};
     steps.Take(ring, entry, std::span<const iovec>(parts, 2));
@@ -290,18 +301,24 @@ TEST(LiveSteps, GpuRanksShowWhatNoOtherKernelHides) {
   EXPECT_TRUE(sampled[0].in_comm.empty());
 }
 
-// As in the trace (core/helper_waits.h): at most as long as the thread was blocked, up to when it went on.
+// As in the trace (core/awaited_operation.h): what lies outside their time is blocked.
 TEST(LiveSteps, WaitingForWorksOfAnotherThread) {
   LiveSteps steps;
-  Records().World().Step(0, 0, false, 0).Into(steps);
+  Records().World().Step(0, 0).Into(steps);
   Records()
       .Work(1, CollectiveKind::kAllReduce, 250'000, 300'000, 400'000, 0)
       .Work(2, CollectiveKind::kAllReduce, 450'000, 500'000, 980'000, 1)
       .Into(steps, 1);
-  Records().Range(0, 100'000, 150'000).Step(1, 1'000'000, false, 600'000).Into(steps);
+  Records()
+      .Blocked(200'000, 290'000, 101, 289'000)  // Nothing had begun.
+      .Blocked(350'000, 395'000, 103, 394'000)  // Another thread signalled.
+      .Blocked(420'000, 985'000, 101, 984'000)
+      .Blocked(990'000, 999'000, 101, 998'000)  // All had ended.
+      .Step(1, 1'000'000)
+      .Into(steps);
   const auto sampled = SampleAll(steps);
   ASSERT_EQ(sampled.size(), 1u);
-  EXPECT_EQ(sampled[0].in_comm, (IntervalSet{{580'000, 980'000}}));
+  EXPECT_EQ(sampled[0].in_comm, (IntervalSet{{500'000, 980'000}}));
   ASSERT_EQ(sampled[0].operations.size(), 2u);
   const LiveOperation& last = sampled[0].operations[1];
   EXPECT_EQ(last.begin_ns, 500'000);
@@ -312,20 +329,18 @@ TEST(LiveSteps, WaitingForWorksOfAnotherThread) {
   EXPECT_NE(last.key, sampled[0].operations[0].key);
 }
 
-TEST(LiveSteps, NotWhileTheThreadHadNoCoreOrWaitedForData) {
+TEST(LiveSteps, InputBesideAWorkIsExposedAndASleepIsNot) {
   LiveSteps steps;
-  Records().World().Step(0, 0, false, 0).Into(steps);
+  Records().World().Step(0, 0).Into(steps);
   Records().Work(1, CollectiveKind::kAllReduce, 0, 300'000, 980'000).Into(steps, 1);
-  const SpoolCpu samples[] = {{0, 0, 0, 0, 1}, {1'000'000, 0, 150'000, 0, 1}, {1'000'000, 0, 900'000, 1, 1}};
-  steps.Sampled(samples);
   Records()
-      .Range(0, 10'000, 110'000, schema::Category::kInput)
-      .Step(1, 1'000'000, false, 600'000)
-      .Step(2, 2'000'000, false, 600'000)
+      .Range(0, 10'000, 410'000, schema::Category::kInput)
+      .Blocked(500'000, 900'000, 0, 0, schema::BlockedKind::kSleep)
+      .Step(1, 1'000'000)
       .Into(steps);
   const auto sampled = SampleAll(steps);
-  ASSERT_EQ(sampled.size(), 1u);  // Of the second it is not known yet how long it had no core.
-  EXPECT_EQ(sampled[0].in_comm, (IntervalSet{{830'000, 980'000}}));
+  ASSERT_EQ(sampled.size(), 1u);
+  EXPECT_EQ(sampled[0].in_comm, (IntervalSet{{300'000, 410'000}}));
 }
 
 TEST(LiveSteps, CallsOfTorchDistributedAndWorksThatEndInAnotherRing) {
