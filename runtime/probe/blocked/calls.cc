@@ -61,19 +61,41 @@ std::uint64_t ObjectOf(T object) {
     return static_cast<std::uint64_t>(object);
 }
 
+// EBUSY: it is not free. Any other answer of a try is the lock's own: it is held now, or it tells what is wrong with
+// it.
+#define LS_TRY_(name, type) \
+  int Try_##name(type* lock) { return Real<int(type*)>(OtherCall::name)(lock); }
+LS_TRY_(pthread_mutex_trylock, pthread_mutex_t)
+LS_TRY_(pthread_rwlock_tryrdlock, pthread_rwlock_t)
+LS_TRY_(pthread_rwlock_trywrlock, pthread_rwlock_t)
+// sem_wait lets the thread be cancelled before all else; sem_trywait does not.
+int Try_sem_trywait(sem_t* semaphore) {
+  pthread_testcancel();
+  const int before = errno;
+  if (Real<int(sem_t*)>(OtherCall::sem_trywait)(semaphore) == 0) return 0;
+  errno = before;
+  return EBUSY;
+}
+
 }  // namespace
 
+// What threads that are not watched run changes no register that carries an argument, whatever the function is.
 #define LS_IN_PLACE_OF_(name, result_type, parameters)                                                                 \
   extern "C" __attribute__((visibility("default"))) result_type lockstep_in_place_of_##name parameters __asm__(#name); \
   extern "C" result_type lockstep_in_place_of_##name parameters
 
+// The watched part is entered by a jump, so that its return address is the program's.
+#define LS_CHOOSE_(name, result_type, parameters, arguments)            \
+  LS_IN_PLACE_OF_(name, result_type, parameters) {                      \
+    if (t_watch == nullptr || IsForeign(BlockedCall::name)) [[likely]]  \
+      return Real<result_type parameters>(BlockedCall::name) arguments; \
+    return Watched_##name arguments;                                    \
+  }
+
 #define LS_PLAIN_CALL(number, name, result_type, parameters, arguments, kind, object, timed_out) \
-  LS_IN_PLACE_OF_(name, result_type, parameters) {                                               \
-    const auto real = Real<result_type parameters>(BlockedCall::name);                           \
-    if (t_watch == nullptr) [[likely]]                                                           \
-      return real arguments;                                                                     \
+  [[gnu::noinline]] static result_type Watched_##name parameters {                               \
     const std::uint64_t begin_ticks = ring::Ticks();                                             \
-    const result_type result = real arguments;                                                   \
+    const result_type result = Real<result_type parameters>(BlockedCall::name) arguments;        \
     const std::uint64_t end_ticks = ring::Ticks();                                               \
     if (end_ticks - begin_ticks >= g_least_ticks.load(std::memory_order_relaxed)) [[unlikely]] { \
       const ErrnoKeeper errno_keeper;                                                            \
@@ -84,42 +106,40 @@ std::uint64_t ObjectOf(T object) {
                     {ObjectOf(object), begin_ticks, end_ticks, -1, 0, 0, nullptr}});             \
     }                                                                                            \
     return result;                                                                               \
-  }
-
-#define LS_WAITING_BODY_(name, result_type, arguments, kind, object, timed_out)                  \
-  Wait wait;                                                                                     \
-  if (!Began(*watch, ObjectOf(object), __builtin_frame_address(0), wait)) return real arguments; \
-  const result_type result = real arguments;                                                     \
-  if (Ended(*watch, wait)) [[unlikely]] {                                                        \
-    const ErrnoKeeper errno_keeper;                                                              \
-    WriteBlocked({BlockedCall::name, kind, timed_out, __builtin_return_address(0), wait});       \
   }                                                                                              \
+  LS_CHOOSE_(name, result_type, parameters, arguments)
+
+#define LS_WAIT_(name, result_type, parameters, arguments, kind, object, timed_out)             \
+  const auto real = Real<result_type parameters>(BlockedCall::name);                            \
+  Watch& watch = *t_watch;                                                                      \
+  Wait wait;                                                                                    \
+  if (!Began(watch, ObjectOf(object), __builtin_frame_address(0), wait)) return real arguments; \
+  const result_type result = real arguments;                                                    \
+  if (Ended(watch, wait)) [[unlikely]] {                                                        \
+    const ErrnoKeeper errno_keeper;                                                             \
+    WriteBlocked({BlockedCall::name, kind, timed_out, __builtin_return_address(0), wait});      \
+  }                                                                                             \
   return result;
 
-#define LS_WAITING_CALL(number, name, result_type, parameters, arguments, kind, object, timed_out) \
-  LS_IN_PLACE_OF_(name, result_type, parameters) {                                                 \
-    const auto real = Real<result_type parameters>(BlockedCall::name);                             \
-    Watch* const watch = t_watch;                                                                  \
-    if (watch == nullptr) [[likely]]                                                               \
-      return real arguments;                                                                       \
-    LS_WAITING_BODY_(name, result_type, arguments, kind, object, timed_out)                        \
-  }
+#define LS_WAITING_CALL(number, name, result_type, parameters, arguments, kind, object, timed_out)               \
+  [[gnu::noinline]] static result_type Watched_##name parameters{                                                \
+      LS_WAIT_(name, result_type, parameters, arguments, kind, object, timed_out)} LS_CHOOSE_(name, result_type, \
+                                                                                              parameters, arguments)
 
-// Any other answer of a try is the lock's own: it is held now, or it tells what is wrong with it.
 #define LS_LOCKING_CALL(number, name, result_type, parameters, arguments, kind, object, timed_out, try_name) \
   constinit bool g_tries_##name = false;                                                                     \
-  LS_IN_PLACE_OF_(name, result_type, parameters) {                                                           \
-    const auto real = Real<result_type parameters>(BlockedCall::name);                                       \
-    Watch* const watch = t_watch;                                                                            \
-    if (watch == nullptr) [[likely]]                                                                         \
-      return real arguments;                                                                                 \
+  [[gnu::noinline]] static result_type Waits_##name parameters {                                             \
+    LS_WAIT_(name, result_type, parameters, arguments, kind, object, timed_out)                              \
+  }                                                                                                          \
+  [[gnu::noinline]] static result_type Watched_##name parameters {                                           \
     if (g_tries_##name) [[likely]] {                                                                         \
-      const int tried = Real<result_type parameters>(OtherCall::try_name) arguments;                         \
+      const int tried = Try_##try_name arguments;                                                            \
       if (tried != EBUSY) [[likely]]                                                                         \
         return tried;                                                                                        \
     }                                                                                                        \
-    LS_WAITING_BODY_(name, result_type, arguments, kind, object, timed_out)                                  \
-  }
+    return Waits_##name arguments;                                                                           \
+  }                                                                                                          \
+  LS_CHOOSE_(name, result_type, parameters, arguments)
 
 #include "core/blocked_calls.def"
 

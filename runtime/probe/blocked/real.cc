@@ -9,14 +9,13 @@
 #include <elf.h>
 #include <errno.h>
 #include <link.h>
+#include <stdlib.h>
 #include <string.h>
-
-#include <array>
-#include <string_view>
 
 namespace lockstep::probe {
 
 constinit void* g_real[kRealCalls] = {};
+constinit bool g_foreign[kRealCalls] = {};
 
 namespace {
 
@@ -124,6 +123,23 @@ const link_map* Behind(const link_map* own, const char* name, void** at) {
   return nullptr;
 }
 
+// libc's own, or of a library that was preloaded as this one was: it means to stand in libc's place. Any other library
+// may have a function of its own that happens to be called "wait" or "connect", with other parameters.
+bool StandsForLibc(const link_map& library) {
+  const ElfW(Dyn)* soname = nullptr;
+  const char* texts = SymbolsOf(library).texts;
+  for (const ElfW(Dyn)* entry = library.l_ld; entry->d_tag != DT_NULL; ++entry)
+    if (entry->d_tag == DT_SONAME) soname = entry;
+  if (soname != nullptr && texts != nullptr)
+    for (const char* name : {"libc.so.6", "libpthread.so.0"})
+      if (strcmp(texts + soname->d_un.d_val, name) == 0) return true;
+  const char* preloaded = getenv("LD_PRELOAD");
+  const char* path = library.l_name;
+  if (preloaded == nullptr || path == nullptr || *path == 0) return false;
+  const char* slash = strrchr(path, '/');
+  return strstr(preloaded, slash == nullptr ? path : slash + 1) != nullptr;
+}
+
 long MissingCall() {
   errno = ENOSYS;
   return -1;
@@ -142,8 +158,13 @@ struct Name {
   { static_cast<std::size_t>(OtherCall::name), #name }
 constexpr Name kNames[] = {
 #include "core/blocked_calls.def"
-    LS_OTHER_(pthread_cond_signal),   LS_OTHER_(pthread_cond_broadcast),   LS_OTHER_(sem_post),
-    LS_OTHER_(pthread_mutex_trylock), LS_OTHER_(pthread_rwlock_tryrdlock), LS_OTHER_(pthread_rwlock_trywrlock)};
+    LS_OTHER_(pthread_cond_signal),
+    LS_OTHER_(pthread_cond_broadcast),
+    LS_OTHER_(sem_post),
+    LS_OTHER_(pthread_mutex_trylock),
+    LS_OTHER_(pthread_rwlock_tryrdlock),
+    LS_OTHER_(pthread_rwlock_trywrlock),
+    LS_OTHER_(sem_trywait)};
 #undef LS_ANY_CALL_
 #undef LS_OTHER_
 
@@ -154,8 +175,11 @@ void ResolveReal() {
   for (const Name& each : kNames) {
     if (__atomic_load_n(&g_real[each.number], __ATOMIC_RELAXED) != nullptr) continue;
     void* at = nullptr;
+    const link_map* library = Behind(own, each.name, &at);
+    g_foreign[each.number] = library != nullptr && !StandsForLibc(*library);
+    if (own == nullptr) at = dlsym(RTLD_NEXT, each.name);  // It is not known why, but the program has to go on.
     // This libc is too old for it. Nobody who was linked to this libc calls it.
-    if (Behind(own, each.name, &at) == nullptr)
+    if (at == nullptr)
       at = strncmp(each.name, "pthread_", 8) == 0 ? reinterpret_cast<void*>(&MissingThreadCall)
                                                   : reinterpret_cast<void*>(&MissingCall);
     __atomic_store_n(&g_real[each.number], at, __ATOMIC_RELAXED);

@@ -16,12 +16,15 @@ enum class OtherCall : std::uint16_t {
   pthread_mutex_trylock,
   pthread_rwlock_tryrdlock,
   pthread_rwlock_trywrlock,
+  sem_trywait,
   kEnd
 };
 inline constexpr std::size_t kRealCalls = static_cast<std::size_t>(OtherCall::kEnd);
 
 // By number; null before the first call of ResolveReal.
 extern void* g_real[kRealCalls];
+// It is no function of libc, and is only passed on to.
+extern bool g_foreign[kRealCalls];
 
 // Finds all of them. No function of libc that locks or allocates is called but dladdr1, of this library, once: before
 // the constructors, where an allocator may come here while it makes itself.
@@ -39,6 +42,11 @@ template <typename Function>
 template <typename Function, typename Call>
 [[gnu::always_inline]] inline Function* Real(Call call) {
   return Real<Function>(static_cast<std::size_t>(call));
+}
+
+template <typename Call>
+bool IsForeign(Call call) {
+  return g_foreign[static_cast<std::size_t>(call)];
 }
 
 // Whether both functions are of one library: then the one that tries can stand before the other.

@@ -3,8 +3,8 @@
 
 #include <arpa/inet.h>
 #include <errno.h>
-#include <limits.h>
 #include <netinet/in.h>
+#include <signal.h>
 #include <stdio.h>
 #include <string.h>
 #include <sys/socket.h>
@@ -39,6 +39,8 @@ struct FoundObject {
 };
 using FindObject = int (*)(void*, FoundObject*);
 constinit FindObject g_find_object = nullptr;
+
+constexpr std::uint32_t kOwnLibrary = 0xffffffff;
 
 // What is worth microseconds is found out of waits of 1 ms and more; sample_ticks are 200 us.
 constexpr std::uint64_t kSamplesToLong = 5;
@@ -79,50 +81,71 @@ bool PathOf(int file, char* to, std::size_t room) {
   char link[32];
   snprintf(link, sizeof link, "/proc/self/fd/%d", file);
   const ssize_t bytes = readlink(link, to, room - 1);
-  if (bytes <= 0) return false;
+  if (bytes <= 0 || static_cast<std::size_t>(bytes) == room - 1) return false;
   to[bytes] = 0;
   return to[0] == '/' || strncmp(to, "pipe:", 5) == 0;
 }
 
-// Of the library that the address is in; null: not known.
-const char* LibraryAt(const void* address, const ProcessEntry& process) {
-  FoundObject found{};
-  if (g_find_object == nullptr || g_find_object(const_cast<void*>(address), &found) != 0 || found.library == nullptr ||
-      found.library->name == nullptr)
-    return nullptr;
-  return found.library->name[0] != 0 ? found.library->name : process.exe;
-}
-
 bool IsOurs(const char* library) {
-  if (library == nullptr) return false;
   const char* slash = strrchr(library, '/');
   return strncmp(slash == nullptr ? library : slash + 1, "liblockstep", 11) == 0;
 }
 
-void WriteNow(const BlockedWait& blocked) {
+// The thread's id of the library that the address is in; 0: not known.
+std::uint32_t LibraryAt(Watch& watch, const void* address, const ProcessEntry& process) {
+  const auto at = reinterpret_cast<std::uintptr_t>(address);
+  for (const Watch::Library& each : watch.libraries)
+    if (at >= each.begin && at < each.end) return each.name;
+  FoundObject found{};
+  if (g_find_object == nullptr || g_find_object(const_cast<void*>(address), &found) != 0 || found.library == nullptr ||
+      found.library->name == nullptr)
+    return 0;
+  const char* path = found.library->name[0] != 0 ? found.library->name : process.exe;
+  const std::uint32_t name = IsOurs(path) ? kOwnLibrary : lockstep_intern(path);
+  if (name == 0) return 0;
+  Watch::Library& place = watch.libraries[watch.next_library++ % kKnownLibraries];
+  place = {reinterpret_cast<std::uintptr_t>(found.begin), reinterpret_cast<std::uintptr_t>(found.end), name};
+  return name;
+}
+
+// A handler's stack may have a few KiB.
+bool OnHandlersStack() {
+  stack_t stack{};
+  return sigaltstack(nullptr, &stack) != 0 || (stack.ss_flags & SS_ONSTACK) != 0;
+}
+
+// Of a long wait, on the thread that waited.
+[[gnu::noinline]] void LookCloser(const BlockedWait& blocked, bool descriptor, RingPage& page, BlockedRecord& record) {
+  LearnRate(ring::Ticks());
+  const int file = static_cast<int>(blocked.wait.object);
+  const std::uint8_t kind = record.head.flags & ~kBlockedTimedOut;
+  char detail[512];  // What is longer is not told: the program may have given this thread a small stack.
+  if (descriptor && file >= 0 &&
+      ((kind == Kind::kSocket && PeerOf(file, detail, sizeof detail)) ||
+       ((kind == Kind::kSocket || kind == Kind::kFile) && PathOf(file, detail, sizeof detail))))
+    record.detail = lockstep_intern(detail);
+  record.stack = PythonStack(page);
+}
+
+void WriteNow(Watch& watch, const BlockedWait& blocked) {
   if (!ring::Recording()) return;
   const RingPage* own = OwnRing();
   if (own == nullptr || own->header.call_op.load(std::memory_order_relaxed) != 0) return;
   RingPage* page = lockstep_ring();
   const ProcessEntry* process = ClaimedProcess();
-  // A record is being written further down this thread's stack; or this is a child that shares its parent's memory.
-  if (page == nullptr || process == nullptr || process->pid != getpid()) return;
-  const char* library = LibraryAt(blocked.caller, *process);
-  if (IsOurs(library)) return;
-
-  LearnRate(ring::Ticks());
+  if (page == nullptr || process == nullptr) return;  // A record is being written further down this thread's stack.
   const Wait& wait = blocked.wait;
   const bool is_long =
       wait.end_ticks - wait.begin_ticks >= kSamplesToLong * lockstep_probe.sample_ticks.load(std::memory_order_relaxed);
+  // A child that shares its parent's memory (vfork). What is shorter is as true of the parent, which waits meanwhile.
+  if (is_long && process->pid != getpid()) return;
+  const std::uint32_t library = LibraryAt(watch, blocked.caller, *process);
+  if (library == kOwnLibrary) return;
+
   const bool descriptor = IsDescriptor(blocked.call);
   const int file = static_cast<int>(wait.object);
   std::uint8_t kind = blocked.kind == kByDescriptor ? KindOfDescriptor(file) : blocked.kind;
   if ((kind == Kind::kCondition || kind == Kind::kLock) && IsPythonLock(wait.object)) kind = Kind::kPython;
-  char detail[PATH_MAX] = {};
-  const bool named = is_long && descriptor && file >= 0 &&
-                     ((kind == Kind::kSocket && PeerOf(file, detail, sizeof detail)) ||
-                      ((kind == Kind::kSocket || kind == Kind::kFile) && PathOf(file, detail, sizeof detail)));
-
   BlockedRecord record{};
   record.head = {RecordKind::kBlocked,
                  static_cast<std::uint8_t>(kind | (blocked.timed_out ? kBlockedTimedOut : std::uint8_t{0})), 2};
@@ -133,9 +156,8 @@ void WriteNow(const BlockedWait& blocked) {
   record.woken_ticks = wait.woken_ticks;
   record.waker_tid = wait.waker_tid;
   record.others_cpu_ns = wait.others_cpu_ns;
-  record.module = library != nullptr ? lockstep_intern(library) : 0;
-  record.detail = named ? lockstep_intern(detail) : 0;
-  record.stack = is_long ? PythonStack(*page) : 0;
+  record.module = library;
+  if (is_long && !OnHandlersStack()) LookCloser(blocked, descriptor, *page, record);
   ring::Emit(&record, 2);
 }
 
@@ -143,9 +165,10 @@ void WriteNow(const BlockedWait& blocked) {
 
 void WriteBlocked(const BlockedWait& blocked) {
   Watch* const watch = t_watch;
+  if (watch == nullptr) return;
   t_watch = nullptr;  // Nothing that is called from here is a wait of the program's.
   ring::SignalFence();
-  WriteNow(blocked);
+  WriteNow(*watch, blocked);
   ring::SignalFence();
   t_watch = watch;
 }

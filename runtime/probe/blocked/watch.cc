@@ -53,6 +53,7 @@ void WatchThisThread() {
     watch.object.store(0, std::memory_order_relaxed);
     watch.frame = nullptr;
     watch.cpu_turn_ticks = 0;
+    for (Watch::Library& library : watch.libraries) library = {};
     t_watch = &watch;
     return;
   }
@@ -106,7 +107,7 @@ bool Began(Watch& watch, std::uint64_t object, const void* frame, Wait& wait) {
 bool Ended(Watch& watch, Wait& wait) {
   wait.end_ticks = ring::Ticks();
   if (watch.frame != wait.frame) return false;  // A handler on a stack of its own waited meanwhile.
-  watch.object.store(0);
+  watch.object.store(0, std::memory_order_relaxed);
   g_waiting.fetch_and(~BitOf(watch));
   watch.frame = nullptr;
   const std::uint64_t took = wait.end_ticks - wait.begin_ticks;

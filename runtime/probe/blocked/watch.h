@@ -7,6 +7,8 @@
 
 namespace lockstep::probe {
 
+inline constexpr std::uint32_t kKnownLibraries = 4;
+
 // A watched thread. Others read what it waits for when they signal, and leave a note.
 struct alignas(64) Watch {
   std::atomic<std::uint64_t> object;  // 0: it does not wait.
@@ -18,6 +20,13 @@ struct alignas(64) Watch {
   // The thread's own.
   const void* frame;             // Of the wrapper that waits; see Began.
   std::uint64_t cpu_turn_ticks;  // See MayReadCpu.
+  // Where calls came from lately, by address: to ask the dynamic linker and to look up the name takes longer than all
+  // the rest. A library that is unloaded, and another one loaded in its place, keep their first name here.
+  struct Library {
+    std::uintptr_t begin, end;
+    std::uint32_t name;  // The thread's string id.
+  } libraries[kKnownLibraries];
+  std::uint32_t next_library;
 };
 enum NoteState : std::uint32_t { kNoNote, kWriting, kNoted, kNotedForAll };
 
