@@ -183,6 +183,10 @@ trace::SpoolBuilder Mpi() {
     r.Wait(at + 400, at + 500, {request})
         .Mpi({.op = MpiOp::kWait, .begin = at + 510, .end = at + 550})
         .Completion(request + 8, 0, 1, 7, 64);
+    r.Add(BlockedRecord{
+        {RecordKind::kBlocked, 5 | kBlockedTimedOut, 2}, 2, 0, at + 560'000, at + 590'000, 77, 0, -1, 0, 1, 1, 1});
+    r.Add(BlockedRecord{
+        {RecordKind::kBlocked, 3, 2}, 1, 0, at + 600'000, at + 900'000, 78, at + 890'000, 12, 100, 1, 0, 0});
   }
   trace::SpoolBuilder spool;
   spool.Meta().Process().Thread().Records(r.Gap(6200, 6300, 5)).End(7000);

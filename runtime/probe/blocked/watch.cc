@@ -46,7 +46,11 @@ void Pause() {
 }  // namespace
 
 void WatchThisThread() {
-  if (!lockstep_probe.records_blocked || t_watch != nullptr) return;
+  if (!lockstep_probe.records_blocked) return;
+  if (t_watch != nullptr) {
+    t_watch->frame = nullptr;  // Whoever marks a step is in no wait: what is here is left from one that never came back.
+    return;
+  }
   for (Watch& watch : g_watches) {
     std::uint32_t free = 0;
     if (watch.used.load(std::memory_order_relaxed) != 0 || !watch.used.compare_exchange_strong(free, 1)) continue;
