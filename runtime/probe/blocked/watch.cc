@@ -48,7 +48,8 @@ void Pause() {
 void WatchThisThread() {
   if (!lockstep_probe.records_blocked) return;
   if (t_watch != nullptr) {
-    t_watch->frame = nullptr;  // Whoever marks a step is in no wait: what is here is left from one that never came back.
+    t_watch->frame =
+        nullptr;  // Whoever marks a step is in no wait: what is here is left from one that never came back.
     return;
   }
   for (Watch& watch : g_watches) {
