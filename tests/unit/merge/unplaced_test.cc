@@ -61,5 +61,21 @@ TEST(Unplaced, InTheTermsOfAStep) {
   }
 }
 
+// Where waits are recorded and nobody communicates for the rank, it stays compute, and is counted.
+TEST(Unplaced, WhatNothingExplainsIsCounted) {
+  for (const bool recorded : {true, false}) {
+    Merged m(1);
+    auto& rank = m[0];
+    rank.Step(0, 0, 1000, true, 600);
+    if (recorded) rank.Blocked(schema::BlockedKind::kSleep, 100, 350);
+    for (const std::int64_t at : {0, 1000})
+      rank.t.cpu_samples.Append({.time_ns = at, .thread = 0, .cpu_ns = -1, .run_delay_ns = 0});
+    m.Run();
+    EXPECT_EQ(m.passed[0].unexplained_ns, recorded ? 150 : 0);
+    EXPECT_EQ(m.passed[0].step_ranks.blocked_unplaced_ns[0], 0);
+    EXPECT_EQ(m.passed[0].step_ranks.compute_ns[0], recorded ? 750 : 1000);
+  }
+}
+
 }  // namespace
 }  // namespace lockstep::merge
