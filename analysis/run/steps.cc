@@ -91,6 +91,7 @@ void TabulateSteps(const Context& context, Analysis& analysis) {
                     cells.mpi_setup_ns[i],
                     cells.late_sender_ns[i],
                     cells.late_receiver_ns[i],
+                    cells.blocked_unplaced_ns[i],
                     {}};
       if (const auto at = phases.find({step.index, cell.rank}); at != phases.end()) {
         cell.phases = at->second;

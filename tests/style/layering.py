@@ -50,10 +50,10 @@ ROOMS = {
         "otf2": ["common/", "kineto/"], "stacks": ["common/"],
     },
     "analysis": {
-        "core": [], "gpu": ["core/"], "stacks": [], "replay": ["core/", "gpu/"], "tables": ["core/", "gpu/", "stacks/"],
+        "core": [], "gpu": ["core/"], "stacks": ["core/"], "replay": ["core/", "gpu/"], "tables": ["core/", "gpu/", "stacks/"],
         "replayed": [*FRAME, "replay/"], "run": [*FRAME, "replayed/"], "stragglers": [*FRAME, "communication/", "replayed/", "stacks/"],
-        "communication": [*FRAME, "replay/", "replayed/"], "causes": [*FRAME, "gpu/", "tables/engine/", "replayed/"],
-        "diff": [*FRAME, "gpu/"], "tune": [*FRAME, "replay/", "replayed/"],
+        "communication": [*FRAME, "replay/", "replayed/"], "causes": [*FRAME, "gpu/", "stacks/", "tables/engine/", "replayed/"],
+        "diff": [*FRAME, "gpu/", "stacks/"], "tune": [*FRAME, "replay/", "replayed/"],
         "report": [*FRAME, "communication/", "diff/", "gpu/", "replayed/", "stacks/", "tables/", "tune/"],
     },
     "cli": {

@@ -8,6 +8,7 @@ namespace lockstep::tables {
 extern const TableKind kKernelsTable, kBreakdownTable, kOpsTable, kRangesTable, kMemoryTable, kSequencesTable,
     kGroupsTable, kCollectivesTable, kGpusTable;
 extern const TableKind kIdleTable, kIdleGapsTable, kLaunchesTable, kLaunchBoundTable, kQueueTable, kCopiesTable,
-    kCopyListTable, kSyncsTable, kStreamWaitsTable, kCriticalPathTable, kCriticalOpsTable, kStacksTable, kCallersTable;
+    kCopyListTable, kSyncsTable, kStreamWaitsTable, kCriticalPathTable, kCriticalOpsTable, kStacksTable, kCallersTable,
+    kBlockedTable;
 
 }  // namespace lockstep::tables

@@ -223,7 +223,7 @@ const std::vector<TableKind>& TableKinds() {
       kKernelsTable,     kBreakdownTable,   kOpsTable,      kRangesTable,   kMemoryTable,      kSequencesTable,
       kGroupsTable,      kCollectivesTable, kIdleTable,     kIdleGapsTable, kLaunchesTable,    kLaunchBoundTable,
       kQueueTable,       kCopiesTable,      kCopyListTable, kSyncsTable,    kStreamWaitsTable, kCriticalPathTable,
-      kCriticalOpsTable, kGpusTable,        kStacksTable,   kCallersTable,
+      kCriticalOpsTable, kGpusTable,        kStacksTable,   kCallersTable,  kBlockedTable,
   };
   return kinds;
 }

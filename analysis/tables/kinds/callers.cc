@@ -8,6 +8,7 @@
 #include <vector>
 
 #include "analysis/core/format.h"
+#include "analysis/stacks/job_frame.h"
 #include "analysis/tables/engine/cells.h"
 #include "analysis/tables/engine/kinds.h"
 #include "core/collective.h"
@@ -62,15 +63,6 @@ class Callers {
   std::int64_t unknown = 0;  // Operations in the window without a caller.
 
  private:
-  // The job's own function on a stack that lies nearest to the call, or its innermost one.
-  std::uint32_t Shown(std::uint32_t caller) const {
-    for (std::uint32_t row = caller; row < stacks_.rows(); row = Parent(row))
-      if (stacks_.library[row] == 0 && stacks_.line[row] != 0) return row;
-    return caller;
-  }
-  // A caller comes before what it calls: damage must not make a ring of them.
-  std::uint32_t Parent(std::uint32_t row) const { return stacks_.parent[row] < row ? stacks_.parent[row] : kNone; }
-
   void Add(std::string_view kind, std::uint32_t caller, std::int64_t begin_ns, std::int64_t end_ns, std::uint64_t bytes,
            std::int64_t wait_ns) {
     if (!rank_.InHostWindow(begin_ns)) return;
@@ -78,7 +70,7 @@ class Callers {
       ++unknown;
       return;
     }
-    const std::uint32_t shown = Shown(caller);
+    const std::uint32_t shown = analysis::JobFrame(stacks_, caller);
     Sum& sum = sums[{kind, stacks_.function[shown], stacks_.file[shown], stacks_.line[shown]}];
     ++sum.calls;
     sum.bytes += static_cast<std::int64_t>(bytes);

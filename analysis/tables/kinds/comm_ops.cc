@@ -8,7 +8,9 @@
 #include "analysis/gpu/launch_index.h"
 #include "core/mpi_ops.h"
 #include "merge/timeline/activity_stream.h"
+#include "merge/timeline/blocked_time.h"
 #include "merge/timeline/rank_pass.h"
+#include "merge/timeline/unrecorded_calls.h"
 
 namespace lockstep::tables {
 namespace {
@@ -118,7 +120,9 @@ class Collector {
     for (std::size_t i = 0; i < t_.ranges.rows(); ++i)
       if (t_.ranges.category[i] == kInput && t_.ranges.thread[i] == training)
         busy.push_back({t_.ranges.begin_ns[i], t_.ranges.begin_ns[i] + t_.ranges.duration_ns[i]});
-    out_.busy = Normalize(std::move(busy));
+    // As merge counts them: communication that other threads carry out, and that no source records.
+    out_.busy = Unite(Normalize(std::move(busy)),
+                      Unite(merge::UnrecordedCalls(t_, training, false), merge::FindBlockedTime(t_, training).awaited));
   }
 
   void Kernels() {

@@ -37,7 +37,8 @@ struct CommOperation {
 
 struct RankComm {
   bool gpu = false;
-  IntervalSet busy;  // GPU ranks: compute kernels. CPU ranks: the training thread in MPI or input, the rest computes.
+  IntervalSet busy;  // GPU ranks: compute kernels. CPU ranks: the training thread communicates or loads input; the rest
+                     // is its own work.
   IntervalSet inside_mpi;  // Any thread; empty if nothing was posted.
   std::vector<GroupOfOps> groups;
   std::vector<CommOperation> ops;

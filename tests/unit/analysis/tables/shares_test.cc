@@ -46,6 +46,7 @@ class RandomRank : public GpuEvents {
     }
     for (std::int64_t step = 0; step < 3; ++step) Step(step, step * 150, (step + 1) * 150);
     Samples();
+    Blocks();
   }
 
   Interval window;
@@ -106,6 +107,21 @@ class RandomRank : public GpuEvents {
            .thread = 0,
            .stack = Below(4) == 0 ? schema::kNone : static_cast<std::uint32_t>(Below(tables.stacks.rows())),
            .stopped_ns = 1});
+  }
+
+  void Blocks() {
+    for (std::int64_t at = 0; at < 450; at += 30 + Time(60))
+      tables.blocked.Append({.begin_ns = at,
+                             .duration_ns = 1 + Time(80),
+                             .thread = 0,
+                             .kind = static_cast<std::uint8_t>(Below(10)),
+                             .function = Intern("recv"),
+                             .waker = schema::kNone,
+                             .woken_ns = schema::kNoTime,
+                             .others_cpu_ns = Below(2) == 0 ? -1 : Time(80),
+                             .module = Intern("libx.so"),
+                             .detail = schema::kNone,
+                             .caller = Below(2) == 0 ? schema::kNone : static_cast<std::uint32_t>(Below(2))});
   }
 
   std::mt19937& random_;

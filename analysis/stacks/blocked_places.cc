@@ -1,0 +1,251 @@
+#include "analysis/stacks/blocked_places.h"
+
+#include <fmt/format.h>
+
+#include <algorithm>
+#include <numeric>
+#include <string_view>
+
+#include "analysis/core/format.h"
+#include "analysis/core/step_names.h"
+#include "analysis/stacks/job_frame.h"
+#include "core/printed.h"
+#include "merge/timeline/blocked_time.h"
+#include "merge/timeline/rank_pass.h"
+#include "trace/file/strings.h"
+
+namespace lockstep::analysis {
+namespace {
+
+using Kind = schema::BlockedKind;
+
+// A place is in nearly every step from this share of them on.
+constexpr double kNearlyAll = 0.9;
+// The number of occasions from which a period can be told.
+constexpr std::size_t kLeastOccasions = 4;
+
+// The program's ranges that are open around moments which come in order.
+class RangesAround {
+ public:
+  RangesAround(const schema::RankTables& tables, std::uint32_t thread) : t_(tables) {
+    const schema::Ranges& ranges = t_.ranges;
+    for (std::uint32_t i = 0; i < ranges.rows(); ++i)
+      if (ranges.thread[i] == thread && ranges.source[i] <= schema::RangeSource::kTorch &&
+          ranges.kind[i] == schema::RangeKind::kPushPop && !IsProfilerStep(trace::TextOf(t_, ranges.name[i])))
+        rows_.push_back(i);
+    std::stable_sort(rows_.begin(), rows_.end(),
+                     [&](std::uint32_t a, std::uint32_t b) { return ranges.begin_ns[a] < ranges.begin_ns[b]; });
+  }
+  // The innermost one; "" none.
+  std::string_view At(std::int64_t time_ns) {
+    const schema::Ranges& ranges = t_.ranges;
+    for (; next_ < rows_.size() && ranges.begin_ns[rows_[next_]] <= time_ns; ++next_) open_.push_back(rows_[next_]);
+    while (!open_.empty() && ranges.begin_ns[open_.back()] + ranges.duration_ns[open_.back()] <= time_ns)
+      open_.pop_back();
+    return open_.empty() ? std::string_view() : trace::TextOf(t_, ranges.name[open_.back()]);
+  }
+
+ private:
+  const schema::RankTables& t_;
+  std::vector<std::uint32_t> rows_, open_;
+  std::size_t next_ = 0;
+};
+
+std::string LastOf(std::string_view path) { return std::string(path.substr(path.rfind('/') + 1)); }
+
+// What takes most of the time, if it takes half of it.
+std::string MostOf(const std::map<std::string, std::int64_t>& by_name, std::int64_t total_ns) {
+  const auto most = std::max_element(by_name.begin(), by_name.end(),
+                                     [](const auto& a, const auto& b) { return a.second < b.second; });
+  return most == by_name.end() || 2 * most->second < total_ns ? std::string() : most->first;
+}
+
+// The number of windows between those that have it, if that is regular.
+std::int64_t EveryOf(const std::vector<std::int64_t>& ns) {
+  std::vector<std::size_t> at;
+  for (std::size_t i = 0; i < ns.size(); ++i)
+    if (ns[i] > 0) at.push_back(i);
+  if (at.size() < kLeastOccasions) return 0;
+  const std::size_t period = at[1] - at[0];
+  for (std::size_t i = 1; i < at.size(); ++i)
+    if (at[i] - at[i - 1] != period) return 0;
+  return period < 2 ? 0 : static_cast<std::int64_t>(period);
+}
+
+bool Is(const BlockedAt& at, Kind::Value kind) { return at.kind == NameOfKind(kind); }
+
+// "fsync of checkpoint.pt", "recv (10.0.0.2:29500)".
+std::string CallOf(const BlockedAt& at) {
+  if (at.detail.empty()) return at.call;
+  return Is(at, Kind::kFile) ? fmt::format("{} of {}", at.call, Printed(LastOf(at.detail)))
+                             : fmt::format("{} ({})", at.call, Printed(at.detail));
+}
+
+// How a rank that waits is described, where it is no call by its name.
+struct WaitWords {
+  Kind::Value kind;
+  std::string_view noun, object;
+};
+constexpr WaitWords kWaits[] = {
+    {Kind::kLock, "wait for a lock", "a lock"},
+    {Kind::kCondition, "wait for another thread", "another thread"},
+    {Kind::kSemaphore, "wait for a semaphore", "a semaphore"},
+    {Kind::kPython, "wait for Python's lock (GIL)", "Python's lock (GIL)"},
+    {Kind::kJoin, "wait for the end of a thread", "the end of a thread"},
+    {Kind::kChild, "wait for the end of a process", "the end of a process"},
+};
+const WaitWords* WaitOf(const BlockedAt& at) {
+  const auto* const found =
+      std::find_if(std::begin(kWaits), std::end(kWaits), [&](const WaitWords& each) { return Is(at, each.kind); });
+  return found == std::end(kWaits) ? nullptr : found;
+}
+
+// " in backward (slow_layer, train.py:32)".
+std::string Where(const BlockedAt& at) {
+  std::string text = at.range.empty() || at.range == at.function ? "" : fmt::format(" in {}", Printed(at.range));
+  const std::string line = LineOf(at);
+  if (!at.function.empty() && at.module.empty())
+    text += fmt::format(" ({}{})", Printed(at.function), line.empty() ? "" : ", " + line);
+  else if (!line.empty())
+    text += fmt::format(" ({})", line);
+  return text;
+}
+
+}  // namespace
+
+std::string_view NameOfKind(std::uint8_t kind) {
+  for (const schema::EnumValue& value : Kind::kValues)
+    if (value.code == kind) return value.name;
+  return "other";
+}
+
+BlockedPlace PlaceOfRow(const schema::RankTables& t, std::uint64_t row) {
+  const schema::Blocked& b = t.blocked;
+  BlockedPlace place;
+  place.kind = b.kind[row];
+  if (b.caller[row] < t.stacks.rows()) {
+    const std::uint32_t frame = JobFrame(t.stacks, b.caller[row]);
+    place.function = trace::TextOf(t, t.stacks.function[frame]);
+    place.file = trace::TextOf(t, t.stacks.file[frame]);
+    place.line = t.stacks.line[frame];
+    return place;
+  }
+  place.module = trace::TextOf(t, b.module[row]);
+  place.call = trace::TextOf(t, b.function[row]);
+  return place;
+}
+
+void BlockedSum::Add(const BlockedSum& next) {
+  ns.insert(ns.end(), next.ns.begin(), next.ns.end());
+  count += next.count;
+  for (auto [to, from] : {std::pair(&calls, &next.calls), {&details, &next.details}, {&ranges, &next.ranges}})
+    for (const auto& [name, time] : *from) (*to)[name] += time;
+}
+
+std::int64_t BlockedSum::Total() const { return std::accumulate(ns.begin(), ns.end(), std::int64_t{0}); }
+
+BlockedSums BlockedWithin(const schema::RankTables& t, const std::vector<Interval>& windows) {
+  BlockedSums sums;
+  if (t.blocked.rows() == 0) return sums;
+  const std::uint32_t training = merge::TrainingThread(t);
+  RangesAround ranges(t, training);
+  std::uint64_t counted = ~std::uint64_t{0};
+  for (const merge::BlockedTime::Own& own : merge::FindBlockedTime(t, training).own) {
+    auto window = std::upper_bound(windows.begin(), windows.end(), own.at.begin,
+                                   [](std::int64_t at, const Interval& each) { return at < each.end; });
+    BlockedSum* sum = nullptr;
+    for (; window != windows.end() && window->begin < own.at.end; ++window) {
+      const std::int64_t ns = std::min(own.at.end, window->end) - std::max(own.at.begin, window->begin);
+      if (sum == nullptr) {
+        sum = &sums[PlaceOfRow(t, own.row)];
+        sum->ns.resize(windows.size());
+        // What is taken off for other threads' work leaves pieces of one call.
+        sum->count += own.row != counted;
+        counted = own.row;
+      }
+      sum->ns[static_cast<std::size_t>(window - windows.begin())] += ns;
+      sum->calls[std::string(trace::TextOf(t, t.blocked.function[own.row]))] += ns;
+      if (const std::string_view detail = trace::TextOf(t, t.blocked.detail[own.row]); !detail.empty())
+        sum->details[std::string(detail)] += ns;
+      if (const std::string_view range = ranges.At(std::max(own.at.begin, window->begin)); !range.empty())
+        sum->ranges[std::string(range)] += ns;
+    }
+  }
+  return sums;
+}
+
+BlockedAt Described(const BlockedPlace& place, const BlockedSum& sum) {
+  const std::int64_t total = sum.Total();
+  const auto windows = static_cast<std::int64_t>(sum.ns.size());
+  BlockedAt at;
+  at.kind = NameOfKind(place.kind);
+  at.call = MostOf(sum.calls, 0);
+  at.function = place.function, at.file = place.file, at.line = place.line, at.module = place.module;
+  at.range = MostOf(sum.ranges, total);
+  at.detail = MostOf(sum.details, total);
+  at.ns_per_step = windows > 0 ? total / windows : 0;
+  at.steps = std::count_if(sum.ns.begin(), sum.ns.end(), [](std::int64_t ns) { return ns > 0; });
+  at.of_steps = windows;
+  at.every = EveryOf(sum.ns);
+  return at;
+}
+
+std::string WaitName(const BlockedAt& at) {
+  if (const WaitWords* wait = WaitOf(at)) return std::string(wait->noun);
+  return Is(at, Kind::kSleep) ? "sleep" : CallOf(at);
+}
+
+std::string LineOf(const BlockedAt& at) {
+  if (!at.file.empty())
+    return at.line > 0 ? fmt::format("{}:{}", Printed(LastOf(at.file)), at.line) : Printed(LastOf(at.file));
+  return Printed(LastOf(at.module));
+}
+
+std::string WhatAndWhere(const BlockedAt& at) { return WaitName(at) + Where(at); }
+
+std::string TextOfRow(const schema::RankTables& t, std::uint64_t row) {
+  BlockedSum sum;
+  sum.calls[std::string(trace::TextOf(t, t.blocked.function[row]))] = 0;
+  if (const std::string_view detail = trace::TextOf(t, t.blocked.detail[row]); !detail.empty())
+    sum.details[std::string(detail)] = 0;
+  return WhatAndWhere(Described(PlaceOfRow(t, row), sum));
+}
+
+std::string DoesFor(const BlockedAt& at, std::int64_t ns, bool brief) {
+  const WaitWords* wait = WaitOf(at);
+  const std::string does = wait != nullptr        ? fmt::format("waits {} for {}", Duration(ns), wait->object)
+                           : Is(at, Kind::kSleep) ? fmt::format("sleeps {}", Duration(ns))
+                                                  : fmt::format("spends {} in {}", Duration(ns), CallOf(at));
+  if (!brief) return does + Where(at);
+  const std::string line = LineOf(at);
+  return line.empty() ? does : fmt::format("{} ({})", does, line);
+}
+
+std::string HowOften(const BlockedAt& at) {
+  if (at.every > 0) return fmt::format(", every {} steps", at.every);
+  return static_cast<double>(at.steps) >= kNearlyAll * static_cast<double>(at.of_steps)
+             ? std::string()
+             : fmt::format(", in {} of {}", at.steps, Plural(at.of_steps, "step"));
+}
+
+std::string ActionFor(const BlockedAt& at) {
+  const std::string line = LineOf(at), there = line.empty() ? "there" : "at " + line;
+  const std::string name = at.detail.empty() ? "the file" : Printed(LastOf(at.detail));
+  if (Is(at, Kind::kSleep)) return fmt::format("take the sleep {} out of the step", there);
+  if (Is(at, Kind::kLock)) return fmt::format("see which thread holds the lock {}, and hold it for less", there);
+  if (Is(at, Kind::kPython))
+    return "which thread holds Python's lock is not recorded: run fewer threads of Python beside the training, or move "
+           "their work to processes";
+  if (Is(at, Kind::kFile) && at.call.find("read") != std::string::npos)
+    return fmt::format("read {} ahead of time, in another thread", name);
+  if (Is(at, Kind::kFile) && at.call.find("lock") != std::string::npos)
+    return fmt::format("see which process holds the lock of {}", name);
+  if (Is(at, Kind::kFile))
+    return fmt::format("write {} from another thread or process, less often, or to faster storage", name);
+  if (Is(at, Kind::kSocket))
+    return fmt::format("see why {} keeps it waiting, or ask in another thread",
+                       at.detail.empty() ? "the other end" : Printed(at.detail));
+  return fmt::format("see what it waits for {}, and have that done earlier or beside the step", there);
+}
+
+}  // namespace lockstep::analysis
