@@ -134,7 +134,7 @@ void PutContentionFirst(const Context& context, Analysis& analysis) {
   std::rotate(analysis.findings.begin(), at, at + 1);
   const bool cause_of_rank =
       std::any_of(analysis.stragglers.begin(), analysis.stragglers.end(), [](const Straggler& straggler) {
-        return straggler.cause == CauseId::kWaiting || straggler.cause == CauseId::kStarved ||
+        return (straggler.cause == CauseId::kWaiting && !straggler.blocked) || straggler.cause == CauseId::kStarved ||
                straggler.cause == CauseId::kUnknown;
       });
   for (Finding& finding : analysis.findings) {
@@ -168,7 +168,8 @@ void SayExtrapolated(Finding& finding) {
 
 bool Overlap(const Finding& a, const Finding& b) {
   const FindingId p = KindOf(a.id).same_time_as, q = KindOf(b.id).same_time_as;
-  if (p == q) return true;
+  // Places at which ranks are blocked share no time.
+  if (p == q) return p != FindingId::kBlocked;
   const auto either = [&](FindingId x, FindingId y) { return (p == x && q == y) || (p == y && q == x); };
   // What is in some steps only makes these longer.
   if ((p == FindingId::kBurstPeriodic && b.intermittent) || (q == FindingId::kBurstPeriodic && a.intermittent))

@@ -77,5 +77,6 @@ std::unique_ptr<Cause> MakePageableCopies();     // pageable_copies.cc
 std::unique_ptr<Cause> MakeMemoryLimit();        // memory_limit.cc
 std::unique_ptr<Cause> MakeMemoryGrowth();       // memory_growth.cc
 std::unique_ptr<Cause> MakeHostBoundComm();      // host_bound.cc
+std::unique_ptr<Cause> MakeBlocked();            // blocked.cc
 
 }  // namespace lockstep::analysis

@@ -19,7 +19,7 @@ constexpr std::size_t kMostGpuRanks = 4, kMostHostRanks = 2;
 constexpr std::unique_ptr<Cause> (*kCauses[])() = {
     MakeInputSource,       MakeHostSyncs,       MakeLaunchBound,  MakeHostWork,      MakeUnexplainedIdle,
     MakeIdleCommunication, MakeIdleOtherDevice, MakeIdleTime,     MakeKernelFixes,   MakeSmallGrids,
-    MakePageableCopies,    MakeMemoryLimit,     MakeMemoryGrowth, MakeHostBoundComm,
+    MakePageableCopies,    MakeMemoryLimit,     MakeMemoryGrowth, MakeHostBoundComm, MakeBlocked,
 };
 
 // Evenly chosen ranks: GPU ranks if there are any.

@@ -15,6 +15,7 @@
 #include "analysis/core/statistics.h"
 #include "analysis/core/step_names.h"
 #include "analysis/passes.h"
+#include "analysis/stacks/blocked_places.h"
 #include "core/printed.h"
 #include "trace/file/strings.h"
 
@@ -341,8 +342,37 @@ std::string WhatOf(const std::optional<NamedBurst>& named) {
   return fmt::format("\"{}\"", named->name);
 }
 
-std::string BurstAction(const std::optional<NamedBurst>& named, bool gpu) {
+// What the rank is blocked in during the bursts, if that is half of their excess.
+std::optional<BlockedAt> BlockedInBursts(const Context& context, const SlowSeries& series, std::size_t position) {
+  const Result<schema::RankTables> tables = context.ReadRank(context.ranks()[position]);
+  if (!tables.ok()) return std::nullopt;
+  const auto& cells = context.tables().step_ranks;
+  std::vector<Interval> windows;
+  std::vector<bool> burst;
+  for (std::size_t i = 0; i < series.rows.size(); ++i)
+    if (const std::size_t cell = context.Cell(series.rows[i], position); cell != kNowhere) {
+      windows.push_back({cells.begin_ns[cell], cells.end_ns[cell]});
+      burst.push_back(series.burst[i]);
+    }
+  const auto steps = static_cast<std::int64_t>(std::count(burst.begin(), burst.end(), true));
+  const auto others = std::max<std::int64_t>(1, static_cast<std::int64_t>(burst.size()) - steps);
+  const auto bursts = static_cast<std::int64_t>(series.bursts.size());
+  std::optional<BlockedAt> most;
+  std::int64_t most_ns = 0;
+  for (const auto& [place, sum] : BlockedWithin(tables.value(), windows)) {
+    std::int64_t in_bursts = 0;
+    for (std::size_t i = 0; i < burst.size(); ++i) in_bursts += burst[i] ? sum.ns[i] : 0;
+    const std::int64_t extra = (in_bursts - (sum.Total() - in_bursts) / others * steps) / bursts;
+    if (2 * extra < series.MedianExcess() || extra <= most_ns) continue;
+    most_ns = extra;
+    most = Described(place, sum);
+  }
+  return most;
+}
+
+std::string BurstAction(const std::optional<NamedBurst>& named, const std::optional<BlockedAt>& blocked, bool gpu) {
   using enum schema::Category::Value;
+  if (blocked) return ActionFor(*blocked);
   if (!named)
     return "name what the host does there (record_function, NVTX, lockstep.h); if it is Python's garbage collection: "
            "gc.disable() and gc.collect() at the same step on all ranks";
@@ -402,12 +432,19 @@ bool TellBursts(const Context& context, SlowSeries series, bool by_range, Analys
       period->steps > 0 ? fmt::format("Every {} steps", period->steps) : fmt::format("Every {}", Duration(period->ns));
   Finding finding;
   finding.id = FindingId::kBurstPeriodic;
+  finding.blocked = BlockedInBursts(context, series, position);
+  // The same calls are no second finding.
+  if (finding.blocked)
+    std::erase_if(analysis.findings, [&](const Finding& other) {
+      return other.id == FindingId::kBlocked && WhatAndWhere(*other.blocked) == WhatAndWhere(*finding.blocked);
+    });
   const std::string who = all ? (ranks.size() == 1 ? "the host" : "all ranks") : RankNames(ranks);
   const bool many = !(ranks.size() == 1);
   finding.headline = named ? fmt::format("{} {} {} in {}: such a step takes {} longer, {} per step on average.", every,
                                          who, many ? "are" : "is", WhatOf(named), Duration(each), Duration(per_step))
-                           : fmt::format("{}, a step takes {} longer than the others on {}, {} per step on average.",
-                                         every, Duration(each), who, Duration(per_step));
+                           : fmt::format("{}, a step takes {} longer than the others on {}, {} per step on average{}.",
+                                         every, Duration(each), who, Duration(per_step),
+                                         finding.blocked ? ": " + WhatAndWhere(*finding.blocked) : "");
   finding.brief = named ? fmt::format("{} in every {} step", BeginOf(named->name, 30),
                                       period->steps > 0 ? Ordinal(period->steps) : "n-th")
                         : "steps that are slow on the host at regular intervals";
@@ -417,11 +454,15 @@ bool TellBursts(const Context& context, SlowSeries series, bool by_range, Analys
       "{} in {} steps, {} of {} distances between them alike; {} of each within {} on rank {}", series.bursts.size(),
       series.ns.size(), period->fitting, period->distances, Duration(named ? named->extra_ns : shares[0].host_ns),
       named ? WhatOf(named) : std::string("the host's part"), context.ranks()[position]);
-  finding.action = BurstAction(named, context.tables().ranks.gpu[context.RankRow(position)] != 0);
+  if (named && finding.blocked) finding.evidence += "; blocked in it: " + WhatAndWhere(*finding.blocked);
+  if (finding.blocked)
+    finding.brief = fmt::format("{} every {}", WaitName(*finding.blocked),
+                                period->steps > 0 ? Plural(period->steps, "step") : Duration(period->ns));
+  finding.action = BurstAction(named, finding.blocked, context.tables().ranks.gpu[context.RankRow(position)] != 0);
   finding.saves_ns_per_step = per_step;
   finding.upper_bound = true;
   finding.rank = all ? -1 : context.ranks()[position];
-  finding.confidence = named ? 0.8 : 0.6;
+  finding.confidence = named || finding.blocked ? 0.8 : 0.6;
   finding.explain = {{"step", "step_ns", "longer_ns"}, {}};
   for (std::size_t i = 0; i < at.size(); ++i)
     finding.explain.rows.push_back(

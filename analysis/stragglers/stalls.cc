@@ -20,6 +20,7 @@
 #include "analysis/core/statistics.h"
 #include "analysis/core/step_names.h"
 #include "analysis/passes.h"
+#include "analysis/stacks/blocked_places.h"
 #include "core/counter_curve.h"
 #include "core/printed.h"
 #include "merge/timeline/rank_pass.h"
@@ -195,8 +196,9 @@ class StallSearch {
   std::map<std::int64_t, std::int64_t> longer_ns_;       // By index of a usable step: than steps are as a rule.
 };
 
-// What the rank did meanwhile, as far as its samples and ranges tell: "asleep (CPU 0 %), in \"checkpoint\"".
-std::string WhatItDid(const Context& context, const HeldBack& one) {
+// What the rank did meanwhile, as far as its calls, samples and ranges tell: "asleep (CPU 0 %), in \"checkpoint\"".
+// `blocked`: where it was blocked for half of the time.
+std::string WhatItDid(const Context& context, const HeldBack& one, std::optional<BlockedAt>& blocked) {
   if (one.stopped) return "stopped by a signal or a debugger";
   const std::int32_t rank = one.late.front();
   const Result<schema::RankTables> read = context.ReadRank(rank);
@@ -205,6 +207,9 @@ std::string WhatItDid(const Context& context, const HeldBack& one) {
   const merge::ClockMap clock(context.tables().clock, rank);
   const Interval held{clock.ToLocal(one.held.begin), clock.ToLocal(one.held.end)};
   if (Stopped(StopsOf(t), held)) return "stopped by a signal or a debugger";
+  for (const auto& [place, sum] : BlockedWithin(t, {held}))
+    if (2 * sum.Total() >= held.end - held.begin) blocked = Described(place, sum);
+  if (blocked) return "it " + DoesFor(*blocked, blocked->ns_per_step, false);
   const std::uint32_t training = merge::TrainingThread(t);
   CounterCurve cpu({held}), delay({held});
   for (std::size_t i = 0; i < t.cpu_samples.rows(); ++i) {
@@ -270,14 +275,15 @@ void FindStalls(const Context& context, Analysis& analysis) {
   headline[0] = static_cast<char>(std::toupper(static_cast<unsigned char>(headline[0])));
   headline += all.size() == 1 ? fmt::format(" once, {}", when)
                               : fmt::format(" in {} stalls, the longest {} {}", all.size(), Duration(most.ns), when);
-  const std::string did = WhatItDid(context, most);
+  const std::string did = WhatItDid(context, most, finding.blocked);
   finding.headline = fmt::format("{} ({} of the recording){}.", headline,
                                  Percent(sum_ns, std::max(sum_ns, recorded_ns)), did.empty() ? "" : ": " + did);
   finding.evidence =
       fmt::format("from {} after the begin of the {} recorded; {} waited in {} meanwhile", from, Duration(recorded_ns),
                   RankNames(most.waiting), Name(static_cast<CollectiveKind>(t.kind[most.collective])));
   finding.action =
-      did.starts_with("stopped")
+      finding.blocked ? ActionFor(*finding.blocked)
+      : did.starts_with("stopped")
           ? fmt::format("find what stopped {}: a signal, a debugger, a suspended container or machine", who)
           : fmt::format(
                 "see what {} did then: input, a lock, the file system, its machine; ranges and --stacks late "

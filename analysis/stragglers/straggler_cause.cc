@@ -10,6 +10,7 @@
 
 #include "analysis/core/format.h"
 #include "analysis/core/unrecorded.h"
+#include "analysis/stacks/blocked_places.h"
 #include "analysis/stragglers/hidden_waiting.h"
 #include "analysis/stragglers/stack_evidence.h"
 #include "core/interval.h"
@@ -95,6 +96,11 @@ bool WorkVaries(const Context& context, std::size_t position, const std::vector<
   return !deviations.empty() && own.deviation >= kImbalanceTimes * LowerMedian(std::move(deviations));
 }
 
+std::vector<std::int64_t> Sum(std::vector<std::int64_t> column, const std::vector<std::int64_t>& other) {
+  for (std::size_t i = 0; i < column.size(); ++i) column[i] += other[i];
+  return column;
+}
+
 Steps OneBefore(const Context& context, const Steps& steps) {
   const Steps& usable = context.usable_steps();
   Steps result;
@@ -118,6 +124,7 @@ std::int64_t PeriodOf(const Context& context, const Steps& steps) {
 // The units in which a rank is late.
 struct LateUnits {
   Steps steps;  // Those units that are steps.
+  std::vector<std::size_t> units;
   IntervalSet windows;
   std::int64_t price_ns = 0;  // Lower median.
 };
@@ -139,6 +146,7 @@ LateUnits LateUnitsOf(const Context& context, const std::vector<std::int64_t>& p
   for (std::size_t u = assessment.from_unit; u < price_by_unit.size(); ++u) {
     if (some && static_cast<double>(price_by_unit[u]) < least) continue;
     if (context.units()[u].step != kNowhere) late.steps.push_back(context.units()[u].step);
+    late.units.push_back(u);
     prices.push_back(price_by_unit[u]);
     windows.push_back(context.units()[u].window);
   }
@@ -206,8 +214,11 @@ void CompareCpuTime(const Context& context, const RankActivities& read, std::siz
                     StragglerCause& cause) {
   const ExposedActivity* own = read.Of(r);
   if (own == nullptr || own->cpu_share < 0) return;
+  // The samples do not tell computing from what is blocked in no recorded call.
+  const auto& cells = context.tables().step_ranks;
+  const std::vector<std::int64_t> outside_calls = Sum(cells.compute_ns, cells.blocked_unplaced_ns);
   const auto part = [&](std::size_t p, double share) -> std::optional<std::int64_t> {
-    const auto compute = MedianOf(context, late.steps, p, context.tables().step_ranks.compute_ns);
+    const auto compute = MedianOf(context, late.steps, p, outside_calls);
     if (!compute || share < 0) return std::nullopt;
     return static_cast<std::int64_t>(static_cast<double>(*compute) * share);
   };
@@ -249,7 +260,12 @@ StragglerCause Explain(const Context& context, const Analysis& analysis, std::si
   };
   StragglerCause cause;
   cause.more_compute_ns = Excess(context, late.steps, r, context.tables().step_ranks.compute_ns);
+  cause.more_blocked_ns = Excess(context, late.steps, r, cells.blocked_ns);
   cause.more_input_ns = more(cells.input_ns);
+  cause.units = late.units;
+  cause.price_ns = late.price_ns;
+  const std::optional<std::int64_t> more_own_ns =
+      Excess(context, late.steps, r, Sum(cells.compute_ns, cells.blocked_ns));
   CompareCpuTime(context, read, r, late, cause);
   if (!cause.more_cpu_ns && !gpu) CompareCpuTimeOfSteps(context, read, r, late, cause);
 
@@ -260,7 +276,8 @@ StragglerCause Explain(const Context& context, const Analysis& analysis, std::si
   };
   const auto cause_of = [&](double price_ns) {
     if (explains(cause.more_input_ns, price_ns)) return CauseId::kInput;
-    if (explains(cause.more_compute_ns, price_ns)) return CauseOfCompute(cause);
+    if (explains(more_own_ns, price_ns))
+      return 2 * cause.more_blocked_ns.value_or(0) >= *more_own_ns ? CauseId::kWaiting : CauseOfCompute(cause);
     return gpu && explains(more(cells.idle_ns), price_ns) ? CauseId::kHost : CauseId::kUnknown;
   };
   cause.id = cause_of(late.price_ns > 0 ? static_cast<double>(late.price_ns) : limit_ns);
@@ -299,6 +316,7 @@ StragglerCause Explain(const Context& context, const Analysis& analysis, std::si
 }
 
 std::string ActionFor(const StragglerCause& cause, const std::string& name, const std::string& node) {
+  if (cause.blocked) return ActionFor(*cause.blocked);
   const bool several = name.starts_with("ranks ");
   switch (cause.id) {
     case CauseId::kInput:
@@ -308,8 +326,8 @@ std::string ActionFor(const StragglerCause& cause, const std::string& name, cons
       return fmt::format("give {}{} a core of its own (mpirun --bind-to core) or stop what else runs on {}",
                          several ? "each of " : "", name, node);
     case CauseId::kWaiting:
-      return fmt::format("{} no more CPU than the others: look for sleeps, locks or file access in {} compute",
-                         name + (several ? " use" : " uses"), several ? "their" : "its");
+      return fmt::format("{} off the CPU in no recorded call: look for sleeps, locks or file access",
+                         name + (several ? " are" : " is"));
     case CauseId::kClock:
       return fmt::format("see why {} lower: nvidia-smi -q -d PERFORMANCE,CLOCK,TEMPERATURE,POWER on {}",
                          several ? fmt::format("the clocks of the GPUs of {} are", name)
@@ -343,6 +361,9 @@ std::string ActionFor(const StragglerCause& cause, const std::string& name, cons
 namespace {
 
 std::string ByCause(const StragglerCause& cause) {
+  if (cause.blocked)
+    return fmt::format("{} in a step, the others {}{}", DoesFor(*cause.blocked, cause.blocked->ns_per_step, false),
+                       Duration(cause.blocked->others_ns_per_step.value_or(0)), HowOften(*cause.blocked));
   if (cause.gpu) return SlowClockText(*cause.gpu);
   if (cause.kernels)
     return cause.kernels->all
@@ -359,7 +380,9 @@ std::string ByCause(const StragglerCause& cause) {
     case CauseId::kImbalance:
       return "its forward and backward passes grow and shrink together";
     case CauseId::kWaiting:
-      return "its longer compute uses no more CPU time";
+      return cause.more_blocked_ns.value_or(0) > 0
+                 ? fmt::format("{} more off the CPU, in no recorded call", Duration(*cause.more_blocked_ns))
+                 : std::string("its longer compute uses no more CPU time");
     case CauseId::kCompute:
       return cause.more_cpu_ns ? fmt::format("it uses {} more CPU time", Duration(*cause.more_cpu_ns)) : std::string();
     case CauseId::kStarved:
@@ -411,6 +434,9 @@ std::string EvidenceFor(const Analysis& analysis, std::size_t r, const Straggler
 
 std::string BriefFor(const StragglerCause& cause) {
   if (cause.id == CauseId::kInput) return fmt::format("loads input {} longer", Duration(*cause.more_input_ns));
+  if (cause.blocked) return DoesFor(*cause.blocked, cause.blocked->ns_per_step, true);
+  if (cause.id == CauseId::kWaiting && cause.more_blocked_ns.value_or(0) > 0)
+    return fmt::format("is off the CPU {} longer", Duration(*cause.more_blocked_ns));
   // If the cause is another one, slightly longer computing beside it does not describe it.
   const bool computes = cause.id != CauseId::kHost && cause.id != CauseId::kUnknown;
   if (computes && cause.more_compute_ns.value_or(0) > 0)

@@ -4,6 +4,7 @@
 #include <cstdint>
 #include <optional>
 #include <string>
+#include <vector>
 
 #include "analysis/stragglers/kernel_evidence.h"
 #include "analysis/stragglers/straggler_price.h"
@@ -13,11 +14,14 @@ namespace lockstep::analysis {
 struct StragglerCause {
   CauseId id = CauseId::kUnknown;
   // Compared with the median rank.
-  std::optional<std::int64_t> more_compute_ns, more_cpu_ns, more_delay_ns, more_input_ns;
+  std::optional<std::int64_t> more_compute_ns, more_blocked_ns, more_cpu_ns, more_delay_ns, more_input_ns;
   std::optional<GpuEvidence> gpu;         // For kClock, from its sensors.
   std::optional<KernelEvidence> kernels;  // For kKernel, and for kClock by its kernels.
   std::int64_t period = 0;                // For kPeriodic, in steps.
   std::optional<StackPlace> stack;        // Where in its program.
+  std::optional<BlockedAt> blocked;       // Likewise, of what it is blocked in.
+  std::vector<std::size_t> units;         // In which it is late.
+  std::int64_t price_ns = 0;              // What it costs in one of them, lower median.
 };
 
 // Explains the rank at this position, whose lateness costs `price` by unit: the units after `from` if it drifts, and,
@@ -25,6 +29,12 @@ struct StragglerCause {
 StragglerCause Explain(const Context& context, const Analysis& analysis, std::size_t position,
                        const RankActivities& read, const std::vector<std::int64_t>& price, const Assessment& assessment,
                        double limit_ns);
+
+// Where in its program the rank at this position is late: from samples of its stack, and from the calls that it was
+// blocked in for longer than the others of `read`. `late_share`: the part of its time for which others wait for it.
+// late_place.cc
+void FindPlaces(const Context& context, std::size_t position, const RankActivities& read, double late_share,
+                StragglerCause& cause, Straggler& straggler);
 
 // The evidence that the rank's GPU runs at a lower clock than the others', or is throttled while the others are not;
 // nothing otherwise. gpu_evidence.cc

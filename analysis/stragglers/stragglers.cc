@@ -16,7 +16,6 @@
 #include "analysis/stragglers/hidden_waiting.h"
 #include "analysis/stragglers/late_stretch.h"
 #include "analysis/stragglers/own_lateness.h"
-#include "analysis/stragglers/stack_evidence.h"
 #include "analysis/stragglers/straggler_cause.h"
 #include "merge/parallel.h"
 #include "merge/timeline/rank_activity.h"
@@ -309,11 +308,11 @@ class Search {
 
   void FindPlaces() {
     for (std::size_t i = 0; i < std::min(named_.size(), kMaxExplained); ++i) {
-      const Straggler& straggler = named_[i].assessment.straggler;
+      Straggler& straggler = named_[i].assessment.straggler;
       const double share = static_cast<double>(straggler.saves_ns) / static_cast<double>(length_);
-      named_[i].cause.stack = FindPlace(context_, straggler.rank, straggler.cause, share);
+      lockstep::analysis::FindPlaces(context_, named_[i].position, read_, share, named_[i].cause, straggler);
       for (Straggler& known : analysis_.stragglers)
-        if (known.rank == straggler.rank) known.stack = named_[i].cause.stack;
+        if (known.rank == straggler.rank) known = straggler;
     }
   }
 

@@ -71,7 +71,8 @@ void RenumberRows(std::vector<std::uint32_t>& column, const std::vector<std::uin
 
 template <typename F>
 void EventWindows::ForEachTable(F&& f) {
-  f(&schema::RankTables::mpi_calls), f(&schema::RankTables::ranges), f(&schema::RankTables::kernels);
+  f(&schema::RankTables::mpi_calls), f(&schema::RankTables::ranges), f(&schema::RankTables::blocked);
+  f(&schema::RankTables::kernels);
   f(&schema::RankTables::copies), f(&schema::RankTables::sync), f(&schema::RankTables::api);
   f(&schema::RankTables::collectives), f(&schema::RankTables::p2p);
 }

@@ -9,6 +9,7 @@
 #include "core/interval.h"
 #include "core/mpi_ops.h"
 #include "merge/timeline/step_length.h"
+#include "trace/file/strings.h"
 
 namespace lockstep::test {
 namespace {
@@ -27,6 +28,7 @@ class Simulator {
     job_.ranks.resize(n_);
     in_mpi_.resize(n_);
     input_.resize(n_);
+    blocked_.resize(n_);
     waits_.resize(n_);
     transfers_.resize(n_);
     flights_.resize(n_);
@@ -61,6 +63,31 @@ class Simulator {
     samples.Append({now, 0, cpu_[r], delay_[r]});
   }
 
+  void Block(std::size_t r, std::int64_t begin, std::int64_t ns) {
+    if (ns <= 0) return;
+    schema::RankTables& t = job_.ranks[r];
+    trace::StringInterner<schema::Strings, schema::StringBytes> strings{t.strings, t.string_bytes};
+    const BlockedCall& in = spec_.blocked_in;
+    if (!in.function.empty() && t.stacks.rows() == 0)
+      t.stacks.Append({.parent = schema::kNone,
+                       .function = strings.Intern(in.function),
+                       .file = strings.Intern(in.file),
+                       .line = in.line,
+                       .python = 1});
+    t.blocked.Append({.begin_ns = begin,
+                      .duration_ns = ns,
+                      .thread = 0,
+                      .kind = in.kind,
+                      .function = strings.Intern(in.call),
+                      .waker = schema::kNone,
+                      .woken_ns = schema::kNoTime,
+                      .others_cpu_ns = -1,
+                      .module = strings.Intern("/usr/lib/libwork.so"),
+                      .detail = in.detail.empty() ? schema::kNone : strings.Intern(in.detail),
+                      .caller = in.function.empty() ? schema::kNone : 0});
+    blocked_[r].push_back({begin, begin + ns});
+  }
+
   std::uint32_t Call(std::size_t r, std::int64_t begin, std::int64_t end, MpiOp op) {
     in_mpi_[r].push_back({begin, end});
     auto& calls = job_.ranks[r].mpi_calls;
@@ -88,6 +115,7 @@ class Simulator {
       op.step = step;
       for (std::size_t r = 0; r < n_; ++r) {
         const int rank = static_cast<int>(r);
+        if (b == 0) Block(r, now[r], spec_.blocked_ns(step, rank));
         Compute(r, now[r], spec_.compute(step, rank) / spec_.buckets + spec_.more_compute_ns(rank, b));
         op.arrival.push_back(now[r]);
         if (!spec_.blocking) {
@@ -218,7 +246,7 @@ class Simulator {
   }
 
   void Sets(std::size_t r) {
-    for (auto* sets : {&in_mpi_, &input_, &waits_, &transfers_, &flights_})
+    for (auto* sets : {&in_mpi_, &input_, &blocked_, &waits_, &transfers_, &flights_})
       (*sets)[r] = Normalize(std::move((*sets)[r]));
   }
 
@@ -231,7 +259,9 @@ class Simulator {
     const IntervalSet comm = Intersect(exposed, flight);
     const IntervalSet transfer = Intersect(comm, transfers_[r]);
     const IntervalSet wait = Subtract(Intersect(comm, waits_[r]), transfer);
-    row.compute_ns = Total(Subtract(all, exposed));
+    const IntervalSet own = Subtract(all, exposed);
+    row.blocked_ns = Total(Intersect(own, blocked_[r]));
+    row.compute_ns = Total(own) - row.blocked_ns;
     row.exposed_transfer_ns = Total(transfer);
     row.exposed_wait_ns = Total(wait);
     row.exposed_unsplit_ns = Total(comm) - row.exposed_transfer_ns - row.exposed_wait_ns;
@@ -278,7 +308,7 @@ class Simulator {
   Job job_;
   schema::TimelineTables t_;
   std::vector<Operation> operations_;
-  std::vector<std::vector<Interval>> in_mpi_, input_, waits_, transfers_, flights_;
+  std::vector<std::vector<Interval>> in_mpi_, input_, blocked_, waits_, transfers_, flights_;
   std::vector<std::vector<std::int64_t>> marks_;
   std::vector<std::int64_t> cpu_, delay_;
 };

@@ -18,6 +18,13 @@ enum class Moves : std::uint8_t {
   kOnlyInWait,
 };
 
+// A call of libc in which a training thread is blocked.
+struct BlockedCall {
+  std::uint8_t kind = schema::BlockedKind::kSleep;
+  std::string call = "nanosleep", detail, function = "slow_layer", file = "/job/train.py";  // function "": no stack.
+  std::uint32_t line = 32;
+};
+
 struct JobSpec {
   int ranks = 4, steps = 60, warmup = 2, buckets = 5;
   bool blocking = false, mark_steps = true;
@@ -35,6 +42,9 @@ struct JobSpec {
   // Of that compute: CPU time and time runnable without a core, as fractions.
   std::function<double(int rank)> cpu_share = [](int) { return 1.0; };
   std::function<double(int rank)> offcpu_share = [](int) { return 0.0; };
+  // Of that compute: the time blocked in this call, from the step's begin on, at most that of the first bucket.
+  std::function<std::int64_t(int step, int rank)> blocked_ns = [](int, int) { return 0; };
+  BlockedCall blocked_in;
   std::uint32_t allowed_cores = 64;
 };
 

@@ -1,0 +1,99 @@
+// Where in its program a late rank is late.
+
+#include <algorithm>
+
+#include "analysis/core/statistics.h"
+#include "analysis/stacks/blocked_places.h"
+#include "analysis/stragglers/stack_evidence.h"
+#include "analysis/stragglers/straggler_cause.h"
+
+namespace lockstep::analysis {
+namespace {
+
+// So many ranks that are not late are read to compare with.
+constexpr std::size_t kMostCompared = 3;
+// A place that explains less than this part is none to name.
+constexpr double kLeastOfBlocked = 0.25;
+
+// When these units were on the rank, by its own clock.
+std::vector<Interval> WindowsOf(const Context& context, std::size_t position, const std::vector<std::size_t>& units) {
+  const auto& cells = context.tables().step_ranks;
+  const merge::ClockMap clock(context.tables().clock, context.ranks()[position]);
+  std::vector<Interval> windows;
+  for (const std::size_t u : units) {
+    const Unit& unit = context.units()[u];
+    const std::size_t cell = unit.step == kNowhere ? kNowhere : context.Cell(unit.step, position);
+    if (cell != kNowhere)
+      windows.push_back({cells.begin_ns[cell], cells.end_ns[cell]});
+    else if (unit.step == kNowhere)
+      windows.push_back({clock.ToLocal(unit.window.begin), clock.ToLocal(unit.window.end)});
+  }
+  return windows;
+}
+
+std::optional<BlockedSums> SumsOf(const Context& context, std::size_t position, const std::vector<std::size_t>& units) {
+  const Result<schema::RankTables> tables = context.ReadRank(context.ranks()[position]);
+  if (!tables.ok()) return std::nullopt;
+  return BlockedWithin(tables.value(), WindowsOf(context, position, units));
+}
+
+std::int64_t MeanAt(const BlockedSums& sums, const BlockedPlace& place) {
+  const auto at = sums.find(place);
+  return at == sums.end() || at->second.ns.empty()
+             ? 0
+             : at->second.Total() / static_cast<std::int64_t>(at->second.ns.size());
+}
+
+// In these units: what the rank is blocked in for longer than `others` (positions) are, by the recorded calls; nothing
+// where that is less than a part of `of_ns` in each of them.
+std::optional<BlockedAt> FindLateBlocked(const Context& context, std::size_t position,
+                                         const std::vector<std::size_t>& others, const std::vector<std::size_t>& units,
+                                         std::int64_t of_ns) {
+  const std::optional<BlockedSums> own = SumsOf(context, position, units);
+  if (!own || own->empty()) return std::nullopt;
+  std::vector<BlockedSums> theirs;
+  for (const std::size_t other : others)
+    if (theirs.size() < kMostCompared)
+      if (std::optional<BlockedSums> sums = SumsOf(context, other, units)) theirs.push_back(std::move(*sums));
+  std::optional<BlockedAt> most;
+  std::int64_t most_ns = 0;
+  for (const auto& [place, sum] : *own) {
+    std::vector<std::int64_t> of_others;
+    for (const BlockedSums& sums : theirs) of_others.push_back(MeanAt(sums, place));
+    const std::int64_t others_ns = of_others.empty() ? 0 : LowerMedian(std::move(of_others));
+    const std::int64_t more_ns = MeanAt(*own, place) - others_ns;
+    if (more_ns <= most_ns || static_cast<double>(more_ns) < kLeastOfBlocked * static_cast<double>(of_ns)) continue;
+    most_ns = more_ns;
+    most = Described(place, sum);
+    most->others_ns_per_step = others_ns;
+  }
+  return most;
+}
+
+std::optional<BlockedAt> BlockedPlaceOf(const Context& context, std::size_t position, const RankActivities& read,
+                                        const StragglerCause& cause) {
+  const bool blocked = cause.more_blocked_ns.value_or(0) > 0;
+  // In runs without steps nothing says how long it is blocked but the calls themselves; a GPU's rank has no such term.
+  const bool of_calls = cause.id == CauseId::kHost || (cause.id == CauseId::kUnknown && !context.units_are_steps());
+  if (!of_calls && !(blocked && (cause.id == CauseId::kWaiting || cause.id == CauseId::kPeriodic))) return std::nullopt;
+  std::vector<std::size_t> others;
+  for (const std::size_t p : read.positions)
+    if (p != position) others.push_back(p);
+  // Of its price it must explain half.
+  return FindLateBlocked(context, position, others, cause.units,
+                         of_calls ? 2 * cause.price_ns : *cause.more_blocked_ns);
+}
+
+}  // namespace
+
+void FindPlaces(const Context& context, std::size_t position, const RankActivities& read, double late_share,
+                StragglerCause& cause, Straggler& straggler) {
+  cause.stack = straggler.stack = FindPlace(context, straggler.rank, cause.id, late_share);
+  cause.blocked = BlockedPlaceOf(context, position, read, cause);
+  if (!cause.blocked) return;
+  if (cause.id == CauseId::kUnknown) cause.id = straggler.cause = CauseId::kWaiting;
+  cause.blocked->every = cause.period;
+  straggler.blocked = cause.blocked;
+}
+
+}  // namespace lockstep::analysis
