@@ -70,12 +70,15 @@ RunSample Parse(const Json& json) {
   for (const Json& rank : json.at("ranks"))
     sample.rank_samples.push_back({rank.at("rank").get<std::int32_t>(), rank.at("node").get<std::string>(),
                                    ToSpread(rank.at("compute_ns")), OrNothing<std::int64_t>(rank, "sm_clock_mhz"),
-                                   OrNothing<std::string>(rank, "straggler").value_or("")});
+                                   OrNothing<std::string>(rank, "straggler").value_or(""),
+                                   OrNothing<double>(rank, "blocked_ns").value_or(0)});
   for (const Json& row : json.at("collectives"))
     sample.collectives.push_back({row.at("op").get<std::string>(), row.at("members").get<std::int64_t>(),
                                   row.at("bytes").get<std::uint64_t>(), row.at("per_step").get<double>(),
                                   ToSpread(row.at("transfer_ns")), ToSpread(row.at("wait_ns"))});
   for (const auto& [name, spread] : json.at("phases").items()) sample.phases.push_back({name, ToSpread(spread)});
+  if (const auto blocked = json.find("blocked"); blocked != json.end())  // Not in baselines of before.
+    for (const auto& [what, spread] : blocked->items()) sample.blocked.push_back({what, ToSpread(spread)});
   sample.bucket_cap_mb = OrNothing<double>(json, "bucket_cap_mb");
   sample.names.kernels_per_step = OrNothing<double>(json, "kernels_per_step");
   for (const NameKind kind : kKinds) {
@@ -116,7 +119,8 @@ std::string BaselineJson(const RunSample& sample) {
                              {"node", ""},
                              {"compute_ns", ToJson(rank.work_ns)},
                              {"sm_clock_mhz", OrNull(rank.sm_clock_mhz)},
-                             {"straggler", rank.straggler.empty() ? Json(nullptr) : Json(rank.straggler)}});
+                             {"straggler", rank.straggler.empty() ? Json(nullptr) : Json(rank.straggler)},
+                             {"blocked_ns", Rounded(rank.blocked_ns)}});
   json["collectives"] = Json::array();
   for (const CollectiveSample& row : sample.collectives)
     json["collectives"].push_back({{"op", row.op},
@@ -127,6 +131,8 @@ std::string BaselineJson(const RunSample& sample) {
                                    {"wait_ns", ToJson(row.wait_ns)}});
   json["phases"] = Json::object();
   for (const PhaseSample& phase : sample.phases) json["phases"][phase.name] = ToJson(phase.spread);
+  json["blocked"] = Json::object();
+  for (const BlockedSample& place : sample.blocked) json["blocked"][place.what] = ToJson(place.spread);
   json["bucket_cap_mb"] = OrNull(sample.bucket_cap_mb);
   json["kernels_per_step"] = OrNull(sample.names.kernels_per_step);
   for (const NameKind kind : kKinds) {

@@ -38,6 +38,7 @@ class Causes {
 
   std::vector<Cause> All() {
     Ranks();
+    Blocked();
     Buckets();
     Collectives();
     Phases();
@@ -64,27 +65,39 @@ class Causes {
       Difference difference;
     };
     std::vector<Both> ranks;
-    std::vector<double> changes;
+    std::vector<double> changes, blocked_changes;
     for (const RankSample& now : now_.rank_samples)
       for (const RankSample& base : base_.rank_samples)
         if (base.rank == now.rank && base.work_ns.count > 0 && now.work_ns.count > 0) {
           ranks.push_back({&base, &now, DifferenceOf(base.work_ns, now.work_ns, kWiden99)});
           changes.push_back(ranks.back().difference.value);
+          blocked_changes.push_back(now.blocked_ns - base.blocked_ns);
         }
     if (ranks.empty()) return;
     // A change that all ranks have in common is not one rank's. With two ranks the one that changed less shows it.
     double common = LowerMedian(changes);
     if (changes.size() == 2) common = std::fabs(changes[0]) < std::fabs(changes[1]) ? changes[0] : changes[1];
+    const double common_blocked = LowerMedian(blocked_changes);
     Difference all{common, common, common};
     const MeasureSample *base_compute = base_.Find("compute_ns"), *now_compute = now_.Find("compute_ns");
     if (base_compute != nullptr && now_compute != nullptr) {
-      const Difference mean = DifferenceOf(base_compute->spread, now_compute->spread, kWiden99);
-      all.low += mean.low - mean.value;
-      all.high += mean.high - mean.value;
+      double base_own = base_compute->spread.center;
+      const auto widen = [&](const MeasureSample& base, const MeasureSample& now) {
+        const Difference mean = DifferenceOf(base.spread, now.spread, kWiden99);
+        all.low += mean.low - mean.value;
+        all.high += mean.high - mean.value;
+      };
+      widen(*base_compute, *now_compute);
+      const MeasureSample *base_blocked = base_.Find("blocked_ns"), *now_blocked = now_.Find("blocked_ns");
+      if (base_blocked != nullptr && now_blocked != nullptr) {
+        widen(*base_blocked, *now_blocked);
+        base_own += base_blocked->spread.center;
+      }
       if (Counts(all))
         Add("all_ranks", -1, "compute",
-            fmt::format("all ranks compute {} {} per step ({})", Ns(common), common > 0 ? "longer" : "less",
-                        Change(base_compute->spread.center + common, base_compute->spread.center)),
+            fmt::format("all ranks {} {} {} per step ({})",
+                        MostlyBlocked(common_blocked, common) ? "are blocked" : "compute", Ns(common),
+                        common > 0 ? "longer" : "less", Change(base_own + common, base_own)),
             all);
     }
     std::vector<Both> own;
@@ -100,13 +113,16 @@ class Causes {
     for (std::size_t i = 0; i < std::min(own.size(), kMostOfAKind); ++i) {
       const Both& rank = own[i];
       const bool longer = rank.difference.value > 0;
-      std::string sentence =
-          fmt::format("rank {}{} computes {} {} per step ({}){}", rank.now->rank,
-                      rank.now->node.empty() ? "" : " on " + rank.now->node, Ns(rank.difference.value),
-                      longer ? "longer" : "less", Change(rank.now->work_ns.center, rank.base->work_ns.center),
-                      !longer || ranks.size() < 2 ? ""
-                      : Counts(all)               ? ", beyond what all do"
-                                                  : "; the others do not");
+      std::string sentence = fmt::format(
+          "rank {}{} {} {} {} per step ({}){}", rank.now->rank, rank.now->node.empty() ? "" : " on " + rank.now->node,
+          MostlyBlocked(rank.now->blocked_ns - rank.base->blocked_ns - common_blocked, rank.difference.value)
+              ? "is blocked"
+              : "computes",
+          Ns(rank.difference.value), longer ? "longer" : "less",
+          Change(rank.now->work_ns.center, rank.base->work_ns.center),
+          !longer || ranks.size() < 2 ? ""
+          : Counts(all)               ? ", beyond what all do"
+                                      : "; the others do not");
       if (longer && !rank.now->straggler.empty() && rank.now->straggler != "unknown")
         sentence += fmt::format("; it is a straggler now, cause: {}", rank.now->straggler);
       if (!rank.base->node.empty() && !rank.now->node.empty() && rank.base->node != rank.now->node)
@@ -121,6 +137,35 @@ class Causes {
           {"rank", -1, "compute", "so do, by less, " + analysis::RankNames(rest), std::nullopt, std::nullopt});
     }
     Stragglers();
+  }
+
+  // Half of a change of the rank's own time is.
+  static bool MostlyBlocked(double blocked_ns, double own_ns) {
+    return blocked_ns * own_ns > 0 && 2 * std::fabs(blocked_ns) >= std::fabs(own_ns);
+  }
+
+  void Blocked() {
+    std::map<std::string, std::pair<Spread, Spread>> places;
+    // At places that are none the other time it is 0.
+    const auto of = [](const RunSample& run) {
+      const MeasureSample* measure = run.Find("blocked_ns");
+      return Spread{0, 0, 0, measure == nullptr ? 0 : measure->spread.count};
+    };
+    if (of(base_).count == 0 || of(now_).count == 0) return;
+    for (const BlockedSample& place : base_.blocked) places[place.what] = {place.spread, of(now_)};
+    for (const BlockedSample& place : now_.blocked)
+      places.try_emplace(place.what, std::pair(of(base_), place.spread)).first->second.second = place.spread;
+    std::vector<Cause> found;
+    for (const auto& [what, both] : places) {
+      const Difference difference = DifferenceOf(both.first, both.second, kWiden99);
+      if (!Counts(difference)) continue;
+      found.push_back(
+          {"blocked", -1, what,
+           fmt::format("blocked {} {} per step ({}): {}", Ns(difference.value),
+                       difference.value > 0 ? "longer" : "less", Change(both.second.center, both.first.center), what),
+           difference.value, std::pair(difference.low, difference.high)});
+    }
+    Take(std::move(found));
   }
 
   // Where the breakdown shows nothing, the analysis may: a rank that is late for another reason than computing.

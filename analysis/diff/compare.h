@@ -51,9 +51,9 @@ struct MeasureResult {
 // Something that changed and explains a difference, certainly or possibly.
 struct Cause {
   std::string kind;        // rank, all_ranks, collective, buckets, kernel, operator, kernels_per_step, phase,
-                           // gpu_clock, straggler.
+                           // gpu_clock, straggler, blocked.
   std::int32_t rank = -1;  // The rank that it names.
-  std::string what;        // Of the collective, kernel, operator or phase.
+  std::string what;        // Of the collective, kernel, operator, phase or place.
   std::string sentence;
   std::optional<double> change_ns;                       // Per step; + is slower.
   std::optional<std::pair<double, double>> interval_ns;  // 99 %.

@@ -9,6 +9,7 @@
 #include "analysis/context.h"
 #include "analysis/core/format.h"
 #include "analysis/diff/measures.h"
+#include "analysis/stacks/blocked_places.h"
 #include "core/collective.h"
 #include "core/loss.h"
 #include "core/version.h"
@@ -17,7 +18,9 @@ namespace lockstep::diff {
 namespace {
 
 // A baseline stays small: entries that affect no step noticeably are left out.
-constexpr std::size_t kMostCollectives = 100;
+constexpr std::size_t kMostCollectives = 100, kMostPlaces = 100;
+// So many ranks are read for where they are blocked.
+constexpr std::size_t kMostReadForBlocked = 8;
 
 void AddMeasures(const analysis::Context& context, RunSample& sample) {
   for (const Measure& measure : Measures()) {
@@ -46,9 +49,12 @@ void AddRanks(const analysis::Context& context, const analysis::Analysis& analys
     rank.node = context.timeline().Text(context.tables().ranks.node[context.RankRow(p)]);
     std::vector<double> work;
     for (const std::size_t row : context.usable_steps())
-      if (const std::size_t cell = context.Cell(row, p); cell != analysis::kNowhere)
+      if (const std::size_t cell = context.Cell(row, p); cell != analysis::kNowhere) {
         work.push_back(static_cast<double>(context.TermsOf(cell).Own()));
+        rank.blocked_ns += static_cast<double>(context.TermsOf(cell).blocked_ns);
+      }
     rank.work_ns = SpreadOf(work);
+    rank.blocked_ns /= static_cast<double>(std::max<std::size_t>(1, work.size()));
     for (const analysis::GpuRow& gpu : analysis.gpus)
       if (gpu.rank == rank.rank && gpu.sm_clock_mhz) rank.sm_clock_mhz = gpu.sm_clock_mhz;
     for (const analysis::Straggler& straggler : analysis.stragglers)
@@ -127,6 +133,41 @@ void AddPhases(const analysis::Analysis& analysis, RunSample& sample) {
   }
 }
 
+void AddBlocked(const analysis::Context& context, RunSample& sample) {
+  std::vector<const RankSample*> most;
+  for (const RankSample& rank : sample.rank_samples)
+    if (rank.blocked_ns > 0) most.push_back(&rank);
+  std::stable_sort(most.begin(), most.end(),
+                   [](const RankSample* a, const RankSample* b) { return a->blocked_ns > b->blocked_ns; });
+  most.resize(std::min(most.size(), kMostReadForBlocked));
+  std::map<std::string, std::vector<double>> places;
+  const auto& cells = context.tables().step_ranks;
+  for (const RankSample* rank : most) {
+    const Result<schema::RankTables> tables = context.ReadRank(rank->rank);
+    if (!tables.ok()) continue;
+    std::vector<Interval> windows;
+    std::vector<std::size_t> step_of;
+    for (std::size_t i = 0; i < context.usable_steps().size(); ++i)
+      if (const std::size_t cell = context.Cell(context.usable_steps()[i], context.Position(rank->rank));
+          cell != analysis::kNowhere) {
+        windows.push_back({cells.begin_ns[cell], cells.end_ns[cell]});
+        step_of.push_back(i);
+      }
+    for (const auto& [place, sum] : analysis::BlockedWithin(tables.value(), windows)) {
+      const analysis::BlockedAt at = analysis::Described(place, sum);
+      const std::string line = analysis::LineOf(at);
+      std::vector<double>& series = places[analysis::WaitName(at) + (line.empty() ? "" : " (" + line + ")")];
+      series.resize(context.usable_steps().size());
+      for (std::size_t i = 0; i < sum.ns.size(); ++i)
+        series[step_of[i]] += static_cast<double>(sum.ns[i]) / static_cast<double>(most.size());
+    }
+  }
+  for (const auto& [what, series] : places) sample.blocked.push_back({what, SpreadOf(series)});
+  std::stable_sort(sample.blocked.begin(), sample.blocked.end(),
+                   [](const BlockedSample& a, const BlockedSample& b) { return a.spread.center > b.spread.center; });
+  if (sample.blocked.size() > kMostPlaces) sample.blocked.resize(kMostPlaces);
+}
+
 std::vector<std::string> WhyIncomplete(const analysis::Analysis& analysis) {
   std::vector<std::string> why;
   // Missing partners on those ranks follow from this and are not reported.
@@ -177,6 +218,7 @@ Result<RunSample> SampleOf(const merge::Timeline& timeline, const analysis::Anal
   sample.incomplete = WhyIncomplete(analysis);
   AddMeasures(context, sample);
   AddRanks(context, analysis, sample);
+  AddBlocked(context, sample);
   if (sample.steps > 0) AddCollectives(context, sample);
   AddPhases(analysis, sample);
   if (analysis.buckets.current_cap_mb) sample.bucket_cap_mb = *analysis.buckets.current_cap_mb;

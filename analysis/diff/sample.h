@@ -21,9 +21,10 @@ struct MeasureSample {
 struct RankSample {
   std::int32_t rank = -1;
   std::string node;
-  Spread work_ns;                            // Compute of a step, rank clock.
+  Spread work_ns;                            // Compute of a step, and what it is blocked in; rank clock.
   std::optional<std::int64_t> sm_clock_mhz;  // Of its GPU, lower median.
   std::string straggler;                     // Cause, where the analysis names it a straggler; "" else.
+  double blocked_ns = 0;                     // Of work_ns, mean.
 };
 
 // Collectives of one kind, size of group and number of bytes.
@@ -38,6 +39,12 @@ struct CollectiveSample {
 struct PhaseSample {
   std::string name;  // "forward"
   Spread spread;     // Mean over ranks.
+};
+
+// A place at which training threads are blocked in recorded calls.
+struct BlockedSample {
+  std::string what;  // "sleep (train.py:32)"
+  Spread spread;     // Per step, mean over the ranks that were read: at most eight, those that are blocked most.
 };
 
 struct RunSample {
@@ -56,6 +63,7 @@ struct RunSample {
   std::vector<RankSample> rank_samples;
   std::vector<CollectiveSample> collectives;
   std::vector<PhaseSample> phases;
+  std::vector<BlockedSample> blocked;
   std::optional<double> bucket_cap_mb;
   NamesSample names;
 

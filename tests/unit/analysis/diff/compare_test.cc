@@ -57,6 +57,34 @@ TEST(Diff, OtherBucketsAreNamed) {
   EXPECT_NE(cause->sentence.find("5 x 1 MB became 2 x 2.5 MB"), std::string::npos) << cause->sentence;
 }
 
+TEST(Diff, WhatRanksAreBlockedInIsNamed) {
+  JobSpec spec;
+  spec.blocking = true;
+  spec.buckets = 1;
+  spec.compute = [](int step, int rank) { return 40'000'000 + (step * 7 + rank) % 5 * 30'000; };
+  const diff::RunSample base = SampleRun(Simulate(spec), "base");
+  const auto compute = spec.compute;
+  spec.compute = [=](int step, int rank) { return compute(step, rank) + 3'100'000; };
+  spec.blocked_ns = [](int, int) { return 3'100'000; };
+  const diff::RunSample now = SampleRun(Simulate(spec), "now");
+  const auto sentences = [](const diff::RunSample& before, const diff::RunSample& after) {
+    std::string text;
+    for (const diff::Cause& cause : CompareRuns(before, after).causes)
+      text += cause.kind + ": " + cause.sentence + "\n";
+    return text;
+  };
+  const std::string text = sentences(base, now);
+  EXPECT_NE(text.find("blocked: blocked 3.1 ms longer per step (new): sleep (train.py:32)"), std::string::npos) << text;
+  EXPECT_NE(text.find("all_ranks: all ranks are blocked 3.1 ms longer per step"), std::string::npos) << text;
+  EXPECT_NE(sentences(now, base).find("blocked 3.1 ms less per step (-100.0 %): sleep (train.py:32)"),
+            std::string::npos);
+  EXPECT_EQ(sentences(now, now), "");
+  // A baseline holds as much.
+  const auto read = diff::ParseBaseline(diff::BaselineJson(now), "baseline.json");
+  ASSERT_TRUE(read.ok());
+  EXPECT_EQ(sentences(base, read.value()), text);
+}
+
 TEST(Diff, WhatCannotBeComparedIsRefused) {
   const auto run = SampleRun(MakeRun({}, 1), "run");
   auto other = run;
