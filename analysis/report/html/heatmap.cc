@@ -14,7 +14,7 @@ namespace {
 constexpr int kBitsOfBins = 9;
 
 // Measures of rows of ranks.
-enum Measure : std::size_t { kDelay, kStep, kCompute, kWait, kTransfer, kIdle, kMeasures };
+enum Measure : std::size_t { kDelay, kStep, kCompute, kBlocked, kWait, kTransfer, kIdle, kMeasures };
 using Cells = std::vector<std::int64_t>[kMeasures];
 
 class Heatmap {
@@ -27,6 +27,8 @@ class Heatmap {
     rows_ = (context.ranks().size() + per_row_ - 1) / per_row_;
     columns_ = (context.steps().size() + per_column_ - 1) / per_column_;
     pinned_at_.assign(context.ranks().size(), analysis::kNowhere);
+    const auto& blocked = context.tables().step_ranks.blocked_ns;
+    blocked_ = std::any_of(blocked.begin(), blocked.end(), [](std::int64_t ns) { return ns > 0; });
     if (per_row_ == 1) return;
     for (std::size_t i = 0; i < std::min(named.size(), limits.pinned); ++i) {
       pinned_.push_back(named[i]);
@@ -64,7 +66,7 @@ class Heatmap {
  private:
   // Takes the cells; null where no cell is known.
   PageJson Measures(Cells& cells) const {
-    static constexpr const char* kNames[kMeasures] = {"delay_ns", "step_ns",     "compute_ns",
+    static constexpr const char* kNames[kMeasures] = {"delay_ns", "step_ns",     "compute_ns", "blocked_ns",
                                                       "wait_ns",  "transfer_ns", "idle_ns"};
     PageJson json;
     for (std::size_t m = 0; m < kMeasures; ++m) {
@@ -95,6 +97,7 @@ class Heatmap {
       const analysis::IdentityTerms terms = context_.TermsOf(cell);
       Put(kStep, p, s, table.end_ns[cell] - table.begin_ns[cell]);
       if (!terms.device_unknown) Put(kCompute, p, s, terms.compute_ns);
+      if (blocked_) Put(kBlocked, p, s, terms.blocked_ns);
       Put(kWait, p, s, terms.exposed_wait_ns);
       Put(kTransfer, p, s, terms.exposed_transfer_ns + terms.exposed_unsplit_ns);
       if (!terms.device_unknown) Put(kIdle, p, s, terms.idle_ns);
@@ -132,6 +135,7 @@ class Heatmap {
 
   const analysis::Context& context_;
   std::size_t per_row_, per_column_, rows_, columns_;
+  bool blocked_ = false;  // Some rank is, in some step: else there is nothing to show.
   std::vector<std::int32_t> pinned_;
   std::vector<std::size_t> pinned_at_;  // Of a rank's position: its row there.
   Cells cells_, pinned_cells_;

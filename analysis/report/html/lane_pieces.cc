@@ -14,22 +14,30 @@ enum Bit : unsigned {
   kWaiting = 16,
   kInside = 32,
   kCopying = 64,
-  kLoading = 128
+  kLoading = 128,
+  kBlockedBit = 256,
+  kAwaited = 512
 };
 
+// While the rank works.
+PieceState OwnStateOf(unsigned bits) {
+  if ((bits & (kCertain | kPossible)) == 0) return PieceState::kCompute;
+  if ((bits & (kCertain | kInside)) == 0) return PieceState::kPosted;
+  if (bits & kTransferring) return PieceState::kHiddenTransfer;
+  return bits & kWaiting ? PieceState::kHiddenWait : PieceState::kHiddenUnsplit;
+}
+
 PieceState StateOf(unsigned bits, bool gpu) {
-  const bool compute = gpu == ((bits & kBusy) != 0);
-  const bool in_flight = (bits & (kCertain | kPossible)) != 0;
-  if (compute) {
-    if (!in_flight) return PieceState::kCompute;
-    if ((bits & (kCertain | kInside)) == 0) return PieceState::kPosted;
-    if (bits & kTransferring) return PieceState::kHiddenTransfer;
-    return bits & kWaiting ? PieceState::kHiddenWait : PieceState::kHiddenUnsplit;
+  if (gpu == ((bits & kBusy) != 0)) {
+    constexpr int kFromCompute = static_cast<int>(PieceState::kBlocked) - static_cast<int>(PieceState::kCompute);
+    const PieceState own = OwnStateOf(bits);
+    return gpu || (bits & kBlockedBit) == 0 ? own : static_cast<PieceState>(static_cast<int>(own) + kFromCompute);
   }
-  if (in_flight) {
+  if (bits & (kCertain | kPossible)) {
     if (bits & kTransferring) return PieceState::kTransfer;
     return bits & kWaiting ? PieceState::kWait : PieceState::kUnsplit;
   }
+  if (!gpu && (bits & kAwaited)) return PieceState::kBlocked;  // What it waits for is not in flight.
   if (bits & kCopying) return PieceState::kCopy;
   return bits & kLoading ? PieceState::kInput : PieceState::kIdle;
 }
@@ -60,6 +68,8 @@ std::vector<Piece> CutIntoPieces(const RankLane& lane, Interval window) {
   add_set(lane.comm.inside_mpi, kInside);
   add_set(lane.copy, kCopying);
   add_set(lane.input, kLoading);
+  add_set(lane.blocked, kBlockedBit);
+  add_set(lane.awaited, kAwaited);
   for (const tables::CommOperation& op : lane.comm.ops) {
     if (op.end_ns <= window.begin || op.begin_ns >= window.end) continue;
     add(op.begin_ns, op.end_ns, op.certain ? kCertain : kPossible);
@@ -67,7 +77,7 @@ std::vector<Piece> CutIntoPieces(const RankLane& lane, Interval window) {
     add(op.transfer_begin_ns, op.end_ns, kTransferring);
   }
   std::stable_sort(edges.begin(), edges.end(), [](const Edge& a, const Edge& b) { return a.at < b.at; });
-  std::array<int, 8> depth{};
+  std::array<int, 10> depth{};
   unsigned bits = 0;
   std::vector<Piece> pieces;
   const auto close = [&](std::int64_t end) {
@@ -101,7 +111,7 @@ std::vector<Piece> Coarsened(const std::vector<Piece>& pieces, Interval window, 
                                  ? window.end
                                  : window.begin + static_cast<std::int64_t>(length * static_cast<double>(part + 1) /
                                                                             static_cast<double>(most));
-    std::array<std::int64_t, 11> filled{};
+    std::array<std::int64_t, kPieceStates> filled{};
     std::int64_t from = begin;
     while (from < end && at < pieces.size()) {
       const std::int64_t until = std::min(end, pieces[at].end_ns);

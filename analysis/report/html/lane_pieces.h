@@ -1,6 +1,7 @@
 #pragma once
 // Cuts one rank's step into pieces of one activity each, to draw the identity.
 
+#include <cstddef>
 #include <cstdint>
 #include <vector>
 
@@ -22,7 +23,14 @@ enum class PieceState : std::uint8_t {
   kCopy = 8,
   kIdle = 9,
   kInput = 10,  // Part of idle.
+  // CPU ranks: blocked, and beside it the same as beside compute, in the same order.
+  kBlocked = 11,
+  kBlockedHiddenTransfer = 12,
+  kBlockedHiddenWait = 13,
+  kBlockedHiddenUnsplit = 14,
+  kBlockedPosted = 15,
 };
+inline constexpr std::size_t kPieceStates = 16;
 
 struct Piece {
   std::int64_t end_ns;
@@ -33,9 +41,11 @@ struct Piece {
 struct RankLane {
   tables::RankComm comm;
   IntervalSet copy, input;
+  IntervalSet blocked, awaited;  // As merge/timeline/blocked_time.h has them; the latter is in comm.busy as well.
 };
 
-// Contiguous from window.begin to window.end. The sums over the states are the terms of merge/timeline/breakdown.h.
+// Contiguous from window.begin to window.end. The sums over the states are the terms of
+// merge/timeline/breakdown.h, but for what is blocked in no recorded call: that is drawn as compute.
 std::vector<Piece> CutIntoPieces(const RankLane& lane, Interval window);
 // At most `most` pieces: the window in as many equal parts, each with the state that fills most of it.
 std::vector<Piece> Coarsened(const std::vector<Piece>& pieces, Interval window, std::size_t most);

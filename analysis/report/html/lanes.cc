@@ -11,9 +11,11 @@
 
 #include "analysis/report/html/inside.h"
 #include "analysis/report/html/lane_pieces.h"
+#include "analysis/stacks/blocked_places.h"
 #include "analysis/tables/engine/view_index.h"
 #include "core/collective.h"
 #include "merge/parallel.h"
+#include "merge/timeline/blocked_time.h"
 #include "merge/timeline/rank_pass.h"
 
 namespace lockstep::report {
@@ -38,6 +40,7 @@ struct Operation {
   std::int64_t last_rank, charge_ns, error_ns, sharers;
   bool certain;
 };
+// A range, or a call in which the rank is blocked.
 struct NamedRange {
   std::int64_t begin, end;
   std::string name;
@@ -49,7 +52,7 @@ struct Cell {
   Interval window{0, 0};
   std::vector<std::pair<std::int64_t, PieceState>> pieces;  // End in cluster time.
   std::vector<Operation> ops;
-  std::vector<NamedRange> ranges;
+  std::vector<NamedRange> ranges, blocked;
   std::size_t ops_left_out = 0;
 };
 
@@ -194,7 +197,8 @@ class Lanes {
       return;
     }
     const gpu::RankView view = tables::MakeRankView(index_, rank, std::move(tables).value(), {});
-    const RankLane lane = LaneOf(view);
+    const merge::BlockedTime blocked = merge::FindBlockedTime(view.tables, merge::TrainingThread(view.tables));
+    const RankLane lane = LaneOf(view, blocked);
     inside_->Add(r, view);
     const merge::ClockMap clock(context_.tables().clock, rank);
     std::vector<std::uint32_t> member_of(view.tables.collectives.rows(), kNone);
@@ -212,6 +216,7 @@ class Lanes {
       for (const Piece& piece : pieces) cell.pieces.emplace_back(clock.ToCluster(piece.end_ns), piece.state);
       AddOperations(view, lane, member_of, clock, cell);
       AddRanges(view, training, clock, cell);
+      AddBlocked(view, blocked, clock, cell);
       cell.window = {clock.ToCluster(cell.window.begin), clock.ToCluster(cell.window.end)};
     }
   }
@@ -232,10 +237,11 @@ class Lanes {
     return true;
   }
 
-  static RankLane LaneOf(const gpu::RankView& view) {
+  static RankLane LaneOf(const gpu::RankView& view, const merge::BlockedTime& of_thread) {
     RankLane lane;
     lane.comm = tables::CommOf(view);
-    std::vector<Interval> copy, input;
+    std::vector<Interval> copy, input, blocked;
+    for (const merge::BlockedTime::Own& own : of_thread.own) blocked.push_back(own.at);
     const auto& copies = view.tables.copies;
     for (std::size_t i = 0; i < copies.rows(); ++i)
       copy.push_back({copies.begin_ns[i], copies.begin_ns[i] + copies.duration_ns[i]});
@@ -246,6 +252,8 @@ class Lanes {
         input.push_back({ranges.begin_ns[i], ranges.begin_ns[i] + ranges.duration_ns[i]});
     lane.copy = Normalize(std::move(copy));
     lane.input = Normalize(std::move(input));
+    lane.blocked = Normalize(std::move(blocked));
+    lane.awaited = of_thread.awaited;
     return lane;
   }
 
@@ -314,13 +322,31 @@ class Lanes {
                              Harmless(view.Text(ranges.name[i]), 120), ranges.depth[i], ranges.category[i]});
   }
 
+  void AddBlocked(const gpu::RankView& view, const merge::BlockedTime& blocked, const merge::ClockMap& clock,
+                  Cell& cell) const {
+    std::vector<const merge::BlockedTime::Own*> inside;
+    for (const merge::BlockedTime::Own& own : blocked.own)
+      if (!view.tables.kernels.rows() && own.at.end > cell.window.begin && own.at.begin < cell.window.end)
+        inside.push_back(&own);
+    if (inside.size() > limits_.ranges_per_step) {
+      std::stable_sort(inside.begin(), inside.end(),
+                       [](const auto* a, const auto* b) { return a->at.end - a->at.begin > b->at.end - b->at.begin; });
+      inside.resize(limits_.ranges_per_step);
+    }
+    for (const merge::BlockedTime::Own* own : inside)
+      cell.blocked.push_back({clock.ToCluster(std::max(own->at.begin, cell.window.begin)),
+                              clock.ToCluster(std::min(own->at.end, cell.window.end)),
+                              Harmless(analysis::TextOfRow(view.tables, own->row), 120), 0, 0});
+  }
+
   PageJson Json() {
     std::map<OpKind, std::int64_t> kinds;
     std::map<std::string, std::int64_t> names;
     for (const auto& of_rank : cells_)
       for (const Cell& cell : of_rank) {
         for (const Operation& op : cell.ops) kinds.emplace(op.kind, 0);
-        for (const NamedRange& range : cell.ranges) names.emplace(range.name, 0);
+        for (const auto* named : {&cell.ranges, &cell.blocked})
+          for (const NamedRange& range : *named) names.emplace(range.name, 0);
       }
     PageJson json{{"slices", slices_},
                   {"all_steps", all_steps_},
@@ -388,6 +414,7 @@ class Lanes {
     put("cell_ops", static_cast<std::int64_t>(cell.ops.size()));
     put("cell_ops_left_out", static_cast<std::int64_t>(cell.ops_left_out));
     put("cell_ranges", static_cast<std::int64_t>(cell.ranges.size()));
+    put("cell_blocked", static_cast<std::int64_t>(cell.blocked.size()));
     std::int64_t begin = cell.window.begin;
     for (const auto& [end, state] : cell.pieces) {
       put("piece_ns", end - begin);
@@ -412,6 +439,11 @@ class Lanes {
       put("range_name", names.at(range.name));
       put("range_depth", range.depth);
       put("range_category", range.category);
+    }
+    for (const NamedRange& call : cell.blocked) {
+      put("blocked_begin", call.begin - base);
+      put("blocked_ns", call.end - call.begin);
+      put("blocked_name", names.at(call.name));
     }
   }
 

@@ -12,6 +12,7 @@ const kMeasures = {
   wait_ns: ['exposed waiting', 'waiting for other ranks that compute does not hide'],
   transfer_ns: ['exposed transfer', 'transfer that compute does not hide, with what cannot be split'],
   compute_ns: ['compute', 'compute time in the step'],
+  blocked_ns: ['blocked', 'asleep, or waiting for locks, files and sockets'],
   idle_ns: ['idle', 'neither compute nor communication'],
 };
 

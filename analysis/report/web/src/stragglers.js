@@ -8,8 +8,15 @@ import { behind, csvButton, scrolling, table } from './table.js';
 
 const kCauses = {
   starved: 'it was ready to run but had no core', input: 'it waits for input', clock: 'its GPU\'s clock is lower', compute: 'it computes longer',
-  waiting: 'it leaves the CPU by itself (sleeps, locks, file access)', unknown: 'cause unknown',
+  waiting: 'it leaves the CPU by itself', unknown: 'cause unknown',
 };
+
+// "file, fsync: checkpoint.pt (save, train.py:40)".
+function blockedIn(b) {
+  const last = (path) => path.slice(path.lastIndexOf('/') + 1), line = b.file ? last(b.file) + (b.line ? `:${b.line}` : '') : b.module ? last(b.module) : '';
+  const place = [b.function, line].filter(Boolean).join(', ');
+  return `${b.kind}, ${b.call}${b.detail ? `: ${last(b.detail)}` : ''}${place ? ` (${place})` : ''}`;
+}
 
 function cards(data) {
   const { stragglers } = data.analysis;
@@ -21,7 +28,8 @@ function cards(data) {
   }
   return h('div', { class: 'cards' }, stragglers.map((s) => h('div', { class: 'card' },
     h('h3', {}, `rank ${s.rank}`, ' ', h('span', { class: 'kind' }, name(s.kind)), s.onset_step !== null ? ` from step ${s.onset_step} on` : ''),
-    h('p', {}, kCauses[s.cause] ?? name(s.cause), s.gpu ? ` (${s.gpu.sm_clock_mhz} MHz, others ${s.gpu.others_sm_clock_mhz ?? 'unknown'})` : ''),
+    h('p', {}, kCauses[s.cause] ?? name(s.cause), s.gpu ? ` (${s.gpu.sm_clock_mhz} MHz, others ${s.gpu.others_sm_clock_mhz ?? 'unknown'})` : '',
+      s.blocked ? [': ', name(blockedIn(s.blocked)), `, ${duration(s.blocked.ns_per_step)} in a step, the others ${duration(s.blocked.others_ns_per_step)}`] : ''),
     h('dl', {}, ...[
       ['price', s.price_ns_per_step === null ? 'unknown per step'
         : s.priced_by === 'replay' ? `a step would be ${s.price_ns_per_step > 0 ? `${duration(s.price_ns_per_step)} shorter` : 'as long'} without what slows it (replayed)`

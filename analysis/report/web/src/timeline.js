@@ -20,18 +20,25 @@ const kStates = [
   ['copy', 'copy', null],
   ['idle', null, null],
   ['input', 'input', null],
+  ['blocked', 'blocked', null],
+  ['blocked; a transfer is hidden beneath it', 'blocked', 'hidden-transfer'],
+  ['blocked; waiting for another rank is hidden beneath it', 'blocked', 'hidden-wait'],
+  ['blocked; communication is hidden beneath it', 'blocked', 'hidden-unsplit'],
+  ['blocked; communication is posted, nothing shows that it moves', 'blocked', 'posted'],
 ];
 const kLeft = 64;
 
 function indexCells(lanes) {
   const c = lanes.columns, cells = [];
-  let piece = 0, op = 0, range = 0;
+  let piece = 0, op = 0, range = 0, call = 0;
   for (let i = 0; i < lanes.steps.length * lanes.ranks.length; ++i) {
     cells.push({ begin: c.cell_begin[i], end: c.cell_end[i], coarse: c.cell_coarse[i], left: c.cell_ops_left_out[i],
-      piece, pieces: c.cell_pieces[i], op, ops: c.cell_ops[i], range, ranges: c.cell_ranges[i] });
+      piece, pieces: c.cell_pieces[i], op, ops: c.cell_ops[i], range, ranges: c.cell_ranges[i],
+      call, calls: c.cell_blocked[i] });
     piece += c.cell_pieces[i];
     op += c.cell_ops[i];
     range += c.cell_ranges[i];
+    call += c.cell_blocked[i];
   }
   return cells;
 }
@@ -62,7 +69,7 @@ export function timeline(data) {
 function oneStep(data, suffix, begin) {
   const { lanes } = data;
   if (!lanes) return { section: [absent('Nothing to draw: the run has neither steps nor a window in which ranks recorded something.')], open: () => {}, shown: () => 0 };
-  const c = { op_begin: [], range_begin: [], ...lanes.columns }, cells = indexCells(lanes), R = lanes.ranks.length;
+  const c = { op_begin: [], range_begin: [], blocked_begin: [], ...lanes.columns }, cells = indexCells(lanes), R = lanes.ranks.length;
   let s = begin ?? Math.max(0, lanes.steps.findIndex((step) => step.why === 'median')), view = [0, 1], cursor = null, width = 0;
   const step = () => lanes.steps[s], cell = (r) => cells[s * R + r];
   const unit = lanes.slices ? 'slice' : 'step';
@@ -76,7 +83,7 @@ function oneStep(data, suffix, begin) {
 
   function paints(g) {
     const pale = (key) => stripes(g, colour(key), colour('stripe'));
-    return { compute: colour('compute'), copy: colour('copy'), input: colour('input'), transfer: colour('transfer'), wait: colour('wait'), unsplit: colour('unsplit'),
+    return { compute: colour('compute'), blocked: colour('blocked'), copy: colour('copy'), input: colour('input'), transfer: colour('transfer'), wait: colour('wait'), unsplit: colour('unsplit'),
       posted: colour('posted'), 'hidden-transfer': pale('hidden-transfer'), 'hidden-wait': pale('hidden-wait'), 'hidden-unsplit': pale('hidden-unsplit') };
   }
   function draw(g, w, tall) {
@@ -197,6 +204,8 @@ function oneStep(data, suffix, begin) {
       if (open.length > 2) lines.push(`and ${plural(open.length - 2, 'operation')} more`);
       for (let k = one.range; k < one.range + one.ranges; ++k)
         if (c.range_begin[k] <= t && t < c.range_begin[k] + c.range_ns[k]) lines.push(`in ${lanes.names[c.range_name[k]]}, ${duration(c.range_ns[k])}`);
+      for (let k = one.call; k < one.call + one.calls; ++k)
+        if (c.blocked_begin[k] <= t && t < c.blocked_begin[k] + c.blocked_ns[k]) lines.push(`${lanes.names[c.blocked_name[k]]}, ${duration(c.blocked_ns[k])}`);
     }
     return { lines, x: x(t), y };
   }
@@ -343,7 +352,7 @@ function oneStep(data, suffix, begin) {
       missing,
       legend([['compute', 'compute'], ['transfer', 'exposed transfer'], ['wait', 'waiting that costs time'], ['hidden-wait striped', 'waiting hidden under compute'], ['hidden-transfer striped', 'transfer hidden under compute'],
         ...(c.piece_state?.includes(7) || c.piece_state?.includes(3) ? [['unsplit', 'exposed, not split'], ['hidden-unsplit striped', 'the same, hidden']] : []), ...(c.piece_state?.includes(4) ? [['posted', 'posted, not known to move']] : []),
-        ...(c.piece_state?.includes(8) ? [['copy', 'copy']] : []), ...(c.piece_state?.includes(10) ? [['input', 'input']] : [])]),
+        ...(c.piece_state?.includes(8) ? [['copy', 'copy']] : []), ...(c.piece_state?.includes(10) ? [['input', 'input']] : []), ...(c.piece_state?.some((state) => state >= 11) ? [['blocked', 'blocked: asleep, in locks, files, sockets']] : [])]),
       told, plot.box,
       small ? null : h('p', { class: 'dim' }, '▲ this rank arrived last: the others wait for it until here.'),
       lanes.ranks.length < lanes.all_ranks ? h('p', { class: 'note' }, `${count(lanes.ranks.length)} of ${plural(lanes.all_ranks, 'rank')}: those that are named, the latest, the busiest and the least busy, and others evenly spread.`) : null,

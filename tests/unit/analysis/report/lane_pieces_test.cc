@@ -39,6 +39,12 @@ TEST(LanePieces, SumToTheIdentity) {
     lane.comm.inside_mpi = RandomSet(random, 5);
     lane.copy = RandomSet(random, 3);
     lane.input = RandomSet(random, 2);
+    const IntervalSet busy = lane.comm.busy;
+    if (!lane.comm.gpu) {
+      lane.blocked = RandomSet(random, 6);
+      lane.awaited = Subtract(RandomSet(random, 4), busy);
+      lane.comm.busy = Unite(busy, lane.awaited);
+    }
     std::vector<merge::CommOp> ops;
     for (std::size_t i = 0; i < 6; ++i) {
       const auto begin = static_cast<std::int64_t>(random.Below(1000));
@@ -51,7 +57,9 @@ TEST(LanePieces, SumToTheIdentity) {
     }
     merge::RankActivity activity;
     activity.gpu = lane.comm.gpu;
-    activity.busy = lane.comm.busy;
+    activity.busy = busy;
+    activity.blocked = lane.blocked;
+    activity.awaited = lane.awaited;
     activity.inside_mpi = lane.comm.inside_mpi;
     activity.copy = lane.copy;
     activity.input = lane.input;
@@ -64,7 +72,11 @@ TEST(LanePieces, SumToTheIdentity) {
     using enum PieceState;
     const auto sum = [&](std::initializer_list<PieceState> states) { return Of(pieces, window.begin, states); };
     EXPECT_EQ(sum({kCompute, kHiddenTransfer, kHiddenWait, kHiddenUnsplit, kPosted}), terms.compute_ns);
-    EXPECT_EQ(sum({kHiddenTransfer, kHiddenWait, kHiddenUnsplit}), terms.overlap_ns);
+    EXPECT_EQ(sum({kBlocked, kBlockedHiddenTransfer, kBlockedHiddenWait, kBlockedHiddenUnsplit, kBlockedPosted}),
+              terms.blocked_ns);
+    EXPECT_EQ(sum({kHiddenTransfer, kHiddenWait, kHiddenUnsplit, kBlockedHiddenTransfer, kBlockedHiddenWait,
+                   kBlockedHiddenUnsplit}),
+              terms.overlap_ns);
     EXPECT_EQ(sum({kTransfer}), terms.exposed_transfer_ns);
     EXPECT_EQ(sum({kWait}), terms.exposed_wait_ns);
     EXPECT_EQ(sum({kUnsplit}), terms.exposed_unsplit_ns);
