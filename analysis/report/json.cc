@@ -11,6 +11,7 @@
 #include <vector>
 
 #include "analysis/core/format.h"
+#include "core/timeline_tables.h"
 #include "core/version.h"
 
 namespace lockstep::report {
@@ -122,9 +123,9 @@ void AddFields(Json& to, const T& value) {
 Json SummaryOf(const analysis::Analysis& a) {
   Json json = ToJson(a.summary);
   if (a.run.ranks == 0 && a.summary.terms.Sum() == 0)
-    for (const char* key : {"compute_ns", "blocked_ns", "exposed_wait_ns", "exposed_transfer_ns", "exposed_unsplit_ns",
-                            "exposed_copy_ns", "idle_ns", "comm_ns", "hidden_comm_ns"})
-      json[key] = nullptr;
+#define LS_TERM_(name) #name,
+    for (const char* key : {LS_IDENTITY(LS_TERM_) "comm_ns", "hidden_comm_ns"}) json[key] = nullptr;
+#undef LS_TERM_
   return json;
 }
 

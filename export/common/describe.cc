@@ -118,13 +118,9 @@ class Arguments {
       : event_(event), run_(run), rank_(rank), comm_name_(comm_name), out_(out) {}
 
   void operator()(const schema::TlStepRanks::Row* row) {
-    Put("compute_ns", row->compute_ns);
-    Put("blocked_ns", row->blocked_ns);
-    Put("exposed_wait_ns", row->exposed_wait_ns);
-    Put("exposed_transfer_ns", row->exposed_transfer_ns);
-    Put("exposed_unsplit_ns", row->exposed_unsplit_ns);
-    Put("exposed_copy_ns", row->exposed_copy_ns);
-    Put("idle_ns", row->idle_ns);
+#define LS_TERM_(name) Put(#name, row->name);
+    LS_IDENTITY(LS_TERM_)
+#undef LS_TERM_
     Put("comm_ns", row->comm_ns);
     Put("overlap_ns", row->overlap_ns);
     PutKnown("cpu_ns", row->cpu_ns);

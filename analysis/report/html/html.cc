@@ -20,6 +20,7 @@
 #include "analysis/report/html/what_if_grid.h"
 #include "analysis/report/json.h"
 #include "analysis/report/text.h"
+#include "core/timeline_tables.h"
 #include "core/version.h"
 
 namespace lockstep::report {
@@ -126,14 +127,9 @@ PageJson Collectives(const analysis::Analysis& analysis) {
 }
 
 void AddTerms(PageJson& json, const std::vector<analysis::IdentityTerms>& terms, const std::vector<bool>& known) {
-  static constexpr std::pair<const char*, std::int64_t analysis::IdentityTerms::*> kTerms[] = {
-      {"compute_ns", &analysis::IdentityTerms::compute_ns},
-      {"blocked_ns", &analysis::IdentityTerms::blocked_ns},
-      {"exposed_wait_ns", &analysis::IdentityTerms::exposed_wait_ns},
-      {"exposed_transfer_ns", &analysis::IdentityTerms::exposed_transfer_ns},
-      {"exposed_unsplit_ns", &analysis::IdentityTerms::exposed_unsplit_ns},
-      {"exposed_copy_ns", &analysis::IdentityTerms::exposed_copy_ns},
-      {"idle_ns", &analysis::IdentityTerms::idle_ns}};
+#define LS_TERM_(name) {#name, &analysis::IdentityTerms::name},
+  static constexpr std::pair<const char*, std::int64_t analysis::IdentityTerms::*> kTerms[] = {LS_IDENTITY(LS_TERM_)};
+#undef LS_TERM_
   for (const auto& [name, term] : kTerms) {
     std::vector<std::int64_t> column;
     for (std::size_t i = 0; i < terms.size(); ++i) column.push_back(known[i] ? terms[i].*term : kUnknownCell);
