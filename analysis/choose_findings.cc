@@ -10,6 +10,7 @@
 #include "analysis/core/format.h"
 #include "analysis/passes.h"
 #include "analysis/replayed/prices.h"
+#include "analysis/stacks/blocked_places.h"
 
 namespace lockstep::analysis {
 namespace {
@@ -168,8 +169,9 @@ void SayExtrapolated(Finding& finding) {
 
 bool Overlap(const Finding& a, const Finding& b) {
   const FindingId p = KindOf(a.id).same_time_as, q = KindOf(b.id).same_time_as;
-  // Places at which ranks are blocked share no time.
-  if (p == q) return p != FindingId::kBlocked;
+  // Calls that block share time if they are of one place.
+  if (a.blocked && b.blocked) return WhatAndWhere(*a.blocked) == WhatAndWhere(*b.blocked);
+  if (p == q) return true;
   const auto either = [&](FindingId x, FindingId y) { return (p == x && q == y) || (p == y && q == x); };
   // What is in some steps only makes these longer.
   if ((p == FindingId::kBurstPeriodic && b.intermittent) || (q == FindingId::kBurstPeriodic && a.intermittent))

@@ -433,10 +433,11 @@ bool TellBursts(const Context& context, SlowSeries series, bool by_range, Analys
   Finding finding;
   finding.id = FindingId::kBurstPeriodic;
   finding.blocked = BlockedInBursts(context, series, position);
-  // The same calls are no second finding.
+  // The same calls are no second finding, unless most of their time lies outside the bursts.
   if (finding.blocked)
     std::erase_if(analysis.findings, [&](const Finding& other) {
-      return other.id == FindingId::kBlocked && WhatAndWhere(*other.blocked) == WhatAndWhere(*finding.blocked);
+      return other.id == FindingId::kBlocked && other.saves_ns_per_step.value_or(0) <= 2 * per_step &&
+             WhatAndWhere(*other.blocked) == WhatAndWhere(*finding.blocked);
     });
   const std::string who = all ? (ranks.size() == 1 ? "the host" : "all ranks") : RankNames(ranks);
   const bool many = !(ranks.size() == 1);

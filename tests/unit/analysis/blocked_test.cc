@@ -114,6 +114,21 @@ TEST(Blocked, AllRanksInEveryTenthStep) {
   EXPECT_TRUE(analysis.stragglers.empty());
 }
 
+// Asleep in every step, and for longer in every tenth: the bursts are not what the sleep costs.
+TEST(Blocked, AllRanksInEveryStepAndLongerInEveryTenth) {
+  JobSpec spec = OneBlocked(0);
+  const auto blocked_ns = [](int step, int) { return (step % 10 == 9 ? 60 : 20) * kOneMs; };
+  spec.blocked_ns = blocked_ns;
+  const auto compute = spec.compute;
+  spec.compute = [=](int step, int rank) { return compute(step, rank) + blocked_ns(step, rank); };
+  const analysis::Analysis analysis = Simulate(spec).Analyze(false);
+  const analysis::Finding* finding = FindingOf(analysis, analysis::FindingId::kBlocked);
+  ASSERT_NE(finding, nullptr);
+  EXPECT_GE(finding->saves_ns_per_step, 20 * kOneMs);
+  EXPECT_NE(FindingOf(analysis, analysis::FindingId::kBurstPeriodic), nullptr);
+  EXPECT_EQ(analysis.additivity.find("separate parts"), std::string::npos) << analysis.additivity;
+}
+
 // In too few steps for a period, but worth a finding.
 TEST(Blocked, InSomeStepsItSaysInHowMany) {
   JobSpec spec = OneBlocked(0);
