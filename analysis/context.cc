@@ -9,6 +9,7 @@
 #include "analysis/core/unrecorded.h"
 #include "analysis/replayed/replayed_run.h"
 #include "analysis/run/warmup.h"
+#include "core/loss.h"
 #include "merge/timeline/rank_activity.h"
 
 namespace lockstep::analysis {
@@ -29,6 +30,9 @@ Context::Context(const merge::Timeline& timeline, const AnalyzeOptions& options)
             [&](std::size_t a, std::size_t b) { return ranks.rank[a] < ranks.rank[b]; });
   for (const std::size_t row : rank_rows_) ranks_.push_back(ranks.rank[row]);
   without_gpus_ = FindUnrecorded(timeline_).without_gpus;
+  const auto& losses = tables().losses;
+  for (std::size_t i = 0; i < losses.rows(); ++i)
+    if (timeline_.Text(losses.name[i]) == Info(Loss::kBlockedNotRecorded).name) without_blocked_.insert(losses.rank[i]);
   IndexSteps();
   SliceIntoUnits();
 }

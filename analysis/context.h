@@ -59,6 +59,8 @@ class Context {
   IdentityTerms TermsOf(std::size_t step_rank_row) const;
   // The rank used a device, and what that did was not recorded: its compute and idle time are the host's.
   bool DeviceUnknown(std::int32_t rank) const { return without_gpus_.contains(rank); }
+  // What it blocks in was not recorded: its compute includes that.
+  bool BlockedUnknown(std::int32_t rank) const { return without_blocked_.contains(rank); }
   // Usable steps, or slices of the run if it has none.
   const std::vector<Unit>& units() const { return units_; }
   bool units_are_steps() const { return units_are_steps_; }
@@ -97,7 +99,7 @@ class Context {
   std::vector<std::int32_t> ranks_;
   std::vector<std::size_t> rank_rows_, steps_, usable_, slow_start_, cells_;
   std::vector<Unit> units_;
-  std::set<std::int32_t> without_gpus_;
+  std::set<std::int32_t> without_gpus_, without_blocked_;
   bool units_are_steps_ = false, narrowed_ = false;
   std::int64_t first_step_ = INT64_MIN, last_step_ = INT64_MAX;
   mutable bool replay_tried_ = false;

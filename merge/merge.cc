@@ -284,6 +284,8 @@ class Merger {
         run_.losses.push_back(
             MakeLoss(run_.ranks[r].rank, Loss::kComputeUnexplained, 1,
                      std::to_string(passed_[r].unexplained_ns * 100 / passed_[r].steps_ns) + " % of its steps"));
+      if (!passed_[r].gpu && ingest::MetaValue(run_.ranks[r].head, "blocked") != "on")
+        run_.losses.push_back(MakeLoss(run_.ranks[r].rank, Loss::kBlockedNotRecorded, 1, ""));
       if (passed_[r].damaged.empty()) continue;
       run_.ranks[r].state = RankState::kCutShort;
       for (const std::string& damage : passed_[r].damaged)

@@ -32,7 +32,7 @@ std::string PerStep(double count) {
 class Causes {
  public:
   Causes(const RunSample& base, const RunSample& now, const NameChanges& names)
-      : base_(base), now_(now), names_(names) {
+      : base_(base), now_(now), names_(names), blocked_known_(base.BlockedKnown() && now.BlockedKnown()) {
     if (const MeasureSample* step = base.Find("step_ns")) worth_ns_ = analysis::kWorthShare * step->spread.center;
   }
 
@@ -96,8 +96,10 @@ class Causes {
       if (Counts(all))
         Add("all_ranks", -1, "compute",
             fmt::format("all ranks {} {} {} per step ({})",
-                        MostlyBlocked(common_blocked, common) ? "are blocked" : "compute", Ns(common),
-                        common > 0 ? "longer" : "less", Change(base_own + common, base_own)),
+                        !blocked_known_                         ? "compute or are blocked"
+                        : MostlyBlocked(common_blocked, common) ? "are blocked"
+                                                                : "compute",
+                        Ns(common), common > 0 ? "longer" : "less", Change(base_own + common, base_own)),
             all);
     }
     std::vector<Both> own;
@@ -115,7 +117,8 @@ class Causes {
       const bool longer = rank.difference.value > 0;
       std::string sentence = fmt::format(
           "rank {}{} {} {} {} per step ({}){}", rank.now->rank, rank.now->node.empty() ? "" : " on " + rank.now->node,
-          MostlyBlocked(rank.now->blocked_ns - rank.base->blocked_ns - common_blocked, rank.difference.value)
+          !blocked_known_ ? "computes or is blocked"
+          : MostlyBlocked(rank.now->blocked_ns - rank.base->blocked_ns - common_blocked, rank.difference.value)
               ? "is blocked"
               : "computes",
           Ns(rank.difference.value), longer ? "longer" : "less",
@@ -151,7 +154,7 @@ class Causes {
       const MeasureSample* measure = run.Find("blocked_ns");
       return Spread{0, 0, 0, measure == nullptr ? 0 : measure->spread.count};
     };
-    if (of(base_).count == 0 || of(now_).count == 0) return;
+    if (!blocked_known_) return;
     for (const BlockedSample& place : base_.blocked) places[place.what] = {place.spread, of(now_)};
     for (const BlockedSample& place : now_.blocked)
       places.try_emplace(place.what, std::pair(of(base_), place.spread)).first->second.second = place.spread;
@@ -341,6 +344,7 @@ class Causes {
 
   const RunSample &base_, &now_;
   const NameChanges& names_;
+  const bool blocked_known_;  // In both runs.
   double worth_ns_ = 0;
   std::vector<Cause> causes_;
 };

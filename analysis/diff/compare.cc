@@ -66,6 +66,12 @@ std::string OtherFiles(const RunSample& base, const RunSample& now) {
   return ranks(base) == ranks(now) ? "" : "it is a mean over other ranks in each run";
 }
 
+std::string OtherCompute(const RunSample& base, const RunSample& now) {
+  if (base.BlockedKnown() == now.BlockedKnown()) return "";
+  return fmt::format("blocked time was recorded in the {} run only: compute of the other includes it",
+                     base.BlockedKnown() ? "base" : "new");
+}
+
 Limit UsualLimit(const Measure& measure) {
   Limit limit;
   limit.measure = measure.name;
@@ -117,6 +123,8 @@ class Comparer {
       result.reason = other_files_;
       return result;
     }
+    if (measure.name == std::string_view("compute_ns"))
+      if (result.reason = OtherCompute(comparison_.base, comparison_.now); !result.reason.empty()) return result;
     const double least = Least(result);
     const Difference& d = result.difference;
     if (!too_few_.empty()) {

@@ -52,11 +52,17 @@ std::optional<double> DeviceTerm(const analysis::Context& context, std::size_t s
   return Term<column>(context, step_row);
 }
 
+std::optional<double> Blocked(const analysis::Context& context, std::size_t step_row) {
+  for (const std::int32_t rank : context.ranks())
+    if (context.BlockedUnknown(rank)) return std::nullopt;
+  return Term<&schema::TlStepRanks::blocked_ns>(context, step_row);
+}
+
 using Cells = schema::TlStepRanks;
 constexpr Measure kMeasures[] = {
     {"step_ns", "step", true, false, JobStep},
     {"compute_ns", "compute", true, false, DeviceTerm<&Cells::compute_ns>},
-    {"blocked_ns", "blocked", true, false, Term<&Cells::blocked_ns>},
+    {"blocked_ns", "blocked", true, false, Blocked},
     {"exposed_comm_ns", "exposed communication", true, false, ExposedComm},
     {"exposed_wait_ns", "  waiting", true, false, Term<&Cells::exposed_wait_ns>},
     {"exposed_transfer_ns", "  transfer", true, false, Term<&Cells::exposed_transfer_ns>},

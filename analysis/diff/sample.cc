@@ -196,6 +196,11 @@ const MeasureSample* RunSample::Find(std::string_view name) const {
   return nullptr;
 }
 
+bool RunSample::BlockedKnown() const {
+  const MeasureSample* blocked = Find("blocked_ns");
+  return blocked != nullptr && blocked->spread.count > 0;
+}
+
 Result<RunSample> SampleOf(const merge::Timeline& timeline, const analysis::AnalyzeOptions& options,
                            std::string label) {
   analysis::AnalyzeOptions plain = options;

@@ -68,6 +68,7 @@ struct RunSample {
   NamesSample names;
 
   const MeasureSample* Find(std::string_view name) const;
+  bool BlockedKnown() const;  // false: compute includes what ranks are blocked in.
 };
 
 // Analyses the run (without replay) and reads the ranks' tables.

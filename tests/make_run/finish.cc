@@ -79,6 +79,7 @@ schema::RankTables Emitter::Finish(std::int64_t end, std::int32_t signal, bool c
   while (core < rank_ && spec_.NodeOf(rank_ - core - 1) == spec_.NodeOf(rank_)) ++core;
   Meta("allowed_cpus", std::to_string(core));
   Meta("recording", "all");
+  Meta("blocked", "on");
   Meta("sources", spec_.gpu ? "cupti,nccl" : "pmpi");
   if (spec_.gpu) {
     Meta("cuda_driver_version", "13000");

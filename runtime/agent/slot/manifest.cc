@@ -127,6 +127,7 @@ std::string StartMeta(const RunOptions& options, const launch::LaunchEnv& launch
     add("allowed_cpus", cpus);
   }
   add("recording", facts.recording);
+  add("blocked", options.blocked ? "on" : "off");
   std::string settings;
   for (const auto& [name, value] : options.recorded) settings += (settings.empty() ? "" : ";") + name + "=" + value;
   add("options", settings);

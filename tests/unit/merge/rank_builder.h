@@ -26,6 +26,7 @@ class RankBuilder {
     Meta("rank_source", "mpi");
     Meta("clock_domain", "d0");
     Meta("exit_code", "0");
+    Meta("blocked", "on");
     t.comms.Append({.comm = 0,
                     .global_id = kWorld,
                     .size = static_cast<std::uint32_t>(size),

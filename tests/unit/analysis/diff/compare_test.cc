@@ -85,6 +85,35 @@ TEST(Diff, WhatRanksAreBlockedInIsNamed) {
   EXPECT_EQ(sentences(base, read.value()), text);
 }
 
+TEST(Diff, ComputeThatIncludesBlockedTimeIsNotComparedWithComputeThatDoesNot) {
+  JobSpec spec;
+  spec.blocking = true;
+  spec.buckets = 1;
+  Job job = Simulate(spec);
+  AddLoss(job.timeline.tables, "BlockedNotRecorded", 0, 1);
+  const diff::RunSample without = SampleRun(job, "without");
+  const auto compute = spec.compute;
+  spec.compute = [=](int step, int rank) { return compute(step, rank) + 5'000'000; };
+  spec.blocked_ns = [](int, int) { return 3'000'000; };
+  const diff::RunSample with = SampleRun(Simulate(spec), "with");
+  const auto result = [](const diff::Comparison& comparison, std::string_view name) {
+    for (const diff::MeasureResult& measure : comparison.measures)
+      if (measure.measure->name == name) return std::string(Name(measure.verdict)) + ": " + measure.reason;
+    return std::string("absent");
+  };
+  const diff::Comparison comparison = CompareRuns(without, with);
+  EXPECT_EQ(comparison.verdict, Verdict::kWorse);
+  EXPECT_EQ(result(comparison, "blocked_ns"), "cannot tell: the base run does not have this measure");
+  EXPECT_EQ(result(comparison, "compute_ns"),
+            "cannot tell: blocked time was recorded in the new run only: compute of the other includes it");
+  ASSERT_NE(Find(comparison, "all_ranks"), nullptr);
+  EXPECT_NE(Find(comparison, "all_ranks")->sentence.find("all ranks compute or are blocked 5 ms longer"),
+            std::string::npos);
+  EXPECT_EQ(Find(comparison, "blocked"), nullptr);
+  EXPECT_EQ(result(CompareRuns(without, without), "compute_ns"), "same: ");
+  EXPECT_EQ(result(CompareRuns(without, without), "blocked_ns"), "absent");
+}
+
 TEST(Diff, WhatCannotBeComparedIsRefused) {
   const auto run = SampleRun(MakeRun({}, 1), "run");
   auto other = run;
