@@ -20,8 +20,8 @@ ranks, words = int(sys.argv[2]), sys.argv[3:]
 
 with tempfile.TemporaryDirectory() as place:
     launch, run = [*jobs.MPIRUN, "-np", ranks], jobs.Run(place + "/run")
-    plain = jobs.run([*launch, PROGRAM, "plain", *words], place, timeout=240)
-    traced = jobs.run([*launch, jobs.LOCKSTEP, "run", "-o", "run", "--after", "none", "--", PROGRAM, "traced", *words], place, timeout=240)
+    plain = jobs.run([*launch, PROGRAM, "plain", *words], place, timeout=120)
+    traced = jobs.run([*launch, jobs.LOCKSTEP, "run", "-o", "run", "--after", "none", "--", PROGRAM, "traced", *words], place, timeout=120)
     assert (plain.returncode, traced.returncode) == (0, 0), (plain.stderr, traced.stderr)
     assert sorted(plain.stdout.splitlines()) == sorted(traced.stdout.splitlines()), traced.stdout
     files = run.files()

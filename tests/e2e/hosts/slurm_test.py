@@ -96,7 +96,7 @@ class Slurm(Case):
         What `job` returns, once no rank of it crashed. Under srun, Open MPI's TCP transport now and then calls a null pointer
         while MPI_Init waits for the others (4.1.4 in 1 of 6 jobs on a busy machine, 5.0.11 in 1 of 20), without Lockstep.
         """
-        for _ in range(8):
+        for _ in range(3):
             done = job()
             if "Segmentation fault" not in done.stdout + done.stderr:
                 return done
@@ -163,8 +163,8 @@ class Slurm(Case):
 
     def test_a_rank_that_fails_where_each_host_has_its_own_disk(self):
         """
-        The agents are killed and say nothing; rank 0's had left word, so that whoever looks is told how to get the rest. Now
-        and then all is sent within the moment between Slurm's two signals: then there is nothing to get.
+        The agents are killed and say nothing; rank 0's had left word, so that whoever looks is told how to get the rest. Or
+        all is sent between Slurm's two signals: then it is all there.
         """
         fail = '[ "$SLURM_PROCID" != 5 ] || { "$@" & while [ ! -e fail ]; do sleep 0.1; done; kill -9 $!; exit 7; }; exec "$@"'
         flag = pathlib.Path(self.hosts.path("node3", of_hosts.OWN + "/fail"))
@@ -195,6 +195,8 @@ class Slurm(Case):
                 break
             self.assertEqual((seen.returncode, self.analyze(self.run_of(of_hosts.OWN), "node1", of_hosts.OWN, code=3)["run"]["ranks_missing"]), (3, []))
             self.assertNotIn("lockstep gather", seen.stderr)
+        else:
+            return
         for command in ("analyze", "info"):
             said = self.slurm("lockstep", command, "lockstep.out/latest")
             self.assertEqual(said.returncode, 3, said.stderr)
