@@ -322,7 +322,12 @@ int main(int argc, char** argv) {
     std::_Exit(0);
   }
   int bad = 0, status = 0;
-  while (::wait(&status) > 0) bad += status != 0 ? 1 : 0;
+  while (::wait(&status) > 0) {
+    if (status == 0) continue;
+    ++bad;
+    // A sanitizer says what it found; a signal, of which SIGALRM is a hang, says nothing.
+    if (WIFSIGNALED(status)) std::fprintf(stderr, "FINDING: signal %d\n", WTERMSIG(status));
+  }
   if (bad != 0)
     std::fprintf(stderr, "FINDING: the input is in %s, the seed was %lu\n", plain[1].c_str(),
                  static_cast<unsigned long>(options.seed));

@@ -96,7 +96,7 @@ def make(path, kind, number, more=()):
     texts = ["text", *[text for pair in META.items() for text in pair]]
     raw = [text.encode() for text in texts]
     with h5py.File(path, "w", libver=("v110", "v110")) as file:
-        file.attrs["format"] = f"lockstep.{kind}/1"
+        file.attrs["format"] = np.bytes_(f"lockstep.{kind}/1")
         file.attrs["complete"] = 1
         compact = h5py.h5p.create(h5py.h5p.DATASET_CREATE)
         compact.set_layout(h5py.h5d.COMPACT)

@@ -37,18 +37,4 @@ std::map<std::string, StoredAttribute, std::less<>> ReadAttributes(hid_t file) {
   return attributes;
 }
 
-std::string ReadVariableText(hid_t object, const char* name) {
-  const Hdf5Handle attribute(H5Aopen(object, name, H5P_DEFAULT));
-  const Hdf5Handle type(attribute.ok() ? H5Aget_type(attribute.get()) : -1);
-  const Hdf5Handle space(attribute.ok() ? H5Aget_space(attribute.get()) : -1);
-  if (!type.ok() || H5Tget_class(type.get()) != H5T_STRING || H5Tis_variable_str(type.get()) <= 0 || !space.ok() ||
-      H5Sget_simple_extent_npoints(space.get()) != 1)
-    return {};
-  char* text = nullptr;
-  if (H5Aread(attribute.get(), type.get(), &text) < 0 || text == nullptr) return {};
-  std::string value(text);
-  H5Dvlen_reclaim(type.get(), space.get(), H5P_DEFAULT, &text);
-  return value;
-}
-
 }  // namespace lockstep::trace

@@ -12,8 +12,5 @@ namespace lockstep::trace {
 
 // The numbers and texts of fixed length among the first 64 attributes; see WriteTextAttribute for why no others.
 std::map<std::string, StoredAttribute, std::less<>> ReadAttributes(hid_t file);
-// Reads `name` as a text of variable length, which other programs write when they follow the documentation; "" if it is
-// not such a text.
-std::string ReadVariableText(hid_t object, const char* name);
 
 }  // namespace lockstep::trace

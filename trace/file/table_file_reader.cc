@@ -250,12 +250,9 @@ Result<TableFile> TableFile::Open(const std::string& path) {
     if (creation.ok()) H5Pget_userblock(creation.get(), &userblock);
     impl->userblock = userblock != 0;
     impl->attributes = ReadAttributes(hdf5.get());
-    if (impl->attributes.contains(kFormatAttribute))
-      impl->format = impl->attributes[kFormatAttribute].text;
-    else if (impl->attributes.contains("format"))
-      impl->format = impl->attributes["format"].text;
-    else
-      impl->format = ReadVariableText(hdf5.get(), "format");
+    // Only texts of fixed length: those of variable length are in a global heap, in a damaged one of which HDF5 1.10.8
+    // searches for ever (H5HG__cache_heap_deserialize).
+    impl->format = impl->attributes[impl->attributes.contains(kFormatAttribute) ? kFormatAttribute : "format"].text;
   }
   LS_CHECK(impl->CheckFormat());
   LS_CHECK(impl->ParseParts());
@@ -266,8 +263,10 @@ Status TableFile::Impl::CheckFormat() const {
   std::string_view name, known_name;
   unsigned version = 0, known_version = 0;
   if (!SplitFormat(format, name, version))
-    return Error{ErrorCode::kMalformed, "an HDF5 file, but not one of Lockstep's", path,
-                 "name a rank file (ranks/rank-00000.h5) or timeline.h5"};
+    return Error{
+        ErrorCode::kMalformed, "an HDF5 file, but not one of Lockstep's", path,
+        "name a rank file (ranks/rank-00000.h5) or timeline.h5; in one that another program wrote, `format` is "
+        "a text of fixed length (docs/trace-format.md)"};
   for (const std::string_view known : {schema::kRankFileFormat, schema::kTimelineFormat}) {
     SplitFormat(known, known_name, known_version);
     if (name != known_name) continue;

@@ -6,6 +6,7 @@
 
 #include <filesystem>
 #include <numeric>
+#include <string>
 #include <vector>
 
 #include "trace/file/table_file.h"
@@ -20,10 +21,10 @@ class ForeignFile : public testing::Test {
         (std::filesystem::temp_directory_path() / ("lockstep-foreign-" + std::to_string(getpid()) + ".h5")).string();
     file_ = H5Fcreate(path_.c_str(), H5F_ACC_TRUNC, H5P_DEFAULT, H5P_DEFAULT);
     const hid_t type = H5Tcopy(H5T_C_S1), scalar = H5Screate(H5S_SCALAR);
-    H5Tset_size(type, H5T_VARIABLE);
-    const char* format = "lockstep.rank/1";
+    const std::string format = "lockstep.rank/1";
+    H5Tset_size(type, format.size());
     const hid_t attribute = H5Acreate2(file_, "format", type, scalar, H5P_DEFAULT, H5P_DEFAULT);
-    H5Awrite(attribute, type, &format);
+    H5Awrite(attribute, type, format.data());
     H5Aclose(attribute);
     H5Sclose(scalar);
     H5Tclose(type);
@@ -62,6 +63,23 @@ std::vector<std::int64_t> Counting(std::size_t rows) {
   std::vector<std::int64_t> values(rows);
   std::iota(values.begin(), values.end(), std::int64_t{-3});
   return values;
+}
+
+TEST_F(ForeignFile, TextOfVariableLengthIsNotRead) {
+  H5Adelete(file_, "format");
+  const hid_t type = H5Tcopy(H5T_C_S1), scalar = H5Screate(H5S_SCALAR);
+  H5Tset_size(type, H5T_VARIABLE);
+  const char* format = "lockstep.rank/1";
+  const hid_t attribute = H5Acreate2(file_, "format", type, scalar, H5P_DEFAULT, H5P_DEFAULT);
+  H5Awrite(attribute, type, &format);
+  H5Aclose(attribute);
+  H5Sclose(scalar);
+  H5Tclose(type);
+  H5Gclose(group_);
+  H5Fclose(file_);
+  const auto file = TableFile::Open(path_);
+  ASSERT_FALSE(file.ok());
+  EXPECT_NE(file.error().hint.find("a text of fixed length"), std::string::npos) << file.error().hint;
 }
 
 TEST_F(ForeignFile, EveryLayoutIsRead) {
