@@ -15,8 +15,8 @@
 namespace lockstep::analysis {
 namespace {
 
-// Enough slices for medians and permutations, each with several collectives.
-constexpr std::size_t kMaxSlices = 50, kCollectivesPerSlice = 4;
+// Enough slices for medians and permutations.
+constexpr std::int64_t kMaxSlices = 50;
 
 }  // namespace
 
@@ -101,17 +101,24 @@ void Context::SliceIntoUnits() {
     if (steps.end_ns[row] > steps.begin_ns[row]) units_.push_back({{steps.begin_ns[row], steps.end_ns[row]}, row});
   units_are_steps_ = !units_.empty();
   if (!units_are_steps_) {
-    std::vector<std::int64_t> arrivals;
-    for (std::size_t c = 0; c < tables().collectives.rows(); ++c)
-      if (Comparable(c)) arrivals.push_back(tables().collectives.last_arrival_ns[c]);
-    std::sort(arrivals.begin(), arrivals.end());
-    const std::size_t slices = std::min(kMaxSlices, arrivals.size() / kCollectivesPerSlice);
-    for (std::size_t s = 0; s < slices; ++s) {
-      const std::int64_t begin = arrivals[s * arrivals.size() / slices];
-      const std::size_t next = (s + 1) * arrivals.size() / slices;
-      const std::int64_t end = next < arrivals.size() ? arrivals[next] : arrivals.back() + 1;
-      // Half-open after the boundary's arrival: its wait lies before it and belongs to the slice it ends.
-      if (end > begin) units_.push_back({{begin + 1, end + 1}, kNowhere});
+    const auto& t = tables().collectives;
+    std::vector<std::int64_t> cuts;  // What the first one was waited for belongs to the first slice.
+    std::int64_t first_ns = INT64_MAX;
+    for (std::size_t c = 0; c < t.rows(); ++c) {
+      if (!Comparable(c) && !WaitsForOne(c)) continue;
+      cuts.push_back(LastAwaited(c));
+      first_ns = std::min(first_ns, t.first_arrival_ns[c]);
+    }
+    if (!cuts.empty()) cuts.push_back(first_ns);
+    std::sort(cuts.begin(), cuts.end());
+    // Slices are of time, so that a thousand collectives of a moment count no more than that moment. Half-open after
+    // the boundary's arrival: its wait lies before it and belongs to the slice it ends. A rest is no slice of its own.
+    const std::int64_t least_ns = cuts.empty() ? 0 : (cuts.back() - cuts.front()) / kMaxSlices;
+    for (std::size_t begin = 0, end = 1; end < cuts.size(); ++end) {
+      const bool whole = cuts[end] - cuts[begin] >= least_ns && cuts.back() - cuts[end] >= least_ns / 2;
+      if ((!whole && end + 1 < cuts.size()) || cuts[end] == cuts[begin]) continue;
+      units_.push_back({{cuts[begin] + 1, cuts[end] + 1}, kNowhere});
+      begin = end;
     }
   }
   std::sort(units_.begin(), units_.end(), [](const Unit& a, const Unit& b) { return a.window.begin < b.window.begin; });
@@ -139,6 +146,21 @@ IdentityTerms Context::TermsOf(std::size_t i) const {
 bool Context::Comparable(std::size_t c) const {
   const auto& t = tables().collectives;
   return Counts(c) && t.splits[c] && t.seen[c] >= 2 && !t.mismatch[c] && !t.violation[c] && !OfSameKernel(c);
+}
+
+bool Context::WaitsForOne(std::size_t c) const {
+  const auto& t = tables().collectives;
+  return Counts(c) && !t.splits[c] && t.last_rank[c] >= 0 && !t.mismatch[c] && !t.violation[c] && !OfSameKernel(c);
+}
+
+std::int64_t Context::LastAwaited(std::size_t c) const {
+  const auto& t = tables().collectives;
+  const auto& members = tables().collective_ranks;
+  if (t.splits[c] || t.last_rank[c] < 0) return t.last_arrival_ns[c];
+  const auto first = members.rank.begin() + static_cast<std::ptrdiff_t>(timeline_.FirstMember(c));
+  const auto last = members.rank.begin() + static_cast<std::ptrdiff_t>(timeline_.FirstMember(c + 1));
+  const auto at = std::lower_bound(first, last, t.last_rank[c]);
+  return at == last ? t.last_arrival_ns[c] : members.arrival_ns[static_cast<std::size_t>(at - members.rank.begin())];
 }
 
 // Instances are in order of their first arrival, then communicator: a group's are neighbours.

@@ -76,6 +76,11 @@ class Context {
   // Counts; two members at least, a split kind, no contradiction: its arrivals can be compared. Of
   // operations that share a kernel the first one only.
   bool Comparable(std::size_t collective) const;
+  // Complete and without contradiction, of a kind in which some members wait for some only (for the root of a
+  // broadcast), and one of these came last beyond the clocks' error: `last_rank`, by `charge_ns`.
+  bool WaitsForOne(std::size_t collective) const;
+  // When the last one arrived that others wait for, cluster time.
+  std::int64_t LastAwaited(std::size_t collective) const;
   // Lower median of its members' arrivals, cluster time.
   std::int64_t MedianArrival(std::size_t collective) const;
 

@@ -22,15 +22,19 @@ LatenessTable Lateness(const Context& context) {
                      std::vector(units, std::vector<std::int64_t>(n, 0))};
   std::vector<std::vector<std::int64_t>> counts(units, std::vector<std::int64_t>(n, 0));
   for (std::size_t c = 0; c < t.rows(); ++c) {
-    if (!context.Comparable(c)) continue;
-    const std::size_t unit = context.UnitAt(t.last_arrival_ns[c]);
+    const bool one = context.WaitsForOne(c);
+    if (!one && !context.Comparable(c)) continue;
+    const std::size_t unit = context.UnitAt(context.LastAwaited(c));
     if (unit == kNowhere) continue;
     const std::size_t first = context.timeline().FirstMember(c), last = context.timeline().FirstMember(c + 1);
     const std::int64_t median = context.MedianArrival(c), resolution = ResolutionNs(t.error_ns[c]);
     for (std::size_t m = first; m < last; ++m) {
       const std::size_t p = context.Position(members.rank[m]);
       if (p == kNowhere) continue;
-      const std::int64_t off = members.arrival_ns[m] - median;
+      // When those came that only wait says nothing about them.
+      const std::int64_t off = !one                                ? members.arrival_ns[m] - median
+                               : members.rank[m] == t.last_rank[c] ? t.charge_ns[c]
+                                                                   : 0;
       if (std::llabs(off) > resolution) {
         late.mean_ns[unit][p] += static_cast<double>(off);
         late.behind_ns[unit][p] += std::max<std::int64_t>(off, 0);
@@ -81,7 +85,13 @@ Suspects::Suspects(const Context& context, const std::vector<std::size_t>& posit
     first_.push_back(late_.size());
     std::int64_t others = INT64_MIN;
     const std::size_t first = context.timeline().FirstMember(c), last = context.timeline().FirstMember(c + 1);
-    if (!positions.empty() && context.Comparable(c)) {
+    if (!positions.empty() && context.WaitsForOne(c)) {
+      const std::size_t p = context.Position(t.last_rank[c]);
+      if (p != kNowhere && contains_[p]) {
+        others = context.LastAwaited(c) - t.charge_ns[c];
+        late_.push_back({p, context.LastAwaited(c)});
+      }
+    } else if (!positions.empty() && context.Comparable(c)) {
       const auto suspect = [&](std::size_t m) {
         const std::size_t p = context.Position(members.rank[m]);
         return p != kNowhere && contains_[p];
@@ -124,14 +134,16 @@ Waits WaitsFor(const Context& context, std::size_t waiting_rank, const Suspects&
     if (end > begin) to.push_back({begin, end});
   };
   for (std::size_t c = 0; c < t.rows(); ++c) {
-    if (!context.Comparable(c)) continue;
+    const bool one = context.WaitsForOne(c);
+    if (!one && !context.Comparable(c)) continue;
     const auto first = members.rank.begin() + static_cast<std::ptrdiff_t>(context.timeline().FirstMember(c));
     const auto last = members.rank.begin() + static_cast<std::ptrdiff_t>(context.timeline().FirstMember(c + 1));
     const auto at = std::lower_bound(first, last, rank);
     if (at == last || *at != rank) continue;
     const auto m = static_cast<std::size_t>(at - members.rank.begin());
-    const std::int64_t here = members.arrival_ns[m], end = members.end_high_ns[m];
-    const std::int64_t came = std::min(t.last_arrival_ns[c], end);
+    if (one && members.wait_ns[m] <= 0) continue;
+    const std::int64_t here = members.arrival_ns[m], end = members.end_high_ns[m], last_ns = context.LastAwaited(c);
+    const std::int64_t came = std::min(last_ns, end);
     if (!members.censored[m] && members.transfer_ns[m] >= 0 && end > came) transfers.push_back({came, end});
     if (const auto late = suspects.Late(c); !late.empty()) {
       const std::int64_t begin = std::max(suspects.OthersArrival(c), here);
@@ -148,7 +160,7 @@ Waits WaitsFor(const Context& context, std::size_t waiting_rank, const Suspects&
     wait(for_others, here, came);
     if (t.last_rank[c] < 0 || t.last_rank[c] == rank) continue;
     if (const std::size_t culprit = context.Position(t.last_rank[c]); culprit != kNowhere)
-      wait(waits[culprit], std::max(t.last_arrival_ns[c] - t.charge_ns[c], here), came);
+      wait(waits[culprit], std::max(last_ns - t.charge_ns[c], here), came);
   }
   const IntervalSet transferring = Normalize(std::move(transfers));
   // Of several operations in flight one may wait for a suspect and another for another rank: that time is not charged

@@ -11,10 +11,12 @@
 
 namespace lockstep::analysis {
 
-// Whether a collective says who came last: all members are there, and their arrivals can be compared.
+// Whether a collective says who came last: all members are there, and their arrivals can be compared, or one was waited
+// for.
 inline bool SaysWhoCameLast(const Context& context, std::size_t collective) {
   const auto& t = context.tables().collectives;
-  return context.Comparable(collective) && t.seen[collective] >= t.expected[collective];
+  return (context.Comparable(collective) && t.seen[collective] >= t.expected[collective]) ||
+         context.WaitsForOne(collective);
 }
 
 // With fewer units no rank can be named.

@@ -57,6 +57,20 @@ std::size_t MemberRow(const Context& context, std::size_t collective, std::int32
   return at == last || *at != rank ? kNowhere : static_cast<std::size_t>(at - ranks.begin());
 }
 
+// Whether a collective tells if the rank is late: of those in which some wait for one only, if it is the one.
+bool SaysOfItself(const Context& context, std::size_t collective, std::size_t position) {
+  return context.Comparable(collective) ||
+         (context.WaitsForOne(collective) &&
+          context.tables().collectives.last_rank[collective] == context.ranks()[position]);
+}
+
+// Lower median of the arrivals; of members that wait for one only, when the last of them came.
+std::int64_t OthersArrival(const Context& context, std::size_t collective) {
+  return context.WaitsForOne(collective)
+             ? context.LastAwaited(collective) - context.tables().collectives.charge_ns[collective]
+             : context.MedianArrival(collective);
+}
+
 // The other members of the collective to which the rank is latest: no suspects, if there are others.
 std::vector<std::size_t> PeersOf(const Context& context, std::size_t position,
                                  const std::vector<std::size_t>& suspects) {
@@ -64,10 +78,10 @@ std::vector<std::size_t> PeersOf(const Context& context, std::size_t position,
   std::size_t latest = kNowhere;
   std::int64_t most = -1;
   for (std::size_t c = 0; c < context.tables().collectives.rows(); ++c) {
-    if (!context.Comparable(c)) continue;
+    if (!SaysOfItself(context, c, position)) continue;
     const std::size_t m = MemberRow(context, c, context.ranks()[position]);
     if (m == kNowhere) continue;
-    const std::int64_t off = members.arrival_ns[m] - context.MedianArrival(c);
+    const std::int64_t off = members.arrival_ns[m] - OthersArrival(context, c);
     if (off <= most) continue;
     most = off;
     latest = c;
@@ -138,16 +152,17 @@ OwnLateness OwnLatenessOf(const Context& context, std::size_t position, const st
   std::map<std::uint64_t, std::vector<Event>> by_communicator;
   std::vector<std::int64_t> ends;
   for (std::size_t c = 0; c < t.rows(); ++c) {
-    if (!context.Comparable(c)) continue;
+    if (!SaysOfItself(context, c, position)) continue;
     const std::size_t m = MemberRow(context, c, context.ranks()[position]);
     if (m == kNowhere) continue;
-    Event arrival{members.arrival_ns[m], {}, context.MedianArrival(c), context.UnitAt(t.last_arrival_ns[c]), false};
+    const std::int64_t last_ns = context.LastAwaited(c);
+    Event arrival{members.arrival_ns[m], {}, OthersArrival(context, c), context.UnitAt(last_ns), false};
     const std::int64_t late = arrival.at_ns - arrival.median_ns;
     arrival.counts = arrival.unit != kNowhere && late > ResolutionNs(t.error_ns[c]);
     ends.clear();
     for (std::size_t each = context.timeline().FirstMember(c); each < context.timeline().FirstMember(c + 1); ++each)
       ends.push_back(members.end_high_ns[each]);
-    Event end{members.end_high_ns[m], {}, LowerMedian(ends), kNowhere, false, t.last_arrival_ns[c]};
+    Event end{members.end_high_ns[m], {}, LowerMedian(ends), kNowhere, false, last_ns};
     for (std::size_t i = 0; i < peers.size(); ++i) {
       const std::size_t peer = times[i] ? MemberRow(context, c, context.ranks()[peers[i]]) : kNowhere;
       arrival.peers_ns.push_back(peer == kNowhere ? std::nullopt : std::optional(members.arrival_ns[peer]));

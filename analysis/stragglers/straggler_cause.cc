@@ -354,7 +354,7 @@ std::string ActionFor(const StragglerCause& cause, const std::string& name, cons
     case CauseId::kUnknown:
       break;
   }
-  return fmt::format("look at what {} before {} collectives: lockstep analyze --explain N lists the steps",
+  return fmt::format("look at what {} before {} collectives: lockstep analyze --explain N lists when",
                      name + (several ? " do" : " does"), several ? "their" : "its");
 }
 
@@ -418,8 +418,13 @@ std::string EvidenceFor(const Analysis& analysis, std::size_t r, const Straggler
   if (r < analysis.ranks.size() && r < analysis.arrivals.size()) {
     const RankRow& row = analysis.ranks[r];
     const ArrivalRow& arrival = analysis.arrivals[r];
+    std::int64_t all_ns = 0;
+    for (const ArrivalRow& each : analysis.arrivals) all_ns += each.charge_ns;
     // A rank that messages make others late by need not be the last itself, nor late in half of the collectives.
-    if (arrival.collectives > 0 && arrival.last > 0)
+    if (2 * arrival.last < arrival.collectives && 2 * arrival.charge_ns > all_ns)
+      text = fmt::format("{} of {} of waiting for the last rank are for it, in {} of {}", Duration(arrival.charge_ns),
+                         Duration(all_ns), Count(arrival.last), Plural(arrival.collectives, "collective"));
+    else if (arrival.collectives > 0 && arrival.last > 0)
       text = fmt::format("last in {} of {}", Percent(arrival.last, arrival.collectives),
                          Plural(arrival.collectives, "collective"));
     if (row.late_ns_median.value_or(0) > 0 && arrival.collectives > 0)

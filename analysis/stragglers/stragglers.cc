@@ -60,7 +60,7 @@ struct Named {
 class Search {
  public:
   Search(const Context& context, Analysis& analysis, std::int64_t length)
-      : context_(context), analysis_(analysis), length_(length), limit_(kNameShare * static_cast<double>(length)) {}
+      : context_(context), analysis_(analysis), length_(length), whole_ns_(analysis.summary.terms.Sum()) {}
 
   void Run() {
     late_ = Lateness(context_);
@@ -255,10 +255,10 @@ class Search {
     std::optional<Assessment> assessment = Assess(context_, prices, suspects, r, Behind(r), p_[r], length_, sharing);
     const std::optional<LateStretch>& stretch = stretches_[r];
     if (!stretch || (assessment && assessment->straggler.kind != StragglerKind::kTransient))
-      return context_.units_are_steps() ? assessment : OfAll(context_, std::move(assessment), prices.of[r], length_);
+      return OfAll(context_, std::move(assessment), prices.of[r], length_, whole_ns_);
     if (!assessment && !sharing) assessment = AssessStretch(context_, *stretch, prices.of[r], r, limit_);
     if (!assessment) return assessment;
-    if (!context_.units_are_steps()) return OfAll(context_, std::move(assessment), prices.of[r], length_);
+    if (!context_.units_are_steps()) return OfAll(context_, std::move(assessment), prices.of[r], length_, whole_ns_);
     const auto step = [&](std::size_t unit) { return context_.tables().steps.index[context_.units()[unit].step]; };
     assessment->straggler.first_step = step(stretch->first_unit);
     assessment->straggler.last_step = step(stretch->last_unit);
@@ -387,9 +387,9 @@ class Search {
     std::sort(ranks.begin(), ranks.end());
     const std::string name = RankNames(ranks);
     const StragglerCost cost = MeanCost(context_, prices_.together, from);
-    const double together_ns = context_.units_are_steps()
-                                   ? cost.ns
-                                   : ShareOfAll(context_, prices_.together, from) * static_cast<double>(length_);
+    const double together_ns = context_.units_are_steps() ? cost.ns
+                                                          : ShareOfAll(context_, prices_.together, from, whole_ns_) *
+                                                                static_cast<double>(length_);
     const std::int64_t saves = std::max(least, static_cast<std::int64_t>(std::llround(together_ns)));
     Finding finding;
     finding.id = FindingId::kStragglerArrival;
@@ -471,8 +471,8 @@ class Search {
 
   const Context& context_;
   Analysis& analysis_;
-  const std::int64_t length_;
-  const double limit_;
+  const std::int64_t length_, whole_ns_;  // Of an ordinary unit; of the step or the recording.
+  const double limit_ = kNameShare * static_cast<double>(length_);
   LatenessTable late_;
   std::vector<double> p_;
   std::vector<std::optional<LateStretch>> stretches_;  // By rank; only those that chance does not explain.

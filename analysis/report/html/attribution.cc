@@ -53,7 +53,7 @@ PageJson AttributionOf(const analysis::Context& context) {
   std::map<std::pair<std::int32_t, Key>, Sum> cells;
   std::map<std::pair<std::int32_t, std::size_t>, Sum> parts;
   for (std::size_t c = 0; c < t.rows(); ++c) {
-    if (!context.Comparable(c) || t.last_rank[c] < 0) continue;
+    if (!(context.Comparable(c) || context.WaitsForOne(c)) || t.last_rank[c] < 0) continue;
     const Key key{t.kind[c], t.bytes[c], t.expected[c]};
     const auto add = [&](Sum& sum) {
       ++sum.last;
@@ -66,7 +66,7 @@ PageJson AttributionOf(const analysis::Context& context) {
     if (step == step_row.end()) continue;
     const std::int64_t begin = steps.begin_ns[step->second], length = steps.end_ns[step->second] - begin;
     if (length <= 0) continue;
-    const double at = static_cast<double>(t.last_arrival_ns[c] - begin) / static_cast<double>(length);
+    const double at = static_cast<double>(context.LastAwaited(c) - begin) / static_cast<double>(length);
     add(parts[{t.last_rank[c], static_cast<std::size_t>(std::clamp(at, 0.0, 0.999999) * kParts)}]);
   }
   if (of_rank.empty()) return nullptr;

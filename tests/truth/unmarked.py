@@ -1,0 +1,116 @@
+#!/usr/bin/env python3
+"""Random programs without marked steps, in which one rank is slow or none is: who is named, and at what price?
+
+usage: unmarked.py BUILD_DIR FIRST LAST      one of each kind for each seed
+
+The price is held against a run of the same program without what slows the rank.
+  even    repeats of collectives of all kinds with work of like length before them; the rank is slow in all of it
+  rare    few collectives that much work precedes, and between them hundreds that another rank comes late to by little
+"""
+import json
+import pathlib
+import random
+import subprocess
+import sys
+import tempfile
+
+BUILD, FIRST, LAST = pathlib.Path(sys.argv[1]).resolve(), int(sys.argv[2]), int(sys.argv[3])
+HEAD = "ranks {ranks}\nsteps 1\nseed {seed}\nmarks off\nnetwork alpha={alpha}us bandwidth=5GB/s skew={skew}ns\n"
+
+
+def collective(draw, ranks, most):
+    kind = draw.choice(["allreduce", "allreduce", "bcast", "reduce", "barrier", "allgather"])
+    size = "" if kind == "barrier" else f" {8 * draw.randint(1, most)}"
+    root = f" root={draw.randrange(ranks)}" if kind in ("bcast", "reduce") else ""
+    return f"{kind}{size}{root}\n"
+
+
+def even(seed):
+    draw = random.Random(seed)
+    ranks, body = draw.choice([2, 2, 3, 4, 8]), "step\n"
+    for _ in range(draw.randint(3, 8)):
+        work_us = draw.choice([20, 100, 500, 2000]) * draw.uniform(0.5, 2)
+        for _ in range(draw.randint(2, 6)):
+            body += f"  repeat {draw.randint(2, 30)}\n"
+            for _ in range(draw.randint(1, 3)):
+                body += f"    compute {max(1, int(work_us * draw.uniform(0.5, 1.5)))}us name=work jitter={draw.choice([0.5, 2, 5, 10])}%\n"
+                body += "    " + collective(draw, ranks, 5000)
+            body += "  end\n"
+    who = draw.randrange(ranks)
+    head = HEAD.format(ranks=ranks, seed=seed, alpha=draw.choice([2, 10, 20]), skew=draw.choice([100, 2000]))
+    return who, f"slow rank={who} factor={draw.choice([1.1, 1.3, 1.6, 2])} at=work\n", head, body + "end\n"
+
+
+def rare(seed):
+    draw = random.Random(seed)
+    ranks, body = draw.choice([2, 2, 3, 5, 8, 16]), "step\n"
+    who, times = draw.randrange(ranks), draw.choice([6, 8, 12, 20, 40])
+    for _ in range(times):
+        awaited = draw.choice(["barrier", "allreduce 8", f"bcast 8 root={who}", "allgather 64"])
+        body += f"  compute {draw.randint(5000, 30000)}us name=before jitter=3%\n  {awaited}\n"
+        for _ in range(draw.randint(1, 4)):
+            body += f"  repeat {draw.randint(3, 40)}\n    compute {draw.choice([2, 5, 20])}us name=between jitter=5%\n"
+            body += "    " + collective(draw, ranks, 600) + "  end\n"
+    head = HEAD.format(ranks=ranks, seed=seed, alpha=5, skew=500)
+    head += f"slow rank={(who + 1) % ranks} factor=1.2 at=between\n"
+    return who, f"slow rank={who} factor={draw.choice([1.5, 3, 6])} at=before\n", head, body + "end\n"
+
+
+def analysed(place, text):
+    (place / "run.trace").write_text(text)
+    subprocess.run([BUILD / "make_run", place / "run.trace", place / "run"], check=True, stdout=subprocess.DEVNULL)
+    done = subprocess.run([BUILD / "lockstep", "analyze", place / "run", "--json", place / "run.json"], capture_output=True, text=True)
+    assert done.returncode == 0, done.stderr
+    subprocess.run(["rm", "-r", place / "run"], check=True)
+    return json.loads((place / "run.json").read_text())
+
+
+def length_ns(analysis):
+    return max(row["span_ns"] for row in analysis["ranks"])
+
+
+def price(analysis):
+    """As a share of the recording."""
+    finding = next(row for row in analysis["findings"] if row["id"] == "straggler.arrival")
+    steps = analysis["summary"]["of"] == "mean_step"
+    return finding["saves_ns_per_step"] / analysis["summary"]["step_ns_mean"] if steps else finding["saves_share"]
+
+
+def bound(analysis):
+    """No rank waits longer than the price says."""
+    return max(row["exposed_wait_ns"] / row["span_ns"] for row in analysis["ranks"])
+
+
+failed = []
+for kind in (even, rare):
+    slowed = named = priced = healthy = accused = 0
+    for seed in range(FIRST, LAST):
+        who, slow, head, body = kind(seed)
+        with tempfile.TemporaryDirectory() as place:
+            place = pathlib.Path(place)
+            without, having = analysed(place, head + body), analysed(place, head + slow + body)
+        healthy += 1
+        # In rare programs another rank is late by little all the time: it may be named, nobody else.
+        others = [row["rank"] for row in without["stragglers"]]
+        if others and (kind is even or others != [(who + 1) % len(without["ranks"])]):
+            accused += 1
+            print(f"{kind.__name__} {seed}: healthy, and named {others}")
+        gain = 1 - length_ns(without) / length_ns(having)
+        if gain < 0.02:
+            continue
+        slowed += 1
+        found = [row["rank"] for row in having["stragglers"]]
+        if found != [who]:
+            print(f"{kind.__name__} {seed}: rank {who} costs {gain:.1%}, named {found}: {having['findings'][:1] and having['findings'][0]['headline']}")
+            continue
+        named += 1
+        priced += abs(price(having) - gain) <= 0.2 * gain
+        if price(having) > bound(having) + 0.005:
+            failed.append(f"{kind.__name__} {seed}: price {price(having):.3f}, and no rank waits more than {bound(having):.3f}")
+    print(f"{kind.__name__}: {named} of {slowed} named, {priced} priced within 20 %, {accused} of {healthy} healthy ones accused")
+    if named < 0.95 * slowed or accused > 0.01 * healthy:
+        failed.append(f"{kind.__name__}: named or accused")
+    if priced < {even: 0.65, rare: 0.95}[kind] * named:
+        failed.append(f"{kind.__name__}: priced")
+print(*failed, sep="\n")
+sys.exit(1 if failed else 0)
