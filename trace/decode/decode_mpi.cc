@@ -3,6 +3,7 @@
 #include <algorithm>
 #include <array>
 #include <cstring>
+#include <utility>
 
 #include "core/uneven.h"
 #include "trace/decode/process_decoder.h"
@@ -19,6 +20,8 @@ constexpr std::uint8_t kBlocking = schema::Code(CollectiveMode::kBlocking),
                        kNonBlocking = schema::Code(CollectiveMode::kNonBlocking),
                        kPersistent = schema::Code(CollectiveMode::kPersistent);
 constexpr std::int32_t kAny = -2;
+// A receive that follows a probe so shortly is of its message: the program had only to get memory for it.
+constexpr std::int64_t kReceivedAfterProbeNs = 100'000;
 
 bool BlocksToCommunicate(MpiClass cls) {
   return cls == MpiClass::kCollective || cls == MpiClass::kSend || cls == MpiClass::kRecv ||
@@ -371,6 +374,8 @@ void ProcessDecoder::OnMpi(Thread& thread, const MpiRecord& record) {
   for (const CompletionRecord& completion : thread.follow)
     if (status == nullptr && (completion.head.flags & kCompletionStatus) != 0) status = &completion;
 
+  const auto probe = std::exchange(thread.probe, {});
+  if (recorded && info.cls == MpiClass::kProbe) thread.probe = {record.comm, begin, end};
   switch (info.cls) {
     case MpiClass::kCollective:
       if (recorded) AddCollective(thread, record, kBlocking, 0, begin, end, call);
@@ -378,7 +383,12 @@ void ProcessDecoder::OnMpi(Thread& thread, const MpiRecord& record) {
     case MpiClass::kSend:
     case MpiClass::kRecv: {
       const bool receive = info.cls == MpiClass::kRecv;
-      if (recorded) AddP2p(thread, record, receive, kBlocking, receive ? status : nullptr, begin, end, call);
+      if (!recorded || !AddP2p(thread, record, receive, kBlocking, receive ? status : nullptr, begin, end, call)) break;
+      // What waits for the message is the probe. Which message it is, is decided by when it was received.
+      if (receive && probe.comm == record.comm && begin - probe.end_ns <= kReceivedAfterProbeNs) {
+        probed_ns_.try_emplace(static_cast<std::uint32_t>(tables_.p2p.rows() - 1), begin);
+        tables_.p2p.begin_ns.back() = tables_.p2p.wait_begin_ns.back() = probe.begin_ns;
+      }
       break;
     }
     case MpiClass::kSendRecv:

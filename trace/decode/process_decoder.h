@@ -102,7 +102,12 @@ class ProcessDecoder {
     Seen dropped;
     std::uint64_t records = 0, cut_texts = 0, step_marks = 0;
     std::uint64_t blocking_calls = 0;  // Of MPI, that communicate.
-    bool gpu_source = false;           // A thread of the probe itself, which wrote what a GPU library reported.
+    // The thread's last call of MPI, if it waited for a message that nothing had received yet.
+    struct {
+      std::uint32_t comm = kNoComm;
+      std::int64_t begin_ns = 0, end_ns = 0;
+    } probe;
+    bool gpu_source = false;  // A thread of the probe itself, which wrote what a GPU library reported.
     std::uint32_t name = schema::kNone;
 
     // The next record to be decoded in order of time, and the completions that belong to it.
@@ -245,7 +250,9 @@ class ProcessDecoder {
   std::unordered_map<std::uint64_t, std::uint32_t>
       torch_from_any_;  // Rows of p2p by work, of which the source may be told.
   std::vector<StepMark> marks_;
-  std::unordered_map<std::uint32_t, std::int64_t> probed_ns_;  // Row of p2p -> when its matched probe returned.
+  std::unordered_map<std::uint32_t, std::int64_t>
+      probed_ns_;  // Row of p2p -> when its matched probe returned, or when it was
+  // called after another probe.
   std::vector<WindowMark> window_marks_;
   std::unordered_map<std::string, std::uint32_t> facts_;      // Those that became rows of meta, by name.
   std::unordered_map<std::uint32_t, std::uint32_t> domains_;  // The process's number -> row of strings.
