@@ -143,24 +143,33 @@ IdentityTerms Context::TermsOf(std::size_t i) const {
   return IdentityOf(merge::TermsOfRow(cells, i), DeviceUnknown(cells.rank[i]));
 }
 
+bool Context::Sound(std::size_t c) const {
+  const auto& t = tables().collectives;
+  return Counts(c) && !t.mismatch[c] && !t.violation[c] && !OfSameKernel(c);
+}
+
 bool Context::Comparable(std::size_t c) const {
   const auto& t = tables().collectives;
-  return Counts(c) && t.splits[c] && t.seen[c] >= 2 && !t.mismatch[c] && !t.violation[c] && !OfSameKernel(c);
+  return t.splits[c] && t.seen[c] >= 2 && Sound(c);
 }
 
 bool Context::WaitsForOne(std::size_t c) const {
   const auto& t = tables().collectives;
-  return Counts(c) && !t.splits[c] && t.last_rank[c] >= 0 && !t.mismatch[c] && !t.violation[c] && !OfSameKernel(c);
+  return !t.splits[c] && t.last_rank[c] >= 0 && Sound(c);
+}
+
+std::size_t Context::MemberRow(std::size_t c, std::int32_t rank) const {
+  const auto& ranks = tables().collective_ranks.rank;
+  const auto first = ranks.begin() + static_cast<std::ptrdiff_t>(timeline_.FirstMember(c));
+  const auto last = ranks.begin() + static_cast<std::ptrdiff_t>(timeline_.FirstMember(c + 1));
+  const auto at = std::lower_bound(first, last, rank);
+  return at == last || *at != rank ? kNowhere : static_cast<std::size_t>(at - ranks.begin());
 }
 
 std::int64_t Context::LastAwaited(std::size_t c) const {
   const auto& t = tables().collectives;
-  const auto& members = tables().collective_ranks;
-  if (t.splits[c] || t.last_rank[c] < 0) return t.last_arrival_ns[c];
-  const auto first = members.rank.begin() + static_cast<std::ptrdiff_t>(timeline_.FirstMember(c));
-  const auto last = members.rank.begin() + static_cast<std::ptrdiff_t>(timeline_.FirstMember(c + 1));
-  const auto at = std::lower_bound(first, last, t.last_rank[c]);
-  return at == last ? t.last_arrival_ns[c] : members.arrival_ns[static_cast<std::size_t>(at - members.rank.begin())];
+  const std::size_t m = t.splits[c] || t.last_rank[c] < 0 ? kNowhere : MemberRow(c, t.last_rank[c]);
+  return m == kNowhere ? t.last_arrival_ns[c] : tables().collective_ranks.arrival_ns[m];
 }
 
 // Instances are in order of their first arrival, then communicator: a group's are neighbours.

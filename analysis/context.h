@@ -79,6 +79,8 @@ class Context {
   // Complete and without contradiction, of a kind in which some members wait for some only (for the root of a
   // broadcast), and one of these came last beyond the clocks' error: `last_rank`, by `charge_ns`.
   bool WaitsForOne(std::size_t collective) const;
+  // Row of collective_ranks of a rank in an instance; kNowhere if it is not a member.
+  std::size_t MemberRow(std::size_t collective, std::int32_t rank) const;
   // When the last one arrived that others wait for, cluster time.
   std::int64_t LastAwaited(std::size_t collective) const;
   // Lower median of its members' arrivals, cluster time.
@@ -98,6 +100,8 @@ class Context {
   void IndexSteps();
   void LeaveOutSlowStart();
   void SliceIntoUnits();
+  // Counts, without contradiction, and not counted with another operation.
+  bool Sound(std::size_t collective) const;
 
   const merge::Timeline& timeline_;
   const AnalyzeOptions& options_;

@@ -27,7 +27,7 @@ LatenessTable Lateness(const Context& context) {
     const std::size_t unit = context.UnitAt(context.LastAwaited(c));
     if (unit == kNowhere) continue;
     const std::size_t first = context.timeline().FirstMember(c), last = context.timeline().FirstMember(c + 1);
-    const std::int64_t median = context.MedianArrival(c), resolution = ResolutionNs(t.error_ns[c]);
+    const std::int64_t median = one ? 0 : context.MedianArrival(c), resolution = ResolutionNs(t.error_ns[c]);
     for (std::size_t m = first; m < last; ++m) {
       const std::size_t p = context.Position(members.rank[m]);
       if (p == kNowhere) continue;
@@ -136,12 +136,8 @@ Waits WaitsFor(const Context& context, std::size_t waiting_rank, const Suspects&
   for (std::size_t c = 0; c < t.rows(); ++c) {
     const bool one = context.WaitsForOne(c);
     if (!one && !context.Comparable(c)) continue;
-    const auto first = members.rank.begin() + static_cast<std::ptrdiff_t>(context.timeline().FirstMember(c));
-    const auto last = members.rank.begin() + static_cast<std::ptrdiff_t>(context.timeline().FirstMember(c + 1));
-    const auto at = std::lower_bound(first, last, rank);
-    if (at == last || *at != rank) continue;
-    const auto m = static_cast<std::size_t>(at - members.rank.begin());
-    if (one && members.wait_ns[m] <= 0) continue;
+    const std::size_t m = context.MemberRow(c, rank);
+    if (m == kNowhere || (one && members.wait_ns[m] <= 0)) continue;
     const std::int64_t here = members.arrival_ns[m], end = members.end_high_ns[m], last_ns = context.LastAwaited(c);
     const std::int64_t came = std::min(last_ns, end);
     if (!members.censored[m] && members.transfer_ns[m] >= 0 && end > came) transfers.push_back({came, end});

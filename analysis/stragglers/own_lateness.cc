@@ -48,15 +48,6 @@ std::optional<OwnTime> Read(const Context& context, std::size_t position) {
   return OwnTime(Normalize(std::move(set)));
 }
 
-// The row of collective_ranks of a rank in an instance; kNowhere if it is not a member.
-std::size_t MemberRow(const Context& context, std::size_t collective, std::int32_t rank) {
-  const auto& ranks = context.tables().collective_ranks.rank;
-  const auto first = ranks.begin() + static_cast<std::ptrdiff_t>(context.timeline().FirstMember(collective));
-  const auto last = ranks.begin() + static_cast<std::ptrdiff_t>(context.timeline().FirstMember(collective + 1));
-  const auto at = std::lower_bound(first, last, rank);
-  return at == last || *at != rank ? kNowhere : static_cast<std::size_t>(at - ranks.begin());
-}
-
 // Whether a collective tells if the rank is late: of those in which some wait for one only, if it is the one.
 bool SaysOfItself(const Context& context, std::size_t collective, std::size_t position) {
   return context.Comparable(collective) ||
@@ -79,7 +70,7 @@ std::vector<std::size_t> PeersOf(const Context& context, std::size_t position,
   std::int64_t most = -1;
   for (std::size_t c = 0; c < context.tables().collectives.rows(); ++c) {
     if (!SaysOfItself(context, c, position)) continue;
-    const std::size_t m = MemberRow(context, c, context.ranks()[position]);
+    const std::size_t m = context.MemberRow(c, context.ranks()[position]);
     if (m == kNowhere) continue;
     const std::int64_t off = members.arrival_ns[m] - OthersArrival(context, c);
     if (off <= most) continue;
@@ -153,7 +144,7 @@ OwnLateness OwnLatenessOf(const Context& context, std::size_t position, const st
   std::vector<std::int64_t> ends;
   for (std::size_t c = 0; c < t.rows(); ++c) {
     if (!SaysOfItself(context, c, position)) continue;
-    const std::size_t m = MemberRow(context, c, context.ranks()[position]);
+    const std::size_t m = context.MemberRow(c, context.ranks()[position]);
     if (m == kNowhere) continue;
     const std::int64_t last_ns = context.LastAwaited(c);
     Event arrival{members.arrival_ns[m], {}, OthersArrival(context, c), context.UnitAt(last_ns), false};
@@ -164,7 +155,7 @@ OwnLateness OwnLatenessOf(const Context& context, std::size_t position, const st
       ends.push_back(members.end_high_ns[each]);
     Event end{members.end_high_ns[m], {}, LowerMedian(ends), kNowhere, false, last_ns};
     for (std::size_t i = 0; i < peers.size(); ++i) {
-      const std::size_t peer = times[i] ? MemberRow(context, c, context.ranks()[peers[i]]) : kNowhere;
+      const std::size_t peer = times[i] ? context.MemberRow(c, context.ranks()[peers[i]]) : kNowhere;
       arrival.peers_ns.push_back(peer == kNowhere ? std::nullopt : std::optional(members.arrival_ns[peer]));
       end.peers_ns.push_back(peer == kNowhere ? std::nullopt : std::optional(members.end_high_ns[peer]));
     }

@@ -422,8 +422,8 @@ std::string EvidenceFor(const Analysis& analysis, std::size_t r, const Straggler
     for (const ArrivalRow& each : analysis.arrivals) all_ns += each.charge_ns;
     // A rank that messages make others late by need not be the last itself, nor late in half of the collectives.
     if (2 * arrival.last < arrival.collectives && 2 * arrival.charge_ns > all_ns)
-      text = fmt::format("{} of {} of waiting for the last rank are for it, in {} of {}", Duration(arrival.charge_ns),
-                         Duration(all_ns), Count(arrival.last), Plural(arrival.collectives, "collective"));
+      text = fmt::format("last in {} of {}, by {} in all; all ranks by {}", Count(arrival.last),
+                         Plural(arrival.collectives, "collective"), Duration(arrival.charge_ns), Duration(all_ns));
     else if (arrival.collectives > 0 && arrival.last > 0)
       text = fmt::format("last in {} of {}", Percent(arrival.last, arrival.collectives),
                          Plural(arrival.collectives, "collective"));

@@ -10,6 +10,7 @@ The price is held against a run of the same program without what slows the rank.
 import json
 import pathlib
 import random
+import shutil
 import subprocess
 import sys
 import tempfile
@@ -61,7 +62,7 @@ def analysed(place, text):
     subprocess.run([BUILD / "make_run", place / "run.trace", place / "run"], check=True, stdout=subprocess.DEVNULL)
     done = subprocess.run([BUILD / "lockstep", "analyze", place / "run", "--json", place / "run.json"], capture_output=True, text=True)
     assert done.returncode == 0, done.stderr
-    subprocess.run(["rm", "-r", place / "run"], check=True)
+    shutil.rmtree(place / "run")
     return json.loads((place / "run.json").read_text())
 
 
@@ -77,7 +78,7 @@ def price(analysis):
 
 
 def bound(analysis):
-    """No rank waits longer than the price says."""
+    """The longest waiting of any rank, as a share of its recording."""
     return max(row["exposed_wait_ns"] / row["span_ns"] for row in analysis["ranks"])
 
 

@@ -20,7 +20,7 @@ constexpr std::uint8_t kBlocking = schema::Code(CollectiveMode::kBlocking),
                        kNonBlocking = schema::Code(CollectiveMode::kNonBlocking),
                        kPersistent = schema::Code(CollectiveMode::kPersistent);
 constexpr std::int32_t kAny = -2;
-// A receive that follows a probe so shortly is of its message: the program had only to get memory for it.
+// A receive that follows a probe so shortly only had to wait for memory for the message.
 constexpr std::int64_t kReceivedAfterProbeNs = 100'000;
 
 bool BlocksToCommunicate(MpiClass cls) {
@@ -369,13 +369,14 @@ void ProcessDecoder::OnMpi(Thread& thread, const MpiRecord& record) {
   const bool recorded = (record.head.flags & kMpiUnrecorded) == 0;
   const std::uint32_t call = recorded ? AddCall(thread, record, begin, end) : kNone;
   if (recorded) thread.blocking_calls += BlocksToCommunicate(info.cls);
+  const auto probe = std::exchange(thread.probe, {});
+  if (recorded && info.cls == MpiClass::kProbe && (record.head.flags & kMpiError) == 0)
+    thread.probe = {record.comm, record.peer, record.tag, begin, end};
   if ((record.head.flags & kMpiRefused) == kMpiRefused) return;
   const CompletionRecord* status = nullptr;
   for (const CompletionRecord& completion : thread.follow)
     if (status == nullptr && (completion.head.flags & kCompletionStatus) != 0) status = &completion;
 
-  const auto probe = std::exchange(thread.probe, {});
-  if (recorded && info.cls == MpiClass::kProbe) thread.probe = {record.comm, begin, end};
   switch (info.cls) {
     case MpiClass::kCollective:
       if (recorded) AddCollective(thread, record, kBlocking, 0, begin, end, call);
@@ -384,8 +385,10 @@ void ProcessDecoder::OnMpi(Thread& thread, const MpiRecord& record) {
     case MpiClass::kRecv: {
       const bool receive = info.cls == MpiClass::kRecv;
       if (!recorded || !AddP2p(thread, record, receive, kBlocking, receive ? status : nullptr, begin, end, call)) break;
+      const auto asked_for = [](std::int32_t asked, std::int32_t found) { return asked == kAny || asked == found; };
       // What waits for the message is the probe. Which message it is, is decided by when it was received.
-      if (receive && probe.comm == record.comm && begin - probe.end_ns <= kReceivedAfterProbeNs) {
+      if (receive && probe.comm == record.comm && asked_for(probe.peer, tables_.p2p.peer.back()) &&
+          asked_for(probe.tag, tables_.p2p.tag.back()) && begin - probe.end_ns <= kReceivedAfterProbeNs) {
         probed_ns_.try_emplace(static_cast<std::uint32_t>(tables_.p2p.rows() - 1), begin);
         tables_.p2p.begin_ns.back() = tables_.p2p.wait_begin_ns.back() = probe.begin_ns;
       }
@@ -436,6 +439,7 @@ void ProcessDecoder::OnPoll(Thread& thread, const PollRecord& record) {
   const std::int64_t first = thread.clock.Ns(record.first_ticks);
   const std::int64_t last = std::max(first, thread.clock.Ns(record.last_ticks));
   thread.life.Cover(first, last);
+  thread.probe = {};
   const std::uint64_t handle = record.op_and_request >> 12;
   tables_.mpi_calls.Append({.begin_ns = first,
                             .duration_ns = DurationNs(first, last),

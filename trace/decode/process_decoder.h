@@ -102,9 +102,10 @@ class ProcessDecoder {
     Seen dropped;
     std::uint64_t records = 0, cut_texts = 0, step_marks = 0;
     std::uint64_t blocking_calls = 0;  // Of MPI, that communicate.
-    // The thread's last call of MPI, if it waited for a message that nothing had received yet.
+    // The thread's last call of MPI, if that is a probe that found a message.
     struct {
       std::uint32_t comm = kNoComm;
+      std::int32_t peer = -1, tag = -1;  // As asked for; -2 any.
       std::int64_t begin_ns = 0, end_ns = 0;
     } probe;
     bool gpu_source = false;  // A thread of the probe itself, which wrote what a GPU library reported.
@@ -250,9 +251,8 @@ class ProcessDecoder {
   std::unordered_map<std::uint64_t, std::uint32_t>
       torch_from_any_;  // Rows of p2p by work, of which the source may be told.
   std::vector<StepMark> marks_;
-  std::unordered_map<std::uint32_t, std::int64_t>
-      probed_ns_;  // Row of p2p -> when its matched probe returned, or when it was
-  // called after another probe.
+  // Row of p2p -> when its matched probe returned, or when it was called after another probe.
+  std::unordered_map<std::uint32_t, std::int64_t> probed_ns_;
   std::vector<WindowMark> window_marks_;
   std::unordered_map<std::string, std::uint32_t> facts_;      // Those that became rows of meta, by name.
   std::unordered_map<std::uint32_t, std::uint32_t> domains_;  // The process's number -> row of strings.

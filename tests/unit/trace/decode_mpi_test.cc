@@ -189,14 +189,19 @@ TEST_F(DecodeMpi, AReceiveWaitsFromTheProbeBeforeIt) {
       .Mpi({.op = MpiOp::kRecv, .begin = 200'800, .end = 200'900, .bytes = 64, .peer = 1, .tag = 8})
       .Mpi({.op = MpiOp::kProbe, .begin = 300'000, .end = 300'100, .peer = 1, .tag = 9})
       .Mpi({.op = MpiOp::kBarrier, .begin = 300'200, .end = 300'300, .seq = 0})
-      .Mpi({.op = MpiOp::kRecv, .begin = 300'400, .end = 300'500, .bytes = 64, .peer = 1, .tag = 9});
+      .Mpi({.op = MpiOp::kRecv, .begin = 300'400, .end = 300'500, .bytes = 64, .peer = 1, .tag = 9})
+      // Another message is received first; then one that was probed from anybody.
+      .Mpi({.op = MpiOp::kProbe, .begin = 400'000, .end = 400'100, .peer = 2, .tag = 3})
+      .Mpi({.op = MpiOp::kRecv, .begin = 400'200, .end = 400'300, .bytes = 64, .peer = 1, .tag = 3})
+      .Mpi({.op = MpiOp::kProbe, .begin = 500'000, .end = 500'100, .peer = -2, .tag = -2})
+      .Mpi({.op = MpiOp::kRecv, .begin = 500'200, .end = 500'300, .bytes = 64, .peer = 2, .tag = 3});
   // Posted before that receive: its message is an earlier one.
   b.Mpi({.op = MpiOp::kIrecv, .begin = 550, .end = 560, .request = 0xa, .bytes = 64, .peer = 1, .tag = 7});
   const auto t = Tables(SpoolBuilder().Meta().Process().Thread(0, 100).Thread(1, 101).Records(a, 0).Records(b, 1));
-  EXPECT_EQ(t.p2p.begin_ns, (std::vector<std::int64_t>{10, 550, 200'800, 300'400}));
-  EXPECT_EQ(t.p2p.wait_begin_ns, (std::vector<std::int64_t>{10, schema::kNoTime, 200'800, 300'400}));
+  EXPECT_EQ(t.p2p.begin_ns, (std::vector<std::int64_t>{10, 550, 200'800, 300'400, 400'200, 500'000}));
+  EXPECT_EQ(t.p2p.wait_begin_ns, (std::vector<std::int64_t>{10, schema::kNoTime, 200'800, 300'400, 400'200, 500'000}));
   EXPECT_EQ(t.p2p.end_ns[0], 620);
-  EXPECT_EQ(t.p2p.seq, (std::vector<std::uint64_t>{1, 0, 0, 0}));
+  EXPECT_EQ(t.p2p.seq, (std::vector<std::uint64_t>{1, 0, 0, 0, 0, 0}));
 }
 
 TEST_F(DecodeMpi, SendrecvGivesTwoRowsOfOneCall) {
