@@ -14,6 +14,10 @@ namespace {
 
 constexpr std::size_t kMinRepeats = 3;
 constexpr std::size_t kMaxPeriod = 4096;
+// What repeats is a step only if it holds most of the time in which ranks communicate, also without the longest of
+// them: a few of hundreds in which most of the time passes are no steps but what the run is about.
+constexpr double kLeastCovered = 0.5;
+constexpr std::size_t kLongestOf = 20;  // One in so many is left out.
 
 // Compares positions from the end backwards with those one period earlier; returns how far they agree with at most 2 %
 // disagreement.
@@ -73,6 +77,33 @@ Sequence SequenceOf(const MatchRank& rank, Numbered by) {
     sequence.symbols.push_back(hash.value());
   }
   return sequence;
+}
+
+// From a rank's first operation to its last.
+std::int64_t Communicating(const schema::RankTables& tables) {
+  std::int64_t first = INT64_MAX, last = INT64_MIN;
+  const auto add = [&](const auto& rows) {
+    for (std::size_t i = 0; i < rows.rows(); ++i) {
+      first = std::min(first, rows.begin_ns[i]);
+      last = std::max(last, rows.end_ns[i] == schema::kNoTime ? rows.begin_ns[i] : rows.end_ns[i]);
+    }
+  };
+  add(tables.collectives);
+  add(tables.p2p);
+  return std::max<std::int64_t>(0, last - first);
+}
+
+bool HoldTheTime(const std::vector<MatchRank>& ranks, const std::vector<std::vector<RankStep>>& steps) {
+  double covered_ns = 0, all_ns = 0;
+  for (std::size_t r = 0; r < ranks.size(); ++r) {
+    all_ns += static_cast<double>(Communicating(*ranks[r].tables));
+    std::vector<std::int64_t> lengths;
+    for (const RankStep& step : steps[r]) lengths.push_back(step.window.end - step.window.begin);
+    std::ranges::sort(lengths);
+    lengths.resize(lengths.size() - lengths.size() / kLongestOf);
+    for (const std::int64_t ns : lengths) covered_ns += static_cast<double>(ns);
+  }
+  return covered_ns >= kLeastCovered * all_ns;
 }
 
 }  // namespace
@@ -142,6 +173,7 @@ std::vector<std::vector<RankStep>> StepsFromSignature(const std::vector<MatchRan
       begin = there ? latest_end : schema::kNoTime;
     }
   }
+  if (!HoldTheTime(ranks, steps)) steps.assign(ranks.size(), {});
   return steps;
 }
 

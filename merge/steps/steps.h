@@ -44,8 +44,8 @@ struct Period {
 Period FindPeriod(const std::vector<std::uint64_t>& symbols);
 
 // Steps of source kSignature for each rank; empty if there is no clear period on
-// a communicator of all ranks. Boundary: the end of the last collective before
-// the longest pause within a period.
+// a communicator of all ranks, or if half of the time from the first operation to the last is not in them, the longest
+// twentieth of them left out. Boundary: the end of the last collective before the longest pause within a period.
 std::vector<std::vector<RankStep>> StepsFromSignature(const std::vector<MatchRank>& ranks,
                                                       const MatchedCollectives& matched);
 

@@ -133,6 +133,21 @@ TEST(Steps, SignatureFindsUnmarkedSteps) {
   EXPECT_EQ(m.steps.losses.size(), 0u);
 }
 
+// Two of a hundred repetitions in which most of the time passes are no steps; ten of them belong to what repeats.
+TEST(Steps, WhatRepeatsHoldsTheTimeOrIsNoStep) {
+  for (const int stalls : {2, 10}) {
+    Merged m(2);
+    for (int r = 0; r < 2; ++r)
+      for (std::int64_t i = 0, at = 0; i < 100; ++i) {
+        if (i % (100 / stalls) == 5) at += 200'000 / stalls;
+        m[r].Collective(CollectiveKind::kAllReduce, at, at + 100, 8);
+        at += 1000;
+      }
+    m.Run();
+    EXPECT_EQ(m.steps.ranks[0].empty(), stalls == 2) << stalls;
+  }
+}
+
 TEST(Steps, WithoutAnyTheCapturedTimeCounts) {
   Merged m(2);
   for (int r = 0; r < 2; ++r) m[r].Collective(CollectiveKind::kAllReduce, 100, 200);
