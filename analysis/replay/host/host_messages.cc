@@ -1,7 +1,10 @@
 #include "analysis/replay/host/host_messages.h"
 
 #include <algorithm>
+#include <bit>
+#include <map>
 #include <tuple>
+#include <utility>
 
 namespace lockstep::replay {
 namespace {
@@ -15,19 +18,39 @@ struct Found {
   auto Key() const { return std::tie(half->comm, half->source, half->destination, half->tag, half->seq); }
 };
 
+bool CarriesMessages(const Stretch& stretch) {
+  return stretch.kind == Stretch::kCall || stretch.kind == Stretch::kPost || stretch.kind == Stretch::kWait;
+}
+std::vector<Stretch>::iterator FirstFrom(RankStretches& rank, std::int64_t ns) {
+  return std::lower_bound(rank.training.begin(), rank.training.end(), ns,
+                          [](const Stretch& stretch, std::int64_t begin) { return stretch.begin_ns < begin; });
+}
+
 // Returns the call of a rank that began at this time, else the one in which this time is: calls of libraries begin
 // before, and return after, what they carry.
 Stretch* CallAt(RankStretches& rank, std::int64_t ns) {
-  const auto is_call = [](const Stretch& stretch) {
-    return stretch.kind == Stretch::kCall || stretch.kind == Stretch::kPost || stretch.kind == Stretch::kWait;
-  };
-  auto at = std::lower_bound(rank.training.begin(), rank.training.end(), ns,
-                             [](const Stretch& stretch, std::int64_t begin) { return stretch.begin_ns < begin; });
+  auto at = FirstFrom(rank, ns);
   for (auto same = at; same != rank.training.end() && same->begin_ns == ns; ++same)
-    if (is_call(*same)) return &*same;
+    if (CarriesMessages(*same)) return &*same;
   while (at != rank.training.begin())
-    if (--at; is_call(*at)) return ns <= at->end_ns ? &*at : nullptr;
+    if (--at; CarriesMessages(*at)) return ns <= at->end_ns ? &*at : nullptr;
   return nullptr;
+}
+
+// The call in which a rank moves what is there since `ns` and has come to the other rank at `moved_ns`: libraries move
+// data while their rank is in one. That in which `ns` is may be about to return (from MPI_Isend), so that it is the
+// next one, if that begins in time.
+Stretch* MovesIn(RankStretches& rank, std::int64_t ns, std::int64_t moved_ns) {
+  const auto is_call = [](const Stretch& stretch) {
+    return CarriesMessages(stretch) || stretch.kind == Stretch::kBlocking;
+  };
+  auto next = FirstFrom(rank, ns);
+  auto in = next;
+  while (in != rank.training.begin() && !is_call(*--in)) {
+  }
+  while (next != rank.training.end() && !is_call(*next)) ++next;
+  if (next != rank.training.end() && next->begin_ns < moved_ns) return &*next;
+  return in != next && in != rank.training.end() && is_call(*in) && ns <= in->end_ns ? &*in : nullptr;
 }
 
 // When the rank entered the call that completes a message, or posted it there.
@@ -42,6 +65,96 @@ void Await(Stretch& stretch, std::uint32_t port, std::int64_t there_ns) {
   if (stretch.after_ns >= 0 && stretch.after_ns <= after) return;
   stretch.after_ns = after;
   stretch.last_awaited = port;
+}
+
+// A message with both its calls.
+struct Pair {
+  std::size_t from, to;
+  const MessageHalf *send, *receive;
+  Stretch *begins, *ends;
+  // The first calls of receiver and sender in which it can move, if they are later than both posts.
+  Stretch *takes = nullptr, *gives = nullptr;
+  std::int64_t BothNs() const { return std::max(send->begin_ns, receive->begin_ns); }
+};
+
+// A message of many bytes is announced when it is posted, and may move only while its receiver, with some transports
+// again its sender, is in a call after that (Open MPI 4.1, ob1: a rendezvous; by a single copy the receiver alone moves
+// it). Then who waits for it leaves its call soon after the other one came to its next call. If it moved meanwhile,
+// when it ends has nothing to do with that call: that all of kLeastSoon ends follow so soon has a probability of 0.1 %.
+class Progress {
+ public:
+  void Add(const Pair& pair) {
+    if (TakenLate(pair)) Count(pair, false, pair.send->end_ns, pair.takes->begin_ns);
+    if (GivenLate(pair)) Count(pair, true, pair.receive->end_ns, pair.gives->begin_ns);
+  }
+  bool WaitsToBeTaken(const Pair& pair) const { return TakenLate(pair) && Soon(pair, false); }
+  bool WaitsToBeGiven(const Pair& pair) const { return GivenLate(pair) && Soon(pair, true); }
+
+ private:
+  static constexpr std::int64_t kSoonPart = 10;  // After a tenth of the time since both posted, at most.
+  static constexpr std::size_t kLeastSoon = 3;
+  struct Seen {
+    std::size_t all = 0, soon = 0;
+  };
+  using Key = std::pair<int, bool>;  // Power of two of the bytes; whether the receiver waits.
+
+  // Its sender was in the call that completes it, its receiver came to its next call, and after that it ended.
+  static bool TakenLate(const Pair& pair) {
+    return pair.takes != nullptr && pair.BothNs() < pair.takes->begin_ns &&
+           pair.send->completing_ns < pair.takes->begin_ns && pair.takes->begin_ns < pair.send->end_ns;
+  }
+  static bool GivenLate(const Pair& pair) {
+    return pair.gives != nullptr && pair.BothNs() < pair.gives->begin_ns &&
+           pair.receive->completing_ns < pair.gives->begin_ns && pair.gives->begin_ns < pair.receive->end_ns;
+  }
+  static Key KeyOf(const Pair& pair, bool receives) { return {std::bit_width(pair.receive->bytes), receives}; }
+  void Count(const Pair& pair, bool receives, std::int64_t end_ns, std::int64_t came_ns) {
+    Seen& seen = seen_[KeyOf(pair, receives)];
+    ++seen.all;
+    seen.soon += kSoonPart * (end_ns - came_ns) <= end_ns - pair.BothNs();
+  }
+  bool Soon(const Pair& pair, bool receives) const {
+    const auto at = seen_.find(KeyOf(pair, receives));
+    return at != seen_.end() && at->second.soon >= kLeastSoon && 10 * at->second.soon >= 9 * at->second.all;
+  }
+
+  std::map<Key, Seen> seen_;
+};
+
+// A receive that ended before its send began is the result of clock errors, and left out.
+std::vector<Pair> PairsOf(const std::vector<std::int32_t>& ranks, std::vector<std::vector<MessageHalf>>& halves,
+                          std::vector<RankStretches>& stretches) {
+  std::vector<Found> sends, receives;
+  for (std::size_t r = 0; r < halves.size() && r < ranks.size(); ++r)
+    for (MessageHalf& half : halves[r]) {
+      FindCompletion(stretches[r], half);
+      (half.send ? sends : receives).push_back({r, &half});
+    }
+  const auto by_key = [](const Found& a, const Found& b) { return a.Key() < b.Key(); };
+  std::stable_sort(sends.begin(), sends.end(), by_key);
+  std::stable_sort(receives.begin(), receives.end(), by_key);
+  std::vector<Pair> pairs;
+  for (std::size_t s = 0, d = 0; s < sends.size() && d < receives.size();) {
+    if (sends[s].Key() < receives[d].Key()) {
+      ++s;
+      continue;
+    }
+    if (receives[d].Key() < sends[s].Key()) {
+      ++d;
+      continue;
+    }
+    Pair pair{sends[s].rank, receives[d].rank, sends[s].half, receives[d].half, nullptr, nullptr};
+    ++s, ++d;
+    RankStretches &sender = stretches[pair.from], &receiver = stretches[pair.to];
+    pair.begins = CallAt(sender, pair.send->begin_ns);
+    pair.ends = CallAt(receiver, pair.receive->completing_ns);
+    if (pair.begins == nullptr || pair.ends == nullptr || pair.send->begin_ns >= pair.receive->end_ns) continue;
+    pair.takes = MovesIn(receiver, pair.BothNs(), pair.send->end_ns);
+    if (pair.takes != nullptr)
+      pair.gives = MovesIn(sender, std::max(pair.BothNs(), pair.takes->begin_ns), pair.receive->end_ns);
+    pairs.push_back(pair);
+  }
+  return pairs;
 }
 
 }  // namespace
@@ -68,45 +181,26 @@ std::vector<RunMessage> JoinMessages(const std::vector<std::int32_t>& ranks,
                                      std::vector<std::vector<MessageHalf>> halves,
                                      std::vector<RankStretches>& stretches) {
   std::vector<RunMessage> messages;
-  std::vector<Found> sends, receives;
-  for (std::size_t r = 0; r < halves.size() && r < ranks.size(); ++r)
-    for (MessageHalf& half : halves[r]) {
-      FindCompletion(stretches[r], half);
-      (half.send ? sends : receives).push_back({r, &half});
-    }
-  const auto by_key = [](const Found& a, const Found& b) { return a.Key() < b.Key(); };
-  std::stable_sort(sends.begin(), sends.end(), by_key);
-  std::stable_sort(receives.begin(), receives.end(), by_key);
-  for (std::size_t s = 0, d = 0; s < sends.size() && d < receives.size();) {
-    if (sends[s].Key() < receives[d].Key()) {
-      ++s;
-      continue;
-    }
-    if (receives[d].Key() < sends[s].Key()) {
-      ++d;
-      continue;
-    }
-    const MessageHalf &send = *sends[s].half, &receive = *receives[d].half;
-    const std::size_t from = sends[s].rank, to = receives[d].rank;
-    RankStretches &sender = stretches[from], &receiver = stretches[to];
-    ++s, ++d;
-    Stretch* begins = CallAt(sender, send.begin_ns);
-    Stretch* ends = CallAt(receiver, receive.completing_ns);
-    // A receive that ended before its send began is the result of clock errors.
-    if (begins == nullptr || ends == nullptr || send.begin_ns >= receive.end_ns) continue;
+  const std::vector<Pair> pairs = PairsOf(ranks, halves, stretches);
+  Progress progress;
+  for (const Pair& pair : pairs) progress.Add(pair);
+  for (const Pair& pair : pairs) {
+    const MessageHalf &send = *pair.send, &receive = *pair.receive;
     const auto sent = static_cast<std::uint32_t>(2 * messages.size()), posted = sent + 1;
-    messages.push_back({static_cast<std::uint32_t>(from), static_cast<std::uint32_t>(to), receive.bytes, send.begin_ns,
-                        send.completing_ns, send.end_ns, receive.begin_ns, receive.completing_ns, receive.end_ns});
-    begins->offers.push_back(sent);
-    Await(*ends, sent, send.begin_ns);
-    Stretch* returns = CallAt(sender, send.completing_ns);
+    messages.push_back({static_cast<std::uint32_t>(pair.from), static_cast<std::uint32_t>(pair.to), receive.bytes,
+                        send.begin_ns, send.completing_ns, send.end_ns, receive.begin_ns, receive.completing_ns,
+                        receive.end_ns});
+    const bool given = progress.WaitsToBeGiven(pair), taken = progress.WaitsToBeTaken(pair);
+    (given ? pair.gives : pair.begins)->offers.push_back(sent);
+    Await(*pair.ends, sent, given ? pair.gives->begin_ns : send.begin_ns);
+    Stretch* returns = CallAt(stretches[pair.from], send.completing_ns);
     if (returns != nullptr && receive.completing_ns <= send.completing_ns && send.completing_ns < receive.end_ns)
       returns->hands_over = sent / 2;
-    if (send.completing_ns >= receive.begin_ns || send.end_ns <= receive.begin_ns) continue;
-    Stretch* posts = CallAt(receiver, receive.begin_ns);
-    if (posts == nullptr || returns == nullptr) continue;
+    Stretch* posts = taken ? pair.takes : CallAt(stretches[pair.to], receive.begin_ns);
+    const std::int64_t posts_ns = taken ? pair.takes->begin_ns : receive.begin_ns;
+    if (posts == nullptr || returns == nullptr || send.completing_ns >= posts_ns || send.end_ns <= posts_ns) continue;
     posts->offers.push_back(posted);
-    Await(*returns, posted, receive.begin_ns);
+    Await(*returns, posted, posts_ns);
   }
   return messages;
 }

@@ -1,6 +1,7 @@
 #pragma once
 // Point-to-point messages between ranks that are replayed: a call that receives cannot return before the send has
-// begun, and one that sends with a handshake cannot return before the receive was posted.
+// begun, and one that sends with a handshake cannot return before the receive was posted, and either may need the other
+// rank to be in a call meanwhile.
 
 #include <cstdint>
 #include <vector>
