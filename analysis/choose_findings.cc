@@ -3,6 +3,7 @@
 #include <fmt/format.h>
 
 #include <algorithm>
+#include <cmath>
 #include <set>
 #include <string_view>
 #include <vector>
@@ -151,6 +152,18 @@ std::string OfTheStep(const Summary& summary, std::int64_t ns) {
   const std::int64_t whole = summary.terms.Sum();
   return summary.per_step ? fmt::format("{} of each {} step", Duration(ns), Duration(whole))
                           : fmt::format("{} of the time", Percent(ns, whole));
+}
+
+void SetPrice(const Summary& summary, std::int64_t ns, Finding& finding) {
+  if (summary.per_step)
+    finding.saves_ns_per_step = ns;
+  else if (const std::int64_t whole_ns = summary.terms.Sum(); whole_ns > 0)
+    finding.saves_share = static_cast<double>(ns) / static_cast<double>(whole_ns);
+}
+
+std::optional<std::int64_t> PriceNs(const Analysis& analysis, const Finding& finding) {
+  if (!finding.saves_share) return finding.saves_ns_per_step;
+  return std::llround(*finding.saves_share * static_cast<double>(analysis.summary.terms.Sum()));
 }
 
 double GainShare(const Analysis& analysis, const Finding& finding) {

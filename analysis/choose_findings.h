@@ -3,6 +3,7 @@
 // they gain together, and that the first of them is the verdict.
 
 #include <cstdint>
+#include <optional>
 #include <set>
 #include <string>
 
@@ -17,6 +18,11 @@ std::string OfTheStep(const Summary& summary, std::int64_t ns);
 inline std::int64_t WholeOf(const Analysis& analysis, const Finding& finding) {
   return finding.of_step_ns.value_or(analysis.summary.terms.Sum());
 }
+
+// Sets its price: `ns` of the mean step, or of the whole recording in runs without steps.
+void SetPrice(const Summary& summary, std::int64_t ns, Finding& finding);
+// The price in ns of the same; nothing: it has none.
+std::optional<std::int64_t> PriceNs(const Analysis& analysis, const Finding& finding);
 
 // What a finding gains of the step, or of the window in runs without steps; below 0: it has no price.
 double GainShare(const Analysis& analysis, const Finding& finding);

@@ -147,10 +147,7 @@ void TellOtherIdle(const Context& context, const std::set<FindingId>& told, Anal
   finding.action = ActionForIdle(largest != nullptr ? *largest : IdleCause{}, gpu);
   finding.upper_bound = true;
   finding.confidence = 0.5;
-  if (s.per_step)
-    finding.saves_ns_per_step = rest;
-  else
-    finding.saves_share = static_cast<double>(rest) / static_cast<double>(whole);
+  SetPrice(s, rest, finding);
   finding.explain.columns = {"ns"};
   for (const IdleCause& cause : analysis.idle_causes) {
     finding.explain.rows.push_back({cause.ns});

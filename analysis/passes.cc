@@ -17,6 +17,11 @@ bool Communicates(const Context& context) { return HasCollectives(context) || Ha
 bool HasGpus(const Context& context) { return context.tables().rank_gpus.rows() > 0; }
 bool HasUnits(const Context& context) { return context.ranks().size() >= 2 && context.units().size() >= 2; }
 
+// Without steps work can be compared, if nothing else.
+bool CanBeLate(const Context& context) {
+  return HasUnits(context) || (context.ranks().size() >= 2 && HasMessages(context));
+}
+
 using enum Part;
 
 constexpr Pass kPasses[] = {
@@ -30,8 +35,8 @@ constexpr Pass kPasses[] = {
     {"arrivals", "matched collectives", HasCollectives, CountArrivals, {}, {arrivals}},
     {"ranks", "totals per rank", HasTotals, TabulateRanks, {summary, arrivals}, {ranks}},
     {"stragglers",
-     "two ranks and two steps, or enough collectives to slice the run",
-     HasUnits,
+     "two ranks and two steps, or collectives or messages of a run without steps",
+     CanBeLate,
      FindStragglers,
      {run, trust, summary, ranks, arrivals, gpus},
      {stragglers, findings, remarks},

@@ -48,10 +48,7 @@ void FindInputBound(const Context& context, Analysis& analysis) {
   const std::string who = context.ranks().size() == 1 ? "The rank waits" : "The ranks wait";
   finding.headline = fmt::format("{} for input for {}.", who, OfTheStep(s, input));
   finding.brief = "input is loaded while nothing else runs";
-  if (s.per_step)
-    finding.saves_ns_per_step = input;
-  else
-    finding.saves_share = static_cast<double>(input) / static_cast<double>(whole);
+  SetPrice(s, input, finding);
   finding.upper_bound = true;
   finding.confidence = 0.9;
   finding.evidence = fmt::format("{} per step in ranges marked as input on the median rank", Duration(input));

@@ -352,7 +352,7 @@ void TellOtherSizesUnknown(const ReplayedRun& replayed, const std::vector<Candid
         "Buckets: {}. It is not their size that takes the time, so what others would take is not known.", what));
     return;
   }
-  if (!replayed.Holds()) return;
+  if (!replayed.HoldsInSteps()) return;
   if (MostlyHidden(analysis)) return;
   const std::int64_t step_ns = replayed.what_if().replayed_step_ns();
   const std::int64_t most_ns = MostOfFewer(replayed, analysis.buckets, candidates);

@@ -37,7 +37,7 @@ class Sharded {
     reductions_ = ReductionsOfAStep(units.reductions);
     if (gathers_.empty() || scatters_.empty() || gathers_[0][0].size() < 2) return;
     Describe();
-    if (!replayed_.Holds()) return;
+    if (!replayed_.HoldsInSteps()) return;
     PricePrefetch();
     if (!TellLargerUnits()) TellSmallerUnits();
   }

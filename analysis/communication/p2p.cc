@@ -6,6 +6,7 @@
 #include <numeric>
 #include <set>
 
+#include "analysis/choose_findings.h"
 #include "analysis/communication/late_sender.h"
 #include "analysis/core/format.h"
 #include "analysis/core/source.h"
@@ -252,10 +253,7 @@ void FindKind(const Context& context, Analysis& analysis, const std::vector<P2pP
     DescribeMoreWork(finding.rank, waiting, more_ns, advise, finding);
   finding.headline += ".";
   const std::int64_t waited = kind.sender ? s.late_sender_ns : s.late_receiver_ns;
-  if (s.per_step)
-    finding.saves_ns_per_step = calls.gpu ? std::min(waited, s.terms.idle_ns + s.terms.exposed_unsplit_ns) : waited;
-  else
-    finding.saves_share = static_cast<double>(waited) / static_cast<double>(whole);
+  SetPrice(s, calls.gpu ? std::min(waited, s.terms.idle_ns + s.terms.exposed_unsplit_ns) : waited, finding);
   finding.upper_bound = true;
   finding.confidence = 0.7;
   finding.explain.columns = {"source", "destination", "messages", "bytes", "late_sender_ns", "late_receiver_ns"};

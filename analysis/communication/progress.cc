@@ -101,11 +101,7 @@ void FindWaitOnlyProgress(const Context& context, Analysis& analysis) {
       "{} is posted early but moved only in Wait: none of it is known to overlap compute, and {} {} spent there.", what,
       OfTheStep(s, exposed), s.per_step ? "are" : "is");
   finding.brief = "posted early, moved only in Wait";
-  const std::int64_t saves = std::min(exposed, s.terms.Own());
-  if (s.per_step)
-    finding.saves_ns_per_step = saves;
-  else
-    finding.saves_share = static_cast<double>(saves) / static_cast<double>(whole);
+  SetPrice(s, std::min(exposed, s.terms.Own()), finding);
   finding.upper_bound = true;
   finding.confidence = 0.6;
   finding.evidence =

@@ -104,10 +104,7 @@ void FindExposedTransfer(const Context& context, Analysis& analysis) {
       : by_itself    ? "the groups have one member each, so nobody else has a part in it"
                      : "a faster network or more overlap saves at most that");
   finding.brief = "transfer that compute does not hide";
-  if (s.per_step)
-    finding.saves_ns_per_step = exposed;
-  else
-    finding.saves_share = static_cast<double>(exposed) / static_cast<double>(whole);
+  SetPrice(s, exposed, finding);
   finding.upper_bound = true;
   finding.confidence = 0.8;
   const CollectiveRow* largest = nullptr;

@@ -228,9 +228,12 @@ class Pricing {
     return claim;
   }
   std::string Shorter(const Finding& finding) const {
-    const std::int64_t gain = finding.saves_ns_per_step.value_or(0), whole = WholeOf(analysis_, finding);
+    const std::int64_t gain = PriceNs(analysis_, finding).value_or(0), whole = WholeOf(analysis_, finding);
+    const bool steps = analysis_.summary.per_step;
     if (static_cast<double>(gain) < kWorthShare * static_cast<double>(whole))
-      return fmt::format("a step would be next to no shorter ({})", ByReplay());
+      return fmt::format("{} would be next to no shorter ({})", steps ? "a step" : "the run", ByReplay());
+    if (!steps)
+      return fmt::format("the recorded {} would be {} shorter ({})", Duration(whole), Duration(gain), ByReplay());
     // A claim that has named the step need not name it again.
     const std::string_view average = finding.intermittent ? " on average" : "";
     if (finding.headline.find(" step") != std::string::npos && finding.id != FindingId::kStragglerArrival)
@@ -239,24 +242,25 @@ class Pricing {
   }
 
   void Take(const Gains& gains, Finding& finding) const {
-    finding.took_ns = finding.saves_ns_per_step;
-    finding.saves_ns_per_step = std::max<std::int64_t>(0, gains.Mean());
+    finding.took_ns = PriceNs(analysis_, finding);
+    SetPrice(analysis_.summary, std::max<std::int64_t>(0, gains.Mean()), finding);
     finding.saves_interval_ns = gains.Interval(context_.options().seed + 104);
     finding.replayed = true;
   }
 
   void Price(Finding& finding) {
     const std::optional<Question> remedy = RemedyOf(context_, analysis_, finding);
-    if (!remedy || !finding.saves_ns_per_step || finding.replayed) return;
+    if (!remedy || !PriceNs(analysis_, finding) || finding.replayed) return;
     switch (finding.id) {
       case FindingId::kTransferExposed:
       case FindingId::kProgressWaitOnly: {
         std::string then;
         const std::optional<Gains> gains = Between(LengthsOf({}), LengthsOf({*remedy}, &then));
         if (!gains) return;
-        const std::int64_t exposed = *finding.saves_ns_per_step;
+        const std::int64_t exposed = *PriceNs(analysis_, finding);
         Take(*gains, finding);
-        if (*finding.saves_ns_per_step > exposed && Duration(*finding.saves_ns_per_step) != Duration(exposed))
+        if (const std::int64_t price = *PriceNs(analysis_, finding);
+            price > exposed && Duration(price) != Duration(exposed))
           finding.evidence +=
               "; it gains more than is exposed on average, because ranks wait for each other's "
               "transfers, too";
@@ -281,11 +285,11 @@ class Pricing {
         finding.headline = Claim(finding);
         if (finding.upper_bound) {
           finding.headline += fmt::format(": {} costs at most {} ({}).", finding.blamed,
-                                          OfTheStep(analysis_.summary, *finding.saves_ns_per_step), ByReplay());
+                                          OfTheStep(analysis_.summary, *PriceNs(analysis_, finding)), ByReplay());
           return;
         }
         finding.headline += fmt::format(": if it were as fast as the others, {}.", Shorter(finding));
-        if (*finding.took_ns > *finding.saves_ns_per_step)
+        if (*finding.took_ns > *PriceNs(analysis_, finding))
           finding.evidence +=
               fmt::format("; what it takes is at most {}", OfTheStep(analysis_.summary, *finding.took_ns));
         return;
@@ -309,7 +313,10 @@ class Pricing {
             static_cast<double>(in_all->Mean()) >= kExplainedShare * static_cast<double>(*finding.took_ns))
           of_named_.push_back(finding.id);
         if (finding.headline.ends_with('.')) finding.headline.pop_back();
-        finding.headline = fmt::format("{}; with equal work on all ranks {}.", finding.headline, Shorter(finding));
+        finding.headline = fmt::format(
+            "{}; {} {}.", finding.headline,
+            remedy->kind == Question::kWithoutRanks ? "without what slows it," : "with equal work on all ranks",
+            Shorter(finding));
         return;
       }
       default:
@@ -358,6 +365,7 @@ class Pricing {
       }
     if (IsMessage(kept.id) && GainShare(analysis_, kept) < kWorthShare) {
       kept.saves_ns_per_step.reset();
+      kept.saves_share.reset();
       kept.saves_interval_ns.reset();
       kept.action = kept.action_of_equal;
     }
@@ -397,6 +405,9 @@ std::optional<Question> RemedyOf(const Context& context, const Analysis& analysi
     case FindingId::kP2pLateSender:
     case FindingId::kP2pLateReceiver:
       question = Question{.kind = Question::kEqualRanks};
+      // Who is waited for in a run without steps is known by what that costs in all.
+      if (finding.id == FindingId::kWaitTurns && finding.rank >= 0 && replayed->run().whole_window)
+        question = Question{.kind = Question::kWithoutRanks, .ranks = {finding.rank}};
       break;
     case FindingId::kBucketsCap:
       if (!analysis.buckets.recommended_cap_mb) break;  // No size is known to be better.
@@ -443,7 +454,7 @@ std::optional<std::int64_t> GainTogether(const Context& context, const Analysis&
 
 void PriceFindings(const Context& context, Analysis& analysis) {
   for (Straggler& straggler : analysis.stragglers) {
-    straggler.price_ns = straggler.saves_ns_per_step;
+    straggler.price_ns = context.units_are_steps() ? straggler.saves_ns_per_step : straggler.saves_ns;
     if (straggler.price_ns) straggler.priced_by = "waiting";
   }
   if (const ReplayedRun* replayed = Held(context)) Pricing(context, *replayed, analysis).Run();

@@ -92,7 +92,7 @@ std::optional<replay::Question> CutRanges(const Context& context, std::uint8_t c
     if (context.tables().ranks.gpu[context.RankRow(p)]) return std::nullopt;
   if (context.ranks().size() > kMostRanks) return std::nullopt;
   const ReplayedRun* replayed = context.Replayed();
-  if (replayed == nullptr || !replayed->Holds()) return std::nullopt;
+  if (replayed == nullptr || !replayed->HoldsInSteps()) return std::nullopt;
   const auto origin = OriginOf(context, *replayed);
   if (!origin) return std::nullopt;
   const replay::RecordedRun& run = replayed->run();
@@ -168,7 +168,7 @@ std::optional<replay::Question> WithoutMoreInput(const Context& context, const s
 
 std::optional<replay::Question> WithoutSyncs(const Context& context) {
   const ReplayedRun* replayed = context.Replayed();
-  if (replayed == nullptr || !replayed->Holds()) return std::nullopt;
+  if (replayed == nullptr || !replayed->HoldsInSteps()) return std::nullopt;
   const auto& operations = replayed->job().operations;
   if (std::none_of(operations.begin(), operations.end(),
                    [](const replay::JobOperation& about) { return about.role == replay::Role::kSync; }))

@@ -103,7 +103,7 @@ std::optional<Error> WhyNotReplayed(const Context& context) {
 
 bool ReplayedRun::Reproduces() const { return what_if_.self_error() <= kMostErrorOfAnything; }
 
-bool ReplayedRun::Holds() const { return !run().whole_window && what_if_.self_error() <= kMostSelfError; }
+bool ReplayedRun::Holds() const { return what_if_.self_error() <= kMostSelfError; }
 
 Result<std::unique_ptr<const ReplayedRun>> ReplayedRun::Make(const Context& context) {
   const std::uint64_t events = EventsOf(context);

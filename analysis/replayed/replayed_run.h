@@ -37,9 +37,10 @@ class ReplayedRun {
   // It gives back what was recorded, if roughly: no further off than kMostErrorOfAnything. Where it does not, nothing
   // is said from it.
   bool Reproduces() const;
-  // It gives back what was recorded well enough to say what a change gains: steps, and no further off than
-  // kMostSelfError.
+  // It gives back what was recorded well enough to say what a change gains: no further off than kMostSelfError.
   bool Holds() const;
+  // Likewise of each step: there are steps.
+  bool HoldsInSteps() const { return Holds() && !run().whole_window; }
 
   // How often a pass may play the whole job again: at least `least`, at most `most`.
   std::size_t Plays(std::size_t least, std::size_t most) const;

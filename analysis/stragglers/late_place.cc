@@ -15,19 +15,19 @@ constexpr std::size_t kMostCompared = 3;
 // A place that explains less than this part is none to name.
 constexpr double kLeastOfBlocked = 0.25;
 
-// When these units were on the rank, by its own clock.
+// When these units were on the rank, by its own clock; of a run without steps all that was recorded.
 std::vector<Interval> WindowsOf(const Context& context, std::size_t position, const std::vector<std::size_t>& units) {
   const auto& cells = context.tables().step_ranks;
-  const merge::ClockMap clock(context.tables().clock, context.ranks()[position]);
+  const auto& totals = context.tables().rank_totals;
   std::vector<Interval> windows;
-  for (const std::size_t u : units) {
-    const Unit& unit = context.units()[u];
-    const std::size_t cell = unit.step == kNowhere ? kNowhere : context.Cell(unit.step, position);
-    if (cell != kNowhere)
-      windows.push_back({cells.begin_ns[cell], cells.end_ns[cell]});
-    else if (unit.step == kNowhere)
-      windows.push_back({clock.ToLocal(unit.window.begin), clock.ToLocal(unit.window.end)});
+  if (context.units_are_steps()) {
+    for (const std::size_t u : units)
+      if (const std::size_t cell = context.Cell(context.units()[u].step, position); cell != kNowhere)
+        windows.push_back({cells.begin_ns[cell], cells.end_ns[cell]});
+    return windows;
   }
+  for (std::size_t i = 0; i < totals.rows(); ++i)
+    if (totals.rank[i] == context.ranks()[position]) windows.push_back({totals.begin_ns[i], totals.end_ns[i]});
   return windows;
 }
 
@@ -73,8 +73,8 @@ std::optional<BlockedAt> FindLateBlocked(const Context& context, std::size_t pos
 std::optional<BlockedAt> BlockedPlaceOf(const Context& context, std::size_t position, const RankActivities& read,
                                         const StragglerCause& cause) {
   const bool blocked = cause.more_blocked_ns.value_or(0) > 0;
-  // In runs without steps nothing says how long it is blocked but the calls themselves; a GPU's rank has no such term.
-  const bool of_calls = cause.id == CauseId::kHost || (cause.id == CauseId::kUnknown && !context.units_are_steps());
+  // A GPU's rank has no such term: nothing says how long it is blocked but the calls themselves.
+  const bool of_calls = cause.id == CauseId::kHost;
   if (!of_calls && !(blocked && (cause.id == CauseId::kWaiting || cause.id == CauseId::kPeriodic))) return std::nullopt;
   std::vector<std::size_t> others;
   for (const std::size_t p : read.positions)
@@ -91,7 +91,6 @@ void FindPlaces(const Context& context, std::size_t position, const RankActiviti
   cause.stack = straggler.stack = FindPlace(context, straggler.rank, cause.id, late_share);
   cause.blocked = BlockedPlaceOf(context, position, read, cause);
   if (!cause.blocked) return;
-  if (cause.id == CauseId::kUnknown) cause.id = straggler.cause = CauseId::kWaiting;
   cause.blocked->every = cause.period;
   straggler.blocked = cause.blocked;
 }

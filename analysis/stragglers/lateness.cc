@@ -1,10 +1,13 @@
 #include "analysis/stragglers/lateness.h"
 
 #include <algorithm>
+#include <atomic>
 #include <cstdlib>
 
 #include "analysis/core/statistics.h"
 #include "core/interval.h"
+#include "merge/parallel.h"
+#include "merge/timeline/rank_activity.h"
 
 namespace lockstep::analysis {
 namespace {
@@ -50,25 +53,67 @@ LatenessTable Lateness(const Context& context) {
   return late;
 }
 
-LatenessTable WorkBeyond(const Context& context) {
+namespace {
+
+// Of each step and rank (position); nothing where a rank lacks the step.
+std::vector<std::vector<std::int64_t>> WorkBySteps(const Context& context) {
   const auto& cells = context.tables().step_ranks;
-  const std::size_t n = context.ranks().size(), units = context.units().size();
-  LatenessTable beyond{std::vector(units, std::vector<double>(n, 0.0)),
-                       std::vector(units, std::vector<std::int64_t>(n, 0)),
-                       std::vector(units, std::vector<std::int64_t>(n, 0))};
-  for (std::size_t u = 0; u < units; ++u) {
-    std::vector<std::int64_t> work(n, 0);
-    bool all = context.units()[u].step != kNowhere;
-    for (std::size_t p = 0; p < n && all; ++p) {
+  std::vector<std::vector<std::int64_t>> work(context.units().size());
+  for (std::size_t u = 0; u < work.size(); ++u)
+    for (std::size_t p = 0; p < context.ranks().size(); ++p) {
       const std::size_t cell = context.Cell(context.units()[u].step, p);
-      all = cell != kNowhere;
-      if (all) work[p] = cells.compute_ns[cell] + cells.blocked_ns[cell] + cells.input_ns[cell];
+      if (cell == kNowhere) {
+        work[u].clear();
+        break;
+      }
+      work[u].push_back(cells.compute_ns[cell] + cells.blocked_ns[cell] + cells.input_ns[cell]);
     }
-    if (!all) continue;
-    const std::int64_t median = LowerMedian(work);
-    for (std::size_t p = 0; p < n; ++p) {
-      beyond.mean_ns[u][p] = static_cast<double>(work[p] - median);
-      beyond.behind_ns[u][p] = std::max<std::int64_t>(0, work[p] - median);
+  return work;
+}
+
+// The same of each piece of time: what is in no call.
+std::vector<std::vector<std::int64_t>> WorkByTime(const Context& context) {
+  const auto& totals = context.tables().rank_totals;
+  const std::size_t n = context.ranks().size();
+  std::int64_t begin_ns = INT64_MIN, end_ns = INT64_MAX;
+  for (std::size_t i = 0; i < totals.rows(); ++i) {
+    const merge::ClockMap clock(context.tables().clock, totals.rank[i]);
+    begin_ns = std::max(begin_ns, clock.ToCluster(totals.begin_ns[i]));
+    end_ns = std::min(end_ns, clock.ToCluster(totals.end_ns[i]));
+  }
+  if (totals.rows() < n || end_ns <= begin_ns) return {};
+  const std::int64_t piece_ns = (end_ns - begin_ns) / static_cast<std::int64_t>(kPieces);
+  std::vector work(kPieces, std::vector<std::int64_t>(n, 0));
+  std::atomic<bool> read = true;
+  merge::ParallelFor(context.options().jobs, n, [&](std::size_t p) {
+    const Result<schema::RankTables> tables = context.ReadActivity(context.ranks()[p]);
+    if (!tables.ok()) {
+      read = false;
+      return;
+    }
+    const ExposedActivity own = ActivityOf(tables.value(), merge::ClockMap(context.tables().clock, context.ranks()[p]));
+    for (std::size_t u = 0; u < kPieces; ++u) {
+      const std::int64_t from = begin_ns + static_cast<std::int64_t>(u) * piece_ns;
+      work[u][p] = piece_ns - TotalWithin(own.exposed, {from, from + piece_ns});
+    }
+  });
+  return read ? work : std::vector<std::vector<std::int64_t>>();
+}
+
+}  // namespace
+
+LatenessTable WorkBeyond(const Context& context) {
+  const std::size_t n = context.ranks().size();
+  const std::vector<std::vector<std::int64_t>> work =
+      context.units_are_steps() ? WorkBySteps(context) : WorkByTime(context);
+  LatenessTable beyond{std::vector(work.size(), std::vector<double>(n, 0.0)),
+                       std::vector(work.size(), std::vector<std::int64_t>(n, 0)),
+                       std::vector(work.size(), std::vector<std::int64_t>(n, 0))};
+  for (std::size_t u = 0; u < work.size(); ++u) {
+    const std::int64_t median = LowerMedian(work[u]);
+    for (std::size_t p = 0; p < work[u].size(); ++p) {
+      beyond.mean_ns[u][p] = static_cast<double>(work[u][p] - median);
+      beyond.behind_ns[u][p] = std::max<std::int64_t>(0, work[u][p] - median);
     }
   }
   return beyond;

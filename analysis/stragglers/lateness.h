@@ -33,8 +33,11 @@ struct LatenessTable {
   std::vector<std::vector<std::int64_t>> blurred_ns;
 };
 LatenessTable Lateness(const Context& context);
-// The same of a rank's own work in each step, computing and loading input, against the lower median of all ranks.
+// The same of a rank's own work in each step, computing and loading input, against the lower median of all ranks. In a
+// run without steps in each of kPieces equal pieces of the time that all ranks recorded: from their files, empty where
+// one cannot be read.
 LatenessTable WorkBeyond(const Context& context);
+inline constexpr std::size_t kPieces = 50;
 
 // Ranks suspected together. Each is compared with the last of the others, so that two that are equally late do not hide
 // each other.

@@ -30,26 +30,52 @@ constexpr std::size_t kPeriodic = 4;
 
 using Steps = std::vector<std::size_t>;
 
-// Medians over steps of one column of step_ranks on a rank; empty if there are none.
+// Of a row of step_ranks or rank_totals.
+constexpr auto kComputeNs = [](const auto& t, std::size_t row) { return t.compute_ns[row]; };
+constexpr auto kBlockedNs = [](const auto& t, std::size_t row) { return t.blocked_ns[row]; };
+constexpr auto kOwnNs = [](const auto& t, std::size_t row) { return t.compute_ns[row] + t.blocked_ns[row]; };
+// Samples do not tell computing from what is blocked in no recorded call.
+constexpr auto kOutsideCallsNs = [](const auto& t, std::size_t row) {
+  return t.compute_ns[row] + t.blocked_unplaced_ns[row];
+};
+constexpr auto kInputNs = [](const auto& t, std::size_t row) { return t.input_ns[row]; };
+constexpr auto kIdleNs = [](const auto& t, std::size_t row) { return t.idle_ns[row]; };
+constexpr auto kCpuNs = [](const auto& t, std::size_t row) { return t.cpu_ns[row]; };
+constexpr auto kOffCpuNs = [](const auto& t, std::size_t row) { return t.offcpu_ns[row]; };
+
+// Median over these steps of a quantity of a rank; in a run without steps what it has of it in all. Nothing if there
+// are none.
+template <typename Quantity>
 std::optional<std::int64_t> MedianOf(const Context& context, const Steps& steps, std::size_t position,
-                                     const std::vector<std::int64_t>& column) {
+                                     Quantity&& quantity) {
   std::vector<std::int64_t> values;
+  if (const auto& totals = context.tables().rank_totals; !context.units_are_steps()) {
+    const auto at = std::find(totals.rank.begin(), totals.rank.end(), context.ranks()[position]);
+    if (at != totals.rank.end()) values.push_back(quantity(totals, static_cast<std::size_t>(at - totals.rank.begin())));
+  }
   for (const std::size_t step : steps)
-    if (const std::size_t cell = context.Cell(step, position); cell != kNowhere) values.push_back(column[cell]);
+    if (const std::size_t cell = context.Cell(step, position); cell != kNowhere)
+      values.push_back(quantity(context.tables().step_ranks, cell));
   if (values.empty()) return std::nullopt;
   return LowerMedian(std::move(values));
 }
 
-// How much more the rank has of a quantity per step than the median of the others.
+// How much more the rank has of a quantity than the median of the others; `theirs`: of another one of theirs.
+template <typename Quantity, typename Theirs>
 std::optional<std::int64_t> Excess(const Context& context, const Steps& steps, std::size_t position,
-                                   const std::vector<std::int64_t>& column) {
-  const auto own = MedianOf(context, steps, position, column);
+                                   Quantity&& quantity, Theirs&& theirs) {
+  const auto own = MedianOf(context, steps, position, quantity);
   std::vector<std::int64_t> others;
   for (std::size_t p = 0; p < context.ranks().size(); ++p)
     if (p != position)
-      if (const auto value = MedianOf(context, steps, p, column)) others.push_back(*value);
+      if (const auto value = MedianOf(context, steps, p, theirs)) others.push_back(*value);
   if (!own || others.empty()) return std::nullopt;
   return *own - LowerMedian(std::move(others));
+}
+template <typename Quantity>
+std::optional<std::int64_t> Excess(const Context& context, const Steps& steps, std::size_t position,
+                                   Quantity&& quantity) {
+  return Excess(context, steps, position, quantity, quantity);
 }
 
 // Measures whether the rank's forward and backward passes vary together from step to step. It uses differences between
@@ -96,11 +122,6 @@ bool WorkVaries(const Context& context, std::size_t position, const std::vector<
   return !deviations.empty() && own.deviation >= kImbalanceTimes * LowerMedian(std::move(deviations));
 }
 
-std::vector<std::int64_t> Sum(std::vector<std::int64_t> column, const std::vector<std::int64_t>& other) {
-  for (std::size_t i = 0; i < column.size(); ++i) column[i] += other[i];
-  return column;
-}
-
 Steps OneBefore(const Context& context, const Steps& steps) {
   const Steps& usable = context.usable_steps();
   Steps result;
@@ -126,7 +147,7 @@ struct LateUnits {
   Steps steps;  // Those units that are steps.
   std::vector<std::size_t> units;
   IntervalSet windows;
-  std::int64_t price_ns = 0;  // Lower median.
+  std::int64_t price_ns = 0;  // Lower median; in a run without steps in all.
 };
 LateUnits LateUnitsOf(const Context& context, const std::vector<std::int64_t>& price_by_unit,
                       const Assessment& assessment, double limit_ns) {
@@ -150,7 +171,7 @@ LateUnits LateUnitsOf(const Context& context, const std::vector<std::int64_t>& p
     prices.push_back(price_by_unit[u]);
     windows.push_back(context.units()[u].window);
   }
-  late.price_ns = LowerMedian(std::move(prices));
+  late.price_ns = context.units_are_steps() ? LowerMedian(std::move(prices)) : assessment.straggler.saves_ns;
   late.windows = Normalize(std::move(windows));
   return late;
 }
@@ -174,29 +195,18 @@ std::vector<bool> SleepsInCalls(const Context& context, const RankActivities& re
 void CompareCpuTimeOfSteps(const Context& context, const RankActivities& read, std::size_t r, const LateUnits& late,
                            StragglerCause& cause) {
   if (context.ranks().size() < 2) return;
-  const auto& t = context.tables().step_ranks;
-  const std::vector<std::int64_t>& most = t.cpu_ns;
-  std::vector<std::int64_t> least;
   const std::vector<bool> sleeps = SleepsInCalls(context, read);
-  for (std::size_t i = 0; i < t.rows(); ++i) {
-    const std::size_t position = context.Position(t.rank[i]);
-    if (position != kNowhere && sleeps[position]) {
-      least.push_back(t.cpu_ns[i]);
-      continue;
-    }
-    const std::int64_t calls = t.exposed_wait_ns[i] + t.exposed_transfer_ns[i] + t.exposed_unsplit_ns[i] +
-                               t.mpi_other_ns[i] - t.helper_wait_ns[i];
-    least.push_back(std::max<std::int64_t>(0, t.cpu_ns[i] - calls));
-  }
-  for (std::size_t p = 0; p < context.ranks().size(); ++p)
-    if (MedianOf(context, late.steps, p, most).value_or(-1) < 0) return;  // Not known.
-  const auto beyond = [&](const std::vector<std::int64_t>& own, const std::vector<std::int64_t>& others) {
-    std::vector<std::int64_t> theirs;
-    for (std::size_t p = 0; p < context.ranks().size(); ++p)
-      if (p != r) theirs.push_back(*MedianOf(context, late.steps, p, others));
-    return *MedianOf(context, late.steps, r, own) - LowerMedian(std::move(theirs));
+  const auto least = [&](const auto& t, std::size_t row) {
+    const std::size_t position = context.Position(t.rank[row]);
+    if (position != kNowhere && sleeps[position]) return t.cpu_ns[row];
+    const std::int64_t calls = t.exposed_wait_ns[row] + t.exposed_transfer_ns[row] + t.exposed_unsplit_ns[row] +
+                               t.mpi_other_ns[row] - t.helper_wait_ns[row];
+    return std::max<std::int64_t>(0, t.cpu_ns[row] - calls);
   };
-  const std::int64_t high_ns = beyond(most, least), low_ns = beyond(least, most);
+  for (std::size_t p = 0; p < context.ranks().size(); ++p)
+    if (MedianOf(context, late.steps, p, kCpuNs).value_or(-1) < 0) return;  // Not known.
+  const std::int64_t high_ns = *Excess(context, late.steps, r, kCpuNs, least);
+  const std::int64_t low_ns = *Excess(context, late.steps, r, least, kCpuNs);
   const std::int64_t compute = cause.more_compute_ns.value_or(0);
   if (high_ns * kCpuOfCompute < compute)
     cause.more_cpu_ns = high_ns;
@@ -204,8 +214,8 @@ void CompareCpuTimeOfSteps(const Context& context, const RankActivities& read, s
     cause.more_cpu_ns = low_ns;
   else
     return;
-  if (MedianOf(context, late.steps, r, t.offcpu_ns).value_or(-1) >= 0)
-    cause.more_delay_ns = Excess(context, late.steps, r, t.offcpu_ns);
+  if (MedianOf(context, late.steps, r, kOffCpuNs).value_or(-1) >= 0)
+    cause.more_delay_ns = Excess(context, late.steps, r, kOffCpuNs);
 }
 
 // Compares how much longer the rank's computing runs on a core, and is ready to run without one, with the median of the
@@ -214,11 +224,8 @@ void CompareCpuTime(const Context& context, const RankActivities& read, std::siz
                     StragglerCause& cause) {
   const ExposedActivity* own = read.Of(r);
   if (own == nullptr || own->cpu_share < 0) return;
-  // The samples do not tell computing from what is blocked in no recorded call.
-  const auto& cells = context.tables().step_ranks;
-  const std::vector<std::int64_t> outside_calls = Sum(cells.compute_ns, cells.blocked_unplaced_ns);
   const auto part = [&](std::size_t p, double share) -> std::optional<std::int64_t> {
-    const auto compute = MedianOf(context, late.steps, p, outside_calls);
+    const auto compute = MedianOf(context, late.steps, p, kOutsideCallsNs);
     if (!compute || share < 0) return std::nullopt;
     return static_cast<std::int64_t>(static_cast<double>(*compute) * share);
   };
@@ -248,24 +255,23 @@ CauseId CauseOfCompute(const StragglerCause& cause) {
 
 StragglerCause Explain(const Context& context, const Analysis& analysis, std::size_t r, const RankActivities& read,
                        const std::vector<std::int64_t>& price_by_unit, const Assessment& assessment, double limit_ns) {
-  const auto& cells = context.tables().step_ranks;
   const LateUnits late = LateUnitsOf(context, price_by_unit, assessment, limit_ns);
   const bool some = assessment.straggler.kind == StragglerKind::kTransient;
   const bool gpu = context.tables().ranks.gpu[context.RankRow(r)] != 0;
   // A GPU's window ends with the next step's first kernel, so a delay of that kernel is in the window before.
   const Steps before = gpu && some ? OneBefore(context, late.steps) : Steps();
-  const auto more = [&](const std::vector<std::int64_t>& column) {
-    const auto here = Excess(context, late.steps, r, column), there = Excess(context, before, r, column);
+  const auto more = [&](auto quantity) {
+    const auto here = Excess(context, late.steps, r, quantity), there = Excess(context, before, r, quantity);
     return here && there ? std::max(here, there) : here;
   };
   StragglerCause cause;
-  cause.more_compute_ns = Excess(context, late.steps, r, context.tables().step_ranks.compute_ns);
-  cause.more_blocked_ns = Excess(context, late.steps, r, cells.blocked_ns);
-  cause.more_input_ns = more(cells.input_ns);
+  cause.per_step = context.units_are_steps();
+  cause.more_compute_ns = Excess(context, late.steps, r, kComputeNs);
+  cause.more_blocked_ns = Excess(context, late.steps, r, kBlockedNs);
+  cause.more_input_ns = more(kInputNs);
   cause.units = late.units;
   cause.price_ns = late.price_ns;
-  const std::optional<std::int64_t> more_own_ns =
-      Excess(context, late.steps, r, Sum(cells.compute_ns, cells.blocked_ns));
+  const std::optional<std::int64_t> more_own_ns = Excess(context, late.steps, r, kOwnNs);
   CompareCpuTime(context, read, r, late, cause);
   if (!cause.more_cpu_ns && !gpu) CompareCpuTimeOfSteps(context, read, r, late, cause);
 
@@ -278,7 +284,7 @@ StragglerCause Explain(const Context& context, const Analysis& analysis, std::si
     if (explains(cause.more_input_ns, price_ns)) return CauseId::kInput;
     if (explains(more_own_ns, price_ns))
       return 2 * cause.more_blocked_ns.value_or(0) >= *more_own_ns ? CauseId::kWaiting : CauseOfCompute(cause);
-    return gpu && explains(more(cells.idle_ns), price_ns) ? CauseId::kHost : CauseId::kUnknown;
+    return gpu && explains(more(kIdleNs), price_ns) ? CauseId::kHost : CauseId::kUnknown;
   };
   cause.id = cause_of(late.price_ns > 0 ? static_cast<double>(late.price_ns) : limit_ns);
   // Ranks that wait for each other by turns wait longer for one than the step would be shorter without what slows it:
@@ -362,8 +368,9 @@ namespace {
 
 std::string ByCause(const StragglerCause& cause) {
   if (cause.blocked)
-    return fmt::format("{} in a step, the others {}{}", DoesFor(*cause.blocked, cause.blocked->ns_per_step, false),
-                       Duration(cause.blocked->others_ns_per_step.value_or(0)), HowOften(*cause.blocked));
+    return fmt::format("{}{}, the others {}{}", DoesFor(*cause.blocked, cause.blocked->ns_per_step, false),
+                       cause.per_step ? " in a step" : "", Duration(cause.blocked->others_ns_per_step.value_or(0)),
+                       HowOften(*cause.blocked));
   if (cause.gpu) return SlowClockText(*cause.gpu);
   if (cause.kernels)
     return cause.kernels->all

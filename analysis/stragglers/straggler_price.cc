@@ -159,15 +159,14 @@ StragglerCost MeanCost(const Context& context, const std::vector<std::int64_t>& 
           .interval = BootstrapInterval(paid, BlockLength({paid}), Statistic::kMean, context.options().seed + 103)};
 }
 
-double ShareOfAll(const Context& context, const std::vector<std::int64_t>& price, std::size_t from,
-                  std::int64_t whole_ns) {
+double CostInAll(const Context& context, const std::vector<std::int64_t>& price, std::size_t from) {
   std::vector<double> shares;
   const auto length_ns = [&](std::size_t u) { return static_cast<double>(context.units()[u].length_ns()); };
   for (std::size_t u = from; u < price.size(); ++u) shares.push_back(static_cast<double>(price[u]) / length_ns(u));
   const double limit = LowerQuantile(shares, 0.95);
   double paid_ns = 0;
   for (std::size_t u = from; u < price.size(); ++u) paid_ns += std::min(shares[u - from], limit) * length_ns(u);
-  return whole_ns <= 0 ? 0 : paid_ns / static_cast<double>(whole_ns);
+  return paid_ns;
 }
 
 std::optional<Assessment> Assess(const Context& context, const Prices& prices, const Suspects& suspects, std::size_t r,
@@ -224,12 +223,12 @@ std::optional<std::int64_t> StepsSince(const Context& context, std::size_t from_
 }
 
 std::optional<Assessment> OfAll(const Context& context, std::optional<Assessment> assessment,
-                                const std::vector<std::int64_t>& price, std::int64_t length, std::int64_t whole_ns) {
+                                const std::vector<std::int64_t>& price, std::int64_t whole_ns) {
   if (!assessment || context.units_are_steps()) return assessment;
   Straggler& straggler = assessment->straggler;
-  const double share = ShareOfAll(context, price, assessment->from_unit, whole_ns);
-  if (share < kNameShare || straggler.saves_ns <= 0) return std::nullopt;
-  const double factor = share * static_cast<double>(length) / static_cast<double>(straggler.saves_ns);
+  const double cost_ns = CostInAll(context, price, assessment->from_unit);
+  if (cost_ns < kNameShare * static_cast<double>(whole_ns) || straggler.saves_ns <= 0) return std::nullopt;
+  const double factor = cost_ns / static_cast<double>(straggler.saves_ns);
   const auto scaled = [&](std::int64_t ns) { return std::llround(factor * static_cast<double>(ns)); };
   straggler.saves_interval_ns = {scaled(straggler.saves_interval_ns.first), scaled(straggler.saves_interval_ns.second)};
   straggler.saves_ns = scaled(straggler.saves_ns);

@@ -43,10 +43,9 @@ struct StragglerCost {
 // Of a price by unit, from a unit on.
 StragglerCost MeanCost(const Context& context, const std::vector<std::int64_t>& price, std::size_t from_unit);
 
-// What a price by slice is of `whole_ns`, the length of the recording: 0 to 1, without slices of which it is an unusual
-// share. Slices differ in length, so what a rank costs in the one in the middle says nothing about the whole.
-double ShareOfAll(const Context& context, const std::vector<std::int64_t>& price, std::size_t from_unit,
-                  std::int64_t whole_ns);
+// What a price by slice amounts to in all, ns, without slices of which it is an unusual share. Slices differ in length,
+// so what a rank costs in the one in the middle says nothing about the whole.
+double CostInAll(const Context& context, const std::vector<std::int64_t>& price, std::size_t from_unit);
 
 // The unit from which on a rank that was on time before is permanently late; `behind`: its lateness by unit.
 std::optional<std::size_t> OnsetOf(const std::vector<std::int64_t>& behind, std::int64_t limit_ns);
@@ -74,10 +73,10 @@ std::int64_t UnitLength(const Context& context);
 // Mean length of the steps from a unit on, which a drifting rank's price is of; nothing where these are all.
 std::optional<std::int64_t> StepsSince(const Context& context, std::size_t from_unit);
 
-// Of a run without steps: the price as a share of the whole time, at `length_ns`; nothing if it is worth no finding. Of
-// one with steps as it is.
+// Of a run without steps: the price in all of `whole_ns`, the length of the recording; nothing if it is worth no
+// finding. Of one with steps as it is.
 std::optional<Assessment> OfAll(const Context& context, std::optional<Assessment> assessment,
-                                const std::vector<std::int64_t>& price, std::int64_t length_ns, std::int64_t whole_ns);
+                                const std::vector<std::int64_t>& price, std::int64_t whole_ns);
 
 // Late in four of five units.
 bool IsPersistent(const std::vector<std::int64_t>& behind, double limit_ns);

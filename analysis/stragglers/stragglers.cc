@@ -11,6 +11,7 @@
 #include <map>
 #include <numeric>
 
+#include "analysis/choose_findings.h"
 #include "analysis/core/format.h"
 #include "analysis/passes.h"
 #include "analysis/stragglers/hidden_waiting.h"
@@ -64,7 +65,7 @@ class Search {
 
   void Run() {
     late_ = Lateness(context_);
-    if (Suspect()) NameLate();
+    if (context_.units().size() >= kMinUnits && length_ > 0 && Suspect()) NameLate();
     if (named_.empty()) NameByWork();
     if (named_.empty()) return ReportResolution();
     FindPlaces();
@@ -92,8 +93,9 @@ class Search {
   // Where ranks wait for messages lateness goes from one to the next, and collectives need not show whose it is:
   // whoever has more work than the others in every step.
   void NameByWork() {
-    if (context_.tables().p2p_pairs.rows() == 0 || !context_.units_are_steps()) return;
+    if (context_.tables().p2p_pairs.rows() == 0) return;
     LatenessTable arrivals = std::exchange(late_, WorkBeyond(context_));
+    if (!context_.units_are_steps()) limit_ = kNameShare * static_cast<double>(whole_ns_) / kPieces;
     positions_.clear();
     by_work_ = Suspect();
     if (by_work_) {
@@ -106,7 +108,7 @@ class Search {
 
   // The cheapest test is the first: most healthy runs end here.
   bool Suspect() {
-    const std::size_t n = context_.ranks().size(), units = context_.units().size();
+    const std::size_t n = context_.ranks().size(), units = late_.mean_ns.size();
     std::vector<std::int64_t> behind(units);
     for (std::size_t r = 0; r < n; ++r) {
       for (std::size_t u = 0; u < units; ++u) behind[u] = late_.behind_ns[u][r];
@@ -255,10 +257,10 @@ class Search {
     std::optional<Assessment> assessment = Assess(context_, prices, suspects, r, Behind(r), p_[r], length_, sharing);
     const std::optional<LateStretch>& stretch = stretches_[r];
     if (!stretch || (assessment && assessment->straggler.kind != StragglerKind::kTransient))
-      return OfAll(context_, std::move(assessment), prices.of[r], length_, whole_ns_);
+      return OfAll(context_, std::move(assessment), prices.of[r], whole_ns_);
     if (!assessment && !sharing) assessment = AssessStretch(context_, *stretch, prices.of[r], r, limit_);
     if (!assessment) return assessment;
-    if (!context_.units_are_steps()) return OfAll(context_, std::move(assessment), prices.of[r], length_, whole_ns_);
+    if (!context_.units_are_steps()) return OfAll(context_, std::move(assessment), prices.of[r], whole_ns_);
     const auto step = [&](std::size_t unit) { return context_.tables().steps.index[context_.units()[unit].step]; };
     assessment->straggler.first_step = step(stretch->first_unit);
     assessment->straggler.last_step = step(stretch->last_unit);
@@ -309,7 +311,8 @@ class Search {
   void FindPlaces() {
     for (std::size_t i = 0; i < std::min(named_.size(), kMaxExplained); ++i) {
       Straggler& straggler = named_[i].assessment.straggler;
-      const double share = static_cast<double>(straggler.saves_ns) / static_cast<double>(length_);
+      const std::int64_t base_ns = context_.units_are_steps() ? length_ : whole_ns_;
+      const double share = static_cast<double>(straggler.saves_ns) / static_cast<double>(base_ns);
       lockstep::analysis::FindPlaces(context_, named_[i].position, read_, share, named_[i].cause, straggler);
       for (Straggler& known : analysis_.stragglers)
         if (known.rank == straggler.rank) known = straggler;
@@ -324,7 +327,7 @@ class Search {
     return node.empty() ? rank : fmt::format("{} ({})", rank, node);
   }
   double ConfidenceIn(double p_value) const {
-    return std::clamp(1 - 10 * p_value, 0.0, 1.0) * std::min(1.0, static_cast<double>(context_.units().size()) / 20) *
+    return std::clamp(1 - 10 * p_value, 0.0, 1.0) * std::min(1.0, static_cast<double>(late_.mean_ns.size()) / 20) *
            (read_.exact ? 1.0 : 0.7);
   }
 
@@ -339,24 +342,27 @@ class Search {
     finding.headline = Headline(
         fmt::format("Rank {} holds {} back{}", straggler.rank, pair ? "the other" : "everyone", when),
         pair ? "the other rank waits" : "the other ranks wait", straggler.saves_ns, "it", named.assessment.from_unit);
-    SetPrice(straggler.saves_ns, named.assessment.from_unit, finding);
+    SetPriceSince(straggler.saves_ns, named.assessment.from_unit, finding);
     finding.brief = fmt::format("{} {}", OnNode(name, node), BriefFor(named.cause));
-    finding.evidence = EvidenceFor(analysis_, named.position, named.cause, straggler);
+    // How often it comes last in collectives says nothing of messages.
+    finding.evidence = EvidenceFor(analysis_, by_work_ ? kNowhere : named.position, named.cause, straggler);
     finding.evidence += why_;
     finding.action = ActionFor(named.cause, name, node.empty() ? "its host" : node);
     finding.upper_bound = !read_.exact;
     finding.confidence = ConfidenceIn(straggler.p_value);
-    finding.explain = RowsFor(context_, prices_.of[named.position], late_, named.position);
-    if (by_work_) finding.explain.columns.back() = "works_longer_ns";
+    if (!by_work_ || context_.units_are_steps())
+      finding.explain = RowsFor(context_, prices_.of[named.position], late_, named.position);
+    if (by_work_ && context_.units_are_steps()) finding.explain.columns.back() = "works_longer_ns";
     analysis_.findings.push_back(std::move(finding));
   }
 
   // Nobody is seen to wait for these as long as would be worth naming, but for their work the step is longer by that.
   void NameWorth(std::string_view why) {
-    if (!context_.units_are_steps() || analysis_.run.cores_scarce) return;
+    const bool steps = context_.units_are_steps();
+    if ((!steps && !by_work_) || analysis_.run.cores_scarce) return;
     // What happens in some steps only is another matter: the replay's sure gain says nothing about it.
     std::erase_if(positions_, [&](std::size_t r) { return !IsPersistent(Behind(r), limit_); });
-    positions_ = WorthByReplay(context_, positions_, limit_);
+    positions_ = WorthByReplay(context_, positions_, steps ? limit_ : kNameShare * static_cast<double>(whole_ns_));
     if (positions_.empty()) return;
     why_ = why;
     suspects_.emplace(context_, positions_);
@@ -364,7 +370,8 @@ class Search {
     prices_ = PriceOf(context_, waiting_, *suspects_, read_);
     ReadActivities();
     for (const std::size_t r : positions_)
-      named_.push_back(WithCause(r, AssessHidden(context_, prices_.of[r], r, p_[r])));
+      named_.push_back(WithCause(
+          r, AssessHidden(context_, steps ? prices_.of[r] : std::vector{GainByReplay(context_, r)}, r, p_[r])));
     for (const Named& named : named_) analysis_.stragglers.push_back(named.assessment.straggler);
   }
 
@@ -387,16 +394,14 @@ class Search {
     std::sort(ranks.begin(), ranks.end());
     const std::string name = RankNames(ranks);
     const StragglerCost cost = MeanCost(context_, prices_.together, from);
-    const double together_ns = context_.units_are_steps() ? cost.ns
-                                                          : ShareOfAll(context_, prices_.together, from, whole_ns_) *
-                                                                static_cast<double>(length_);
+    const double together_ns = context_.units_are_steps() ? cost.ns : CostInAll(context_, prices_.together, from);
     const std::int64_t saves = std::max(least, static_cast<std::int64_t>(std::llround(together_ns)));
     Finding finding;
     finding.id = FindingId::kStragglerArrival;
     finding.rank = costliest;
     const std::string who = WhoTogether(ranks, nodes);
     finding.headline = Headline(fmt::format("{} hold everyone back", who), "the other ranks wait", saves, "them", from);
-    SetPrice(saves, from, finding);
+    SetPriceSince(saves, from, finding);
     finding.brief = fmt::format("{} arrive last", nodes.size() == 1 && analysis_.run.nodes > 1 ? who : name);
     for (std::size_t i = 0; i < std::min(named_.size(), kMaxExplained); ++i)
       finding.evidence +=
@@ -433,12 +438,9 @@ class Search {
                                  : fmt::format("{}'s {}", nodes[0], name);
   }
 
-  void SetPrice(std::int64_t saves_ns, std::size_t from_unit, Finding& finding) const {
+  void SetPriceSince(std::int64_t saves_ns, std::size_t from_unit, Finding& finding) const {
     finding.of_step_ns = StepsSince(context_, from_unit);
-    if (context_.units_are_steps())
-      finding.saves_ns_per_step = saves_ns;
-    else
-      finding.saves_share = static_cast<double>(saves_ns) / static_cast<double>(length_);
+    SetPrice(analysis_.summary, saves_ns, finding);
   }
 
   std::string ActionsByCause() const {
@@ -464,7 +466,7 @@ class Search {
   std::string Headline(const std::string& who, std::string_view others, std::int64_t saves, std::string_view whom,
                        std::size_t from_unit) const {
     if (!context_.units_are_steps())
-      return fmt::format("{}: {} {} of the time for {}.", who, others, Percent(saves, length_), whom);
+      return fmt::format("{}: {} {} of the time for {}.", who, others, Percent(saves, whole_ns_), whom);
     return fmt::format("{}: {} {} of each {} step for {}.", who, others, Duration(saves),
                        Duration(StepsSince(context_, from_unit).value_or(analysis_.summary.terms.Sum())), whom);
   }
@@ -472,7 +474,7 @@ class Search {
   const Context& context_;
   Analysis& analysis_;
   const std::int64_t length_, whole_ns_;  // Of an ordinary unit; of the step or the recording.
-  const double limit_ = kNameShare * static_cast<double>(length_);
+  double limit_ = kNameShare * static_cast<double>(length_);
   LatenessTable late_;
   std::vector<double> p_;
   std::vector<std::optional<LateStretch>> stretches_;  // By rank; only those that chance does not explain.
@@ -490,9 +492,9 @@ class Search {
 }  // namespace
 
 void FindStragglers(const Context& context, Analysis& analysis) {
-  if (context.units().size() < kMinUnits) return;
-  const std::int64_t length = UnitLength(context);
-  if (length > 0) Search(context, analysis, length).Run();
+  const bool messages = context.tables().p2p_pairs.rows() > 0 && !context.units_are_steps();
+  if (context.units().size() < kMinUnits && !messages) return;
+  if (analysis.summary.terms.Sum() > 0) Search(context, analysis, UnitLength(context)).Run();
 }
 
 }  // namespace lockstep::analysis

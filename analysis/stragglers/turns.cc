@@ -137,7 +137,8 @@ void FindTurns(const Context& context, Analysis& analysis) {
   const std::int64_t whole = s.terms.Sum();
   std::int64_t left = s.terms.exposed_wait_ns;
   for (const Finding& finding : analysis.findings) {
-    if (finding.id == FindingId::kStragglerArrival) left -= finding.saves_ns_per_step.value_or(s.terms.exposed_wait_ns);
+    if (finding.id == FindingId::kStragglerArrival)
+      left -= PriceNs(analysis, finding).value_or(s.terms.exposed_wait_ns);
     // Beyond the transfer that finding's price contains the waiting caused by it.
     if (finding.id == FindingId::kLinkSlow)
       left -= finding.saves_ns_per_step
@@ -162,10 +163,17 @@ void FindTurns(const Context& context, Analysis& analysis) {
   const ProbablyLate latest = found.value_or(ProbablyLate{});  // GCC 12 warns of an optional that is read below.
   const bool probably = found && latest.p_value <= kPossible;
   const bool by_work = found && latest.gain_ns > 0;
+  // Of a run without steps one replay of all of it says what the rank costs, however seldom it was late.
+  const bool in_all = !s.per_step && one_rank && !also && !analysis.run.cores_scarce &&
+                      static_cast<double>(GainByReplay(context, mostly)) >= limit;
   if (!by_work && !also && arrived.ties * 2 > arrived.compared) {
     finding.headline =
         fmt::format("Waiting for whichever rank comes last {}; which one is below clock resolution.", costs);
     finding.brief = "waiting for whichever rank comes last";
+  } else if (in_all) {
+    finding.rank = context.ranks()[mostly];
+    finding.headline = fmt::format("Waiting for late ranks {}, mostly for rank {}.", costs, finding.rank);
+    finding.brief = fmt::format("waiting for late ranks, mostly rank {}", finding.rank);
   } else if (probably) {
     const std::int32_t rank = context.ranks()[latest.position];
     finding.headline = fmt::format("Waiting for {} {}, {} for rank {}: it {} in each of the {} (by chance: {}).",
@@ -204,10 +212,7 @@ void FindTurns(const Context& context, Analysis& analysis) {
                     s.per_step && also ? "Apart from that the ranks take turns" : "No single rank is to blame", costs);
     finding.brief = "the ranks take turns being late";
   }
-  if (s.per_step)
-    finding.saves_ns_per_step = left;
-  else
-    finding.saves_share = static_cast<double>(left) / static_cast<double>(whole);
+  SetPrice(s, left, finding);
   finding.upper_bound = true;
   finding.confidence = 0.5;
 
@@ -226,7 +231,12 @@ void FindTurns(const Context& context, Analysis& analysis) {
         Duration(latest.gain_ns));
   if (one_rank && analysis.arrivals[mostly].collectives < arrived.compared)
     finding.evidence += fmt::format("; it was in {} of them", Count(analysis.arrivals[mostly].collectives));
-  if (probably)
+  if (in_all)
+    finding.action = fmt::format(
+        "see what rank {} does before the collectives that it is last in: a timeline shows them (lockstep "
+        "export --format perfetto)",
+        finding.rank);
+  else if (probably)
     finding.action = fmt::format("record 20 steps or more to be sure; see what rank {} does before its {}",
                                  context.ranks()[latest.position], by_work ? "messages" : "collectives");
   else

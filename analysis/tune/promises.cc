@@ -16,6 +16,7 @@ std::string AddBounds(const analysis::Context& context, Facts& facts) {
   if (const std::optional<Error> why = analysis::WhyNotReplayed(context)) return why->what;
   const analysis::ReplayedRun* replayed = context.Replayed();
   if (replayed == nullptr) return context.replay_skipped().empty() ? "it has no steps" : context.replay_skipped();
+  if (replayed->run().whole_window) return "it has no steps";
   if (!replayed->Holds()) return "played again, its steps are not as long as they were";
   const Result<replay::Answer> answer = replayed->what_if().Ask({.kind = Question::kFreeCommunication});
   if (!answer.ok()) return answer.error().what;

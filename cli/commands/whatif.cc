@@ -201,20 +201,23 @@ std::string Change(std::int64_t part, std::int64_t whole) {
 std::string AsText(const WhatIf& what_if, const std::vector<Answer>& answers,
                    const std::vector<Unanswered>& unanswered) {
   const std::vector<std::int64_t>& steps = what_if.run().steps;
-  const std::string which = what_if.run().whole_window      ? ""
-                            : steps.front() == steps.back() ? fmt::format(" ({})", steps.front())
-                                                            : fmt::format(" ({}-{})", steps.front(), steps.back());
+  const std::string which = steps.front() == steps.back() ? fmt::format(" ({})", steps.front())
+                                                          : fmt::format(" ({}-{})", steps.front(), steps.back());
   const auto many = [](std::size_t n, const char* noun) {
     return analysis::Plural(static_cast<std::int64_t>(n), noun);
   };
-  std::string text = fmt::format("{} of {} replayed{}: a step takes {}, replayed {} (steps are {:.2f} % off)\n\n",
-                                 many(steps.size(), "step"), many(what_if.run().ranks.size(), "rank"), which,
-                                 analysis::Duration(what_if.measured_step_ns()),
-                                 analysis::Duration(what_if.replayed_step_ns()), 100 * what_if.self_error());
+  const bool whole = what_if.run().whole_window;
+  const std::string ranks = many(what_if.run().ranks.size(), "rank");
+  std::string text =
+      fmt::format("{} takes {}, replayed {} ({} {:.2f} % off)\n\n",
+                  whole ? fmt::format("All that was recorded of {}", ranks)
+                        : fmt::format("{} of {} replayed{}: a step", many(steps.size(), "step"), ranks, which),
+                  analysis::Duration(what_if.measured_step_ns()), analysis::Duration(what_if.replayed_step_ns()),
+                  whole ? "which is" : "steps are", 100 * what_if.self_error());
   for (const std::string& note : what_if.run().notes) text.insert(text.size() - 1, out::Format("  note: {}\n", note));
   constexpr std::string_view kUnchanged = "as recorded, replayed";
   report::TextTable table(0, {{.head = "if", .right = false, .lead = 0, .sentence = true},
-                              {.head = "step", .width = 10, .lead = 2},
+                              {.head = whole ? "time" : "step", .width = 10, .lead = 2},
                               {.head = "gain", .width = 10, .lead = 2, .keep = 2},
                               {.width = 7, .lead = 2, .keep = 3},
                               {.head = "95 % of means", .width = 23, .lead = 2, .keep = 1}});
@@ -299,7 +302,7 @@ void AddWhatIf(CLI::App& root, Chosen& chosen) {
       "  lockstep whatif                          the usual questions, on the latest run\n"
       "  lockstep whatif RUN --bucket-cap-mb 4 10 --calibrate OTHER\n"
       "  lockstep whatif RUN --without-rank 3     what does rank 3 cost?\n"
-      "CPU runs over MPI with marked steps and GPU runs; other changes of the job are not predicted.");
+      "Of a run without steps all that was recorded is replayed. Other changes of the job are not predicted.");
   auto flags = std::make_shared<WhatIfFlags>();
   app->add_option("run", flags->run, "Run directory (default: the latest run), or traces: a file or a directory")
       ->type_name("RUN");

@@ -10,7 +10,6 @@
 #include <tuple>
 
 #include "analysis/replay/graph/read_run.h"
-#include "merge/timeline/step_length.h"
 
 namespace lockstep::replay {
 namespace {
@@ -22,8 +21,7 @@ class GpuReader {
 
   Result<GpuRun> Read() {
     ChooseRanksAndSteps(timeline_, options_, run_);
-    if (run_.steps.empty()) WholeWindow();
-    if (run_.measured_step_ns.empty() || run_.measured_step_ns.front() <= 0)
+    if (run_.steps.empty())
       return Error{ErrorCode::kUnsupported, "nothing to replay: no GPU work was recorded", timeline_.run_dir,
                    "record with the GPU's source on: without lockstep run --gpu off"};
     chosen_.resize(run_.ranks.size());
@@ -42,16 +40,6 @@ class GpuReader {
   }
 
  private:
-  void WholeWindow() {
-    run_.whole_window = true;
-    run_.steps.push_back(0);
-    std::vector<std::int64_t> spans;
-    for (std::size_t i = 0; i < t_.rank_totals.rows(); ++i)
-      if (run_.PositionOf(t_.rank_totals.rank[i]) != kNone)
-        spans.push_back(t_.rank_totals.end_ns[i] - t_.rank_totals.begin_ns[i]);
-    run_.measured_step_ns.push_back(merge::MeanLength(spans));
-  }
-
   Status Distill() {
     std::vector<std::size_t> rows;
     if (!run_.whole_window) {
@@ -168,7 +156,6 @@ class GpuReader {
       sum.after_wait_ns += each.after_wait_ns;
     }
     const auto note = [&](std::string text) { run_.notes.push_back(std::move(text)); };
-    if (run_.whole_window) note("no complete steps: all that was recorded is replayed as one");
     if (sum.unlaunched > 0)
       note(fmt::format(
           "{} of {} GPU operations have no launching call: their distance to the previous operation is kept",

@@ -9,6 +9,7 @@
 #include "analysis/gpu/launch_index.h"
 #include "merge/parallel.h"
 #include "merge/timeline/event_windows.h"
+#include "merge/timeline/step_length.h"
 
 namespace lockstep::replay {
 namespace {
@@ -64,6 +65,21 @@ bool LacksLaunches(const schema::RankTables& tables, const Interval& time) {
   return lacks(tables.kernels, launches.of_kernel) || lacks(tables.copies, launches.of_copy);
 }
 
+void TakeWhole(const schema::TlRankTotals& totals, RecordedRun& run) {
+  std::vector<std::int64_t> spans;
+  for (std::size_t i = 0; i < totals.rows(); ++i) {
+    if (run.PositionOf(totals.rank[i]) == kNone) continue;
+    spans.push_back(totals.end_ns[i] - totals.begin_ns[i]);
+    if (totals.span_ns[i] > 0 && totals.span_ns[i] != spans.back()) return;
+  }
+  const std::int64_t length_ns = merge::MeanLength(spans);
+  if (length_ns <= 0 || spans.size() != run.ranks.size()) return;
+  run.whole_window = true;
+  run.steps = {0};
+  run.measured_step_ns = {length_ns};
+  run.notes.push_back("no complete steps: all that was recorded is replayed as one");
+}
+
 Result<merge::EventWindows> OpenWindows(const merge::Timeline& timeline, const ReadRunOptions& options,
                                         std::int32_t rank) {
   if (!options.read_rank) return merge::EventWindows::Open(timeline, rank);
@@ -99,6 +115,7 @@ void ChooseRanksAndSteps(const merge::Timeline& timeline, const ReadRunOptions& 
     run.steps.push_back(t.steps.index[step]);
     run.measured_step_ns.push_back(t.steps.step_ns[step]);
   }
+  if (run.steps.empty()) TakeWhole(t.rank_totals, run);
   if (steps.replayed.size() == steps.all.size()) return;
   std::vector<std::int64_t> all_ns;
   for (const std::size_t step : steps.all) all_ns.push_back(t.steps.step_ns[step]);

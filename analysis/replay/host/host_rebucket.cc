@@ -303,7 +303,7 @@ std::vector<double> EvenParts(const std::vector<Interval>& intervals) {
 
 std::vector<RecordedRun::Launch> HostRun::LaunchesOfFirstRank() const {
   std::vector<Launch> launches;
-  if (stretches.empty()) return launches;
+  if (stretches.empty() || whole_window) return launches;
   const RankStretches& rank = stretches[0];
   std::vector<std::int64_t> ends;
   for (const Stretch& stretch : rank.training)

@@ -5,6 +5,7 @@
 #include <algorithm>
 #include <map>
 #include <optional>
+#include <span>
 #include <string>
 
 #include "analysis/replay/graph/graph.h"
@@ -29,20 +30,27 @@ class Reader {
   Result<HostRun> Read() {
     ChooseRanksAndSteps(timeline_, options_, run_);
     if (run_.steps.empty())
-      return Error{ErrorCode::kUnsupported, "nothing to replay: the run has no complete steps", timeline_.run_dir,
-                   "mark steps with lockstep_step(), or name a range with --step-range"};
+      return Error{ErrorCode::kUnsupported, "nothing to replay: no complete steps, and the recording has gaps",
+                   timeline_.run_dir, "mark steps with lockstep_step(), or name a range with --step-range"};
     run_.cores_of_rank = merge::LeastCoresOfRank(timeline_);
     chosen_.resize(run_.ranks.size());
     ChooseCollectives(timeline_, 0, run_, [&](std::size_t row, std::uint32_t position) { Choose(row, position); });
-    LS_TRY(const std::vector<std::size_t> rows, StepRows(timeline_, run_));
+    std::vector<std::size_t> rows;
+    if (!run_.whole_window) {
+      LS_TRY(rows, StepRows(timeline_, run_));
+    }
     run_.stretches.resize(run_.ranks.size());
     std::vector<std::vector<MessageHalf>> halves(run_.ranks.size());
     LS_CHECK(ReadRanks(
         timeline_, options_, run_, [&](std::size_t r, const schema::RankTables& tables, const merge::ClockMap& clock) {
-          run_.stretches[r] = CutIntoStretches(tables, clock, WindowOf(&rows[r * run_.steps.size()], clock),
-                                               Complete(r, tables, clock));
-          for (std::size_t s = 0; s < run_.steps.size(); ++s)
-            run_.stretches[r].step_without_core_ns.push_back(t_.step_ranks.offcpu_ns[rows[r * run_.steps.size() + s]]);
+          const std::size_t steps = run_.steps.size();
+          const std::span<const std::size_t> own =
+              rows.empty() ? std::span<const std::size_t>() : std::span(rows).subspan(r * steps, steps);
+          run_.stretches[r] =
+              CutIntoStretches(tables, clock, own.empty() ? Whole(run_.ranks[r], clock) : WindowOf(own, clock),
+                               Complete(r, tables, clock));
+          for (const std::size_t row : own)
+            run_.stretches[r].step_without_core_ns.push_back(t_.step_ranks.offcpu_ns[row]);
           halves[r] = MessageHalves(tables, clock, run_.ranks[r], merge::TrainingThread(tables));
         }));
     run_.messages = JoinMessages(run_.ranks, std::move(halves), run_.stretches);
@@ -94,11 +102,16 @@ class Reader {
   }
 
   // `rows`: rows of step_ranks, one for each step.
-  RankWindow WindowOf(const std::size_t* rows, const merge::ClockMap& clock) const {
-    RankWindow window{clock.ToCluster(t_.step_ranks.begin_ns[rows[0]]), {}};
-    for (std::size_t s = 0; s < run_.steps.size(); ++s)
-      window.step_ends_ns.push_back(clock.ToCluster(t_.step_ranks.end_ns[rows[s]]));
+  RankWindow WindowOf(std::span<const std::size_t> rows, const merge::ClockMap& clock) const {
+    RankWindow window{clock.ToCluster(t_.step_ranks.begin_ns[rows.front()]), {}};
+    for (const std::size_t row : rows) window.step_ends_ns.push_back(clock.ToCluster(t_.step_ranks.end_ns[row]));
     return window;
+  }
+  RankWindow Whole(std::int32_t rank, const merge::ClockMap& clock) const {
+    const auto& totals = t_.rank_totals;
+    const auto row =
+        static_cast<std::size_t>(std::find(totals.rank.begin(), totals.rank.end(), rank) - totals.rank.begin());
+    return {clock.ToCluster(totals.begin_ns[row]), {clock.ToCluster(totals.end_ns[row])}};
   }
 
   std::vector<RankCollective> Complete(std::size_t r, const schema::RankTables& tables,

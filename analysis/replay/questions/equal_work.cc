@@ -5,7 +5,9 @@
 #include <map>
 #include <numeric>
 #include <optional>
+#include <span>
 #include <tuple>
+#include <unordered_map>
 
 #include "analysis/core/statistics.h"
 
@@ -21,6 +23,13 @@ std::int64_t MeanOf(std::vector<std::int64_t> values) {
 
 // Further ranks change the median of their work no more.
 constexpr std::size_t kMostCompared = 64;
+// Pieces between the same kinds of operations, one after the other, whose lengths are changed by one factor in a run
+// without steps. Of so many the mean is known to a quarter of what one differs by chance, and that difference stays:
+// nobody's work is alike each time. Piece by piece would also take away what ranks wait for each other by chance.
+constexpr std::size_t kChangedAsOne = 16;
+// Of what would have to be longer by more than this factor the differences are no property of the work: each piece
+// takes what it takes on the others.
+constexpr std::int64_t kMostLonger = 2;
 
 class Equaliser {
  public:
@@ -53,7 +62,10 @@ class Equaliser {
   void Do(Role role) {
     cells_.assign(run_.ranks.size() * run_.steps.size(), {});
     marks_.assign(cells_.size(), {});
+    between_.assign(cells_.size(), {});
     std::vector<bool> cut_by_call(run_.ranks.size(), false);
+    std::vector<std::uint64_t> before(run_.ranks.size(), 0);
+    std::vector<bool> open(run_.ranks.size(), false);            // The last piece's end is still to come.
     std::vector<std::uint32_t> lanes(run_.ranks.size(), kNone);  // Of the thread that works.
     several_threads_.assign(run_.ranks.size(), false);
     for (std::uint32_t i = 0; i < about_.size(); ++i) {
@@ -66,12 +78,22 @@ class Equaliser {
       if (role == Role::kWork && about.collective != kNone && operations_[i].lane == lanes[about.rank] &&
           lanes[about.rank] != kNone)
         marks_[At(about.step, about.rank)].push_back({about.collective, Cell(about.step, about.rank).size()});
+      std::vector<Piece>& cell = Cell(about.step, about.rank);
+      std::vector<std::uint64_t>& between = between_[At(about.step, about.rank)];
       if (about.role != role) {
-        if (about.role != Role::kOther) cut_by_call[about.rank] = about.role == Role::kCall;
+        if (about.role == Role::kOther) continue;
+        cut_by_call[about.rank] = about.role == Role::kCall;
+        if (about.role == Role::kCall || about.role == Role::kExit) continue;
+        before[about.rank] = IdentityOf(about);
+        if (open[about.rank] && !between.empty()) between.back() = Hash(between.back(), before[about.rank]);
+        open[about.rank] = false;
         continue;
       }
-      std::vector<Piece>& cell = Cell(about.step, about.rank);
-      if (cell.empty() || !cut_by_call[about.rank]) cell.emplace_back();
+      if (cell.empty() || !cut_by_call[about.rank]) {
+        cell.emplace_back();
+        between.push_back(before[about.rank]);
+        open[about.rank] = true;
+      }
       cell.back().push_back(i);
       cut_by_call[about.rank] = false;
     }
@@ -108,10 +130,41 @@ class Equaliser {
       operations_[i].duration_ns = std::llround(static_cast<double>(as_it_was_[i]) * factor);
   }
 
-  // Ranks that are compared and alike in a step, ascending, and what each of their pieces typically takes, as far as
-  // somebody asked.
+  static std::uint64_t Hash(std::uint64_t hash, std::uint64_t value) { return (hash ^ value) * 1'099'511'628'211u; }
+  // Of what a piece of work comes before or after.
+  std::uint64_t IdentityOf(const JobOperation& about) const {
+    std::uint64_t hash = Hash(static_cast<std::uint64_t>(about.role) + 1, about.likeness);
+    return about.collective == kNone ? hash : Hash(hash, IdentityOf(about.collective));
+  }
+  std::uint64_t IdentityOf(std::uint32_t collective) const {
+    const RunCollective& c = run_.collectives[collective];
+    return Hash(Hash(static_cast<std::uint64_t>(c.kind) + 1, c.comm), c.bytes);
+  }
+
+  // Which of so many pieces, or stretches, are changed by one factor. With steps each by itself.
+  using Sets = std::vector<std::vector<std::size_t>>;
+  template <typename IdentityOfPiece>
+  Sets SetsOf(std::size_t count, IdentityOfPiece&& identity) const {
+    Sets sets;
+    std::unordered_map<std::uint64_t, std::size_t> open;  // The set that is not full yet.
+    for (std::size_t k = 0; k < count; ++k) {
+      if (!run_.whole_window) {
+        sets.push_back({k});
+        continue;
+      }
+      const auto [at, fresh] = open.try_emplace(identity(k), sets.size());
+      if (!fresh && sets[at->second].size() >= kChangedAsOne) at->second = sets.size();
+      if (at->second == sets.size()) sets.emplace_back();
+      sets[at->second].push_back(k);
+    }
+    return sets;
+  }
+
+  // Ranks that are compared and alike in a step, ascending, and, if somebody asked, which of their pieces are changed
+  // by one factor and what each set typically takes.
   struct Group {
     std::vector<std::uint32_t> ranks;
+    Sets sets;
     std::vector<std::int64_t> typical_ns;
   };
   // What they have in common: the number of pieces, and perhaps the kernels, and the order in which they communicate.
@@ -152,22 +205,53 @@ class Equaliser {
   void Change(std::uint32_t step, std::uint32_t rank) {
     const std::vector<Piece>& own = Cell(step, rank);
     if (Group* peers = PeersOf(step, rank)) {
-      for (std::size_t k = peers->typical_ns.size(); k < own.size(); ++k) {
-        std::vector<std::int64_t> theirs;
-        for (const std::uint32_t r : peers->ranks) theirs.push_back(Length(Cell(step, r)[k]));
-        peers->typical_ns.push_back(typical_(std::move(theirs)));
+      const auto of = [&](std::uint32_t r, const std::vector<std::size_t>& set) {
+        std::int64_t length = 0;
+        for (const std::size_t k : set) length += Length(Cell(step, r)[k]);
+        return length;
+      };
+      if (peers->sets.empty()) {
+        const std::vector<std::uint64_t>& between = between_[At(step, peers->ranks.front())];
+        peers->sets = SetsOf(own.size(), [&](std::size_t k) { return between[k]; });
+        for (const std::vector<std::size_t>& set : peers->sets) {
+          std::vector<std::int64_t> theirs;
+          for (const std::uint32_t r : peers->ranks) theirs.push_back(of(r, set));
+          peers->typical_ns.push_back(typical_(std::move(theirs)));
+        }
       }
-      for (std::size_t k = 0; k < own.size(); ++k) Lengthen(own[k], Length(own[k]), peers->typical_ns[k]);
+      for (std::size_t s = 0; s < peers->sets.size(); ++s) {
+        const std::vector<std::size_t>& set = peers->sets[s];
+        const std::int64_t length = of(rank, set);
+        if (set.size() == 1) {
+          Lengthen(own[set[0]], length, peers->typical_ns[s]);
+        } else if (peers->typical_ns[s] <= kMostLonger * length) {
+          Scale(step, rank, set, peers->typical_ns[s], length);
+        } else {
+          for (const std::size_t k : set) {
+            std::vector<std::int64_t> theirs;
+            for (const std::uint32_t r : peers->ranks) theirs.push_back(Length(Cell(step, r)[k]));
+            Lengthen(own[k], Length(own[k]), typical_(std::move(theirs)));
+          }
+        }
+      }
       return;
     }
-    if (!compared_[rank] && ChangeBetweenMarks(step, rank)) return;
+    // The mean over all keeps the sum only where all are compared between the same marks.
+    if ((!compared_[rank] || run_.whole_window) && ChangeBetweenMarks(step, rank)) return;
     const std::int64_t total = Total(step, rank);
     if (total <= 0 || std::find(compared_.begin(), compared_.end(), true) == compared_.end()) return;
     any_lone_ = true;
     if (spread_ == Spread::kOverAlike) return;
-    const double factor = static_cast<double>(TypicalTotal(step)) / static_cast<double>(total);
-    for (const Piece& piece : own)
-      for (const std::uint32_t i : piece)
+    std::vector<std::size_t> all(own.size());
+    std::iota(all.begin(), all.end(), std::size_t{0});
+    Scale(step, rank, all, TypicalTotal(step), total);
+  }
+
+  void Scale(std::uint32_t step, std::uint32_t rank, const std::vector<std::size_t>& pieces, std::int64_t to_ns,
+             std::int64_t from_ns) {
+    const double factor = static_cast<double>(to_ns) / static_cast<double>(from_ns);
+    for (const std::size_t piece : pieces)
+      for (const std::uint32_t i : Cell(step, rank)[piece])
         operations_[i].duration_ns = std::llround(static_cast<double>(as_it_was_[i]) * factor);
   }
 
@@ -193,7 +277,7 @@ class Equaliser {
   bool ChangeBetweenMarks(std::uint32_t step, std::uint32_t rank) {
     std::vector<std::uint32_t> others;
     for (std::uint32_t r = 0; r < run_.ranks.size(); ++r)
-      if (compared_[r] && r != rank && !Cell(step, r).empty()) others.push_back(r);
+      if (compared_[r] && (r != rank || compared_[rank]) && !Cell(step, r).empty()) others.push_back(r);
     if (others.size() > kMostCompared) {
       for (std::size_t i = 0; i < kMostCompared; ++i) others[i] = others[i * others.size() / kMostCompared];
       others.resize(kMostCompared);
@@ -213,21 +297,38 @@ class Equaliser {
     };
     const std::vector<Mark> shared = of_all(rank);
     if (others.empty() || shared.empty() || several_threads_[rank]) return false;
-    std::vector<std::vector<std::int64_t>> theirs(shared.size() + 1);  // By stretch between two marks; of each rank.
+    // Stretches between two marks that are changed by one factor, and how long each set is on each rank.
+    const auto mark_at = [&](std::size_t k) { return k < shared.size() ? IdentityOf(shared[k].collective) : 0; };
+    const Sets sets =
+        SetsOf(shared.size() + 1, [&](std::size_t k) { return Hash(k == 0 ? 1 : mark_at(k - 1), mark_at(k)); });
+    std::vector<std::vector<std::int64_t>> theirs(sets.size()), each(shared.size() + 1);
     for (const std::uint32_t r : others) {
       const std::vector<Mark> marks = of_all(r);
       const bool same = std::equal(marks.begin(), marks.end(), shared.begin(), shared.end(),
                                    [](const Mark& a, const Mark& b) { return a.collective == b.collective; });
       if (!same || several_threads_[r]) return false;
-      for (std::size_t k = 0; k < theirs.size(); ++k) theirs[k].push_back(LengthBetween(step, r, marks, k));
+      for (std::size_t k = 0; k < each.size(); ++k) each[k].push_back(LengthBetween(step, r, marks, k));
+      for (std::size_t s = 0; s < sets.size(); ++s) {
+        theirs[s].push_back(0);
+        for (const std::size_t k : sets[s]) theirs[s].back() += each[k].back();
+      }
     }
-    for (std::size_t k = 0; k < theirs.size(); ++k) {
-      const std::int64_t length = LengthBetween(step, rank, shared, k);
-      if (length <= 0) continue;
-      const double factor = static_cast<double>(typical_(std::move(theirs[k]))) / static_cast<double>(length);
-      for (std::size_t piece = FirstOf(shared, k); piece < FirstOf(shared, k + 1, Cell(step, rank).size()); ++piece)
-        for (const std::uint32_t i : Cell(step, rank)[piece])
-          operations_[i].duration_ns = std::llround(static_cast<double>(as_it_was_[i]) * factor);
+    const auto change = [&](std::span<const std::size_t> stretches, std::int64_t to_ns, std::int64_t from_ns) {
+      std::vector<std::size_t> pieces;
+      for (const std::size_t k : stretches)
+        for (std::size_t piece = FirstOf(shared, k); piece < FirstOf(shared, k + 1, Cell(step, rank).size()); ++piece)
+          pieces.push_back(piece);
+      if (from_ns > 0) Scale(step, rank, pieces, to_ns, from_ns);
+    };
+    for (std::size_t s = 0; s < sets.size(); ++s) {
+      std::int64_t length = 0;
+      for (const std::size_t k : sets[s]) length += LengthBetween(step, rank, shared, k);
+      const std::int64_t typical = typical_(std::move(theirs[s]));
+      if (sets[s].size() == 1 || typical <= kMostLonger * length)
+        change(sets[s], typical, length);
+      else
+        for (const std::size_t k : sets[s])
+          change({&k, 1}, typical_(std::move(each[k])), LengthBetween(step, rank, shared, k));
     }
     return true;
   }
@@ -253,11 +354,12 @@ class Equaliser {
   std::map<Alike, Group> groups_;             // Of one step.
   std::optional<std::int64_t> total_of_all_;  // What the ranks compared typically do in that step in all.
   const std::vector<JobOperation>& about_;
-  std::vector<std::vector<Piece>> cells_;  // [step][rank]: its work of the role, in order.
-  std::vector<bool> several_threads_;      // [rank]: whether its work of the role is not one thread's.
-  std::vector<std::vector<Mark>> marks_;   // [step][rank]: to which collectives it comes, in order; of kWork.
-  std::vector<std::uint64_t> kinds_;       // [step][rank]: a hash of its kernels, in order.
-  std::vector<std::uint64_t> orders_;      // [step][rank]: one of what it communicates, in order.
+  std::vector<std::vector<Piece>> cells_;            // [step][rank]: its work of the role, in order.
+  std::vector<bool> several_threads_;                // [rank]: whether its work of the role is not one thread's.
+  std::vector<std::vector<std::uint64_t>> between_;  // [step][rank]: by piece, a hash of the operations around it.
+  std::vector<std::vector<Mark>> marks_;             // [step][rank]: to which collectives it comes, in order; of kWork.
+  std::vector<std::uint64_t> kinds_;                 // [step][rank]: a hash of its kernels, in order.
+  std::vector<std::uint64_t> orders_;                // [step][rank]: one of what it communicates, in order.
 };
 
 }  // namespace

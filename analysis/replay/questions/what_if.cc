@@ -67,8 +67,9 @@ std::string LimitOf(const RecordedRun& run, const Job& job, const Schedule& sche
   if (whole == 0) return {};
   const auto most =
       std::max_element(shares.begin(), shares.end(), [](const auto& a, const auto& b) { return a.second < b.second; });
-  return fmt::format("{} ({:.0f} % of what the step waits for)", most->first,
-                     100 * static_cast<double>(most->second) / static_cast<double>(whole));
+  return fmt::format("{} ({:.0f} % of what the {} waits for)", most->first,
+                     100 * static_cast<double>(most->second) / static_cast<double>(whole),
+                     run.whole_window ? "run" : "step");
 }
 
 void Note(Answer* answer, std::string text) {
