@@ -60,7 +60,7 @@ class Merger {
     p2p_ = MatchP2p(ranks_, options_.jobs);
     steps_ = FindSteps(ranks_, matched_);
     windows_ = CommonWindows(ranks_, steps_);
-    ChooseSteps();
+    LS_CHECK(ChooseSteps());
     p2p_waits_ = FindP2pWaits(ranks_, p2p_, cluster_window_, options_.jobs);
     Pass();
     checks_ = FinishCollectives(matched_, options_.jobs);
@@ -187,8 +187,8 @@ class Merger {
 
   // The analysis window: complete steps, narrowed by --steps; GPU traces of others
   // without --steps count from their first to their last event.
-  void ChooseSteps() {
-    if (options_.window == "hta") return FindHtaWindow();
+  Status ChooseSteps() {
+    if (options_.window == "hta") return FindHtaWindow(), Ok();
     if (windows_.in_parts)
       parts_ = AnalysisParts(windows_, ranks_, steps_, options_.first_step >= 0 ? options_.first_step : schema::kNoTime,
                              options_.last_step >= 0 ? options_.last_step : INT64_MAX);
@@ -196,7 +196,7 @@ class Merger {
       return !ingest::MetaValue(rank.head, "imported").empty();
     });
     const bool asked = options_.first_step >= 0 || options_.last_step >= 0;
-    if (imported && !asked) return;
+    if (imported && !asked) return Ok();
     const std::int64_t low = options_.first_step >= 0 ? options_.first_step : schema::kNoTime;
     const std::int64_t high = options_.last_step >= 0 ? options_.last_step : INT64_MAX;
     bool any = false;
@@ -206,7 +206,7 @@ class Merger {
       last_step_ = index;
       any = true;
     }
-    if (!any) return;
+    if (!any) return asked ? Status(NoSuchSteps()) : Ok();
     bool begin_known = false, end_known = false;
     for (std::size_t r = 0; r < steps_.ranks.size(); ++r) {
       for (const RankStep& step : steps_.ranks[r]) {
@@ -221,6 +221,16 @@ class Merger {
         }
       }
     }
+    return Ok();
+  }
+
+  Error NoSuchSteps() const {
+    if (steps_.common.empty())
+      return Error{ErrorCode::kUsage, "the run has no steps that are complete on all ranks", options_.run_dir,
+                   "leave --steps out; to have steps, mark them (lockstep_step(), --step-range)"};
+    return Error{
+        ErrorCode::kUsage, "none of these steps is complete on all ranks", options_.run_dir,
+        "--steps within " + std::to_string(steps_.common.front()) + ":" + std::to_string(steps_.common.back() + 1)};
   }
 
   // Holistic Trace Analysis (f4d0062) omits what was launched in a rank's last profiler step, if all ranks together

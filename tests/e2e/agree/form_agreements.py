@@ -337,11 +337,11 @@ def whatif_forms(v):
     if v.whatif is None:
         return
     text, document = v.whatif
-    head = re.match(r"(\d+) steps? of (\d+) ranks? replayed.*: a step takes (\S+ \S+), replayed (\S+ \S+) \(", text)
+    head = re.match(r"(?:(\d+) steps? of|All that was recorded of) (\d+) ranks?(?: replayed.*: a step)? takes (\S+ \S+), replayed (\S+ \S+) \(", text)
     if head is None:
         yield text.split("\n")[0]
         return
-    if int(head.group(1)) != document["steps"] or int(head.group(2)) != v.json["run"]["ranks"]:
+    if int(head.group(1) or 1) != document["steps"] or int(head.group(2)) != v.json["run"]["ranks"]:
         yield f"{head.group(0)}: JSON {document['steps']} steps, {v.json['run']['ranks']} ranks"
     for shown, key in ((head.group(3), "measured_step_ns"), (head.group(4), "replayed_step_ns")):
         if not shows(shown, document[key]):
