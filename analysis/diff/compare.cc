@@ -42,6 +42,8 @@ std::string Incomparable(const RunSample& base, const RunSample& now) {
 
 std::string TooFew(const RunSample& base, const RunSample& now) {
   if (base.steps >= kEnoughSteps && now.steps >= kEnoughSteps) return "";
+  if (base.steps == 0 && now.steps == 0)
+    return "one recording of each, without complete steps, does not tell whether that is chance";
   const auto count = [](const RunSample& run) {
     return run.steps_kind.empty() ? std::string("no steps") : analysis::Count(run.steps);
   };
@@ -193,6 +195,9 @@ std::string Sentence(const Comparison& c) {
   const auto duration = [](double ns) { return analysis::Duration(static_cast<std::int64_t>(std::llround(ns))); };
   switch (c.verdict) {
     case Verdict::kCannotTell:
+      if (c.base.steps == 0 && c.now.steps == 0 && step.relative)
+        return fmt::format("The recording is {} long, it was {} ({:+.1f} %): {}.", duration(step.now.center),
+                           duration(step.base.center), 100 * step.relative->value, step.reason);
       return "Whether a step takes longer cannot be decided: " + step.reason + ".";
     case Verdict::kSame:
       return fmt::format("A step takes as long as before: {} and {}.", duration(step.base.center),

@@ -3,76 +3,86 @@
 namespace lockstep::diff {
 namespace {
 
-using Column = std::vector<std::int64_t> schema::TlStepRanks::*;
+using analysis::Context;
 
-// Mean over the ranks; a rank where it is unknown (-1) makes it unknown.
+// Mean over the ranks, in a step or, of a run without steps, in all; a rank where it is unknown (-1) makes it unknown.
 template <typename Of>
-std::optional<double> Mean(const analysis::Context& context, std::size_t step_row, Of&& of) {
+std::optional<double> Mean(const Context& context, std::size_t step_row, Of&& of) {
   double sum = 0;
   std::size_t n = 0;
-  for (std::size_t p = 0; p < context.ranks().size(); ++p) {
-    const std::size_t cell = context.Cell(step_row, p);
-    if (cell == analysis::kNowhere) return std::nullopt;
-    const std::int64_t value = of(context.tables().step_ranks, cell);
-    if (value < 0) return std::nullopt;
+  const auto add = [&](const auto& table, std::size_t row) {
+    const std::int64_t value = of(table, row);
     sum += static_cast<double>(value);
     ++n;
+    return value >= 0;
+  };
+  const auto& totals = context.tables().rank_totals;
+  if (step_row == analysis::kNowhere) {
+    for (std::size_t i = 0; i < totals.rows(); ++i)
+      if (!add(totals, i)) return std::nullopt;
+  } else {
+    for (std::size_t p = 0; p < context.ranks().size(); ++p) {
+      const std::size_t cell = context.Cell(step_row, p);
+      if (cell == analysis::kNowhere || !add(context.tables().step_ranks, cell)) return std::nullopt;
+    }
   }
   if (n == 0) return std::nullopt;
   return sum / static_cast<double>(n);
 }
 
-template <auto column>
-std::optional<double> Term(const analysis::Context& context, std::size_t step_row) {
-  return Mean(context, step_row, [](const auto& t, std::size_t cell) { return (t.*column)[cell]; });
-}
+#define LS_TERM(name)                                                                           \
+  [](const Context& context, std::size_t step_row) {                                            \
+    return Mean(context, step_row, [](const auto& t, std::size_t row) { return t.name[row]; }); \
+  }
+// For ranks whose devices were not recorded only the sum of compute and idle time is known.
+#define LS_DEVICE_TERM(name)                                                                    \
+  [](const Context& context, std::size_t step_row) -> std::optional<double> {                   \
+    for (const std::int32_t rank : context.ranks())                                             \
+      if (context.DeviceUnknown(rank)) return std::nullopt;                                     \
+    return Mean(context, step_row, [](const auto& t, std::size_t row) { return t.name[row]; }); \
+  }
 
-std::optional<double> JobStep(const analysis::Context& context, std::size_t step_row) {
+std::optional<double> JobStep(const Context& context, std::size_t step_row) {
+  if (step_row == analysis::kNowhere)
+    return Mean(context, step_row, [&](const auto& t, std::size_t row) { return t.end_ns[row] - t.begin_ns[row]; });
   return static_cast<double>(context.tables().steps.step_ns[step_row]);
 }
 
-std::optional<double> ExposedComm(const analysis::Context& context, std::size_t step_row) {
-  return Mean(context, step_row, [](const auto& t, std::size_t cell) {
-    return t.exposed_wait_ns[cell] + t.exposed_transfer_ns[cell] + t.exposed_unsplit_ns[cell];
+std::optional<double> ExposedComm(const Context& context, std::size_t step_row) {
+  return Mean(context, step_row, [](const auto& t, std::size_t row) {
+    return t.exposed_wait_ns[row] + t.exposed_transfer_ns[row] + t.exposed_unsplit_ns[row];
   });
 }
 
-std::optional<double> Overlap(const analysis::Context& context, std::size_t step_row) {
-  const auto hidden = Term<&schema::TlStepRanks::overlap_ns>(context, step_row);
-  const auto comm = Term<&schema::TlStepRanks::comm_ns>(context, step_row);
+std::optional<double> Overlap(const Context& context, std::size_t step_row) {
+  const auto hidden = Mean(context, step_row, [](const auto& t, std::size_t row) { return t.overlap_ns[row]; });
+  const auto comm = Mean(context, step_row, [](const auto& t, std::size_t row) { return t.comm_ns[row]; });
   if (!hidden || !comm || *comm <= 0) return std::nullopt;
   return *hidden / *comm;
 }
 
-// For ranks whose devices were not recorded only the sum of compute and idle time is known.
-template <auto column>
-std::optional<double> DeviceTerm(const analysis::Context& context, std::size_t step_row) {
-  for (const std::int32_t rank : context.ranks())
-    if (context.DeviceUnknown(rank)) return std::nullopt;
-  return Term<column>(context, step_row);
-}
-
-std::optional<double> Blocked(const analysis::Context& context, std::size_t step_row) {
+std::optional<double> Blocked(const Context& context, std::size_t step_row) {
   for (const std::int32_t rank : context.ranks())
     if (context.BlockedUnknown(rank)) return std::nullopt;
-  return Term<&schema::TlStepRanks::blocked_ns>(context, step_row);
+  return Mean(context, step_row, [](const auto& t, std::size_t row) { return t.blocked_ns[row]; });
 }
 
-using Cells = schema::TlStepRanks;
 constexpr Measure kMeasures[] = {
     {"step_ns", "step", true, false, JobStep},
-    {"compute_ns", "compute", true, false, DeviceTerm<&Cells::compute_ns>},
+    {"compute_ns", "compute", true, false, LS_DEVICE_TERM(compute_ns)},
     {"blocked_ns", "blocked", true, false, Blocked},
     {"exposed_comm_ns", "exposed communication", true, false, ExposedComm},
-    {"exposed_wait_ns", "  waiting", true, false, Term<&Cells::exposed_wait_ns>},
-    {"exposed_transfer_ns", "  transfer", true, false, Term<&Cells::exposed_transfer_ns>},
-    {"exposed_unsplit_ns", "  not split", true, false, Term<&Cells::exposed_unsplit_ns>},
-    {"exposed_copy_ns", "exposed copies", true, false, DeviceTerm<&Cells::exposed_copy_ns>},
-    {"idle_ns", "idle", true, false, DeviceTerm<&Cells::idle_ns>},
-    {"input_ns", "  input", true, false, Term<&Cells::input_ns>},
-    {"offcpu_ns", "without a core", true, false, Term<&Cells::offcpu_ns>},
+    {"exposed_wait_ns", "  waiting", true, false, LS_TERM(exposed_wait_ns)},
+    {"exposed_transfer_ns", "  transfer", true, false, LS_TERM(exposed_transfer_ns)},
+    {"exposed_unsplit_ns", "  not split", true, false, LS_TERM(exposed_unsplit_ns)},
+    {"exposed_copy_ns", "exposed copies", true, false, LS_DEVICE_TERM(exposed_copy_ns)},
+    {"idle_ns", "idle", true, false, LS_DEVICE_TERM(idle_ns)},
+    {"input_ns", "  input", true, false, LS_TERM(input_ns)},
+    {"offcpu_ns", "without a core", true, false, LS_TERM(offcpu_ns)},
     {"overlap_fraction", "overlap", false, true, Overlap},
 };
+#undef LS_TERM
+#undef LS_DEVICE_TERM
 
 }  // namespace
 

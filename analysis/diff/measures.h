@@ -15,7 +15,7 @@ struct Measure {
   std::string_view text;  // In a table.
   bool less_is_better = true;
   bool fraction = false;  // Else ns.
-  // Of a step (row of tables.steps); empty: not known.
+  // Of a step (row of tables.steps), or of all of a run without steps (kNowhere); empty: not known.
   std::optional<double> (*of_step)(const analysis::Context& context, std::size_t step_row);
 };
 

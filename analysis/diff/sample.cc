@@ -29,6 +29,8 @@ void AddMeasures(const analysis::Context& context, RunSample& sample) {
       if (const auto value = measure.of_step(context, row)) series.push_back(*value);
     // A series that is known for some of the steps only cannot be compared.
     if (series.size() != context.usable_steps().size()) series.clear();
+    if (context.usable_steps().empty())
+      if (const auto value = measure.of_step(context, analysis::kNowhere)) series.push_back(*value);
     sample.measures.push_back({std::string(measure.name), SpreadOf(series)});
   }
   std::vector<std::int64_t> lengths_ns;

@@ -39,6 +39,10 @@ std::string Change(const MeasureResult& result) {
   return Signed(result.difference.value, result.measure->fraction);
 }
 
+// Of two runs without steps all that was recorded is compared.
+bool OfSteps(const Comparison& c) { return c.base.steps > 0 || c.now.steps > 0; }
+std::string_view OverWhat(const Comparison& c) { return OfSteps(c) ? "mean over steps" : "mean over ranks"; }
+
 // Steps that are all alike, or one alone, tell of no spread.
 bool HasInterval(const MeasureResult& result) {
   return result.base.count > 0 && result.now.count > 0 && result.difference.low < result.difference.high;
@@ -256,7 +260,7 @@ std::string RenderDiffText(const Comparison& c, const TextOptions& options) {
   out += '\n';
   Wrap(out, "  ", c.sentence, options.width);
   for (const std::string& remark : c.remarks) Wrap(out, "  ", "note: " + remark, options.width);
-  TextTable table(2, {{.head = "mean over steps", .width = 22, .right = false, .lead = 0},
+  TextTable table(2, {{.head = std::string(OverWhat(c)), .width = 22, .right = false, .lead = 0},
                       {.head = "base", .width = 10, .keep = 2},
                       {.head = "new", .width = 10, .keep = 3},
                       {.head = "change", .width = 13},
@@ -264,8 +268,9 @@ std::string RenderDiffText(const Comparison& c, const TextOptions& options) {
                       {.head = "verdict", .right = false}});
   for (const MeasureResult& result : c.measures) {
     const std::string verdict(Name(result.verdict));
-    table.Add({std::string(result.measure->text), Value(result, result.base), Value(result, result.now), Change(result),
-               IntervalText(result),
+    const bool whole = &result == &c.measures.front() && !OfSteps(c);
+    table.Add({std::string(whole ? "recording" : result.measure->text), Value(result, result.base),
+               Value(result, result.now), Change(result), IntervalText(result),
                result.verdict == Verdict::kWorse    ? paint("31", verdict)
                : result.verdict == Verdict::kBetter ? paint("32", verdict)
                                                     : verdict});
@@ -323,7 +328,7 @@ std::string RenderDiffJson(const Comparison& c) {
 std::string RenderDiffMarkdown(const Comparison& c) {
   std::string out =
       fmt::format("### Lockstep: {}\n\n{}\n\n", c.regression ? "regression" : Name(c.verdict), Escaped(c.sentence));
-  out += "| mean over steps | base | new | change | interval | verdict |\n|---|---:|---:|---:|---|---|\n";
+  out += fmt::format("| {} | base | new | change | interval | verdict |\n|---|---:|---:|---:|---|---|\n", OverWhat(c));
   for (const MeasureResult& result : c.measures) {
     const std::string verdict(Name(result.verdict));
     out += fmt::format("| {} | {} | {} | {} | {} | {} |\n", Escaped(result.measure->name), Value(result, result.base),

@@ -159,6 +159,16 @@ std::string NotAll(const RunFacts& run) {
                      run.ranks_missing.size() == 1 ? "it" : "them");
 }
 
+// " (87 % of the recording)"; "" if its length is not known.
+std::string ShareOfSteps(const Context& context, const RunFacts& run) {
+  std::int64_t in_steps_ns = 0, recorded_ns = 0;
+  for (const std::int64_t ns : context.tables().steps.step_ns) in_steps_ns += std::max<std::int64_t>(0, ns);
+  for (const CaptureWindow& window : run.window.windows) recorded_ns += window.span_ns;
+  return recorded_ns > 0
+             ? fmt::format(" ({} of the recording)", Percent(std::min(in_steps_ns, recorded_ns), recorded_ns))
+             : "";
+}
+
 void Remark(const Context& context, Analysis& analysis) {
   const RunFacts& run = analysis.run;
   const auto add = [&](std::string text) { analysis.remarks.push_back(std::move(text)); };
@@ -198,8 +208,8 @@ void Remark(const Context& context, Analysis& analysis) {
             : "What was posted early moved only in Wait, the rest is blocking: no overlap is claimed.");
   // Without it a reader takes the lengths of these steps for those of an iteration.
   if (!analysis.suspicious && context.timeline().Meta("step_source") == "signature")
-    add(fmt::format("No steps are marked: what repeats with the collectives counts as a step. If it is none, {}.",
-                    ToMarkSteps(SourceOf(context.timeline()))));
+    add(fmt::format("No steps are marked: what repeats with the collectives counts as a step{}. If it is none, {}.",
+                    ShareOfSteps(context, run), ToMarkSteps(SourceOf(context.timeline()))));
   if (run.ranks > 1 && !analysis.suspicious) {
     if (run.steps + run.incomplete_steps == 0)
       add(fmt::format("No steps are marked: figures are of the whole recording. To have steps, {}.",

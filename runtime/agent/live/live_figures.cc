@@ -183,12 +183,17 @@ void AddWhatRanksSay(const std::vector<const LiveRank*>& ranks, const std::vecto
     if (rank.mpi_share >= 0) {
       ++sharing;
       share += rank.mpi_share;
+      if (rank.mpi_share > figures.most_mpi_share || sharing == 1)
+        figures.most_mpi_rank = rank.rank, figures.most_mpi_share = rank.mpi_share;
+      if (rank.mpi_share < figures.least_mpi_share || sharing == 1)
+        figures.least_mpi_rank = rank.rank, figures.least_mpi_share = rank.mpi_share;
     }
     figures.clock_error_ns = figures.clock_error_ns < 0 || clocks[r].error_ns < 0
                                  ? -1
                                  : std::max(figures.clock_error_ns, clocks[r].error_ns);
   }
   if (sharing > 0) figures.mpi_share = share / static_cast<double>(sharing);
+  if (sharing < 2) figures.most_mpi_rank = figures.least_mpi_rank = -1;
 }
 
 // Counts which rank arrived last, over all steps.

@@ -32,6 +32,9 @@ struct LiveFigures {
   std::int64_t open_step = -1, open_ns = 0;
   std::int32_t open_rank = -1;
   double mpi_share = -1;  // The mean over the ranks for which it is known.
+  // The ranks that are in MPI most and least; -1: of fewer than two it is known. Who is there least is waited for.
+  std::int32_t most_mpi_rank = -1, least_mpi_rank = -1;
+  double most_mpi_share = 0, least_mpi_share = 1;
   bool recording = false;
   std::uint64_t records = 0, dropped = 0;
 };

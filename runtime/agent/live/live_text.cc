@@ -7,6 +7,8 @@ namespace lockstep::agent {
 namespace {
 
 constexpr std::size_t kRanksNamed = 5;
+// Ranks whose shares of time in MPI differ by less are alike.
+constexpr double kUnlike = 0.1;
 
 template <typename... Values>
 std::string Format(const char* format, Values... values) {
@@ -54,6 +56,16 @@ std::string Exposed(const LiveFigures& figures) {
   return text;
 }
 
+// " · in MPI 30 % of the time: rank 1 57 %, rank 0 3.0 %".
+std::string InMpi(const LiveFigures& figures) {
+  if (figures.mpi_share < 0) return "";
+  std::string text = " · in MPI " + Percent(figures.mpi_share) + " of the time";
+  if (figures.most_mpi_rank >= 0 && figures.most_mpi_share - figures.least_mpi_share >= kUnlike)
+    text += Format(": rank %d %s, rank %d %s", figures.most_mpi_rank, Percent(figures.most_mpi_share).c_str(),
+                   figures.least_mpi_rank, Percent(figures.least_mpi_share).c_str());
+  return text;
+}
+
 // The figures of the steps, or why there are none.
 std::string Steps(const LiveFigures& figures, std::int64_t period_ns) {
   if (figures.ranks == 0) return "no rank has reported in the last " + Time(period_ns);
@@ -67,7 +79,7 @@ std::string Steps(const LiveFigures& figures, std::int64_t period_ns) {
     return Format("no step ended · step %lld runs for %s on rank %d", static_cast<long long>(figures.open_step),
                   Time(figures.open_ns).c_str(), figures.open_rank);
   if (!figures.recording) return "recording is off";
-  const std::string share = figures.mpi_share < 0 ? "" : " · in MPI " + Percent(figures.mpi_share) + " of the time";
+  const std::string share = InMpi(figures);
   if (figures.steps_ended == 0) return "no step yet (mark steps with lockstep_step() or --step-range)" + share;
   return "no step to show" + share;
 }

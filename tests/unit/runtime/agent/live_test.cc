@@ -595,6 +595,19 @@ TEST(LiveFigures, NoStepSaysWhatRuns) {
   EXPECT_EQ(line, "live: no step ended · step 17 runs for 23 s on rank 0");
 }
 
+TEST(LiveFigures, WithoutStepsTheRanksInMpiMostAndLeastAreNamed) {
+  std::vector<LiveRank> ranks = {Rank(0, {}), Rank(1, {}), Rank(2, {})};
+  for (LiveRank& rank : ranks) rank.steps_ended = 0, rank.recording = true;
+  ranks[0].mpi_share = 0.03, ranks[1].mpi_share = 0.57, ranks[2].mpi_share = 0.3;
+  const auto line = [&] { return LiveLine(ComputeLiveFigures(ranks, 3, 100), 3, 10'000'000'000); };
+  EXPECT_EQ(line(),
+            "live: no step yet (mark steps with lockstep_step() or --step-range) · in MPI 30 % of the time: rank 1 57 "
+            "%, rank 0 3.0 %");
+  ranks[0].mpi_share = 0.52;
+  ranks[2].mpi_share = 0.53;
+  EXPECT_TRUE(line().ends_with("in MPI 54 % of the time")) << line();
+}
+
 TEST(LiveFile, ComesBackAndDamageIsSeen) {
   const TempDir directory;
   const std::string where = directory.path();
