@@ -8,6 +8,7 @@
 #include <vector>
 
 #include "analysis/core/format.h"
+#include "analysis/core/source.h"
 #include "analysis/core_time.h"
 #include "analysis/passes.h"
 
@@ -23,10 +24,13 @@ void FindStarved(const Context& context, Analysis& analysis) {
   finding.id = FindingId::kStarved;
   // The headline and the rows show one quantity: sums over the same steps of the same ranks.
   const std::string when = fmt::format("for {} of their time", Percent(share));
-  finding.headline = run.ranks_sharing_cores > 0
-                         ? fmt::format("{} ranks share {}: their training threads wait for a core {}.",
-                                       run.ranks_sharing_cores, Plural(run.shared_cores, "core"), when)
-                         : fmt::format("The training threads are ready to run but have no core {}.", when);
+  // Of other programs the thread that calls MPI is meant, which is the rank to them.
+  const bool torch = SourceOf(context.timeline()).torch;
+  finding.headline =
+      run.ranks_sharing_cores > 0
+          ? fmt::format("{} ranks share {}: {} for a core {}.", run.ranks_sharing_cores,
+                        Plural(run.shared_cores, "core"), torch ? "their training threads wait" : "they wait", when)
+          : fmt::format("The {} are ready to run but have no core {}.", torch ? "training threads" : "ranks", when);
   finding.brief = "ready to run, but without a core";
   // It has no price, because part of that time is within waits that would be spent anyway.
   finding.confidence = 0.7;

@@ -164,6 +164,8 @@ std::vector<bool> Counter::LastStage(const Context& context, const std::vector<s
 void CountCounterfactuals(const Context& context, Analysis& analysis) {
   const ReplayedRun* replayed = context.Replayed();
   if (replayed == nullptr || !replayed->Reproduces() || replayed->run().ranks.size() < 2) return;
+  // All of a run without steps may be so much that even few ranks cannot be asked.
+  if (replayed->run().whole_window && replayed->Plays(0, 2 * kLeastRanks) < 2 * kLeastRanks) return;
   Counter(context, *replayed, analysis).Run();
 }
 

@@ -19,6 +19,10 @@ constexpr double kOperationsPerEvent = 2, kOperationsPerRank = 8;
 constexpr double kMostOperations = 5e5;
 // Files are read whole, whatever part of them is replayed: beyond this it would double the time of the analysis.
 constexpr std::uint64_t kMostEventsRead = 60'000'000;
+// Of a run without steps all is replayed: so many events are read and made operations, a quarter as many, in two
+// seconds.
+constexpr std::uint64_t kMostEventsWhole = 1'000'000;
+constexpr double kMostOperationsWhole = 1.5e6;
 constexpr std::size_t kMostSteps = 40, kLeastSteps = 4;
 // So many operations take a hundredth of a second to play: as many steps as they fill are replayed at any rate. Other
 // buckets may be 128 operations in each step of a rank, so these are bounded, too.
@@ -107,14 +111,17 @@ bool ReplayedRun::Holds() const { return what_if_.self_error() <= kMostSelfError
 
 Result<std::unique_ptr<const ReplayedRun>> ReplayedRun::Make(const Context& context) {
   const std::uint64_t events = EventsOf(context);
-  if (events > kMostEventsRead ||
-      kMostOperations / OperationsOfStep(context, events) < static_cast<double>(kLeastSteps) / 4)
+  const bool steps_fit = kMostOperations / OperationsOfStep(context, events) >= static_cast<double>(kLeastSteps) / 4;
+  if (events > kMostEventsRead || (context.usable_steps().empty() ? events > kMostEventsWhole : !steps_fit))
     return TooMuch(context, events);
   if (std::optional<Error> why = WhyNotReplayed(context)) return *why;
   LS_TRY(std::unique_ptr<replay::RecordedRun> run, ReadStepsToReplay(context, false));
   LS_TRY(replay::WhatIf what_if, replay::WhatIf::Make(std::move(run)));
   std::unique_ptr<ReplayedRun> replayed(new ReplayedRun(std::move(what_if)));
   replayed->job_ = replayed->run().MakeJob();
+  if (replayed->run().whole_window &&
+      static_cast<double>(replayed->job_.graph.operations().size()) > kMostOperationsWhole)
+    return TooMuch(context, events);
   LS_TRY(replayed->schedule_, replay::Simulator(replayed->job_.graph).Run());
   const std::size_t steps = replayed->run().steps.size(), usable = context.usable_steps().size();
   if (steps < usable) replayed->sampled_ = fmt::format("{} of {} steps", steps, usable);
