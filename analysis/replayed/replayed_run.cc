@@ -19,8 +19,8 @@ constexpr double kOperationsPerEvent = 2, kOperationsPerRank = 8;
 constexpr double kMostOperations = 5e5;
 // Files are read whole, whatever part of them is replayed: beyond this it would double the time of the analysis.
 constexpr std::uint64_t kMostEventsRead = 60'000'000;
-// Of a run without steps all is replayed: so many events are read and made operations, a quarter as many, in two
-// seconds.
+// Of a run without steps all is replayed: so many events are read in a second, and passes that play often leave out so
+// many operations.
 constexpr std::uint64_t kMostEventsWhole = 1'000'000;
 constexpr double kMostOperationsWhole = 1.5e6;
 constexpr std::size_t kMostSteps = 40, kLeastSteps = 4;

@@ -13,6 +13,8 @@ namespace lockstep::analysis {
 namespace {
 
 constexpr std::size_t kMaxWaitingRanks = 33;
+// Of two ranks one that works this many times as long has a task of its own: the other hands it out and waits.
+constexpr std::int64_t kOwnTask = 10;
 
 }  // namespace
 
@@ -82,6 +84,8 @@ std::vector<std::vector<std::int64_t>> WorkByTime(const Context& context) {
     end_ns = std::min(end_ns, clock.ToCluster(totals.end_ns[i]));
   }
   if (totals.rows() < n || end_ns <= begin_ns) return {};
+  const auto of_all = [&](std::size_t row) { return totals.compute_ns[row] + totals.blocked_ns[row]; };
+  if (n == 2 && std::max(of_all(0), of_all(1)) > kOwnTask * std::min(of_all(0), of_all(1))) return {};
   const std::int64_t piece_ns = (end_ns - begin_ns) / static_cast<std::int64_t>(kPieces);
   std::vector work(kPieces, std::vector<std::int64_t>(n, 0));
   std::atomic<bool> read = true;

@@ -35,7 +35,7 @@ struct LatenessTable {
 LatenessTable Lateness(const Context& context);
 // The same of a rank's own work in each step, computing and loading input, against the lower median of all ranks. In a
 // run without steps in each of kPieces equal pieces of the time that all ranks recorded: from their files, empty where
-// one cannot be read.
+// one cannot be read, or one of two has a task of its own.
 LatenessTable WorkBeyond(const Context& context);
 inline constexpr std::size_t kPieces = 50;
 
