@@ -35,6 +35,7 @@ bool SoFarSender::there() const {
 void SoFarSender::Offer(std::int64_t now_ns, std::uint64_t spool_bytes) {
   if (spool_bytes > kMostBytes || now_ns < next_give_ns_) return;
   const bool again = there();
+  if (setup_.write_open) setup_.write_open();
   if (!Begin(Call::kGive)) return;
   again_ns_ = again ? std::min(2 * again_ns_, kLastAgainNs) : kFirstAgainNs;
   next_give_ns_ = now_ns + (again ? again_ns_ : kGivePauseNs);

@@ -22,6 +22,9 @@ class SoFarSender {
     std::function<std::optional<FileSender::Setup>()> call;
     FileToSend spool;
     std::int64_t stall_ms = 10'000;
+    // Writes into the spool what threads are inside of: without that a rank that waits in MPI counts as computing. May
+    // be empty.
+    std::function<void()> write_open;
   };
   // A larger spool stays here: the network may be what everybody waits for.
   static constexpr std::uint64_t kMostBytes = std::uint64_t{64} << 20;

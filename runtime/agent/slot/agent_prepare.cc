@@ -178,7 +178,8 @@ void SlotRun::WatchForHangs() {
                           .keep = [this](const std::string& lines) { spool_->Append({SpoolKind::kMeta}, lines); }});
   if (launch_.rank > 0)
     so_far_.emplace(SoFarSender::Setup{.call = [this] { return SenderSetup(); },
-                                       .spool = {RankName(launch_.slot()) + ".spool", spool_path_}});
+                                       .spool = {RankName(launch_.slot()) + ".spool", spool_path_},
+                                       .write_open = [this] { drain_->WriteOpen(); }});
   hang_watch_.emplace(HangWatch::Setup{.run_dir = dir_.absolute,
                                        .slot = launch_.slot(),
                                        .slots = launch_.slots(),

@@ -43,6 +43,16 @@ TEST_F(SendSoFar, ItIsThereUntilItIsTakenBack) {
   EXPECT_TRUE(Is("so far and further"));
 }
 
+// A rank that has been quiet for less than the agent's own period of writing that must not look as if it computed.
+TEST_F(SendSoFar, WhatThreadsAreInsideOfIsWrittenBefore) {
+  SoFarSender::Setup setup = Slot3("so far");
+  setup.write_open = [this] { Made(kName, "so far, inside MPI_Waitall"); };
+  SoFarSender sender(setup);
+  sender.Offer(kLookNs, 6);
+  EXPECT_TRUE(Is("so far, inside MPI_Waitall"));
+  EXPECT_TRUE(Eventually([&] { return sender.there(); }));
+}
+
 TEST_F(SendSoFar, ItGivesWayToTheFilesOfTheEnd) {
   SoFarSender sender(Slot3("so far"));
   sender.Offer(kLookNs, 6);
