@@ -194,7 +194,7 @@ void HangWatch::Look(const SegmentView& segment, std::int64_t now_ns, const Seen
 }
 
 bool HangWatch::PollsInVain(std::int64_t now_ns, const Seen& seen) {
-  const std::uint64_t work = seen.records - seen.polls;
+  const std::uint64_t work = seen.records - seen.polls - seen.blocks;
   if (std::exchange(work_, work) != work || worked_ns_ == 0) worked_ns_ = now_ns;
   return seen.polls != 0 && now_ns - worked_ns_ >= setup_.after_ns;
 }

@@ -53,7 +53,8 @@ class HangWatch {
   ~HangWatch();
 
   struct Seen {
-    std::uint64_t records = 0, polls = 0;  // So far; `polls` of them asked for an operation in vain.
+    // So far; `polls` of them asked for an operation in vain, `blocks` are of calls of libc in which a thread waited.
+    std::uint64_t records = 0, polls = 0, blocks = 0;
     std::uint64_t spool_bytes = 0;
     bool blocked = false;  // A process of this slot sleeps in a system call.
   };
@@ -83,7 +84,7 @@ class HangWatch {
   std::string Path(const char* name) const { return setup_.run_dir + "/" + name; }
 
   Setup setup_;
-  std::uint64_t records_ = 0, work_ = 0;         // `work_`: those that are no polls.
+  std::uint64_t records_ = 0, work_ = 0;         // `work_`: those that are neither polls nor blocks.
   std::int64_t worked_ns_ = 0;                   // When there was another one of them.
   std::int64_t quiet_since_ns_ = 0;              // And inside the same call; 0: it moves.
   std::uint64_t inside_since_ticks_ = 0;         // Of that call; 0: inside none.

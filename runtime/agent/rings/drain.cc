@@ -99,7 +99,7 @@ void Drain::DrainRing(std::uint32_t index, Pass& pass) {
   const std::uint64_t mask = capacity - 1;
   while (at < head) {
     // The longest run of whole records that fits a block; at least one record.
-    std::uint64_t end = at, records = 0, polls = 0;
+    std::uint64_t end = at, records = 0, polls = 0, blocks = 0;
     while (end < head) {
       RecordHead record;
       std::memcpy(&record, slots + (end & mask) * kSlotBytes, sizeof record);
@@ -116,12 +116,13 @@ void Drain::DrainRing(std::uint32_t index, Pass& pass) {
       if (end != at && end + length - at > kBlockSlots) break;
       records += IsContent(record.kind);
       polls += record.kind == RecordKind::kPoll;
+      blocks += record.kind == RecordKind::kBlocked;
       end += length;
     }
     if (end == at) break;
     const std::uint64_t before = records_;
     WriteRecords(index, entry, at, end, records);
-    if (records_ != before) polls_ += polls;
+    if (records_ != before) polls_ += polls, blocks_ += blocks;
     ring.tail.store(end, std::memory_order_release);
     at = end;
   }

@@ -64,7 +64,8 @@ class Drain {
   std::uint64_t records() const { return records_; }
   // Of these, runs of calls that asked for an operation in vain (MPI_Test).
   std::uint64_t polls() const { return polls_; }
-  std::uint32_t processes() const;  // Processes that have an entry in the table.
+  std::uint64_t blocks() const { return blocks_; }  // Likewise, calls of libc in which a thread was blocked.
+  std::uint32_t processes() const;                  // Processes that have an entry in the table.
 
  private:
   struct RingSeen {
@@ -117,7 +118,7 @@ class Drain {
   std::deque<Kept> kept_;
   std::size_t kept_bytes_ = 0;
   std::uint32_t bursts_written_ = 0;
-  std::uint64_t lost_records_ = 0, closed_dropped_ = 0, records_bytes_ = 0, records_ = 0, polls_ = 0,
+  std::uint64_t lost_records_ = 0, closed_dropped_ = 0, records_bytes_ = 0, records_ = 0, polls_ = 0, blocks_ = 0,
                 limit_bytes_ = UINT64_MAX;
   bool over_limit_ = false, limit_counted_ = false;
   std::uint64_t let_go_ = 0;         // Records discarded because of the limit.

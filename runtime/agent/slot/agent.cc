@@ -105,7 +105,11 @@ void SlotRun::Periodic(std::int64_t now_ns) {
     if (drain_->records() == 0) lost_preload_ = LostPreload(child_->pid(), libraries_.probe);
     if (hang_watch_ && !Ending(now_ns))
       hang_watch_->Look(segment_->view(), now_ns,
-                        {drain_->records(), drain_->polls(), spool_->bytes(), stop_watch_.blocked()});
+                        {.records = drain_->records(),
+                         .polls = drain_->polls(),
+                         .blocks = drain_->blocks(),
+                         .spool_bytes = spool_->bytes(),
+                         .blocked = stop_watch_.blocked()});
   }
   if (now_ns >= next_second_ns_) {
     next_second_ns_ = now_ns + kSecondNs;
