@@ -15,6 +15,8 @@ namespace {
 constexpr std::size_t kMaxWaitingRanks = 33;
 // Of two ranks one that works this many times as long has a task of its own: the other hands it out and waits.
 constexpr std::int64_t kOwnTask = 10;
+// Of a piece of time: less than this is none's work.
+constexpr double kNobodyWorks = 0.01;
 
 }  // namespace
 
@@ -101,7 +103,13 @@ std::vector<std::vector<std::int64_t>> WorkByTime(const Context& context) {
       work[u][p] = piece_ns - TotalWithin(own.exposed, {from, from + piece_ns});
     }
   });
-  return read ? work : std::vector<std::vector<std::int64_t>>();
+  if (!read) return {};
+  // Where nobody works, in MPI_Init say, nothing is compared.
+  std::erase_if(work, [&](const std::vector<std::int64_t>& of_ranks) {
+    return static_cast<double>(*std::max_element(of_ranks.begin(), of_ranks.end())) <
+           kNobodyWorks * static_cast<double>(piece_ns);
+  });
+  return work;
 }
 
 }  // namespace

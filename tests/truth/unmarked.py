@@ -147,7 +147,10 @@ for kind in (even, rare, passed):
             print(f"{kind.__name__} {seed}: rank {who} costs {gain_ns / 1e6:.1f} ms, named {found}: {having['findings'][:1] and having['findings'][0]['headline']}")
             continue
         named += 1
-        priced += abs(price_ns(having) - gain_ns) <= 0.2 * gain_ns
+        if abs(price_ns(having) - gain_ns) <= 0.2 * gain_ns:
+            priced += 1
+        else:
+            print(f"{kind.__name__} {seed}: rank {who} costs {gain_ns / 1e6:.1f} ms, price {price_ns(having) / 1e6:.1f} ms")
         if price_ns(having) > bound_ns(having) + 0.005 * length_ns(having):
             failed.append(f"{kind.__name__} {seed}: price {price_ns(having) / 1e6:.2f} ms, and no rank waits more than {bound_ns(having) / 1e6:.2f}")
     print(f"{kind.__name__}: {named} of {slowed} named, {priced} priced within 20 %, {accused} of {healthy} healthy ones accused")

@@ -6,6 +6,8 @@
 #include <tuple>
 #include <utility>
 
+#include "analysis/replay/host/soon_after.h"
+
 namespace lockstep::replay {
 namespace {
 
@@ -91,11 +93,6 @@ class Progress {
   bool WaitsToBeGiven(const Pair& pair) const { return GivenLate(pair) && Soon(pair, true); }
 
  private:
-  static constexpr std::int64_t kSoonPart = 10;  // After a tenth of the time since both posted, at most.
-  static constexpr std::size_t kLeastSoon = 3;
-  struct Seen {
-    std::size_t all = 0, soon = 0;
-  };
   using Key = std::pair<int, bool>;  // Power of two of the bytes; whether the receiver waits.
 
   // Its sender was in the call that completes it, its receiver came to its next call, and after that it ended.
@@ -109,16 +106,14 @@ class Progress {
   }
   static Key KeyOf(const Pair& pair, bool receives) { return {std::bit_width(pair.receive->bytes), receives}; }
   void Count(const Pair& pair, bool receives, std::int64_t end_ns, std::int64_t came_ns) {
-    Seen& seen = seen_[KeyOf(pair, receives)];
-    ++seen.all;
-    seen.soon += kSoonPart * (end_ns - came_ns) <= end_ns - pair.BothNs();
+    seen_[KeyOf(pair, receives)].Add(pair.BothNs(), came_ns, end_ns);
   }
   bool Soon(const Pair& pair, bool receives) const {
     const auto at = seen_.find(KeyOf(pair, receives));
-    return at != seen_.end() && at->second.soon >= kLeastSoon && 10 * at->second.soon >= 9 * at->second.all;
+    return at != seen_.end() && at->second.Holds();
   }
 
-  std::map<Key, Seen> seen_;
+  std::map<Key, SoonAfter> seen_;
 };
 
 // A receive that ended before its send began is the result of clock errors, and left out.

@@ -3,14 +3,18 @@
 #include <fmt/format.h>
 
 #include <algorithm>
+#include <bit>
 #include <map>
 #include <optional>
+#include <set>
 #include <span>
 #include <string>
+#include <tuple>
 
 #include "analysis/replay/graph/graph.h"
 #include "analysis/replay/graph/read_run.h"
 #include "analysis/replay/host/host_messages.h"
+#include "analysis/replay/host/soon_after.h"
 #include "core/uneven.h"
 #include "merge/match/awaited.h"
 #include "merge/timeline/activity_stream.h"
@@ -34,6 +38,7 @@ class Reader {
                    timeline_.run_dir, "mark steps with lockstep_step(), or name a range with --step-range"};
     run_.cores_of_rank = merge::LeastCoresOfRank(timeline_);
     chosen_.resize(run_.ranks.size());
+    FindMeetings();
     ChooseCollectives(timeline_, 0, run_, [&](std::size_t row, std::uint32_t position) { Choose(row, position); });
     std::vector<std::size_t> rows;
     if (!run_.whole_window) {
@@ -60,10 +65,44 @@ class Reader {
   }
 
  private:
+  // Kind, size (power of two) and communicator.
+  using Class = std::tuple<std::uint8_t, int, std::uint64_t>;
+  Class ClassOf(std::size_t row) const {
+    const auto& c = t_.collectives;
+    return {c.kind[row], std::bit_width(c.bytes[row]), c.comm_id[row]};
+  }
+
+  // Who gives a root something, or has something for others, need not wait for them; with many bytes it does, because
+  // they move when the other side is there (rendezvous of Open MPI and MPICH). Of such kinds and sizes nobody leaves
+  // before the last has come, and who need not wait soon after.
+  void FindMeetings() {
+    const auto& m = t_.collective_ranks;
+    std::map<Class, SoonAfter> classes;
+    for (std::size_t row = 0; row < t_.collectives.rows(); ++row) {
+      const std::size_t first = timeline_.FirstMember(row), end = timeline_.FirstMember(row + 1);
+      if (first == end || t_.collectives.mismatch[row]) continue;
+      const std::int64_t last_ns = *std::max_element(m.arrival_ns.begin() + static_cast<std::ptrdiff_t>(first),
+                                                     m.arrival_ns.begin() + static_cast<std::ptrdiff_t>(end));
+      bool all_stay = true;
+      for (std::size_t k = first; k < end; ++k) all_stay &= m.end_high_ns[k] > last_ns;
+      for (std::size_t k = first; k < end; ++k) {
+        if ((m.exempt[k] & kWaitsForNobody) == 0 || m.arrival_ns[k] == last_ns) continue;
+        SoonAfter& of_class = classes[ClassOf(row)];
+        if (all_stay)
+          of_class.Add(m.arrival_ns[k], last_ns, m.end_high_ns[k]);
+        else
+          of_class.AddOther();
+      }
+    }
+    for (const auto& [of, seen] : classes)
+      if (seen.Holds()) meetings_.insert(of);
+  }
+
   // Gives each member its part of a collective, if the timeline contains it.
   void Choose(std::size_t row, std::uint32_t position) {
     const auto& m = t_.collective_ranks;
     const std::size_t first = timeline_.FirstMember(row), end = timeline_.FirstMember(row + 1);
+    const bool meeting = meetings_.contains(ClassOf(row));
     bool in_wait = false;
     for (std::size_t k = first; k < end; ++k) in_wait |= m.censored[k] != 0;
     for (std::size_t k = first; k < end; ++k) {
@@ -71,8 +110,8 @@ class Reader {
       chosen.row = m.row[k];
       chosen.collective = position;
       chosen.in_wait = in_wait;
-      chosen.waits = (m.exempt[k] & kWaitsForNobody) == 0;
-      chosen.awaited = (m.exempt[k] & kAwaitedByNobody) == 0;
+      chosen.waits = meeting || (m.exempt[k] & kWaitsForNobody) == 0;
+      chosen.awaited = meeting || (m.exempt[k] & kAwaitedByNobody) == 0;
       chosen.end_ns = m.end_high_ns[k];
       chosen.end_low_ns = m.end_low_ns[k];
       chosen_[run_.PositionOf(m.rank[k])].push_back(chosen);
@@ -169,6 +208,7 @@ class Reader {
   const ReadRunOptions& options_;
   HostRun run_;
   std::vector<std::vector<RankCollective>> chosen_;  // By rank.
+  std::set<Class> meetings_;                         // All members wait for all.
 };
 
 // A collective that moved only in its wait did so on all ranks. If a rank's wait is unknown or different, collectives
