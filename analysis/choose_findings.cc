@@ -146,6 +146,14 @@ void PutContentionFirst(const Context& context, Analysis& analysis) {
   }
 }
 
+// Passes do not know at which place theirs will be.
+void NumberExplanations(Analysis& analysis) {
+  for (std::size_t i = 0; i < analysis.findings.size(); ++i)
+    for (std::string* text : {&analysis.findings[i].evidence, &analysis.findings[i].action})
+      if (const std::size_t at = text->find(kExplainThis); at != std::string::npos)
+        text->replace(at, kExplainThis.size(), fmt::format("lockstep analyze --explain {}", i + 1));
+}
+
 }  // namespace
 
 std::string OfTheStep(const Summary& summary, std::int64_t ns) {
@@ -234,6 +242,7 @@ void ChooseFindings(const Context& context, Analysis& analysis) {
   PutRemedyFirst(analysis);
   PutContentionFirst(context, analysis);
   if (analysis.findings.size() > kMaxFindings) analysis.findings.resize(kMaxFindings);
+  NumberExplanations(analysis);
   AddUp(context, analysis);
 }
 

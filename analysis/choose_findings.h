@@ -6,6 +6,7 @@
 #include <optional>
 #include <set>
 #include <string>
+#include <string_view>
 
 #include "analysis/context.h"
 #include "analysis/core/model.h"
@@ -26,6 +27,9 @@ std::optional<std::int64_t> PriceNs(const Analysis& analysis, const Finding& fin
 
 // What a finding gains of the step, or of the window in runs without steps; below 0: it has no price.
 double GainShare(const Analysis& analysis, const Finding& finding);
+
+// Stands in evidence and action for the command that shows a finding's own rows.
+inline constexpr std::string_view kExplainThis = "lockstep analyze --explain N";
 
 // Findings of what ranks spend on each other: waiting and transfers.
 bool WaitsForOthers(FindingId id);

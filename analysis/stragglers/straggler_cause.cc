@@ -8,6 +8,7 @@
 #include <map>
 #include <numeric>
 
+#include "analysis/choose_findings.h"
 #include "analysis/core/format.h"
 #include "analysis/core/unrecorded.h"
 #include "analysis/stacks/blocked_places.h"
@@ -360,8 +361,8 @@ std::string ActionFor(const StragglerCause& cause, const std::string& name, cons
     case CauseId::kUnknown:
       break;
   }
-  return fmt::format("look at what {} before {} collectives: lockstep analyze --explain N lists when",
-                     name + (several ? " do" : " does"), several ? "their" : "its");
+  return fmt::format("look at what {} before {} collectives: {} lists when", name + (several ? " do" : " does"),
+                     several ? "their" : "its", kExplainThis);
 }
 
 namespace {

@@ -411,8 +411,7 @@ class Search {
     finding.evidence += why_;
     finding.evidence += fmt::format(". p {}", worst_p < 0.001 ? "< 0.001" : fmt::format("<= {:.3f}", worst_p));
     if (named_.size() > kMaxExplained)
-      finding.evidence +=
-          fmt::format(". {} more: lockstep analyze --explain N lists them", named_.size() - kMaxExplained);
+      finding.evidence += fmt::format(". {} more: {} lists them", named_.size() - kMaxExplained, kExplainThis);
     finding.action = ActionsByCause();
     finding.upper_bound = !read_.exact;
     finding.confidence = ConfidenceIn(worst_p);

@@ -11,6 +11,7 @@
 #include <utility>
 #include <vector>
 
+#include "core/mpi_ops.h"
 #include "export/common/out_file.h"
 #include "export/common/text.h"
 #include "export/common/writers.h"
@@ -25,13 +26,23 @@ using schema::kNoTime;
 
 constexpr std::size_t kRows = 4096;
 
-// Appends a value as a cell; nothing for `blank`. `text` returns the string of a number.
+// "MPI_Allreduce"; nullptr: no MPI function, or none that is known.
+template <typename T>
+const MpiOpInfo* FunctionOf(const schema::ColumnInfo& column, T value) {
+  if (column.enumeration != &schema::kEnumInfo<MpiOp>) return nullptr;
+  return FindMpiOp(static_cast<std::uint16_t>(value));
+}
+
+// Appends a value as a cell; nothing for `blank`. `text` returns the string of a number. Of two hundred MPI functions
+// nobody knows the codes.
 template <typename T, typename Text>
 void AppendCell(std::string& out, const schema::ColumnInfo& column, T value, std::optional<T> blank, Text&& text) {
   if (column.role == schema::Role::kText) {
     AppendCsvText(out, text(static_cast<std::uint32_t>(value)));
   } else if (blank && value == *blank) {
     return;
+  } else if (const MpiOpInfo* function = FunctionOf(column, value); function != nullptr) {
+    out += function->name;
   } else if constexpr (std::is_signed_v<T>) {
     AppendInt(out, value);
   } else {

@@ -444,6 +444,8 @@ class Tables(Case):
                 count = collections.Counter(int(row["file_rank"]) for row in tables.get(table, []))
                 for rank, file in ranks.items():
                     self.assertEqual(count[rank], file.rows(table), table)
+            functions = {row["op"] for row in tables.get("mpi_calls", [])}
+            self.assertTrue(all(name.startswith("MPI_") for name in functions), functions)
             with h5py.File(run / "timeline.h5") as file:
                 for table in ("collectives", "collective_ranks", "steps", "step_ranks", "clock"):
                     self.assertEqual(len(tables["timeline_" + table]), len(next(iter(file[table].values()))), table)
