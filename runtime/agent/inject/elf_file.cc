@@ -119,7 +119,7 @@ ElfFacts LookAtElf(const std::string& path) {
 OwnMpi LookForMpi(const std::string& path) {
   // Only what MPI programs call: a program may have functions of its own whose names begin as MPI's.
   static const std::set<std::string_view> names = {
-#define LS_NAME(name) "MPI_" #name,
+#define LS_NAME(name) "MPI_" #name,  // NOLINT(bugprone-suspicious-missing-comma)
       LS_MPI_ENTRY_POINTS(LS_NAME, LS_NAME, LS_NAME, LS_NAME)
 #undef LS_NAME
   };
