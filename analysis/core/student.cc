@@ -1,6 +1,7 @@
 #include "analysis/core/student.h"
 
 #include <cmath>
+#include <initializer_list>
 
 namespace lockstep::analysis {
 namespace {
