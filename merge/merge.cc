@@ -188,7 +188,10 @@ class Merger {
   // The analysis window: complete steps, narrowed by --steps; GPU traces of others
   // without --steps count from their first to their last event.
   Status ChooseSteps() {
-    if (options_.window == "hta") return FindHtaWindow(), Ok();
+    if (options_.window == "hta") {
+      FindHtaWindow();
+      return Ok();
+    }
     if (windows_.in_parts)
       parts_ = AnalysisParts(windows_, ranks_, steps_, options_.first_step >= 0 ? options_.first_step : schema::kNoTime,
                              options_.last_step >= 0 ? options_.last_step : INT64_MAX);

@@ -19,8 +19,8 @@ constexpr double kOperationsPerEvent = 2, kOperationsPerRank = 8;
 constexpr double kMostOperations = 5e5;
 // Files are read whole, whatever part of them is replayed: beyond this it would double the time of the analysis.
 constexpr std::uint64_t kMostEventsRead = 60'000'000;
-// Of a run without steps all is replayed: so many events are read in a second, and passes that play often leave out so
-// many operations.
+// Of a run without steps all is replayed: so many events are read in a second, and so many operations played in one to
+// two.
 constexpr std::uint64_t kMostEventsWhole = 1'000'000;
 constexpr double kMostOperationsWhole = 1.5e6;
 constexpr std::size_t kMostSteps = 40, kLeastSteps = 4;
@@ -116,12 +116,12 @@ Result<std::unique_ptr<const ReplayedRun>> ReplayedRun::Make(const Context& cont
     return TooMuch(context, events);
   if (std::optional<Error> why = WhyNotReplayed(context)) return *why;
   LS_TRY(std::unique_ptr<replay::RecordedRun> run, ReadStepsToReplay(context, false));
+  replay::Job job = run->MakeJob();
+  if (run->whole_window && static_cast<double>(job.graph.operations().size()) > kMostOperationsWhole)
+    return TooMuch(context, events);
   LS_TRY(replay::WhatIf what_if, replay::WhatIf::Make(std::move(run)));
   std::unique_ptr<ReplayedRun> replayed(new ReplayedRun(std::move(what_if)));
-  replayed->job_ = replayed->run().MakeJob();
-  if (replayed->run().whole_window &&
-      static_cast<double>(replayed->job_.graph.operations().size()) > kMostOperationsWhole)
-    return TooMuch(context, events);
+  replayed->job_ = std::move(job);
   LS_TRY(replayed->schedule_, replay::Simulator(replayed->job_.graph).Run());
   const std::size_t steps = replayed->run().steps.size(), usable = context.usable_steps().size();
   if (steps < usable) replayed->sampled_ = fmt::format("{} of {} steps", steps, usable);

@@ -31,6 +31,7 @@ class Asking {
   }
 
   // The lower end of the median gain's 95 % interval; of fewer steps than have one, the least gain of them all.
+  // In a run without steps the gain in all.
   double SureGain(const std::optional<Lengths>& before, const std::optional<Lengths>& after) const {
     const Lengths of_steps = Gains(before, after);
     if (replayed_.run().whole_window) return of_steps.empty() ? 0 : static_cast<double>(of_steps.front());

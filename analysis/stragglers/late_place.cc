@@ -1,11 +1,13 @@
-// Where in its program a late rank is late.
+// Where in its program a late rank is late, and in which units, for --explain.
 
 #include <algorithm>
+#include <numeric>
 
 #include "analysis/core/statistics.h"
 #include "analysis/stacks/blocked_places.h"
 #include "analysis/stragglers/stack_evidence.h"
 #include "analysis/stragglers/straggler_cause.h"
+#include "merge/timeline/totals_row.h"
 
 namespace lockstep::analysis {
 namespace {
@@ -14,6 +16,7 @@ namespace {
 constexpr std::size_t kMostCompared = 3;
 // A place that explains less than this part is none to name.
 constexpr double kLeastOfBlocked = 0.25;
+constexpr std::size_t kMaxEvidenceRows = 20;
 
 // When these units were on the rank, by its own clock; of a run without steps all that was recorded.
 std::vector<Interval> WindowsOf(const Context& context, std::size_t position, const std::vector<std::size_t>& units) {
@@ -26,8 +29,8 @@ std::vector<Interval> WindowsOf(const Context& context, std::size_t position, co
         windows.push_back({cells.begin_ns[cell], cells.end_ns[cell]});
     return windows;
   }
-  for (std::size_t i = 0; i < totals.rows(); ++i)
-    if (totals.rank[i] == context.ranks()[position]) windows.push_back({totals.begin_ns[i], totals.end_ns[i]});
+  if (const std::size_t row = merge::TotalsRow(totals, context.ranks()[position]); row < totals.rows())
+    windows.push_back({totals.begin_ns[row], totals.end_ns[row]});
   return windows;
 }
 
@@ -84,6 +87,16 @@ std::optional<BlockedAt> BlockedPlaceOf(const Context& context, std::size_t posi
                          of_calls ? 2 * cause.price_ns : *cause.more_blocked_ns);
 }
 
+Evidence WorkOfRanks(const Context& context) {
+  const auto& totals = context.tables().rank_totals;
+  Evidence rows{{"rank", "compute_ns", "blocked_ns", "span_ns"}, {}};
+  for (std::size_t i = 0; i < totals.rows(); ++i)
+    rows.rows.push_back({totals.rank[i], totals.compute_ns[i], totals.blocked_ns[i], SpanOf(totals, i)});
+  std::stable_sort(rows.rows.begin(), rows.rows.end(),
+                   [](const auto& a, const auto& b) { return a[1] + a[2] > b[1] + b[2]; });
+  return rows;
+}
+
 }  // namespace
 
 void FindPlaces(const Context& context, std::size_t position, const RankActivities& read, double late_share,
@@ -93,6 +106,26 @@ void FindPlaces(const Context& context, std::size_t position, const RankActiviti
   if (!cause.blocked) return;
   cause.blocked->every = cause.period;
   straggler.blocked = cause.blocked;
+}
+
+Evidence RowsFor(const Context& context, const std::vector<std::int64_t>& price, const LatenessTable& late,
+                 std::size_t r, bool by_work) {
+  if (by_work && !context.units_are_steps()) return WorkOfRanks(context);
+  Evidence rows{{context.units_are_steps() ? "step" : "slice", "length_ns", "others_wait_ns",
+                 by_work ? "works_longer_ns" : "arrives_late_ns"},
+                {}};
+  std::vector<std::size_t> order(price.size());
+  std::iota(order.begin(), order.end(), std::size_t{0});
+  std::stable_sort(order.begin(), order.end(), [&](std::size_t a, std::size_t b) { return price[a] > price[b]; });
+  order.resize(std::min(order.size(), kMaxEvidenceRows));
+  for (const std::size_t u : order) {
+    const Unit& unit = context.units()[u];
+    const bool is_step = unit.step != kNowhere;
+    rows.rows.push_back({is_step ? context.tables().steps.index[unit.step] : static_cast<std::int64_t>(u),
+                         is_step ? context.tables().steps.step_ns[unit.step] : unit.length_ns(), price[u],
+                         static_cast<std::int64_t>(late.mean_ns[u][r])});
+  }
+  return rows;
 }
 
 }  // namespace lockstep::analysis

@@ -6,7 +6,6 @@
 #include <cmath>
 #include <cstdlib>
 #include <map>
-#include <numeric>
 
 #include "analysis/choose_findings.h"
 #include "analysis/core/format.h"
@@ -15,11 +14,10 @@
 #include "analysis/stragglers/hidden_waiting.h"
 #include "analysis/stragglers/stack_evidence.h"
 #include "core/interval.h"
+#include "merge/timeline/totals_row.h"
 
 namespace lockstep::analysis {
 namespace {
-
-constexpr std::size_t kMaxEvidenceRows = 20;
 
 constexpr std::uint8_t kForward = schema::Phase::kForward, kBackward = schema::Phase::kBackward;
 // Forward and backward passes that vary together by at least this much do so because of the amount of work.
@@ -51,8 +49,8 @@ std::optional<std::int64_t> MedianOf(const Context& context, const Steps& steps,
                                      Quantity&& quantity) {
   std::vector<std::int64_t> values;
   if (const auto& totals = context.tables().rank_totals; !context.units_are_steps()) {
-    const auto at = std::find(totals.rank.begin(), totals.rank.end(), context.ranks()[position]);
-    if (at != totals.rank.end()) values.push_back(quantity(totals, static_cast<std::size_t>(at - totals.rank.begin())));
+    const std::size_t row = merge::TotalsRow(totals, context.ranks()[position]);
+    if (row < totals.rows()) values.push_back(quantity(totals, row));
   }
   for (const std::size_t step : steps)
     if (const std::size_t cell = context.Cell(step, position); cell != kNowhere)
@@ -466,23 +464,6 @@ std::string BriefEvidenceFor(const Analysis& analysis, std::size_t r, const Stra
   if (const std::string why = ByCause(cause); !why.empty()) text += ", " + why;
   if (cause.stack) text += "; " + PlaceText(*cause.stack);
   return text + SinceWhen(straggler);
-}
-
-Evidence RowsFor(const Context& context, const std::vector<std::int64_t>& price, const LatenessTable& late,
-                 std::size_t r) {
-  Evidence rows{{context.units_are_steps() ? "step" : "slice", "length_ns", "others_wait_ns", "arrives_late_ns"}, {}};
-  std::vector<std::size_t> order(price.size());
-  std::iota(order.begin(), order.end(), std::size_t{0});
-  std::stable_sort(order.begin(), order.end(), [&](std::size_t a, std::size_t b) { return price[a] > price[b]; });
-  order.resize(std::min(order.size(), kMaxEvidenceRows));
-  for (const std::size_t u : order) {
-    const Unit& unit = context.units()[u];
-    const bool is_step = unit.step != kNowhere;
-    rows.rows.push_back({is_step ? context.tables().steps.index[unit.step] : static_cast<std::int64_t>(u),
-                         is_step ? context.tables().steps.step_ns[unit.step] : unit.length_ns(), price[u],
-                         static_cast<std::int64_t>(late.mean_ns[u][r])});
-  }
-  return rows;
 }
 
 }  // namespace lockstep::analysis

@@ -54,8 +54,9 @@ std::string BriefFor(const StragglerCause& cause);
 // The evidence in a few words, for a finding about several ranks.
 std::string BriefEvidenceFor(const Analysis& analysis, std::size_t position, const StragglerCause& cause,
                              const Straggler& straggler);
-// The rank's costliest units, for --explain.
+// The rank's costliest units, for --explain. `by_work`: `late` is of work; in a run without steps what each rank works
+// in all, most first. late_place.cc
 Evidence RowsFor(const Context& context, const std::vector<std::int64_t>& price, const LatenessTable& late,
-                 std::size_t position);
+                 std::size_t position, bool by_work);
 
 }  // namespace lockstep::analysis

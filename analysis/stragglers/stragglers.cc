@@ -93,9 +93,12 @@ class Search {
   // Where ranks wait for messages lateness goes from one to the next, and collectives need not show whose it is:
   // whoever has more work than the others in every step.
   void NameByWork() {
+    const bool steps = context_.units_are_steps();
     if (context_.tables().p2p_pairs.rows() == 0) return;
+    // Without steps files are read for it: for nothing, where no replay says what it costs.
+    if (!steps && (analysis_.run.cores_scarce || context_.Replayed() == nullptr)) return;
     LatenessTable arrivals = std::exchange(late_, WorkBeyond(context_));
-    if (!context_.units_are_steps()) limit_ = kNameShare * static_cast<double>(whole_ns_) / kPieces;
+    if (!steps) limit_ = kNameShare * static_cast<double>(whole_ns_) / kPieces;
     positions_.clear();
     by_work_ = Suspect();
     if (by_work_) {
@@ -350,9 +353,7 @@ class Search {
     finding.action = ActionFor(named.cause, name, node.empty() ? "its host" : node);
     finding.upper_bound = !read_.exact;
     finding.confidence = ConfidenceIn(straggler.p_value);
-    if (!by_work_ || context_.units_are_steps())
-      finding.explain = RowsFor(context_, prices_.of[named.position], late_, named.position);
-    if (by_work_ && context_.units_are_steps()) finding.explain.columns.back() = "works_longer_ns";
+    finding.explain = RowsFor(context_, prices_.of[named.position], late_, named.position, by_work_);
     analysis_.findings.push_back(std::move(finding));
   }
 

@@ -84,7 +84,6 @@ def passed(seed):
 
 
 def launched(place, *before):
-    # Open MPI's own wait for a core would be that of a busy machine.
     done = subprocess.run([*before, "mpirun", "--oversubscribe", "--allow-run-as-root", "-np", "2", BUILD / "tests/unmarked_app", place / "run.trace"],
                           capture_output=True, text=True)
     assert done.returncode == 0, done.stderr
@@ -147,6 +146,8 @@ for kind in (even, rare, passed):
             print(f"{kind.__name__} {seed}: rank {who} costs {gain_ns / 1e6:.1f} ms, named {found}: {having['findings'][:1] and having['findings'][0]['headline']}")
             continue
         named += 1
+        if not next(row for row in having["findings"] if row["id"] == "straggler.arrival")["explain"]["rows"]:
+            failed.append(f"{kind.__name__} {seed}: no rows behind the finding")
         if abs(price_ns(having) - gain_ns) <= 0.2 * gain_ns:
             priced += 1
         else:

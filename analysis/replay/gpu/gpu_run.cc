@@ -20,7 +20,7 @@ class GpuReader {
       : timeline_(timeline), t_(timeline.tables), options_(options) {}
 
   Result<GpuRun> Read() {
-    ChooseRanksAndSteps(timeline_, options_, run_);
+    LS_CHECK(ChooseRanksAndSteps(timeline_, options_, run_));
     if (run_.steps.empty())
       return Error{ErrorCode::kUnsupported, "nothing to replay: no GPU work was recorded", timeline_.run_dir,
                    "record with the GPU's source on: without lockstep run --gpu off"};

@@ -65,19 +65,23 @@ bool LacksLaunches(const schema::RankTables& tables, const Interval& time) {
   return lacks(tables.kernels, launches.of_kernel) || lacks(tables.copies, launches.of_copy);
 }
 
-void TakeWhole(const schema::TlRankTotals& totals, RecordedRun& run) {
+Status TakeWhole(const merge::Timeline& timeline, RecordedRun& run) {
+  const schema::TlRankTotals& totals = timeline.tables.rank_totals;
   std::vector<std::int64_t> spans;
   for (std::size_t i = 0; i < totals.rows(); ++i) {
     if (run.PositionOf(totals.rank[i]) == kNone) continue;
     spans.push_back(totals.end_ns[i] - totals.begin_ns[i]);
-    if (totals.span_ns[i] > 0 && totals.span_ns[i] != spans.back()) return;
+    if (totals.span_ns[i] > 0 && totals.span_ns[i] != spans.back())
+      return Error{ErrorCode::kUnsupported, "nothing to replay: no step is complete, and the recording has gaps",
+                   timeline.run_dir, "mark steps with lockstep_step(), or name a range with --step-range"};
   }
   const std::int64_t length_ns = merge::MeanLength(spans);
-  if (length_ns <= 0 || spans.size() != run.ranks.size()) return;
+  if (length_ns <= 0 || spans.size() != run.ranks.size()) return Ok();
   run.whole_window = true;
   run.steps = {0};
   run.measured_step_ns = {length_ns};
   run.notes.push_back("no complete steps: all that was recorded is replayed as one");
+  return Ok();
 }
 
 Result<merge::EventWindows> OpenWindows(const merge::Timeline& timeline, const ReadRunOptions& options,
@@ -107,7 +111,7 @@ Result<schema::RankTables> ReadAround(const merge::Timeline& timeline, const Rea
 
 }  // namespace
 
-void ChooseRanksAndSteps(const merge::Timeline& timeline, const ReadRunOptions& options, RecordedRun& run) {
+Status ChooseRanksAndSteps(const merge::Timeline& timeline, const ReadRunOptions& options, RecordedRun& run) {
   const schema::TimelineTables& t = timeline.tables;
   run.ranks = timeline.PresentRanks();
   const ChosenSteps steps = ChooseSteps(t.steps, options);
@@ -115,11 +119,12 @@ void ChooseRanksAndSteps(const merge::Timeline& timeline, const ReadRunOptions& 
     run.steps.push_back(t.steps.index[step]);
     run.measured_step_ns.push_back(t.steps.step_ns[step]);
   }
-  if (run.steps.empty()) TakeWhole(t.rank_totals, run);
-  if (steps.replayed.size() == steps.all.size()) return;
+  if (run.steps.empty()) return TakeWhole(timeline, run);
+  if (steps.replayed.size() == steps.all.size()) return Ok();
   std::vector<std::int64_t> all_ns;
   for (const std::size_t step : steps.all) all_ns.push_back(t.steps.step_ns[step]);
   run.step_weights = WeightsOf(Comparable(run.measured_step_ns), all_ns);
+  return Ok();
 }
 
 // The root of a broadcast is through once the data are on their way: who has them last says what it takes.

@@ -12,9 +12,9 @@
 namespace lockstep::replay {
 
 // Fills ranks, and steps with their measured lengths: usable steps with consecutive numbers, the last ones of the
-// longest such sequence. If none is usable the whole recording is the one step, unless a rank's has gaps or no length:
-// then there are none.
-void ChooseRanksAndSteps(const merge::Timeline& timeline, const ReadRunOptions& options, RecordedRun& run);
+// longest such sequence. If none is usable the whole recording is the one step; there are none if it has no length.
+// kUnsupported if it would have gaps.
+Status ChooseRanksAndSteps(const merge::Timeline& timeline, const ReadRunOptions& options, RecordedRun& run);
 
 // Fills collectives and left_out: those of the run's steps, and of `steps_beside` more on both sides, or all if it is a
 // whole window. `chosen` is called for each with its row in the timeline and its index in `collectives`.

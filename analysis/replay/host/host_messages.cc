@@ -81,8 +81,7 @@ struct Pair {
 
 // A message of many bytes is announced when it is posted, and may move only while its receiver, with some transports
 // again its sender, is in a call after that (Open MPI 4.1, ob1: a rendezvous; by a single copy the receiver alone moves
-// it). Then who waits for it leaves its call soon after the other one came to its next call. If it moved meanwhile,
-// when it ends has nothing to do with that call: that all of kLeastSoon ends follow so soon has a probability of 0.1 %.
+// it). Then who waits for it leaves its call soon after the other one came to its next call (soon_after.h).
 class Progress {
  public:
   void Add(const Pair& pair) {

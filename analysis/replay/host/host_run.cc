@@ -20,6 +20,7 @@
 #include "merge/timeline/activity_stream.h"
 #include "merge/timeline/node_cores.h"
 #include "merge/timeline/rank_pass.h"
+#include "merge/timeline/totals_row.h"
 
 namespace lockstep::replay {
 namespace {
@@ -32,10 +33,10 @@ class Reader {
       : timeline_(timeline), t_(timeline.tables), options_(options) {}
 
   Result<HostRun> Read() {
-    ChooseRanksAndSteps(timeline_, options_, run_);
+    LS_CHECK(ChooseRanksAndSteps(timeline_, options_, run_));
     if (run_.steps.empty())
-      return Error{ErrorCode::kUnsupported, "nothing to replay: no complete steps, and the recording has gaps",
-                   timeline_.run_dir, "mark steps with lockstep_step(), or name a range with --step-range"};
+      return Error{ErrorCode::kUnsupported, "nothing to replay: nothing was recorded", timeline_.run_dir,
+                   "lockstep info RUN says what each rank's file holds"};
     run_.cores_of_rank = merge::LeastCoresOfRank(timeline_);
     chosen_.resize(run_.ranks.size());
     FindMeetings();
@@ -148,8 +149,7 @@ class Reader {
   }
   RankWindow Whole(std::int32_t rank, const merge::ClockMap& clock) const {
     const auto& totals = t_.rank_totals;
-    const auto row =
-        static_cast<std::size_t>(std::find(totals.rank.begin(), totals.rank.end(), rank) - totals.rank.begin());
+    const std::size_t row = merge::TotalsRow(totals, rank);  // Each rank that is replayed has one.
     return {clock.ToCluster(totals.begin_ns[row]), {clock.ToCluster(totals.end_ns[row])}};
   }
 

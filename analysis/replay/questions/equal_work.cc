@@ -84,6 +84,7 @@ class Equaliser {
         if (about.role == Role::kOther) continue;
         cut_by_call[about.rank] = about.role == Role::kCall;
         if (about.role == Role::kCall || about.role == Role::kExit) continue;
+        if (!run_.whole_window) continue;
         before[about.rank] = IdentityOf(about);
         if (open[about.rank] && !between.empty()) between.back() = Hash(between.back(), before[about.rank]);
         open[about.rank] = false;
@@ -354,12 +355,13 @@ class Equaliser {
   std::map<Alike, Group> groups_;             // Of one step.
   std::optional<std::int64_t> total_of_all_;  // What the ranks compared typically do in that step in all.
   const std::vector<JobOperation>& about_;
-  std::vector<std::vector<Piece>> cells_;            // [step][rank]: its work of the role, in order.
-  std::vector<bool> several_threads_;                // [rank]: whether its work of the role is not one thread's.
-  std::vector<std::vector<std::uint64_t>> between_;  // [step][rank]: by piece, a hash of the operations around it.
-  std::vector<std::vector<Mark>> marks_;             // [step][rank]: to which collectives it comes, in order; of kWork.
-  std::vector<std::uint64_t> kinds_;                 // [step][rank]: a hash of its kernels, in order.
-  std::vector<std::uint64_t> orders_;                // [step][rank]: one of what it communicates, in order.
+  std::vector<std::vector<Piece>> cells_;  // [step][rank]: its work of the role, in order.
+  std::vector<bool> several_threads_;      // [rank]: whether its work of the role is not one thread's.
+  std::vector<std::vector<std::uint64_t>>
+      between_;                           // Likewise; by piece, a hash of the operations around it, without steps.
+  std::vector<std::vector<Mark>> marks_;  // [step][rank]: to which collectives it comes, in order; of kWork.
+  std::vector<std::uint64_t> kinds_;      // [step][rank]: a hash of its kernels, in order.
+  std::vector<std::uint64_t> orders_;     // [step][rank]: one of what it communicates, in order.
 };
 
 }  // namespace

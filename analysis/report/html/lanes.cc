@@ -17,6 +17,7 @@
 #include "merge/parallel.h"
 #include "merge/timeline/blocked_time.h"
 #include "merge/timeline/rank_pass.h"
+#include "merge/timeline/totals_row.h"
 
 namespace lockstep::report {
 namespace {
@@ -225,9 +226,9 @@ class Lanes {
     if (step.row == analysis::kNowhere) {
       cell.window = {clock.ToLocal(step.window.begin), clock.ToLocal(step.window.end)};
       const auto& totals = context_.tables().rank_totals;
-      for (std::size_t i = 0; i < totals.rows(); ++i)
-        if (totals.rank[i] == rank)
-          cell.window = {std::max(cell.window.begin, totals.begin_ns[i]), std::min(cell.window.end, totals.end_ns[i])};
+      if (const std::size_t row = merge::TotalsRow(totals, rank); row < totals.rows())
+        cell.window = {std::max(cell.window.begin, totals.begin_ns[row]),
+                       std::min(cell.window.end, totals.end_ns[row])};
       return cell.window.begin < cell.window.end;
     }
     const auto& table = context_.tables().step_ranks;

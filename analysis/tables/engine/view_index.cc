@@ -4,6 +4,7 @@
 #include <limits>
 
 #include "merge/timeline/gpu_windows.h"
+#include "merge/timeline/totals_row.h"
 #include "trace/file/strings.h"
 
 namespace lockstep::tables {
@@ -51,8 +52,8 @@ class ViewMaker {
   void AnalysisWindow() {
     const auto& totals = timeline_.tables.rank_totals;
     Interval whole = kAlways;
-    for (std::size_t i = 0; i < totals.rows(); ++i)
-      if (totals.rank[i] == view_.rank) whole = {totals.begin_ns[i], totals.end_ns[i]};
+    if (const std::size_t row = merge::TotalsRow(totals, view_.rank); row < totals.rows())
+      whole = {totals.begin_ns[row], totals.end_ns[row]};
     const auto& parts = timeline_.tables.windows;
     const auto& steps = timeline_.tables.step_ranks;
     if (parts.rows() > 1) {
