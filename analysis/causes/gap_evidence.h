@@ -7,6 +7,7 @@
 #include <string>
 #include <vector>
 
+#include "analysis/causes/cost.h"
 #include "analysis/causes/rank_events.h"
 #include "analysis/core/model.h"
 

@@ -12,6 +12,7 @@
 #include "core/env.h"
 #include "core/own_file.h"
 #include "core/printed.h"
+#include "core/rank_name.h"
 #include "core/reference.h"
 #include "core/spool_name.h"
 #include "core/version.h"

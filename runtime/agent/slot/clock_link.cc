@@ -6,6 +6,7 @@
 
 #include "comms/clock/clock_meeting.h"
 #include "core/reference.h"
+#include "runtime/agent/rundir/places.h"
 #include "runtime/agent/rundir/process_state.h"
 
 namespace lockstep::agent {

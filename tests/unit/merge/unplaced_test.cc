@@ -37,6 +37,7 @@ TEST(Unplaced, NoMoreThanIsCertainOfStepsInARow) {
 }
 
 TEST(Unplaced, InTheTermsOfAStep) {
+  using test::Merged;
   for (const bool carried : {true, false}) {
     Merged m(1);
     auto& rank = m[0];
