@@ -22,6 +22,8 @@ constexpr std::uint8_t kBlocking = schema::Code(CollectiveMode::kBlocking),
 constexpr std::int32_t kAny = -2;
 // A receive that follows a probe so shortly only had to wait for memory for the message.
 constexpr std::int64_t kReceivedAfterProbeNs = 100'000;
+// Polls further apart are no waiting: the rank computes in between. As the probe ends its runs (docs/definitions.md).
+constexpr std::int64_t kBetweenPollsNs = 20'000;
 
 bool BlocksToCommunicate(MpiClass cls) {
   return cls == MpiClass::kCollective || cls == MpiClass::kSend || cls == MpiClass::kRecv ||
@@ -295,8 +297,21 @@ void ProcessDecoder::Ready(std::uint64_t handle, std::int64_t begin_ns, std::int
   });
 }
 
+void ProcessDecoder::Thread::Polls::Add(std::uint64_t request) {
+  if (request == 0 || count == requests.size())
+    any = true;
+  else if (!Asked(request))
+    requests[count++] = request;
+}
+
+bool ProcessDecoder::Thread::Polls::Asked(std::uint64_t request) const {
+  constexpr int kShift = 12;  // PollRecord::op_and_request.
+  return any ||
+         std::find(requests.begin(), requests.begin() + count, request << kShift >> kShift) != requests.begin() + count;
+}
+
 void ProcessDecoder::Complete(const Thread& thread, std::uint64_t handle, const CompletionRecord* completion,
-                              std::int64_t begin_ns, std::int64_t end_ns) {
+                              std::int64_t since_ns, std::int64_t begin_ns, std::int64_t end_ns) {
   OpenRequests::Operation operation;
   if (!requests_.Complete(handle, operation)) {
     // Waiting for an inactive persistent request is allowed and completes nothing.
@@ -322,7 +337,7 @@ void ProcessDecoder::Complete(const Thread& thread, std::uint64_t handle, const 
   } else if (operation.kind == OpenRequests::Kind::kP2p) {
     schema::P2p& p2p = tables_.p2p;
     for (std::uint32_t row = operation.row; row != operation.row + operation.rows; ++row) {
-      p2p.wait_begin_ns[row] = begin_ns;
+      p2p.wait_begin_ns[row] = std::max(since_ns, std::min(begin_ns, p2p.post_end_ns[row]));
       p2p.end_ns[row] = end_ns;
       p2p.outcome[row] = outcome;
       // Of a partitioned one the parts' bytes are known, and libraries leave them out of the status.
@@ -370,8 +385,11 @@ void ProcessDecoder::OnMpi(Thread& thread, const MpiRecord& record) {
   const std::uint32_t call = recorded ? AddCall(thread, record, begin, end) : kNone;
   if (recorded) thread.blocking_calls += BlocksToCommunicate(info.cls);
   const auto probe = std::exchange(thread.probe, {});
-  if (recorded && info.cls == MpiClass::kProbe && (record.head.flags & kMpiError) == 0)
-    thread.probe = {record.comm, record.peer, record.tag, begin, end};
+  const Thread::Polls polls = std::exchange(thread.polls, {});
+  const bool polled = polls.op == record.op && begin - polls.end_ns <= kBetweenPollsNs;
+  const bool probes = info.cls == MpiClass::kProbe || static_cast<MpiOp>(record.op) == MpiOp::kIprobe;
+  if (recorded && probes && (record.head.flags & kMpiError) == 0)
+    thread.probe = {record.comm, record.peer, record.tag, polled ? polls.begin_ns : begin, end};
   if ((record.head.flags & kMpiRefused) == kMpiRefused) return;
   const CompletionRecord* status = nullptr;
   for (const CompletionRecord& completion : thread.follow)
@@ -420,11 +438,13 @@ void ProcessDecoder::OnMpi(Thread& thread, const MpiRecord& record) {
         if ((completion.head.flags & kCompletionPending) != 0)
           Incomplete(completion.request, end);
         else
-          Complete(thread, completion.request, &completion, begin, end);
+          Complete(thread, completion.request, &completion,
+                   polled && polls.Asked(completion.request) ? polls.begin_ns : begin, begin, end);
       }
       // One request, whose status needed no slot of its own.
       if (thread.follow.empty() && record.request != 0 && (record.head.flags & kMpiNothingCompleted) == 0)
-        Complete(thread, record.request, nullptr, begin, end);
+        Complete(thread, record.request, nullptr, polled && polls.Asked(record.request) ? polls.begin_ns : begin, begin,
+                 end);
       break;
     case MpiClass::kRequest:
       if (static_cast<MpiOp>(record.op) == MpiOp::kRequest_free && record.request != 0) Free(record.request);
@@ -441,10 +461,15 @@ void ProcessDecoder::OnPoll(Thread& thread, const PollRecord& record) {
   thread.life.Cover(first, last);
   thread.probe = {};
   const std::uint64_t handle = record.op_and_request >> 12;
+  const auto op = static_cast<std::uint16_t>(record.op_and_request & 0xfff);
+  if (thread.polls.op != op || first - thread.polls.end_ns > kBetweenPollsNs)
+    thread.polls = {.op = op, .begin_ns = first};
+  thread.polls.end_ns = last;
+  thread.polls.Add(handle);
   tables_.mpi_calls.Append({.begin_ns = first,
                             .duration_ns = DurationNs(first, last),
                             .thread = thread.row,
-                            .op = static_cast<std::uint16_t>(record.op_and_request & 0xfff),
+                            .op = op,
                             .comm = kNone,
                             .bytes = handle != 0 ? 1 : thread.follow.size(),
                             .peer = -1,

@@ -1,6 +1,7 @@
 #pragma once
 // Converts the records of one process's threads to the tables of its rank file.
 
+#include <array>
 #include <cstdint>
 #include <cstring>
 #include <map>
@@ -108,6 +109,17 @@ class ProcessDecoder {
       std::int32_t peer = -1, tag = -1;  // As asked for; -2 any.
       std::int64_t begin_ns = 0, end_ns = 0;
     } probe;
+    // The thread's last calls of MPI, if these are polls of one function that found nothing, one soon after the other.
+    struct Polls {
+      std::uint16_t op = 0;  // MpiOp; 0 none.
+      std::int64_t begin_ns = 0, end_ns = 0;
+      // Of the requests that were asked for, as PollRecord has them; if they are too many, or not told, any.
+      bool any = false;
+      std::uint32_t count = 0;
+      std::array<std::uint64_t, 16> requests{};
+      void Add(std::uint64_t request);
+      bool Asked(std::uint64_t request) const;
+    } polls;
     bool gpu_source = false;  // A thread of the probe itself, which wrote what a GPU library reported.
     std::uint32_t name = schema::kNone;
 
@@ -189,8 +201,9 @@ class ProcessDecoder {
             std::int64_t end_ns, std::uint32_t call);
   void Start(const Thread& thread, const MpiRecord& record, std::uint64_t handle, std::uint64_t nth,
              std::int64_t begin_ns, std::int64_t end_ns, std::uint32_t call);
-  void Complete(const Thread& thread, std::uint64_t handle, const CompletionRecord* completion, std::int64_t begin_ns,
-                std::int64_t end_ns);
+  // `since_ns`: when the thread began to ask for it, by this call or by polls before it.
+  void Complete(const Thread& thread, std::uint64_t handle, const CompletionRecord* completion, std::int64_t since_ns,
+                std::int64_t begin_ns, std::int64_t end_ns);
   void Incomplete(std::uint64_t handle, std::int64_t ns);
   void Ready(std::uint64_t handle, std::int64_t begin_ns, std::int64_t end_ns, std::uint32_t call);
   OpenRequests::Operation PostBoth(const Thread& thread, const MpiRecord& record, std::int64_t begin_ns,

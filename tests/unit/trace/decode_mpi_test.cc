@@ -204,6 +204,41 @@ TEST_F(DecodeMpi, AReceiveWaitsFromTheProbeBeforeIt) {
   EXPECT_EQ(t.p2p.seq, (std::vector<std::uint64_t>{1, 0, 0, 0, 0, 0}));
 }
 
+// A loop of MPI_Test or MPI_Iprobe waits as MPI_Wait and MPI_Probe do.
+TEST_F(DecodeMpi, PollsInARowAreAWait) {
+  const auto irecv = [](ThreadRecords& a, std::uint64_t request, std::uint64_t at, std::int32_t tag) {
+    a.Mpi({.op = MpiOp::kIrecv, .begin = at, .end = at + 10, .request = request, .bytes = 64, .peer = 1, .tag = tag});
+  };
+  const auto test = [](ThreadRecords& a, std::uint64_t request, std::uint64_t at) {
+    a.Mpi({.op = MpiOp::kTest, .begin = at, .end = at + 10, .request = request, .bytes = 1, .comm = kNoComm});
+  };
+  ThreadRecords a;
+  a.World(0, 77, 4, 0);
+  irecv(a, 0xa, 0, 1);
+  a.Poll(MpiOp::kTest, 0xa, 100, 50'000, 400);
+  test(a, 0xa, 50'100);
+  // Two requests by turns.
+  irecv(a, 0xb, 100'000, 2);
+  irecv(a, 0xc, 100'020, 3);
+  a.Poll(MpiOp::kTest, 0xb, 100'100, 100'110, 1).Poll(MpiOp::kTest, 0xc, 100'200, 100'210, 1);
+  a.Poll(MpiOp::kTest, 0xb, 110'000, 110'010, 1);
+  test(a, 0xc, 120'000);
+  // Another one was asked for; work in between.
+  irecv(a, 0xd, 200'000, 4);
+  a.Poll(MpiOp::kTest, 0xb, 200'100, 210'000, 9);
+  test(a, 0xd, 210'100);
+  irecv(a, 0xe, 300'000, 5);
+  a.Poll(MpiOp::kTest, 0xe, 300'100, 310'000, 9);
+  test(a, 0xe, 400'000);
+  a.Poll(MpiOp::kIprobe, 0, 500'000, 540'000, 99);
+  a.Mpi({.op = MpiOp::kIprobe, .begin = 540'100, .end = 540'200, .peer = -2, .tag = -2})
+      .Mpi({.op = MpiOp::kRecv, .begin = 540'300, .end = 540'400, .bytes = 64, .peer = 1, .tag = 9});
+  const auto t = Tables(SpoolBuilder().Meta().Process().Thread(0, 100).Records(a, 0));
+  EXPECT_EQ(t.p2p.wait_begin_ns, (std::vector<std::int64_t>{100, schema::kNoTime, 100'100, 210'100, 400'000, 500'000}));
+  EXPECT_EQ(t.p2p.last_incomplete_ns[0], 50'000);
+  EXPECT_EQ(t.p2p.begin_ns[5], 500'000);
+}
+
 TEST_F(DecodeMpi, SendrecvGivesTwoRowsOfOneCall) {
   const auto t = TablesOf(ThreadRecords()
                               .World(0, 77, 4, 0)
