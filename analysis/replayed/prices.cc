@@ -342,6 +342,23 @@ class Pricing {
     });
   }
 
+  // Sends that wait though the work is even: what it is worth at most if they waited for nobody.
+  void PriceEarlierReceives(Finding& finding) const {
+    const std::optional<Gains> gains = Between(LengthsOf({}), LengthsOf({Question{.kind = Question::kSendsGo}}));
+    if (!gains) return;
+    Finding priced = finding;
+    Take(*gains, priced);
+    AddEvidence(finding, fmt::format("if no send waited, {}", Shorter(priced)));
+    if (GainShare(analysis_, priced) >= kWorthShare) {
+      finding.saves_ns_per_step = priced.saves_ns_per_step;
+      finding.saves_share = priced.saves_share;
+      finding.saves_interval_ns = priced.saves_interval_ns;
+      finding.upper_bound = true;
+    } else {
+      finding.action = "nothing to gain from earlier receives or MPI_Isend: the ranks would wait in the next exchange";
+    }
+  }
+
   // All waiting has one remedy, so it is one time: it is told once, by what says for whom, else by what takes most.
   // Messages whose waiting equal work does not shorten wait for their order, which no replay here changes: they stay,
   // without a price.
@@ -368,6 +385,7 @@ class Pricing {
       kept.saves_share.reset();
       kept.saves_interval_ns.reset();
       kept.action = kept.action_of_equal;
+      if (kept.id == FindingId::kP2pLateReceiver) PriceEarlierReceives(kept);
     }
     std::erase_if(findings, [](const Finding& f) { return IsWaiting(f.id) && f.replayed; });
     findings.push_back(std::move(kept));

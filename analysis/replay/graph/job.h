@@ -77,6 +77,7 @@ struct JobOptions {
   // Posted operations move data at once, even if in the recording they moved only while they were waited for (CPU
   // ranks).
   bool progress = false;
+  bool sends_wait = true;  // False: no send waits until its message is received.
 };
 
 }  // namespace lockstep::replay

@@ -102,7 +102,8 @@ class Maker {
       for (const std::uint32_t port : stretch->awaits) {
         const auto at = ports_.find(port);
         if (at == ports_.end()) continue;
-        job_.graph.Needs(operation, at->second);
+        // Odd ones are receives that a send waits for (JoinMessages).
+        if (options_.sends_wait || port % 2 == 0) job_.graph.Needs(operation, at->second);
         linked = true;
       }
       if (!linked) continue;

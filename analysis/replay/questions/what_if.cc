@@ -177,6 +177,7 @@ Result<WhatIf::ChangedJob> WhatIf::Changed(const Question& question, const Assum
   for (const Question& each : all) {
     if (each.kind == Question::kNoOverlap) options.wait_for_overlap = false;
     if (each.kind == Question::kProgress) options.progress = true;
+    if (each.kind == Question::kSendsGo) options.sends_wait = false;
     if (each.kind != Question::kBucketCap) continue;
     LS_TRY(other, OtherBuckets(each, assume.cost_factor, answer));
   }

@@ -30,6 +30,7 @@ struct Question {
     kMoreRanks,   // Weak scaling to `rank_count` ranks (more_ranks.h).
     kEqualRanks,  // Each piece of work takes on every rank the mean over the ranks (equal_work.h).
     kProgress,    // Posted operations move data at once, even if they moved it only in their wait.
+    kSendsGo,     // No send waits until its message is received: a bound for MPI_Isend and for earlier receives.
     kEdit,      // `edit` changes the graph of the unchanged run; not together with a question that makes another graph.
     kTogether,  // All of `together` at once; neither kPerfectSchedule nor kMoreRanks, and at most one bucketing.
   };

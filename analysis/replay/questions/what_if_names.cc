@@ -34,6 +34,9 @@ Status WhatIf::Describe(const Question& question, Answer& answer) const {
     case Question::kProgress:
       answer.question = "posted communication moves at once";
       break;
+    case Question::kSendsGo:
+      answer.question = "sends wait for no receiver";
+      break;
     case Question::kEdit:
       answer.question = "another graph";
       break;
@@ -138,6 +141,7 @@ Status WhatIf::Answerable(const Question& question) const {
     case Question::kNoOverlap:
     case Question::kOverlap:
     case Question::kProgress:
+    case Question::kSendsGo:
     case Question::kPrefetch:
     case Question::kBucketCap:
     case Question::kPerfectSchedule:
