@@ -88,6 +88,7 @@
   X(i64, input_ns, Duration, Always, "part of idle inside ranges marked as input")                                \
   X(i64, helper_wait_ns, Duration, Always,                                                                        \
     "part of exposed communication: asleep until other threads' collectives end")                                 \
+  X(i64, message_wait_ns, Duration, Always, "part of exposed wait: for the other half of messages alone")         \
   X(i64, blocked_ns, Duration, Means(0, "none or not recorded"), "blocked outside of communication and input")    \
   X(i64, blocked_sleep_ns, Duration, Always, "part of blocked: asleep")                                           \
   X(i64, blocked_lock_ns, Duration, Always, "part of blocked: lock, condition variable, semaphore")               \

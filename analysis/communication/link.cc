@@ -83,7 +83,7 @@ Finding OfCollectives(const Context& context, const Analysis& analysis, const Sl
   const std::string slow = Listed(hosts);
   // It is unknown how fast the transfers would be without it. Therefore its upper bound is all of the transfers and the
   // waiting for ranks that are late because of it.
-  std::int64_t waiting = s.terms.exposed_wait_ns;
+  std::int64_t waiting = s.terms.exposed_wait_ns - s.message_wait_ns;
   for (const Finding& finding : analysis.findings)
     if (finding.id == FindingId::kStragglerArrival)
       waiting -= std::min(waiting, finding.saves_ns_per_step.value_or(waiting));

@@ -83,9 +83,8 @@ std::vector<std::int64_t> PerRank(const Context& context, const Analysis& analys
     const bool gpu = context.tables().ranks.gpu[context.RankRow(p)] != 0;
     for (const std::size_t step : context.usable_steps())
       if (const std::size_t cell = context.Cell(step, p); cell != kNowhere)
-        // A GPU continues to compute while one of its streams waits: only what appears as idle or exposed time costs.
-        values.push_back(gpu ? std::min(of_steps[cell], cells.idle_ns[cell] + cells.exposed_unsplit_ns[cell])
-                             : of_steps[cell]);
+        // A GPU continues to compute while one of its streams waits: only what appears as exposed time costs.
+        values.push_back(gpu ? std::min(of_steps[cell], cells.message_wait_ns[cell]) : of_steps[cell]);
     costs.push_back(std::max<std::int64_t>(0, merge::MeanLength(values)));
   }
   return costs;
@@ -144,13 +143,13 @@ void DescribeSender(const LateSender& late, std::int32_t waiting, const std::str
   finding.rank = late.decides ? late.chain.back() : -1;
   finding.brief = fmt::format("rank {} waits for {} to send", waiting,
                               late.decides ? fmt::format("rank {}", late.pair->source) : Plural(senders, "rank"));
-  finding.headline = fmt::format("Rank {} waits for messages that {} not begun to send: {}", waiting, whose, share);
+  finding.headline = fmt::format("Rank {} waits for messages that {} not sent yet: {}", waiting, whose, share);
 
   P2pPair sum;
   for (const P2pPair* pair : late.all) Add(sum, *pair);
   const P2pPair& shown = compared ? sum : *late.pair;
   finding.evidence =
-      fmt::format("{} ({} in all) from {} to rank {}: {} began after {} receiver waited, {} on average",
+      fmt::format("{} ({} in all) from {} to rank {}: {} came after {} receiver waited, {} on average",
                   Plural(shown.messages, "message"), Bytes(shown.bytes),
                   compared ? Plural(senders, "rank") : fmt::format("rank {}", late.pair->source), waiting,
                   Count(shown.late_sender_count), shown.late_sender_count == 1 ? "its" : "their",
@@ -191,9 +190,9 @@ void DescribeReceiver(const P2pPair& pair, const std::string& share, const Calls
   const std::int32_t waiting = pair.source, late = pair.destination;
   finding.rank = late;
   finding.brief = fmt::format("rank {} waits for rank {} to receive", waiting, late);
-  finding.headline = fmt::format("Rank {} waits in sends until rank {} posts its receives: {}", waiting, late, share);
+  finding.headline = fmt::format("Rank {} waits in sends until rank {} receives them: {}", waiting, late, share);
   finding.evidence =
-      fmt::format("{} ({} in all) from rank {} to rank {}: {} found no receive posted, {} on average",
+      fmt::format("{} ({} in all) from rank {} to rank {}: {} waited for that, {} on average",
                   Plural(pair.messages, "message"), Bytes(pair.bytes), waiting, late, Count(pair.late_receiver_count),
                   Duration(pair.late_receiver_ns / std::max<std::int64_t>(1, pair.late_receiver_count)));
   finding.action = finding.action_of_equal =
@@ -253,7 +252,7 @@ void FindKind(const Context& context, Analysis& analysis, const std::vector<P2pP
     DescribeMoreWork(finding.rank, waiting, more_ns, advise, finding);
   finding.headline += ".";
   const std::int64_t waited = kind.sender ? s.late_sender_ns : s.late_receiver_ns;
-  SetPrice(s, calls.gpu ? std::min(waited, s.terms.idle_ns + s.terms.exposed_unsplit_ns) : waited, finding);
+  SetPrice(s, calls.gpu ? std::min(waited, s.message_wait_ns) : waited, finding);
   finding.upper_bound = true;
   finding.confidence = 0.7;
   finding.explain.columns = {"source", "destination", "messages", "bytes", "late_sender_ns", "late_receiver_ns"};

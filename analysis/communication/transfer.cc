@@ -63,13 +63,6 @@ void FindExposedTransfer(const Context& context, Analysis& analysis) {
     if (finding.covers_transfer) return;
     if (finding.id == FindingId::kProgressWaitOnly)
       exposed -= std::min(exposed, finding.saves_ns_per_step.value_or(exposed));
-    // Waiting for a partner is exposed as well, except for the part that is idle: idle time in MPI is that or other
-    // calls.
-    if (finding.id == FindingId::kP2pLateSender) {
-      const std::int64_t room = std::max<std::int64_t>(0, s.terms.idle_ns - s.mpi_other_ns - s.input_ns);
-      exposed -= std::clamp<std::int64_t>(s.late_sender_ns - room, 0, exposed);
-    }
-    if (finding.id == FindingId::kP2pLateReceiver) exposed -= std::min(s.late_receiver_ns, exposed);
   }
   exposed = std::max(exposed, s.terms.exposed_transfer_ns);
   // Exposed time is an upper bound of the cost: if the host decides when the step ends, hiding communication gains

@@ -8,7 +8,9 @@
 
 #include "core/interval.h"
 #include "core/schema.h"
+#include "merge/timeline/charges.h"
 #include "merge/timeline/kernel_class.h"
+#include "merge/timeline/p2p_partners.h"
 #include "merge/timeline/timeline.h"
 
 namespace lockstep::gpu {
@@ -37,9 +39,9 @@ struct RankView {
   bool whole = false;  // `windows` is all that the rank has of GPU events, or of anything.
   const merge::Timeline* timeline = nullptr;
   std::span<const std::uint32_t> members;  // The rank's rows of timeline.tables.collective_ranks.
-  // Per row of p2p, of tables that ask for it: cluster time at which the partner posted, kNoTime
-  // unknown. Empty: nobody knows.
-  std::span<const std::int64_t> partner_begin_ns;
+  // Of tables that ask for them.
+  const merge::RankP2pPartners* partners = nullptr;  // Null: nobody knows.
+  const merge::Charges* charges = nullptr;
 };
 
 }  // namespace lockstep::gpu

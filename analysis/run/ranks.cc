@@ -131,6 +131,7 @@ void TabulateRanks(const Context& context, Analysis& analysis) {
     row.blocked_socket_ns = t.blocked_socket_ns[i];
     row.blocked_unplaced_ns = t.blocked_unplaced_ns[i];
     row.helper_wait_ns = t.helper_wait_ns[i];
+    row.message_wait_ns = t.message_wait_ns[i];
     if (t.comm_ns[i] > 0)
       row.overlap_fraction = static_cast<double>(t.overlap_ns[i]) / static_cast<double>(t.comm_ns[i]);
     if (t.cpu_ns[i] >= 0) row.cpu_ns = t.cpu_ns[i];

@@ -50,6 +50,7 @@ void AverageParts(const Context& context, const Table& t, const std::vector<std:
   s.blocked_socket_ns = mean(t.blocked_socket_ns);
   s.blocked_unplaced_ns = mean(t.blocked_unplaced_ns);
   s.helper_wait_ns = mean(t.helper_wait_ns);
+  s.message_wait_ns = mean(t.message_wait_ns);
   s.cpu_ns = known_mean(t.cpu_ns);
   s.offcpu_ns = known_mean(t.offcpu_ns);
 }

@@ -135,7 +135,7 @@ std::optional<ProbablyLate> LatestThroughout(const Context& context, double limi
 void FindTurns(const Context& context, Analysis& analysis) {
   const Summary& s = analysis.summary;
   const std::int64_t whole = s.terms.Sum();
-  std::int64_t left = s.terms.exposed_wait_ns;
+  std::int64_t left = s.terms.exposed_wait_ns - s.message_wait_ns;  // In collectives.
   for (const Finding& finding : analysis.findings) {
     if (finding.id == FindingId::kStragglerArrival)
       left -= PriceNs(analysis, finding).value_or(s.terms.exposed_wait_ns);

@@ -10,6 +10,7 @@
 #include "core/refused.h"
 #include "ingest/rank_files/rank_source.h"
 #include "merge/match/instance_key.h"
+#include "merge/match/p2p_progress.h"
 #include "merge/parallel.h"
 
 namespace lockstep::merge {
@@ -181,6 +182,7 @@ MatchedP2p MatchP2p(const std::vector<MatchRank>& ranks, unsigned jobs) {
   MatchedP2p out;
   out.partner_begin_ns.resize(ranks.size());
   out.partner.resize(ranks.size());
+  std::vector<std::vector<std::uint32_t>> partner_row(ranks.size());  // The row of the partner's p2p.
   std::vector<Channels> channels(ranks.size());
   std::vector<Sides> sides(ranks.size());
   std::vector<std::uint64_t> unplaced(ranks.size(), 0);
@@ -192,6 +194,7 @@ MatchedP2p MatchP2p(const std::vector<MatchRank>& ranks, unsigned jobs) {
     channels[r] = Collect(ranks[r], members, unplaced[r], open[r]);
     out.partner_begin_ns[r].assign(ranks[r].tables->p2p.rows(), kNoTime);
     out.partner[r].assign(ranks[r].tables->p2p.rows(), schema::kNone);
+    partner_row[r].assign(ranks[r].tables->p2p.rows(), schema::kNone);
   });
 
   // Outside of what was recorded, the partner's row is not expected.
@@ -224,6 +227,7 @@ MatchedP2p MatchP2p(const std::vector<MatchRank>& ranks, unsigned jobs) {
           if (!WithoutGpuTimes(theirs.mode[others[at]], theirs.end_ns[others[at]]))
             out.partner_begin_ns[r][row] = ranks[partner].clock->ToCluster(theirs.begin_ns[others[at]]);
           out.partner[r][row] = partner;
+          partner_row[r][row] = others[at];
           continue;
         }
         const std::int64_t begin = ranks[r].clock->ToCluster(mine.begin_ns[row]);
@@ -246,6 +250,7 @@ MatchedP2p MatchP2p(const std::vector<MatchRank>& ranks, unsigned jobs) {
     if (from_any > 0) out.losses.push_back(MakeLoss(ranks[r].rank, Loss::kP2pAnySource, from_any, ""));
   }
   out.pairs = MakePairs(ranks, sides);
+  WaitForProgress(ranks, partner_row, out, jobs);
   return out;
 }
 

@@ -11,7 +11,7 @@ namespace lockstep::merge {
 
 struct MatchedP2p {
   // [rank as given][row of its p2p]: cluster time at which the other half of the
-  // message was posted or entered; kNoTime without one.
+  // message was posted or entered, or at which its rank came to move it (p2p_progress.h); kNoTime without one.
   std::vector<std::vector<std::int64_t>> partner_begin_ns;
   // The same: partner's position in `ranks` as given, kNone unknown or without a file.
   std::vector<std::vector<std::uint32_t>> partner;

@@ -63,8 +63,8 @@ class RankWaits {
       AddCall(begin, end);
       end = begin;
     }
-    waits.late_sender = Normalize(std::move(late_sender_));
-    waits.late_receiver = Normalize(std::move(late_receiver_));
+    std::stable_sort(waits.waits.begin(), waits.waits.end(),
+                     [](const P2pWait& a, const P2pWait& b) { return a.at.begin < b.at.begin; });
   }
 
   RankP2pWaits waits;
@@ -130,19 +130,19 @@ class RankWaits {
     std::int64_t from = call;
     if (sender != nullptr) {
       const bool wrong_order = WrongOrder(*sender);
-      if (AddWait(*sender, from, wrong_order, inside ? &senders : nullptr, late_sender_)) from = sender->until_ns;
+      if (AddWait(*sender, from, wrong_order, inside ? &senders : nullptr)) from = sender->until_ns;
     }
     if (receiver != nullptr && receiver->until_ns > from)
-      AddWait(*receiver, from, false, inside ? &receivers : nullptr, late_receiver_);
+      AddWait(*receiver, from, false, inside ? &receivers : nullptr);
   }
 
   // Counts waiting from `from_ns` on, if the clocks can resolve it; returns false if they cannot. `costs` null: it is
   // not counted.
-  bool AddWait(const WaitCandidate& wait, std::int64_t from_ns, bool wrong_order, Costs* costs,
-               std::vector<Interval>& out) const {
+  bool AddWait(const WaitCandidate& wait, std::int64_t from_ns, bool wrong_order, Costs* costs) {
     const std::int64_t length = wait.until_ns - from_ns;
     const bool resolved = length > ResolutionOf(wait);
-    if (resolved) out.push_back({from_ns, wait.until_ns});
+    if (resolved)
+      waits.waits.push_back({{from_ns, wait.until_ns}, wait.row, ranks_[partners_[wait.row]].rank, wait.receive});
     if (costs == nullptr) return resolved;
     Cost& cost = (*costs)[partners_[wait.row]];
     cost.count += resolved;
@@ -161,10 +161,30 @@ class RankWaits {
   std::vector<WaitCandidate> candidates_;
   std::vector<std::uint32_t> receives_;  // By the begin of their wait; taken from the back.
   std::uint32_t earliest_row_ = schema::kNone;
-  std::vector<Interval> late_sender_, late_receiver_;
 };
 
 }  // namespace
+
+IntervalSet RankP2pWaits::Of(bool receive) const {
+  std::vector<Interval> of_kind;
+  for (const P2pWait& wait : waits)
+    if (wait.receive == receive) of_kind.push_back(wait.at);
+  return Normalize(std::move(of_kind));
+}
+
+std::vector<MessageWait> MessageWaits(const RankP2pWaits& waits, const schema::P2p& p2p, std::uint32_t training,
+                                      const IntervalSet& awaited) {
+  std::vector<MessageWait> own;
+  for (const P2pWait& wait : waits.waits) {
+    if (p2p.thread[wait.row] == training || p2p.mode[wait.row] == schema::Code(CollectiveMode::kGpu))
+      own.push_back({wait.at, wait.row});
+    else
+      for (const Interval& part : Intersect({wait.at}, awaited)) own.push_back({part, wait.row});
+  }
+  std::stable_sort(own.begin(), own.end(),
+                   [](const MessageWait& a, const MessageWait& b) { return a.at.begin < b.at.begin; });
+  return own;
+}
 
 std::vector<RankP2pWaits> FindP2pWaits(const std::vector<MatchRank>& ranks, MatchedP2p& matched, Interval window,
                                        unsigned jobs) {

@@ -24,12 +24,12 @@ Interval TimeOf(const Table& table, std::size_t row) {
   return {table.begin_ns[row], table.begin_ns[row] + table.duration_ns[row]};
 }
 
-constexpr Activity kActivityOf[] = {Activity::kBusy,     Activity::kBusy,    Activity::kBusy,      Activity::kBusy,
-                                    Activity::kCertain,  Activity::kCertain, Activity::kCertain,   Activity::kPossible,
-                                    Activity::kTransfer, Activity::kWait,    Activity::kInsideMpi, Activity::kCopy,
-                                    Activity::kCopy,     Activity::kCopy,    Activity::kMpiOther,  Activity::kMpiOther,
-                                    Activity::kMpiIo,    Activity::kMpiIo,   Activity::kMpiRma,    Activity::kMpiRma,
-                                    Activity::kMpiSetup, Activity::kInput,   Activity::kBlocked,   Activity::kAwaited};
+constexpr Activity kActivityOf[] = {
+    Activity::kBusy,      Activity::kBusy,    Activity::kBusy,     Activity::kBusy,     Activity::kCertain,
+    Activity::kCertain,   Activity::kCertain, Activity::kPossible, Activity::kTransfer, Activity::kWait,
+    Activity::kInsideMpi, Activity::kCopy,    Activity::kCopy,     Activity::kCopy,     Activity::kMpiOther,
+    Activity::kMpiOther,  Activity::kMpiIo,   Activity::kMpiIo,    Activity::kMpiRma,   Activity::kMpiRma,
+    Activity::kMpiSetup,  Activity::kInput,   Activity::kBlocked,  Activity::kAwaited,  Activity::kMessage};
 
 }  // namespace
 
@@ -177,14 +177,23 @@ const ActivityStream::Carrier* ActivityStream::CarrierOf(std::uint64_t kernel) c
   return at != carriers_.end() && at->row == kernel ? &*at : nullptr;
 }
 
+bool ActivityStream::Counts(std::uint32_t kernel, bool& kept) const {
+  if (!gpu_ || (!hta_classes_ && hta_window_ == nullptr)) return true;
+  const Carrier* carrier = CarrierOf(kernel);
+  // Attributed to the GPU only if its kernel counts as communication.
+  if (hta_classes_ && (carrier == nullptr || carrier->cls != KernelClass::kComm)) return false;
+  if (carrier != nullptr) kept = carrier->kept;
+  return true;
+}
+
+void ActivityStream::AddMessageWait(Interval wait, std::uint32_t kernel) {
+  bool kept = true;
+  if (Counts(kernel, kept)) Put(kMessage, wait, kept);
+}
+
 void ActivityStream::AddOp(const CommOp& op, std::uint32_t kernel) {
   bool kept = true;
-  if (gpu_ && (hta_classes_ || hta_window_ != nullptr)) {
-    const Carrier* carrier = CarrierOf(kernel);
-    // Attributed to the GPU only if its kernel counts as communication.
-    if (hta_classes_ && (carrier == nullptr || carrier->cls != KernelClass::kComm)) return;
-    if (carrier != nullptr) kept = carrier->kept;
-  }
+  if (!Counts(kernel, kept)) return;
   Put(op.certain ? kOpsCertain : kPossible, {op.begin_ns, op.end_ns}, kept);
   Put(kWait, {op.begin_ns, op.wait_end_ns}, kept);
   Put(kTransfer, {op.transfer_begin_ns, op.end_ns}, kept);

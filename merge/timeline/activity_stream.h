@@ -94,6 +94,8 @@ class ActivityStream {
   void AddCalls(const IntervalSet& calls);
   // For CPU ranks.
   void AddBlocked(const BlockedTime& blocked);
+  // Adds time in which the rank waits for the other half of a message.
+  void AddMessageWait(Interval wait, std::uint32_t kernel);
   // Adds an operation in flight; `kernel` is the row of the kernel that carried it, or kNone.
   void AddOp(const CommOp& op, std::uint32_t kernel);
 
@@ -127,6 +129,7 @@ class ActivityStream {
     kInput,
     kBlocked,
     kAwaited,
+    kMessage,
     kSources,
   };
   // A kernel that carried a recorded collective.
@@ -140,6 +143,8 @@ class ActivityStream {
     all_.Add(source, interval);
     if (hta_window_ != nullptr && kept) kept_.Add(source, interval);
   }
+  // Whether what this kernel carries counts as communication; `kept`: in HTA's window.
+  bool Counts(std::uint32_t kernel, bool& kept) const;
   void FindCarriers();
   const Carrier* CarrierOf(std::uint64_t kernel) const;
   void AddRequests();

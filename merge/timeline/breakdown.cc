@@ -13,7 +13,7 @@ constexpr unsigned kBusy = Bit(Activity::kBusy), kCertain = Bit(Activity::kCerta
                    kWait = Bit(Activity::kWait), kInside = Bit(Activity::kInsideMpi), kCopy = Bit(Activity::kCopy),
                    kOther = Bit(Activity::kMpiOther), kInput = Bit(Activity::kInput), kIo = Bit(Activity::kMpiIo),
                    kRma = Bit(Activity::kMpiRma), kSetup = Bit(Activity::kMpiSetup), kBlocked = Bit(Activity::kBlocked),
-                   kAwaited = Bit(Activity::kAwaited);
+                   kAwaited = Bit(Activity::kAwaited), kMessage = Bit(Activity::kMessage);
 
 Terms TermsOf(unsigned state, bool gpu, std::int64_t ns) {
   Terms terms;
@@ -21,10 +21,12 @@ Terms TermsOf(unsigned state, bool gpu, std::int64_t ns) {
   const bool blocked = !gpu && (state & (kBusy | kBlocked | kAwaited)) == kBlocked;
   const bool own = compute || blocked;
   const bool in_flight = (state & (kCertain | kPossible)) != 0;
-  // Outside the rank's own work, an operation in flight is exposed whether or not it moves data.
-  const bool moving = in_flight && ((state & (kCertain | kInside)) != 0 || !own);
+  // Outside the rank's own work, an operation in flight is exposed whether or not it moves data, and so is waiting for
+  // a message, before which nothing is in flight.
+  const bool exposed = !own && (state & (kCertain | kPossible | kMessage)) != 0;
+  const bool moving = exposed || (in_flight && (state & (kCertain | kInside)) != 0);
   const bool copy = (state & kCopy) != 0;
-  if (in_flight) terms.comm_high_ns = ns;
+  if (in_flight || exposed) terms.comm_high_ns = ns;
   if (moving) terms.comm_ns = ns;
   if (copy) terms.copy_ns = ns;
   if (state & kInside) terms.inside_mpi_ns = ns;
@@ -32,12 +34,12 @@ Terms TermsOf(unsigned state, bool gpu, std::int64_t ns) {
     (compute ? terms.compute_ns : terms.blocked_ns) = ns;
     if (in_flight) terms.overlap_high_ns = ns;
     if (moving) terms.overlap_ns = ns;
-  } else if (in_flight) {
+  } else if (exposed) {
     if (state & kAwaited) terms.helper_wait_ns = ns;
     if (state & kTransfer)
       terms.exposed_transfer_ns = ns;
-    else if (state & kWait)
-      terms.exposed_wait_ns = ns;
+    else if (state & (kWait | kMessage))
+      terms.exposed_wait_ns = ns, terms.message_wait_ns = state & kWait ? 0 : ns;
     else
       terms.exposed_unsplit_ns = ns;
   } else if (!gpu && (state & (kBusy | kAwaited)) == kAwaited) {
@@ -67,7 +69,8 @@ void Terms::Add(const Terms& o) {
   comm_ns += o.comm_ns, overlap_ns += o.overlap_ns, comm_high_ns += o.comm_high_ns;
   overlap_high_ns += o.overlap_high_ns, copy_ns += o.copy_ns, mpi_other_ns += o.mpi_other_ns, input_ns += o.input_ns;
   mpi_io_ns += o.mpi_io_ns, mpi_rma_ns += o.mpi_rma_ns, mpi_setup_ns += o.mpi_setup_ns;
-  helper_wait_ns += o.helper_wait_ns, blocked_unplaced_ns += o.blocked_unplaced_ns;
+  helper_wait_ns += o.helper_wait_ns, message_wait_ns += o.message_wait_ns,
+      blocked_unplaced_ns += o.blocked_unplaced_ns;
   awaited_apart_ns += o.awaited_apart_ns, inside_mpi_ns += o.inside_mpi_ns;
 }
 

@@ -27,7 +27,7 @@ struct Terms {
   std::int64_t exposed_copy_ns = 0, idle_ns = 0;
   std::int64_t comm_ns = 0, overlap_ns = 0, comm_high_ns = 0, overlap_high_ns = 0;
   std::int64_t copy_ns = 0, mpi_other_ns = 0, mpi_io_ns = 0, mpi_rma_ns = 0, mpi_setup_ns = 0, input_ns = 0;
-  std::int64_t helper_wait_ns = 0, blocked_unplaced_ns = 0;
+  std::int64_t helper_wait_ns = 0, message_wait_ns = 0, blocked_unplaced_ns = 0;
   std::int64_t awaited_apart_ns = 0;  // Of blocked, in waits for what was not in flight; in no column by itself.
   std::int64_t inside_mpi_ns = 0;     // Counted whatever else happens meanwhile; in no column.
 
@@ -50,8 +50,9 @@ enum class Activity : std::uint8_t {
   kMpiSetup,
   kBlocked,  // CPU ranks: the training thread in waits of its own.
   kAwaited,  // CPU ranks: the training thread in waits that another thread's collective ended.
+  kMessage,  // In a call that waits for the other half of a message; counts outside the rank's own work.
 };
-inline constexpr std::size_t kActivities = 14;
+inline constexpr std::size_t kActivities = 15;
 
 // Computes the terms of some windows while the intervals stream by, roughly in order of time: only those that begin
 // after the last Advance are kept.

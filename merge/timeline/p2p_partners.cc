@@ -24,9 +24,10 @@ Result<P2pPartners> FindP2pPartners(const Timeline& timeline, unsigned jobs) {
     ranks.push_back(match);
   }
   MatchedP2p matched = MatchP2p(ranks, jobs);
+  std::vector<RankP2pWaits> waits = FindP2pWaits(ranks, matched, {0, 0}, jobs);
   P2pPartners partners;
   for (std::size_t r = 0; r < ranks.size(); ++r)
-    partners.emplace(ranks[r].rank, std::move(matched.partner_begin_ns[r]));
+    partners.emplace(ranks[r].rank, RankP2pPartners{std::move(matched.partner_begin_ns[r]), std::move(waits[r])});
   return partners;
 }
 

@@ -45,6 +45,11 @@ class Pass {
     FindInside();
     unrecorded_ = UnrecordedCalls(head_, events_, training_, out_.gpu);
     if (!out_.gpu) blocked_ = FindBlockedTime(head_, events_, training_);
+    if (in_.p2p_waits != nullptr && !(out_.gpu && in_.hta))
+      for (const MessageWait& wait : MessageWaits(*in_.p2p_waits, head_.p2p, training_, blocked_.awaited)) {
+        message_begins_.push_back(wait.at.begin);
+        message_waits_.push_back(wait);
+      }
     tables_.AllColumns(hta_.has_value());
     // Rows of our own files are in order of time. If they are not, nothing can be released on the way.
     if (!Stream(false)) Stream(true);
@@ -213,6 +218,10 @@ class Pass {
     stream.OnRanges([&](const schema::Ranges& rows) { phases_->Add(rows); });
     stream.AddRows(head_.collectives.begin_ns, [&](std::size_t row) { AddCollective(row, stream); });
     if (!out_.gpu || !in_.hta) stream.AddRows(head_.p2p.begin_ns, [&](std::size_t row) { AddP2p(row, stream); });
+    stream.AddRows(message_begins_, [&](std::size_t i) {
+      const std::vector<std::uint32_t>& kernel = head_.p2p.kernel;
+      stream.AddMessageWait(message_waits_[i].at, kernel.empty() ? schema::kNone : kernel[message_waits_[i].row]);
+    });
     return stream.Run(terms_);
   }
 
@@ -258,7 +267,7 @@ class Pass {
     row.comm_ns = t.comm_ns, row.overlap_ns = t.overlap_ns;
     row.comm_high_ns = t.comm_high_ns, row.overlap_high_ns = t.overlap_high_ns;
     row.copy_ns = t.copy_ns, row.mpi_other_ns = t.mpi_other_ns, row.input_ns = t.input_ns;
-    row.helper_wait_ns = t.helper_wait_ns;
+    row.helper_wait_ns = t.helper_wait_ns, row.message_wait_ns = t.message_wait_ns;
     row.mpi_io_ns = t.mpi_io_ns, row.mpi_rma_ns = t.mpi_rma_ns, row.mpi_setup_ns = t.mpi_setup_ns;
     row.late_sender_ns = late_sender_.Within(window), row.late_receiver_ns = late_receiver_.Within(window);
     row.cpu_ns = cpu_ns, row.offcpu_ns = offcpu_ns;
@@ -325,8 +334,9 @@ class Pass {
 
   void Emit() {
     if (in_.p2p_waits != nullptr) {
-      late_sender_ = Measure(in_.p2p_waits->late_sender);
-      late_receiver_ = Measure(in_.p2p_waits->late_receiver);
+      late_[0] = in_.p2p_waits->Of(true), late_[1] = in_.p2p_waits->Of(false);
+      late_sender_ = Measure(late_[0]);
+      late_receiver_ = Measure(late_[1]);
     }
     std::array<std::vector<Interval>, kKinds> of_kind;
     for (const BlockedTime::Own& own : blocked_.own) of_kind[own.kind].push_back(own.at);
@@ -402,6 +412,9 @@ class Pass {
   std::vector<Terms> terms_;
   std::vector<std::int64_t> asked_, inside_before_;
   std::optional<PhaseRanges> phases_;
+  std::vector<std::int64_t> message_begins_;  // Of message_waits_.
+  std::vector<MessageWait> message_waits_;
+  std::array<IntervalSet, 2> late_;
   Measure late_sender_, late_receiver_;
   std::size_t recent_ = 0;
   RankPassResult out_;

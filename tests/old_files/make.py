@@ -46,6 +46,7 @@ ADDED = {
         8: {"step_ranks": ["mpi_setup_ns"], "rank_totals": ["mpi_setup_ns"]},
         9: {table: ["blocked_ns", "blocked_sleep_ns", "blocked_lock_ns", "blocked_python_ns", "blocked_file_ns", "blocked_socket_ns", "blocked_unplaced_ns"]
             for table in ("step_ranks", "rank_totals")},
+        10: {"step_ranks": ["message_wait_ns"], "rank_totals": ["message_wait_ns"]},
     },
 }
 NEWEST = {kind: max(added) for kind, added in ADDED.items()}

@@ -15,7 +15,7 @@ OF_KINDS = {"blocked_sleep_ns": (1,), "blocked_lock_ns": (2, 3, 4), "blocked_pyt
             "blocked_socket_ns": (9,)}  # BlockedKind
 CONDITION, SEMAPHORE = 3, 4
 WORK_OF_OTHERS = (2, 3, 4, 6)  # Kinds of waits in which other threads may compute for the one that waits.
-COLUMNS = TERMS + tuple(OF_KINDS) + ("blocked_unplaced_ns", "helper_wait_ns") + ("comm_ns", "overlap_ns", "comm_high_ns", "overlap_high_ns", "copy_ns", "mpi_other_ns", "mpi_io_ns",
+COLUMNS = TERMS + tuple(OF_KINDS) + ("blocked_unplaced_ns", "helper_wait_ns", "message_wait_ns") + ("comm_ns", "overlap_ns", "comm_high_ns", "overlap_high_ns", "copy_ns", "mpi_other_ns", "mpi_io_ns",
                    "mpi_rma_ns", "mpi_setup_ns") + LATE
 
 
@@ -85,6 +85,7 @@ class Activity:
         self.training_calls, self.all_calls, self.other_calls, self.inputs = [], [], [], []
         self.io_calls, self.rma_calls, self.setup_calls = [], [], []  # Parts of other_calls.
         self.late_senders, self.late_receivers = [], []
+        self.message_waits = []  # (begin, end, thread; None: on the GPU) of both.
         self.ops = []       # Dicts as in simulate.Run.row; `comm` names the communicator on every rank alike.
         self.kernels, self.copies = [], []
         self.life_end = 0   # For operations that never completed.
@@ -98,20 +99,13 @@ class Activity:
 
 def match(activities):
     """Instances: key -> rows over ranks. Fills each row's `arrival`, `instance`."""
-    instances, sends = {}, {}
+    instances = {}
     for a in activities:
         for op in a.ops:
             op["rank"] = a.rank
             op["arrival"] = a.to_cluster(op["begin"])
-            if op.get("p2p"):
-                if not op["receive"] and op["message"] is not None:
-                    sends[(op["comm"],) + op["message"]] = op["arrival"]
-            else:
+            if not op.get("p2p"):
                 instances.setdefault((op["comm"], op["function"], op["seq"], op["start"]), []).append(op)
-    for a in activities:
-        for op in a.ops:
-            if op.get("p2p") and op["receive"] and op["message"] is not None:
-                op["send_post"] = sends.get((op["comm"],) + op["message"])
     return instances
 
 
@@ -169,12 +163,66 @@ def set_limits(activities, instances):
     return out
 
 
+def find_ready(activities):
+    """op["ready"]: when the other rank was ready to move a message, cluster time: its post; or its next call, where messages of
+    that size end soon after it, so that they move only while both ranks are inside MPI."""
+    halves, calls, pairs, seen = {}, {}, [], {}
+    for a in activities:
+        spans = []
+        for op in a.ops:
+            if op["mode"] == 3:
+                continue
+            post_end = op["post_end"] if op["post_end"] is not None else op["begin"]
+            spans.append((a.to_cluster(op["begin"]), a.to_cluster(max(op["begin"], post_end))))
+            if op["wait_begin"] is not None and op["wait_begin"] != op["begin"]:
+                spans.append((a.to_cluster(op["wait_begin"]), a.to_cluster(op["end"] if op["end"] is not None else op["wait_begin"])))
+            if op.get("p2p") and op.get("message") is not None:
+                halves[(op["comm"], op["receive"]) + op["message"]] = (a, op)
+        calls[a.rank] = sorted(spans)
+
+    def moves_in(rank, since, moved):
+        spans = calls[rank]
+        at = bisect.bisect_left(spans, (since,))
+        if at < len(spans) and spans[at][0] < moved:
+            return spans[at][0]
+        return spans[at - 1][0] if at > 0 and since <= spans[at - 1][1] else None
+
+    def usable(op):
+        return op.get("completed", True) and op["end"] is not None and op["wait_begin"] is not None and op["mode"] != 3
+    for key, (to, receive) in list(halves.items()):
+        if not key[1]:
+            continue
+        start, send = halves.get((key[0], False) + key[2:], (None, None))
+        if send is None:
+            continue
+        send["ready"], receive["ready"] = receive["arrival"], send["arrival"]
+        if start is to or not usable(send) or not usable(receive):
+            continue
+        both = max(send["arrival"], receive["arrival"])
+        send_end, receive_end = start.to_cluster(send["end"]), to.to_cluster(receive["end"])
+        takes = moves_in(to.rank, both, send_end)
+        if takes is None:
+            continue
+        size = receive.get("bytes", 0).bit_length()
+        if max(both, start.to_cluster(send["wait_begin"])) < takes < send_end:
+            pairs.append((send, (size, False), takes, 10 * (send_end - takes) <= send_end - both))
+        gives = moves_in(start.rank, max(both, takes), receive_end)
+        if gives is not None and max(both, to.to_cluster(receive["wait_begin"])) < gives < receive_end:
+            pairs.append((receive, (size, True), gives, 10 * (receive_end - gives) <= receive_end - both))
+    for _, kind, _, soon in pairs:
+        seen.setdefault(kind, []).append(soon)
+    for op, kind, ready, _ in pairs:
+        if sum(seen[kind]) >= 3 and 10 * sum(seen[kind]) >= 9 * len(seen[kind]):
+            op["ready"] = ready
+
+
 def late_partners(activities):
     """Fills late_senders and late_receivers: where a call waited because the other half of a message was not there.
 
     All messages that one call completes have the call's begin and end. After match().
     """
     halves = {}
+    find_ready(activities)
     for a in activities:
         for op in a.ops:
             if op.get("p2p") and op.get("message") is not None:
@@ -190,16 +238,18 @@ def late_partners(activities):
                 latest = None
                 for op in ops:
                     other, half = halves.get((op["comm"], not receive) + op["message"], (None, None))
-                    if op["receive"] != receive or half is None or half["arrival"] <= a.to_cluster(begin):
+                    ready = None if half is None else op.get("ready", half["arrival"])
+                    if op["receive"] != receive or half is None or ready <= a.to_cluster(begin):
                         continue
-                    until = a.to_local(half["arrival"])
+                    until = a.to_local(ready)
                     if not receive and until >= end:
                         continue  # It ended without the receive: it was buffered.
-                    doubt = 2 * (a.error(begin) + other.error(other.to_local(half["arrival"])))
+                    doubt = 2 * (a.error(begin) + other.error(other.to_local(ready)))
                     if latest is None or min(until, end) > latest[0]:
                         latest = (min(until, end), doubt)
                 if latest is not None and latest[0] - at > latest[1]:
                     found.append((at, latest[0]))
+                    a.message_waits.append((at, latest[0], None if ops[0]["mode"] == 3 else ops[0].get("thread", a.training)))
                     at = latest[0]
 
 
@@ -217,8 +267,8 @@ def split_rows(activity):
         op["wait"] = op["transfer"] = None
         op["censored"] = False
         if op.get("p2p"):
-            if op["receive"] and op.get("send_post") is not None and op["mode"] != 3:
-                begin = min(max(begin, activity.to_local(op["send_post"])), end)
+            if op["receive"] and op.get("ready") is not None and op["mode"] != 3:
+                begin = min(max(begin, activity.to_local(op["ready"])), end)
             op["flight"] = (begin, end)
             continue
         if op["limit"] is None:
@@ -288,6 +338,9 @@ class Breakdown:
         self.flight = union(certain + possible)
         self.moving = union(certain + intersect(union(possible), union(a.all_calls)))
         self.wait = union([op["wait_part"] for op in a.ops if op["wait_part"]])
+        own = union([(b, e) for b, e, thread in a.message_waits if thread in (None, a.training)])
+        others = union([(b, e) for b, e, thread in a.message_waits if thread not in (None, a.training)])
+        self.message = union(own + intersect(others, self.awaited))
         self.transfer = union([op["transfer_part"] for op in a.ops if op["transfer_part"]])
         self.copy = union(a.copies)
         self.other, self.io, self.rma = union(a.other_calls), union(a.io_calls), union(a.rma_calls)
@@ -355,18 +408,19 @@ class Breakdown:
         awaited, own_blocked = clip(self.awaited, b, e), clip(self.own_blocked, b, e)
         compute = busy if self.gpu else subtract(window, union(busy + awaited + own_blocked))
         own = union(compute + own_blocked)
-        flight = clip(self.flight, b, e)
+        flight = union(clip(self.flight, b, e) + subtract(clip(self.message, b, e), own))
         exposed = subtract(flight, own)
         apart = subtract(awaited, flight)
         transfer = intersect(exposed, clip(self.transfer, b, e))
         rest = subtract(exposed, transfer)
-        wait = intersect(rest, clip(self.wait, b, e))
+        wait = intersect(rest, union(clip(self.wait, b, e) + clip(self.message, b, e)))
         copy = clip(self.copy, b, e)
         exposed_copy = subtract(subtract(copy, union(own + awaited)), flight)
         hidden_high = intersect(flight, own)
         hidden = intersect(clip(self.moving, b, e), own)
         out = dict(compute_ns=length(compute), blocked_ns=length(own_blocked) + length(apart), blocked_unplaced_ns=0,
                    helper_wait_ns=length(intersect(awaited, exposed)), exposed_wait_ns=length(wait), exposed_transfer_ns=length(transfer),
+                   message_wait_ns=length(subtract(wait, clip(self.wait, b, e))),
                    exposed_unsplit_ns=length(rest) - length(wait), exposed_copy_ns=length(exposed_copy),
                    comm_high_ns=length(flight), overlap_high_ns=length(hidden_high), overlap_ns=length(hidden),
                    comm_ns=length(exposed) + length(hidden), copy_ns=length(copy))

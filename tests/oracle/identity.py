@@ -26,6 +26,7 @@ import rank_tables
 
 NO_TIME = -2**63
 NONE = 0xFFFFFFFF
+TORCH_GROUP = 4  # comms.kind.
 NCCL = 3  # comms.kind: numbers its operations per function; members are known from all ranks' files only.
 # Operation numbers of core/mpi_ops.def.
 IO_OPS = set(range(300, 360))
@@ -126,7 +127,7 @@ def read_rank(path, rank):
         c = table(f, "collectives", ("comm", "seq", "start", "kind", "mode", "uneven", "thread", "begin_ns", "post_end_ns",
                                      "last_incomplete_ns", "wait_begin_ns", "end_ns", "bytes", "root", "kernel"))
         p = table(f, "p2p", ("comm", "direction", "mode", "peer", "peer_world_rank", "tag", "seq", "thread", "begin_ns",
-                             "post_end_ns", "last_incomplete_ns", "wait_begin_ns", "end_ns", "outcome", "kernel"))
+                             "post_end_ns", "last_incomplete_ns", "wait_begin_ns", "end_ns", "outcome", "kernel", "bytes"))
         if "p2p" not in f or "kernel" not in f["p2p"]:
             p["kernel"] = np.full(len(p["seq"]), NONE)
         steps = table(f, "steps", ("thread", "begin_ns", "end_ns", "complete", "cpu_ns"))
@@ -229,6 +230,7 @@ def read_rank(path, rank):
         a.ops.append(dict(
             p2p=True, receive=receive, comm=int(comms["global_id"][comm]) if known else None, row=i,
             message=ends_of + (int(p["tag"][i]), int(p["seq"][i])) if known else None, mode=int(p["mode"][i]),
+            bytes=int(p["bytes"][i]), completed=p["outcome"][i] == 0 and comms["kind"][comm] != TORCH_GROUP if identified else False,
             thread=int(p["thread"][i]), begin=int(p["begin_ns"][i]), post_end=time(p["post_end_ns"][i]),
             last_incomplete=time(p["last_incomplete_ns"][i]), wait_begin=time(p["wait_begin_ns"][i]),
             end=time(p["end_ns"][i])))

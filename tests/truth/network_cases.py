@@ -269,9 +269,9 @@ def server(workers, seed, slow=None, factor=1.3, jitter="0.5%", own="  compute 1
     case = Case(f"server of {workers}, worker {slow} {factor}x, {steps} steps", text, [slow] if slow else [],
                 never=wrong, causes=["compute"])
     if slow is None:  # Of those that take turns not all need be late.
-        case.says, case.never = ("ranks have not begun to send",), (*case.never, "less to do")
+        case.says, case.never = ("ranks have not sent yet",), (*case.never, "less to do")
     elif steps < 5:
-        case.ranks, case.says, case.never = (), (f"rank {slow} has not begun to send",), (*case.never, "next to no shorter")
+        case.ranks, case.says, case.never = (), (f"rank {slow} has not sent yet",), (*case.never, "next to no shorter")
     return case
 
 

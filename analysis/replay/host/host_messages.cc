@@ -1,12 +1,10 @@
 #include "analysis/replay/host/host_messages.h"
 
 #include <algorithm>
-#include <bit>
-#include <map>
 #include <tuple>
 #include <utility>
 
-#include "analysis/replay/host/soon_after.h"
+#include "core/soon_after.h"
 
 namespace lockstep::replay {
 namespace {
@@ -79,21 +77,18 @@ struct Pair {
   std::int64_t BothNs() const { return std::max(send->begin_ns, receive->begin_ns); }
 };
 
-// A message of many bytes is announced when it is posted, and may move only while its receiver, with some transports
-// again its sender, is in a call after that (Open MPI 4.1, ob1: a rendezvous; by a single copy the receiver alone moves
-// it). Then who waits for it leaves its call soon after the other one came to its next call (soon_after.h).
+// Messages that move only while the other rank is in a call (MovedSoonAfter).
 class Progress {
  public:
   void Add(const Pair& pair) {
-    if (TakenLate(pair)) Count(pair, false, pair.send->end_ns, pair.takes->begin_ns);
-    if (GivenLate(pair)) Count(pair, true, pair.receive->end_ns, pair.gives->begin_ns);
+    if (TakenLate(pair)) moved_.Add(pair.receive->bytes, false, pair.BothNs(), pair.takes->begin_ns, pair.send->end_ns);
+    if (GivenLate(pair))
+      moved_.Add(pair.receive->bytes, true, pair.BothNs(), pair.gives->begin_ns, pair.receive->end_ns);
   }
-  bool WaitsToBeTaken(const Pair& pair) const { return TakenLate(pair) && Soon(pair, false); }
-  bool WaitsToBeGiven(const Pair& pair) const { return GivenLate(pair) && Soon(pair, true); }
+  bool WaitsToBeTaken(const Pair& pair) const { return TakenLate(pair) && moved_.Holds(pair.receive->bytes, false); }
+  bool WaitsToBeGiven(const Pair& pair) const { return GivenLate(pair) && moved_.Holds(pair.receive->bytes, true); }
 
  private:
-  using Key = std::pair<int, bool>;  // Power of two of the bytes; whether the receiver waits.
-
   // Its sender was in the call that completes it, its receiver came to its next call, and after that it ended.
   static bool TakenLate(const Pair& pair) {
     return pair.takes != nullptr && pair.BothNs() < pair.takes->begin_ns &&
@@ -103,16 +98,7 @@ class Progress {
     return pair.gives != nullptr && pair.BothNs() < pair.gives->begin_ns &&
            pair.receive->completing_ns < pair.gives->begin_ns && pair.gives->begin_ns < pair.receive->end_ns;
   }
-  static Key KeyOf(const Pair& pair, bool receives) { return {std::bit_width(pair.receive->bytes), receives}; }
-  void Count(const Pair& pair, bool receives, std::int64_t end_ns, std::int64_t came_ns) {
-    seen_[KeyOf(pair, receives)].Add(pair.BothNs(), came_ns, end_ns);
-  }
-  bool Soon(const Pair& pair, bool receives) const {
-    const auto at = seen_.find(KeyOf(pair, receives));
-    return at != seen_.end() && at->second.Holds();
-  }
-
-  std::map<Key, SoonAfter> seen_;
+  MovedSoonAfter moved_;
 };
 
 // A receive that ended before its send began is the result of clock errors, and left out.

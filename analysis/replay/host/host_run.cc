@@ -14,7 +14,7 @@
 #include "analysis/replay/graph/graph.h"
 #include "analysis/replay/graph/read_run.h"
 #include "analysis/replay/host/host_messages.h"
-#include "analysis/replay/host/soon_after.h"
+#include "core/soon_after.h"
 #include "core/uneven.h"
 #include "merge/match/awaited.h"
 #include "merge/timeline/activity_stream.h"

@@ -16,7 +16,8 @@ enum Bit : unsigned {
   kCopying = 64,
   kLoading = 128,
   kBlockedBit = 256,
-  kAwaited = 512
+  kAwaited = 512,
+  kMessage = 1024
 };
 
 // While the rank works.
@@ -33,9 +34,9 @@ PieceState StateOf(unsigned bits, bool gpu) {
     const PieceState own = OwnStateOf(bits);
     return gpu || (bits & kBlockedBit) == 0 ? own : static_cast<PieceState>(static_cast<int>(own) + kFromCompute);
   }
-  if (bits & (kCertain | kPossible)) {
+  if (bits & (kCertain | kPossible | kMessage)) {
     if (bits & kTransferring) return PieceState::kTransfer;
-    return bits & kWaiting ? PieceState::kWait : PieceState::kUnsplit;
+    return bits & (kWaiting | kMessage) ? PieceState::kWait : PieceState::kUnsplit;
   }
   if (!gpu && (bits & kAwaited)) return PieceState::kBlocked;  // What it waits for is not in flight.
   if (bits & kCopying) return PieceState::kCopy;
@@ -76,8 +77,9 @@ std::vector<Piece> CutIntoPieces(const RankLane& lane, Interval window) {
     add(op.begin_ns, op.wait_end_ns, kWaiting);
     add(op.transfer_begin_ns, op.end_ns, kTransferring);
   }
+  for (const tables::MessageWaiting& wait : lane.comm.message_waits) add(wait.at.begin, wait.at.end, kMessage);
   std::stable_sort(edges.begin(), edges.end(), [](const Edge& a, const Edge& b) { return a.at < b.at; });
-  std::array<int, 10> depth{};
+  std::array<int, 11> depth{};
   unsigned bits = 0;
   std::vector<Piece> pieces;
   const auto close = [&](std::int64_t end) {

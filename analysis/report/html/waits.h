@@ -13,11 +13,11 @@ struct WaitLimits {
   std::size_t columns = 256;  // Cells of waiting ranks; neighbours share one.
 };
 
-// Time for which a rank waited in collectives of the analysis window for the one that came last, and for messages (of
-// the whole run: pairs have no steps) whose sender or receiver was late; whether or not compute hides it. Collectives
-// whose last rank the clocks cannot tell are in "untold_ns". {"all_ranks","awaited_ranks","untold_ns","awaited":[rank
-// of each row],"waiting":[first rank of each column],"ranks_per_column","collective_ns":packed,"message_ns":packed},
-// row by row, the longest of the ranks that share a cell. null where nobody waits.
+// Time for which a rank waited for another in collectives of the analysis window, as merge/timeline/charges.h shares
+// it, and for messages whose sender or receiver was late; whether or not compute hides it. What no rank can be charged
+// with is in "untold_ns". {"all_ranks","awaited_ranks","untold_ns","awaited":[rank of each row],"waiting":[first rank
+// of each column],"ranks_per_column","collective_ns":packed,"message_ns":packed}, row by row, the longest of the ranks
+// that share a cell. null where nobody waits.
 PageJson WaitsOf(const analysis::Context& context, const WaitLimits& limits = {});
 
 }  // namespace lockstep::report

@@ -9,6 +9,6 @@ extern const TableKind kKernelsTable, kBreakdownTable, kOpsTable, kRangesTable, 
     kGroupsTable, kCollectivesTable, kGpusTable;
 extern const TableKind kIdleTable, kIdleGapsTable, kLaunchesTable, kLaunchBoundTable, kQueueTable, kCopiesTable,
     kCopyListTable, kSyncsTable, kStreamWaitsTable, kCriticalPathTable, kCriticalOpsTable, kStacksTable, kCallersTable,
-    kBlockedTable;
+    kBlockedTable, kWaitsTable;
 
 }  // namespace lockstep::tables

@@ -124,7 +124,8 @@ struct TableKind {
   void (*pool_row)(const TableRow& of_rank, bool first, TableRow& pooled) = nullptr;
   // Reorders the pooled rows, where `before` cannot say it; null: no need.
   void (*order_pooled)(std::span<TableRow> pooled) = nullptr;
-  bool p2p_partners = false;  // Asks for RankView.partner_begin_ns.
+  bool p2p_partners = false;  // Asks for RankView.partners.
+  bool charges = false;       // And for RankView.charges.
   // A list of single events: of all ranks' rows the first TableOptions.top in the order of `before`, unless single
   // ranks were asked for (the top rows of thousands of ranks would be too many to read), and a note of how many there
   // were. rank_rows gives at most top rows and adds what it had to totals[kListedRows].

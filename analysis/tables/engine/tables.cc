@@ -143,6 +143,7 @@ Result<Table> Make(const TableKind& kind, const merge::Timeline& timeline, const
   if (kind.p2p_partners && timeline.tables.p2p_pairs.rows() > 0)
     if (auto partners = merge::FindP2pPartners(timeline, options.jobs); partners.ok())
       index.SetPartners(std::move(partners).value());
+  if (kind.charges) index.FindCharges(options.jobs);
   RankPool pool(kind);
   const bool pooled = pool.possible() && ranks.size() > 1 && options.ranks.empty();
   const bool single = !pooled || options.every_rank;
@@ -223,7 +224,7 @@ const std::vector<TableKind>& TableKinds() {
       kKernelsTable,     kBreakdownTable,   kOpsTable,      kRangesTable,   kMemoryTable,      kSequencesTable,
       kGroupsTable,      kCollectivesTable, kIdleTable,     kIdleGapsTable, kLaunchesTable,    kLaunchBoundTable,
       kQueueTable,       kCopiesTable,      kCopyListTable, kSyncsTable,    kStreamWaitsTable, kCriticalPathTable,
-      kCriticalOpsTable, kGpusTable,        kStacksTable,   kCallersTable,  kBlockedTable,
+      kCriticalOpsTable, kGpusTable,        kStacksTable,   kCallersTable,  kBlockedTable,     kWaitsTable,
   };
   return kinds;
 }

@@ -20,7 +20,8 @@ class ViewMaker {
   void Make() {
     view_.timeline = &timeline_;
     view_.members = index_.MembersOf(view_.rank);
-    view_.partner_begin_ns = index_.PartnersOf(view_.rank);
+    view_.partners = index_.PartnersOf(view_.rank);
+    view_.charges = index_.charges();
     view_.hta = timeline_.Meta("classes") == "hta";
     view_.classes = merge::ClassifyKernels(view_.tables, view_.tables.collectives, view_.hta);
     if (options_.first_step >= 0 || options_.last_step >= 0)
@@ -164,9 +165,9 @@ std::span<const std::uint32_t> ViewIndex::StepsOf(std::int32_t rank) const {
   return steps_.Of(timeline_.RankRow(rank));
 }
 
-std::span<const std::int64_t> ViewIndex::PartnersOf(std::int32_t rank) const {
+const merge::RankP2pPartners* ViewIndex::PartnersOf(std::int32_t rank) const {
   const auto found = partners_.find(rank);
-  return found == partners_.end() ? std::span<const std::int64_t>() : found->second;
+  return found == partners_.end() ? nullptr : &found->second;
 }
 
 gpu::RankView MakeRankView(const ViewIndex& index, std::int32_t rank, schema::RankTables tables,

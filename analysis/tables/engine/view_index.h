@@ -2,6 +2,7 @@
 // One rank's events and the windows in which a table counts them.
 
 #include <cstdint>
+#include <optional>
 #include <utility>
 #include <vector>
 
@@ -15,12 +16,15 @@ class ViewIndex {
  public:
   explicit ViewIndex(const merge::Timeline& timeline);
   void SetPartners(merge::P2pPartners partners) { partners_ = std::move(partners); }
+  void FindCharges(unsigned jobs) { charges_.emplace(timeline_, jobs); }
 
   const merge::Timeline& timeline() const { return timeline_; }
   std::span<const std::uint32_t> MembersOf(std::int32_t rank) const;
   // Rows of step_ranks of a rank, by index.
   std::span<const std::uint32_t> StepsOf(std::int32_t rank) const;
-  std::span<const std::int64_t> PartnersOf(std::int32_t rank) const;
+  // Null: not known. Lives as long as this.
+  const merge::RankP2pPartners* PartnersOf(std::int32_t rank) const;
+  const merge::Charges* charges() const { return charges_ ? &*charges_ : nullptr; }
 
  private:
   struct Rows {
@@ -33,6 +37,7 @@ class ViewIndex {
   const merge::Timeline& timeline_;
   Rows members_, steps_;
   merge::P2pPartners partners_;
+  std::optional<merge::Charges> charges_;
 };
 
 // Takes the tables. Without the steps that `options` ask for `windows` is empty.

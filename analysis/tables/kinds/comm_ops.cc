@@ -116,13 +116,13 @@ class Collector {
     }
     out_.inside_mpi = Normalize(std::move(inside));
     if (out_.gpu) return;
+    awaited_ = merge::FindBlockedTime(t_, training).awaited;
     constexpr std::uint8_t kInput = schema::Category::kInput;
     for (std::size_t i = 0; i < t_.ranges.rows(); ++i)
       if (t_.ranges.category[i] == kInput && t_.ranges.thread[i] == training)
         busy.push_back({t_.ranges.begin_ns[i], t_.ranges.begin_ns[i] + t_.ranges.duration_ns[i]});
     // As merge counts them: communication that other threads carry out, and that no source records.
-    out_.busy = Unite(Normalize(std::move(busy)),
-                      Unite(merge::UnrecordedCalls(t_, training, false), merge::FindBlockedTime(t_, training).awaited));
+    out_.busy = Unite(Normalize(std::move(busy)), Unite(merge::UnrecordedCalls(t_, training, false), awaited_));
   }
 
   void Kernels() {
@@ -206,8 +206,9 @@ class Collector {
       // Before its send was posted a receive has nothing to move.
       if (p.mode[row] == kGpu) {
         // Its kernel keeps the GPU busy from its start on.
-      } else if (receive && row < rank_.partner_begin_ns.size()) {
-        if (rank_.partner_begin_ns[row] != kNoTime) begin = std::max(begin, clock.ToLocal(rank_.partner_begin_ns[row]));
+      } else if (receive && rank_.partners != nullptr && row < rank_.partners->begin_ns.size()) {
+        if (const std::int64_t sent = rank_.partners->begin_ns[row]; sent != kNoTime)
+          begin = std::max(begin, clock.ToLocal(sent));
       } else {
         out_.receives_alone += receive;
       }
@@ -221,12 +222,17 @@ class Collector {
       }
       out_.ops.push_back(op);
     }
+    if (rank_.partners == nullptr) return;
+    for (const merge::MessageWait& wait :
+         merge::MessageWaits(rank_.partners->waits, p, merge::TrainingThread(t_), awaited_))
+      out_.message_waits.push_back({wait.at, Group(p.comm[wait.row], CollectiveKind::kSendRecv), wait.row});
   }
 
   const gpu::RankView& rank_;
   const schema::RankTables& t_;
   RankComm out_;
   gpu::LaunchIndex launches_;
+  IntervalSet awaited_;  // In which the training thread waits for other threads' communication.
   std::vector<std::uint32_t> member_of_;
   std::vector<std::string> names_;
   std::map<GroupOfOps, std::uint32_t> group_of_;

@@ -35,6 +35,13 @@ struct CommOperation {
   std::int64_t launch_ns;  // When it did; kNoTime unknown.
 };
 
+// Waiting for the other half of a message: exposed communication outside the rank's own work, and nothing inside it.
+struct MessageWaiting {
+  Interval at;
+  std::uint32_t group;  // Of RankComm.groups.
+  std::uint32_t row;    // Of p2p.
+};
+
 struct RankComm {
   bool gpu = false;
   IntervalSet busy;  // GPU ranks: compute kernels. CPU ranks: the training thread communicates or loads input; the rest
@@ -42,6 +49,7 @@ struct RankComm {
   IntervalSet inside_mpi;  // Any thread; empty if nothing was posted.
   std::vector<GroupOfOps> groups;
   std::vector<CommOperation> ops;
+  std::vector<MessageWaiting> message_waits;
   std::uint64_t receives_alone = 0;  // Receives counted from their own post: the senders are not known here.
 };
 

@@ -60,12 +60,14 @@ class Sweep {
       edges_.push_back({begin, group, what, 1});
       edges_.push_back({end, group, what, -1});
     };
-    edges_.reserve(2 * (3 * comm.ops.size() + comm.busy.size() + comm.inside_mpi.size() + windows.size()));
+    edges_.reserve(2 * (3 * comm.ops.size() + comm.message_waits.size() + comm.busy.size() + comm.inside_mpi.size() +
+                        windows.size()));
     for (const CommOperation& op : comm.ops) {
       add(op.begin_ns, op.end_ns, op.certain ? kCertain : kPossible, op.group);
       add(op.begin_ns, op.wait_end_ns, kWait, op.group);
       add(op.transfer_begin_ns, op.end_ns, kTransfer, op.group);
     }
+    for (const MessageWaiting& wait : comm.message_waits) add(wait.at.begin, wait.at.end, kMessage, wait.group);
     for (const Interval& part : comm.busy) add(part.begin, part.end, kBusy, 0);
     for (const Interval& part : comm.inside_mpi) add(part.begin, part.end, kInside, 0);
     for (const Interval& part : windows) add(part.begin, part.end, kWindow, 0);
@@ -87,7 +89,7 @@ class Sweep {
   const Sum& several() const { return several_; }
 
  private:
-  enum What : std::uint8_t { kCertain, kPossible, kWait, kTransfer, kBusy, kInside, kWindow };
+  enum What : std::uint8_t { kCertain, kPossible, kWait, kTransfer, kMessage, kBusy, kInside, kWindow };
   struct Edge {
     std::int64_t at_ns;
     std::uint32_t group;
@@ -95,8 +97,8 @@ class Sweep {
     std::int8_t change;
   };
   struct State {
-    std::int32_t certain = 0, possible = 0;
-    bool InFlight() const { return certain + possible > 0; }
+    std::int32_t certain = 0, possible = 0, message = 0;
+    bool InFlight() const { return certain + possible + message > 0; }
   };
 
   void Apply(const Edge& edge) {
@@ -116,13 +118,16 @@ class Sweep {
       case kTransfer:
         transferring_ += edge.change;
         return;
+      case kMessage:
+        waiting_ += edge.change;
+        break;
       case kCertain:
       case kPossible:
         break;
     }
     State& group = groups_[edge.group];
     const bool was = group.InFlight();
-    (edge.what == kCertain ? group.certain : group.possible) += edge.change;
+    (edge.what == kCertain ? group.certain : edge.what == kPossible ? group.possible : group.message) += edge.change;
     if (group.InFlight() == was) return;
     if (was)
       active_.erase(std::find(active_.begin(), active_.end(), edge.group));
@@ -135,7 +140,7 @@ class Sweep {
     const bool compute = comm_.gpu == (busy_ > 0);
     if (compute) {
       for (const std::uint32_t group : active_) {
-        if (groups_[group].certain == 0 && inside_ == 0) continue;
+        if (groups_[group].certain == 0 && (groups_[group].possible == 0 || inside_ == 0)) continue;
         sums_[group].hidden += ns;
         sums_[group].total += ns;
       }

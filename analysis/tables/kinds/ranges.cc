@@ -137,6 +137,10 @@ class Rangelist {
       Around(op.thread, op.launch_ns, around);
       for (const std::uint32_t sum : around) sums[sum].comm.push_back({op.begin_ns, op.end_ns});
     }
+    for (const MessageWaiting& wait : comm.message_waits) {
+      Around(rank_.tables.p2p.thread[wait.row], rank_.tables.p2p.begin_ns[wait.row], around);
+      for (const std::uint32_t sum : around) sums[sum].comm.push_back(wait.at);
+    }
     exposed.assign(sums.size(), 0);
     for (std::size_t i = 0; i < sums.size(); ++i) {
       const IntervalSet in_flight = Intersect(Normalize(std::move(sums[i].comm)), rank_.windows);

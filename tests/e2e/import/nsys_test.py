@@ -239,10 +239,13 @@ step
 end
 """
         recorded, imported = self.compare(spec)
-        self.near(recorded, imported, TERMS)
+        # Which of MPI_Sendrecv's partners is told is not known, so its waiting is not.
+        unknown = ("exposed_wait_ns", "exposed_unsplit_ns", "idle_ns")
+        self.near(recorded, imported, [term for term in TERMS if term not in unknown])
+        for a, b in zip(recorded["ranks"], imported["ranks"]):
+            self.assertAlmostEqual(sum(a[term] for term in unknown), sum(b[term] for term in unknown), delta=100_000)
         size = lambda a: {c["op"]: c["bytes"] for c in a["collectives"]}
         self.assertEqual(size(recorded), size(imported))
-        # Which of MPI_Sendrecv's partners is told is not known.
         self.assertEqual(self.losses(imported)["ImportCategorySkipped"], 18)
 
     def test_gpu_straggler_as_from_kineto(self):

@@ -32,7 +32,7 @@ HTA_TYPES = {"COMPUTATION": "compute", "COMMUNICATION": "communication", "MEMORY
 EXPOSED = ("exposed_wait_ns", "exposed_transfer_ns", "exposed_unsplit_ns")
 OP_COLUMNS = ("calls", "cpu_self_ns", "cpu_total_ns", "gpu_self_ns", "gpu_total_ns", "kernels")
 TABLES = ["kernels", "breakdown", "ops", "ranges", "memory", "sequences", "groups", "idle", "launches", "queue",
-          "copies", "critical-path"]
+          "copies", "critical-path", "waits"]
 
 
 TRAINING = """ranks 2

@@ -26,6 +26,7 @@ struct RankActivity {
   IntervalSet input;
   IntervalSet blocked;  // The training thread in waits of its own.
   IntervalSet awaited;  // In waits for other threads' collectives.
+  IntervalSet message;  // In calls that wait for the other half of a message.
 };
 
 // Fills certain, possible, transfer and wait.
@@ -50,7 +51,7 @@ inline std::vector<Terms> BreakDown(const RankActivity& a, const std::vector<Int
       {Activity::kTransfer, &a.transfer}, {Activity::kWait, &a.wait},          {Activity::kInsideMpi, &a.inside_mpi},
       {Activity::kCopy, &a.copy},         {Activity::kMpiOther, &a.mpi_other}, {Activity::kInput, &a.input},
       {Activity::kMpiIo, &a.mpi_io},      {Activity::kMpiRma, &a.mpi_rma},     {Activity::kMpiSetup, &a.mpi_setup},
-      {Activity::kBlocked, &a.blocked},   {Activity::kAwaited, &a.awaited}};
+      {Activity::kBlocked, &a.blocked},   {Activity::kAwaited, &a.awaited},    {Activity::kMessage, &a.message}};
   for (const auto& [activity, set] : sets) breakdown.Add(breakdown.AddSource(activity), *set);
   return breakdown.Finish();
 }

@@ -66,6 +66,49 @@ TEST(Breakdown, BlockedOnACpuRank) {
   EXPECT_EQ(merge::BreakDown(gpu, {{0, 100}})[0].blocked_ns, 0);
 }
 
+// What a call waits for the other half of a message is exposed wait, whether the sender or the receiver is late.
+TEST(Breakdown, WaitingForMessages) {
+  Merged m(2);
+  for (int r = 0; r < 2; ++r) m[r].Step(0, 0, 1000);
+  m[0].Message(true, 1, 0, 100, 350);
+  m[1].Message(false, 0, 0, 300, 350);
+  m[0].Message(false, 1, 0, 500, 800);
+  m[1].Message(true, 0, 0, 700, 800);
+  m.Run();
+  const auto& t = m.terms[0];
+  EXPECT_EQ(t.exposed_wait_ns, 200 + 200);
+  EXPECT_EQ(t.message_wait_ns, 400);
+  EXPECT_EQ(t.exposed_unsplit_ns, 50 + 100);
+  EXPECT_EQ(t.comm_ns, 250 + 300);
+  EXPECT_EQ(t.overlap_ns, 0);
+  EXPECT_EQ(t.idle_ns, 0);
+  EXPECT_EQ(t.late_sender_ns, 200);
+  EXPECT_EQ(t.late_receiver_ns, 200);
+  EXPECT_EQ(m.terms[1].message_wait_ns, 0);
+  EXPECT_EQ(m.terms[1].compute_ns, 1000 - 50 - 100);
+}
+
+// A thread that only listens is no waiting of the rank's, but where the training thread waits for it.
+TEST(Breakdown, OtherThreadsThatListenDelayNobody) {
+  Merged m(2);
+  for (int r = 0; r < 2; ++r) m[r].Step(0, 0, 1000);
+  m[0].Message(true, 1, 0, 100, 350);
+  m[0].t.p2p.thread[0] = m[0].t.mpi_calls.thread[0] = 7;
+  m[1].Message(false, 0, 0, 300, 350);
+  m.Run();
+  EXPECT_EQ(m.terms[0].exposed_wait_ns, 0);
+  EXPECT_EQ(m.terms[0].compute_ns, 1000);
+  EXPECT_EQ(m.terms[0].late_sender_ns, 200);
+
+  const merge::RankP2pWaits waits{{{{100, 300}, 0, 1, true}}};
+  EXPECT_TRUE(merge::MessageWaits(waits, m[0].t.p2p, 0, {}).empty());
+  const auto part = merge::MessageWaits(waits, m[0].t.p2p, 0, {{50, 150}, {250, 400}});
+  ASSERT_EQ(part.size(), 2u);
+  EXPECT_EQ(part[0].at, (Interval{100, 150}));
+  EXPECT_EQ(part[1].at, (Interval{250, 300}));
+  EXPECT_EQ(merge::MessageWaits(waits, m[0].t.p2p, 7, {}).size(), 1u);
+}
+
 TEST(Breakdown, PostedEarlyMovedOnlyInWaitIsCensored) {
   Merged m(2);
   for (int r = 0; r < 2; ++r) {
@@ -204,8 +247,9 @@ merge::Terms PerNanosecond(const merge::RankActivity& a, Interval w) {
     const bool sleeps = !a.gpu && in(a.blocked, t) && !in(a.busy, t) && !awaits;
     const bool compute = a.gpu ? in(a.busy, t) : !in(a.busy, t) && !awaits && !sleeps;
     const bool own = compute || sleeps;
-    const bool flight = in(a.certain, t) || in(a.possible, t);
-    const bool moving = in(a.certain, t) || (in(a.possible, t) && (in(a.inside_mpi, t) || !own));
+    const bool message = in(a.message, t) && !own;
+    const bool flight = in(a.certain, t) || in(a.possible, t) || message;
+    const bool moving = in(a.certain, t) || (in(a.possible, t) && (in(a.inside_mpi, t) || !own)) || message;
     out.compute_ns += compute;
     out.comm_high_ns += flight, out.comm_ns += moving;
     out.overlap_high_ns += flight && own, out.overlap_ns += moving && own;
@@ -214,8 +258,9 @@ merge::Terms PerNanosecond(const merge::RankActivity& a, Interval w) {
     const bool exposed = flight && !own;
     out.helper_wait_ns += exposed && in(a.awaited, t);
     out.exposed_transfer_ns += exposed && in(a.transfer, t);
-    out.exposed_wait_ns += exposed && !in(a.transfer, t) && in(a.wait, t);
-    out.exposed_unsplit_ns += exposed && !in(a.transfer, t) && !in(a.wait, t);
+    out.exposed_wait_ns += exposed && !in(a.transfer, t) && (in(a.wait, t) || message);
+    out.message_wait_ns += exposed && !in(a.transfer, t) && !in(a.wait, t) && message;
+    out.exposed_unsplit_ns += exposed && !in(a.transfer, t) && !in(a.wait, t) && !message;
     out.exposed_copy_ns += in(a.copy, t) && !own && !awaits && !flight;
     const bool idle = !own && !awaits && !flight && !in(a.copy, t);
     out.idle_ns += idle, out.mpi_other_ns += idle && in(a.mpi_other, t), out.input_ns += idle && in(a.input, t);
@@ -230,6 +275,7 @@ void ExpectSame(const merge::Terms& got, const merge::Terms& want) {
   EXPECT_EQ(got.blocked_ns, want.blocked_ns);
   EXPECT_EQ(got.awaited_apart_ns, want.awaited_apart_ns);
   EXPECT_EQ(got.helper_wait_ns, want.helper_wait_ns);
+  EXPECT_EQ(got.message_wait_ns, want.message_wait_ns);
   EXPECT_EQ(got.exposed_wait_ns, want.exposed_wait_ns);
   EXPECT_EQ(got.exposed_transfer_ns, want.exposed_transfer_ns);
   EXPECT_EQ(got.exposed_unsplit_ns, want.exposed_unsplit_ns);
@@ -267,7 +313,8 @@ std::vector<merge::Terms> Streamed(const merge::RankActivity& a, const std::vect
       {merge::Activity::kCopy, &a.copy},         {merge::Activity::kMpiOther, &a.mpi_other},
       {merge::Activity::kInput, &a.input},       {merge::Activity::kMpiIo, &a.mpi_io},
       {merge::Activity::kMpiRma, &a.mpi_rma},    {merge::Activity::kMpiSetup, &a.mpi_setup},
-      {merge::Activity::kBlocked, &a.blocked},   {merge::Activity::kAwaited, &a.awaited}};
+      {merge::Activity::kBlocked, &a.blocked},   {merge::Activity::kAwaited, &a.awaited},
+      {merge::Activity::kMessage, &a.message}};
   for (const auto& [activity, set] : sets) {
     const merge::Breakdown::Source one = breakdown.AddSource(activity), other = breakdown.AddSource(activity);
     for (const Interval& member : *set) {
@@ -319,7 +366,7 @@ TEST(Breakdown, EqualsTheOracleOnRandomTraces) {
     a.gpu = round % 2 == 1;
     a.busy = some(8), a.inside_mpi = some(6), a.copy = some(4), a.mpi_other = some(3), a.input = some(3);
     a.mpi_io = some(2), a.mpi_rma = some(2), a.mpi_setup = some(2);
-    a.blocked = some(4), a.awaited = some(3);
+    a.blocked = some(4), a.awaited = some(3), a.message = some(4);
     std::vector<merge::CommOp> ops;
     for (int n = std::uniform_int_distribution(0, 8)(random); n > 0; --n) {
       std::int64_t at[4];

@@ -46,12 +46,14 @@ class Merged {
     }
     matched = merge::MatchCollectives(match, static_cast<std::size_t>(absent_), jobs);
     p2p = merge::MatchP2p(match, jobs);
+    const std::vector<merge::RankP2pWaits> waits = merge::FindP2pWaits(match, p2p, {0, 0}, jobs);
     steps = merge::FindSteps(match, matched);
     for (std::size_t r = 0; r < ranks_.size(); ++r) {
       merge::RankPassInput input;
       input.index = r;
       input.clock = &clocks_[r];
       input.p2p = &p2p;
+      input.p2p_waits = &waits[r];
       input.steps = &steps.ranks[r];
       input.hta = hta;
       if (!steps.common.empty()) input.first_step = steps.common.front(), input.last_step = steps.common.back();

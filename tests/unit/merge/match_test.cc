@@ -322,7 +322,7 @@ TEST(MatchP2p, ReceiveCountsFromTheSendsPost) {
   EXPECT_EQ(m.p2p.unmatched, 0u);
   EXPECT_EQ(m.p2p.matched, 1u);
   EXPECT_EQ(m.terms[0].exposed_unsplit_ns, 100);
-  EXPECT_EQ(m.terms[0].idle_ns, 200);
+  EXPECT_EQ(m.terms[0].exposed_wait_ns, 200);
   EXPECT_EQ(m.terms[1].exposed_unsplit_ns, 20);
 }
 

@@ -69,9 +69,15 @@ TEST(P2pWaits, LateSenderIsUntilTheSendBegins) {
   EXPECT_EQ(w.Pair(1, 0).late_sender_ns, 300);
   EXPECT_EQ(w.Pair(1, 0).late_sender_count, 1u);
   EXPECT_EQ(w.Pair(1, 0).late_receiver_count, 0u);
-  ASSERT_EQ(w.waits[0].late_sender.size(), 1u);
-  EXPECT_EQ(w.waits[0].late_sender[0].begin, 100);
-  EXPECT_EQ(w.waits[0].late_sender[0].end, 400);
+  ASSERT_EQ(w.waits[0].waits.size(), 1u);
+  const merge::P2pWait& wait = w.waits[0].waits[0];
+  EXPECT_EQ(wait.at, (Interval{100, 400}));
+  EXPECT_EQ(wait.partner, 1);
+  EXPECT_EQ(wait.row, 0u);
+  EXPECT_TRUE(wait.receive);
+  EXPECT_EQ(w.waits[0].Of(true), IntervalSet({{100, 400}}));
+  EXPECT_TRUE(w.waits[0].Of(false).empty());
+  EXPECT_TRUE(w.waits[1].waits.empty());
 }
 
 TEST(P2pWaits, ReceiveThatEndsBeforeTheSendIsClamped) {

@@ -27,10 +27,10 @@ export function waits(data) {
   const [control] = select('Waiting', kinds, (value) => { kind = value; plot.redraw(); });
   const row = (i) => Math.floor(i / columns), column = (i) => i % columns;
   return [h('h3', {}, 'Who waits for whom'),
-    h('p', { class: 'note' }, 'Rows: ranks that are waited for, columns: ranks that wait, whether or not compute hides it; warm-up steps included, messages of the whole run. A bright row is a rank that all wait for, a bright block a group that waits for itself.' +
+    h('p', { class: 'note' }, 'Rows: ranks that are waited for, columns: ranks that wait, whether or not compute hides it; warm-up steps included. Of several ranks that are late together each has an equal part of the time until the first of them comes. A bright row is a rank that all wait for, a bright block a group that waits for itself.' +
       (w.awaited.length < w.awaited_ranks ? ` The ${count(w.awaited.length)} that are waited for most, of ${count(w.awaited_ranks)}.` : '') +
       (shared ? ` ${count(w.ranks_per_column)} ranks share a column, which shows the longest.` : '') +
-      (w.untold_ns ? ` Not in it: ${duration(w.untold_ns)} in collectives whose last rank the clocks cannot tell.` : '')),
+      (w.untold_ns ? ` Not in it: ${duration(w.untold_ns)} in collectives for which the clocks, or missing ranks, cannot tell who was late.` : '')),
     kinds.length > 1 ? h('div', { class: 'controls' }, control) : null, plot.box,
     behind('waits', [{ key: 'awaited_rank', title: 'waited for', numeric: true, value: (i) => w.awaited[row(i)], text: (i) => String(w.awaited[row(i)]) },
       { key: 'waiting_rank', title: 'waits', numeric: true, value: (i) => w.waiting[column(i)], text: (i) => String(w.waiting[column(i)]) },

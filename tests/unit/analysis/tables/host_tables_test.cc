@@ -342,5 +342,38 @@ TEST(GroupsTable, WithoutAGpuTheTrainingThreadInMpiIsExposed) {
   EXPECT_EQ(At(table, 0, "total_ns"), I(310));
 }
 
+TEST(WaitsTable, SumsToTheWaiting) {
+  HandMade ranks[3];
+  for (HandMade& rank : ranks) {
+    const std::uint32_t world = rank.Comm("MPI_COMM_WORLD", 3, 1, 9);
+    for (const std::int64_t begin : {100, 500}) rank.Collective(world, CollectiveKind::kAllReduce, begin, 900, 64);
+  }
+  merge::Timeline timeline = TimelineOf({&ranks[0], &ranks[1], &ranks[2]}, {{0, 1000}, {0, 1000}, {0, 1000}});
+  const std::int64_t arrivals[][3] = {{100, 201, 302}, {500, 500, 511}};
+  for (std::uint32_t i = 0; i < 2; ++i) {
+    timeline.tables.collectives.Append({.expected = 3, .seen = 3});
+    for (std::int32_t r = 0; r < 3; ++r)
+      timeline.tables.collective_ranks.Append({.collective = i,
+                                               .rank = r,
+                                               .row = i,
+                                               .arrival_ns = arrivals[i][r],
+                                               .end_high_ns = 900,
+                                               .wait_ns = arrivals[i][2] - arrivals[i][r]});
+  }
+  timeline = merge::MakeTimeline("", std::move(timeline.tables));
+  TableOptions options;
+  options.every_rank = true;
+  const Table table = Make("waits", timeline, {&ranks[0], &ranks[1], &ranks[2]}, options);
+  const auto wait = [&](const Cell& rank, std::string_view awaited) {
+    return At(table, FindRow(table, "awaited", S(awaited), rank), "wait_ns");
+  };
+  // Of 101 ns for both, half each; what does not divide goes to one of them.
+  EXPECT_EQ(IntOf(wait(I(0), "rank 1")) + IntOf(wait(I(0), "rank 2")), 202 + 11);
+  EXPECT_EQ(IntOf(wait(I(0), "rank 1")) / 2, 25);
+  EXPECT_EQ(wait(I(1), "rank 2"), I(101 + 11));
+  EXPECT_EQ(wait(S("all"), "rank 2"), I(IntOf(wait(I(0), "rank 2")) + 112));
+  EXPECT_EQ(FindRow(table, "rank", I(2)), -1);
+}
+
 }  // namespace
 }  // namespace lockstep::tables

@@ -150,6 +150,15 @@ TEST(RandomRanks, NoShareIsMoreThanTheWhole) {
     collectives.splits[0] = 1;
     collectives.last_arrival_ns[0] = static_cast<std::int64_t>(random() % 450);
     collectives.charge_ns[0] = static_cast<std::int64_t>(random() % 300);
+    collectives.seen[0] = collectives.expected[0] = static_cast<std::uint32_t>(made.size());
+    for (std::size_t r = 0; r < made.size(); ++r)
+      timeline.tables.collective_ranks.Append({.collective = 0,
+                                               .rank = static_cast<std::int32_t>(r),
+                                               .row = 0,
+                                               .arrival_ns = 100 * static_cast<std::int64_t>(r),
+                                               .end_high_ns = 1000,
+                                               .wait_ns = static_cast<std::int64_t>(random() % 300)});
+    timeline = merge::MakeTimeline("", std::move(timeline.tables));
     TableOptions options;
     options.every_rank = true;
     options.top = 0;

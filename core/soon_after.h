@@ -1,0 +1,55 @@
+#pragma once
+// Whether calls ended because another rank came: what libraries move only while both sides are there (large messages,
+// those of collectives to and from a root included) ends soon after the later one came. If it moved meanwhile, when it
+// ends has nothing to do with who comes: that three of three ends follow so soon has a probability of 0.1 %.
+
+#include <bit>
+#include <cstddef>
+#include <cstdint>
+#include <map>
+#include <utility>
+
+namespace lockstep {
+
+class SoonAfter {
+ public:
+  // A call, or an operation, that began at `since_ns`, when another rank came at `came_ns`, and ended at `end_ns`.
+  void Add(std::int64_t since_ns, std::int64_t came_ns, std::int64_t end_ns) {
+    AddOther();
+    soon_ += kPart * (end_ns - came_ns) <= end_ns - since_ns;
+  }
+  // One that ended without that.
+  void AddOther() { ++all_; }
+  void Add(const SoonAfter& other) { soon_ += other.soon_, all_ += other.all_; }
+  bool Holds() const { return soon_ >= kLeast && 10 * soon_ >= 9 * all_; }
+
+ private:
+  static constexpr std::int64_t kPart = 10;  // Soon is a tenth of the time since then.
+  static constexpr std::size_t kLeast = 3;
+  std::size_t soon_ = 0, all_ = 0;
+};
+
+// The same of messages. One of many bytes is announced when it is posted, and may move only while its receiver, with
+// some transports again its sender, is in a call after that (Open MPI 4.1, ob1: a rendezvous; by a single copy the
+// receiver alone moves it). Then who waits for it leaves its call soon after the other one came to its next call.
+// Messages of one power of two of bytes are alike.
+class MovedSoonAfter {
+ public:
+  // `receiver_waits`: for the sender's next call; else the sender waits for the receiver's. Both halves were posted at
+  // `both_ns`.
+  void Add(std::uint64_t bytes, bool receiver_waits, std::int64_t both_ns, std::int64_t came_ns, std::int64_t end_ns) {
+    of_kind_[{std::bit_width(bytes), receiver_waits}].Add(both_ns, came_ns, end_ns);
+  }
+  void Add(const MovedSoonAfter& other) {
+    for (const auto& [kind, seen] : other.of_kind_) of_kind_[kind].Add(seen);
+  }
+  bool Holds(std::uint64_t bytes, bool receiver_waits) const {
+    const auto at = of_kind_.find({std::bit_width(bytes), receiver_waits});
+    return at != of_kind_.end() && at->second.Holds();
+  }
+
+ private:
+  std::map<std::pair<int, bool>, SoonAfter> of_kind_;
+};
+
+}  // namespace lockstep
