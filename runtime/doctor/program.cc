@@ -42,8 +42,8 @@ Finding LookAtProgram(const Machine& machine) {
   const agent::ElfFacts elf = agent::LookAtElf(path);
   if (!elf.elf)
     return {Status::kBlocker, path + " is neither a program nor a script with #!", "name the program itself"};
-  if (!elf.elf64)
-    return {Status::kBlocker, path + " is a 32-bit program: Lockstep's libraries are 64-bit", "build it for 64 bits"};
+  if (std::string other = agent::OtherLoader(path); !other.empty())
+    return {Status::kBlocker, other + ": nothing is recorded", "build it with glibc, for 64 bits"};
   if (!elf.has_interpreter)
     return {Status::kBlocker,
             path + " is linked statically: there is no ld.so to load Lockstep's library, nothing is recorded",

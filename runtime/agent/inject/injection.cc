@@ -15,6 +15,7 @@
 #include "core/ring_layout.h"
 #include "runtime/agent/inject/elf_file.h"
 #include "runtime/agent/inject/gpu_injection.h"
+#include "runtime/agent/rings/memory_limits.h"
 #include "runtime/agent/rundir/list_entries.h"
 
 extern char** environ;
@@ -25,6 +26,7 @@ namespace {
 constexpr const char* kNvtx = "NVTX_INJECTION64_PATH";
 constexpr const char* kPython = "PYTHONPATH";
 constexpr const char* kAsan = "ASAN_OPTIONS";
+constexpr std::uint64_t kLeastSpaceOfCuda = std::uint64_t{4} << 30;
 
 std::string Directory(const std::string& path) { return path.substr(0, path.rfind('/')); }
 
@@ -46,6 +48,15 @@ std::string LinkTo(const std::string& directory) {
 std::string Environment(const char* name) {
   const char* value = std::getenv(name);
   return value == nullptr ? std::string() : value;
+}
+
+std::string OtherLoader(const std::string& path) {
+  const ElfFacts elf = LookAtElf(path);
+  if (elf.elf && !elf.elf64) return path + " is a 32-bit program, and Lockstep's libraries are 64-bit";
+  // glibc's are ld-linux-*.so.N and ld64.so.N on every architecture.
+  const std::string_view name = BaseName(elf.interpreter);
+  if (!elf.has_interpreter || name.starts_with("ld-linux") || name.starts_with("ld64.so")) return {};
+  return path + " is loaded by " + std::string(name) + ", and Lockstep's libraries need glibc";
 }
 
 std::string UnseenMpi(const std::string& program) {
@@ -75,6 +86,10 @@ void Injection::RemoveLink() const {
 
 Result<Injection> PlanInjection(const Libraries& libraries, const std::string& segment_path,
                                 const std::string& program) {
+  std::string path = FindProgram(program);
+  if (const std::string interpreter = ScriptInterpreter(path); !interpreter.empty()) path = FindProgram(interpreter);
+  if (std::string other = OtherLoader(path); !other.empty())
+    return Error{ErrorCode::kUnsupported, std::move(other), "build it with glibc, for 64 bits"};
   Injection injection;
   Libraries named = libraries;
   std::string directory = Directory(libraries.probe);
@@ -91,6 +106,9 @@ Result<Injection> PlanInjection(const Libraries& libraries, const std::string& s
       if (!library->empty()) *library = directory + "/" + std::string(BaseName(*library));
   }
 
+  // A CUDA program reserves address space for all memory of host and devices, so that none starts where that is limited
+  // to less: there the library, which maps 6 MB, would only take the program's.
+  if (AddressSpaceLimit() < kLeastSpaceOfCuda) named.gpu.clear();
   const std::string preload = Environment("LD_PRELOAD");
   if (!named.mpi.empty()) {
     if (std::string unseen = UnseenMpi(FindProgram(program)); !unseen.empty()) {

@@ -40,6 +40,11 @@ struct Injection {
 Result<Injection> PlanInjection(const Libraries& libraries, const std::string& segment_path,
                                 const std::string& program);
 
+// Why the loader of the program at this path cannot load Lockstep's libraries, "" if it can, or would ignore LD_PRELOAD
+// altogether (a static program). musl's ends the program (1.2.3: exit code 127), glibc's complains to stderr of another
+// ELF class.
+std::string OtherLoader(const std::string& path);
+
 // Why calls of MPI in the program at this path reach nobody else, "" if they do. Wrappers of another tool, wherever
 // they are, have each call first and pass it on to ours (comms/pmpi/choose.cc), if ld.so leads it there.
 std::string UnseenMpi(const std::string& program);

@@ -20,6 +20,12 @@ std::uint64_t CgroupMemoryRoom(const std::string& groups, const std::string& mou
 // needs nine tenths of what it may have still fits. The rings are a file: RLIMIT_FSIZE limits them, too.
 std::uint64_t MostForRings(std::int32_t local_slots);
 
+// A program that needs as much as ten elevenths of its address space, or seven eighths of its memory cgroup, must start
+// as without Lockstep: "", or what is too small for Lockstep's libraries, rings and processes in the rest.
+std::string TooSmallFor(std::uint64_t address_space, std::uint64_t cgroup_memory, std::int32_t local_slots);
+std::string TooSmallHere(std::int32_t local_slots);  // By the limits of this process.
+std::uint64_t AddressSpaceLimit();                   // RLIMIT_AS in bytes.
+
 // Whether this process may take `bytes` of memory and map `mapped_bytes` of a file beside them, if `local_slots` of the
 // host do so at the same time: half of what the cgroup and the machine (MemAvailable) have left stays theirs who
 // compute, and RLIMIT_AS allows both. "", or the reason why it may not.

@@ -268,6 +268,8 @@ void SlotRun::WriteBegin() {
 }
 
 Result<RunResult> SlotRun::Run() {
+  if (const std::string small = TooSmallHere(launch_.local_size); !small.empty())
+    return RunBare({ErrorCode::kUnsupported, small, "", "with more of it the program is recorded"});
   auto gate = SignalGate::Open();
   if (!gate.ok()) return RunBare(gate.error());
   gate_.emplace(std::move(gate).value());

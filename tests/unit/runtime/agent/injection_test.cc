@@ -57,6 +57,31 @@ TEST_F(InjectionTest, EmptyEnvironment) {
   EXPECT_TRUE(injection_.refused.empty());
 }
 
+// musl's loader ends a program with a library that it cannot load; glibc's writes to stderr of one of another class.
+TEST_F(InjectionTest, ProgramsOfOtherLoadersStartAsTheyAre) {
+  std::ifstream file("/bin/true", std::ios::binary);
+  std::string program{std::istreambuf_iterator<char>(file), {}};
+  const std::string ours = LookAtElf("/bin/true").interpreter;
+  ASSERT_FALSE(ours.empty());
+  const auto refused = [&](const std::string& name, const std::string& contents) {
+    program_ = dir_.path() + "/" + name;
+    std::ofstream(program_, std::ios::binary) << contents;
+    ::chmod(program_.c_str(), 0755);
+    const auto plan = PlanInjection(libraries_, "/dev/shm/segment", program_);
+    return plan.ok() ? std::string() : plan.error().what;
+  };
+  EXPECT_EQ(refused("glibc", program), "");
+  std::string musl = program, narrow = program;
+  std::string loader = "/lib/ld-musl-a.so.1";
+  loader.resize(ours.size());
+  musl.replace(musl.find(ours), ours.size(), loader);
+  EXPECT_NE(refused("musl", musl).find("is loaded by ld-musl-a.so.1"), std::string::npos);
+  const std::string script = "#!" + dir_.path() + "/musl\n";
+  EXPECT_NE(refused("script", script).find("is loaded by ld-musl-a.so.1"), std::string::npos);
+  narrow[4] = 1;  // EI_CLASS
+  EXPECT_NE(refused("narrow", narrow).find("32-bit"), std::string::npos);
+}
+
 TEST_F(InjectionTest, AddressSanitizerStartsBehindOurLibraries) {
   ::setenv("ASAN_OPTIONS", "detect_leaks=0", 1);
   EXPECT_EQ(Variables()["ASAN_OPTIONS"], "detect_leaks=0:verify_asan_link_order=0");

@@ -104,6 +104,16 @@ class Limited {
   rlimit before_{};
 };
 
+TEST_F(MemoryLimits, WhereLockstepTakesTooMuchOfItProgramsStartAlone) {
+  constexpr std::uint64_t kMiB = 1 << 20;
+  EXPECT_EQ(TooSmallFor(kNoLimit, kNoLimit, 64), "");
+  EXPECT_EQ(TooSmallFor(128 * kMiB, 256 * kMiB, 8), "");
+  EXPECT_NE(TooSmallFor(40 * kMiB, kNoLimit, 1), "");
+  EXPECT_NE(TooSmallFor(kNoLimit, 20 * kMiB, 1), "");
+  EXPECT_EQ(TooSmallFor(kNoLimit, 30 * kMiB, 1), "");
+  EXPECT_EQ(TooSmallFor(kNoLimit, 30 * kMiB, 2), "its memory cgroup has 31.5 MB for 2 ranks");
+}
+
 TEST_F(MemoryLimits, AnAddressSpaceBoundsTheRings) {
   const Limited space(RLIMIT_AS, std::uint64_t{64} << 30);
   EXPECT_LE(MostForRings(1), std::uint64_t{2} << 30);
