@@ -1,8 +1,6 @@
 // Checks whether a program can be recorded: how ld.so will load it.
 
 #include <fmt/format.h>
-#include <sys/stat.h>
-#include <sys/xattr.h>
 #include <unistd.h>
 
 #include <cstring>
@@ -25,29 +23,17 @@ Finding LookAtProgram(const Machine& machine) {
               "install it"};
     path = found;
   }
-  struct stat info {};
-  if (::stat(path.c_str(), &info) != 0)
+  if (::access(path.c_str(), F_OK) != 0)
     return {Status::kBlocker, fmt::format("{} cannot be examined: {}", path, std::strerror(errno)), "correct its path"};
-  const std::string without = "run a copy without these rights (cp), or as its owner";
-  const bool other_user = (info.st_mode & S_ISUID) != 0 && info.st_uid != ::geteuid();
-  const bool other_group = (info.st_mode & S_ISGID) != 0 && info.st_gid != ::getegid();
-  if (other_user || other_group)
-    return {Status::kBlocker,
-            fmt::format("{} is set-{}-id: ld.so ignores LD_PRELOAD for it, nothing is recorded", path,
-                        other_user ? "user" : "group"),
-            without};
-  if (::getxattr(path.c_str(), "security.capability", nullptr, 0) > 0 && !machine.superuser())
-    return {Status::kBlocker,
-            fmt::format("{} has capabilities: ld.so ignores LD_PRELOAD for it, nothing is recorded", path), without};
   const agent::ElfFacts elf = agent::LookAtElf(path);
   if (!elf.elf)
     return {Status::kBlocker, path + " is neither a program nor a script with #!", "name the program itself"};
   if (std::string other = agent::OtherLoader(path); !other.empty())
     return {Status::kBlocker, other + ": nothing is recorded", "build it with glibc, for 64 bits"};
-  if (!elf.has_interpreter)
-    return {Status::kBlocker,
-            path + " is linked statically: there is no ld.so to load Lockstep's library, nothing is recorded",
-            "link it dynamically (without -static)"};
+  if (std::string none = agent::NoPreload(path, machine.superuser()); !none.empty())
+    return {Status::kBlocker, none + ", nothing is recorded",
+            elf.has_interpreter ? "run a copy without these rights (cp), or as its owner"
+                                : "link it dynamically (without -static)"};
   if (std::string unseen = agent::UnseenMpi(path); !unseen.empty())
     return {Status::kBlocker, unseen + ": its MPI calls are not recorded", agent::kMpiRemedy};
   const agent::ProgramMpi mpi = agent::MpiOfLibraries(elf.needed);

@@ -11,6 +11,7 @@
 #include <string.h>
 #include <sys/auxv.h>
 #include <sys/mman.h>
+#include <sys/resource.h>
 #include <sys/stat.h>
 #include <unistd.h>
 
@@ -85,8 +86,16 @@ void MapSegment(const char* path) {
   if (fstat(fd, &info) != 0 || pread(fd, static_cast<void*>(&header), sizeof header, 0) != ssize_t{sizeof header}) {
     problem = "the ring file cannot be read";
   } else if ((problem = Unusable(header, static_cast<std::uint64_t>(info.st_size))) == nullptr) {
-    base = mmap(nullptr, header.segment_bytes, PROT_READ | PROT_WRITE, MAP_SHARED | MAP_NORESERVE, fd, 0);
-    if (base == MAP_FAILED) problem = "the ring file cannot be mapped";
+    // Limited after the agent had made the rings ("sh -c 'ulimit -v N; exec app'"): a job that needs nine tenths of
+    // what it may have must find them. Where the agent knew the limit they are a 32nd of it, and their header.
+    constexpr std::uint64_t kPartsForRings = 16;
+    struct rlimit space {};
+    if (getrlimit(RLIMIT_AS, &space) == 0 && space.rlim_cur != RLIM_INFINITY &&
+        header.segment_bytes > space.rlim_cur / kPartsForRings)
+      problem = "its address space (ulimit -v) has no room for the rings";
+    else
+      base = mmap(nullptr, header.segment_bytes, PROT_READ | PROT_WRITE, MAP_SHARED | MAP_NORESERVE, fd, 0);
+    if (base == MAP_FAILED && problem == nullptr) problem = "the ring file cannot be mapped";
   }
   close(fd);
   if (problem != nullptr) {

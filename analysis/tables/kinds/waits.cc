@@ -1,10 +1,9 @@
 // Who waits for whom: the waiting of each rank in collectives and for messages, charged to the ranks that it is for.
 
 #include <algorithm>
-#include <array>
 #include <cmath>
 #include <map>
-#include <numeric>
+#include <string>
 #include <utility>
 #include <vector>
 
@@ -61,6 +60,7 @@ void Round(std::int64_t whole, std::map<std::int32_t, Sum>& sums) {
 }
 
 void RankRows(const gpu::RankView& rank, const TableOptions&, Table& table) {
+  if (rank.timeline == nullptr || rank.charges == nullptr) return table.Note("the other ranks are not known");
   std::map<std::int32_t, Sum> sums;
   std::int64_t in_collectives = 0;
   const auto& members = rank.timeline->tables.collective_ranks;

@@ -3,6 +3,7 @@
 #include <fcntl.h>
 #include <signal.h>
 #include <sys/stat.h>
+#include <sys/xattr.h>
 #include <unistd.h>
 
 #include <cerrno>
@@ -15,7 +16,6 @@
 #include "core/ring_layout.h"
 #include "runtime/agent/inject/elf_file.h"
 #include "runtime/agent/inject/gpu_injection.h"
-#include "runtime/agent/rings/memory_limits.h"
 #include "runtime/agent/rundir/list_entries.h"
 
 extern char** environ;
@@ -26,7 +26,6 @@ namespace {
 constexpr const char* kNvtx = "NVTX_INJECTION64_PATH";
 constexpr const char* kPython = "PYTHONPATH";
 constexpr const char* kAsan = "ASAN_OPTIONS";
-constexpr std::uint64_t kLeastSpaceOfCuda = std::uint64_t{4} << 30;
 
 std::string Directory(const std::string& path) { return path.substr(0, path.rfind('/')); }
 
@@ -57,6 +56,20 @@ std::string OtherLoader(const std::string& path) {
   const std::string_view name = BaseName(elf.interpreter);
   if (!elf.has_interpreter || name.starts_with("ld-linux") || name.starts_with("ld64.so")) return {};
   return path + " is loaded by " + std::string(name) + ", and Lockstep's libraries need glibc";
+}
+
+std::string NoPreload(const std::string& path, bool superuser) {
+  struct stat info {};
+  if (::stat(path.c_str(), &info) != 0) return {};
+  const bool other_user = (info.st_mode & S_ISUID) != 0 && info.st_uid != ::geteuid();
+  const bool other_group = (info.st_mode & S_ISGID) != 0 && info.st_gid != ::getegid();
+  const std::string ignored = ": ld.so ignores LD_PRELOAD for it";
+  if (other_user || other_group) return path + " is set-" + (other_user ? "user" : "group") + "-id" + ignored;
+  if (::getxattr(path.c_str(), "security.capability", nullptr, 0) > 0 && !superuser)
+    return path + " has capabilities" + ignored;
+  const ElfFacts elf = LookAtElf(path);
+  return elf.elf && !elf.has_interpreter ? path + " is linked statically: there is no ld.so to load Lockstep's library"
+                                         : "";
 }
 
 std::string UnseenMpi(const std::string& program) {
@@ -91,6 +104,8 @@ Result<Injection> PlanInjection(const Libraries& libraries, const std::string& s
   if (std::string other = OtherLoader(path); !other.empty())
     return Error{ErrorCode::kUnsupported, std::move(other), "build it with glibc, for 64 bits"};
   Injection injection;
+  if (const std::string none = NoPreload(path, ::geteuid() == 0); !none.empty())
+    injection.notices.push_back(none + ": nothing of it is recorded, only dynamic programs that it starts");
   Libraries named = libraries;
   std::string directory = Directory(libraries.probe);
   const bool unnamable = directory.find_first_of(" :") != std::string::npos;
@@ -106,9 +121,6 @@ Result<Injection> PlanInjection(const Libraries& libraries, const std::string& s
       if (!library->empty()) *library = directory + "/" + std::string(BaseName(*library));
   }
 
-  // A CUDA program reserves address space for all memory of host and devices, so that none starts where that is limited
-  // to less: there the library, which maps 6 MB, would only take the program's.
-  if (AddressSpaceLimit() < kLeastSpaceOfCuda) named.gpu.clear();
   const std::string preload = Environment("LD_PRELOAD");
   if (!named.mpi.empty()) {
     if (std::string unseen = UnseenMpi(FindProgram(program)); !unseen.empty()) {

@@ -45,6 +45,9 @@ Result<Injection> PlanInjection(const Libraries& libraries, const std::string& s
 // ELF class.
 std::string OtherLoader(const std::string& path);
 
+// Why LD_PRELOAD does nothing for the program at this path (set-user-id, capabilities, static), "" if it does.
+std::string NoPreload(const std::string& path, bool superuser);
+
 // Why calls of MPI in the program at this path reach nobody else, "" if they do. Wrappers of another tool, wherever
 // they are, have each call first and pass it on to ours (comms/pmpi/choose.cc), if ld.so leads it there.
 std::string UnseenMpi(const std::string& program);

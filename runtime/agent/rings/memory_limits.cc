@@ -17,8 +17,8 @@ namespace {
 
 constexpr std::uint64_t kShareForRings = 32;
 // What a program maps more with Lockstep's libraries (x86-64, without the GPU's: 2.6 MB, with Open MPI's wrappers 3.2),
-// and the memory of a slot's two processes and its rings (2.7 MB of a program without MPI).
-constexpr std::uint64_t kLibraries = 3 << 20, kSlotMemory = 3 << 20;
+// and what rings, agent and program take of memory beyond what a slot's two processes begin with.
+constexpr std::uint64_t kLibraries = 3 << 20, kSlotMemory = 2 << 20;
 // Version 1 has a number near 2^63 where there is no limit.
 constexpr std::uint64_t kUnlimited = std::uint64_t{1} << 60;
 constexpr char kOwnGroups[] = "/proc/self/cgroup", kMount[] = "/sys/fs/cgroup";
@@ -107,18 +107,22 @@ std::uint64_t CgroupMemoryRoom(const std::string& groups, const std::string& mou
 
 std::uint64_t AddressSpaceLimit() { return LimitOf(RLIMIT_AS); }
 
-std::string TooSmallFor(std::uint64_t address_space, std::uint64_t cgroup_memory, std::int32_t local_slots) {
+std::string TooSmallFor(std::uint64_t address_space, std::uint64_t cgroup_memory, std::uint64_t process_memory,
+                        std::int32_t local_slots) {
   const auto text = [](std::uint64_t bytes) { return ByteText(static_cast<double>(bytes)); };
   if (address_space != kNoLimit && address_space / 11 < kLibraries + address_space / kShareForRings)
     return "its address space (ulimit -v) is " + text(address_space);
-  if (cgroup_memory / 8 < kSlotMemory * static_cast<std::uint64_t>(std::max(local_slots, 1)))
+  const std::uint64_t of_slot = kSlotMemory + 2 * process_memory;
+  if (cgroup_memory / 8 < of_slot * static_cast<std::uint64_t>(std::max(local_slots, 1)))
     return "its memory cgroup has " + text(cgroup_memory) +
            (local_slots > 1 ? " for " + std::to_string(local_slots) + " ranks" : "");
   return "";
 }
 
 std::string TooSmallHere(std::int32_t local_slots) {
-  return TooSmallFor(AddressSpaceLimit(), CgroupMemoryLimit(ReadText(kOwnGroups), kMount), local_slots);
+  const std::uint64_t kib = NumberIn("/proc/self/status", "RssAnon:");
+  return TooSmallFor(AddressSpaceLimit(), CgroupMemoryLimit(ReadText(kOwnGroups), kMount),
+                     kib == kNoLimit ? 0 : kib * 1024, local_slots);
 }
 
 std::uint64_t MostForRings(std::int32_t local_slots) {

@@ -21,8 +21,10 @@ std::uint64_t CgroupMemoryRoom(const std::string& groups, const std::string& mou
 std::uint64_t MostForRings(std::int32_t local_slots);
 
 // A program that needs as much as ten elevenths of its address space, or seven eighths of its memory cgroup, must start
-// as without Lockstep: "", or what is too small for Lockstep's libraries, rings and processes in the rest.
-std::string TooSmallFor(std::uint64_t address_space, std::uint64_t cgroup_memory, std::int32_t local_slots);
+// as without Lockstep: "", or what is too small for Lockstep's libraries, rings and processes in the rest. A process of
+// Lockstep's takes `process_memory` when it begins: an allocator that the user preloads may take 5 MB by itself.
+std::string TooSmallFor(std::uint64_t address_space, std::uint64_t cgroup_memory, std::uint64_t process_memory,
+                        std::int32_t local_slots);
 std::string TooSmallHere(std::int32_t local_slots);  // By the limits of this process.
 std::uint64_t AddressSpaceLimit();                   // RLIMIT_AS in bytes.
 

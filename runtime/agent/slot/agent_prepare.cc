@@ -196,7 +196,12 @@ void SlotRun::WatchForHangs() {
 }
 
 std::string SlotRun::PrepareInjection() {
-  auto injection = PlanInjection(libraries_, segment_->path(), options_.command[0]);
+  // A CUDA program reserves address space for all memory of host and devices, so that none starts where that is limited
+  // to less: there the GPU's library, which maps 6 MB, would only take the program's.
+  constexpr std::uint64_t kLeastSpaceOfCuda = std::uint64_t{4} << 30;
+  Libraries libraries = libraries_;
+  if (AddressSpaceLimit() < kLeastSpaceOfCuda) libraries.gpu.clear();
+  auto injection = PlanInjection(libraries, segment_->path(), options_.command[0]);
   if (!injection.ok()) return injection.error().what + " (" + injection.error().where + ")";
   injection_ = std::move(injection).value();
   std::string detail;

@@ -106,12 +106,13 @@ class Limited {
 
 TEST_F(MemoryLimits, WhereLockstepTakesTooMuchOfItProgramsStartAlone) {
   constexpr std::uint64_t kMiB = 1 << 20;
-  EXPECT_EQ(TooSmallFor(kNoLimit, kNoLimit, 64), "");
-  EXPECT_EQ(TooSmallFor(128 * kMiB, 256 * kMiB, 8), "");
-  EXPECT_NE(TooSmallFor(40 * kMiB, kNoLimit, 1), "");
-  EXPECT_NE(TooSmallFor(kNoLimit, 20 * kMiB, 1), "");
-  EXPECT_EQ(TooSmallFor(kNoLimit, 30 * kMiB, 1), "");
-  EXPECT_EQ(TooSmallFor(kNoLimit, 30 * kMiB, 2), "its memory cgroup has 31.5 MB for 2 ranks");
+  EXPECT_EQ(TooSmallFor(kNoLimit, kNoLimit, kMiB, 64), "");
+  EXPECT_EQ(TooSmallFor(128 * kMiB, 256 * kMiB, kMiB, 8), "");
+  EXPECT_NE(TooSmallFor(40 * kMiB, kNoLimit, kMiB, 1), "");
+  EXPECT_NE(TooSmallFor(kNoLimit, 30 * kMiB, kMiB, 1), "");
+  EXPECT_EQ(TooSmallFor(kNoLimit, 32 * kMiB, kMiB, 1), "");
+  EXPECT_EQ(TooSmallFor(kNoLimit, 32 * kMiB, kMiB, 2), "its memory cgroup has 33.6 MB for 2 ranks");
+  EXPECT_NE(TooSmallFor(kNoLimit, 80 * kMiB, 5 * kMiB, 1), "");
 }
 
 TEST_F(MemoryLimits, AnAddressSpaceBoundsTheRings) {
