@@ -23,7 +23,8 @@ constexpr std::int32_t kAny = -2;
 // A receive that follows a probe so shortly only had to wait for memory for the message.
 constexpr std::int64_t kReceivedAfterProbeNs = 100'000;
 // Polls further apart are no waiting: the rank computes in between. As the probe ends its runs (docs/definitions.md).
-constexpr std::int64_t kBetweenPollsNs = 20'000;
+// But a thread that polls all the time loses its core now and then, for longer: up to this part of the time.
+constexpr std::int64_t kBetweenPollsNs = 20'000, kPartBetweenPolls = 10;
 
 bool BlocksToCommunicate(MpiClass cls) {
   return cls == MpiClass::kCollective || cls == MpiClass::kSend || cls == MpiClass::kRecv ||
@@ -304,6 +305,11 @@ void ProcessDecoder::Thread::Polls::Add(std::uint64_t request) {
     requests[count++] = request;
 }
 
+bool ProcessDecoder::Thread::Polls::GoesOn(std::uint16_t function, std::int64_t next_ns) const {
+  const std::int64_t gap = next_ns - end_ns;
+  return op == function && (gap <= kBetweenPollsNs || kPartBetweenPolls * (between_ns + gap) <= next_ns - begin_ns);
+}
+
 bool ProcessDecoder::Thread::Polls::Asked(std::uint64_t request) const {
   constexpr int kShift = 12;  // PollRecord::op_and_request.
   return any ||
@@ -386,7 +392,7 @@ void ProcessDecoder::OnMpi(Thread& thread, const MpiRecord& record) {
   if (recorded) thread.blocking_calls += BlocksToCommunicate(info.cls);
   const auto probe = std::exchange(thread.probe, {});
   const Thread::Polls polls = std::exchange(thread.polls, {});
-  const bool polled = polls.op == record.op && begin - polls.end_ns <= kBetweenPollsNs;
+  const bool polled = polls.GoesOn(record.op, begin);
   const bool probes = info.cls == MpiClass::kProbe || static_cast<MpiOp>(record.op) == MpiOp::kIprobe;
   if (recorded && probes && (record.head.flags & kMpiError) == 0)
     thread.probe = {record.comm, record.peer, record.tag, polled ? polls.begin_ns : begin, end};
@@ -462,20 +468,26 @@ void ProcessDecoder::OnPoll(Thread& thread, const PollRecord& record) {
   thread.probe = {};
   const std::uint64_t handle = record.op_and_request >> 12;
   const auto op = static_cast<std::uint16_t>(record.op_and_request & 0xfff);
-  if (thread.polls.op != op || first - thread.polls.end_ns > kBetweenPollsNs)
-    thread.polls = {.op = op, .begin_ns = first};
-  thread.polls.end_ns = last;
-  thread.polls.Add(handle);
-  tables_.mpi_calls.Append({.begin_ns = first,
-                            .duration_ns = DurationNs(first, last),
-                            .thread = thread.row,
-                            .op = op,
-                            .comm = kNone,
-                            .bytes = handle != 0 ? 1 : thread.follow.size(),
-                            .peer = -1,
-                            .tag = -1,
-                            .count = record.calls,
-                            .outcome = CallOutcome::kNothingCompleted});
+  Thread::Polls& polls = thread.polls;
+  if (polls.GoesOn(op, first)) {
+    polls.between_ns += first - polls.end_ns;
+    tables_.mpi_calls.duration_ns[polls.call] = DurationNs(polls.begin_ns, last);
+    tables_.mpi_calls.count[polls.call] += record.calls;
+  } else {
+    polls = {.op = op, .call = static_cast<std::uint32_t>(tables_.mpi_calls.rows()), .begin_ns = first};
+    tables_.mpi_calls.Append({.begin_ns = first,
+                              .duration_ns = DurationNs(first, last),
+                              .thread = thread.row,
+                              .op = op,
+                              .comm = kNone,
+                              .bytes = handle != 0 ? 1 : thread.follow.size(),
+                              .peer = -1,
+                              .tag = -1,
+                              .count = record.calls,
+                              .outcome = CallOutcome::kNothingCompleted});
+  }
+  polls.end_ns = last;
+  polls.Add(handle);
   if (handle != 0) Incomplete(handle, last);
   for (const CompletionRecord& completion : thread.follow)
     if ((completion.head.flags & kCompletionPending) != 0) Incomplete(completion.request, last);
