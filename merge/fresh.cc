@@ -16,8 +16,8 @@ namespace {
 
 // Increased when the meaning of a timeline's figures changes; a timeline with another number is made again. 1: a step's
 // length is the mean of the ranks' (docs/decisions/step-length.md). 2: members say whom a collective exempts from
-// waiting.
-constexpr std::uint64_t kRules = 2;
+// waiting. 3: waiting for messages is exposed wait.
+constexpr std::uint64_t kRules = 3;
 
 }  // namespace
 

@@ -346,17 +346,20 @@ class Pricing {
   void PriceEarlierReceives(Finding& finding) const {
     const std::optional<Gains> gains = Between(LengthsOf({}), LengthsOf({Question{.kind = Question::kSendsGo}}));
     if (!gains) return;
-    Finding priced = finding;
-    Take(*gains, priced);
-    AddEvidence(finding, fmt::format("if no send waited, {}", Shorter(priced)));
-    if (GainShare(analysis_, priced) >= kWorthShare) {
-      finding.saves_ns_per_step = priced.saves_ns_per_step;
-      finding.saves_share = priced.saves_share;
-      finding.saves_interval_ns = priced.saves_interval_ns;
-      finding.upper_bound = true;
-    } else {
-      finding.action = "nothing to gain from earlier receives or MPI_Isend: the ranks would wait in the next exchange";
-    }
+    const std::optional<std::int64_t> took_ns = finding.took_ns;
+    Take(*gains, finding);
+    finding.took_ns = took_ns;
+    AddEvidence(finding, fmt::format("if no send waited, {}", Shorter(finding)));
+    finding.upper_bound = GainShare(analysis_, finding) >= kWorthShare;
+    if (finding.upper_bound) return;
+    DropPrice(finding);
+    finding.action =
+        "nothing to gain from earlier receives or sends that do not wait: the ranks would wait in the next exchange";
+  }
+  static void DropPrice(Finding& finding) {
+    finding.saves_ns_per_step.reset();
+    finding.saves_share.reset();
+    finding.saves_interval_ns.reset();
   }
 
   // All waiting has one remedy, so it is one time: it is told once, by what says for whom, else by what takes most.
@@ -381,9 +384,7 @@ class Pricing {
         kept.tells_also.push_back(other.id);
       }
     if (IsMessage(kept.id) && GainShare(analysis_, kept) < kWorthShare) {
-      kept.saves_ns_per_step.reset();
-      kept.saves_share.reset();
-      kept.saves_interval_ns.reset();
+      DropPrice(kept);
       kept.action = kept.action_of_equal;
       if (kept.id == FindingId::kP2pLateReceiver) PriceEarlierReceives(kept);
     }

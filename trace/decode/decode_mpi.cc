@@ -469,7 +469,7 @@ void ProcessDecoder::OnPoll(Thread& thread, const PollRecord& record) {
   const std::uint64_t handle = record.op_and_request >> 12;
   const auto op = static_cast<std::uint16_t>(record.op_and_request & 0xfff);
   Thread::Polls& polls = thread.polls;
-  if (polls.GoesOn(op, first)) {
+  if (polls.GoesOn(op, first) && record.calls <= UINT32_MAX - tables_.mpi_calls.count[polls.call]) {
     polls.between_ns += first - polls.end_ns;
     tables_.mpi_calls.duration_ns[polls.call] = DurationNs(polls.begin_ns, last);
     tables_.mpi_calls.count[polls.call] += record.calls;

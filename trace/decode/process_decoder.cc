@@ -92,6 +92,7 @@ void ProcessDecoder::OnString(Thread& thread, std::span<const std::byte> bytes) 
 }
 
 void ProcessDecoder::OnGap(Thread& thread, const GapRecord& record) {
+  thread.polls = {};  // What lies in it may be another call.
   requests_.MarkGap();
   if (record.records != 0)
     thread.dropped.Add(record.records, thread.clock.Ns(record.first_ticks), thread.clock.Ns(record.last_ticks));

@@ -129,6 +129,13 @@ Status WhatIf::Answerable(const Question& question) const {
   };
   const bool one = run_->ranks.size() < 2;
   switch (question.kind) {
+    case Question::kSendsGo:
+      // Kernels of GPUs do both halves of a message.
+      if (!run_->moves_in_calls())
+        return Error{ErrorCode::kUnsupported, "which sends waited is known of calls of MPI and gloo only", "",
+                     "--free-communication bounds it"};
+      if (one) return refused("it sends to nobody", "when the others receive is not known");
+      return Ok();
     case Question::kTogether:
       for (const Question& each : question.together) LS_CHECK(Answerable(each));
       return Ok();
@@ -141,7 +148,6 @@ Status WhatIf::Answerable(const Question& question) const {
     case Question::kNoOverlap:
     case Question::kOverlap:
     case Question::kProgress:
-    case Question::kSendsGo:
     case Question::kPrefetch:
     case Question::kBucketCap:
     case Question::kPerfectSchedule:

@@ -99,8 +99,8 @@ void Injection::RemoveLink() const {
 
 Result<Injection> PlanInjection(const Libraries& libraries, const std::string& segment_path,
                                 const std::string& program) {
-  std::string path = FindProgram(program);
-  if (const std::string interpreter = ScriptInterpreter(path); !interpreter.empty()) path = FindProgram(interpreter);
+  const std::string found = FindProgram(program), interpreter = ScriptInterpreter(found);
+  const std::string path = interpreter.empty() ? found : FindProgram(interpreter);
   if (std::string other = OtherLoader(path); !other.empty())
     return Error{ErrorCode::kUnsupported, std::move(other), "build it with glibc, for 64 bits"};
   Injection injection;
@@ -123,7 +123,7 @@ Result<Injection> PlanInjection(const Libraries& libraries, const std::string& s
 
   const std::string preload = Environment("LD_PRELOAD");
   if (!named.mpi.empty()) {
-    if (std::string unseen = UnseenMpi(FindProgram(program)); !unseen.empty()) {
+    if (std::string unseen = UnseenMpi(found); !unseen.empty()) {
       injection.refused.push_back({kMpiSource, std::move(unseen), kMpiRemedy});
       named.mpi.clear();
     }

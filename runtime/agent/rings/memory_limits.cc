@@ -17,7 +17,7 @@ namespace lockstep::agent {
 namespace {
 
 constexpr std::uint64_t kShareForRings = 32;
-// What a program maps more with Lockstep's libraries (x86-64, without the GPU's: 2.6 MB, with Open MPI's wrappers 3.2),
+// What a program maps more with Lockstep's libraries (x86-64, without the GPU's: 2.1 MB, Open MPI's wrappers 0.6 more),
 // and what rings, agent and program take of memory beyond what a slot's two processes begin with.
 constexpr std::uint64_t kLibraries = 3 << 20, kSlotMemory = 2 << 20;
 // To what a process of Lockstep's grows with what the user preloads (tcmalloc 2.10: 4.7 MB).

@@ -241,6 +241,16 @@ TEST_F(DecodeMpi, PollsInARowAreAWait) {
   EXPECT_EQ(t.p2p.begin_ns[5], 500'000);
 }
 
+// More polls than a row counts are two rows.
+TEST_F(DecodeMpi, RunsOfPollsEndWhereTheirCountDoes) {
+  const auto t = TablesOf(ThreadRecords()
+                              .World(0, 77, 2, 0)
+                              .Poll(MpiOp::kTest, 0xa, 100, 200, 4'000'000'000)
+                              .Poll(MpiOp::kTest, 0xa, 300, 400, 294'967'295)
+                              .Poll(MpiOp::kTest, 0xa, 500, 600, 1));
+  EXPECT_EQ(t.mpi_calls.count, (std::vector<std::uint32_t>{4'294'967'295, 1}));
+}
+
 TEST_F(DecodeMpi, SendrecvGivesTwoRowsOfOneCall) {
   const auto t = TablesOf(ThreadRecords()
                               .World(0, 77, 4, 0)

@@ -411,7 +411,7 @@ TEST(WhatIf, OneRankCannotTellOfOthers) {
     slows.ranks = {1};
     for (const Question& question :
          {slows, Of(Question::kFreeCommunication), faster, Of(Question::kNoOverlap), Of(Question::kPerfectSchedule),
-          Of(Question::kEqualRanks), Of(Question::kProgress), Cap(1, 1)}) {
+          Of(Question::kEqualRanks), Of(Question::kProgress), Of(Question::kSendsGo), Cap(1, 1)}) {
       const Result<Answer> answer = what_if.Ask(question);
       ASSERT_FALSE(answer.ok()) << what_if.Name(question);
       EXPECT_EQ(answer.error().code, ErrorCode::kUnsupported);
