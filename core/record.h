@@ -102,12 +102,13 @@ struct RangeExtra {  // 1 slot, the second of a RangeRecord
 //   Wait*, Test* that completed something   kMpi (bytes = requests given), then one kCompletion per request
 //                     completed; MPI_REQUEST_NULL is not written. Testsome and Waitsome may add one
 //                     with kCompletionPending per request that was given and is still incomplete.
-//   Test*, Iprobe, Improbe, Request_get_status that found nothing   coalesced into one kPoll record per
-//                     run of equal (op, handles). One handle: it is in op_and_request. Several: request 0,
-//                     then for Testany and Testsome one kCompletion with kCompletionPending per handle
-//                     (they prove each incomplete; Testall does not say which is, so it adds none).
-//                     Without those the run bounds no operation's end from below: counted only.
-//                     RingHeader.poll_key holds op_and_request of the run not yet written.
+//   Test*, Iprobe, Improbe, Request_get_status that found nothing   a run of them, at most 20 us apart, is
+//                     coalesced into one kPoll record per op, which follow one another: the run's time is
+//                     divided as the time inside the calls was. One handle: it is in op_and_request.
+//                     Several: request 0, then one kCompletion with kCompletionPending per handle that was
+//                     seen to be incomplete, with the ticks of the last look in `bytes` (Testall does not
+//                     say which is, so it adds none). kPollUntold: there were others. Of those the run
+//                     bounds no end from below: counted only. RingHeader::polls: the run not yet written.
 //   *_init            kMpi with request = the persistent handle; collectives: seq = the number taken.
 //                     Written also while recording is off, with kMpiUnrecorded.
 //   Start, Startall   kMpi, then one kCompletion with kCompletionStarted per handle, in array order;
@@ -161,11 +162,14 @@ struct CompletionRecord {  // 1 slot
   std::uint32_t index;  // Position in the caller's array.
 };
 
-struct PollRecord {  // 1 slot; op in flags would not fit: see op
+inline constexpr std::uint32_t kPollOpBits = 12;
+inline constexpr std::uint64_t kPollOpMask = (1u << kPollOpBits) - 1;
+inline constexpr std::uint8_t kPollUntold = 1;  // Flag: other requests were asked for, which do not follow.
+struct PollRecord {                             // 1 slot; op in flags would not fit: see op
   RecordHead head;
   std::uint32_t calls;
   std::uint64_t first_ticks, last_ticks;  // First entry, last return.
-  std::uint64_t op_and_request;           // op in the low 12 bits, request handle << 12 (0 when several).
+  std::uint64_t op_and_request;           // op in the low kPollOpBits, request handle above (0 when several).
 };
 
 struct StringRecord {  // 1 slot + ceil(bytes / 32) slots of UTF-8

@@ -16,7 +16,7 @@
 namespace lockstep {
 
 inline constexpr std::uint64_t kSegmentMagic = 0x31474553504b434cu;  // "LCKPSEG1"
-inline constexpr std::uint32_t kSegmentVersion = 7;
+inline constexpr std::uint32_t kSegmentVersion = 8;
 inline constexpr std::uint32_t kMaxProcesses = 256;
 inline constexpr std::uint32_t kMaxRings = 4096;
 inline constexpr std::uint32_t kMaxRangeDepth = 64;  // Of lockstep.h's ranges, and separately of NVTX's.
@@ -170,6 +170,22 @@ struct OpenCall {
   std::uint32_t stack;                     // As MpiRecord::start has it.
 };
 
+// Queries of MPI that found nothing, at most 20 us apart, not yet written (kPoll in record.h).
+inline constexpr std::uint32_t kPollRows = 32, kPollHandles = 32;
+struct OpenPolls {
+  std::uint64_t calls;  // Of all rows; 0: there are none.
+  std::uint64_t first_ticks, last_ticks;
+  std::uint32_t rows, handles;  // Used.
+  std::uint32_t at;             // The row that was counted last.
+  std::uint32_t reserved;
+  struct Row {
+    std::uint64_t op_and_request;  // As in PollRecord. Request 0 without handles: requests are not told apart.
+    std::uint64_t calls, last_ticks, inside_ticks;
+    std::uint32_t first_handle, handles;  // Of a query of several requests.
+  } row[kPollRows];
+  std::uint64_t handle[kPollHandles];
+};
+
 // A thread's ring: this header, then capacity_slots slots.
 struct RingHeader {
   // The producer's cache line: private to the thread, but kept here so that it survives kill -9.
@@ -188,10 +204,8 @@ struct RingHeader {
   std::atomic<std::uint32_t> call_op;  // MpiOp in progress, 0 none.
   std::uint32_t range_depth;
   std::uint64_t total_dropped;
-  std::uint32_t next_string;
-  std::uint32_t poll_calls;  // Coalesced polls not yet written.
-  std::uint64_t poll_first_ticks, poll_last_ticks, poll_key;
   std::uint64_t last_cpu_ticks;
+  std::uint32_t next_string;
   struct OpenRange {
     std::uint64_t begin_ticks;  // 0: pushed while recording was off, never written.
     std::uint32_t name;
@@ -217,8 +231,10 @@ struct RingHeader {
 
   // Written before call_op is set, in cache lines of its own: a waiting thread touches no other.
   alignas(64) OpenCall open_call;
+
+  alignas(64) OpenPolls polls;
 };
-inline constexpr std::uint32_t kRingHeaderBytes = 8192;
+inline constexpr std::uint32_t kRingHeaderBytes = 12288;
 static_assert(sizeof(RingHeader) <= kRingHeaderBytes);
 static_assert(std::atomic<std::uint64_t>::is_always_lock_free && std::atomic<SlotState>::is_always_lock_free);
 

@@ -5,7 +5,7 @@
 // interface.
 //
 // One thread-local pointer leads to the thread's page: the RingHeader, then the producer's own
-// state, which fills the rest of the header's 8192 bytes. Whenever the fast path does not apply
+// state, which fills the rest of kRingHeaderBytes. Whenever the fast path does not apply
 // (no ring yet, recording off, clock not TSC, a record being written by the code that this signal
 // handler interrupted) the pointer leads to a stand-in page, whose bounds send every writer to
 // the slow path. So the hot path needs no test for any of these. Stand-in pages are
@@ -35,7 +35,7 @@ struct RingProducer {
   std::uint32_t busy;               // 1: the slow path is running; what a signal handler records now is dropped.
   std::uint32_t unrecorded_ranges;  // Open ranges that will not be written: pushed while off, or too deep.
   std::uint32_t nested_drops;       // Dropped in signal handlers, not yet in dropped_records.
-  std::uint32_t ring_index, pending_requests;
+  std::uint32_t ring_index;
   std::uint32_t named;            // 1: the thread's name is in the ring.
   std::uint32_t scratch_busy;     // 1: a call further up the stack uses the scratch memory.
   std::uint64_t extra_slots;      // head - extra_slots: committed records.
@@ -60,7 +60,6 @@ struct alignas(4096) RingPage {
   RingProducer producer;
   const char* names[kNameSlots];
   std::uint64_t infos[kNameSlots];
-  std::uint64_t pending[32];  // Handles of the poll run not yet written.
   std::uint16_t deep_nvtx_domains[kDeepNvtxRanges];
   // The thread's ids of the first registered strings of NVTX (runtime/probe/nvtx_names.h); 0: not written yet.
   std::uint32_t registered[kRegisteredSlots];
@@ -215,18 +214,32 @@ inline RingPage* Page() {
   return page->producer.slots != nullptr ? page : lockstep_ring();
 }
 
+inline void CountPoll(OpenPolls& polls, OpenPolls::Row& row, std::uint64_t begin_ticks, std::uint64_t end_ticks) {
+  row.calls += 1;
+  row.last_ticks = end_ticks;
+  row.inside_ticks += end_ticks - begin_ticks;
+  polls.last_ticks = end_ticks;
+  polls.calls += 1;
+}
+
 // Counts one more query that found nothing; the key contains the request, if there was one. For several handles:
 // lockstep_poll_slow.
 inline void Poll(std::uint64_t op_and_request, std::uint64_t begin_ticks, std::uint64_t end_ticks) {
   RingPage* page = lockstep_thread_ring;
-  RingHeader& header = page->header;
+  OpenPolls& polls = page->header.polls;
   // The number of calls is 0 in the idle ring. A poll long after the last one does not belong to its run, because the
   // thread did something else in between.
-  if (header.poll_calls == 0 || header.poll_key != op_and_request || page->producer.pending_requests != 0 ||
-      begin_ticks - header.poll_last_ticks > page->producer.poll_gap_ticks)
+  if (polls.calls == 0 || begin_ticks - polls.last_ticks > page->producer.poll_gap_ticks)
     return lockstep_poll_slow(op_and_request, nullptr, 0, begin_ticks, end_ticks);
-  header.poll_last_ticks = end_ticks;
-  header.poll_calls += 1;
+  OpenPolls::Row* row = &polls.row[polls.at];
+  if (row->op_and_request != op_and_request || row->handles != 0) {
+    const std::uint32_t next = polls.at + 1 < polls.rows ? polls.at + 1 : 0;  // Requests are asked for by turns.
+    row = &polls.row[next];
+    if (row->op_and_request != op_and_request || row->handles != 0)
+      return lockstep_poll_slow(op_and_request, nullptr, 0, begin_ticks, end_ticks);
+    polls.at = next;
+  }
+  CountPoll(polls, *row, begin_ticks, end_ticks);
 }
 
 }  // namespace ring

@@ -306,7 +306,7 @@ void RearmAs(RingPage& page, std::uint32_t busy) {
   if (!recording && producer.off_since_ticks == 0) producer.off_since_ticks = ring::Ticks();
   if (recording && lockstep_probe.clock.mode == ClockMode::kTsc && producer.unrecorded_ranges == 0) {
     std::uint64_t stretch = 0;
-    if (header.poll_calls == 0 && header.dropped_records == 0 && producer.off_since_ticks == 0 &&
+    if (header.polls.calls == 0 && header.dropped_records == 0 && producer.off_since_ticks == 0 &&
         __atomic_load_n(&producer.nested_drops, __ATOMIC_RELAXED) == 0) {
       const std::uint64_t capacity = std::uint64_t{header.mask} + 1;
       if (capacity - (head - header.tail_cache) < kStretchSlots)
@@ -433,23 +433,6 @@ bool SlowWriter::Append(const void* first, std::uint32_t first_slots, const void
   }
   CommitSlots(*page_, slots, records);
   return true;
-}
-
-void SlowWriter::FlushPolls() {
-  if (page_ == nullptr || page_->header.poll_calls == 0) return;
-  RingHeader& header = page_->header;
-  struct {
-    PollRecord poll;
-    CompletionRecord pending[32];
-  } batch;
-  batch.poll = {
-      {RecordKind::kPoll, 0, 1}, header.poll_calls, header.poll_first_ticks, header.poll_last_ticks, header.poll_key};
-  const std::uint32_t handles = page_->producer.pending_requests;
-  for (std::uint32_t i = 0; i < handles; ++i)
-    batch.pending[i] = {{RecordKind::kCompletion, kCompletionPending, 1}, -1, page_->pending[i], 0, -1, i};
-  header.poll_calls = 0;
-  page_->producer.pending_requests = 0;
-  Append(&batch, 1 + handles, 1 + handles);
 }
 
 void SlowWriter::Finish() {

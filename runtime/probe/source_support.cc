@@ -1,5 +1,4 @@
-// Support functions for sources: ticks of a clock that is not the TSC, runs of polls, scratch memory, samples of CPU
-// time.
+// Support functions for sources: ticks of a clock that is not the TSC, scratch memory, samples of CPU time.
 
 #include <sys/mman.h>
 #include <time.h>
@@ -13,9 +12,6 @@ using namespace probe;
 
 namespace {
 
-// Polls at most 20 us apart are one run, the whole of which is time in MPI (docs/definitions.md); sample_ticks are
-// 200 us.
-constexpr std::uint64_t kSamplesToPollGap = 10;
 // Waits are recorded from 20 us on (docs/definitions.md); what the rate's error lets pass, the decoder leaves out.
 constexpr double kLeastBlockedNs = 19'900;
 
@@ -28,36 +24,6 @@ struct {
 
 extern "C" std::uint64_t lockstep_ticks_slow(void) {
   return lockstep_probe.segment == nullptr ? 0 : lockstep_probe.clock.Ticks();
-}
-
-extern "C" void lockstep_poll_slow(std::uint64_t op_and_request, const std::uint64_t* requests, std::uint32_t count,
-                                   std::uint64_t begin_ticks, std::uint64_t end_ticks) {
-  RingPage* page = lockstep_ring();
-  if (page == nullptr) {
-    // There is no ring, or a record is being written.
-    if (RingPage* own = OwnRing(); own != nullptr)
-      __atomic_fetch_add(&own->producer.nested_drops, 1, __ATOMIC_RELAXED);
-    else
-      CountNoRing(1);
-    return;
-  }
-  RingHeader& header = page->header;
-  const std::uint32_t kept = count <= 32 ? count : 0;
-  page->producer.poll_gap_ticks = lockstep_probe.sample_ticks.load(std::memory_order_relaxed) / kSamplesToPollGap;
-  const bool same = header.poll_calls != 0 && header.poll_key == op_and_request &&
-                    begin_ticks - header.poll_last_ticks <= page->producer.poll_gap_ticks &&
-                    page->producer.pending_requests == kept &&
-                    std::memcmp(page->pending, requests, kept * sizeof *requests) == 0;
-  if (!same) {
-    SlowWriter(0).FlushPolls();
-    header.poll_key = op_and_request;
-    header.poll_first_ticks = begin_ticks;
-    page->producer.pending_requests = kept;
-    if (kept != 0) std::memcpy(page->pending, requests, kept * sizeof *requests);
-    page->producer.limit = page->producer.cursor;  // The next record ends the run first.
-  }
-  header.poll_last_ticks = end_ticks;
-  header.poll_calls += 1;
 }
 
 extern "C" void* lockstep_scratch(std::uint64_t bytes) {

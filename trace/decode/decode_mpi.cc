@@ -25,6 +25,7 @@ constexpr std::int64_t kReceivedAfterProbeNs = 100'000;
 // Polls further apart are no waiting: the rank computes in between. As the probe ends its runs (docs/definitions.md).
 // But a thread that polls all the time loses its core now and then, for longer: up to this part of the time.
 constexpr std::int64_t kBetweenPollsNs = 20'000, kPartBetweenPolls = 10;
+constexpr std::size_t kMostPolled = 64;  // Requests of a row of polls that are told apart: those of one record.
 
 bool BlocksToCommunicate(MpiClass cls) {
   return cls == MpiClass::kCollective || cls == MpiClass::kSend || cls == MpiClass::kRecv ||
@@ -299,21 +300,19 @@ void ProcessDecoder::Ready(std::uint64_t handle, std::int64_t begin_ns, std::int
 }
 
 void ProcessDecoder::Thread::Polls::Add(std::uint64_t request) {
-  if (request == 0 || count == requests.size())
+  if (requests.size() == kMostPolled)
     any = true;
   else if (!Asked(request))
-    requests[count++] = request;
+    requests.push_back(OpenRequests::Key(request));
 }
 
-bool ProcessDecoder::Thread::Polls::GoesOn(std::uint16_t function, std::int64_t next_ns) const {
+bool ProcessDecoder::Thread::Polls::GoesOn(std::int64_t next_ns) const {
   const std::int64_t gap = next_ns - end_ns;
-  return op == function && (gap <= kBetweenPollsNs || kPartBetweenPolls * (between_ns + gap) <= next_ns - begin_ns);
+  return op != 0 && (gap <= kBetweenPollsNs || kPartBetweenPolls * (between_ns + gap) <= next_ns - begin_ns);
 }
 
 bool ProcessDecoder::Thread::Polls::Asked(std::uint64_t request) const {
-  constexpr int kShift = 12;  // PollRecord::op_and_request.
-  return any ||
-         std::find(requests.begin(), requests.begin() + count, request << kShift >> kShift) != requests.begin() + count;
+  return any || std::find(requests.begin(), requests.end(), OpenRequests::Key(request)) != requests.end();
 }
 
 void ProcessDecoder::Complete(const Thread& thread, std::uint64_t handle, const CompletionRecord* completion,
@@ -392,10 +391,10 @@ void ProcessDecoder::OnMpi(Thread& thread, const MpiRecord& record) {
   if (recorded) thread.blocking_calls += BlocksToCommunicate(info.cls);
   const auto probe = std::exchange(thread.probe, {});
   const Thread::Polls polls = std::exchange(thread.polls, {});
-  const bool polled = polls.GoesOn(record.op, begin);
+  const bool polled = polls.GoesOn(begin);
   const bool probes = info.cls == MpiClass::kProbe || static_cast<MpiOp>(record.op) == MpiOp::kIprobe;
   if (recorded && probes && (record.head.flags & kMpiError) == 0)
-    thread.probe = {record.comm, record.peer, record.tag, polled ? polls.begin_ns : begin, end};
+    thread.probe = {record.comm, record.peer, record.tag, polled && polls.messages ? polls.begin_ns : begin, end};
   if ((record.head.flags & kMpiRefused) == kMpiRefused) return;
   const CompletionRecord* status = nullptr;
   for (const CompletionRecord& completion : thread.follow)
@@ -466,15 +465,20 @@ void ProcessDecoder::OnPoll(Thread& thread, const PollRecord& record) {
   const std::int64_t last = std::max(first, thread.clock.Ns(record.last_ticks));
   thread.life.Cover(first, last);
   thread.probe = {};
-  const std::uint64_t handle = record.op_and_request >> 12;
-  const auto op = static_cast<std::uint16_t>(record.op_and_request & 0xfff);
+  const std::uint64_t handle = record.op_and_request >> kPollOpBits;
+  const auto op = static_cast<std::uint16_t>(record.op_and_request & kPollOpMask);
   Thread::Polls& polls = thread.polls;
-  if (polls.GoesOn(op, first) && record.calls <= UINT32_MAX - tables_.mpi_calls.count[polls.call]) {
+  if (polls.GoesOn(first))
     polls.between_ns += first - polls.end_ns;
-    tables_.mpi_calls.duration_ns[polls.call] = DurationNs(polls.begin_ns, last);
+  else
+    polls = {.begin_ns = first};
+  if (polls.op == op && record.calls <= UINT32_MAX - tables_.mpi_calls.count[polls.call]) {
+    tables_.mpi_calls.duration_ns[polls.call] = DurationNs(polls.row_ns, last);
     tables_.mpi_calls.count[polls.call] += record.calls;
   } else {
-    polls = {.op = op, .call = static_cast<std::uint32_t>(tables_.mpi_calls.rows()), .begin_ns = first};
+    polls.op = op;
+    polls.call = static_cast<std::uint32_t>(tables_.mpi_calls.rows());
+    polls.row_ns = first;
     tables_.mpi_calls.Append({.begin_ns = first,
                               .duration_ns = DurationNs(first, last),
                               .thread = thread.row,
@@ -487,10 +491,17 @@ void ProcessDecoder::OnPoll(Thread& thread, const PollRecord& record) {
                               .outcome = CallOutcome::kNothingCompleted});
   }
   polls.end_ns = last;
-  polls.Add(handle);
-  if (handle != 0) Incomplete(handle, last);
+  polls.messages |= static_cast<MpiOp>(op) == MpiOp::kIprobe;
+  polls.any |= InfoOf(op).cls == MpiClass::kTest &&
+               (handle == 0 && (thread.follow.empty() || (record.head.flags & kPollUntold) != 0));
+  const auto incomplete = [&](std::uint64_t request, std::int64_t ns) {
+    polls.Add(request);
+    Incomplete(request, ns);
+  };
+  if (handle != 0) incomplete(handle, last);
   for (const CompletionRecord& completion : thread.follow)
-    if ((completion.head.flags & kCompletionPending) != 0) Incomplete(completion.request, last);
+    if ((completion.head.flags & kCompletionPending) != 0)
+      incomplete(completion.request, completion.bytes != 0 ? thread.clock.Ns(completion.bytes) : last);
 }
 
 }  // namespace lockstep::trace

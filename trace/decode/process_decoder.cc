@@ -9,6 +9,7 @@
 #include <string>
 #include <unordered_set>
 
+#include "core/poll_records.h"
 #include "core/torch_records.h"
 
 namespace lockstep::trace {
@@ -236,11 +237,12 @@ void ProcessDecoder::OnStep(Thread& thread, const StepRecord& record) {
 void ProcessDecoder::DecodeLeftOpen(Thread& thread, std::int64_t last_ns) {
   const RingState& state = thread.input.left_open;
   if (!state.known) return;
-  if (state.poll_calls != 0) {
+  if (state.polls.calls != 0) {
+    WritePolls(state.polls, [&](const auto* records, std::uint32_t slots) {
+      thread.follow.assign(records->pending, records->pending + slots - 1);
+      OnPoll(thread, records->poll);
+    });
     thread.follow.clear();
-    const PollRecord poll{
-        {RecordKind::kPoll, 0, 1}, state.poll_calls, state.poll_first_ticks, state.poll_last_ticks, state.poll_key};
-    OnPoll(thread, poll);
   }
   DecodeOpenRanges(thread, last_ns);
   if (state.call_op != 0 && state.call_begin_ticks != 0) {

@@ -109,19 +109,20 @@ class ProcessDecoder {
       std::int32_t peer = -1, tag = -1;  // As asked for; -2 any.
       std::int64_t begin_ns = 0, end_ns = 0;
     } probe;
-    // The thread's last calls of MPI, if these are polls of one function that found nothing, one soon after the other.
+    // The thread's last calls of MPI, if these are polls that found nothing, one soon after the other.
     struct Polls {
-      std::uint16_t op = 0;    // MpiOp; 0 none.
-      std::uint32_t call = 0;  // Their row of mpi_calls.
+      std::uint16_t op = 0;     // MpiOp of the last record; 0: there are none.
+      std::uint32_t call = 0;   // Its row of mpi_calls.
+      std::int64_t row_ns = 0;  // Begin of that row.
       std::int64_t begin_ns = 0, end_ns = 0;
       std::int64_t between_ns = 0;  // Of that outside of calls.
+      bool messages = false;        // MPI_Iprobe asked.
       // Of the requests that were asked for, as PollRecord has them; if they are too many, or not told, any.
       bool any = false;
-      std::uint32_t count = 0;
-      std::array<std::uint64_t, 16> requests{};
+      std::vector<std::uint64_t> requests;
       void Add(std::uint64_t request);
       // Whether a call that begins then goes on with it.
-      bool GoesOn(std::uint16_t function, std::int64_t next_ns) const;
+      bool GoesOn(std::int64_t next_ns) const;
       bool Asked(std::uint64_t request) const;
     } polls;
     bool gpu_source = false;  // A thread of the probe itself, which wrote what a GPU library reported.

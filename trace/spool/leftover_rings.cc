@@ -73,10 +73,7 @@ RingState ParseRingHeader(const std::byte* bytes) {
                   .call_begin_ticks = header->call_begin_ticks.load(std::memory_order_relaxed),
                   .call_op = header->call_op.load(std::memory_order_acquire),
                   .open_call = header->open_call,
-                  .poll_calls = header->poll_calls,
-                  .poll_first_ticks = header->poll_first_ticks,
-                  .poll_last_ticks = header->poll_last_ticks,
-                  .poll_key = header->poll_key};
+                  .polls = header->polls};
   const std::uint32_t depth = std::min(std::max(header->range_depth, header->watched_depth), kMaxRangeDepth);
   for (std::uint32_t i = 0; i < depth; ++i) {
     const RingHeader::OpenRange& open = header->ranges[i];

@@ -19,8 +19,7 @@ struct RingState {
   std::uint64_t call_begin_ticks = 0;
   std::uint32_t call_op = 0;
   OpenCall open_call{};  // Of call_op, if its flags say that it is known.
-  std::uint32_t poll_calls = 0;
-  std::uint64_t poll_first_ticks = 0, poll_last_ticks = 0, poll_key = 0;
+  OpenPolls polls{};
   // The unfinished record of an open range; end_ticks 0.
   struct OpenRange {
     RangeRecord record;

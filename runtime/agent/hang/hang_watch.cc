@@ -75,10 +75,10 @@ InsideNow InsideOf(const SegmentView& segment) {
     const std::uint64_t offset = entry.offset;
     if (offset < kArenaOffset || offset > segment.bytes - kRingHeaderBytes) continue;
     const RingHeader& ring = segment.ring(offset);
-    const bool polls = ring.poll_calls != 0, calls = ring.call_op.load(std::memory_order_relaxed) != 0;
+    const bool polls = ring.polls.calls != 0, calls = ring.call_op.load(std::memory_order_relaxed) != 0;
     inside.any |= polls || calls || ring.range_depth != 0 || ring.watched_depth != 0 || ring.nvtx_depth != 0;
     if (!polls && !calls) continue;
-    const std::uint64_t since = polls ? ring.poll_first_ticks : ring.call_begin_ticks.load(std::memory_order_relaxed);
+    const std::uint64_t since = polls ? ring.polls.first_ticks : ring.call_begin_ticks.load(std::memory_order_relaxed);
     if (inside.since_ticks == 0 || since < inside.since_ticks) inside.since_ticks = since;
   }
   return inside;

@@ -44,7 +44,7 @@ bool IsDefinition(RecordKind kind) {
 }
 
 bool AnythingOpen(const RingHeader& ring) {
-  return ring.range_depth != 0 || ring.watched_depth != 0 || ring.nvtx_depth != 0 || ring.poll_calls != 0 ||
+  return ring.range_depth != 0 || ring.watched_depth != 0 || ring.nvtx_depth != 0 || ring.polls.calls != 0 ||
          ring.call_op.load(std::memory_order_relaxed) != 0;
 }
 

@@ -235,9 +235,24 @@ TEST_F(DecodeMpi, PollsInARowAreAWait) {
   a.Poll(MpiOp::kIprobe, 0, 510'020, 1'010'000, 900).Poll(MpiOp::kIprobe, 0, 1'033'000, 1'040'000, 9);
   a.Mpi({.op = MpiOp::kIprobe, .begin = 1'040'100, .end = 1'040'200, .peer = -2, .tag = -2})
       .Mpi({.op = MpiOp::kRecv, .begin = 1'040'300, .end = 1'040'400, .bytes = 64, .peer = 1, .tag = 9});
+  // Messages and a request by turns: what is found first is waited for since both were; each was seen at its own time.
+  irecv(a, 0xf, 2'000'000, 6);
+  a.Poll(MpiOp::kIprobe, 0, 2'000'100, 2'005'000, 90).Poll(MpiOp::kTest, 0, 2'005'000, 2'010'000, 90);
+  a.Completion(0xf, kCompletionPending, -1, -1, 2'009'000);
+  test(a, 0xf, 2'010'100);
+  // Only messages were asked for.
+  irecv(a, 0xf, 3'000'000, 7);
+  a.Poll(MpiOp::kIprobe, 0, 3'000'100, 3'005'000, 90);
+  test(a, 0xf, 3'005'100);
+  // Too many requests to be told apart.
+  irecv(a, 0xf, 4'000'000, 8);
+  a.Poll(MpiOp::kTest, 0, 4'000'100, 4'010'000, 90, kPollUntold).Completion(0xe, kCompletionPending);
+  test(a, 0xf, 4'010'100);
   const auto t = Tables(SpoolBuilder().Meta().Process().Thread(0, 100).Records(a, 0));
-  EXPECT_EQ(t.p2p.wait_begin_ns, (std::vector<std::int64_t>{100, schema::kNoTime, 100'100, 210'100, 400'000, 500'000}));
+  EXPECT_EQ(t.p2p.wait_begin_ns, (std::vector<std::int64_t>{100, schema::kNoTime, 100'100, 210'100, 400'000, 500'000,
+                                                            2'000'100, 3'005'100, 4'000'100}));
   EXPECT_EQ(t.p2p.last_incomplete_ns[0], 50'000);
+  EXPECT_EQ(t.p2p.last_incomplete_ns[6], 2'009'000);
   EXPECT_EQ(t.p2p.begin_ns[5], 500'000);
 }
 
@@ -421,7 +436,7 @@ TEST_F(DecodeMpi, OneRequestForASendAndAReceive) {
   EXPECT_EQ(t.p2p.seq, (std::vector<std::uint64_t>{0, 0, 1, 0}));  // Both receives take rank 2's, in order of posting.
   EXPECT_EQ(t.p2p.bytes, (std::vector<std::uint64_t>{64, 16, 9, 4}));
   EXPECT_EQ(t.p2p.last_incomplete_ns, (std::vector<std::int64_t>{30, 30, kNoTime, kNoTime}));
-  EXPECT_EQ(t.p2p.wait_begin_ns, (std::vector<std::int64_t>{40, 40, 40, 70}));
+  EXPECT_EQ(t.p2p.wait_begin_ns, (std::vector<std::int64_t>{25, 25, 40, 70}));
   EXPECT_EQ(t.p2p.end_ns, (std::vector<std::int64_t>{50, 50, 50, 80}));
   EXPECT_EQ(t.p2p.outcome, (std::vector<std::uint8_t>{0, 0, 0, 0}));
   EXPECT_EQ(LossCount(t, "RequestUnknown") + LossCount(t, "RequestNeverCompleted"), 0u);

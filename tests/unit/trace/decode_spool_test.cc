@@ -282,10 +282,18 @@ TEST_F(DecodeSpoolFile, LeftoverRingContinuesTheSpool) {
   segment.ring().range_depth = 2;
   segment.ring().ranges[0] = {650, 1, static_cast<std::uint32_t>(RecordKind::kRange) | 0x30u << 8 | 1u << 16};
   segment.ring().ranges[1] = {0, 1, 0};  // Pushed while recording was off.
-  segment.ring().poll_calls = 4;
-  segment.ring().poll_key = static_cast<std::uint64_t>(MpiOp::kTest);
-  segment.ring().poll_first_ticks = 660;
-  segment.ring().poll_last_ticks = 690;
+  OpenPolls& polls = segment.ring().polls;
+  polls = {.calls = 10,
+           .first_ticks = 660,
+           .last_ticks = 690,
+           .rows = 2,
+           .handles = 0,
+           .at = 0,
+           .reserved = 0,
+           .row = {},
+           .handle = {}};
+  polls.row[0] = {static_cast<std::uint64_t>(MpiOp::kTest), 4, 690, 20, 0, 0};
+  polls.row[1] = {static_cast<std::uint64_t>(MpiOp::kIprobe), 6, 689, 10, 0, 0};
   segment.ring().dropped_records = 3;
   segment.ring().dropped_first_ticks = 695;
   segment.ring().dropped_last_ticks = 696;
@@ -303,11 +311,14 @@ TEST_F(DecodeSpoolFile, LeftoverRingContinuesTheSpool) {
   EXPECT_EQ(t.ranges.begin_ns[0], 650);
   EXPECT_EQ(t.ranges.duration_ns[0], 50);  // To the last sign of life, the entry of the call.
   EXPECT_EQ(t.ranges.category[0], 3);
-  ASSERT_EQ(t.mpi_calls.rows(), 52u);
+  ASSERT_EQ(t.mpi_calls.rows(), 53u);
   EXPECT_EQ(t.mpi_calls.op[50], static_cast<std::uint16_t>(MpiOp::kTest));
   EXPECT_EQ(t.mpi_calls.count[50], 4u);
-  EXPECT_EQ(t.mpi_calls.op[51], static_cast<std::uint16_t>(MpiOp::kAllreduce));
-  EXPECT_EQ(t.mpi_calls.outcome[51], 3);
+  EXPECT_EQ(t.mpi_calls.duration_ns[50], 20);  // Two thirds of the time inside the calls.
+  EXPECT_EQ(t.mpi_calls.op[51], static_cast<std::uint16_t>(MpiOp::kIprobe));
+  EXPECT_EQ(t.mpi_calls.count[51], 6u);
+  EXPECT_EQ(t.mpi_calls.op[52], static_cast<std::uint16_t>(MpiOp::kAllreduce));
+  EXPECT_EQ(t.mpi_calls.outcome[52], 3);
   EXPECT_EQ(LossCount(t, "RingFull"), 3u);
   EXPECT_EQ(LossCount(t, "RangeOpen"), 1u);
   EXPECT_EQ(MetaOf(t, "rank"), "2");

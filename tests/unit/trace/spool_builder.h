@@ -68,9 +68,10 @@ class ThreadRecords {
     for (const std::uint64_t request : requests) Completion(request);
     return *this;
   }
-  ThreadRecords& Poll(MpiOp op, std::uint64_t request, std::uint64_t first, std::uint64_t last, std::uint32_t calls) {
+  ThreadRecords& Poll(MpiOp op, std::uint64_t request, std::uint64_t first, std::uint64_t last, std::uint32_t calls,
+                      std::uint8_t flags = 0) {
     return Add(
-        PollRecord{{RecordKind::kPoll, 0, 1}, calls, first, last, static_cast<std::uint64_t>(op) | request << 12});
+        PollRecord{{RecordKind::kPoll, flags, 1}, calls, first, last, static_cast<std::uint64_t>(op) | request << 12});
   }
   ThreadRecords& Range(std::uint32_t name, std::uint64_t begin, std::uint64_t end, std::uint32_t depth) {
     return Add(RangeRecord{{RecordKind::kRange, 0, 1}, name, begin, end, static_cast<std::uint16_t>(depth), 0, 0});

@@ -25,5 +25,19 @@ int main() {
     lockstep_poll_slow(8, pending, 2, now, now + 100);
     now += apart;
   }
+  now += 1'000'000;
+  // Messages, a list and one request after the other by turns, the last ones more than are told apart.
+  const auto turns = [&](std::uint64_t requests) {
+    for (int i = 0; i < 1000; ++i) {
+      ring::Poll(7, now, now + 200);
+      lockstep_poll_slow(8, pending, 2, now + 300, now + 400);
+      now += 1'000;
+      for (std::uint64_t request = 1; request <= requests; ++request, now += 200)
+        ring::Poll(9 | request << kPollOpBits, now, now + 100);
+    }
+  };
+  turns(3);
+  now += 1'000'000;
+  turns(40);
   return 0;
 }

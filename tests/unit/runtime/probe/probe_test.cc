@@ -372,12 +372,29 @@ TEST(Probe, ARunOfPollsEndsWhereTheThreadDidSomethingElse) {
   Child child(segment.path(), {}, {}, LOCKSTEP_BUILD_DIR "/tests/probe_polls");
   ASSERT_EQ(child.Wait(), 0);
   std::vector<std::uint32_t> calls;
-  for (const TestRecord& record : segment.ReadKind(RecordKind::kPoll)) {
-    const auto poll = record.As<PollRecord>();
-    EXPECT_LE(poll.last_ticks - poll.first_ticks, poll.calls * 40'000u);
-    calls.push_back(poll.calls);
+  std::vector<std::uint32_t> pending;  // Of each record.
+  std::vector<PollRecord> polls;
+  for (const TestRecord& record : segment.ReadAll()) {
+    if (record.kind == RecordKind::kCompletion) ++pending.back();
+    if (record.kind != RecordKind::kPoll) continue;
+    polls.push_back(record.As<PollRecord>());
+    EXPECT_LE(polls.back().last_ticks - polls.back().first_ticks, polls.back().calls * 40'000u);
+    calls.push_back(polls.back().calls);
+    pending.push_back(0);
   }
-  EXPECT_EQ(calls, (std::vector<std::uint32_t>{150, 20, 1, 1, 1, 2, 1}));
+  EXPECT_EQ(calls, (std::vector<std::uint32_t>{150, 20, 1, 1, 1, 2, 1, 1000, 1000, 3000, 1000, 1000, 40'000}));
+  EXPECT_EQ(pending, (std::vector<std::uint32_t>{0, 0, 0, 0, 0, 2, 2, 0, 2, 3, 0, 2, 22}));
+  ASSERT_EQ(polls.size(), 13u);
+  // By turns: one after the other, as long as the calls took.
+  for (const std::size_t run : {7u, 10u}) {
+    EXPECT_EQ(polls[run].last_ticks, polls[run + 1].first_ticks);
+    EXPECT_EQ(polls[run + 1].last_ticks, polls[run + 2].first_ticks);
+  }
+  EXPECT_NEAR(static_cast<double>(polls[7].last_ticks - polls[7].first_ticks) /
+                  static_cast<double>(polls[9].last_ticks - polls[7].first_ticks),
+              200.0 / 600, 0.001);
+  EXPECT_EQ(polls[9].head.flags, 0);
+  EXPECT_EQ(polls[12].head.flags, kPollUntold);
 }
 
 TEST(Probe, ErrnoIsKept) {
