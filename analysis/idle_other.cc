@@ -69,17 +69,21 @@ void LeaveInputToStragglers(Analysis& analysis) {
 }
 
 // MPI begins and ends once in a run: that is no time which a change of the program gains, and it has no price.
-void RemarkOnMpiSetup(Analysis& analysis) {
+void RemarkOnMpiSetup(const Context& context, Analysis& analysis) {
   const auto at = std::find_if(analysis.idle_causes.begin(), analysis.idle_causes.end(),
                                [](const IdleCause& each) { return each.cause == RowOf(IdleKind::kMpiSetup).cause; });
   if (at == analysis.idle_causes.end()) return;
   at->told = true;
   const std::int64_t whole = analysis.summary.terms.Sum();
   if (static_cast<double>(at->ns) < kNameShare * static_cast<double>(whole)) return;
-  analysis.remarks.push_back(
-      fmt::format("{} of the idle time ({} of all) is MPI_Init and MPI_Finalize, once per run: no finding prices it. "
-                  "Where steps are marked, only they are judged.",
-                  Duration(at->ns), Percent(at->ns, whole)));
+  const std::int64_t waited_ns = context.timeline().MetaNumber("fact.init_wait_ns", 0);
+  analysis.remarks.push_back(fmt::format(
+      "{} of the idle time ({} of all) is MPI_Init and MPI_Finalize, once per run{}: no finding prices it. "
+      "Where steps are marked, only they are judged.",
+      Duration(at->ns), Percent(at->ns, whole),
+      waited_ns > 0
+          ? fmt::format(", {} of it Lockstep's own wait for ranks that run without its libraries", Duration(waited_ns))
+          : std::string()));
 }
 
 // What was left to another finding is told by that one.
@@ -119,7 +123,7 @@ void TellOtherIdle(const Context& context, const std::set<FindingId>& told, Anal
   if (told.contains(FindingId::kStragglerArrival) && !told.contains(FindingId::kInputBound))
     LeaveInputToStragglers(analysis);
   LeaveToTellers(analysis);
-  RemarkOnMpiSetup(analysis);
+  RemarkOnMpiSetup(context, analysis);
   for (IdleCause& cause : analysis.idle_causes) {
     cause.told |= std::any_of(told.begin(), told.end(), [&](FindingId id) { return KindOf(id).name == cause.finding; });
     if (cause.told) continue;

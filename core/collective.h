@@ -22,6 +22,7 @@ enum class CollectiveKind : std::uint8_t {
   kScan = 10,
   kNeighbor = 11,
   kSendRecv = 12,  // Grouped NCCL send/receive.
+  kFinalize = 13,  // MPI_Finalize, on MPI_COMM_WORLD: it waits for all, and transfers nothing.
 };
 
 enum class CollectiveMode : std::uint8_t {
@@ -34,7 +35,11 @@ enum class CollectiveMode : std::uint8_t {
 // Every member waits for every other: the wait/transfer split of definitions.md
 // holds (total bytes > 0, barrier excepted; intra-communicators only).
 constexpr bool Splits(CollectiveKind kind) {
-  return kind >= CollectiveKind::kAllReduce && kind <= CollectiveKind::kBarrier;
+  return (kind >= CollectiveKind::kAllReduce && kind <= CollectiveKind::kBarrier) || kind == CollectiveKind::kFinalize;
+}
+// What transfers nothing.
+constexpr bool IsEmpty(CollectiveKind kind) {
+  return kind == CollectiveKind::kBarrier || kind == CollectiveKind::kFinalize;
 }
 // Broadcast, scatter: members wait for the root. Reduce, gather: the root waits.
 constexpr bool RootSends(CollectiveKind kind) {
@@ -94,6 +99,8 @@ constexpr std::string_view Name(CollectiveKind kind) {
       return "neighbourhood";
     case CollectiveKind::kSendRecv:
       return "send/recv";
+    case CollectiveKind::kFinalize:
+      return "MPI_Finalize";
   }
   return "unknown";
 }

@@ -50,6 +50,7 @@ struct ClockMailbox {
   std::uint32_t domains;   // Distinct clock domains in the job.
   std::atomic<AnchorAgreement> agreement;
   std::uint64_t domain;                       // This rank's.
+  std::atomic<std::int64_t> waited_ns;        // In MPI_Init, for ranks that did not answer.
   char reference_address[kAddressListBytes];  // "host:port,host:port": the reference agent's listening addresses.
   std::uint8_t reference_key[32];             // Its SegmentHeader::clock_key; all 0: it was not transmitted.
 };
@@ -204,8 +205,11 @@ struct RingHeader {
   std::atomic<std::uint32_t> call_op;  // MpiOp in progress, 0 none.
   std::uint32_t range_depth;
   std::uint64_t total_dropped;
-  std::uint64_t last_cpu_ticks;
   std::uint32_t next_string;
+  // In spools of segments up to version 7: a run of polls of one request. 0 since.
+  std::uint32_t old_poll_calls;
+  std::uint64_t old_poll_first_ticks, old_poll_last_ticks, old_poll_key;
+  std::uint64_t last_cpu_ticks;
   struct OpenRange {
     std::uint64_t begin_ticks;  // 0: pushed while recording was off, never written.
     std::uint32_t name;
@@ -235,6 +239,7 @@ struct RingHeader {
   alignas(64) OpenPolls polls;
 };
 inline constexpr std::uint32_t kRingHeaderBytes = 12288;
+inline constexpr std::uint32_t kOldRingHeaderBytes = 8192;  // Up to version 7, without `polls`.
 static_assert(sizeof(RingHeader) <= kRingHeaderBytes);
 static_assert(std::atomic<std::uint64_t>::is_always_lock_free && std::atomic<SlotState>::is_always_lock_free);
 

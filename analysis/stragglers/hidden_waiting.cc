@@ -85,6 +85,11 @@ std::int64_t GainByReplay(const Context& context, std::size_t position) {
   return gains.empty() ? 0 : replay::MeanStep(replayed->run(), gains);
 }
 
+bool GainsLess(const Context& context, std::size_t position, double limit_ns) {
+  const ReplayedRun* replayed = context.Replayed();
+  return replayed != nullptr && replayed->Holds() && static_cast<double>(GainByReplay(context, position)) < limit_ns;
+}
+
 std::int64_t GainWithoutMoreInput(const Context& context, std::size_t position) {
   const std::optional<replay::Question> question = WithoutMoreInput(context, {context.ranks()[position]});
   if (!question) return 0;

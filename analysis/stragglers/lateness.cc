@@ -3,6 +3,7 @@
 #include <algorithm>
 #include <atomic>
 #include <cstdlib>
+#include <numeric>
 
 #include "analysis/core/statistics.h"
 #include "core/interval.h"
@@ -15,8 +16,12 @@ namespace {
 constexpr std::size_t kMaxWaitingRanks = 33;
 // Of two ranks one that works this many times as long has a task of its own: the other hands it out and waits.
 constexpr std::int64_t kOwnTask = 10;
+// Ranks of an iteration have at most so many times as many operations as others: those at an end of a chain half.
+constexpr std::size_t kManyMore = 4;
 // Of a piece of time: less than this is none's work.
 constexpr double kNobodyWorks = 0.01;
+// Ranks whose summed lateness is less than this share of the latest rank's do not count as late by size.
+constexpr double kSmallShare = 0.25;
 
 }  // namespace
 
@@ -57,6 +62,21 @@ LatenessTable Lateness(const Context& context) {
   return late;
 }
 
+Series ByRank(const Series& values) {
+  Series series(values.empty() ? 0 : values[0].size(), std::vector<double>(values.size()));
+  for (std::size_t u = 0; u < values.size(); ++u)
+    for (std::size_t r = 0; r < series.size(); ++r) series[r][u] = values[u][r];
+  return series;
+}
+
+Series LargeOf(Series series) {
+  const auto sum = [](const std::vector<double>& of) { return std::accumulate(of.begin(), of.end(), 0.0); };
+  double most = 0;
+  for (const std::vector<double>& of : series) most = std::max(most, sum(of));
+  std::erase_if(series, [&](const std::vector<double>& of) { return sum(of) < kSmallShare * most; });
+  return series;
+}
+
 namespace {
 
 // Of each step and rank (position); nothing where a rank lacks the step.
@@ -75,8 +95,21 @@ std::vector<std::vector<std::int64_t>> WorkBySteps(const Context& context) {
   return work;
 }
 
-// The same of each piece of time: what is in no call.
-std::vector<std::vector<std::int64_t>> WorkByTime(const Context& context) {
+using Work = std::vector<std::vector<std::int64_t>>;  // [piece][rank]
+
+// When a rank came to its operations, cluster time.
+std::vector<std::int64_t> OperationsOf(const schema::RankTables& tables, const merge::ClockMap& clock) {
+  std::vector<std::int64_t> begins = tables.collectives.begin_ns;
+  begins.insert(begins.end(), tables.p2p.begin_ns.begin(), tables.p2p.begin_ns.end());
+  std::sort(begins.begin(), begins.end());
+  for (std::int64_t& ns : begins) ns = clock.ToCluster(ns);
+  return begins;
+}
+
+// The same without steps: what is in no call, in pieces that end with the same part of each rank's operations and are
+// equally long on the rank that works longest; where one rank has many more operations than another (it hands out work,
+// say), in pieces of time.
+Work WorkByPieces(const Context& context) {
   const auto& totals = context.tables().rank_totals;
   const std::size_t n = context.ranks().size();
   std::int64_t begin_ns = INT64_MIN, end_ns = INT64_MAX;
@@ -88,8 +121,8 @@ std::vector<std::vector<std::int64_t>> WorkByTime(const Context& context) {
   if (totals.rows() < n || end_ns <= begin_ns) return {};
   const auto of_all = [&](std::size_t row) { return totals.compute_ns[row] + totals.blocked_ns[row]; };
   if (n == 2 && std::max(of_all(0), of_all(1)) > kOwnTask * std::min(of_all(0), of_all(1))) return {};
-  const std::int64_t piece_ns = (end_ns - begin_ns) / static_cast<std::int64_t>(kPieces);
-  std::vector work(kPieces, std::vector<std::int64_t>(n, 0));
+  std::vector<IntervalSet> exposed(n);
+  std::vector<std::vector<std::int64_t>> operations(n);
   std::atomic<bool> read = true;
   merge::ParallelFor(context.options().jobs, n, [&](std::size_t p) {
     const Result<schema::RankTables> tables = context.ReadActivity(context.ranks()[p]);
@@ -97,27 +130,62 @@ std::vector<std::vector<std::int64_t>> WorkByTime(const Context& context) {
       read = false;
       return;
     }
-    const ExposedActivity own = ActivityOf(tables.value(), merge::ClockMap(context.tables().clock, context.ranks()[p]));
-    for (std::size_t u = 0; u < kPieces; ++u) {
-      const std::int64_t from = begin_ns + static_cast<std::int64_t>(u) * piece_ns;
-      work[u][p] = piece_ns - TotalWithin(own.exposed, {from, from + piece_ns});
-    }
+    const merge::ClockMap clock(context.tables().clock, context.ranks()[p]);
+    exposed[p] = ActivityOf(tables.value(), clock).exposed;
+    operations[p] = OperationsOf(tables.value(), clock);
   });
   if (!read) return {};
+  const auto fewer = [](const auto& a, const auto& b) { return a.size() < b.size(); };
+  const auto [fewest, most] = std::minmax_element(operations.begin(), operations.end(), fewer);
+  const bool alike = !fewest->empty() && most->size() <= kManyMore * fewest->size();
+  // Pieces of fewer than two operations are of other work on each rank.
+  const std::size_t pieces = alike ? std::clamp<std::size_t>(fewest->size() / 2, 1, kPieces) : kPieces;
+  const auto work_of = [&](std::size_t p) { return end_ns - begin_ns - TotalWithin(exposed[p], {begin_ns, end_ns}); };
+  std::size_t longest = 0;
+  for (std::size_t p = 1; p < n; ++p)
+    if (work_of(p) > work_of(longest)) longest = p;
+  Work work(pieces, std::vector<std::int64_t>(n, 0));
+  std::vector<std::int64_t> from(n, begin_ns);
+  for (std::size_t u = 0; u < pieces; ++u) {
+    const std::int64_t until =
+        begin_ns + (end_ns - begin_ns) / static_cast<std::int64_t>(pieces) * static_cast<std::int64_t>(u + 1);
+    const std::vector<std::int64_t>& of = operations[longest];
+    const auto passed = static_cast<std::size_t>(std::upper_bound(of.begin(), of.end(), until) - of.begin());
+    for (std::size_t p = 0; p < n; ++p) {
+      const std::vector<std::int64_t>& own = operations[p];
+      const std::size_t at = alike ? passed * own.size() / of.size() : 0;
+      const std::int64_t to = !alike ? until : at == 0 ? begin_ns : std::max(from[p], own[at - 1]);
+      work[u][p] = to - from[p] - TotalWithin(exposed[p], {from[p], to});
+      from[p] = to;
+    }
+  }
   // Where nobody works, in MPI_Init say, nothing is compared.
   std::erase_if(work, [&](const std::vector<std::int64_t>& of_ranks) {
     return static_cast<double>(*std::max_element(of_ranks.begin(), of_ranks.end())) <
-           kNobodyWorks * static_cast<double>(piece_ns);
+           kNobodyWorks * static_cast<double>(end_ns - begin_ns) / static_cast<double>(pieces);
   });
   return work;
 }
 
 }  // namespace
 
+std::int64_t WaitAtTheEnd(const Context& context) {
+  const auto& t = context.tables().collectives;
+  const auto& totals = context.tables().rank_totals;
+  std::int64_t longest_ns = 0;
+  for (std::size_t i = 0; i < totals.rows(); ++i)
+    longest_ns = std::max(longest_ns, totals.end_ns[i] - totals.begin_ns[i]);
+  for (std::size_t c = 0; c < t.rows(); ++c)
+    if (t.kind[c] == schema::Code(CollectiveKind::kFinalize) && t.wait_ns[c] > 0 &&
+        static_cast<double>(t.wait_ns[c]) >= kNameShare * static_cast<double>(longest_ns))
+      return t.wait_ns[c];
+  return 0;
+}
+
 LatenessTable WorkBeyond(const Context& context) {
   const std::size_t n = context.ranks().size();
   const std::vector<std::vector<std::int64_t>> work =
-      context.units_are_steps() ? WorkBySteps(context) : WorkByTime(context);
+      context.units_are_steps() ? WorkBySteps(context) : WorkByPieces(context);
   LatenessTable beyond{std::vector(work.size(), std::vector<double>(n, 0.0)),
                        std::vector(work.size(), std::vector<std::int64_t>(n, 0)),
                        std::vector(work.size(), std::vector<std::int64_t>(n, 0))};

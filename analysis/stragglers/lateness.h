@@ -33,11 +33,22 @@ struct LatenessTable {
   std::vector<std::vector<std::int64_t>> blurred_ns;
 };
 LatenessTable Lateness(const Context& context);
+
 // The same of a rank's own work in each step, computing and loading input, against the lower median of all ranks. In a
-// run without steps in each of kPieces equal pieces of the time that all ranks recorded: from their files, empty where
-// one cannot be read, or one of two has a task of its own.
+// run without steps in each of kPieces parts of the rank's operations, fewer where these are few, or of time, where the
+// ranks' operations are not alike: from their files, empty where one cannot be read, or one of two has a task of its
+// own.
 LatenessTable WorkBeyond(const Context& context);
+// How long ranks wait for others in MPI_Finalize, on average, because nothing made them wait before; 0 if that is no
+// part of the recording that is worth naming.
+std::int64_t WaitAtTheEnd(const Context& context);
 inline constexpr std::size_t kPieces = 50;
+
+using Series = std::vector<std::vector<double>>;
+// values[unit][rank] as series[rank][unit].
+Series ByRank(const Series& values);
+// Drops the small series of a test by size: their autocorrelation is that of the noise.
+Series LargeOf(Series series);
 
 // Ranks suspected together. Each is compared with the last of the others, so that two that are equally late do not hide
 // each other.

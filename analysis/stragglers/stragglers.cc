@@ -28,28 +28,14 @@ constexpr double kSignificant = 0.01;
 constexpr std::size_t kRounds = 3999;
 // A share of the least cost that is worth naming: latenesses that differ by less count as equal.
 constexpr double kTieShare = 0.25;
-// Ranks whose summed lateness is less than this share of the latest rank's do not count as late by size.
-constexpr double kSmallShare = 0.25;
 // The number of suspects whose own files are read for their cause; for further ones the timeline must suffice.
 constexpr std::size_t kMaxSuspectsRead = 32, kMaxExplained = 3;
 
-using Series = std::vector<std::vector<double>>;
-
-// values[unit][rank] as series[rank][unit].
-Series ByRank(const Series& values) {
-  Series series(values.empty() ? 0 : values[0].size(), std::vector<double>(values.size()));
-  for (std::size_t u = 0; u < values.size(); ++u)
-    for (std::size_t r = 0; r < series.size(); ++r) series[r][u] = values[u][r];
-  return series;
-}
-
-// Drops the small series of a test by size: their autocorrelation is that of the noise.
-Series LargeOf(Series series) {
-  const auto sum = [](const std::vector<double>& of) { return std::accumulate(of.begin(), of.end(), 0.0); };
-  double most = 0;
-  for (const std::vector<double>& of : series) most = std::max(most, sum(of));
-  std::erase_if(series, [&](const std::vector<double>& of) { return sum(of) < kSmallShare * most; });
-  return series;
+// Of collectives that were posted early, and moved in their wait, it is not known what of it is waiting.
+bool WaitsUnseen(const Analysis& analysis) {
+  const IdentityTerms& terms = analysis.summary.terms;
+  return analysis.run.gpu_ranks == 0 &&
+         static_cast<double>(terms.exposed_unsplit_ns) >= kNameShare * static_cast<double>(terms.Sum());
 }
 
 struct Named {
@@ -83,27 +69,33 @@ class Search {
       ReadActivities();
       Name();
     }
-    if (!named_.empty()) return;
-    positions_ = late;
+    // Beside those that most ranks wait for: whoever makes only the root of a gather wait, say.
+    const std::vector<std::size_t> named = std::exchange(positions_, late);
+    std::erase_if(positions_, [&](std::size_t r) { return std::ranges::count(named, r) > 0; });
     messengers_.clear();
     PassedOn();
-    NameWorth("; the others have work to do meanwhile, and lose the time later");
+    NameWorth("; the others have work to do meanwhile, and lose the time later", named);
   }
 
-  // Where ranks wait for messages lateness goes from one to the next, and collectives need not show whose it is:
-  // whoever has more work than the others in every step.
+  // Where ranks wait for messages lateness goes from one to the next, and collectives need not show whose it is; where
+  // they wait at the end only, no lateness is seen before: whoever has more work than the others in every step.
   void NameByWork() {
     const bool steps = context_.units_are_steps();
-    if (context_.tables().p2p_pairs.rows() == 0) return;
+    const std::int64_t end_ns = WaitAtTheEnd(context_);
+    const bool messages = context_.tables().p2p_pairs.rows() > 0, unsplit = WaitsUnseen(analysis_);
+    if (!messages && end_ns == 0 && !unsplit) return;
     // Without steps files are read for it: for nothing, where no replay says what it costs.
     if (!steps && (analysis_.run.cores_scarce || context_.Replayed() == nullptr)) return;
     LatenessTable arrivals = std::exchange(late_, WorkBeyond(context_));
-    if (!steps) limit_ = kNameShare * static_cast<double>(whole_ns_) / kPieces;
+    if (!steps) limit_ = kNameShare * static_cast<double>(whole_ns_) / static_cast<double>(late_.mean_ns.size());
     positions_.clear();
     by_work_ = Suspect();
     if (by_work_) {
       waiting_ = WaitingRanks(context_);
-      NameWorth("; the others wait for its messages, and for ranks that do");
+      NameWorth(end_ns > 0
+                    ? "; the last rank is waited for in MPI_Finalize, by each " + Duration(end_ns) + " on average"
+                : messages ? "; the others wait for its messages, and for ranks that do"
+                           : "; what was posted early does not show who waits for it");
     }
     by_work_ = !named_.empty();
     if (!by_work_) late_ = std::move(arrivals);
@@ -112,11 +104,8 @@ class Search {
   // The cheapest test is the first: most healthy runs end here.
   bool Suspect() {
     const std::size_t n = context_.ranks().size(), units = late_.mean_ns.size();
-    std::vector<std::int64_t> behind(units);
-    for (std::size_t r = 0; r < n; ++r) {
-      for (std::size_t u = 0; u < units; ++u) behind[u] = late_.behind_ns[u][r];
-      if (WorthAtLeast(behind, limit_)) positions_.push_back(r);
-    }
+    for (std::size_t r = 0; r < n; ++r)
+      if (WorthAtLeast(Behind(r), limit_)) positions_.push_back(r);
     if (positions_.empty()) return false;
     // A rank can be late as a rule or from some unit on, or late by much and more often than others. These are two
     // tests, so each gets half of the false alarm rate.
@@ -189,9 +178,7 @@ class Search {
       std::vector<std::int64_t> blurred;
       for (const auto& unit : late_.blurred_ns) blurred.push_back(unit[r]);
       const std::int64_t typical = LowerMedian(std::move(blurred));
-      if (static_cast<double>(typical) < limit_) continue;
-      worst = std::max(worst, typical);
-      ++ranks;
+      if (static_cast<double>(typical) >= limit_) worst = std::max(worst, typical), ++ranks;
     }
     if (ranks == 0) return;
     analysis_.remarks.push_back(fmt::format(
@@ -301,6 +288,10 @@ class Search {
       again = std::erase_if(positions_, [&](std::size_t r) {
                 const auto named =
                     std::find_if(named_.begin(), named_.end(), [&](const Named& each) { return each.position == r; });
+                // The root of a gather and a broadcast passes on whoever came late to it.
+                if (named->assessment.straggler.kind == StragglerKind::kTransient && context_.units_are_steps() &&
+                    GainsLess(context_, r, limit_))
+                  return true;
                 return (sharing || named->assessment.mutual) &&
                        (named->cause.id == CauseId::kStarved || named->cause.id == CauseId::kUnknown);
               }) > 0;
@@ -314,8 +305,8 @@ class Search {
   void FindPlaces() {
     for (std::size_t i = 0; i < std::min(named_.size(), kMaxExplained); ++i) {
       Straggler& straggler = named_[i].assessment.straggler;
-      const std::int64_t base_ns = context_.units_are_steps() ? length_ : whole_ns_;
-      const double share = static_cast<double>(straggler.saves_ns) / static_cast<double>(base_ns);
+      const double share = static_cast<double>(straggler.saves_ns) /
+                           static_cast<double>(context_.units_are_steps() ? length_ : whole_ns_);
       lockstep::analysis::FindPlaces(context_, named_[i].position, read_, share, named_[i].cause, straggler);
       for (Straggler& known : analysis_.stragglers)
         if (known.rank == straggler.rank) known = straggler;
@@ -358,22 +349,29 @@ class Search {
   }
 
   // Nobody is seen to wait for these as long as would be worth naming, but for their work the step is longer by that.
-  void NameWorth(std::string_view why) {
+  // `named`: ranks that are named already.
+  void NameWorth(std::string why, const std::vector<std::size_t>& named = {}) {
     const bool steps = context_.units_are_steps();
     if ((!steps && !by_work_) || analysis_.run.cores_scarce) return;
     // What happens in some steps only is another matter: the replay's sure gain says nothing about it.
     std::erase_if(positions_, [&](std::size_t r) { return !IsPersistent(Behind(r), limit_); });
-    positions_ = WorthByReplay(context_, positions_, steps ? limit_ : kNameShare * static_cast<double>(whole_ns_));
     if (positions_.empty()) return;
-    why_ = why;
+    positions_.insert(positions_.end(), named.begin(), named.end());
+    positions_ = WorthByReplay(context_, positions_, steps ? limit_ : kNameShare * static_cast<double>(whole_ns_));
+    const auto is_named = [&](std::size_t r) { return std::ranges::count(named, r) > 0; };
+    if (std::ranges::all_of(positions_, is_named)) return;
+    if (named.empty()) why_ = std::move(why);
+    std::sort(positions_.begin(), positions_.end());
     suspects_.emplace(context_, positions_);
     read_ = {};
     prices_ = PriceOf(context_, waiting_, *suspects_, read_);
     ReadActivities();
-    for (const std::size_t r : positions_)
+    for (const std::size_t r : positions_) {
+      if (is_named(r)) continue;
       named_.push_back(WithCause(
           r, AssessHidden(context_, steps ? prices_.of[r] : std::vector{GainByReplay(context_, r)}, r, p_[r])));
-    for (const Named& named : named_) analysis_.stragglers.push_back(named.assessment.straggler);
+      analysis_.stragglers.push_back(named_.back().assessment.straggler);
+    }
   }
 
   // Reports them in one finding: their costs overlap, so repairing one of two equally slow ranks gains nothing.
@@ -394,8 +392,8 @@ class Search {
     const std::int32_t costliest = ranks.front();
     std::sort(ranks.begin(), ranks.end());
     const std::string name = RankNames(ranks);
-    const StragglerCost cost = MeanCost(context_, prices_.together, from);
-    const double together_ns = context_.units_are_steps() ? cost.ns : CostInAll(context_, prices_.together, from);
+    const double together_ns = context_.units_are_steps() ? MeanCost(context_, prices_.together, from).ns
+                                                          : CostInAll(context_, prices_.together, from);
     const std::int64_t saves = std::max(least, static_cast<std::int64_t>(std::llround(together_ns)));
     Finding finding;
     finding.id = FindingId::kStragglerArrival;
@@ -409,8 +407,7 @@ class Search {
           fmt::format("{}{} {}", i == 0 ? "" : ". ",
                       OnNode(fmt::format("rank {}", named_[i].assessment.straggler.rank), NodeOf(named_[i].position)),
                       BriefEvidenceFor(analysis_, named_[i].position, named_[i].cause, named_[i].assessment.straggler));
-    finding.evidence += why_;
-    finding.evidence += fmt::format(". p {}", worst_p < 0.001 ? "< 0.001" : fmt::format("<= {:.3f}", worst_p));
+    finding.evidence += why_ + fmt::format(". p {}", worst_p < 0.001 ? "< 0.001" : fmt::format("<= {:.3f}", worst_p));
     if (named_.size() > kMaxExplained)
       finding.evidence += fmt::format(". {} more: {} lists them", named_.size() - kMaxExplained, kExplainThis);
     finding.action = ActionsByCause();
@@ -485,16 +482,17 @@ class Search {
   RankActivities read_;
   Prices prices_;
   std::vector<Named> named_;
-  std::string_view why_;  // The waiting for them is not exposed: for what reason.
+  std::string why_;       // The waiting for them is not exposed: for what reason.
   bool by_work_ = false;  // late_ is of work, not of arrivals.
 };
 
 }  // namespace
 
 void FindStragglers(const Context& context, Analysis& analysis) {
-  const bool messages = context.tables().p2p_pairs.rows() > 0 && !context.units_are_steps();
-  if (context.units().size() < kMinUnits && !messages) return;
-  if (analysis.summary.terms.Sum() > 0) Search(context, analysis, UnitLength(context)).Run();
+  const bool pieces =
+      !context.units_are_steps() && (context.tables().p2p_pairs.rows() > 0 || WaitAtTheEnd(context) > 0);
+  if ((context.units().size() >= kMinUnits || pieces) && analysis.summary.terms.Sum() > 0)
+    Search(context, analysis, UnitLength(context)).Run();
 }
 
 }  // namespace lockstep::analysis

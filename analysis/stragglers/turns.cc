@@ -157,6 +157,10 @@ void FindTurns(const Context& context, Analysis& analysis) {
   const std::string costs = (s.per_step ? "costs " : "takes ") + OfTheStep(s, left);
   const auto units = static_cast<std::int64_t>(context.units().size());
   const Arrived arrived = WithoutNamed(context, analysis);
+  std::int64_t named_last = 0, others_last = 0;
+  for (const ArrivalRow& row : analysis.arrivals)
+    (std::ranges::count(analysis.stragglers, row.rank, &Straggler::rank) > 0 ? named_last : others_last) += row.last;
+  if (named_last > 0 && others_last == 0 && arrived.ties == 0) return;  // Nobody else was ever last.
   const std::optional<std::size_t> one_rank = OneRank(arrived);
   const std::size_t mostly = one_rank.value_or(0);
   constexpr double kProbable = 0.05, kPossible = 0.1;

@@ -370,7 +370,9 @@ void ClockAnchorAtInit(const SegmentView& segment, bool able) {
   able = able && (header.anchors_wanted & kAnchorsWanted) != 0 &&
          (header.slot_rank < 0 || header.slot_rank == anchor.rank);
   if (!Spawned()) TellAlone(header, board);
+  const std::int64_t asked_ns = RawNs();
   if (!Agree(board, anchor.rank, anchor.size, able, limit_ns)) {
+    mailbox.waited_ns.store(RawNs() - asked_ns, std::memory_order_relaxed);
     // A rank that has heard nothing of rank 0 by now is not to wait again.
     if (!Spawned()) MeetAlone(header, board, kSoonNs);
     mailbox.agreement.store(

@@ -108,18 +108,20 @@ void FinalizeBegins() {
 LS_EXPORT int MPI_Finalize() {
   if (!Active()) return LS_PMPI(Finalize);
   // The last exchanges of clocks wait for other ranks, too.
-  ShowInside(MpiOp::kFinalize, ring::Ticks());
+  const std::uint64_t begin = ring::Ticks();
+  ShowInside(MpiOp::kFinalize, begin);
+  Comm* world = FindComm(Pmpi().comm_world);
+  const std::uint32_t number = NumberOf(world), seq = world != nullptr ? NextSeq(world) : 0;
   FinalizeBegins();
   const bool last = Deactivate();
-  std::uint64_t begin = 0, end = 0;
+  std::uint64_t end = 0;
   int result = MPI_SUCCESS;
   {
     Blocking blocking(MpiOp::kFinalize);
-    begin = blocking.begin();
     result = LS_PMPI(Finalize);
     end = blocking.End();
   }
-  WriteCall(MpiOp::kFinalize, result, begin, end, nullptr);
+  if (ring::Recording()) WriteOperation(MpiOp::kFinalize, result, 0, begin, end, 0, number, seq, Shape{});
   if (last) Left();
   return result;
 }

@@ -34,6 +34,9 @@ struct Info {
 using Initialized = int (*)();
 using Put = int (*)(std::uint8_t scope, const char* key, Value* value);
 using Commit = int (*)();
-using Get = int (*)(const Proc* proc, const char* key, const Info* info, std::size_t infos, Value** value);
+// The value belongs to the library, and is there during the call; proc and info have to last until then.
+using Answer = void (*)(int status, Value* value, void* data);
+using GetNb = int (*)(const Proc* proc, const char* key, const Info* info, std::size_t infos, Answer answer,
+                      void* data);
 
 }  // namespace lockstep::pmix

@@ -1,11 +1,16 @@
 #include "comms/pmpi/pmix_board.h"
 
 #include <dlfcn.h>
+#include <linux/futex.h>
 #include <stdlib.h>
 #include <string.h>
+#include <sys/syscall.h>
 #include <time.h>
+#include <unistd.h>
 
 #include <algorithm>
+#include <atomic>
+#include <new>
 
 #include "comms/pmpi/pmix_abi.h"
 #include "core/event_clock.h"
@@ -17,12 +22,14 @@ namespace {
 constexpr const char* kKeys[] = {"lockstep.1.here", "lockstep.1.vote", "lockstep.1.decision"};
 constexpr const char* kToldKey = "lockstep.1.reference";
 constexpr std::int64_t kFirstNapNs = 1'000'000, kLongestNapNs = 20'000'000;
+// So long for the answer to what is known already: a way to the server on this node and back.
+constexpr std::int64_t kLeastWaitNs = 20'000'000;
 
 struct Library {
   pmix::Initialized initialized = nullptr;
   pmix::Put put = nullptr;
   pmix::Commit commit = nullptr;
-  pmix::Get get = nullptr;
+  pmix::GetNb get = nullptr;
 };
 Library g_pmix;
 
@@ -37,7 +44,7 @@ bool Find() {
     g_pmix.initialized = reinterpret_cast<pmix::Initialized>(dlsym(library, "PMIx_Initialized"));
     g_pmix.put = reinterpret_cast<pmix::Put>(dlsym(library, "PMIx_Put"));
     g_pmix.commit = reinterpret_cast<pmix::Commit>(dlsym(library, "PMIx_Commit"));
-    g_pmix.get = reinterpret_cast<pmix::Get>(dlsym(library, "PMIx_Get"));
+    g_pmix.get = reinterpret_cast<pmix::GetNb>(dlsym(library, "PMIx_Get_nb"));
     // If there are two copies, take the one that MPI uses.
     if (g_pmix.initialized != nullptr && g_pmix.put != nullptr && g_pmix.commit != nullptr && g_pmix.get != nullptr &&
         g_pmix.initialized() != 0)
@@ -59,30 +66,68 @@ bool Put(const char* key, const char* text) {
   return g_pmix.put(pmix::kGlobal, key, &value) == pmix::kSuccess;
 }
 
-// What a rank has put under a key; "" if it is no text, or too long. False: it was not there in time, or the store is
-// gone. A server answers for its own node when the key comes, or after the time limit; for other nodes at once, with
-// "not found" if it is not there yet (OpenPMIx 4.2.2 with Open MPI 4.1.4). So there is a nap between two questions.
-// PMIX_IMMEDIATE must not be asked for: it never looks at another node again.
-bool Get(const char* space, int peer, const char* key, char* text, std::size_t bytes, std::int64_t deadline_ns) {
+// A question that is answered on a thread of the library's, perhaps after nobody waits for it any more: whoever is
+// second frees it.
+struct Question {
   pmix::Proc process{};
-  strcpy(process.nspace, space);
-  process.rank = static_cast<std::uint32_t>(peer);
   pmix::Info limit{};
-  strcpy(limit.key, pmix::kTimeout);
-  limit.value.type = pmix::kInt;
-  limit.value.data.integer = 1;
+  int status = pmix::kErrInit;
+  std::atomic<std::uint32_t> answered{kAsked};
+  char text[2048] = {};  // Longer ones are as if they were not there.
+
+  static constexpr std::uint32_t kAsked = 0, kAnswered = 1, kLeft = 2;
+};
+
+void Answered(int status, pmix::Value* value, void* data) {
+  auto* question = static_cast<Question*>(data);
+  question->status = status;
+  if (status == pmix::kSuccess && value != nullptr && value->type == pmix::kString && value->data.string != nullptr &&
+      strlen(value->data.string) < sizeof question->text)
+    strcpy(question->text, value->data.string);
+  if (question->answered.exchange(Question::kAnswered) == Question::kLeft)
+    free(question);
+  else
+    syscall(SYS_futex, &question->answered, FUTEX_WAKE_PRIVATE, 1, nullptr, nullptr, 0);
+}
+
+// Whether it was answered by then.
+bool Wait(Question& question, std::int64_t deadline_ns) {
+  while (question.answered.load(std::memory_order_acquire) == Question::kAsked) {
+    const std::int64_t left_ns = std::clamp<std::int64_t>(deadline_ns - RawNs(), 0, 1'000'000'000);
+    if (left_ns == 0) return false;
+    const timespec left{left_ns / 1'000'000'000, left_ns % 1'000'000'000};
+    syscall(SYS_futex, &question.answered, FUTEX_WAIT_PRIVATE, Question::kAsked, &left, nullptr, 0);
+  }
+  return true;
+}
+
+// What a rank has put under a key; "" if it is no text, or too long. False: it was not there in time, or the store is
+// gone. A server answers for its own node when the key comes, or after the time limit, which is in whole seconds; for
+// other nodes at once, with "not found" if it is not there yet (OpenPMIx 4.2.2 with Open MPI 4.1.4). So there is a nap
+// between two questions. PMIX_IMMEDIATE must not be asked for: it never looks at another node again.
+bool Get(const char* space, int peer, const char* key, char* text, std::size_t bytes, std::int64_t deadline_ns) {
+  text[0] = 0;
   for (std::int64_t nap_ns = kFirstNapNs;; nap_ns = std::min(2 * nap_ns, kLongestNapNs)) {
-    pmix::Value* value = nullptr;
-    const int status = g_pmix.get(&process, key, &limit, 1, &value);
-    if (status == pmix::kSuccess && value != nullptr) {
-      text[0] = 0;
-      if (value->type == pmix::kString && value->data.string != nullptr) {
-        if (strlen(value->data.string) < bytes) strcpy(text, value->data.string);
-        free(value->data.string);
-      }
-      free(value);
-      return true;
+    void* memory = malloc(sizeof(Question));
+    if (memory == nullptr) return false;
+    auto* question = new (memory) Question;
+    strcpy(question->process.nspace, space);
+    question->process.rank = static_cast<std::uint32_t>(peer);
+    strcpy(question->limit.key, pmix::kTimeout);
+    question->limit.value.type = pmix::kInt;
+    question->limit.value.data.integer = 1;
+    int status = g_pmix.get(&question->process, key, &question->limit, 1, Answered, question);
+    const bool asked = status == pmix::kSuccess;
+    if (asked) {
+      // The answer to a question that is not to wait (deadline passed) is on its way, if this node has it.
+      if (!Wait(*question, std::max(deadline_ns, RawNs() + kLeastWaitNs)) &&
+          question->answered.exchange(Question::kLeft) == Question::kAsked)
+        return false;
+      status = question->status;
+      if (status == pmix::kSuccess && strlen(question->text) < bytes) strcpy(text, question->text);
     }
+    free(question);
+    if (asked && status == pmix::kSuccess) return true;
     if (Lost(status) || RawNs() > deadline_ns) return false;
     const timespec nap{0, static_cast<long>(nap_ns)};
     nanosleep(&nap, nullptr);

@@ -27,7 +27,7 @@ class PmixBoard final : public AgreementBoard {
 
   bool Post(Note note, bool yes) override;
   bool Publish() override;
-  // Blocks in whole seconds at most; the thread sleeps meanwhile.
+  // The thread sleeps meanwhile.
   Reply Await(int peer, Note note, std::int64_t deadline_ns) override;
 
  private:

@@ -368,8 +368,13 @@ class Matcher {
     const Together all = FillMembers(to, instance);
     const bool mismatch = Mismatch(instance), uneven = all.uneven || Differ(instance);
     // A kernel always moves something: without a size, the size is only not known.
-    const bool moves = all.bytes > 0 || kind == CollectiveKind::kBarrier || mode == schema::Code(CollectiveMode::kGpu);
-    const bool says_waits = !all.untimed && moves && !group.inter && !mismatch;
+    const bool moves = all.bytes > 0 || IsEmpty(kind) || mode == schema::Code(CollectiveMode::kGpu);
+    // MPI does not promise that nobody leaves MPI_Finalize before the last one came.
+    const bool apart =
+        kind == CollectiveKind::kFinalize && std::ranges::any_of(MembersOf(instance), [&](const auto& m) {
+          return Sum(LeftAt(m), all.error_ns) < all.last_arrival_ns;
+        });
+    const bool says_waits = !all.untimed && moves && !group.inter && !mismatch && !apart;
     const Exchange exchange = ExchangeOf(instance, group, all.bytes);
     const WaitRule rule = RuleOf(exchange);
     const bool splits = says_waits && (Splits(kind) || rule == WaitRule::kAllForAll);
@@ -386,10 +391,8 @@ class Matcher {
 
     schema::TlCollectives& c = out_.collectives;
     c.comm_id[to] = group.id;
-    c.seq[to] = instance.seq;
-    c.start[to] = instance.start;
-    c.kind[to] = schema::Code(kind);
-    c.mode[to] = mode;
+    c.seq[to] = instance.seq, c.start[to] = instance.start;
+    c.kind[to] = schema::Code(kind), c.mode[to] = mode;
     c.bytes[to] = all.bytes;
     c.expected[to] = group.size;
     c.seen[to] = static_cast<std::uint32_t>(n);

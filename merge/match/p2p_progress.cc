@@ -3,6 +3,8 @@
 #include <algorithm>
 #include <cstddef>
 #include <cstdint>
+#include <map>
+#include <tuple>
 
 #include "core/soon_after.h"
 #include "merge/parallel.h"
@@ -60,16 +62,26 @@ class Progress {
  public:
   Progress(const std::vector<MatchRank>& ranks, const std::vector<std::vector<std::uint32_t>>& partner_row,
            MatchedP2p& matched, unsigned jobs)
-      : ranks_(ranks), partner_row_(partner_row), matched_(matched), jobs_(jobs), calls_(ranks.size()) {}
+      : ranks_(ranks),
+        partner_row_(partner_row),
+        matched_(matched),
+        jobs_(jobs),
+        calls_(ranks.size()),
+        ready_(ranks.size()) {}
 
   void Run() {
     if (matched_.matched == 0) return;
-    ParallelFor(jobs_, ranks_.size(), [&](std::size_t r) { calls_[r] = CallsOf(ranks_[r]); });
+    ParallelFor(jobs_, ranks_.size(), [&](std::size_t r) {
+      calls_[r] = CallsOf(ranks_[r]);
+      FindReady(r);
+    });
     std::vector<MovedSoonAfter> seen(ranks_.size());
-    ForEach([&](std::size_t receiver, std::uint32_t, const Moved& moved) {
-      if (moved.taken_ns != kNoTime)
+    ForEach([&](std::size_t receiver, std::uint32_t row, const Moved& moved) {
+      const std::size_t sender = matched_.partner[receiver][row];
+      if (moved.taken_ns != kNoTime &&
+          !Explained(sender, partner_row_[receiver][row], moved.both_ns, moved.send_end_ns))
         seen[receiver].Add(moved.bytes, false, moved.both_ns, moved.taken_ns, moved.send_end_ns);
-      if (moved.given_ns != kNoTime)
+      if (moved.given_ns != kNoTime && !Explained(receiver, row, moved.both_ns, moved.receive_end_ns))
         seen[receiver].Add(moved.bytes, true, moved.both_ns, moved.given_ns, moved.receive_end_ns);
     });
     MovedSoonAfter all;
@@ -84,6 +96,22 @@ class Progress {
   }
 
  private:
+  // By thread, entry and return, rank clock.
+  using Call = std::tuple<std::uint32_t, std::int64_t, std::int64_t>;
+  static Call CallOf(const schema::P2p& p2p, std::uint32_t row) {
+    return {p2p.thread[row], p2p.wait_begin_ns[row], p2p.end_ns[row]};
+  }
+  void FindReady(std::size_t r) {
+    const schema::P2p& p2p = ranks_[r].tables->p2p;
+    for (std::uint32_t row = 0; row < p2p.rows(); ++row)
+      if (matched_.partner[r][row] != schema::kNone && Ended(ranks_[r], row))
+        ready_[r][CallOf(p2p, row)].Add(row, matched_.partner_begin_ns[r][row],
+                                        ranks_[r].clock->ToCluster(p2p.end_ns[row]));
+  }
+  bool Explained(std::size_t r, std::uint32_t row, std::int64_t since_ns, std::int64_t end_ns) const {
+    return ready_[r].at(CallOf(ranks_[r].tables->p2p, row)).Explains(row, since_ns, end_ns);
+  }
+
   // f(position of the receiver, its row, Moved), in parallel by receiver.
   template <typename F>
   void ForEach(F&& f) const {
@@ -132,6 +160,7 @@ class Progress {
   MatchedP2p& matched_;
   const unsigned jobs_;
   std::vector<Calls> calls_;
+  std::vector<std::map<Call, ReadyInCall>> ready_;  // By rank.
 };
 
 }  // namespace

@@ -88,6 +88,8 @@ class Pass {
     op.wait_end = op.begin;
     if (op.split && op.limit > matched_.members.arrival_ns[op.member])
       op.wait_end = std::clamp(in_.clock->ToLocal(op.limit), op.begin, op.end);
+    // What MPI does after the last rank came is no transfer.
+    if (c.kind[row] == schema::Code(CollectiveKind::kFinalize)) op.end = op.wait_end;
     op.end_low = op.end;
     if (op.posted)
       op.end_low = std::min(op.end, std::max({op.wait_end, c.last_incomplete_ns[row], c.wait_begin_ns[row]}));

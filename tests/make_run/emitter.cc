@@ -94,7 +94,7 @@ std::uint32_t Emitter::Collective(const CollectiveStart& start) {
   const bool reduces = op.collective == CollectiveKind::kAllReduce || op.collective == CollectiveKind::kReduce ||
                        op.collective == CollectiveKind::kReduceScatter;
   const bool rooted = RootSends(op.collective) || RootReceives(op.collective);
-  const bool barrier = op.collective == CollectiveKind::kBarrier;
+  const bool empty = IsEmpty(op.collective);
   last_thread_ = std::max(last_thread_, start.thread);
   tables_.collectives.Append(
       {.comm = local_comm_[op.comm],
@@ -111,7 +111,7 @@ std::uint32_t Emitter::Collective(const CollectiveStart& start) {
        .end_ns = schema::kNoTime,
        .bytes = bytes,
        .count = bytes / 4,
-       .dtype = static_cast<std::uint16_t>(barrier ? DataType::kUnknown : DataType::kFloat32),
+       .dtype = static_cast<std::uint16_t>(empty ? DataType::kUnknown : DataType::kFloat32),
        .root = rooted ? op.root : -1,
        .call = start.call,
        .kernel = start.kernel,

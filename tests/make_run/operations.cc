@@ -17,6 +17,7 @@ constexpr CollectiveName kCollectives[] = {{"allreduce", CollectiveKind::kAllRed
                                            {"reducescatter", CollectiveKind::kReduceScatter},
                                            {"alltoall", CollectiveKind::kAllToAll},
                                            {"barrier", CollectiveKind::kBarrier},
+                                           {"finalize", CollectiveKind::kFinalize},
                                            {"bcast", CollectiveKind::kBroadcast},
                                            {"reduce", CollectiveKind::kReduce},
                                            {"gather", CollectiveKind::kGather},
@@ -43,8 +44,7 @@ bool Parser::CollectiveOperation(Line& line, std::vector<Op>* body) {
   }
   if (collective == CollectiveKind::kNone) return false;
   Op op{.kind = kind, .collective = collective};
-  if (collective != CollectiveKind::kBarrier)
-    line.Read(std::optional(line.Need(line.Plain(), "a size")), ParseBytes, &op.bytes);
+  if (!IsEmpty(collective)) line.Read(std::optional(line.Need(line.Plain(), "a size")), ParseBytes, &op.bytes);
   op.comm = Comm(line);
   line.Int(line.Key("root"), &op.root);
   if (const auto empty = line.Key("empty"))

@@ -94,8 +94,7 @@ std::int64_t Simulation::Excess(const LinkSpec& link, std::uint64_t bytes) const
 
 std::int64_t Simulation::Behind(const Op& op, std::int32_t group, std::int32_t place) const {
   const std::int32_t n = MemberCount(spec_, op.comm, group);
-  if (n < 2 || op.collective == CollectiveKind::kBarrier || RootSends(op.collective) || RootReceives(op.collective))
-    return 0;
+  if (n < 2 || IsEmpty(op.collective) || RootSends(op.collective) || RootReceives(op.collective)) return 0;
   if (spec_.moves != Moves::kRing) return BehindInRounds(op, group, place);
   const std::int64_t rounds = (op.collective == CollectiveKind::kAllReduce ? 2 : 1) * (n - 1);
   std::int64_t behind = 0;
@@ -160,7 +159,7 @@ std::int64_t Simulation::DoneOn(const Op& op, std::size_t instance, std::int32_t
 }
 
 std::int64_t Simulation::Cost(const Op& op) const {
-  if (op.collective == CollectiveKind::kBarrier) return spec_.alpha_ns;
+  if (IsEmpty(op.collective)) return spec_.alpha_ns;
   return spec_.alpha_ns + static_cast<std::int64_t>(static_cast<__int128>(op.bytes) * 1'000'000'000 / spec_.bandwidth);
 }
 

@@ -14,6 +14,7 @@ constexpr std::int64_t kLeastWaitNs = 20'000;                // Shorter ones are
 std::uint32_t HelperOf(const Op& op) { return 1 + static_cast<std::uint32_t>(op.comm); }
 
 MpiOp FindOp(CollectiveKind kind, MpiClass cls) {
+  if (kind == CollectiveKind::kFinalize) return MpiOp::kFinalize;
   for (const MpiOpInfo& info : kMpiOps)  // The plain function stands before its variants.
     if (info.kind == kind && info.cls == cls) return info.op;
   return MpiOp::kOther;

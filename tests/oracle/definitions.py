@@ -6,9 +6,9 @@ Sets are sorted lists of disjoint half-open (begin, end) in integer ns.
 import bisect
 import math
 
-SPLIT_KINDS = (1, 2, 3, 4, 5)
+SPLIT_KINDS = (1, 2, 3, 4, 5, 13)
 GIVES_NOTHING, TAKES_NOTHING = 2, 4  # Bits of collectives.uneven.
-BARRIER, ROOT_SENDS, ROOT_RECEIVES = 5, (6, 9), (7, 8)
+BARRIER, FINALIZE, ROOT_SENDS, ROOT_RECEIVES = 5, 13, (6, 9), (7, 8)
 TERMS = ("compute_ns", "blocked_ns", "exposed_wait_ns", "exposed_transfer_ns", "exposed_unsplit_ns", "exposed_copy_ns", "idle_ns")
 LATE = ("late_sender_ns", "late_receiver_ns")
 OF_KINDS = {"blocked_sleep_ns": (1,), "blocked_lock_ns": (2, 3, 4), "blocked_python_ns": (5,), "blocked_file_ns": (8,),
@@ -117,10 +117,12 @@ def set_limits(activities, instances):
         kind = rows[0]["kind"]
         last = max(r["arrival"] for r in rows)
         size = max(r["bytes"] for r in rows)
-        moves, uneven = size > 0 or kind == BARRIER, any(r.get("uneven") for r in rows)
+        moves, uneven = size > 0 or kind in (BARRIER, FINALIZE), any(r.get("uneven") for r in rows)
         agree = all(r["kind"] == kind for r in rows) and (
             kind in ROOT_RECEIVES or kind in (9, 11) or uneven or len({r["bytes"] for r in rows}) == 1)
         split = kind in SPLIT_KINDS and rows[0]["splittable"] and moves and agree
+        if kind == FINALIZE:  # It waits for all only if nobody left before the last one came.
+            split = split and all(of_rank[r["rank"]].to_cluster(r["end"]) + 2 * max(map(error, rows)) >= last for r in rows)
         whole = len(rows) >= rows[0]["members"]
         root = next((r for r in rows if r["root"] == r["rank"]), None)
         gives = lambda r: not r.get("uneven", 0) & GIVES_NOTHING
@@ -146,6 +148,9 @@ def set_limits(activities, instances):
                     r["limit"] = root["arrival"]
                 elif kind in ROOT_RECEIVES and r is root:
                     r["limit"] = limit(r)
+        if kind == FINALIZE:  # What comes after the wait is no transfer.
+            for r in rows:
+                r["end"] = r["begin"] if r["limit"] is None else max(r["begin"], of_rank[r["rank"]].to_local(r["limit"]))
         # The last arriver, if its margin is beyond the clocks' doubt.
         by_arrival = sorted([r for r in rows if (takes(r) or r is root if kind in ROOT_SENDS else gives(r) or r is root)],
                             key=lambda r: -r["arrival"])
@@ -187,8 +192,20 @@ def find_ready(activities):
             return spans[at][0]
         return spans[at - 1][0] if at > 0 and since <= spans[at - 1][1] else None
 
+    of_call = {}  # Of the messages of a call: when their other ranks were ready.
+
+    def explained(a, op, since, end):
+        """Another message of the call says as well why it ended then."""
+        call = of_call[a.rank, op.get("thread", 0), op["wait_begin"], op["end"]]
+        others = [ready for ready, other in call if other is not op and ready < end]
+        return bool(others) and max(others) > since and 10 * (end - max(others)) <= end - since
+
     def usable(op):
         return op.get("completed", True) and op["end"] is not None and op["wait_begin"] is not None and op["mode"] != 3
+    for key, (a, op) in halves.items():
+        _, other = halves.get((key[0], not key[1]) + key[2:], (None, None))
+        if other is not None and usable(op):
+            of_call.setdefault((a.rank, op.get("thread", 0), op["wait_begin"], op["end"]), []).append((other["arrival"], op))
     for key, (to, receive) in list(halves.items()):
         if not key[1]:
             continue
@@ -205,12 +222,14 @@ def find_ready(activities):
             continue
         size = receive.get("bytes", 0).bit_length()
         if max(both, start.to_cluster(send["wait_begin"])) < takes < send_end:
-            pairs.append((send, (size, False), takes, 10 * (send_end - takes) <= send_end - both))
+            soon = None if explained(start, send, both, send_end) else 10 * (send_end - takes) <= send_end - both
+            pairs.append((send, (size, False), takes, soon))
         gives = moves_in(start.rank, max(both, takes), receive_end)
         if gives is not None and max(both, to.to_cluster(receive["wait_begin"])) < gives < receive_end:
-            pairs.append((receive, (size, True), gives, 10 * (receive_end - gives) <= receive_end - both))
+            soon = None if explained(to, receive, both, receive_end) else 10 * (receive_end - gives) <= receive_end - both
+            pairs.append((receive, (size, True), gives, soon))
     for _, kind, _, soon in pairs:
-        seen.setdefault(kind, []).append(soon)
+        seen.setdefault(kind, []).extend([soon] if soon is not None else [])
     for op, kind, ready, _ in pairs:
         if sum(seen[kind]) >= 3 and 10 * sum(seen[kind]) >= 9 * len(seen[kind]):
             op["ready"] = ready

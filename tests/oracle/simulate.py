@@ -9,8 +9,8 @@ from fractions import Fraction
 
 NEVER = None
 KINDS = {"allreduce": 1, "allgather": 2, "reducescatter": 3, "alltoall": 4, "barrier": 5, "bcast": 6, "reduce": 7,
-         "gather": 8, "scatter": 9}
-BARRIER, ROOT_SENDS, ROOT_RECEIVES = 5, (6, 9), (7, 8)
+         "gather": 8, "scatter": 9, "finalize": 13}
+EMPTY, ROOT_SENDS, ROOT_RECEIVES = (5, 13), (6, 9), (7, 8)
 TIME = {"": 1, "ns": 1, "us": 10**3, "ms": 10**6, "s": 10**9}
 SIZE = {"": 1, "B": 1, "kB": 10**3, "MB": 10**6, "GB": 10**9, "KiB": 2**10, "MiB": 2**20, "GiB": 2**30}
 RATE = {"B/s": 1, "kB/s": 10**3, "MB/s": 10**6, "GB/s": 10**9}
@@ -462,7 +462,7 @@ class Run:
             r.sign = max(r.sign, end)
 
     def cost(self, op):
-        if op.get("kind") == BARRIER:
+        if op.get("kind") in EMPTY:
             return self.d.alpha
         return self.d.alpha + op["bytes"] * 10**9 // self.d.bandwidth
 

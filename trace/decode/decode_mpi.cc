@@ -22,10 +22,6 @@ constexpr std::uint8_t kBlocking = schema::Code(CollectiveMode::kBlocking),
 constexpr std::int32_t kAny = -2;
 // A receive that follows a probe so shortly only had to wait for memory for the message.
 constexpr std::int64_t kReceivedAfterProbeNs = 100'000;
-// Polls further apart are no waiting: the rank computes in between. As the probe ends its runs (docs/definitions.md).
-// But a thread that polls all the time loses its core now and then, for longer: up to this part of the time.
-constexpr std::int64_t kBetweenPollsNs = 20'000, kPartBetweenPolls = 10;
-constexpr std::size_t kMostPolled = 64;  // Requests of a row of polls that are told apart: those of one record.
 
 bool BlocksToCommunicate(MpiClass cls) {
   return cls == MpiClass::kCollective || cls == MpiClass::kSend || cls == MpiClass::kRecv ||
@@ -299,22 +295,6 @@ void ProcessDecoder::Ready(std::uint64_t handle, std::int64_t begin_ns, std::int
   });
 }
 
-void ProcessDecoder::Thread::Polls::Add(std::uint64_t request) {
-  if (requests.size() == kMostPolled)
-    any = true;
-  else if (!Asked(request))
-    requests.push_back(OpenRequests::Key(request));
-}
-
-bool ProcessDecoder::Thread::Polls::GoesOn(std::int64_t next_ns) const {
-  const std::int64_t gap = next_ns - end_ns;
-  return op != 0 && (gap <= kBetweenPollsNs || kPartBetweenPolls * (between_ns + gap) <= next_ns - begin_ns);
-}
-
-bool ProcessDecoder::Thread::Polls::Asked(std::uint64_t request) const {
-  return any || std::find(requests.begin(), requests.end(), OpenRequests::Key(request)) != requests.end();
-}
-
 void ProcessDecoder::Complete(const Thread& thread, std::uint64_t handle, const CompletionRecord* completion,
                               std::int64_t since_ns, std::int64_t begin_ns, std::int64_t end_ns) {
   OpenRequests::Operation operation;
@@ -454,54 +434,18 @@ void ProcessDecoder::OnMpi(Thread& thread, const MpiRecord& record) {
     case MpiClass::kRequest:
       if (static_cast<MpiOp>(record.op) == MpiOp::kRequest_free && record.request != 0) Free(record.request);
       break;
+    case MpiClass::kLifecycle:
+      // MPI 4.1, 11.2.2: it is collective over all connected processes. An older probe gave it no number.
+      if (recorded && static_cast<MpiOp>(record.op) == MpiOp::kFinalize && record.comm != kNoComm &&
+          (record.head.flags & kMpiError) == 0) {
+        AddCollective(thread, record, kBlocking, 0, begin, end, call);
+        tables_.collectives.kind.back() = static_cast<std::uint8_t>(CollectiveKind::kFinalize);
+      }
+      break;
     default:
       Post(thread, record, info, begin, end, call);
       break;
   }
-}
-
-void ProcessDecoder::OnPoll(Thread& thread, const PollRecord& record) {
-  const std::int64_t first = thread.clock.Ns(record.first_ticks);
-  const std::int64_t last = std::max(first, thread.clock.Ns(record.last_ticks));
-  thread.life.Cover(first, last);
-  thread.probe = {};
-  const std::uint64_t handle = record.op_and_request >> kPollOpBits;
-  const auto op = static_cast<std::uint16_t>(record.op_and_request & kPollOpMask);
-  Thread::Polls& polls = thread.polls;
-  if (polls.GoesOn(first))
-    polls.between_ns += first - polls.end_ns;
-  else
-    polls = {.begin_ns = first};
-  if (polls.op == op && record.calls <= UINT32_MAX - tables_.mpi_calls.count[polls.call]) {
-    tables_.mpi_calls.duration_ns[polls.call] = DurationNs(polls.row_ns, last);
-    tables_.mpi_calls.count[polls.call] += record.calls;
-  } else {
-    polls.op = op;
-    polls.call = static_cast<std::uint32_t>(tables_.mpi_calls.rows());
-    polls.row_ns = first;
-    tables_.mpi_calls.Append({.begin_ns = first,
-                              .duration_ns = DurationNs(first, last),
-                              .thread = thread.row,
-                              .op = op,
-                              .comm = kNone,
-                              .bytes = handle != 0 ? 1 : thread.follow.size(),
-                              .peer = -1,
-                              .tag = -1,
-                              .count = record.calls,
-                              .outcome = CallOutcome::kNothingCompleted});
-  }
-  polls.end_ns = last;
-  polls.messages |= static_cast<MpiOp>(op) == MpiOp::kIprobe;
-  polls.any |= InfoOf(op).cls == MpiClass::kTest &&
-               (handle == 0 && (thread.follow.empty() || (record.head.flags & kPollUntold) != 0));
-  const auto incomplete = [&](std::uint64_t request, std::int64_t ns) {
-    polls.Add(request);
-    Incomplete(request, ns);
-  };
-  if (handle != 0) incomplete(handle, last);
-  for (const CompletionRecord& completion : thread.follow)
-    if ((completion.head.flags & kCompletionPending) != 0)
-      incomplete(completion.request, completion.bytes != 0 ? thread.clock.Ns(completion.bytes) : last);
 }
 
 }  // namespace lockstep::trace

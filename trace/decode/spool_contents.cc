@@ -145,8 +145,8 @@ void AddBlock(SpoolContents& contents, const SpoolBlock& block) {
       std::memcpy(&*contents.end, payload.data(), sizeof(SpoolEnd));
       return;
     case SpoolKind::kRing:
-      if (payload.size() < kRingHeaderBytes) break;
-      RingOf(contents, key).thread.left_open = ParseRingHeader(payload.data());
+      if (payload.size() < kOldRingHeaderBytes) break;
+      RingOf(contents, key).thread.left_open = ParseRingHeader(payload.data(), payload.size());
       RingOf(contents, key).open_at_slot = block.header.first_slot;
       return;
   }

@@ -45,7 +45,7 @@ bool ReadRing(const SegmentFile& file, const RingEntry& entry, std::uint64_t spo
   const std::uint64_t head = header->head.load(std::memory_order_relaxed);
   const std::uint64_t tail = header->tail.load(std::memory_order_relaxed);
   if (head < tail || head - tail > capacity) return false;
-  ring.state = ParseRingHeader(bytes.data());
+  ring.state = ParseRingHeader(bytes.data(), bytes.size());
   ring.state.from_segment = true;
   ring.first_slot = std::min(std::max(tail, spooled_end), head);
   ring.slots.resize((head - ring.first_slot) * kSlotBytes);
@@ -64,7 +64,7 @@ bool ReadRing(const SegmentFile& file, const RingEntry& entry, std::uint64_t spo
 
 }  // namespace
 
-RingState ParseRingHeader(const std::byte* bytes) {
+RingState ParseRingHeader(const std::byte* bytes, std::size_t size) {
   const auto header = CopyOf<RingHeader>(bytes);
   RingState state{.known = true,
                   .dropped_records = header->dropped_records,
@@ -74,6 +74,14 @@ RingState ParseRingHeader(const std::byte* bytes) {
                   .call_op = header->call_op.load(std::memory_order_acquire),
                   .open_call = header->open_call,
                   .polls = header->polls};
+  if (size < kRingHeaderBytes) {
+    state.polls = {};
+    state.polls.calls = header->old_poll_calls;
+    state.polls.first_ticks = header->old_poll_first_ticks;
+    state.polls.last_ticks = header->old_poll_last_ticks;
+    state.polls.rows = 1;
+    state.polls.row[0] = {header->old_poll_key, header->old_poll_calls, header->old_poll_last_ticks, 0, 0, 0};
+  }
   const std::uint32_t depth = std::min(std::max(header->range_depth, header->watched_depth), kMaxRangeDepth);
   for (std::uint32_t i = 0; i < depth; ++i) {
     const RingHeader::OpenRange& open = header->ranges[i];

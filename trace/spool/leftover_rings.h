@@ -27,8 +27,8 @@ struct RingState {
   };
   std::vector<OpenRange> ranges;  // Of each source outermost first. Without those pushed while recording was off.
 };
-// `bytes` holds kRingHeaderBytes.
-RingState ParseRingHeader(const std::byte* bytes);
+// `bytes` holds `size` of them, kOldRingHeaderBytes or kRingHeaderBytes.
+RingState ParseRingHeader(const std::byte* bytes, std::size_t size);
 
 // ProcessEntry without its atomics.
 struct ProcessState {

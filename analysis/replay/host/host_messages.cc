@@ -1,6 +1,7 @@
 #include "analysis/replay/host/host_messages.h"
 
 #include <algorithm>
+#include <map>
 #include <tuple>
 #include <utility>
 
@@ -80,10 +81,22 @@ struct Pair {
 // Messages that move only while the other rank is in a call (MovedSoonAfter).
 class Progress {
  public:
-  void Add(const Pair& pair) {
-    if (TakenLate(pair)) moved_.Add(pair.receive->bytes, false, pair.BothNs(), pair.takes->begin_ns, pair.send->end_ns);
-    if (GivenLate(pair))
-      moved_.Add(pair.receive->bytes, true, pair.BothNs(), pair.gives->begin_ns, pair.receive->end_ns);
+  explicit Progress(const std::vector<Pair>& pairs) {
+    for (std::size_t i = 0; i < pairs.size(); ++i) {
+      const MessageHalf &send = *pairs[i].send, &receive = *pairs[i].receive;
+      ready_[{pairs[i].from, send.completing_ns, send.end_ns}].Add(2 * i, receive.begin_ns, send.end_ns);
+      ready_[{pairs[i].to, receive.completing_ns, receive.end_ns}].Add(2 * i + 1, send.begin_ns, receive.end_ns);
+    }
+    for (std::size_t i = 0; i < pairs.size(); ++i) {
+      const Pair& pair = pairs[i];
+      const auto add = [&](std::size_t rank, const MessageHalf& half, const Stretch& came) {
+        if (!ready_.at({rank, half.completing_ns, half.end_ns})
+                 .Explains(2 * i + !half.send, pair.BothNs(), half.end_ns))
+          moved_.Add(pair.receive->bytes, !half.send, pair.BothNs(), came.begin_ns, half.end_ns);
+      };
+      if (TakenLate(pair)) add(pair.from, *pair.send, *pair.takes);
+      if (GivenLate(pair)) add(pair.to, *pair.receive, *pair.gives);
+    }
   }
   bool WaitsToBeTaken(const Pair& pair) const { return TakenLate(pair) && moved_.Holds(pair.receive->bytes, false); }
   bool WaitsToBeGiven(const Pair& pair) const { return GivenLate(pair) && moved_.Holds(pair.receive->bytes, true); }
@@ -98,6 +111,7 @@ class Progress {
     return pair.gives != nullptr && pair.BothNs() < pair.gives->begin_ns &&
            pair.receive->completing_ns < pair.gives->begin_ns && pair.gives->begin_ns < pair.receive->end_ns;
   }
+  std::map<std::tuple<std::size_t, std::int64_t, std::int64_t>, ReadyInCall> ready_;  // By rank, entry and return.
   MovedSoonAfter moved_;
 };
 
@@ -162,8 +176,7 @@ std::vector<RunMessage> JoinMessages(const std::vector<std::int32_t>& ranks,
                                      std::vector<RankStretches>& stretches) {
   std::vector<RunMessage> messages;
   const std::vector<Pair> pairs = PairsOf(ranks, halves, stretches);
-  Progress progress;
-  for (const Pair& pair : pairs) progress.Add(pair);
+  const Progress progress(pairs);
   for (const Pair& pair : pairs) {
     const MessageHalf &send = *pair.send, &receive = *pair.receive;
     const auto sent = static_cast<std::uint32_t>(2 * messages.size()), posted = sent + 1;

@@ -72,6 +72,8 @@ bool SlotRun::WriteEnd() {
       Say(RankText() + " could not compare its clock: " + why);
   }
   meta += "clock_service\t" + clock_link_->Describe() + "\n";
+  if (const std::int64_t waited_ns = segment_->view().header().mailbox.waited_ns.load(); waited_ns > 0)
+    meta += "fact.init_wait_ns\t" + std::to_string(waited_ns) + "\n";
   if (InsideMpi()) meta += "inside_mpi\t1\n";
   if (window_->limit_reached())
     meta += "recording\tuntil " + std::to_string(options_.max_bytes) + " bytes were written\n";

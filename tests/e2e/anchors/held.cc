@@ -55,7 +55,7 @@ constexpr const char* kDlsymVersion = "GLIBC_2.17";
 #endif
 
 using PmixCommit = int (*)();
-using PmixGet = int (*)(const void*, const char*, const void*, std::size_t, void**);
+using PmixGetNb = int (*)(const void*, const char*, const void*, std::size_t, void*, void*);
 
 }  // namespace
 
@@ -71,7 +71,7 @@ extern "C" __attribute__((visibility("default"))) void* dlsym(void* handle, cons
     LS_LATE(PMPI_Ibcast, decltype(&PMPI_Ibcast), 2)
     LS_LATE(PMPI_Iprobe, decltype(&PMPI_Iprobe), 3)
     LS_LATE(PMIx_Commit, PmixCommit, 4)
-    LS_LATE(PMIx_Get, PmixGet, 5)
+    LS_LATE(PMIx_Get_nb, PmixGetNb, 5)
 #undef LS_LATE
   }
   return real(handle, name);

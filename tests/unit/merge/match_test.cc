@@ -60,6 +60,27 @@ TEST(Match, ZeroBytesSynchroniseNobody) {
   EXPECT_EQ(m.checks.violations, 0u);
 }
 
+TEST(Match, FinalizeIsAWaitWithoutATransfer) {
+  Merged m(2);
+  m[0].Collective(Kind::kFinalize, 0, 900, 0);
+  m[1].Collective(Kind::kFinalize, 500, 950, 0);
+  m.Run();
+  EXPECT_EQ(m.members().wait_ns, (std::vector<std::int64_t>{500, 0}));
+  EXPECT_EQ(m.members().transfer_ns, (std::vector<std::int64_t>{0, 0}));
+  EXPECT_EQ(m.members().end_high_ns, (std::vector<std::int64_t>{500, 500}));
+  EXPECT_EQ(m.collectives().last_rank[0], 1);
+  EXPECT_EQ(m.collectives().charge_ns[0], 500);
+  // An MPI whose ranks do not wait for each other there.
+  Merged apart(2);
+  apart[0].Collective(Kind::kFinalize, 0, 400, 0);
+  apart[1].Collective(Kind::kFinalize, 500, 950, 0);
+  apart.Run();
+  EXPECT_EQ(apart.members().wait_ns, (std::vector<std::int64_t>{-1, -1}));
+  EXPECT_EQ(apart.members().end_high_ns, (std::vector<std::int64_t>{0, 500}));
+  EXPECT_EQ(apart.collectives().last_rank[0], -1);
+  EXPECT_EQ(apart.checks.violations, 0u);
+}
+
 TEST(Match, BroadcastWaitsForTheRootOnly) {
   Merged m(3);
   m[0].Collective(Kind::kBroadcast, 10, 60, 64, 1);

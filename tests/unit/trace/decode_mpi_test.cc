@@ -256,6 +256,22 @@ TEST_F(DecodeMpi, PollsInARowAreAWait) {
   EXPECT_EQ(t.p2p.begin_ns[5], 500'000);
 }
 
+// MPI_Finalize is a collective of the world where the probe gave it a number.
+TEST_F(DecodeMpi, FinalizeWaitsForAll) {
+  const auto t = TablesOf(ThreadRecords()
+                              .World(0, 77, 4, 0)
+                              .Mpi({.op = MpiOp::kBarrier, .begin = 10, .end = 20, .seq = 0})
+                              .Mpi({.op = MpiOp::kFinalize, .begin = 30, .end = 90, .seq = 1}));
+  ASSERT_EQ(t.collectives.rows(), 2u);
+  EXPECT_EQ(t.collectives.kind[1], static_cast<std::uint8_t>(CollectiveKind::kFinalize));
+  EXPECT_EQ(t.collectives.seq[1], 1u);
+  EXPECT_EQ(t.collectives.begin_ns[1], 30);
+  EXPECT_EQ(t.collectives.end_ns[1], 90);
+  const auto old = TablesOf(
+      ThreadRecords().World(0, 77, 4, 0).Mpi({.op = MpiOp::kFinalize, .begin = 30, .end = 90, .comm = kNoComm}));
+  EXPECT_EQ(old.collectives.rows(), 0u);
+}
+
 // More polls than a row counts are two rows.
 TEST_F(DecodeMpi, RunsOfPollsEndWhereTheirCountDoes) {
   const auto t = TablesOf(ThreadRecords()

@@ -343,6 +343,21 @@ TEST_F(DecodeSpoolFile, ForeignSegmentIsLeftAlone) {
   EXPECT_EQ(Tables(SpoolBuilder().Meta().Process(), Path("absent")).collectives.rows(), 0u);
 }
 
+// Spools of older versions have shorter headers, and runs of one request.
+TEST_F(DecodeSpoolFile, RingBlockOfAnOlderVersion) {
+  std::vector<std::byte> bytes(kOldRingHeaderBytes, std::byte{0xff});
+  std::memset(bytes.data(), 0, offsetof(RingHeader, polls));
+  auto* header = reinterpret_cast<RingHeader*>(bytes.data());
+  header->old_poll_calls = 7;
+  header->old_poll_key = static_cast<std::uint64_t>(MpiOp::kTest) | 0xaull << kPollOpBits;
+  header->old_poll_first_ticks = 660;
+  header->old_poll_last_ticks = 690;
+  const RingState state = ParseRingHeader(bytes.data(), bytes.size());
+  EXPECT_EQ(state.polls.calls, 7u);
+  ASSERT_EQ(state.polls.rows, 1u);
+  EXPECT_EQ(state.polls.row[0].op_and_request, header->old_poll_key);
+}
+
 TEST_F(DecodeSpoolFile, RingBlockOfAnEndedThread) {
   std::vector<std::byte> bytes(kRingHeaderBytes);
   auto* ring = reinterpret_cast<RingHeader*>(bytes.data());
