@@ -85,9 +85,14 @@ std::int64_t GainByReplay(const Context& context, std::size_t position) {
   return gains.empty() ? 0 : replay::MeanStep(replayed->run(), gains);
 }
 
-bool GainsLess(const Context& context, std::size_t position, double limit_ns) {
+bool GainsLess(const Context& context, std::vector<std::size_t> positions, std::size_t position, double limit_ns) {
   const ReplayedRun* replayed = context.Replayed();
-  return replayed != nullptr && replayed->Holds() && static_cast<double>(GainByReplay(context, position)) < limit_ns;
+  if (replayed == nullptr || !replayed->Holds()) return false;
+  const Asking asking(context, *replayed);
+  const std::optional<Lengths> without = asking.Without(positions);
+  std::erase(positions, position);
+  const Lengths gains = Asking::Gains(asking.Without(positions), without);
+  return !gains.empty() && static_cast<double>(replay::MeanStep(replayed->run(), gains)) < limit_ns;
 }
 
 std::int64_t GainWithoutMoreInput(const Context& context, std::size_t position) {

@@ -17,8 +17,9 @@ namespace lockstep::analysis {
 // them on time; none where the run was not replayed or the replay does not hold.
 std::vector<std::size_t> WorthByReplay(const Context& context, std::vector<std::size_t> positions, double limit_ns);
 
-// Whether a replay says that the steps gain less than this on average without what slows the rank. False without one.
-bool GainsLess(const Context& context, std::size_t position, double limit_ns);
+// Whether a replay says that the steps gain less than this on average without what slows the rank, were the others of
+// `positions` on time. False without a replay.
+bool GainsLess(const Context& context, std::vector<std::size_t> positions, std::size_t position, double limit_ns);
 // By how much the mean step is shorter without what slows this rank; 0 where the replay does not hold.
 std::int64_t GainByReplay(const Context& context, std::size_t position);
 // The same if it had no more input than the others.

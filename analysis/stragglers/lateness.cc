@@ -7,6 +7,7 @@
 
 #include "analysis/core/statistics.h"
 #include "core/interval.h"
+#include "core/soon_after.h"
 #include "merge/parallel.h"
 #include "merge/timeline/rank_activity.h"
 
@@ -180,6 +181,27 @@ std::int64_t WaitAtTheEnd(const Context& context) {
         static_cast<double>(t.wait_ns[c]) >= kNameShare * static_cast<double>(longest_ns))
       return t.wait_ns[c];
   return 0;
+}
+
+bool WaitsUnseen(const Context& context, const Analysis& analysis) {
+  const IdentityTerms& terms = analysis.summary.terms;
+  if (analysis.run.gpu_ranks > 0 ||
+      static_cast<double>(terms.exposed_unsplit_ns) < kNameShare * static_cast<double>(terms.Sum()))
+    return false;
+  const auto& t = context.tables().collectives;
+  const auto& members = context.tables().collective_ranks;
+  SoonAfter seen;
+  for (std::size_t c = 0; c < t.rows(); ++c) {
+    if (t.mode[c] == schema::Code(CollectiveMode::kBlocking) || t.seen[c] < t.expected[c]) continue;
+    // The earliest end of what was posted is the begin of its wait.
+    const std::size_t first = context.timeline().FirstMember(c), last = context.timeline().FirstMember(c + 1);
+    std::int64_t came_ns = INT64_MIN;
+    for (std::size_t m = first; m < last; ++m) came_ns = std::max(came_ns, members.end_low_ns[m]);
+    for (std::size_t m = first; m < last; ++m)
+      if (members.end_low_ns[m] < came_ns && came_ns > t.last_arrival_ns[c] && members.end_high_ns[m] > came_ns)
+        seen.Add(t.last_arrival_ns[c], came_ns, members.end_high_ns[m]);
+  }
+  return seen.Holds();
 }
 
 LatenessTable WorkBeyond(const Context& context) {

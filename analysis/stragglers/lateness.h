@@ -42,6 +42,9 @@ LatenessTable WorkBeyond(const Context& context);
 // How long ranks wait for others in MPI_Finalize, on average, because nothing made them wait before; 0 if that is no
 // part of the recording that is worth naming.
 std::int64_t WaitAtTheEnd(const Context& context);
+// Whether collectives that were posted early ended because the last rank came to its wait: who it waits for is not seen
+// in them, because when each of them began to move is not known.
+bool WaitsUnseen(const Context& context, const Analysis& analysis);
 inline constexpr std::size_t kPieces = 50;
 
 using Series = std::vector<std::vector<double>>;

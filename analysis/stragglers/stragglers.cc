@@ -31,13 +31,6 @@ constexpr double kTieShare = 0.25;
 // The number of suspects whose own files are read for their cause; for further ones the timeline must suffice.
 constexpr std::size_t kMaxSuspectsRead = 32, kMaxExplained = 3;
 
-// Of collectives that were posted early, and moved in their wait, it is not known what of it is waiting.
-bool WaitsUnseen(const Analysis& analysis) {
-  const IdentityTerms& terms = analysis.summary.terms;
-  return analysis.run.gpu_ranks == 0 &&
-         static_cast<double>(terms.exposed_unsplit_ns) >= kNameShare * static_cast<double>(terms.Sum());
-}
-
 struct Named {
   std::size_t position;
   Assessment assessment;
@@ -82,8 +75,8 @@ class Search {
   void NameByWork() {
     const bool steps = context_.units_are_steps();
     const std::int64_t end_ns = WaitAtTheEnd(context_);
-    const bool messages = context_.tables().p2p_pairs.rows() > 0, unsplit = WaitsUnseen(analysis_);
-    if (!messages && end_ns == 0 && !unsplit) return;
+    const bool messages = context_.tables().p2p_pairs.rows() > 0, unseen = WaitsUnseen(context_, analysis_);
+    if (!messages && end_ns == 0 && !unseen) return;
     // Without steps files are read for it: for nothing, where no replay says what it costs.
     if (!steps && (analysis_.run.cores_scarce || context_.Replayed() == nullptr)) return;
     LatenessTable arrivals = std::exchange(late_, WorkBeyond(context_));
@@ -290,7 +283,7 @@ class Search {
                     std::find_if(named_.begin(), named_.end(), [&](const Named& each) { return each.position == r; });
                 // The root of a gather and a broadcast passes on whoever came late to it.
                 if (named->assessment.straggler.kind == StragglerKind::kTransient && context_.units_are_steps() &&
-                    GainsLess(context_, r, limit_))
+                    GainsLess(context_, positions_, r, limit_))
                   return true;
                 return (sharing || named->assessment.mutual) &&
                        (named->cause.id == CauseId::kStarved || named->cause.id == CauseId::kUnknown);
