@@ -81,7 +81,7 @@ void RemarkOnMpiSetup(const Context& context, Analysis& analysis) {
       "{} of the idle time ({} of all) is MPI_Init and MPI_Finalize, once per run{}: no finding prices it. "
       "Where steps are marked, only they are judged.",
       Duration(at->ns), Percent(at->ns, whole),
-      waited_ns > 0
+      static_cast<double>(waited_ns) >= kNameShare * static_cast<double>(whole)
           ? fmt::format(", {} of it Lockstep's own wait for ranks that run without its libraries", Duration(waited_ns))
           : std::string()));
 }

@@ -15,6 +15,7 @@
 #include "analysis/core/named_ranks.h"
 #include "analysis/report/collective_lines.h"
 #include "analysis/report/text_table.h"
+#include "core/collective.h"
 #include "core/printed.h"
 
 namespace lockstep::report {
@@ -205,7 +206,14 @@ void RanksTable(const analysis::Analysis& analysis, TextLines& out) {
 
 void CollectivesTable(const analysis::Analysis& analysis, TextLines& out) {
   if (analysis.collectives.empty()) return;
-  const std::vector<CollectiveLine> lines = CollectiveLines(analysis.collectives, kMaxCollectiveRows);
+  std::vector<CollectiveLine> lines = CollectiveLines(analysis.collectives, kMaxCollectiveRows);
+  // The end of each job is no collective that a user thinks of, unless ranks wait there.
+  constexpr std::int64_t kPartOfWindow = 100;
+  std::erase_if(lines, [&](const CollectiveLine& one) {
+    return one.row->op == Name(CollectiveKind::kFinalize) &&
+           one.wait_ns.value_or(0) * kPartOfWindow < analysis.run.window.span_ns;
+  });
+  if (lines.empty()) return;
   const std::size_t shown = std::min(lines.size(), kMaxCollectiveRows);
   TextTable table(2, {{.head = "COLLECTIVES", .width = 14, .right = false, .lead = 0},
                       {.head = "ranks", .width = 11, .right = false, .keep = 2},
