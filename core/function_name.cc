@@ -146,7 +146,7 @@ std::string PlainFunction(std::string_view name) {
     RemoveAll(text, nowhere);
   if (const std::size_t clone = text.find(" [clone"); clone != std::string::npos) text.resize(clone);
   const std::size_t first = text.find('(');
-  const bool arguments = text.ends_with(')') && first > 0 && text[first - 1] != ' ';
+  const bool arguments = text.ends_with(')') && first != std::string::npos && first > 0 && text[first - 1] != ' ';
   if (!arguments && text.find("::") == std::string::npos && text.find('<') == std::string::npos)
     return std::string(name);
   // Removes the result type of a function. In other texts a space does not end a type.

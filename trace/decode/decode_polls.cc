@@ -23,9 +23,13 @@ void ProcessDecoder::Thread::Polls::Add(std::uint64_t request) {
     requests.push_back(OpenRequests::Key(request));
 }
 
+// Not of damaged files: times of these may be anything.
 bool ProcessDecoder::Thread::Polls::GoesOn(std::int64_t next_ns) const {
-  const std::int64_t gap = next_ns - end_ns;
-  return op != 0 && (gap <= kBetweenPollsNs || kPartBetweenPolls * (between_ns + gap) <= next_ns - begin_ns);
+  std::int64_t gap = 0, all = 0, between = 0;
+  if (op == 0 || __builtin_sub_overflow(next_ns, end_ns, &gap) || __builtin_sub_overflow(next_ns, begin_ns, &all) ||
+      __builtin_add_overflow(between_ns, gap, &between))
+    return false;
+  return gap <= kBetweenPollsNs || between <= all / kPartBetweenPolls;
 }
 
 bool ProcessDecoder::Thread::Polls::Asked(std::uint64_t request) const {

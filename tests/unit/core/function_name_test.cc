@@ -68,5 +68,7 @@ TEST(FunctionName, Demangled) {
   EXPECT_EQ(Demangled("gemm"), "gemm");
 }
 
+TEST(FunctionName, AnEndOfArgumentsWithoutABegin) { EXPECT_EQ(PlainFunction("x)"), "x)"); }
+
 }  // namespace
 }  // namespace lockstep

@@ -97,7 +97,8 @@ TEST(FlightRecorder, ABatchHasTheStateOfItsEnd) {
     return DumpText({EntryText(0, "nccl:send 0->1", 0, 1, "scheduled"),
                      EntryText(1, "nccl:recv 0<-1", 0, 1, "scheduled"), EntryText(2, "nccl:coalesced", 0, 1, state)});
   };
-  for (const hang::Operation& message : ProgressOf({batch("completed")}).groups.at(0).members.at(0).messages)
+  const hang::Progress done = ProgressOf({batch("completed")});
+  for (const hang::Operation& message : done.groups.at(0).members.at(0).messages)
     EXPECT_EQ(message.state, OperationState::kCompleted);
   const hang::Progress open = ProgressOf({batch("scheduled")});
   ASSERT_EQ(open.groups.at(0).members.at(0).messages.size(), 2u);
