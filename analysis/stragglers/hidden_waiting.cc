@@ -77,22 +77,18 @@ std::vector<std::size_t> WorthByReplay(const Context& context, std::vector<std::
   return asking.SureGain(asking.Without({}), without) >= limit_ns ? positions : std::vector<std::size_t>{};
 }
 
-std::int64_t GainByReplay(const Context& context, std::size_t position) {
+std::optional<std::int64_t> GainBeside(const Context& context, std::vector<std::size_t> others, std::size_t position) {
   const ReplayedRun* replayed = context.Replayed();
-  if (replayed == nullptr || !replayed->Holds()) return 0;
+  if (replayed == nullptr || !replayed->Holds()) return std::nullopt;
   const Asking asking(context, *replayed);
-  const Lengths gains = Asking::Gains(asking.Without({}), asking.Without({position}));
-  return gains.empty() ? 0 : replay::MeanStep(replayed->run(), gains);
+  const std::optional<Lengths> before = asking.Without(others);
+  others.push_back(position);
+  const Lengths gains = Asking::Gains(before, asking.Without(others));
+  return gains.empty() ? std::nullopt : std::optional(replay::MeanStep(replayed->run(), gains));
 }
 
-bool GainsLess(const Context& context, std::vector<std::size_t> positions, std::size_t position, double limit_ns) {
-  const ReplayedRun* replayed = context.Replayed();
-  if (replayed == nullptr || !replayed->Holds()) return false;
-  const Asking asking(context, *replayed);
-  const std::optional<Lengths> without = asking.Without(positions);
-  std::erase(positions, position);
-  const Lengths gains = Asking::Gains(asking.Without(positions), without);
-  return !gains.empty() && static_cast<double>(replay::MeanStep(replayed->run(), gains)) < limit_ns;
+std::int64_t GainByReplay(const Context& context, std::size_t position) {
+  return GainBeside(context, {}, position).value_or(0);
 }
 
 std::int64_t GainWithoutMoreInput(const Context& context, std::size_t position) {

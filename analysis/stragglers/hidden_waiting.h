@@ -7,6 +7,7 @@
 
 #include <cstddef>
 #include <cstdint>
+#include <optional>
 #include <vector>
 
 #include "analysis/context.h"
@@ -17,10 +18,10 @@ namespace lockstep::analysis {
 // them on time; none where the run was not replayed or the replay does not hold.
 std::vector<std::size_t> WorthByReplay(const Context& context, std::vector<std::size_t> positions, double limit_ns);
 
-// Whether a replay says that the steps gain less than this on average without what slows the rank, were the others of
-// `positions` on time. False without a replay.
-bool GainsLess(const Context& context, std::vector<std::size_t> positions, std::size_t position, double limit_ns);
-// By how much the mean step is shorter without what slows this rank; 0 where the replay does not hold.
+// By how much the mean step is shorter without what slows this rank, were the others on time; nothing where the replay
+// does not hold.
+std::optional<std::int64_t> GainBeside(const Context& context, std::vector<std::size_t> others, std::size_t position);
+// The same with the others as they are; 0 where the replay does not hold.
 std::int64_t GainByReplay(const Context& context, std::size_t position);
 // The same if it had no more input than the others.
 std::int64_t GainWithoutMoreInput(const Context& context, std::size_t position);

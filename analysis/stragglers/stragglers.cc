@@ -278,13 +278,17 @@ class Search {
       // rank's property. In this case its own compute or input must be longer. The same where ranks take turns at being
       // last for whatever reason: which of them was last more often may be this run's chance (two healthy ranks over
       // gloo, whose transfers end with the scheduler's ticks: 52 % of 2,249 collectives).
+      const std::vector<std::size_t> all = positions_;  // Not to be read while some of them are erased.
       again = std::erase_if(positions_, [&](std::size_t r) {
                 const auto named =
                     std::find_if(named_.begin(), named_.end(), [&](const Named& each) { return each.position == r; });
                 // The root of a gather and a broadcast passes on whoever came late to it.
-                if (named->assessment.straggler.kind == StragglerKind::kTransient && context_.units_are_steps() &&
-                    GainsLess(context_, positions_, r, limit_))
-                  return true;
+                if (named->assessment.straggler.kind == StragglerKind::kTransient && context_.units_are_steps()) {
+                  std::vector<std::size_t> others = all;
+                  std::erase(others, r);
+                  const std::optional<std::int64_t> gain_ns = GainBeside(context_, std::move(others), r);
+                  if (gain_ns && static_cast<double>(*gain_ns) < limit_) return true;
+                }
                 return (sharing || named->assessment.mutual) &&
                        (named->cause.id == CauseId::kStarved || named->cause.id == CauseId::kUnknown);
               }) > 0;
