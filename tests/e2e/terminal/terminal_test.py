@@ -128,7 +128,8 @@ def on_terminal(words, columns, locale="C.UTF-8", **more):
             said += piece
         process.send_signal(signal.SIGINT)
     said += pseudo_terminal.read_until_closed(control)
-    process.wait(60)
+    if process.wait(60) < 0:
+        raise AssertionError(f"{words} ended by signal {-process.returncode}: {said}")
     return said
 
 
