@@ -100,7 +100,7 @@ bool FileMemory::in_file() const { return t_in_file; }
 
 }  // namespace lockstep::agent
 
-// The standard library's other forms call these two, but for those of over-aligned types.
+// The standard library's other forms call these, but for those of over-aligned types.
 void* operator new(std::size_t bytes) {
   using namespace lockstep::agent;
   if (t_in_file && bytes >= kLeastInFileBytes)
@@ -110,6 +110,16 @@ void* operator new(std::size_t bytes) {
     const std::new_handler handler = std::get_new_handler();
     if (handler == nullptr) throw std::bad_alloc();
     handler();
+  }
+}
+
+// libstdc++'s calls the one above; that of a sanitizer's runtime is a block of its own kind, which `free` does not
+// take.
+void* operator new(std::size_t bytes, const std::nothrow_t&) noexcept {
+  try {
+    return ::operator new(bytes);
+  } catch (...) {
+    return nullptr;
   }
 }
 
