@@ -160,6 +160,17 @@
   X(u64, late_receiver_count, Count, Always, "calls that did")                                           \
   X(u64, below_resolution, Count, Always, "waits of either kind shorter than the clocks' error can tell")
 
+// Receives that are numbered from another message on than their sends, because the ranks' recording windows differ.
+// Other receives of such a channel have no recorded send.
+#define LS_TL_MESSAGE_NUMBERS(X)                                        \
+  X(i32, source_rank, Number, Always, "world rank that sends")          \
+  X(i32, destination_rank, Number, Always, "world rank that receives")  \
+  X(u64, comm_id, Number, Always, "communicator's global_id")           \
+  X(i32, tag, Number, Always, "message tag")                            \
+  X(u64, first, Number, Always, "p2p.seq of the first of the receives") \
+  X(u64, messages, Count, Always, "consecutive receives")               \
+  X(u64, send, Number, Always, "p2p.seq of the send of the first of them")
+
 // Time of the training thread inside ranges that say what they are for; where they nest the
 // innermost counts, so the rows of a step sum to no more than the step.
 #define LS_TL_STEP_PHASES(X)                                               \
@@ -214,6 +225,8 @@
   T(rank_totals, TlRankTotals, LS_TL_RANK_TOTALS, kExported, "the same over the analysis window")                      \
   T(windows, TlWindows, LS_TL_WINDOWS, kExported, "what all ranks recorded")                                           \
   T(p2p_pairs, TlP2pPairs, LS_TL_P2P_PAIRS, kSharded | kExported, "point-to-point messages between two ranks")         \
+  T(message_numbers, TlMessageNumbers, LS_TL_MESSAGE_NUMBERS, kExported,                                               \
+    "sends of receives that the ranks number differently")                                                             \
   T(step_phases, TlStepPhases, LS_TL_STEP_PHASES, kSharded | kExported,                                                \
     "what the application says it did in each step")                                                                   \
   T(gradient_buckets, TlGradientBuckets, LS_TL_GRADIENT_BUCKETS, kExported, "gradient buckets of DDP models")          \

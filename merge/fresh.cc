@@ -17,8 +17,9 @@ namespace {
 // Increased when the meaning of a timeline's figures changes; a timeline with another number is made again. 1: a step's
 // length is the mean of the ranks' (docs/decisions/step-length.md). 2: members say whom a collective exempts from
 // waiting. 3: waiting for messages is exposed wait. 4: a call that another of its messages explains is
-// no evidence that messages move only while both ranks are in MPI.
-constexpr std::uint64_t kRules = 4;
+// no evidence that messages move only while both ranks are in MPI. 5: receives get the numbers of their sends where
+// recording windows differ.
+constexpr std::uint64_t kRules = 5;
 
 }  // namespace
 

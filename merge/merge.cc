@@ -380,10 +380,8 @@ class Merger {
     writer.Losses(std::move(losses));
 
     std::uint64_t events = 0, dropped = 0;
-    for (std::size_t i = 0; i < tables.ranks.rows(); ++i) {
-      events += tables.ranks.events[i];
-      dropped += tables.ranks.dropped[i];
-    }
+    for (const std::uint64_t of_rank : tables.ranks.events) events += of_rank;
+    for (const std::uint64_t of_rank : tables.ranks.dropped) dropped += of_rank;
     std::vector<std::uint32_t> nodes = tables.ranks.node;
     std::erase(nodes, schema::kNone);
     std::sort(nodes.begin(), nodes.end());
@@ -426,6 +424,7 @@ class Merger {
     tables.collectives = std::move(matched_.collectives);
     tables.collective_ranks = std::move(matched_.members);
     tables.p2p_pairs = std::move(p2p_.pairs);
+    tables.message_numbers = std::move(p2p_.numbers);
     return tables;
   }
 

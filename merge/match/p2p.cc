@@ -10,6 +10,7 @@
 #include "core/refused.h"
 #include "ingest/rank_files/rank_source.h"
 #include "merge/match/instance_key.h"
+#include "merge/match/message_numbers.h"
 #include "merge/match/p2p_progress.h"
 #include "merge/parallel.h"
 
@@ -27,6 +28,8 @@ struct Channel {
   std::int32_t peer, tag;  // Partner's world rank.
   std::uint8_t direction;
   auto Key() const { return std::tie(direction, peer, comm, tag); }
+  // That of the partner, which knows this one as `rank`.
+  Channel Mirror(std::int32_t rank) const { return {comm, rank, tag, static_cast<std::uint8_t>(direction ^ 1)}; }
   friend bool operator<(const Channel& a, const Channel& b) { return a.Key() < b.Key(); }
   friend bool operator==(const Channel& a, const Channel& b) { return a.Key() == b.Key(); }
 };
@@ -197,6 +200,28 @@ MatchedP2p MatchP2p(const std::vector<MatchRank>& ranks, unsigned jobs) {
     partner_row[r].assign(ranks[r].tables->p2p.rows(), schema::kNone);
   });
 
+  // The numbers by which halves are matched, receives by those of their sends.
+  std::vector<std::vector<std::uint64_t>> numbers(ranks.size());
+  std::vector<schema::TlMessageNumbers> renumbered(ranks.size());
+  ParallelFor(jobs, ranks.size(), [&](std::size_t r) {
+    numbers[r] = ranks[r].tables->p2p.seq;
+    for (auto& [channel, rows] : channels[r]) {
+      const auto sender = index.find(channel.peer);
+      if (channel.direction != kReceive || sender == index.end()) continue;
+      const auto sends = channels[sender->second].find(channel.Mirror(ranks[r].rank));
+      if (sends == channels[sender->second].end()) continue;
+      const auto parts = NumberReceives({ranks[sender->second], sends->second}, {ranks[r], rows});
+      for (const NumberedReceives& part : parts)
+        renumbered[r].Append(
+            {channel.peer, ranks[r].rank, channel.comm, channel.tag, part.first, part.count, part.send});
+      if (parts.empty()) continue;
+      for (const std::uint32_t row : rows) numbers[r][row] = SendOf(parts, numbers[r][row]);
+      std::ranges::stable_sort(rows, {}, [&](std::uint32_t row) { return numbers[r][row]; });
+    }
+  });
+  for (const schema::TlMessageNumbers& of_rank : renumbered)
+    for (std::size_t i = 0; i < of_rank.rows(); ++i) out.numbers.Append(of_rank.Get(i));
+
   // Outside of what was recorded, the partner's row is not expected.
   const auto expected = [&](std::size_t partner, std::int64_t begin_ns, std::int64_t end_ns) {
     return begin_ns >= ranks[partner].window.begin && end_ns <= ranks[partner].window.end &&
@@ -212,16 +237,16 @@ MatchedP2p MatchP2p(const std::vector<MatchRank>& ranks, unsigned jobs) {
       if (partner_at == index.end()) continue;
       const std::uint32_t partner = partner_at->second;
       const schema::P2p& theirs = ranks[partner].tables->p2p;
-      const Channel mirror{channel.comm, ranks[r].rank, channel.tag, static_cast<std::uint8_t>(channel.direction ^ 1)};
-      const auto other = channels[partner].find(mirror);
+      const auto other = channels[partner].find(channel.Mirror(ranks[r].rank));
       const std::vector<std::uint32_t> none;
       const std::vector<std::uint32_t>& others = other == channels[partner].end() ? none : other->second;
       // One of these may have taken it.
       const bool taken = channel.direction != kReceive && open[partner].contains({channel.comm, channel.tag});
       std::size_t at = 0;
       for (const std::uint32_t row : rows) {
-        while (at < others.size() && theirs.seq[others[at]] < mine.seq[row]) ++at;
-        if (at < others.size() && theirs.seq[others[at]] == mine.seq[row]) {
+        const auto& there = numbers[partner];
+        while (at < others.size() && there[others[at]] < numbers[r][row]) ++at;
+        if (at < others.size() && there[others[at]] == numbers[r][row]) {
           ++side.matched;
           // A partner whose kernel was not found came at an unknown time.
           if (!WithoutGpuTimes(theirs.mode[others[at]], theirs.end_ns[others[at]]))

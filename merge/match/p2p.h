@@ -17,6 +17,8 @@ struct MatchedP2p {
   std::vector<std::vector<std::uint32_t>> partner;
   // Messages, bytes and what was not matched, per pair, by source, then destination.
   schema::TlP2pPairs pairs;
+  // Of receives whose own numbers are not those of their sends.
+  schema::TlMessageNumbers numbers;
   std::uint64_t matched = 0, unmatched = 0;
   std::uint64_t unplaced = 0;  // Operations whose partner's world rank is not known: in no pair.
   std::vector<RunLoss> losses;

@@ -5,6 +5,7 @@
 #include <string>
 
 #include "ingest/rank_files/rank_source.h"
+#include "merge/match/message_numbers.h"
 #include "merge/timeline/blocked_time.h"
 
 namespace lockstep::merge {
@@ -52,6 +53,7 @@ Result<schema::RankTables> ReadRankActivity(const Timeline& timeline, std::int32
                                 {&schema::CpuSamples::time_ns, &schema::CpuSamples::thread, &schema::CpuSamples::cpu_ns,
                                  &schema::CpuSamples::run_delay_ns},
                                 tables.cpu_samples);
+  ApplyMessageNumbers(timeline.tables.message_numbers, rank, tables);
   return tables;
 }
 

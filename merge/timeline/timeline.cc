@@ -5,6 +5,7 @@
 #include <utility>
 
 #include "ingest/rank_files/rank_source.h"
+#include "merge/match/message_numbers.h"
 #include "merge/timeline/rank_activity.h"
 #include "trace/file/strings.h"
 #include "trace/file/table_file.h"
@@ -45,6 +46,7 @@ Result<schema::RankTables> Timeline::ReadRank(std::int32_t rank) const {
 Result<Timeline::RankContents> Timeline::ReadRankContents(std::int32_t rank) const {
   LS_TRY(const std::unique_ptr<ingest::RankSource> source, OpenRank(*this, rank));
   ingest::ReadTables read = source->ReadAll();
+  ApplyMessageNumbers(tables.message_numbers, rank, read.tables);
   return RankContents{std::move(read.tables), std::move(read.damaged)};
 }
 
