@@ -97,6 +97,7 @@ void Drain::DrainRing(std::uint32_t index, Pass& pass) {
 
   const std::byte* slots = segment_.slots(entry.offset);
   const std::uint64_t mask = capacity - 1;
+  bool of_polls = false;  // The requests of a run of polls follow it.
   while (at < head) {
     // The longest run of whole records that fits a block; at least one record.
     std::uint64_t end = at, records = 0, polls = 0, blocks = 0;
@@ -115,7 +116,8 @@ void Drain::DrainRing(std::uint32_t index, Pass& pass) {
       }
       if (end != at && end + length - at > kBlockSlots) break;
       records += IsContent(record.kind);
-      polls += record.kind == RecordKind::kPoll;
+      of_polls = record.kind == RecordKind::kPoll || (of_polls && record.kind == RecordKind::kCompletion);
+      polls += of_polls;
       blocks += record.kind == RecordKind::kBlocked;
       end += length;
     }

@@ -62,7 +62,7 @@ class Drain {
   std::uint64_t dropped_records() const;  // Includes those that found their ring full, or had no ring.
   std::uint64_t records_bytes() const { return records_bytes_; }
   std::uint64_t records() const { return records_; }
-  // Of these, runs of calls that asked for an operation in vain (MPI_Test).
+  // Of these, those of runs of calls that asked for operations in vain (MPI_Test).
   std::uint64_t polls() const { return polls_; }
   std::uint64_t blocks() const { return blocks_; }  // Likewise, calls of libc in which a thread was blocked.
   std::uint32_t processes() const;                  // Processes that have an entry in the table.

@@ -12,6 +12,7 @@
 #include <utility>
 #include <vector>
 
+#include "core/poll_records.h"
 #include "runtime/agent/rings/segment.h"
 #include "temp_dir.h"
 
@@ -97,6 +98,13 @@ class Writer {
                         ring().dropped_last_ticks,
                         std::exchange(ring().dropped_records, 0)};
     Put(&gap, 1);
+  }
+  void WritePolls(const OpenPolls& polls) {
+    lockstep::WritePolls(polls, [&](const void* records, std::uint32_t slots) { Put(records, slots); });
+  }
+  void WriteCompletion() {
+    const CompletionRecord record{{RecordKind::kCompletion, 0, 1}, 0, 7, 0, 0, 0};
+    Put(&record, 1);
   }
   void WriteText(const char* text, std::uint32_t id) {
     struct {
@@ -220,6 +228,22 @@ TEST_F(DrainTest, BlocksHoldAtMostSixtyFourKiB) {
   const Drain::Pass pass = drain_.Run();
   EXPECT_NEAR(pass.fill, 15000.0 / 16384, 1e-9);
   EXPECT_EQ(Payloads(Blocks(), 1).size(), 5000u);
+}
+
+TEST_F(DrainTest, CountsTheRequestsOfPollsAsPolls) {
+  Writer writer(segment_.view(), 2048);
+  OpenPolls polls{};
+  polls.rows = 2;
+  for (std::uint64_t i = 0; i < 2; ++i) polls.row[i] = {(7 + i) << kPollOpBits | 1, 10, 900, 400, 0, 0};
+  for (int i = 0; i < 3; ++i) writer.WritePolls(polls);
+  drain_.Run();
+  EXPECT_EQ(drain_.records(), 9u);
+  EXPECT_EQ(drain_.polls(), 9u);  // Nothing that shows that the thread goes on.
+  writer.Write();
+  writer.WriteCompletion();  // Of the call that it follows.
+  drain_.Run();
+  EXPECT_EQ(drain_.records(), 11u);
+  EXPECT_EQ(drain_.polls(), 9u);
 }
 
 TEST_F(DrainTest, ClosedRingsAreDrainedThenFreeForTheNextThread) {
