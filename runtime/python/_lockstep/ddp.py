@@ -2,7 +2,7 @@
 
 No communication hook is ever registered: DDP allows one, and it changes the job. A hook of the
 program's own is watched; else DDP's logging data is read, after its second step, when the buckets have been rebuilt in
-the order of gradient arrival.
+the order of gradient arrival. Forwards inside no_sync() are no step: the rebuild follows the first backward that reduces.
 """
 
 import atexit
@@ -23,7 +23,7 @@ class _Model:
         self.hook = ""          # Qualified name of the program's communication hook.
         self.reduces = True     # DDP or torch's own hook reduces over the group's backend.
         self.buckets = {}       # As the hook saw them: index -> (bytes, dtype)
-        self.forwards = 0       # With gradients, until reported.
+        self.forwards = 0       # With gradients that are reduced, until reported.
         self.said = self.reported = False
 
 
@@ -139,7 +139,7 @@ def _wrap_forward(torch, ddp):
                 end(FORWARD)
             torch_enter(before, -1, -1)
         if settled is None:
-            _note(torch.distributed, self, grad_enabled())
+            _note(torch.distributed, self, grad_enabled() and self.require_backward_grad_sync)
         return result
 
     ddp.forward = noted

@@ -581,6 +581,31 @@ class Calls(Case):
                          + "<class 'OverflowError'>\n", traced.stderr)
 
 
+ACCUMULATES = """
+import contextlib, tempfile, torch, torch.distributed as dist
+with tempfile.TemporaryDirectory() as directory:
+    dist.init_process_group("gloo", init_method="file://%s/meeting" % directory, rank=0, world_size=1)
+    layers = [torch.nn.Linear(256, 256) for _ in range(8)]
+    model = torch.nn.parallel.DistributedDataParallel(torch.nn.Sequential(*layers), bucket_cap_mb=1)
+    for micro in range(4 * 4):
+        with contextlib.nullcontext() if micro % 4 == 3 else model.no_sync():
+            model(torch.ones(2, 256)).sum().backward()
+    sizes = model._get_ddp_logging_data()["rebuilt_bucket_sizes"]
+    dist.destroy_process_group()
+print(sizes.replace(",", ""))
+"""
+
+
+class Accumulates(Case):
+    def test_buckets_are_those_of_after_the_rebuild(self):
+        """It follows the first backward that reduces, which is the fourth."""
+        traced = self.lockstep(PYTHON, self.script(ACCUMULATES))
+        self.assertEqual(run([LOCKSTEP, "merge", "out"], self.dir).returncode, 0)
+        buckets = RankFile(self.dir + "/out/timeline.h5").rows("gradient_buckets")
+        self.assertGreater(len(buckets), 1, traced.stderr)
+        self.assertEqual([(int(row["bytes"]), int(row["rebuilt"])) for row in buckets], [(int(size), 1) for size in traced.stdout.split()])
+
+
 LABELS = """
 import sys, threading, torch
 from torch.profiler import record_function
