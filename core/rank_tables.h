@@ -272,7 +272,8 @@
   X(u8, complete, Flag, Always, "0: cut short by the window, the end or a death")            \
   X(u8, warmup, Flag, Always, "1: not representative (first steps)")                         \
   X(u32, thread, Id, Unknown(kNone, "none"), "row of threads that marked it")                \
-  X(i64, cpu_ns, Duration, Unknown(-1), "CPU time of that thread within the step")
+  X(i64, cpu_ns, Duration, Unknown(-1), "CPU time of that thread within the step")           \
+  X(i64, others_cpu_ns, Duration, Unknown(-1), "CPU time of its process's other threads, to a tick of the kernel each")
 
 // When this rank recorded. Rows do not overlap; outside them only identities were counted.
 #define LS_WINDOWS(X)                                                           \

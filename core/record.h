@@ -194,7 +194,9 @@ struct CommRecord {  // 2 slots + ceil(4 * explicit_members / 32) slots of int32
 
 struct StepRecord {  // 1 slot; flags: source as in steps.source; bit 7: end of the last step, no new one begins
   RecordHead head;
-  std::uint32_t reserved;
+  // CPU time of the process's other threads, us modulo 2^32; 0 not read. What those that run have used since the last
+  // tick of the kernel is not in it (thread_group_cputime, Linux 6.18: 1 to 10 ms).
+  std::uint32_t others_cpu_us;
   std::int64_t index;  // Step that begins here; the previous one ends.
   std::uint64_t ticks;
   std::int64_t cpu_ns;  // CLOCK_THREAD_CPUTIME_ID, -1 not read.

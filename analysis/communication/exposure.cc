@@ -81,6 +81,16 @@ std::pair<double, double> ExposedActivity::CpuShares(const IntervalSet& windows)
           delay_wall > 0 ? static_cast<double>(delay) / static_cast<double>(delay_wall) : -1};
 }
 
+std::int64_t ExposedActivity::MeanOfOthers(const IntervalSet& windows) const {
+  std::int64_t sum_ns = 0, steps = 0;
+  for (const StepOfOthers& step : others) {
+    if (2 * TotalWithin(windows, step.window) <= step.window.end - step.window.begin) continue;
+    sum_ns += step.cpu_ns;
+    ++steps;
+  }
+  return steps == 0 ? -1 : sum_ns / steps;
+}
+
 ExposedActivity ActivityOf(const schema::RankTables& t, const merge::ClockMap& clock) {
   ExposedActivity activity;
   activity.gpu = t.kernels.rows() > 0;
@@ -107,6 +117,10 @@ ExposedActivity ActivityOf(const schema::RankTables& t, const merge::ClockMap& c
     std::vector<Interval> own;
     for (const merge::BlockedTime::Own& wait : blocked.own) own.push_back(wait.at);
     CpuShares(t, thread, Unite(local, Normalize(std::move(own))), clock, activity);
+    for (std::size_t i = 0; i < t.steps.rows(); ++i)
+      if (t.steps.complete[i] != 0 && t.steps.others_cpu_ns[i] >= 0)
+        activity.others.push_back(
+            {{clock.ToCluster(t.steps.begin_ns[i]), clock.ToCluster(t.steps.end_ns[i])}, t.steps.others_cpu_ns[i]});
     const auto& groups = t.comms.kind;
     activity.sleeps_in_calls =
         std::find(groups.begin(), groups.end(), schema::CommKind::kTorchGroup) != groups.end() &&

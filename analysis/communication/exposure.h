@@ -30,8 +30,15 @@ struct ExposedActivity {
     std::int64_t cpu_ns = 0, delay_ns = -1;
   };
   std::vector<CpuStretch> cpu;  // Those stretches, in order of time.
+  struct StepOfOthers {
+    Interval window;  // Cluster time.
+    std::int64_t cpu_ns;
+  };
+  std::vector<StepOfOthers> others;  // What the process's other threads computed in marked steps, where it is known.
   // The same shares over the stretches within these windows (ordered, disjoint).
   std::pair<double, double> CpuShares(const IntervalSet& windows) const;
+  // The mean of `others` over the steps that lie for the most part within these windows; negative: there are none.
+  std::int64_t MeanOfOthers(const IntervalSet& windows) const;
 };
 
 ExposedActivity ActivityOf(const schema::RankTables& tables, const merge::ClockMap& clock);

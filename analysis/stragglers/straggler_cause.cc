@@ -241,13 +241,25 @@ void CompareCpuTime(const Context& context, const RankActivities& read, std::siz
   if (const auto ns = part(r, off); ns && !delay.empty()) cause.more_delay_ns = *ns - LowerMedian(std::move(delay));
 }
 
+// Other threads compute for the training thread while it waits for them (OpenMP).
+void CompareOthers(const RankActivities& read, std::size_t r, const LateUnits& late, StragglerCause& cause) {
+  const ExposedActivity* own = read.Of(r);
+  const std::int64_t own_ns = own == nullptr ? -1 : own->MeanOfOthers(late.windows);
+  std::vector<std::int64_t> theirs;
+  for (std::size_t w = 0; w < read.activities.size(); ++w)
+    if (const std::int64_t ns = read.activities[w].MeanOfOthers(late.windows); read.positions[w] != r && ns >= 0)
+      theirs.push_back(ns);
+  if (own_ns >= 0 && !theirs.empty()) cause.more_others_cpu_ns = own_ns - LowerMedian(std::move(theirs));
+}
+
 // What most of the additional compute time is, by CPU time if that is known.
 CauseId CauseOfCompute(const StragglerCause& cause) {
   if (!cause.more_cpu_ns) return CauseId::kCompute;
   const std::int64_t compute = cause.more_compute_ns.value_or(0);
+  const std::int64_t cpu = std::max(*cause.more_cpu_ns, cause.more_others_cpu_ns.value_or(0));
   const bool delayed = cause.more_delay_ns && *cause.more_delay_ns * 2 >= compute;
-  if (delayed && *cause.more_cpu_ns * 5 < compute) return CauseId::kStarved;
-  return *cause.more_cpu_ns * kCpuOfCompute >= compute ? CauseId::kCompute : CauseId::kWaiting;
+  if (delayed && cpu * 5 < compute) return CauseId::kStarved;
+  return cpu * kCpuOfCompute >= compute ? CauseId::kCompute : CauseId::kWaiting;
 }
 
 }  // namespace
@@ -273,6 +285,7 @@ StragglerCause Explain(const Context& context, const Analysis& analysis, std::si
   const std::optional<std::int64_t> more_own_ns = Excess(context, late.steps, r, kOwnNs);
   CompareCpuTime(context, read, r, late, cause);
   if (!cause.more_cpu_ns && !gpu) CompareCpuTimeOfSteps(context, read, r, late, cause);
+  CompareOthers(read, r, late, cause);
 
   // A cause explains a price if it covers at least half of it. Where others wait for the rank's messages only, no
   // collective says what that costs, and the least that is worth naming stands for it.
@@ -390,7 +403,10 @@ std::string ByCause(const StragglerCause& cause) {
                  ? fmt::format("{} more off the CPU, in no recorded call", Duration(*cause.more_blocked_ns))
                  : std::string("its longer compute uses no more CPU time");
     case CauseId::kCompute:
-      return cause.more_cpu_ns ? fmt::format("it uses {} more CPU time", Duration(*cause.more_cpu_ns)) : std::string();
+      if (!cause.more_cpu_ns) return {};
+      if (const std::int64_t others_ns = cause.more_others_cpu_ns.value_or(0); others_ns > *cause.more_cpu_ns)
+        return fmt::format("its other threads use {} more CPU time", Duration(others_ns));
+      return fmt::format("it uses {} more CPU time", Duration(*cause.more_cpu_ns));
     case CauseId::kStarved:
       return fmt::format("{} of its longer compute it is runnable without a core", Duration(*cause.more_delay_ns));
     default:

@@ -16,13 +16,14 @@ struct StragglerCause {
   bool per_step = true;  // What follows is of a step; else of all of a run without steps.
   // Compared with the median rank.
   std::optional<std::int64_t> more_compute_ns, more_blocked_ns, more_cpu_ns, more_delay_ns, more_input_ns;
-  std::optional<GpuEvidence> gpu;         // For kClock, from its sensors.
-  std::optional<KernelEvidence> kernels;  // For kKernel, and for kClock by its kernels.
-  std::int64_t period = 0;                // For kPeriodic, in steps.
-  std::optional<StackPlace> stack;        // Where in its program.
-  std::optional<BlockedAt> blocked;       // Likewise, of what it is blocked in.
-  std::vector<std::size_t> units;         // In which it is late.
-  std::int64_t price_ns = 0;              // What it costs in one of them, lower median; in all of a run without steps.
+  std::optional<std::int64_t> more_others_cpu_ns;  // CPU time of the process's other threads, likewise.
+  std::optional<GpuEvidence> gpu;                  // For kClock, from its sensors.
+  std::optional<KernelEvidence> kernels;           // For kKernel, and for kClock by its kernels.
+  std::int64_t period = 0;                         // For kPeriodic, in steps.
+  std::optional<StackPlace> stack;                 // Where in its program.
+  std::optional<BlockedAt> blocked;                // Likewise, of what it is blocked in.
+  std::vector<std::size_t> units;                  // In which it is late.
+  std::int64_t price_ns = 0;  // What it costs in one of them, lower median; in all of a run without steps.
 };
 
 // Explains the rank at this position, whose lateness costs `price` by unit: the units after `from` if it drifts, and,

@@ -73,7 +73,8 @@ std::vector<RankStep> Marked(const schema::Steps& steps, std::uint8_t source, st
                       {steps.begin_ns[i], steps.end_ns[i]},
                       steps.complete[i] != 0,
                       steps.warmup[i] != 0,
-                      steps.cpu_ns[i]});
+                      steps.cpu_ns[i],
+                      steps.others_cpu_ns[i]});
   }
   std::stable_sort(marked.begin(), marked.end(),
                    [](const RankStep& a, const RankStep& b) { return a.window.begin < b.window.begin; });

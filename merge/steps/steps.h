@@ -18,7 +18,8 @@ struct RankStep {
   std::int64_t index;
   Interval window;
   bool complete, warmup;
-  std::int64_t cpu_ns;  // Of the marking thread, -1 unknown.
+  std::int64_t cpu_ns;              // Of the marking thread, -1 unknown.
+  std::int64_t others_cpu_ns = -1;  // Of its process's other threads, likewise.
 };
 
 // One of a rank's steps, by index; null if it does not exist.

@@ -287,28 +287,27 @@ class Pass {
     row.blocked_socket_ns += within(Kind::kSocket);
   }
 
-  // Moves compute that the CPU clock contradicts to blocked. How much the process's other threads computed is not known
-  // of whole steps, so only where one of them communicated for this rank: elsewhere it may compute with threads whose
-  // end it awaits by calls of the kernel that no library sees (OpenMP).
+  // Moves compute that the CPU clock contradicts to blocked. Other threads may compute for this one and end its wait by
+  // calls of the kernel that no library sees (OpenMP): what they computed is compute, unless one of them communicated.
+  // Steps of which it is not known how much that was are counted.
   void MoveUnplaced(const CounterCurve& delay) {
     const IntervalSet carried = CarriedByOthers(head_, training_);
     const bool recorded = events_.Rows(schema::Blocked::kInfo.name) > 0;
-    if (carried.empty() && !recorded) return;
     const Measure computed(blocked_.computed);
-    std::vector<StepOnCpu> steps;
+    std::vector<StepOnCpu> steps, unknown;
     for (std::size_t i = 0; i < out_.steps.size(); ++i) {
       const RankStep& step = out_.steps[i];
       steps.push_back(
           {step.window, terms_[i].compute_ns, step.complete ? step.cpu_ns : -1, computed.Within(step.window)});
+      unknown.push_back(steps.back());
+      if (TotalWithin(carried, step.window) == 0) steps.back().others_ns = step.others_cpu_ns;
+      (steps.back().others_ns < 0 ? steps : unknown).back().cpu_ns = -1;
     }
     if (recorded) {
-      for (const std::int64_t ns : Unplaced(steps, delay)) out_.unexplained_ns += ns;
+      for (const std::int64_t ns : Unplaced(unknown, delay)) out_.unexplained_ns += ns;
       for (const StepOnCpu& step : steps) out_.steps_ns += step.window.end - step.window.begin;
     }
-    for (StepOnCpu& step : steps)
-      if (TotalWithin(carried, step.window) == 0) step.cpu_ns = -1;
     const std::vector<std::int64_t> unplaced = Unplaced(steps, delay);
-    for (const std::int64_t ns : unplaced) out_.unexplained_ns = std::max<std::int64_t>(0, out_.unexplained_ns - ns);
     for (std::size_t i = 0; i < steps.size(); ++i) {
       const std::int64_t ns = unplaced[i], hidden = std::min(ns, terms_[i].overlap_ns);
       // Communication beside it is hidden at most: this may be a wait for it.

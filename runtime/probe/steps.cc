@@ -3,6 +3,8 @@
 
 #include <time.h>
 
+#include <algorithm>
+
 #include "runtime/probe/blocked/watch.h"
 #include "runtime/probe/hooks.h"
 #include "runtime/probe/ring.h"
@@ -28,15 +30,24 @@ std::atomic<std::int32_t> g_opening_ranges{0};      // --step-range: ranges that
 std::atomic<std::int32_t> g_step_ranges{0};         // The number of open ranges.
 std::atomic<std::int32_t> g_recorded_ranges{0};     // Of those, the ranges whose step is to be recorded.
 
-std::int64_t ThreadCpuNs() {
+// -1: not read.
+std::int64_t CpuNs(clockid_t clock) {
   timespec now{};
-  if (clock_gettime(CLOCK_THREAD_CPUTIME_ID, &now) != 0) return -1;
+  if (clock_gettime(clock, &now) != 0) return -1;
   return static_cast<std::int64_t>(now.tv_sec) * 1'000'000'000 + now.tv_nsec;
+}
+
+std::uint32_t OthersCpuUs(std::int64_t thread_ns) {
+  const std::int64_t all_ns = CpuNs(CLOCK_PROCESS_CPUTIME_ID);
+  if (thread_ns < 0 || all_ns < 0) return 0;
+  const auto us = static_cast<std::uint32_t>(std::max<std::int64_t>(0, all_ns - thread_ns) / 1000);
+  return us != 0 ? us : 1;
 }
 
 void Write(StepSource source, std::int64_t index, std::uint8_t flags, std::uint64_t ticks) {
   const auto all = static_cast<std::uint8_t>(flags | static_cast<std::uint8_t>(source));
-  const StepRecord record{{RecordKind::kStep, all, 1}, 0, index, ticks, ThreadCpuNs()};
+  const std::int64_t cpu_ns = CpuNs(CLOCK_THREAD_CPUTIME_ID);
+  const StepRecord record{{RecordKind::kStep, all, 1}, OthersCpuUs(cpu_ns), index, ticks, cpu_ns};
   SlowWriter(1).Append(&record, 1, 1);
 }
 

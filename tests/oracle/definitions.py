@@ -91,7 +91,7 @@ class Activity:
         self.life_end = 0   # For operations that never completed.
         self.training = 0   # Its thread; operations without `thread` are its own.
         self.waits = []     # Dicts of the training thread: begin, end, kind, waker, woken (None: not seen), others_cpu, timed_out.
-        self.steps = []     # (begin, end, complete, CPU time of the training thread or None)
+        self.steps = []     # (begin, end, complete, CPU time of the training thread, that of its process's others, or None)
         self.delays = []    # (time, run-queue delay until then) of the training thread.
         self.to_cluster = self.to_local = lambda t: t
         self.error = lambda t: 0
@@ -370,7 +370,7 @@ class Breakdown:
 
     def find_unplaced(self, a):
         """[(begin, end, ns, of which hidden communication)] of steps: compute that the CPU clock contradicts."""
-        if self.gpu or not self.carried:
+        if self.gpu:
             return []
         times = [t for t, _ in a.delays]
 
@@ -387,23 +387,30 @@ class Breakdown:
             first = a.delays[0][1]
             return float(v0 - first) + (float(v1 - v0) * (float(t - t0) / float(t1 - t0)) if t1 > t0 else 0.0)
         rows, out = [], []
-        for begin, end, complete, cpu in a.steps:
-            usable = complete and cpu is not None and clip(self.carried, begin, end) and before(begin) and since(end)
+        for begin, end, complete, cpu, others in a.steps:
+            if clip(self.carried, begin, end):  # They communicated for it.
+                others = 0
+            usable = complete and cpu is not None and others is not None and before(begin) and since(end)
             if not usable:
                 rows.append([])
                 continue
             terms = self.certain_terms(begin, end)
-            off = max(0, terms["compute_ns"] - cpu - length(clip(self.computed, begin, end)))
+            workers = length(clip(self.computed, begin, end))
+            off = max(0, terms["compute_ns"] - cpu - workers)
             grown = line(end) - line(begin)
-            row = (begin, end, off, max(0, off - int(math.floor(grown + 0.5))), terms["overlap_ns"])
+            row = (begin, end, off, max(0, off - int(math.floor(grown + 0.5))), terms["overlap_ns"],
+                   terms["compute_ns"] - cpu, workers, others)
             if rows and rows[-1] and rows[-1][-1][1] == begin:
                 rows[-1].append(row)
             else:
                 rows.append([row])
         for run in filter(None, rows):
             total = sum(row[3] for row in run)
-            certain = max(0, sum(row[2] for row in run) - (since(run[-1][1])[1] - before(run[0][0])[1]))
-            for begin, end, _, ns, hidden in run:
+            off, off_thread, workers, others = (sum(row[column] for row in run) for column in (2, 5, 6, 7))
+            if others > workers:
+                off = min(off, off_thread - others)
+            certain = max(0, off - (since(run[-1][1])[1] - before(run[0][0])[1]))
+            for begin, end, _, ns, hidden, *_ in run:
                 if total > certain:
                     ns = int(float(ns) * float(certain) / float(total))
                 out.append((begin, end, ns, min(ns, hidden)))

@@ -130,7 +130,7 @@ def read_rank(path, rank):
                              "post_end_ns", "last_incomplete_ns", "wait_begin_ns", "end_ns", "outcome", "kernel", "bytes"))
         if "p2p" not in f or "kernel" not in f["p2p"]:
             p["kernel"] = np.full(len(p["seq"]), NONE)
-        steps = table(f, "steps", ("thread", "begin_ns", "end_ns", "complete", "cpu_ns"))
+        steps = table(f, "steps", ("thread", "begin_ns", "end_ns", "complete", "cpu_ns", "others_cpu_ns"))
         waits = table(f, "blocked", ("begin_ns", "duration_ns", "thread", "kind", "waker", "woken_ns", "others_cpu_ns", "timed_out"))
         samples = table(f, "cpu_samples", ("time_ns", "thread", "run_delay_ns"))
         requests = table(f, "mpi_requests", ("op", "wait_thread", "wait_begin_ns", "end_ns"))
@@ -160,8 +160,8 @@ def read_rank(path, rank):
         a.waits.append(dict(begin=w["begin_ns"], end=w["begin_ns"] + w["duration_ns"], kind=w["kind"], timed_out=w["timed_out"],
                             waker=None if w["waker"] == NONE else w["waker"], woken=None if w["woken_ns"] == NO_TIME else w["woken_ns"],
                             others_cpu=None if w["others_cpu_ns"] < 0 else w["others_cpu_ns"]))
-    a.steps = [(b, e, bool(complete), cpu if cpu >= 0 else None) for b, e, complete, cpu in
-               sorted(zip(*(steps[c].tolist() for c in ("begin_ns", "end_ns", "complete", "cpu_ns"))))]
+    a.steps = [(b, e, bool(complete), cpu if cpu >= 0 else None, others if others >= 0 else None) for b, e, complete, cpu, others in
+               sorted(zip(*(steps[c].tolist() for c in ("begin_ns", "end_ns", "complete", "cpu_ns", "others_cpu_ns"))))]
     for time_ns, of, delay in zip(*(samples[c].tolist() for c in ("time_ns", "thread", "run_delay_ns"))):
         if of == thread and delay >= 0 and (not a.delays or (time_ns > a.delays[-1][0] and delay >= a.delays[-1][1])):
             a.delays.append((time_ns, delay))

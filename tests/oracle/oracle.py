@@ -36,7 +36,7 @@ def activities_of(run):
         a.inputs, a.ops, a.kernels, a.copies = r.inputs, r.ops, r.kernels, r.copies
         a.waits = r.waits
         a.delays = [(at, off_cpu) for (_, at, _), (_, off_cpu) in zip(r.marks, r.cpu_at_marks)]
-        a.steps = [(begin, end, True, cpu_end - cpu) for (_, begin, last), (_, end, _), (cpu, _), (cpu_end, _) in
+        a.steps = [(begin, end, True, cpu_end - cpu, None) for (_, begin, last), (_, end, _), (cpu, _), (cpu_end, _) in
                    zip(r.marks, r.marks[1:], r.cpu_at_marks, r.cpu_at_marks[1:]) if not last]
         a.life_end = max([r.sign] + [e for _, e in r.gpu_events])
         out.append(a)

@@ -67,28 +67,33 @@ void ProcessDecoder::MakeSteps() {
                               })->source;
   schema::Steps& steps = tables_.steps;
   const StepMark* open = nullptr;
-  const auto close = [&](std::int64_t end_ns, std::int64_t cpu_ns, std::uint32_t thread, bool complete) {
+  const auto close = [&](std::int64_t end_ns, const StepMark* end) {
     if (open == nullptr) return;
-    const bool cpu_known = cpu_ns >= 0 && open->cpu_ns >= 0 && thread == open->thread && cpu_ns >= open->cpu_ns;
+    const bool same = end != nullptr && end->thread == open->thread;
+    const bool cpu_known = same && open->cpu_ns >= 0 && end->cpu_ns >= open->cpu_ns;
+    const bool others_known = cpu_known && open->others_cpu_us != 0 && end->others_cpu_us != 0;
+    // Readings a tick of the kernel apart may fall by that.
+    const auto others_us = others_known ? static_cast<std::int32_t>(end->others_cpu_us - open->others_cpu_us) : 0;
     steps.Append({.index = open->index,
                   .begin_ns = open->ns,
                   .end_ns = std::max(end_ns, open->ns),
                   .source = source,
-                  .complete = complete,
+                  .complete = end != nullptr,
                   .warmup = 0,
                   .thread = open->thread,
-                  .cpu_ns = cpu_known ? cpu_ns - open->cpu_ns : -1});
+                  .cpu_ns = cpu_known ? end->cpu_ns - open->cpu_ns : -1,
+                  .others_cpu_ns = others_known ? std::int64_t{1000} * std::max(0, others_us) : -1});
     open = nullptr;
   };
   for (const StepMark& mark : marks_) {
     if (mark.source != source) continue;
     // Several threads that announce the same step make one step.
     if (!mark.ends && open != nullptr && open->index == mark.index && open->thread != mark.thread) continue;
-    close(mark.ns, mark.cpu_ns, mark.thread, true);
+    close(mark.ns, &mark);
     if (!mark.ends) open = &mark;
   }
   if (source == kHookStep && open != nullptr && !TrainedSince(tables_.ranges, open->ns)) open = nullptr;
-  close(life_.last_ns, -1, kNone, false);
+  close(life_.last_ns, nullptr);
   // DDP's first two steps differ from the others, and most jobs' first one does.
   const std::size_t rows = steps.rows();
   const std::size_t warmup = rows >= 5 ? 2 : rows >= 2 ? 1 : 0;

@@ -43,6 +43,7 @@ void ProcessDecoder::ExtendStepRanges() {
       if (begin != kNoTime && begin < mark.ns) {
         const bool same = before != nullptr && before->ns == begin && before->thread == mark.thread;
         mark.cpu_ns = same ? before->cpu_ns : -1;
+        mark.others_cpu_us = same ? before->others_cpu_us : 0;
         mark.ns = begin;
       }
     }
@@ -153,7 +154,7 @@ void ProcessDecoder::KeepWholeSteps() {
     if (!steps.complete[i]) continue;
     if (steps.end_ns[i] > windows.end_ns[at]) {
       steps.complete[i] = 0;
-      steps.cpu_ns[i] = -1;
+      steps.cpu_ns[i] = steps.others_cpu_ns[i] = -1;
       steps.end_ns[i] = std::max(steps.begin_ns[i], windows.end_ns[at]);
       continue;
     }

@@ -229,8 +229,8 @@ void ProcessDecoder::OnStep(Thread& thread, const StepRecord& record) {
   const std::int64_t ns = thread.clock.Ns(record.ticks);
   thread.life.Cover(ns, ns);
   ++thread.step_marks;
-  marks_.push_back({record.index, ns, record.cpu_ns, thread.row, static_cast<std::uint8_t>(record.head.flags & 0x7f),
-                    (record.head.flags & 0x80) != 0});
+  marks_.push_back({record.index, ns, record.cpu_ns, record.others_cpu_us, thread.row,
+                    static_cast<std::uint8_t>(record.head.flags & 0x7f), (record.head.flags & 0x80) != 0});
 }
 
 // Records what the thread was doing at its last sign of life.

@@ -135,6 +135,7 @@ class ProcessDecoder {
   };
   struct StepMark {
     std::int64_t index, ns, cpu_ns;
+    std::uint32_t others_cpu_us;  // As in StepRecord.
     std::uint32_t thread;
     std::uint8_t source;
     bool ends;

@@ -105,7 +105,8 @@ class Hang(Case):
         on_node3 = lambda name: self.hosts.run("node3", ["sh", "-c", f"for p in /proc/[0-9]*; do [ \"$(cat $p/comm)\" != ddp_mpi ] || kill -{name} ${{p#/proc/}}; done"])
         on_node3("STOP")
         self.wait_for(lambda: "HANG  " in self.text())
-        self.assertEqual([(row["cause"], row["culprits"]) for row in self.answer()["verdicts"]], [("stopped", [2])], self.text())
+        # One row per operation: it may be stopped with several under way.
+        self.assertEqual({(row["cause"], *row["culprits"]) for row in self.answer()["verdicts"]}, {("stopped", 2)}, self.text())
         self.assertIn("rank-00002.spool", self.ranks_of_node1())
         on_node3("CONT")
         self.assertEqual(self.process.wait(100), 0, self.text())

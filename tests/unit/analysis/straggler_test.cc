@@ -342,6 +342,33 @@ TEST(Straggler, WhereThreadsSleepInCommunicationTheCpuTimeOfStepsExplains) {
   EXPECT_EQ(cause_of(false), analysis::CauseId::kCompute);
 }
 
+// It waits for threads of its own that compute, by calls that no library sees (OpenMP).
+TEST(Straggler, WhatItsOtherThreadsComputeForItIsComputing) {
+  JobSpec spec = Slowed(3, 1.5, 1);
+  spec.cpu_share = [](int rank) { return rank == 3 ? 1 / 1.5 : 1.0; };
+  const auto evidence = [&](double others_share) {
+    Job job = Simulate(spec);
+    const auto& steps = job.timeline.tables.steps;
+    for (std::size_t r = 0; r < job.ranks.size(); ++r)
+      for (std::size_t i = 0; i < steps.rows(); ++i) {
+        const auto length = static_cast<double>(steps.end_ns[i] - steps.begin_ns[i]);
+        job.ranks[r].steps.Append({.index = steps.index[i],
+                                   .begin_ns = steps.begin_ns[i],
+                                   .end_ns = steps.end_ns[i],
+                                   .complete = 1,
+                                   .others_cpu_ns = r == 3 ? static_cast<std::int64_t>(others_share * length) : 0});
+      }
+    const analysis::Analysis analysis = job.Analyze();
+    if (analysis.stragglers.size() != 1) return std::string("none");
+    return std::string(analysis.stragglers[0].cause == analysis::CauseId::kCompute ? "computes: " : "") +
+           analysis.findings.at(0).evidence;
+  };
+  EXPECT_NE(evidence(0).find("its longer compute uses no more CPU time"), std::string::npos) << evidence(0);
+  const std::string computes = evidence(0.3);
+  EXPECT_TRUE(computes.starts_with("computes: ")) << computes;
+  EXPECT_NE(computes.find("its other threads use "), std::string::npos) << computes;
+}
+
 // Where other threads carry everything, as PyTorch's gloo does, and the training thread calls no MPI, it takes no CPU
 // time in any call, whether it was seen to wait for those threads or not.
 TEST(Straggler, WhereOtherThreadsCarryEverythingTheCpuTimeOfStepsIsThatOfComputing) {

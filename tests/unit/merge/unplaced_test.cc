@@ -36,6 +36,18 @@ TEST(Unplaced, NoMoreThanIsCertainOfStepsInARow) {
             (std::vector<std::int64_t>{0, 0, 45, 0, 45, 0, 45, 0, 45, 0}));
 }
 
+// Which of the steps the others computed in is known to a tick of the kernel only.
+TEST(Unplaced, NoMoreThanAllThreadsLeaveOfStepsInARow) {
+  std::vector<StepOnCpu> steps;
+  for (std::int64_t i = 0; i < 4; ++i) steps.push_back({{100 * i, 100 * i + 100}, 100, 40, 10, i < 3 ? 0 : 160});
+  const CounterCurve delay = DelayOf(steps, {{0, 0}, {400, 0}});
+  EXPECT_EQ(Unplaced(steps, delay), (std::vector<std::int64_t>{20, 20, 20, 20}));
+  steps[3].others_ns = 240;  // As much as it was off its core.
+  EXPECT_EQ(Unplaced(steps, delay), (std::vector<std::int64_t>{0, 0, 0, 0}));
+  for (StepOnCpu& step : steps) step.others_ns = 10;  // The workers.
+  EXPECT_EQ(Unplaced(steps, delay), (std::vector<std::int64_t>{50, 50, 50, 50}));
+}
+
 TEST(Unplaced, InTheTermsOfAStep) {
   using test::Merged;
   for (const bool carried : {true, false}) {
@@ -62,7 +74,26 @@ TEST(Unplaced, InTheTermsOfAStep) {
   }
 }
 
-// Where waits are recorded and nobody communicates for the rank, it stays compute, and is counted.
+// Nobody communicates for the rank: what its process's other threads computed may have been for it.
+TEST(Unplaced, WhatOthersMayHaveComputedIsCompute) {
+  using test::Merged;
+  for (const std::int64_t others : {-1, 0, 100, 400, 5000}) {
+    Merged m(1);
+    auto& rank = m[0];
+    rank.Step(0, 0, 1000, true, 600);
+    rank.t.steps.others_cpu_ns[0] = others;
+    for (const std::int64_t at : {0, 1000})
+      rank.t.cpu_samples.Append({.time_ns = at, .thread = 0, .cpu_ns = -1, .run_delay_ns = at / 100});
+    m.Run();
+    const std::int64_t expected = others < 0 ? 0 : std::max<std::int64_t>(0, 390 - others);
+    EXPECT_EQ(m.passed[0].step_ranks.blocked_unplaced_ns[0], expected) << others;
+    EXPECT_EQ(m.terms[0].compute_ns, 1000 - expected) << others;
+    EXPECT_EQ(m.passed[0].unexplained_ns, 0);
+  }
+}
+
+// Where waits are recorded and nobody communicates for the rank, and what others computed is not known, it stays
+// compute, and is counted.
 TEST(Unplaced, WhatNothingExplainsIsCounted) {
   for (const bool recorded : {true, false}) {
     Merged m(1);

@@ -171,6 +171,13 @@ TEST_F(DecodeSpoolFile, StepsEndWhereTheNextBegins) {
   EXPECT_EQ(LossCount(t, "StepIncomplete"), 1u);
 }
 
+TEST_F(DecodeSpoolFile, OtherThreadsCpuTimeOfSteps) {
+  ThreadRecords r;
+  const std::uint32_t read_us[] = {UINT32_MAX - 5, 14, 12, 0, 20, 27};  // Over the end, a tick back, not read.
+  for (std::uint32_t i = 0; i < 6; ++i) r.Step(i, 1000 + i * 100, 50 + i * 30, 0, read_us[i]);
+  EXPECT_EQ(TablesOf(r).steps.others_cpu_ns, (std::vector<std::int64_t>{20'000, 0, -1, -1, 7'000, -1}));
+}
+
 TEST_F(DecodeSpoolFile, StepSourcesAreNotMixed) {
   ThreadRecords r;
   r.Step(0, 100, -1, 2).Step(0, 110, -1, 0).Step(1, 200, -1, 2).Step(1, 210, -1, 0).Step(2, 310, -1, 0x80);

@@ -104,7 +104,7 @@ TEST_F(ForeignFile, EveryLayoutIsRead) {
     ASSERT_EQ(steps.value().complete[i], 1);
     ASSERT_EQ(steps.value().warmup[i], 0);
   }
-  EXPECT_EQ(file.MissingColumns(), (std::vector<std::string>{"steps/warmup", "steps/thread"}));
+  EXPECT_EQ(file.MissingColumns(), (std::vector<std::string>{"steps/warmup", "steps/thread", "steps/others_cpu_ns"}));
   EXPECT_EQ(steps.value().thread[0], schema::kNone);
   EXPECT_FALSE(file.complete());
 }

@@ -76,8 +76,9 @@ class ThreadRecords {
   ThreadRecords& Range(std::uint32_t name, std::uint64_t begin, std::uint64_t end, std::uint32_t depth) {
     return Add(RangeRecord{{RecordKind::kRange, 0, 1}, name, begin, end, static_cast<std::uint16_t>(depth), 0, 0});
   }
-  ThreadRecords& Step(std::int64_t index, std::uint64_t ticks, std::int64_t cpu_ns, std::uint8_t flags = 0) {
-    return Add(StepRecord{{RecordKind::kStep, flags, 1}, 0, index, ticks, cpu_ns});
+  ThreadRecords& Step(std::int64_t index, std::uint64_t ticks, std::int64_t cpu_ns, std::uint8_t flags = 0,
+                      std::uint32_t others_cpu_us = 0) {
+    return Add(StepRecord{{RecordKind::kStep, flags, 1}, others_cpu_us, index, ticks, cpu_ns});
   }
   ThreadRecords& Gap(std::uint64_t first, std::uint64_t last, std::uint64_t records) {
     return Add(GapRecord{{RecordKind::kGap, 0, 1}, 0, first, last, records});

@@ -35,6 +35,8 @@ TEST(Probe, StepsCountAndCarryCpuTime) {
     EXPECT_EQ(steps[i].flags, i == 5 ? 0x80 : 0);
     EXPECT_GT(step.cpu_ns, cpu);
     EXPECT_GT(step.ticks, ticks);
+    EXPECT_EQ(step.others_cpu_us >= 30'000, i >= 3) << step.others_cpu_us;
+    EXPECT_NE(step.others_cpu_us, 0u);
     cpu = step.cpu_ns;
     ticks = step.ticks;
   }

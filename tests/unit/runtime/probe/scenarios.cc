@@ -39,8 +39,12 @@ void Ranges(int n) {
   }
 }
 
+// Before step 10 another thread computes for 30 ms.
 int Steps() {
   for (int i = 0; i < 3; ++i) lockstep_step();
+  std::thread([] {
+    for (timespec cpu{}; cpu.tv_sec == 0 && cpu.tv_nsec < 30'000'000;) clock_gettime(CLOCK_THREAD_CPUTIME_ID, &cpu);
+  }).join();
   lockstep_step_index(10);
   lockstep_step();
   lockstep_step_end();
