@@ -46,6 +46,7 @@ class Program {
       if (words[0] == "seed") random_.seed(std::stoul(words[1]) + static_cast<unsigned>(rank_));
       if (words[0] == "slow" && Number(Option(words, "rank"), -1) == rank_)
         slow_.emplace_back(Option(words, "at"), Number(Option(words, "factor"), 1));
+      if (words[0] == "teardown") break;  // MPI_Finalize.
       if (body) lines_.push_back(words);
       body |= words[0] == "step";
     }
