@@ -159,6 +159,18 @@ std::string NotAll(const RunFacts& run) {
                      run.ranks_missing.size() == 1 ? "it" : "them");
 }
 
+// Why a job failed, most likely: mentioned before what it could gain.
+std::string Disagreement(const Analysis& analysis) {
+  if (analysis.run.endings.empty()) return "";
+  for (const LossRow& loss : analysis.losses)
+    if (loss.name == Info(Loss::kCollectiveMismatch).name)
+      return fmt::format("The job failed, and {} in kind or size between ranks{}{}. ",
+                         loss.count == 1 ? std::string("a collective differs")
+                                         : fmt::format("{} collectives differ", Count(loss.count)),
+                         loss.detail.empty() ? "" : "; ", loss.detail);
+  return "";
+}
+
 // " (87 % of the recording)"; "" if its length is not known.
 std::string ShareOfSteps(const Context& context, const RunFacts& run) {
   std::int64_t in_steps_ns = 0, recorded_ns = 0;
@@ -167,6 +179,18 @@ std::string ShareOfSteps(const Context& context, const RunFacts& run) {
   return recorded_ns > 0
              ? fmt::format(" ({} of the recording)", Percent(std::min(in_steps_ns, recorded_ns), recorded_ns))
              : "";
+}
+
+// All figures are of the steps that are left.
+bool MostlyWarmup(const Context& context) {
+  const auto& steps = context.tables().steps;
+  std::int64_t left_out_ns = 0, all_ns = 0;
+  for (std::size_t row = 0; row < steps.rows(); ++row) {
+    all_ns += steps.step_ns[row];
+    if (steps.warmup[row] != 0) left_out_ns += steps.step_ns[row];
+  }
+  for (const std::size_t row : context.slow_start()) left_out_ns += steps.warmup[row] == 0 ? steps.step_ns[row] : 0;
+  return 2 * left_out_ns > all_ns;
 }
 
 void Remark(const Context& context, Analysis& analysis) {
@@ -201,6 +225,9 @@ void Remark(const Context& context, Analysis& analysis) {
       !OneSided(context) && SourceOf(context.timeline()).imported.empty() &&
       std::none_of(analysis.losses.begin(), analysis.losses.end(), SaysWhy))
     add("If the ranks do communicate, Lockstep did not see it: lockstep doctor shows which sources were in place.");
+  if (const Finding* warmup = FindingOf(analysis, FindingId::kWarmupCaptured);
+      warmup != nullptr && MostlyWarmup(context))
+    add(warmup->headline);
   const Finding* wait_only = FindingOf(analysis, FindingId::kProgressWaitOnly);
   if (analysis.wait_only && (wait_only == nullptr || wait_only->headline != analysis.verdict))
     add(analysis.mostly_posted
@@ -229,7 +256,7 @@ void Remark(const Context& context, Analysis& analysis) {
 
 void Conclude(const Context& context, Analysis& analysis) {
   ChooseFindings(context, analysis);
-  analysis.verdict = LeftOut(analysis) + NotAll(analysis.run) + Sentence(context, analysis);
+  analysis.verdict = LeftOut(analysis) + NotAll(analysis.run) + Disagreement(analysis) + Sentence(context, analysis);
   Remark(context, analysis);
 }
 

@@ -4,11 +4,14 @@
 
 #include <algorithm>
 #include <cmath>
+#include <numeric>
 
+#include "analysis/core/compilation.h"
 #include "analysis/core/format.h"
 #include "analysis/core/source.h"
 #include "analysis/core/statistics.h"
 #include "analysis/passes.h"
+#include "trace/file/strings.h"
 
 namespace lockstep::analysis {
 namespace {
@@ -40,6 +43,24 @@ std::size_t CountWarmup(const std::vector<std::int64_t>& own_ns) {
   return static_cast<double>(slow_later) > std::max(1.0, kMostAlike * static_cast<double>(n)) ? 0 : slow_early;
 }
 
+// How long the first rank compiled in these steps.
+std::int64_t CompiledNs(const Context& context, const std::vector<std::size_t>& rows) {
+  const Result<schema::RankTables> tables = context.ReadActivity(context.ranks()[0]);
+  if (!tables.ok()) return 0;
+  const auto& ranges = tables.value().ranges;
+  const auto& cells = context.tables().step_ranks;
+  std::int64_t sum_ns = 0;
+  for (std::size_t i = 0; i < ranges.rows(); ++i) {
+    if (trace::TextOf(tables.value(), ranges.name[i]) != kCompilation) continue;
+    const Interval range{ranges.begin_ns[i], ranges.begin_ns[i] + ranges.duration_ns[i]};
+    for (const std::size_t row : rows)
+      if (const std::size_t cell = context.Cell(row, 0); cell != kNowhere)
+        sum_ns += std::max<std::int64_t>(
+            0, std::min(range.end, cells.end_ns[cell]) - std::max(range.begin, cells.begin_ns[cell]));
+  }
+  return sum_ns;
+}
+
 void FindWarmup(const Context& context, Analysis& analysis) {
   const std::vector<std::size_t>& rows = context.slow_start();
   if (rows.empty()) return;
@@ -63,7 +84,13 @@ void FindWarmup(const Context& context, Analysis& analysis) {
   finding.evidence = fmt::format("{}: median {} against {} of the {} later steps; left out of medians", which,
                                  Duration(LowerMedian(early)), Duration(LowerMedian(later)), later.size());
   const Source source = SourceOf(context.timeline());
-  finding.action = fmt::format("nothing to fix; record from step {} on{}", last + 1,
+  const std::int64_t early_ns = std::accumulate(early.begin(), early.end(), std::int64_t{0});
+  const std::int64_t compiled_ns = CompiledNs(context, rows);
+  const bool compiles = 2 * compiled_ns > early_ns;
+  if (compiles)
+    finding.evidence += fmt::format("; torch.compile takes {} of their {} on rank {}", Duration(compiled_ns),
+                                    Duration(early_ns), context.ranks()[0]);
+  finding.action = fmt::format("{}; record from step {} on{}", compiles ? kCompileLess : "nothing to fix", last + 1,
                                source.imported.empty() ? fmt::format(" (--steps {}:)", last + 1)
                                : source.torch          ? std::string(" (torch.profiler's schedule(wait, warmup))")
                                                        : std::string());

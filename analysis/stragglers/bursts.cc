@@ -11,6 +11,7 @@
 #include <optional>
 #include <span>
 
+#include "analysis/core/compilation.h"
 #include "analysis/core/format.h"
 #include "analysis/core/statistics.h"
 #include "analysis/core/step_names.h"
@@ -268,7 +269,8 @@ class RankRanges {
     });
   }
 
-  // The range in which the time is spent: the innermost that contains at least half of it.
+  // The range in which the time is spent: the innermost that contains at least half of it. A compilation encloses what
+  // it traces, and says why that takes longer.
   std::optional<NamedBurst> NameIt(const SlowSeries& series, std::int64_t excess) const {
     std::optional<NamedBurst> best;
     std::uint32_t best_id = 0;
@@ -279,7 +281,7 @@ class RankRanges {
       const std::string name(trace::TextOf(tables_, id));
       if (name.empty() || IsProfilerStep(name)) continue;
       // A range that encloses it takes at least as long.
-      if (best && sum.in_bursts >= best_length) continue;
+      if (best && (best->name == kCompilation || (name != kCompilation && sum.in_bursts >= best_length))) continue;
       best = NamedBurst{name, sum.category, std::llround(extra), sum.in_others / other_steps_, {}, {}};
       best_id = id;
       best_length = sum.in_bursts;
@@ -383,6 +385,7 @@ std::string BurstAction(const std::optional<NamedBurst>& named, const std::optio
   if (named->name.find("gc") != std::string::npos || named->name.find("garbage") != std::string::npos)
     return "collect garbage at the same step on all ranks (gc.disable(), gc.collect()), or freeze long-lived objects "
            "(gc.freeze())";
+  if (named->name == kCompilation) return kCompileLess;
   return fmt::format("do \"{}\" less often{}", named->name,
                      gpu ? ", in another thread, or without waiting for the GPU" : " or in another thread");
 }

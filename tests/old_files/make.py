@@ -33,6 +33,7 @@ ADDED = {
         6: {"stacks": None, "samples": None},
         7: {"collectives": ["caller"], "p2p": ["caller"]},
         8: {"blocked": None},
+        9: {"steps": ["others_cpu_ns"]},
     },
     "timeline": {
         2: {"windows": None},
@@ -47,6 +48,7 @@ ADDED = {
         9: {table: ["blocked_ns", "blocked_sleep_ns", "blocked_lock_ns", "blocked_python_ns", "blocked_file_ns", "blocked_socket_ns", "blocked_unplaced_ns"]
             for table in ("step_ranks", "rank_totals")},
         10: {"step_ranks": ["message_wait_ns"], "rank_totals": ["message_wait_ns"]},
+        11: {"message_numbers": None},
     },
 }
 NEWEST = {kind: max(added) for kind, added in ADDED.items()}

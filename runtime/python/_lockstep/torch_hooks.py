@@ -62,6 +62,9 @@ def leave_frames_alone(_dynamo):
             for code in _codes_of(vars(module).values(), name):
                 skip_code(code)
     state.leave_alone(skip_code, _dynamo.disable)
+    from . import pauses
+
+    pauses.watch_compiler()
 
 
 def _codes_of(values, module):

@@ -333,6 +333,7 @@ class Compiled(Case):
         self.assertNotIn("TorchHook", file.losses())
         for name in ("DistributedDataParallel.forward", "backward", "SGD.step"):
             self.assertGreater(file.count(name), 20, name)
+        self.assertGreater(file.count("torch.compile"), 1)
         self.assertGreater(len(file.rows("steps")), 1)
 
 

@@ -324,6 +324,19 @@ TEST(Verdict, RanksWithoutCommunicationAreSuspicious) {
   EXPECT_FALSE(asks(job.Analyze()));
 }
 
+TEST(Verdict, AFailedJobsDifferingCollectivesComeFirst) {
+  Job job = Simulate({});
+  auto& t = job.timeline.tables;
+  t.losses.Append({-1, Intern(t, "CollectiveMismatch"), 1, Intern(t, "first: number 36 is all-reduce of 4 bytes")});
+  const std::string healthy = job.Analyze().verdict;
+  EXPECT_EQ(healthy.find("number 36"), std::string::npos) << "it ran to its end";
+  t.ranks.exit_code[3] = -6;
+  EXPECT_EQ(job.Analyze().verdict,
+            "The job failed, and a collective differs in kind or size between ranks; first: number 36 is all-reduce of "
+            "4 bytes. " +
+                healthy);
+}
+
 TEST(Verdict, MissingAndEndedRanksAreStated) {
   Job job = Simulate({});
   auto& t = job.timeline.tables;

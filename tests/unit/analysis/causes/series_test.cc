@@ -160,6 +160,58 @@ TEST(Bursts, OtherSlowStepsDoNotHideThePeriodOfARange) {
   EXPECT_NEAR(static_cast<double>(*finding->saves_ns_per_step), 7 * 30e6 / 60, 0.05 * 7 * 30e6 / 60);
 }
 
+// Steps of rank 0, with ranges of these names and lengths at the begin of those that `has` them.
+void AddRanges(Job& job, const std::function<bool(int step)>& has,
+               const std::vector<std::pair<std::string, std::int64_t>>& ranges) {
+  schema::RankTables& rank = job.ranks[0];
+  trace::StringInterner strings(rank.strings, rank.string_bytes);
+  const schema::TlStepRanks& steps = job.timeline.tables.step_ranks;
+  for (std::size_t i = 0; i < steps.rows(); ++i) {
+    if (steps.rank[i] != 0) continue;
+    rank.steps.Append({.index = steps.index[i], .begin_ns = steps.begin_ns[i], .end_ns = steps.end_ns[i], .thread = 0});
+    for (const auto& [name, ns] : ranges)
+      if (has(static_cast<int>(steps.index[i])))
+        rank.ranges.Append({.begin_ns = steps.begin_ns[i],
+                            .duration_ns = ns,
+                            .thread = 0,
+                            .name = strings.Intern(name),
+                            .category = schema::Category::kNone});
+  }
+}
+
+// Compiling goes through the function that it compiles.
+TEST(Bursts, ACompilationIsWhyWhatItEnclosesTakesLonger) {
+  const auto compiles = [](int step) { return step % 8 == 7; };
+  Job job = JobLongerBy([&](int step, int) -> std::int64_t { return compiles(step) ? 30'000'000 : 0; });
+  AddRanges(job, compiles, {{"forward", 25'000'000}, {"torch.compile", 29'000'000}, {"inner", 20'000'000}});
+  const analysis::Analysis analysis = job.Analyze();
+  const analysis::Finding* finding = Find(analysis, "burst.periodic");
+  ASSERT_NE(finding, nullptr);
+  EXPECT_NE(finding->headline.find("\"torch.compile\""), std::string::npos) << finding->headline;
+  EXPECT_NE(finding->action.find("mark_dynamic"), std::string::npos) << finding->action;
+}
+
+TEST(Warmup, OfCompilingIsNotNothing) {
+  for (const std::int64_t compile_ns : {10'000'000, 800'000'000}) {
+    JobSpec spec;
+    spec.warmup = 0;
+    spec.transfer_ns = 10'000;
+    spec.steps = 12;
+    spec.compute = [](int step, int) { return step < 4 ? 1'000'000'000 : 40'000'000; };
+    Job job = Simulate(spec);
+    AddRanges(job, [](int step) { return step < 4; }, {{"torch.compile", compile_ns}});
+    const analysis::Analysis analysis = job.Analyze();
+    const analysis::Finding* finding = Find(analysis, "warmup.captured");
+    ASSERT_NE(finding, nullptr);
+    const bool compiles = compile_ns > 500'000'000;
+    EXPECT_EQ(finding->action.starts_with("nothing to fix"), !compiles) << finding->action;
+    EXPECT_EQ(finding->evidence.find("torch.compile takes 3200 ms of their") != std::string::npos, compiles)
+        << finding->evidence;
+    // Most of the recorded steps' time.
+    EXPECT_NE(std::find(analysis.remarks.begin(), analysis.remarks.end(), finding->headline), analysis.remarks.end());
+  }
+}
+
 // A rank that sleeps until another thread's collectives end may look as if it worked: only those in the range are
 // named.
 TEST(Bursts, OnlyRanksThatAreInTheRangeAreNamed) {
