@@ -34,7 +34,7 @@ def lockstep(*arguments):
 
 def missing(path):
     """As the file says itself: columns of tables that it has."""
-    name, number = re.match(r"(\w+)-schema-(\d)", path.name).groups()
+    name, number = re.match(r"(\w+)-schema-(\d+)", path.name).groups()
     return name, int(number)
 
 
