@@ -264,6 +264,12 @@ class Cutter {
       if (at != by_call_.end()) {
         call.kind = out_.collectives[at->second[0]].posted ? Stretch::kPost : Stretch::kBlocking;
         call.collectives = at->second;
+        // What MPI_Finalize does after all came is no part of the collective, and stays.
+        const RankCollective& c = out_.collectives[at->second[0]];
+        if (t_.collectives.kind[c.row] == schema::Code(CollectiveKind::kFinalize) && c.end_ns < call.end_ns) {
+          out.push_back({Stretch::kCall, c.end_ns, call.end_ns, {}, 0});
+          call.end_ns = c.end_ns;
+        }
       } else if (IsWait(calls.op[row])) {
         call.kind = Stretch::kWait;
       }
