@@ -6,6 +6,8 @@
 #include <optional>
 #include <tuple>
 
+#include "merge/saturated.h"
+
 namespace lockstep::merge {
 namespace {
 
@@ -69,8 +71,8 @@ std::optional<std::int64_t> ShiftOf(const MessagesOfChannel& sends, const Window
     const std::int64_t end = receives.rank.clock->ToCluster(local);
     if (end > sent.window.end) continue;  // What it got may have been sent after the sender's window.
     const std::int64_t error =
-        receives.rank.clock->ErrorAt(local) + sends.rank.clock->ErrorAt(sends.rank.clock->ToLocal(end));
-    const auto begun = std::upper_bound(begins.begin(), begins.end(), end + error) - begins.begin();
+        Sum(receives.rank.clock->ErrorAt(local), sends.rank.clock->ErrorAt(sends.rank.clock->ToLocal(end)));
+    const auto begun = std::upper_bound(begins.begin(), begins.end(), Sum(end, error)) - begins.begin();
     const std::int64_t bound = begun - 1 - static_cast<std::int64_t>(r);
     if (bound > most) continue;
     empty = bound == most ? empty + 1 : 1;
@@ -102,13 +104,15 @@ std::vector<NumberedReceives> NumberReceives(const MessagesOfChannel& sends, con
   for (const WindowOfChannel& part : received) {
     if (part.size() == 0) continue;
     const std::uint64_t first_receive = to.seq[receives.rows[part.begin]];
+    // Times of damaged files are anything.
     const auto overlap = [&](const WindowOfChannel& other) {
-      return other.size() == 0
-                 ? 0
-                 : std::min(part.window.end, other.window.end) - std::max(part.window.begin, other.window.begin);
+      const std::int64_t begin = std::max(part.window.begin, other.window.begin);
+      const std::int64_t end = std::min(part.window.end, other.window.end);
+      return other.size() == 0 || end <= begin ? 0
+                                               : static_cast<std::uint64_t>(end) - static_cast<std::uint64_t>(begin);
     };
     const auto mirror = std::ranges::max_element(sent, {}, overlap);
-    if (mirror == sent.end() || overlap(*mirror) <= 0) {
+    if (mirror == sent.end() || overlap(*mirror) == 0) {
       numbered.push_back({first_receive, 0, 0});
       changed = true;
       continue;
