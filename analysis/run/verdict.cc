@@ -161,7 +161,8 @@ std::string NotAll(const RunFacts& run) {
 
 // Why a job failed, most likely: mentioned before what it could gain.
 std::string Disagreement(const Analysis& analysis) {
-  if (analysis.run.endings.empty()) return "";
+  // The loss is also that of rows that an earlier one repeats: those contradict nothing.
+  if (analysis.run.endings.empty() || analysis.trust.mismatched_collectives == 0) return "";
   for (const LossRow& loss : analysis.losses)
     if (loss.name == Info(Loss::kCollectiveMismatch).name)
       return fmt::format("The job failed, and {} in kind or size between ranks{}{}. ",

@@ -85,7 +85,8 @@ void FindWarmup(const Context& context, Analysis& analysis) {
                                  Duration(LowerMedian(early)), Duration(LowerMedian(later)), later.size());
   const Source source = SourceOf(context.timeline());
   const std::int64_t early_ns = std::accumulate(early.begin(), early.end(), std::int64_t{0});
-  const std::int64_t compiled_ns = CompiledNs(context, rows);
+  // Only where the hooks recorded it is a rank's file read for it.
+  const std::int64_t compiled_ns = source.torch && source.imported.empty() ? CompiledNs(context, rows) : 0;
   const bool compiles = 2 * compiled_ns > early_ns;
   if (compiles)
     finding.evidence += fmt::format("; torch.compile takes {} of their {} on rank {}", Duration(compiled_ns),

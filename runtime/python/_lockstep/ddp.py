@@ -139,7 +139,7 @@ def _wrap_forward(torch, ddp):
                 end(FORWARD)
             torch_enter(before, -1, -1)
         if settled is None:
-            _note(torch.distributed, self, grad_enabled() and self.require_backward_grad_sync)
+            _note(torch.distributed, self, grad_enabled())
         return result
 
     ddp.forward = noted
@@ -167,7 +167,7 @@ def _note(dist, ddp, trains):
             model.said = True
             _say_backend(dist, ddp, model)
         if not model.reported and trains:
-            model.forwards += 1
+            model.forwards += ddp.require_backward_grad_sync
             if model.forwards >= 3:
                 _report(ddp, model)
         elif model.reported:

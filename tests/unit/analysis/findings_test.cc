@@ -328,6 +328,7 @@ TEST(Verdict, AFailedJobsDifferingCollectivesComeFirst) {
   Job job = Simulate({});
   auto& t = job.timeline.tables;
   t.losses.Append({-1, Intern(t, "CollectiveMismatch"), 1, Intern(t, "first: number 36 is all-reduce of 4 bytes")});
+  t.collectives.mismatch[7] = 1;
   const std::string healthy = job.Analyze().verdict;
   EXPECT_EQ(healthy.find("number 36"), std::string::npos) << "it ran to its end";
   t.ranks.exit_code[3] = -6;
@@ -335,6 +336,8 @@ TEST(Verdict, AFailedJobsDifferingCollectivesComeFirst) {
             "The job failed, and a collective differs in kind or size between ranks; first: number 36 is all-reduce of "
             "4 bytes. " +
                 healthy);
+  t.collectives.mismatch[7] = 0;
+  EXPECT_EQ(job.Analyze().verdict, healthy) << "a row that repeats another contradicts nothing";
 }
 
 TEST(Verdict, MissingAndEndedRanksAreStated) {

@@ -199,6 +199,7 @@ TEST(Warmup, OfCompilingIsNotNothing) {
     spec.steps = 12;
     spec.compute = [](int step, int) { return step < 4 ? 1'000'000'000 : 40'000'000; };
     Job job = Simulate(spec);
+    AddMeta(job.timeline.tables, "fact.ddp_model", "model=0");
     AddRanges(job, [](int step) { return step < 4; }, {{"torch.compile", compile_ns}});
     const analysis::Analysis analysis = job.Analyze();
     const analysis::Finding* finding = Find(analysis, "warmup.captured");
