@@ -19,7 +19,7 @@ bool HasUnits(const Context& context) { return context.ranks().size() >= 2 && co
 
 // Without steps work can be compared, if nothing else.
 bool CanBeLate(const Context& context) {
-  return HasUnits(context) || (context.ranks().size() >= 2 && HasMessages(context));
+  return HasUnits(context) || (context.ranks().size() >= 2 && (HasMessages(context) || HasCollectives(context)));
 }
 
 using enum Part;

@@ -36,10 +36,13 @@ struct RingProducer {
   std::uint32_t unrecorded_ranges;  // Open ranges that will not be written: pushed while off, or too deep.
   std::uint32_t nested_drops;       // Dropped in signal handlers, not yet in dropped_records.
   std::uint32_t ring_index;
-  std::uint32_t named;            // 1: the thread's name is in the ring.
-  std::uint32_t scratch_busy;     // 1: a call further up the stack uses the scratch memory.
-  std::uint64_t extra_slots;      // head - extra_slots: committed records.
-  std::uint64_t poll_gap_ticks;   // A poll that comes later than this after the last one begins a new run.
+  std::uint32_t named;           // 1: the thread's name is in the ring.
+  std::uint32_t scratch_busy;    // 1: a call further up the stack uses the scratch memory.
+  std::uint64_t extra_slots;     // head - extra_slots: committed records.
+  std::uint64_t poll_gap_ticks;  // A poll that comes later than this after the last one begins a new run.
+  // Polls in a row, of one run or several, that were tight (ring::Poll), and how many there must be before the end of
+  // one is no longer read.
+  std::uint32_t tight_polls, tight_polls_needed;
   void* ranges;                   // NvtxThread of runtime/probe, null until needed.
   std::uint64_t range_ids;        // Start/end ranges begun on this thread.
   std::uint64_t off_since_ticks;  // Recording has been off since then and nothing was written since; 0 if not.
@@ -102,8 +105,7 @@ std::uint32_t lockstep_intern(const char* text);
 // Number of what the calling thread was called from (CallStackRecord), written to its ring if new. 0: not known.
 // Whoever asks has tested ProbeState::call_stacks.
 std::uint32_t lockstep_call_stack(void);
-// Counts one more query that found nothing, see kPoll in record.h. `requests` are the handles that are known to be
-// incomplete (Testany, Testsome), or null.
+// ring::Poll where there is no room for it yet, or no run that it belongs to.
 void lockstep_poll_slow(std::uint64_t op_and_request, const std::uint64_t* requests, std::uint32_t count,
                         std::uint64_t begin_ticks, std::uint64_t end_ticks);
 // At least `bytes` for the calling thread's use until its next call of this; null if memory cannot be allocated.
@@ -214,32 +216,67 @@ inline RingPage* Page() {
   return page->producer.slots != nullptr ? page : lockstep_ring();
 }
 
-inline void CountPoll(OpenPolls& polls, OpenPolls::Row& row, std::uint64_t begin_ticks, std::uint64_t end_ticks) {
+inline void CountPoll(OpenPolls& polls, OpenPolls::Row& row, std::uint64_t inside_ticks, std::uint64_t end_ticks) {
   row.calls += 1;
   row.last_ticks = end_ticks;
-  row.inside_ticks += end_ticks - begin_ticks;
+  row.inside_ticks += inside_ticks;
   polls.last_ticks = end_ticks;
   polls.calls += 1;
 }
 
-// Counts one more query that found nothing; the key contains the request, if there was one. For several handles:
-// lockstep_poll_slow.
-inline void Poll(std::uint64_t op_and_request, std::uint64_t begin_ticks, std::uint64_t end_ticks) {
+inline bool IsOf(const OpenPolls& polls, const OpenPolls::Row& row, std::uint64_t op_and_request,
+                 const std::uint64_t* requests, std::uint32_t count) {
+  return row.op_and_request == op_and_request && row.handles == count &&
+         (count == 0 || std::memcmp(polls.handle + row.first_handle, requests, count * sizeof *requests) == 0);
+}
+
+// A poll is tight if it takes no longer, and comes no later after the last one, than a twentieth of what ends a run:
+// 1 us.
+inline constexpr std::uint64_t kTightOfGap = 20;
+inline constexpr std::uint32_t kTightPolls = 4096, kMostTightPolls = 1u << 20;
+inline void NoteTight(RingProducer& producer, std::uint64_t apart_ticks, std::uint64_t inside_ticks) {
+  const std::uint64_t tight = producer.poll_gap_ticks / kTightOfGap;
+  if (apart_ticks <= tight && inside_ticks <= tight) {
+    ++producer.tight_polls;
+    return;
+  }
+  producer.tight_polls = 0;
+  if (inside_ticks > tight && producer.tight_polls_needed < kMostTightPolls) producer.tight_polls_needed *= 2;
+}
+
+// Counts one more query that found nothing, see kPoll in record.h; the key contains the request, if there was one.
+// `requests`: handles known to be incomplete, of a query of several. `end` reads the clock, which takes as long as the
+// query itself. After some thousand tight polls it is not asked for, and the poll counts as ended when the next one
+// begins, or at its own begin if it is the last of its run. Who then stays away for longer has either worked or been in
+// a poll that moved data: it counts as work, and both ends are read again. Where polls that take long show then, ever
+// more tight ones are needed.
+template <typename End>
+inline void Poll(std::uint64_t op_and_request, const std::uint64_t* requests, std::uint32_t count,
+                 std::uint64_t begin_ticks, End&& end) {
   RingPage* page = lockstep_thread_ring;
   OpenPolls& polls = page->header.polls;
+  RingProducer& producer = page->producer;
+  const std::uint64_t apart_ticks = begin_ticks - polls.last_ticks;
   // The number of calls is 0 in the idle ring. A poll long after the last one does not belong to its run, because the
   // thread did something else in between.
-  if (polls.calls == 0 || begin_ticks - polls.last_ticks > page->producer.poll_gap_ticks)
-    return lockstep_poll_slow(op_and_request, nullptr, 0, begin_ticks, end_ticks);
+  if (polls.calls == 0 || apart_ticks > producer.poll_gap_ticks)
+    return lockstep_poll_slow(op_and_request, requests, count, begin_ticks, end());
   OpenPolls::Row* row = &polls.row[polls.at];
-  if (row->op_and_request != op_and_request || row->handles != 0) {
+  if (!IsOf(polls, *row, op_and_request, requests, count)) {
     const std::uint32_t next = polls.at + 1 < polls.rows ? polls.at + 1 : 0;  // Requests are asked for by turns.
     row = &polls.row[next];
-    if (row->op_and_request != op_and_request || row->handles != 0)
-      return lockstep_poll_slow(op_and_request, nullptr, 0, begin_ticks, end_ticks);
+    if (!IsOf(polls, *row, op_and_request, requests, count))
+      return lockstep_poll_slow(op_and_request, requests, count, begin_ticks, end());
     polls.at = next;
   }
-  CountPoll(polls, *row, begin_ticks, end_ticks);
+  if (producer.tight_polls >= producer.tight_polls_needed && kTightOfGap * apart_ticks <= producer.poll_gap_ticks)
+    return CountPoll(polls, *row, apart_ticks, begin_ticks);
+  const std::uint64_t end_ticks = end();
+  NoteTight(producer, apart_ticks, end_ticks - begin_ticks);
+  CountPoll(polls, *row, end_ticks - begin_ticks, end_ticks);
+}
+inline void Poll(std::uint64_t op_and_request, std::uint64_t begin_ticks) {
+  Poll(op_and_request, nullptr, 0, begin_ticks, Ticks);
 }
 
 }  // namespace ring

@@ -3,11 +3,13 @@
 // those of collectives to and from a root included) ends soon after the later one came. If it moved meanwhile, when it
 // ends has nothing to do with who comes: that three of three ends follow so soon has a probability of 0.1 %.
 
+#include <algorithm>
 #include <array>
 #include <bit>
 #include <cstddef>
 #include <cstdint>
 #include <map>
+#include <tuple>
 #include <utility>
 
 namespace lockstep {
@@ -25,6 +27,7 @@ class SoonAfter {
   // One that ended without that.
   void AddOther() { ++all_; }
   void Add(const SoonAfter& other) { soon_ += other.soon_, all_ += other.all_; }
+  bool Enough() const { return all_ >= kLeast; }
   bool Holds() const { return soon_ >= kLeast && 10 * soon_ >= 9 * all_; }
 
  private:
@@ -58,25 +61,41 @@ class ReadyInCall {
 // The same of messages. One of many bytes is announced when it is posted, and may move only while its receiver, with
 // some transports again its sender, is in a call after that (Open MPI 4.1, ob1: a rendezvous; by a single copy the
 // receiver alone moves it). Then who waits for it leaves its call soon after the other one came to its next call.
-// Messages of one power of two of bytes are alike. What another message of the same call explains (ReadyInCall) is not
-// to be added: where lateness goes from rank to rank, neighbours enter their calls at such moments, too.
+// Messages of one power of two of bytes are alike. How long they waited counts, too: a wait that is hardly longer than
+// the move itself does not end soon after anything, and what is seen of long waits says nothing about it. What another
+// message of the same call explains (ReadyInCall) is not to be added: where lateness goes from rank to rank, neighbours
+// enter their calls at such moments, too.
 class MovedSoonAfter {
  public:
   // `receiver_waits`: for the sender's next call; else the sender waits for the receiver's. Both halves were posted at
   // `both_ns`.
   void Add(std::uint64_t bytes, bool receiver_waits, std::int64_t both_ns, std::int64_t came_ns, std::int64_t end_ns) {
-    of_kind_[{std::bit_width(bytes), receiver_waits}].Add(both_ns, came_ns, end_ns);
+    of_kind_[KeyOf(bytes, receiver_waits, end_ns - both_ns)].Add(both_ns, came_ns, end_ns);
   }
   void Add(const MovedSoonAfter& other) {
     for (const auto& [kind, seen] : other.of_kind_) of_kind_[kind].Add(seen);
   }
-  bool Holds(std::uint64_t bytes, bool receiver_waits) const {
-    const auto at = of_kind_.find({std::bit_width(bytes), receiver_waits});
-    return at != of_kind_.end() && at->second.Holds();
+  // Of one that waited for `wait_ns`: what those show that waited as long or longer; if they are too few, also the next
+  // shorter ones.
+  bool Holds(std::uint64_t bytes, bool receiver_waits, std::int64_t wait_ns) const {
+    const Key own = KeyOf(bytes, receiver_waits, wait_ns);
+    SoonAfter seen;
+    for (auto at = of_kind_.upper_bound({std::get<0>(own), receiver_waits, kLongest}); at != of_kind_.begin();) {
+      --at;
+      if (at->first < Key{std::get<0>(own), receiver_waits, 0} || (at->first < own && seen.Enough())) break;
+      seen.Add(at->second);
+    }
+    return seen.Holds();
   }
 
  private:
-  std::map<std::pair<int, bool>, SoonAfter> of_kind_;
+  using Key = std::tuple<int, bool, int>;  // By powers of two of the bytes and of the wait.
+  static constexpr int kLongest = 64;
+  static Key KeyOf(std::uint64_t bytes, bool receiver_waits, std::int64_t wait_ns) {
+    return {std::bit_width(bytes), receiver_waits,
+            std::bit_width(static_cast<std::uint64_t>(std::max<std::int64_t>(0, wait_ns)))};
+  }
+  std::map<Key, SoonAfter> of_kind_;
 };
 
 }  // namespace lockstep

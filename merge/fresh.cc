@@ -19,7 +19,7 @@ namespace {
 // waiting. 3: waiting for messages is exposed wait. 4: a call that another of its messages explains is
 // no evidence that messages move only while both ranks are in MPI. 5: receives get the numbers of their sends where
 // recording windows differ.
-constexpr std::uint64_t kRules = 5;
+constexpr std::uint64_t kRules = 6;
 
 }  // namespace
 

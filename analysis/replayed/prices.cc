@@ -38,6 +38,9 @@ constexpr double kExplainedShare = 0.5;
 // times as much: the rest has another cause. Less is what two replays differ by.
 constexpr double kBeyondInput = 1.25;
 
+// Spreading a rank's work is another answer than being rid of it if it gains less than this share: of two ranks half.
+constexpr double kNearlyAll = 0.7;
+
 // Named ranks that are priced one by one.
 constexpr std::size_t kLeastRows = 8, kMostRows = 64;
 
@@ -202,9 +205,24 @@ class Pricing {
         Take(*together, finding);
         finding.intermittent |= together->intermittent;
         finding.upper_bound = false;
-        finding.headline = fmt::format("{}: without what slows {}, {}.", Claim(finding),
-                                       all.size() == 1 ? "it" : "them", Shorter(finding));
+        finding.headline = fmt::format("{}: without what slows {}, {}{}.", Claim(finding),
+                                       all.size() == 1 ? "it" : "them", Shorter(finding), IfSpread(*together));
       }
+  }
+
+  // More CPU time is more work, which can be spread, or a slower core: nothing recorded tells which.
+  std::string IfSpread(const Gains& together) {
+    const auto takes_cpu = [](const Straggler& straggler) { return straggler.more_cpu_ns.value_or(0) > 0; };
+    if (!std::ranges::all_of(analysis_.stragglers, takes_cpu)) return {};
+    const std::optional<Gains> spread = Between(LengthsOf({}), LengthsOf({Question{.kind = Question::kEqualRanks}}));
+    if (!spread) return {};
+    const std::int64_t gain_ns = spread->Mean();
+    for (Straggler& straggler : analysis_.stragglers) straggler.spread_saves_ns = gain_ns;
+    const auto whole = static_cast<double>(analysis_.summary.terms.Sum());
+    if (static_cast<double>(gain_ns) < kWorthShare * whole ||
+        static_cast<double>(gain_ns) > kNearlyAll * static_cast<double>(together.Mean()))
+      return {};
+    return fmt::format("; with its work spread over all ranks, {}", Duration(gain_ns));
   }
 
   void PriceInput(Straggler& straggler, const Gains& gains, std::int64_t ordinary_ns) {

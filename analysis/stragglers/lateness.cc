@@ -213,6 +213,7 @@ LatenessTable WorkBeyond(const Context& context) {
                        std::vector(work.size(), std::vector<std::int64_t>(n, 0))};
   for (std::size_t u = 0; u < work.size(); ++u) {
     const std::int64_t median = LowerMedian(work[u]);
+    beyond.middle_ns.push_back(median);
     for (std::size_t p = 0; p < work[u].size(); ++p) {
       beyond.mean_ns[u][p] = static_cast<double>(work[u][p] - median);
       beyond.behind_ns[u][p] = std::max<std::int64_t>(0, work[u][p] - median);

@@ -31,6 +31,8 @@ struct LatenessTable {
   std::vector<std::vector<std::int64_t>> behind_ns;
   // The same sum over lateness within the resolution, which better clocks might show.
   std::vector<std::vector<std::int64_t>> blurred_ns;
+  // Of WorkBeyond, per unit: the lower median itself.
+  std::vector<std::int64_t> middle_ns = {};
 };
 LatenessTable Lateness(const Context& context);
 

@@ -41,6 +41,11 @@ constexpr auto kInputNs = [](const auto& t, std::size_t row) { return t.input_ns
 constexpr auto kIdleNs = [](const auto& t, std::size_t row) { return t.idle_ns[row]; };
 constexpr auto kCpuNs = [](const auto& t, std::size_t row) { return t.cpu_ns[row]; };
 constexpr auto kOffCpuNs = [](const auto& t, std::size_t row) { return t.offcpu_ns[row]; };
+// Of it what certainly is outside calls, in which a thread that spins lacks a core, too, and loses nothing.
+constexpr auto kOffCpuOutsideNs = [](const auto& t, std::size_t row) {
+  return std::max<std::int64_t>(0, t.offcpu_ns[row] - t.exposed_wait_ns[row] - t.exposed_transfer_ns[row] -
+                                       t.exposed_unsplit_ns[row] - t.mpi_other_ns[row]);
+};
 
 // Median over these steps of a quantity of a rank; in a run without steps what it has of it in all. Nothing if there
 // are none.
@@ -285,6 +290,10 @@ StragglerCause Explain(const Context& context, const Analysis& analysis, std::si
   const std::optional<std::int64_t> more_own_ns = Excess(context, late.steps, r, kOwnNs);
   CompareCpuTime(context, read, r, late, cause);
   if (!cause.more_cpu_ns && !gpu) CompareCpuTimeOfSteps(context, read, r, late, cause);
+  // Calls read how long a thread lacked a core seldom or never; the agent knows it of all of the recording.
+  if (!cause.more_delay_ns && !context.units_are_steps() && MedianOf(context, {}, r, kOffCpuNs).value_or(-1) >= 0)
+    if (const auto ns = Excess(context, {}, r, kOffCpuOutsideNs, kOffCpuNs))
+      cause.more_delay_ns = std::min(*ns, cause.more_compute_ns.value_or(0));
   CompareOthers(read, r, late, cause);
 
   // A cause explains a price if it covers at least half of it. Where others wait for the rank's messages only, no
@@ -406,7 +415,10 @@ std::string ByCause(const StragglerCause& cause) {
       if (!cause.more_cpu_ns) return {};
       if (const std::int64_t others_ns = cause.more_others_cpu_ns.value_or(0); others_ns > *cause.more_cpu_ns)
         return fmt::format("its other threads use {} more CPU time", Duration(others_ns));
-      return fmt::format("it uses {} more CPU time", Duration(*cause.more_cpu_ns));
+      return fmt::format("it uses {} more CPU time{}", Duration(*cause.more_cpu_ns),
+                         cause.more_delay_ns.value_or(0) * kCpuOfCompute >= cause.more_compute_ns.value_or(0) + 1
+                             ? ", and is runnable without a core for " + Duration(*cause.more_delay_ns)
+                             : "");
     case CauseId::kStarved:
       return fmt::format("{} of its longer compute it is runnable without a core", Duration(*cause.more_delay_ns));
     default:

@@ -255,6 +255,7 @@ class Search {
     Straggler& straggler = named.assessment.straggler;
     named.cause = Explain(context_, analysis_, r, read_, prices_.of[r], named.assessment, limit_);
     straggler.cause = named.cause.id;
+    if (named.cause.id == CauseId::kCompute && !named.cause.gpu) straggler.more_cpu_ns = named.cause.more_cpu_ns;
     straggler.gpu = named.cause.gpu;
     if (const auto own = own_late_ns_.find(r); own != own_late_ns_.end()) straggler.own_late_ns = own->second;
     if (r < analysis_.ranks.size()) {
@@ -282,12 +283,15 @@ class Search {
       again = std::erase_if(positions_, [&](std::size_t r) {
                 const auto named =
                     std::find_if(named_.begin(), named_.end(), [&](const Named& each) { return each.position == r; });
-                // The root of a gather and a broadcast passes on whoever came late to it.
-                if (named->assessment.straggler.kind == StragglerKind::kTransient && context_.units_are_steps()) {
+                // The root of a gather and a broadcast passes on whoever came late to it. Of a run without steps one
+                // replay says what a rank costs, however often it was late.
+                const bool steps = context_.units_are_steps();
+                if (!steps || named->assessment.straggler.kind == StragglerKind::kTransient) {
                   std::vector<std::size_t> others = all;
                   std::erase(others, r);
                   const std::optional<std::int64_t> gain_ns = GainBeside(context_, std::move(others), r);
-                  if (gain_ns && static_cast<double>(*gain_ns) < limit_) return true;
+                  const double least_ns = steps ? limit_ : kNameShare * static_cast<double>(whole_ns_);
+                  if (gain_ns && static_cast<double>(*gain_ns) < least_ns) return true;
                 }
                 return (sharing || named->assessment.mutual) &&
                        (named->cause.id == CauseId::kStarved || named->cause.id == CauseId::kUnknown);

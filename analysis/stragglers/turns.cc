@@ -11,9 +11,11 @@
 #include "analysis/choose_findings.h"
 #include "analysis/core/format.h"
 #include "analysis/passes.h"
+#include "analysis/stragglers/costliest_rank.h"
 #include "analysis/stragglers/hidden_waiting.h"
 #include "analysis/stragglers/lateness.h"
 #include "analysis/stragglers/own_lateness.h"
+#include "merge/timeline/totals_row.h"
 
 namespace lockstep::analysis {
 namespace {
@@ -84,6 +86,25 @@ std::optional<std::size_t> OneRank(const Arrived& arrived) {
   return static_cast<std::size_t>(most - arrived.charge_ns.begin());
 }
 
+// "of 6.59 ms that ranks wait for each other 6.51 ms are for rank 1 (6.49 ms for its messages)"
+std::string ForWhom(const Context& context, const CostliestRank& rank) {
+  const auto ns = [](double value) { return Duration(std::llround(value)); };
+  std::string text = fmt::format("of {} that ranks wait for each other {} are for rank {}", ns(rank.awaited.All()),
+                                 ns(rank.awaited.Of(rank.position)), context.ranks()[rank.position]);
+  if (const double messages_ns = rank.awaited.message_ns[rank.position]; messages_ns > 0)
+    text += fmt::format(" ({} in collectives, {} for messages)", ns(rank.awaited.collective_ns[rank.position]),
+                        ns(messages_ns));
+  const auto& totals = context.tables().rank_totals;
+  std::vector<std::int64_t> others;
+  for (std::size_t p = 0; p < context.ranks().size(); ++p)
+    if (const std::size_t row = merge::TotalsRow(totals, context.ranks()[p]); p != rank.position && row < totals.rows())
+      others.push_back(totals.compute_ns[row]);
+  const std::size_t own = merge::TotalsRow(totals, context.ranks()[rank.position]);
+  if (others.empty() || own >= totals.rows()) return text;
+  const std::int64_t longer_ns = totals.compute_ns[own] - LowerMedian(std::move(others));
+  return longer_ns > 0 ? text + fmt::format("; it computes {} longer", Duration(longer_ns)) : text;
+}
+
 // In a run with too few steps to name a rank: the rank that is the latest in each of them, by twice the lateness of any
 // other; with the probability that by chance the same rank is the latest in all.
 struct ProbablyLate {
@@ -151,7 +172,9 @@ void FindTurns(const Context& context, Analysis& analysis) {
   const double limit = kNameShare * static_cast<double>(whole);
   const std::optional<ProbablyLate> found = also ? std::nullopt : LatestThroughout(context, limit);
   if (found && found->gain_ns > 0) left = found->gain_ns;
-  if (static_cast<double>(left) < limit) return;
+  const std::optional<CostliestRank> in_all = CostliestRankOf(context, analysis, limit);
+  if (in_all) left = s.terms.exposed_wait_ns;
+  if (!in_all && static_cast<double>(left) < limit) return;
   Finding finding;
   finding.id = FindingId::kWaitTurns;
   const std::string costs = (s.per_step ? "costs " : "takes ") + OfTheStep(s, left);
@@ -167,17 +190,14 @@ void FindTurns(const Context& context, Analysis& analysis) {
   const ProbablyLate latest = found.value_or(ProbablyLate{});  // GCC 12 warns of an optional that is read below.
   const bool probably = found && latest.p_value <= kPossible;
   const bool by_work = found && latest.gain_ns > 0;
-  // Of a run without steps one replay of all of it says what the rank costs, however seldom it was late.
-  const bool in_all = !s.per_step && one_rank && !also && !analysis.run.cores_scarce &&
-                      static_cast<double>(GainByReplay(context, mostly)) >= limit;
-  if (!by_work && !also && arrived.ties * 2 > arrived.compared) {
+  if (in_all) {
+    finding.rank = context.ranks()[in_all->position];
+    finding.headline = fmt::format("Waiting for late ranks {}, mostly for rank {}.", costs, finding.rank);
+    finding.brief = fmt::format("waiting for late ranks, mostly rank {}", finding.rank);
+  } else if (!by_work && !also && arrived.ties * 2 > arrived.compared) {
     finding.headline =
         fmt::format("Waiting for whichever rank comes last {}; which one is below clock resolution.", costs);
     finding.brief = "waiting for whichever rank comes last";
-  } else if (in_all) {
-    finding.rank = context.ranks()[mostly];
-    finding.headline = fmt::format("Waiting for late ranks {}, mostly for rank {}.", costs, finding.rank);
-    finding.brief = fmt::format("waiting for late ranks, mostly rank {}", finding.rank);
   } else if (probably) {
     const std::int32_t rank = context.ranks()[latest.position];
     finding.headline = fmt::format("Waiting for {} {}, {} for rank {}: it {} in each of the {} (by chance: {}).",
@@ -226,19 +246,19 @@ void FindTurns(const Context& context, Analysis& analysis) {
   std::stable_sort(finding.explain.rows.begin(), finding.explain.rows.end(),
                    [](const auto& a, const auto& b) { return std::pair(a[4], a[2]) > std::pair(b[4], b[2]); });
   finding.explain.columns = {"rank", "collectives", "last", "ties", "charge_ns"};
-  finding.evidence = WhoCameLast(context, arrived, also);
+  finding.evidence = in_all ? ForWhom(context, *in_all) : WhoCameLast(context, arrived, also);
   if (by_work)
     finding.evidence = fmt::format(
         "rank {} works {} longer than the median rank in each step, the others {} at most; without that a step "
         "is {} shorter, replayed",
         context.ranks()[latest.position], Duration(latest.least_ns), Duration(latest.others_ns),
         Duration(latest.gain_ns));
-  if (one_rank && analysis.arrivals[mostly].collectives < arrived.compared)
+  if (!in_all && one_rank && analysis.arrivals[mostly].collectives < arrived.compared)
     finding.evidence += fmt::format("; it was in {} of them", Count(analysis.arrivals[mostly].collectives));
   if (in_all)
     finding.action = fmt::format(
-        "see what rank {} does before the collectives that it is last in: a timeline shows them (lockstep "
-        "export --format perfetto)",
+        "see what rank {} does before the others wait for it: a timeline shows it (lockstep export --format "
+        "perfetto)",
         finding.rank);
   else if (probably)
     finding.action = fmt::format("record 20 steps or more to be sure; see what rank {} does before its {}",

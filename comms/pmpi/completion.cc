@@ -144,15 +144,15 @@ void AddSome(Batch& batch, int result, int completed, const int indices[], const
 }
 
 // A query over several requests that found nothing.
-void PollMany(MpiOp op, Batch& batch, std::uint64_t begin, std::uint64_t end) {
+void PollMany(MpiOp op, Batch& batch, std::uint64_t begin) {
   const int given = batch.given();
   const bool each_incomplete = op != MpiOp::kTestall;  // Testall does not report which request is incomplete.
   if (given == 1) {
-    ring::Poll(PollKey(op, *batch.Compact()), begin, end);
+    ring::Poll(PollKey(op, *batch.Compact()), begin);
   } else if (each_incomplete && given <= kPendingLimit && batch.count() > 0) {
-    lockstep_poll_slow(PollKey(op, 0), batch.Compact(), static_cast<std::uint32_t>(given), begin, end);
+    ring::Poll(PollKey(op, 0), batch.Compact(), static_cast<std::uint32_t>(given), begin, ring::Ticks);
   } else {
-    ring::Poll(PollKey(op, 0), begin, end);
+    ring::Poll(PollKey(op, 0), begin);
   }
 }
 
@@ -191,12 +191,11 @@ template <typename Call, typename Nothing, typename Add>
   MPI_Status* used = StatusesFor(batch, each, wanted, &own);
   const std::uint64_t begin = ring::Ticks();
   const int result = call(used);
-  const std::uint64_t end = ring::Ticks();
   if (result == MPI_SUCCESS && nothing()) {
-    PollMany(op, batch, begin, end);
+    PollMany(op, batch, begin);
     return result;
   }
-  batch.Call(CompletionCall(op, begin, end, count));
+  batch.Call(CompletionCall(op, begin, ring::Ticks(), count));
   add(batch, result, used);
   batch.Write(result);
   return result;
@@ -208,12 +207,11 @@ int AskFor(MpiOp op, int requests, Call&& call, Nothing&& nothing) {
   if (!Recording()) return call();
   const std::uint64_t begin = ring::Ticks();
   const int result = call();
-  const std::uint64_t end = ring::Ticks();
   if (result == MPI_SUCCESS && nothing()) {
-    ring::Poll(PollKey(op, 0), begin, end);
+    ring::Poll(PollKey(op, 0), begin);
     return result;
   }
-  MpiRecord record = CompletionCall(op, begin, end, requests);
+  MpiRecord record = CompletionCall(op, begin, ring::Ticks(), requests);
   Write(record, result);
   return result;
 }
@@ -284,11 +282,11 @@ LS_EXPORT int MPI_Test(MPI_Request* request, int* flag, MPI_Status* status) {
   MPI_Status* used = status != MPI_STATUS_IGNORE ? status : &own;
   const std::uint64_t begin = ring::Ticks();
   const int result = LS_PMPI(Test, request, flag, used);
-  const std::uint64_t end = ring::Ticks();
   if (result == MPI_SUCCESS && *flag == 0) {
-    ring::Poll(PollKey(MpiOp::kTest, handle), begin, end);
+    ring::Poll(PollKey(MpiOp::kTest, handle), begin);
     return result;
   }
+  const std::uint64_t end = ring::Ticks();
   const MPI_Request copy = RequestOf(handle);
   Batch batch(&copy, 1, false);
   batch.Call(CompletionCall(MpiOp::kTest, begin, end, 1));
@@ -324,13 +322,12 @@ LS_EXPORT int MPI_Request_get_status(MPI_Request request, int* flag, MPI_Status*
   if (!Recording()) return LS_PMPI(Request_get_status, request, flag, status);
   const std::uint64_t begin = ring::Ticks();
   const int result = LS_PMPI(Request_get_status, request, flag, status);
-  const std::uint64_t end = ring::Ticks();
   const std::uint64_t handle = request != Pmpi().request_null ? HandleOf(request) : 0;
   if (result == MPI_SUCCESS && *flag == 0) {
-    ring::Poll(PollKey(MpiOp::kRequest_get_status, handle), begin, end);
+    ring::Poll(PollKey(MpiOp::kRequest_get_status, handle), begin);
     return result;
   }
-  MpiRecord record = CompletionCall(MpiOp::kRequest_get_status, begin, end, 1);
+  MpiRecord record = CompletionCall(MpiOp::kRequest_get_status, begin, ring::Ticks(), 1);
   record.request = handle;
   Write(record, result);
   return result;

@@ -164,12 +164,12 @@ int QueryProbe(MpiOp op, int source, int tag, MPI_Comm handle, int* flag, MPI_Me
   MPI_Status* used = status != MPI_STATUS_IGNORE ? status : &own;
   const std::uint64_t begin = ring::Ticks();
   const int result = call(used);
-  const std::uint64_t end = ring::Ticks();
   const bool recording = ring::Recording();
   if (result == MPI_SUCCESS && flag != nullptr && *flag == 0) {
-    if (recording) ring::Poll(static_cast<std::uint64_t>(op), begin, end);
+    if (recording) ring::Poll(static_cast<std::uint64_t>(op), begin);
     return result;
   }
+  const std::uint64_t end = ring::Ticks();
   Comm* comm = KnownComm(handle);
   if (message != nullptr && result == MPI_SUCCESS)
     RememberMessage(*message, {NumberOf(comm), PeerOf(used->MPI_SOURCE), used->MPI_TAG, end});

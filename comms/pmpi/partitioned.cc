@@ -75,11 +75,10 @@ LS_EXPORT int MPI_Parrived(MPI_Request request, int partition, int* flag) {
   if (!Active() || !ring::Recording()) return LS_PMPI(Parrived, request, partition, flag);
   const std::uint64_t begin = ring::Ticks();
   const int result = LS_PMPI(Parrived, request, partition, flag);
-  const std::uint64_t end = ring::Ticks();
   if (result == MPI_SUCCESS && *flag == 0)
-    ring::Poll(static_cast<std::uint64_t>(MpiOp::kParrived) | HandleOf(request) << 12, begin, end);
+    ring::Poll(static_cast<std::uint64_t>(MpiOp::kParrived) | HandleOf(request) << 12, begin);
   else
-    WriteOperation(MpiOp::kParrived, result, 0, begin, end, 0, kNoComm, 0, Shape{});
+    WriteOperation(MpiOp::kParrived, result, 0, begin, ring::Ticks(), 0, kNoComm, 0, Shape{});
   return result;
 }
 

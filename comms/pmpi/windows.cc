@@ -102,11 +102,10 @@ LS_EXPORT int MPI_Win_test(MPI_Win window, int* flag) {
   Comm* comm = OwnerOf(HandleOf(window));
   const std::uint64_t begin = ring::Ticks();
   const int result = LS_PMPI(Win_test, window, flag);
-  const std::uint64_t end = ring::Ticks();
   if (result == MPI_SUCCESS && *flag == 0)
-    ring::Poll(static_cast<std::uint64_t>(MpiOp::kWin_test), begin, end);
+    ring::Poll(static_cast<std::uint64_t>(MpiOp::kWin_test), begin);
   else
-    WriteOperation(MpiOp::kWin_test, result, 0, begin, end, 0, NumberOf(comm), 0, Shape{});
+    WriteOperation(MpiOp::kWin_test, result, 0, begin, ring::Ticks(), 0, NumberOf(comm), 0, Shape{});
   return result;
 }
 

@@ -88,9 +88,9 @@ class Progress {
     for (const MovedSoonAfter& of_rank : seen) all.Add(of_rank);
     // A message has one receiver, so that no two threads write the same place.
     ForEach([&](std::size_t receiver, std::uint32_t row, const Moved& moved) {
-      if (moved.taken_ns != kNoTime && all.Holds(moved.bytes, false))
+      if (moved.taken_ns != kNoTime && all.Holds(moved.bytes, false, moved.send_end_ns - moved.both_ns))
         matched_.partner_begin_ns[matched_.partner[receiver][row]][partner_row_[receiver][row]] = moved.taken_ns;
-      if (moved.given_ns != kNoTime && all.Holds(moved.bytes, true))
+      if (moved.given_ns != kNoTime && all.Holds(moved.bytes, true, moved.receive_end_ns - moved.both_ns))
         matched_.partner_begin_ns[receiver][row] = moved.given_ns;
     });
   }

@@ -14,21 +14,35 @@ namespace {
 
 constexpr std::size_t kMinRepeats = 3;
 constexpr std::size_t kMaxPeriod = 4096;
-// What repeats is a step only if it holds most of the time in which ranks communicate, also without the longest of
-// them: a few of hundreds in which most of the time passes are no steps but what the run is about.
-constexpr double kLeastCovered = 0.5;
+constexpr std::size_t kTriedAtOnce = 256;  // Each is a walk over the sequence.
+// What repeats is a step only if it holds nearly all of the time in which ranks communicate, because nothing else is
+// judged then; and most of it also without the longest of them: a few of hundreds in which most of the time passes are
+// no steps but what the run is about.
+constexpr double kLeastCovered = 0.9, kLeastByOrdinary = 0.5;
 constexpr std::size_t kLongestOf = 20;  // One in so many is left out.
 
-// Compares positions from the end backwards with those one period earlier; returns how far they agree with at most 2 %
-// disagreement.
-std::size_t Reach(const std::vector<std::uint64_t>& symbols, std::size_t period) {
-  std::size_t disagree = 0, reach = 0;
-  for (std::size_t i = symbols.size(), checked = 1; i-- > period; ++checked) {
-    disagree += symbols[i] != symbols[i - period];
-    if (disagree * 50 <= checked) reach = checked;
-    if (disagree * 25 > checked + 100) break;  // Hopeless.
+// The longest part of the sequence in which at most 2 % of the positions differ from the one a period earlier.
+Period LongestOf(const std::vector<std::uint64_t>& symbols, std::size_t length) {
+  constexpr std::int64_t kAgreeForOther = 49;
+  Period best{.length = length};
+  std::int64_t sum = 0, most = 0;
+  std::size_t begin = length;
+  for (std::size_t i = length; i < symbols.size(); ++i) {
+    if (sum <= 0) sum = 0, begin = i;
+    sum += symbols[i] == symbols[i - length] ? 1 : -kAgreeForOther;
+    if (sum > most) most = sum, best.first = begin - length, best.end = i + 1;
   }
-  return reach;
+  return best;
+}
+
+// Distances at which symbols in the middle come again: what holds most of the sequence holds these.
+std::set<std::size_t> LikelyPeriods(const std::vector<std::uint64_t>& symbols) {
+  const std::size_t n = symbols.size(), longest = std::min(n / (kMinRepeats + 1), kMaxPeriod);
+  std::set<std::size_t> lengths;
+  for (const std::size_t at : {n / 3, n / 2, n / 2 + 1, 2 * n / 3})
+    for (std::size_t i = 1, found = 0; at + i < n && i <= longest && found < kTriedAtOnce; ++i)
+      if (symbols[at + i] == symbols[at]) lengths.insert(i), ++found;
+  return lengths;
 }
 
 struct Sequence {
@@ -93,28 +107,52 @@ std::int64_t Communicating(const schema::RankTables& tables) {
   return std::max<std::int64_t>(0, last - first);
 }
 
+// The collectives of the reference after each of which a step begins: those before the longest pause within a period,
+// by its median over the periods, where one step's communication is over and the next step has not begun its own.
+std::vector<std::size_t> BoundsOfPeriod(const schema::Collectives& c, const Sequence& reference, const Period& period) {
+  std::size_t phase = 0;
+  std::int64_t longest = -1;
+  std::int64_t latest_end = schema::kNoTime;
+  std::vector<std::vector<std::int64_t>> pauses(period.length);
+  for (std::size_t i = period.first; i < period.end; ++i) {
+    if (i > period.first)
+      pauses[(i - period.first) % period.length].push_back(c.begin_ns[reference.rows[i]] - latest_end);
+    latest_end = std::max(latest_end, c.end_ns[reference.rows[i]]);
+  }
+  for (std::size_t p = 0; p < period.length; ++p) {
+    if (pauses[p].empty()) continue;
+    if (const std::int64_t usual = UpperMedian(pauses[p]); usual > longest) longest = usual, phase = p;
+  }
+  std::vector<std::size_t> after;
+  for (std::size_t i = period.first + phase; i <= period.end; ++i)
+    if ((i - period.first) % period.length == phase && i > 0) after.push_back(i - 1);
+  return after;
+}
+
 bool HoldTheTime(const std::vector<MatchRank>& ranks, const std::vector<std::vector<RankStep>>& steps) {
-  double covered_ns = 0, all_ns = 0;
+  double covered_ns = 0, ordinary_ns = 0, all_ns = 0;
   for (std::size_t r = 0; r < ranks.size(); ++r) {
     all_ns += static_cast<double>(Communicating(*ranks[r].tables));
     std::vector<std::int64_t> lengths;
     for (const RankStep& step : steps[r]) lengths.push_back(step.window.end - step.window.begin);
     std::ranges::sort(lengths);
-    lengths.resize(lengths.size() - lengths.size() / kLongestOf);
-    for (const std::int64_t ns : lengths) covered_ns += static_cast<double>(ns);
+    const std::size_t ordinary = lengths.size() - lengths.size() / kLongestOf;
+    for (std::size_t i = 0; i < lengths.size(); ++i) {
+      covered_ns += static_cast<double>(lengths[i]);
+      if (i < ordinary) ordinary_ns += static_cast<double>(lengths[i]);
+    }
   }
-  return covered_ns >= kLeastCovered * all_ns;
+  return covered_ns >= kLeastCovered * all_ns && ordinary_ns >= kLeastByOrdinary * all_ns;
 }
 
 }  // namespace
 
 Period FindPeriod(const std::vector<std::uint64_t>& symbols) {
-  const std::size_t n = symbols.size();
-  for (std::size_t period = 1; period <= std::min(n / (kMinRepeats + 1), kMaxPeriod); ++period) {
-    const std::size_t reach = Reach(symbols, period);
-    // The repetition must cover most of the run: the first steps may differ, the others not.
-    if (reach < kMinRepeats * period || (reach + period) * 4 < n * 3) continue;
-    return {period, n - reach - period};
+  for (const std::size_t length : LikelyPeriods(symbols)) {
+    const Period period = LongestOf(symbols, length);
+    const std::size_t all = period.end - period.first;
+    // The repetition must cover most of the run.
+    if (all >= (kMinRepeats + 1) * length && all * 4 >= symbols.size() * 3) return period;
   }
   return {};
 }
@@ -125,34 +163,15 @@ std::vector<std::vector<RankStep>> StepsFromSignature(const std::vector<MatchRan
   const Numbered comm = BusiestComm(ranks, matched);
   if (comm.comm == 0) return steps;
   const Sequence reference = SequenceOf(ranks[0], comm);
+  const schema::Collectives& c = ranks[0].tables->collectives;
   const Period period = FindPeriod(reference.symbols);
   if (period.length == 0) return steps;
-  const schema::Collectives& c = ranks[0].tables->collectives;
-
-  // The longest pause within a period, by its median over the periods, is where
-  // one step's communication is over and the next step has not begun its own.
-  std::size_t phase = 0;
-  std::int64_t longest = -1;
-  std::int64_t latest_end = schema::kNoTime;
-  std::vector<std::vector<std::int64_t>> pauses(period.length);
-  for (std::size_t i = period.first; i < reference.rows.size(); ++i) {
-    if (i > period.first)
-      pauses[(i - period.first) % period.length].push_back(c.begin_ns[reference.rows[i]] - latest_end);
-    latest_end = std::max(latest_end, c.end_ns[reference.rows[i]]);
-  }
-  for (std::size_t p = 0; p < period.length; ++p) {
-    if (pauses[p].empty()) continue;
-    if (const std::int64_t usual = UpperMedian(pauses[p]); usual > longest) longest = usual, phase = p;
-  }
-
-  // A step begins after the collective before the pause; the same instance bounds it on every rank.
+  // A step begins after such a collective; the same instance bounds it on every rank.
   std::vector<std::pair<std::uint64_t, std::uint32_t>> bounds;
-  for (std::size_t i = period.first + phase; i < reference.rows.size(); ++i)
-    if ((i - period.first) % period.length == phase && i > 0)
-      bounds.emplace_back(c.seq[reference.rows[i - 1]], c.start[reference.rows[i - 1]]);
-  if (!reference.rows.empty() && (reference.rows.size() - period.first) % period.length == phase)
-    bounds.emplace_back(c.seq[reference.rows.back()], c.start[reference.rows.back()]);
+  for (const std::size_t i : BoundsOfPeriod(c, reference, period))
+    bounds.emplace_back(c.seq[reference.rows[i]], c.start[reference.rows[i]]);
 
+  std::int64_t latest_end = schema::kNoTime;
   for (std::size_t r = 0; r < ranks.size(); ++r) {
     const schema::Collectives& own = ranks[r].tables->collectives;
     const Sequence sequence = SequenceOf(ranks[r], comm);

@@ -36,17 +36,18 @@ struct JobSteps {
 // `matched` must hold the instances of the same ranks (used for signatures only).
 JobSteps FindSteps(const std::vector<MatchRank>& ranks, const MatchedCollectives& matched);
 
-// The period of a sequence of symbols that repeats itself, 0 if it does not do so clearly:
-// at least three repeats, 98 % of the symbols agree. `first` is where the repetition
-// begins.
+// The period of a sequence of symbols that repeats itself, 0 if it does not do so clearly: at least three repeats,
+// three quarters of the sequence, 98 % of the symbols in it agree. The repetition is [first, end): what comes before
+// and after may be anything.
 struct Period {
-  std::size_t length = 0, first = 0;
+  std::size_t length = 0, first = 0, end = 0;
 };
 Period FindPeriod(const std::vector<std::uint64_t>& symbols);
 
 // Steps of source kSignature for each rank; empty if there is no clear period on
-// a communicator of all ranks, or if half of the time from the first operation to the last is not in them, the longest
-// twentieth of them left out. Boundary: the end of the last collective before the longest pause within a period.
+// a communicator of all ranks, or if a tenth of the time from the first operation to the last is not in them, or half
+// of it, the longest twentieth of them left out. Boundary: the end of the last collective before the longest pause
+// within a period.
 std::vector<std::vector<RankStep>> StepsFromSignature(const std::vector<MatchRank>& ranks,
                                                       const MatchedCollectives& matched);
 

@@ -1,5 +1,6 @@
 // Queries that found nothing: a run of them, of whatever functions and requests, becomes a record per function.
 
+#include <algorithm>
 #include <cstring>
 
 #include "core/poll_records.h"
@@ -23,9 +24,7 @@ OpenPolls::Row* RowOf(OpenPolls& polls, std::uint64_t op_and_request, const std:
                       std::uint32_t count) {
   for (std::uint32_t i = 0; i < polls.rows; ++i) {
     OpenPolls::Row& row = polls.row[i];
-    if (row.op_and_request != op_and_request || row.handles != count ||
-        (count != 0 && std::memcmp(polls.handle + row.first_handle, requests, count * sizeof *requests) != 0))
-      continue;
+    if (!ring::IsOf(polls, row, op_and_request, requests, count)) continue;
     polls.at = i;
     return &row;
   }
@@ -55,18 +54,21 @@ extern "C" void lockstep_poll_slow(std::uint64_t op_and_request, const std::uint
     return;
   }
   OpenPolls& polls = page->header.polls;
-  page->producer.poll_gap_ticks = lockstep_probe.sample_ticks.load(std::memory_order_relaxed) / kSamplesToPollGap;
-  const bool goes_on =
-      polls.calls != 0 && polls.rows != 0 && begin_ticks - polls.last_ticks <= page->producer.poll_gap_ticks;
+  RingProducer& producer = page->producer;
+  producer.poll_gap_ticks = lockstep_probe.sample_ticks.load(std::memory_order_relaxed) / kSamplesToPollGap;
+  producer.tight_polls_needed = std::max(producer.tight_polls_needed, ring::kTightPolls);
+  const std::uint64_t apart_ticks = polls.calls != 0 ? begin_ticks - polls.last_ticks : 0;
+  ring::NoteTight(producer, apart_ticks, end_ticks - begin_ticks);
+  const bool goes_on = polls.calls != 0 && polls.rows != 0 && apart_ticks <= producer.poll_gap_ticks;
   OpenPolls::Row* row = goes_on ? RowOf(polls, op_and_request, requests, count) : nullptr;
   if (row == nullptr) {
     SlowWriter(0).FlushPolls();
     polls.calls = polls.rows = polls.handles = 0;
     polls.first_ticks = begin_ticks;
     row = RowOf(polls, op_and_request, requests, count);
-    page->producer.limit = page->producer.cursor;  // The next record ends the run first.
+    producer.limit = producer.cursor;  // The next record ends the run first.
   }
-  ring::CountPoll(polls, *row, begin_ticks, end_ticks);
+  ring::CountPoll(polls, *row, end_ticks - begin_ticks, end_ticks);
 }
 
 void SlowWriter::FlushPolls() {

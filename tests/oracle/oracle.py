@@ -164,7 +164,8 @@ def check_timeline(d, expected, run_dir):
     found = {(row["index"], row["rank"]): row for row in (dict(zip(s, values)) for values in zip(*s.values()))}
     if not d.marks:
         # Steps from the collectives' signature have boundaries of their own; their identity is identity.py's matter.
-        if len({index for index, _ in found}) < d.steps - 2:
+        # What repeats is no step where a tenth of the time is elsewhere, as in MPI_Finalize.
+        if len({index for index, _ in found}) < d.steps - 2 and (found or not d.bodies["teardown"]):
             bad.append(f"{len(found)} cells of unmarked steps, {d.steps} steps were run")
         found, expected = {}, dict(expected, step_ranks=[], step_ns={})
     for e in expected["step_ranks"]:

@@ -49,6 +49,8 @@ struct JobOperation {
   // For calls that wait for messages: the index in RecordedRun::messages of the last one to arrive; the remaining time
   // is its transfer.
   std::uint32_t message = kNone;
+  // Of kMessage: it waits for receivers only. Whether a send does depends on who comes first; elsewhere it is a kCall.
+  bool only_sends = false;
 };
 
 struct Job {

@@ -98,18 +98,20 @@ class Maker {
 
   void LinkMessages() {
     for (const auto& [operation, stretch] : awaiting_) {
-      bool linked = false;
+      bool linked = false, receives = false;
       for (const std::uint32_t port : stretch->awaits) {
         const auto at = ports_.find(port);
         if (at == ports_.end()) continue;
         // Odd ones are receives that a send waits for (JoinMessages).
         if (options_.sends_wait || port % 2 == 0) job_.graph.Needs(operation, at->second);
         linked = true;
+        receives |= port % 2 == 0;
       }
       if (!linked) continue;
       Operation& call = job_.graph.operations()[operation];
       call.duration_ns = std::min(call.duration_ns, stretch->after_ns);
       job_.operations[operation].message = stretch->last_awaited / 2;
+      job_.operations[operation].only_sends = !receives;
       // A wait for messages and for nothing else is one of them, however they were posted.
       Role& role = job_.operations[operation].role;
       if (role == Role::kCall || (role == Role::kWait && stretch->collectives.empty())) role = Role::kMessage;

@@ -72,7 +72,7 @@ void Await(Stretch& stretch, std::uint32_t port, std::int64_t there_ns) {
 struct Pair {
   std::size_t from, to;
   const MessageHalf *send, *receive;
-  Stretch *begins, *ends;
+  Stretch *begins, *returns, *ends;  // Begins to send, returns when it is sent (null: not known), and received.
   // The first calls of receiver and sender in which it can move, if they are later than both posts.
   Stretch *takes = nullptr, *gives = nullptr;
   std::int64_t BothNs() const { return std::max(send->begin_ns, receive->begin_ns); }
@@ -98,17 +98,22 @@ class Progress {
       if (GivenLate(pair)) add(pair.to, *pair.receive, *pair.gives);
     }
   }
-  bool WaitsToBeTaken(const Pair& pair) const { return TakenLate(pair) && moved_.Holds(pair.receive->bytes, false); }
-  bool WaitsToBeGiven(const Pair& pair) const { return GivenLate(pair) && moved_.Holds(pair.receive->bytes, true); }
+  bool WaitsToBeTaken(const Pair& pair) const {
+    return TakenLate(pair) && moved_.Holds(pair.receive->bytes, false, pair.send->end_ns - pair.BothNs());
+  }
+  bool WaitsToBeGiven(const Pair& pair) const {
+    return GivenLate(pair) && moved_.Holds(pair.receive->bytes, true, pair.receive->end_ns - pair.BothNs());
+  }
 
  private:
   // Its sender was in the call that completes it, its receiver came to its next call, and after that it ended.
   static bool TakenLate(const Pair& pair) {
-    return pair.takes != nullptr && pair.BothNs() < pair.takes->begin_ns &&
-           pair.send->completing_ns < pair.takes->begin_ns && pair.takes->begin_ns < pair.send->end_ns;
+    return pair.takes != nullptr && pair.returns != nullptr && pair.takes->begin_ns < pair.returns->end_ns &&
+           pair.BothNs() < pair.takes->begin_ns && pair.send->completing_ns < pair.takes->begin_ns &&
+           pair.takes->begin_ns < pair.send->end_ns;
   }
   static bool GivenLate(const Pair& pair) {
-    return pair.gives != nullptr && pair.BothNs() < pair.gives->begin_ns &&
+    return pair.gives != nullptr && pair.gives->begin_ns < pair.ends->end_ns && pair.BothNs() < pair.gives->begin_ns &&
            pair.receive->completing_ns < pair.gives->begin_ns && pair.gives->begin_ns < pair.receive->end_ns;
   }
   std::map<std::tuple<std::size_t, std::int64_t, std::int64_t>, ReadyInCall> ready_;  // By rank, entry and return.
@@ -137,10 +142,11 @@ std::vector<Pair> PairsOf(const std::vector<std::int32_t>& ranks, std::vector<st
       ++d;
       continue;
     }
-    Pair pair{sends[s].rank, receives[d].rank, sends[s].half, receives[d].half, nullptr, nullptr};
+    Pair pair{sends[s].rank, receives[d].rank, sends[s].half, receives[d].half, nullptr, nullptr, nullptr};
     ++s, ++d;
     RankStretches &sender = stretches[pair.from], &receiver = stretches[pair.to];
     pair.begins = CallAt(sender, pair.send->begin_ns);
+    pair.returns = CallAt(sender, pair.send->completing_ns);
     pair.ends = CallAt(receiver, pair.receive->completing_ns);
     if (pair.begins == nullptr || pair.ends == nullptr || pair.send->begin_ns >= pair.receive->end_ns) continue;
     pair.takes = MovesIn(receiver, pair.BothNs(), pair.send->end_ns);
@@ -186,7 +192,7 @@ std::vector<RunMessage> JoinMessages(const std::vector<std::int32_t>& ranks,
     const bool given = progress.WaitsToBeGiven(pair), taken = progress.WaitsToBeTaken(pair);
     (given ? pair.gives : pair.begins)->offers.push_back(sent);
     Await(*pair.ends, sent, given ? pair.gives->begin_ns : send.begin_ns);
-    Stretch* returns = CallAt(stretches[pair.from], send.completing_ns);
+    Stretch* returns = pair.returns;
     if (returns != nullptr && receive.completing_ns <= send.completing_ns && send.completing_ns < receive.end_ns)
       returns->hands_over = sent / 2;
     Stretch* posts = taken ? pair.takes : CallAt(stretches[pair.to], receive.begin_ns);

@@ -23,13 +23,18 @@ std::int64_t MeanOf(std::vector<std::int64_t> values) {
 
 // Further ranks change the median of their work no more.
 constexpr std::size_t kMostCompared = 64;
-// Pieces between the same kinds of operations, one after the other, whose lengths are changed by one factor in a run
-// without steps. Of so many the mean is known to a quarter of what one differs by chance, and that difference stays:
-// nobody's work is alike each time. Piece by piece would also take away what ranks wait for each other by chance.
-constexpr std::size_t kChangedAsOne = 16;
+// In a run without steps pieces between the same kinds of operations, one after the other, are compared so many at a
+// time: the shortest takes what the shortest of the others takes, and so on. Nobody's work is alike each time, and
+// piece by piece would take away what ranks wait for each other by chance; of so many the mean is known to a quarter of
+// what one differs by chance.
+constexpr std::size_t kComparedAtOnce = 64;
 // Of what would have to be longer by more than this factor the differences are no property of the work: each piece
 // takes what it takes on the others.
 constexpr std::int64_t kMostLonger = 2;
+// Places are alike if the next longer piece there is longer by no more than this factor: other work may lie at others.
+constexpr double kLikeLength = 1.2;
+// Pieces of which so much lies where the others' do, too, are the same work.
+constexpr double kSamePlaces = 0.5;
 
 class Equaliser {
  public:
@@ -82,8 +87,9 @@ class Equaliser {
       std::vector<std::uint64_t>& between = between_[At(about.step, about.rank)];
       if (about.role != role) {
         if (about.role == Role::kOther) continue;
-        cut_by_call[about.rank] = about.role == Role::kCall;
-        if (about.role == Role::kCall || about.role == Role::kExit) continue;
+        const bool call = about.role == Role::kCall || about.only_sends;
+        cut_by_call[about.rank] = call;
+        if (call || about.role == Role::kExit) continue;
         if (!run_.whole_window) continue;
         before[about.rank] = IdentityOf(about);
         if (open[about.rank] && !between.empty()) between.back() = Hash(between.back(), before[about.rank]);
@@ -142,36 +148,164 @@ class Equaliser {
     return Hash(Hash(static_cast<std::uint64_t>(c.kind) + 1, c.comm), c.bytes);
   }
 
-  // Which of so many pieces, or stretches, are changed by one factor. With steps each by itself.
+  // A point on a rank's thread at which it comes to a collective: it hands it over, posts it, or is in it.
+  struct Mark {
+    std::uint32_t collective;
+    std::size_t pieces;  // Of its work of the step before that.
+  };
+
+  // The first piece behind the mark before the k-th stretch.
+  static std::size_t FirstOf(const std::vector<Mark>& marks, std::size_t k, std::size_t all = 0) {
+    return k == 0 ? 0 : k - 1 < marks.size() ? marks[k - 1].pieces : all;
+  }
+  // To collectives of all ranks.
+  std::vector<Mark> MarksOfAll(std::uint32_t step, std::uint32_t rank) const {
+    std::vector<Mark> marks = marks_[At(step, rank)];
+    std::erase_if(marks,
+                  [&](const Mark& mark) { return run_.collectives[mark.collective].members != run_.ranks.size(); });
+    return marks;
+  }
+  // Which of so many pieces, or stretches of pieces_in(k), are compared at once. With steps each by itself.
   using Sets = std::vector<std::vector<std::size_t>>;
-  template <typename IdentityOfPiece>
-  Sets SetsOf(std::size_t count, IdentityOfPiece&& identity) const {
+  template <typename IdentityOfPiece, typename PiecesIn>
+  Sets SetsOf(std::size_t count, IdentityOfPiece&& identity, PiecesIn&& pieces_in) const {
+    struct Open {
+      std::size_t set, pieces;
+    };
     Sets sets;
-    std::unordered_map<std::uint64_t, std::size_t> open;  // The set that is not full yet.
+    std::unordered_map<std::uint64_t, Open> open;  // The set that is not full yet.
     for (std::size_t k = 0; k < count; ++k) {
       if (!run_.whole_window) {
         sets.push_back({k});
         continue;
       }
-      const auto [at, fresh] = open.try_emplace(identity(k), sets.size());
-      if (!fresh && sets[at->second].size() >= kChangedAsOne) at->second = sets.size();
-      if (at->second == sets.size()) sets.emplace_back();
-      sets[at->second].push_back(k);
+      const auto [at, fresh] = open.try_emplace(identity(k), Open{sets.size(), 0});
+      if (!fresh && at->second.pieces >= kComparedAtOnce) at->second = {sets.size(), 0};
+      if (at->second.set == sets.size()) sets.emplace_back();
+      sets[at->second.set].push_back(k);
+      at->second.pieces += pieces_in(k);
+    }
+    return sets;
+  }
+  // Of stretches between marks, of which the last follows the last mark.
+  Sets SetsOfStretches(const std::vector<Mark>& marks, std::size_t all_pieces) const {
+    const auto mark_at = [&](std::size_t k) { return k < marks.size() ? IdentityOf(marks[k].collective) : 0; };
+    return SetsOf(
+        marks.size() + 1, [&](std::size_t k) { return Hash(k == 0 ? 1 : mark_at(k - 1), mark_at(k)); },
+        [&](std::size_t k) { return FirstOf(marks, k + 1, all_pieces) - FirstOf(marks, k); });
+  }
+  // Of a rank's pieces in all that was recorded: those of stretches between collectives of all ranks, whatever lies
+  // where in a stretch; without such collectives those between the same kinds of operations.
+  Sets SetsOfPieces(std::uint32_t step, std::uint32_t rank) const {
+    const std::size_t all = cells_[At(step, rank)].size();
+    const std::vector<Mark> marks = run_.whole_window ? MarksOfAll(step, rank) : std::vector<Mark>();
+    if (marks.empty()) {
+      const std::vector<std::uint64_t>& between = between_[At(step, rank)];
+      return SetsOf(
+          all, [&](std::size_t k) { return between[k]; }, [](std::size_t) { return 1; });
+    }
+    Sets sets;
+    for (const std::vector<std::size_t>& stretches : SetsOfStretches(marks, all)) {
+      std::vector<std::size_t> pieces;
+      for (const std::size_t k : stretches)
+        for (std::size_t piece = FirstOf(marks, k); piece < FirstOf(marks, k + 1, all); ++piece)
+          pieces.push_back(piece);
+      if (!pieces.empty()) sets.push_back(std::move(pieces));
     }
     return sets;
   }
 
-  // Ranks that are compared and alike in a step, ascending, and, if somebody asked, which of their pieces are changed
-  // by one factor and what each set typically takes.
+  // What the pieces of one set typically take on the ranks compared: each at its place, and of places with pieces of
+  // like length the shortest, the second shortest, ...
+  struct Typical {
+    struct Like {
+      std::vector<std::size_t> places;
+      std::vector<std::int64_t> in_order_ns;
+    };
+    std::vector<std::int64_t> by_place_ns, middle_ns;  // The latter by place, too: of the rank in the middle.
+    std::vector<Like> likes;
+  };
+  static std::vector<std::int64_t> OfEach(const std::vector<std::vector<std::int64_t>>& by_rank,
+                                          TypicalFunction typical) {
+    std::vector<std::int64_t> typical_ns;
+    for (std::size_t k = 0; k < by_rank.front().size(); ++k) {
+      std::vector<std::int64_t> kth;
+      for (const std::vector<std::int64_t>& lengths : by_rank) kth.push_back(lengths[k]);
+      typical_ns.push_back(typical(std::move(kth)));
+    }
+    return typical_ns;
+  }
+  static std::vector<std::size_t> InOrder(const std::vector<std::int64_t>& lengths) {
+    std::vector<std::size_t> order(lengths.size());
+    std::iota(order.begin(), order.end(), std::size_t{0});
+    std::ranges::stable_sort(order, {}, [&](std::size_t i) { return lengths[i]; });
+    return order;
+  }
+  Typical TypicalOf(const std::vector<std::vector<std::int64_t>>& by_rank) const {
+    Typical typical{.by_place_ns = OfEach(by_rank, typical_), .middle_ns = OfEach(by_rank, MedianOf), .likes = {}};
+    std::int64_t last_ns = 0;
+    for (const std::size_t place : InOrder(typical.by_place_ns)) {
+      const std::int64_t ns = typical.by_place_ns[place];
+      if (typical.likes.empty() || static_cast<double>(ns) > kLikeLength * static_cast<double>(last_ns))
+        typical.likes.emplace_back();
+      typical.likes.back().places.push_back(place);
+      last_ns = ns;
+    }
+    for (Typical::Like& like : typical.likes) {
+      std::vector<std::vector<std::int64_t>> theirs;
+      for (const std::vector<std::int64_t>& lengths : by_rank) {
+        std::vector<std::int64_t>& of = theirs.emplace_back();
+        for (const std::size_t place : like.places) of.push_back(lengths[place]);
+        std::ranges::sort(of);
+      }
+      like.in_order_ns = OfEach(theirs, typical_);
+    }
+    return typical;
+  }
+  // What each of a rank's pieces of a set takes if they are like the others'.
+  static std::vector<std::int64_t> LikeTheirs(const Typical& typical, const std::vector<std::int64_t>& own_ns) {
+    const auto sum = [](const std::vector<std::int64_t>& ns) {
+      return std::accumulate(ns.begin(), ns.end(), std::int64_t{0});
+    };
+    const std::int64_t all_own_ns = sum(own_ns), all_ns = sum(typical.by_place_ns), middle_ns = sum(typical.middle_ns);
+    if (own_ns.size() == 1 || all_ns > kMostLonger * all_own_ns) return typical.by_place_ns;
+    std::vector<std::int64_t> like_ns(own_ns.size());
+    double common = 0;  // Of 1: the part of the work that is at the same places.
+    const double factor = all_own_ns > 0 ? static_cast<double>(all_ns) / static_cast<double>(all_own_ns) : 1;
+    for (std::size_t k = 0; k < own_ns.size(); ++k) {
+      const double scaled_ns = static_cast<double>(own_ns[k]) * factor;
+      like_ns[k] = std::llround(scaled_ns);
+      if (all_own_ns > 0 && middle_ns > 0)
+        common += std::min(static_cast<double>(own_ns[k]) / static_cast<double>(all_own_ns),
+                           static_cast<double>(typical.middle_ns[k]) / static_cast<double>(middle_ns));
+    }
+    // Its pieces are not those at the same places on the others: a set of theirs may have one long piece more.
+    if (common < kSamePlaces) return like_ns;
+    for (const Typical::Like& like : typical.likes) {
+      std::vector<std::int64_t> own;
+      for (const std::size_t place : like.places) own.push_back(own_ns[place]);
+      const std::vector<std::size_t> order = InOrder(own);
+      for (std::size_t k = 0; k < order.size(); ++k) like_ns[like.places[order[k]]] = like.in_order_ns[k];
+    }
+    return like_ns;
+  }
+
+  // Ranks that are compared and alike in a step, ascending, and, if somebody asked, which of their pieces are compared
+  // at once and what those of each set typically take.
   struct Group {
     std::vector<std::uint32_t> ranks;
     Sets sets;
-    std::vector<std::int64_t> typical_ns;
+    std::vector<Typical> typical;
   };
   // What they have in common: the number of pieces, and perhaps the kernels, and the order in which they communicate.
   using Alike = std::tuple<std::size_t, std::optional<std::uint64_t>, std::optional<std::uint64_t>>;
   Alike AlikeOf(std::uint32_t step, std::uint32_t rank, bool kernels, bool order) {
     Alike alike{Cell(step, rank).size(), std::nullopt, std::nullopt};
+    // All that was recorded has as many pieces by chance sooner than a step has: then as many before each collective of
+    // all ranks, too.
+    if (run_.whole_window)
+      for (const Mark& mark : MarksOfAll(step, rank))
+        std::get<0>(alike) = Hash(Hash(std::get<0>(alike), mark.collective), mark.pieces);
     if (kernels) std::get<1>(alike) = kinds_[At(step, rank)];
     if (order) std::get<2>(alike) = orders_[At(step, rank)];
     return alike;
@@ -207,33 +341,22 @@ class Equaliser {
     const std::vector<Piece>& own = Cell(step, rank);
     if (Group* peers = PeersOf(step, rank)) {
       const auto of = [&](std::uint32_t r, const std::vector<std::size_t>& set) {
-        std::int64_t length = 0;
-        for (const std::size_t k : set) length += Length(Cell(step, r)[k]);
-        return length;
+        std::vector<std::int64_t> lengths;
+        for (const std::size_t k : set) lengths.push_back(Length(Cell(step, r)[k]));
+        return lengths;
       };
       if (peers->sets.empty()) {
-        const std::vector<std::uint64_t>& between = between_[At(step, peers->ranks.front())];
-        peers->sets = SetsOf(own.size(), [&](std::size_t k) { return between[k]; });
+        peers->sets = SetsOfPieces(step, peers->ranks.front());
         for (const std::vector<std::size_t>& set : peers->sets) {
-          std::vector<std::int64_t> theirs;
+          std::vector<std::vector<std::int64_t>> theirs;
           for (const std::uint32_t r : peers->ranks) theirs.push_back(of(r, set));
-          peers->typical_ns.push_back(typical_(std::move(theirs)));
+          peers->typical.push_back(TypicalOf(theirs));
         }
       }
       for (std::size_t s = 0; s < peers->sets.size(); ++s) {
         const std::vector<std::size_t>& set = peers->sets[s];
-        const std::int64_t length = of(rank, set);
-        if (set.size() == 1) {
-          Lengthen(own[set[0]], length, peers->typical_ns[s]);
-        } else if (peers->typical_ns[s] <= kMostLonger * length) {
-          Scale(step, rank, set, peers->typical_ns[s], length);
-        } else {
-          for (const std::size_t k : set) {
-            std::vector<std::int64_t> theirs;
-            for (const std::uint32_t r : peers->ranks) theirs.push_back(Length(Cell(step, r)[k]));
-            Lengthen(own[k], Length(own[k]), typical_(std::move(theirs)));
-          }
-        }
+        const std::vector<std::int64_t> own_ns = of(rank, set), like_ns = LikeTheirs(peers->typical[s], own_ns);
+        for (std::size_t i = 0; i < set.size(); ++i) Lengthen(own[set[i]], own_ns[i], like_ns[i]);
       }
       return;
     }
@@ -266,12 +389,6 @@ class Equaliser {
     return *total_of_all_;
   }
 
-  // A point on a rank's thread at which it comes to a collective: it hands it over, posts it, or is in it.
-  struct Mark {
-    std::uint32_t collective;
-    std::size_t pieces;  // Of its work of the step before that.
-  };
-
   // Ranks that divide a step differently still come to the same collectives: between two of those to which all come in
   // one order, this rank's work takes as long as the others'. What it does too much stays where it does it, which a
   // factor for the whole step would spread over all of it. False: there are no such collectives.
@@ -298,44 +415,33 @@ class Equaliser {
     };
     const std::vector<Mark> shared = of_all(rank);
     if (others.empty() || shared.empty() || several_threads_[rank]) return false;
-    // Stretches between two marks that are changed by one factor, and how long each set is on each rank.
-    const auto mark_at = [&](std::size_t k) { return k < shared.size() ? IdentityOf(shared[k].collective) : 0; };
-    const Sets sets =
-        SetsOf(shared.size() + 1, [&](std::size_t k) { return Hash(k == 0 ? 1 : mark_at(k - 1), mark_at(k)); });
-    std::vector<std::vector<std::int64_t>> theirs(sets.size()), each(shared.size() + 1);
-    for (const std::uint32_t r : others) {
-      const std::vector<Mark> marks = of_all(r);
-      const bool same = std::equal(marks.begin(), marks.end(), shared.begin(), shared.end(),
+    const Sets sets = SetsOfStretches(shared, Cell(step, rank).size());
+    std::vector<std::vector<Mark>> marks;
+    std::vector<std::vector<std::int64_t>> each(others.size());  // [other rank][stretch]
+    for (std::size_t o = 0; o < others.size(); ++o) {
+      marks.push_back(of_all(others[o]));
+      const bool same = std::equal(marks[o].begin(), marks[o].end(), shared.begin(), shared.end(),
                                    [](const Mark& a, const Mark& b) { return a.collective == b.collective; });
-      if (!same || several_threads_[r]) return false;
-      for (std::size_t k = 0; k < each.size(); ++k) each[k].push_back(LengthBetween(step, r, marks, k));
-      for (std::size_t s = 0; s < sets.size(); ++s) {
-        theirs[s].push_back(0);
-        for (const std::size_t k : sets[s]) theirs[s].back() += each[k].back();
+      if (!same || several_threads_[others[o]]) return false;
+      for (std::size_t k = 0; k <= shared.size(); ++k) each[o].push_back(LengthBetween(step, others[o], marks[o], k));
+    }
+    for (const std::vector<std::size_t>& set : sets) {
+      std::vector<std::vector<std::int64_t>> theirs(others.size());
+      std::vector<std::int64_t> own_ns;
+      for (const std::size_t k : set) {
+        own_ns.push_back(LengthBetween(step, rank, shared, k));
+        for (std::size_t o = 0; o < others.size(); ++o) theirs[o].push_back(each[o][k]);
+      }
+      const std::vector<std::int64_t> like_ns = LikeTheirs(TypicalOf(theirs), own_ns);
+      for (std::size_t i = 0; i < set.size(); ++i) {
+        std::vector<std::size_t> pieces;
+        for (std::size_t piece = FirstOf(shared, set[i]); piece < FirstOf(shared, set[i] + 1, Cell(step, rank).size());
+             ++piece)
+          pieces.push_back(piece);
+        if (own_ns[i] > 0) Scale(step, rank, pieces, like_ns[i], own_ns[i]);
       }
     }
-    const auto change = [&](std::span<const std::size_t> stretches, std::int64_t to_ns, std::int64_t from_ns) {
-      std::vector<std::size_t> pieces;
-      for (const std::size_t k : stretches)
-        for (std::size_t piece = FirstOf(shared, k); piece < FirstOf(shared, k + 1, Cell(step, rank).size()); ++piece)
-          pieces.push_back(piece);
-      if (from_ns > 0) Scale(step, rank, pieces, to_ns, from_ns);
-    };
-    for (std::size_t s = 0; s < sets.size(); ++s) {
-      std::int64_t length = 0;
-      for (const std::size_t k : sets[s]) length += LengthBetween(step, rank, shared, k);
-      const std::int64_t typical = typical_(std::move(theirs[s]));
-      if (sets[s].size() == 1 || typical <= kMostLonger * length)
-        change(sets[s], typical, length);
-      else
-        for (const std::size_t k : sets[s])
-          change({&k, 1}, typical_(std::move(each[k])), LengthBetween(step, rank, shared, k));
-    }
     return true;
-  }
-  // The first piece behind the mark before the k-th stretch.
-  static std::size_t FirstOf(const std::vector<Mark>& marks, std::size_t k, std::size_t all = 0) {
-    return k == 0 ? 0 : k - 1 < marks.size() ? marks[k - 1].pieces : all;
   }
   std::int64_t LengthBetween(std::uint32_t step, std::uint32_t rank, const std::vector<Mark>& marks, std::size_t k) {
     const std::vector<Piece>& cell = Cell(step, rank);

@@ -12,8 +12,8 @@ namespace lockstep::replay {
 
 // Each piece of work of `ranks` takes as long as the same piece on the other ranks that divide their step equally and,
 // if there are such ranks, communicate in the same order (lower median); if none divides it so, as long as the sum of
-// the others' work. In a run without steps 16 pieces between the same kinds of operations, one after the other, take as
-// long in all as the same pieces of the others, and differ among themselves as they did.
+// the others' work. In a run without steps 16 pieces between the same kinds of operations, one after the other, take
+// what the same pieces of the others take, the shortest what their shortest takes, and so on.
 void EqualiseWork(const RecordedRun& run, const std::vector<std::int32_t>& ranks, Job& job);
 
 // Over whom work is spread.

@@ -5,39 +5,18 @@
 #include <numeric>
 #include <vector>
 
+#include "analysis/communication/awaited.h"
 #include "merge/timeline/charges.h"
 
 namespace lockstep::report {
-namespace {
-
-// visit(position of the one waited for, of the one that waits; ns)
-template <typename Visit>
-void EachMessageWait(const analysis::Context& context, Visit&& visit) {
-  const auto& pairs = context.tables().p2p_pairs;
-  for (std::size_t i = 0; i < pairs.rows(); ++i) {
-    const std::size_t source = context.Position(pairs.source_rank[i]),
-                      destination = context.Position(pairs.destination_rank[i]);
-    if (source == analysis::kNowhere || destination == analysis::kNowhere || source == destination) continue;
-    if (pairs.late_sender_ns[i] > 0) visit(source, destination, static_cast<double>(pairs.late_sender_ns[i]));
-    if (pairs.late_receiver_ns[i] > 0) visit(destination, source, static_cast<double>(pairs.late_receiver_ns[i]));
-  }
-}
-
-}  // namespace
 
 PageJson WaitsOf(const analysis::Context& context, const WaitLimits& limits) {
   const std::size_t n = context.ranks().size();
   const merge::Charges charges(context.timeline(), context.options().jobs);
   const std::size_t collectives = context.tables().collectives.rows();
-  std::vector<double> awaited(n, 0);
-  double untold = 0;
-  for (std::size_t c = 0; c < collectives; ++c)
-    if (context.Counts(c) && !context.OfSameKernel(c))
-      charges.EachOfAll(c, [&](std::int32_t rank, double ns) {
-        const std::size_t p = context.Position(rank);
-        (p == analysis::kNowhere ? untold : awaited[p]) += ns;
-      });
-  EachMessageWait(context, [&](std::size_t for_whom, std::size_t, double ns) { awaited[for_whom] += ns; });
+  const analysis::AwaitedTime time = analysis::AwaitedTimeOf(context, charges);
+  std::vector<double> awaited(n);
+  for (std::size_t p = 0; p < n; ++p) awaited[p] = time.Of(p);
   std::vector<std::size_t> order(n);
   std::iota(order.begin(), order.end(), std::size_t{0});
   std::erase_if(order, [&](std::size_t p) { return awaited[p] == 0; });
@@ -64,7 +43,7 @@ PageJson WaitsOf(const analysis::Context& context, const WaitLimits& limits) {
           by_rank[0][row_of[p] * n + waiting] += charges.Of(m, charged);
     }
   }
-  EachMessageWait(context, [&](std::size_t for_whom, std::size_t waiting, double ns) {
+  analysis::EachMessageWait(context, [&](std::size_t for_whom, std::size_t waiting, double ns) {
     if (row_of[for_whom] != analysis::kNowhere) by_rank[1][row_of[for_whom] * n + waiting] += ns;
   });
   const std::size_t per_column = std::max<std::size_t>(1, (n + limits.columns - 1) / limits.columns),
@@ -84,7 +63,7 @@ PageJson WaitsOf(const analysis::Context& context, const WaitLimits& limits) {
   for (std::size_t column = 0; column < columns; ++column) waiting.push_back(context.ranks()[column * per_column]);
   return {{"all_ranks", n},
           {"awaited_ranks", all},
-          {"untold_ns", std::llround(untold)},
+          {"untold_ns", std::llround(time.untold_ns)},
           {"awaited", rows},
           {"waiting", Packed(waiting)},
           {"ranks_per_column", per_column},

@@ -15,6 +15,20 @@ TEST(SoonAfter, HoldsFromThreeOnIfNineOfTenFollow) {
   EXPECT_FALSE(seen.Holds());
 }
 
+// Of waits of 5 ms that end 30 us after the other rank came, and of 50 us that end as long after it.
+TEST(MovedSoonAfter, LongWaitsAreJudgedByLongOnes) {
+  MovedSoonAfter moved;
+  for (int i = 0; i < 100; ++i) moved.Add(40'000, false, 0, 20'000, 50'000);
+  for (int i = 0; i < 2; ++i) moved.Add(42'000, false, 0, 4'970'000, 5'000'000);
+  EXPECT_FALSE(moved.Holds(40'000, false, 5'000'000)) << "two alone are too few, and the short ones say no";
+  moved.Add(41'000, false, 0, 7'970'000, 8'000'000);
+  EXPECT_TRUE(moved.Holds(40'000, false, 5'000'000));
+  EXPECT_TRUE(moved.Holds(40'000, false, 20'000'000)) << "the longest are judged by the next shorter ones";
+  EXPECT_FALSE(moved.Holds(40'000, false, 50'000));
+  EXPECT_FALSE(moved.Holds(40'000, true, 5'000'000));
+  EXPECT_FALSE(moved.Holds(400'000, false, 5'000'000));
+}
+
 // A chain of ranks whose first one is late: each waits for the one before it, and while it waits the one behind it
 // comes to its next call, as long after its last as this one waits.
 TEST(ReadyInCall, TheOtherMessageOfACallMayExplainItsEnd) {

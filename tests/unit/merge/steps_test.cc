@@ -111,6 +111,11 @@ TEST(Steps, PeriodIsTheSmallestThatClearlyRepeats) {
   const merge::Period period = merge::FindPeriod(symbols);
   EXPECT_EQ(period.length, 4u);
   EXPECT_EQ(period.first, 3u);
+  EXPECT_EQ(period.end, 43u);
+  symbols.insert(symbols.end(), {7, 7, 6, 5, 4});  // What closes a program is not part of it.
+  EXPECT_EQ(merge::FindPeriod(symbols).end, 43u);
+  symbols.insert(symbols.end(), {6, 5, 4, 6, 7, 4});
+  EXPECT_EQ(merge::FindPeriod(symbols).length, 0u) << "not three quarters of the sequence";
   std::vector<std::uint64_t> noise;
   std::uint64_t state = 1;
   for (int i = 0; i < 200; ++i) noise.push_back((state = state * 6364136223846793005u + 1442695040888963407u) >> 60);

@@ -393,6 +393,48 @@ TEST(WhatIf, WhatARankDoesTooMuchIsTakenFromWhereItIs) {
   }
 }
 
+// All that was recorded of two ranks in a run without steps: 300 all-reduces of 100 us, before the k-th of which rank 0
+// works 1 ms or 0.8 ms by turns, and rank 1 more_ns(k) longer.
+template <typename More>
+HostRun WithoutSteps(More&& more_ns) {
+  HostRun run;
+  run.ranks = {0, 1};
+  run.stretches.resize(2);
+  run.steps = {0};
+  run.whole_window = true;
+  std::int64_t now = 0;
+  for (std::uint32_t k = 0; k < 300; ++k) {
+    run.collectives.push_back({k, 7, CollectiveKind::kAllReduce, kMiB, 2});
+    const std::int64_t work = k % 2 == 0 ? kMs : kMs / 10 * 8, end = now + work + more_ns(k) + kMs / 10;
+    for (std::size_t r = 0; r < 2; ++r) {
+      const std::int64_t entry = now + work + (r == 1 ? more_ns(k) : 0);
+      run.stretches[r].collectives.push_back({k, k, 0, false, false, entry, entry, end, end});
+      run.stretches[r].training.push_back({Stretch::kBlocking, entry, end, {k}, 0});
+    }
+    now = end;
+  }
+  for (RankStretches& rank : run.stretches) rank.training.push_back({Stretch::kStepEnd, now, now, {}, 0});
+  run.measured_step_ns = {now};
+  return run;
+}
+
+// However its pieces differ from the others': all as long again, one kind of them, or one in ten that lost its core.
+TEST(WhatIf, ARunWithoutStepsIsPricedPieceByPiece) {
+  const std::int64_t healthy = WithoutSteps([](std::uint32_t) { return std::int64_t{0}; }).measured_step_ns[0];
+  const auto expect = [&](const HostRun& run) {
+    const WhatIf what_if = Make(run);
+    ASSERT_EQ(what_if.replayed_step_ns(), run.measured_step_ns[0]);
+    Question question = Of(Question::kWithoutRanks);
+    question.ranks = {1};
+    EXPECT_NEAR(static_cast<double>(Ask(what_if, question).step_ns), static_cast<double>(healthy), 1e-3 * kMs);
+    question.ranks = {0};
+    EXPECT_LE(Ask(what_if, question).gain_ns, 0);
+  };
+  expect(WithoutSteps([](std::uint32_t k) { return k % 2 == 0 ? kMs : kMs / 10 * 8; }));
+  expect(WithoutSteps([](std::uint32_t k) { return k % 2 == 0 ? std::int64_t{0} : kMs; }));
+  expect(WithoutSteps([](std::uint32_t k) { return k % 10 == 3 ? 4 * kMs : 0; }));
+}
+
 // The run of one rank, of a job of `job_ranks`.
 HostRun OneRank(std::size_t job_ranks) {
   HostRun run = MakeRun({2, 2, 4});

@@ -8,9 +8,13 @@ int main() {
   if (lockstep_ring() == nullptr) return 1;
   // Until it is measured 20 us are 40,000 ticks (source_support.cc).
   std::uint64_t now = ring::Ticks();
+  int ends_read = 0;
+  const auto poll = [&](std::uint64_t op_and_request, std::uint64_t begin, std::uint64_t takes) {
+    ring::Poll(op_and_request, nullptr, 0, begin, [&] { return ++ends_read, begin + takes; });
+  };
   const auto polls = [&](int count, std::uint64_t apart) {
     for (int i = 0; i < count; ++i) {
-      ring::Poll(7, now, now + 100);
+      poll(7, now, 100);
       now += apart;
     }
   };
@@ -28,16 +32,30 @@ int main() {
   now += 1'000'000;
   // Messages, a list and one request after the other by turns, the last ones more than are told apart.
   const auto turns = [&](std::uint64_t requests) {
-    for (int i = 0; i < 1000; ++i) {
-      ring::Poll(7, now, now + 200);
+    for (int i = 0; i < 700; ++i) {
+      poll(7, now, 200);
       lockstep_poll_slow(8, pending, 2, now + 300, now + 400);
       now += 1'000;
       for (std::uint64_t request = 1; request <= requests; ++request, now += 200)
-        ring::Poll(9 | request << kPollOpBits, now, now + 100);
+        poll(9 | request << kPollOpBits, now, 100);
     }
   };
   turns(3);
   now += 1'000'000;
   turns(40);
+  // Tight ones: 4096 of them in a row, and no end is read until one comes late.
+  const auto tight = [&](int count) {
+    for (ends_read = 0; count > 0; --count, now += 200) poll(7, now, 50);
+    return ends_read;
+  };
+  now += 1'000'000;
+  if (tight(10'000) != 1 + 4096) return 2;
+  now += 5'000;
+  if (tight(10'000) != 1 + 4096) return 3;
+  // One that took long needs twice as many after it.
+  now += 5'000;
+  poll(7, now, 3'000);
+  now += 3'200;
+  if (tight(10'000) != 8192) return 4;
   return 0;
 }
