@@ -43,6 +43,7 @@ struct RingProducer {
   // Polls in a row, of one run or several, that were tight (ring::Poll), and how many there must be before the end of
   // one is no longer read.
   std::uint32_t tight_polls, tight_polls_needed;
+  std::uint64_t long_poll_ticks;  // End of the last one that took longer.
   void* ranges;                   // NvtxThread of runtime/probe, null until needed.
   std::uint64_t range_ids;        // Start/end ranges begun on this thread.
   std::uint64_t off_since_ticks;  // Recording has been off since then and nothing was written since; 0 if not.
@@ -230,18 +231,25 @@ inline bool IsOf(const OpenPolls& polls, const OpenPolls::Row& row, std::uint64_
          (count == 0 || std::memcmp(polls.handle + row.first_handle, requests, count * sizeof *requests) == 0);
 }
 
-// A poll is tight if it takes no longer, and comes no later after the last one, than a twentieth of what ends a run:
-// 1 us.
-inline constexpr std::uint64_t kTightOfGap = 20;
+// Polls in a row that each took no longer, and came no later after the last one, than what ends a run. Ever more of
+// them are needed where polls that take longer (they move data) fill a part of the time; not after each loss of the
+// core.
 inline constexpr std::uint32_t kTightPolls = 4096, kMostTightPolls = 1u << 20;
-inline void NoteTight(RingProducer& producer, std::uint64_t apart_ticks, std::uint64_t inside_ticks) {
-  const std::uint64_t tight = producer.poll_gap_ticks / kTightOfGap;
-  if (apart_ticks <= tight && inside_ticks <= tight) {
+inline constexpr std::uint64_t kPartOfTime = 50;
+inline void NoteTight(RingProducer& producer, std::uint64_t apart_ticks, std::uint64_t begin_ticks,
+                      std::uint64_t end_ticks) {
+  const std::uint64_t inside_ticks = end_ticks - begin_ticks;
+  if (apart_ticks <= producer.poll_gap_ticks && inside_ticks <= producer.poll_gap_ticks) {
     ++producer.tight_polls;
     return;
   }
   producer.tight_polls = 0;
-  if (inside_ticks > tight && producer.tight_polls_needed < kMostTightPolls) producer.tight_polls_needed *= 2;
+  if (inside_ticks <= producer.poll_gap_ticks) return;
+  if (begin_ticks - producer.long_poll_ticks > kPartOfTime * inside_ticks)
+    producer.tight_polls_needed = kTightPolls;
+  else if (producer.tight_polls_needed < kMostTightPolls)
+    producer.tight_polls_needed *= 2;
+  producer.long_poll_ticks = end_ticks;
 }
 
 // Counts one more query that found nothing, see kPoll in record.h; the key contains the request, if there was one.
@@ -269,10 +277,9 @@ inline void Poll(std::uint64_t op_and_request, const std::uint64_t* requests, st
       return lockstep_poll_slow(op_and_request, requests, count, begin_ticks, end());
     polls.at = next;
   }
-  if (producer.tight_polls >= producer.tight_polls_needed && kTightOfGap * apart_ticks <= producer.poll_gap_ticks)
-    return CountPoll(polls, *row, apart_ticks, begin_ticks);
+  if (producer.tight_polls >= producer.tight_polls_needed) return CountPoll(polls, *row, apart_ticks, begin_ticks);
   const std::uint64_t end_ticks = end();
-  NoteTight(producer, apart_ticks, end_ticks - begin_ticks);
+  NoteTight(producer, apart_ticks, begin_ticks, end_ticks);
   CountPoll(polls, *row, end_ticks - begin_ticks, end_ticks);
 }
 inline void Poll(std::uint64_t op_and_request, std::uint64_t begin_ticks) {

@@ -58,6 +58,7 @@ class Batch {
   int count() const { return count_; }
   // The handles that are not null, moved to the front. After this handle(i) means nothing.
   const std::uint64_t* Compact() {
+    if (given_ == count_) return handles_;
     int kept = 0;
     for (int i = 0; i < count_; ++i)
       if (handles_[i] != 0) handles_[kept++] = handles_[i];
@@ -110,7 +111,7 @@ MpiRecord CompletionCall(MpiOp op, std::uint64_t begin, std::uint64_t end, int r
   return MakeRecord(op, begin, end, kNoComm, shape);
 }
 
-bool Recording() { return Active() && ring::Recording(); }
+[[gnu::always_inline]] inline bool Recording() { return Active() && ring::Recording(); }
 
 std::uint64_t PollKey(MpiOp op, std::uint64_t request) { return static_cast<std::uint64_t>(op) | request << 12; }
 
@@ -144,7 +145,7 @@ void AddSome(Batch& batch, int result, int completed, const int indices[], const
 }
 
 // A query over several requests that found nothing.
-void PollMany(MpiOp op, Batch& batch, std::uint64_t begin) {
+[[gnu::always_inline]] inline void PollMany(MpiOp op, Batch& batch, std::uint64_t begin) {
   const int given = batch.given();
   const bool each_incomplete = op != MpiOp::kTestall;  // Testall does not report which request is incomplete.
   if (given == 1) {

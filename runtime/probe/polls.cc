@@ -58,7 +58,7 @@ extern "C" void lockstep_poll_slow(std::uint64_t op_and_request, const std::uint
   producer.poll_gap_ticks = lockstep_probe.sample_ticks.load(std::memory_order_relaxed) / kSamplesToPollGap;
   producer.tight_polls_needed = std::max(producer.tight_polls_needed, ring::kTightPolls);
   const std::uint64_t apart_ticks = polls.calls != 0 ? begin_ticks - polls.last_ticks : 0;
-  ring::NoteTight(producer, apart_ticks, end_ticks - begin_ticks);
+  ring::NoteTight(producer, apart_ticks, begin_ticks, end_ticks);
   const bool goes_on = polls.calls != 0 && polls.rows != 0 && apart_ticks <= producer.poll_gap_ticks;
   OpenPolls::Row* row = goes_on ? RowOf(polls, op_and_request, requests, count) : nullptr;
   if (row == nullptr) {
