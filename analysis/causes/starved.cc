@@ -13,6 +13,30 @@
 #include "analysis/passes.h"
 
 namespace lockstep::analysis {
+namespace {
+
+// At least what the processes' other threads used of the CPU: beyond what the ranks' threads used in the window, and
+// may have used outside of it. -1: not known.
+std::int64_t OtherThreadsNs(const Context& context) {
+  const auto& t = context.tables();
+  std::int64_t begin_ns = INT64_MAX, end_ns = INT64_MIN, others_ns = 0;
+  for (std::size_t i = 0; i < t.windows.rows(); ++i)
+    begin_ns = std::min(begin_ns, t.windows.begin_ns[i]), end_ns = std::max(end_ns, t.windows.end_ns[i]);
+  for (std::size_t i = 0; i < t.rank_totals.rows(); ++i) {
+    const std::size_t p = context.Position(t.rank_totals.rank[i]);
+    if (p == kNowhere) continue;
+    const std::int64_t app_ns = t.ranks.app_cpu_ns[context.RankRow(p)], own_ns = t.rank_totals.cpu_ns[i];
+    if (app_ns < 0 || own_ns < 0 || end_ns < begin_ns) return -1;
+    const std::int64_t outside_ns = std::max<std::int64_t>(0, end_ns - begin_ns - SpanOf(t.rank_totals, i));
+    others_ns += std::max<std::int64_t>(0, app_ns - own_ns - outside_ns);
+  }
+  return others_ns;
+}
+
+// The ranks' other threads run in place of them if they used this part of the time for which the ranks lacked a core.
+constexpr double kOwnThreads = 0.5;
+
+}  // namespace
 
 void FindStarved(const Context& context, Analysis& analysis) {
   const RunFacts& run = analysis.run;
@@ -52,8 +76,19 @@ void FindStarved(const Context& context, Analysis& analysis) {
       fmt::format("runnable without a core (run-queue delay) over {}: {} of the time of {}{}; most on rank {}: {}",
                   time.steps > 0 ? Plural(time.steps, "step") : std::string("the window"), Percent(share),
                   Plural(static_cast<std::int64_t>(time.ranks.size()), "rank"), where, most->rank, Percent(of(*most)));
+  std::int64_t without_ns = 0;
+  for (const CoreTime::OfRank& rank : time.ranks) without_ns += rank.without_core_ns;
+  const std::int64_t others_ns = OtherThreadsNs(context);
+  const bool own_threads =
+      others_ns > 0 && static_cast<double>(others_ns) >= kOwnThreads * static_cast<double>(without_ns);
+  if (own_threads) {
+    finding.brief = "ready to run, but the ranks' own threads have the cores";
+    finding.evidence += fmt::format("; their processes' other threads used {} of CPU time", Duration(others_ns));
+  }
   finding.action =
-      run.ranks_sharing_cores > 0
+      own_threads ? "run no more threads than cores: lower OMP_NUM_THREADS, or give each rank more cores (mpirun "
+                    "--map-by slot:PE=N)"
+      : run.ranks_sharing_cores > 0
           ? "use as many ranks as cores; the timings of this run do not apply to a run with a core per rank"
           : "see what else runs on the nodes, or widen the ranks' core sets (taskset -cp PID shows them)";
   analysis.findings.push_back(std::move(finding));

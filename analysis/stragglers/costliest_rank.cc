@@ -57,8 +57,8 @@ bool IsChance(const Context& context, std::size_t position) {
     all += differences.back();
   }
   const auto n = static_cast<double>(differences.size());
-  if (differences.size() < 2) return false;  // Nothing to compare with.
-  if (all <= 0) return true;
+  // One of two that has a task of its own, as who hands out work, is compared with nobody.
+  if (differences.size() < 2 || all <= 0) return true;
   double squares = 0;
   for (const double each : differences) squares += (each - all / n) * (each - all / n);
   if (all >= kStandardErrors * std::sqrt(squares * n / (n - 1))) return false;
