@@ -23,15 +23,13 @@ std::int64_t MeanOf(std::vector<std::int64_t> values) {
 
 // Further ranks change the median of their work no more.
 constexpr std::size_t kMostCompared = 64;
-// In a run without steps pieces between the same kinds of operations, one after the other, are compared so many at a
-// time: the shortest takes what the shortest of the others takes, and so on. Nobody's work is alike each time, and
-// piece by piece would take away what ranks wait for each other by chance; of so many the mean is known to a quarter of
-// what one differs by chance.
+// Pieces of a run without steps that are compared at once: the shortest takes what the others' shortest takes, and so
+// on. Nobody's work is alike each time: piece by piece would also take away what ranks wait for each other by chance.
 constexpr std::size_t kComparedAtOnce = 64;
 // Of what would have to be longer by more than this factor the differences are no property of the work: each piece
 // takes what it takes on the others.
 constexpr std::int64_t kMostLonger = 2;
-// Places are alike if the next longer piece there is longer by no more than this factor: other work may lie at others.
+// Places between the same operations are alike if the next longer piece there is longer by no more than this factor.
 constexpr double kLikeLength = 1.2;
 // Pieces of which so much lies where the others' do, too, are the same work.
 constexpr double kSamePlaces = 0.5;
@@ -194,8 +192,8 @@ class Equaliser {
         marks.size() + 1, [&](std::size_t k) { return Hash(k == 0 ? 1 : mark_at(k - 1), mark_at(k)); },
         [&](std::size_t k) { return FirstOf(marks, k + 1, all_pieces) - FirstOf(marks, k); });
   }
-  // Of a rank's pieces in all that was recorded: those of stretches between collectives of all ranks, whatever lies
-  // where in a stretch; without such collectives those between the same kinds of operations.
+  // Of a rank's pieces in all that was recorded: those of like stretches between collectives of all ranks, if there
+  // are.
   Sets SetsOfPieces(std::uint32_t step, std::uint32_t rank) const {
     const std::size_t all = cells_[At(step, rank)].size();
     const std::vector<Mark> marks = run_.whole_window ? MarksOfAll(step, rank) : std::vector<Mark>();
@@ -235,21 +233,26 @@ class Equaliser {
     }
     return typical_ns;
   }
-  static std::vector<std::size_t> InOrder(const std::vector<std::int64_t>& lengths) {
-    std::vector<std::size_t> order(lengths.size());
+  template <typename Key>
+  static std::vector<std::size_t> InOrder(std::size_t count, Key&& key) {
+    std::vector<std::size_t> order(count);
     std::iota(order.begin(), order.end(), std::size_t{0});
-    std::ranges::stable_sort(order, {}, [&](std::size_t i) { return lengths[i]; });
+    std::ranges::stable_sort(order, {}, key);
     return order;
   }
-  Typical TypicalOf(const std::vector<std::vector<std::int64_t>>& by_rank) const {
+  // kind(place): only pieces between operations of the same kinds are alike.
+  template <typename Kind>
+  Typical TypicalOf(const std::vector<std::vector<std::int64_t>>& by_rank, Kind&& kind) const {
     Typical typical{.by_place_ns = OfEach(by_rank, typical_), .middle_ns = OfEach(by_rank, MedianOf), .likes = {}};
-    std::int64_t last_ns = 0;
-    for (const std::size_t place : InOrder(typical.by_place_ns)) {
-      const std::int64_t ns = typical.by_place_ns[place];
-      if (typical.likes.empty() || static_cast<double>(ns) > kLikeLength * static_cast<double>(last_ns))
+    const auto of = [&](std::size_t place) { return std::pair(kind(place), typical.by_place_ns[place]); };
+    std::pair<std::uint64_t, std::int64_t> last;
+    for (const std::size_t place : InOrder(typical.by_place_ns.size(), of)) {
+      const auto [its_kind, ns] = of(place);
+      if (typical.likes.empty() || its_kind != last.first ||
+          static_cast<double>(ns) > kLikeLength * static_cast<double>(last.second))
         typical.likes.emplace_back();
       typical.likes.back().places.push_back(place);
-      last_ns = ns;
+      last = {its_kind, ns};
     }
     for (Typical::Like& like : typical.likes) {
       std::vector<std::vector<std::int64_t>> theirs;
@@ -284,7 +287,7 @@ class Equaliser {
     for (const Typical::Like& like : typical.likes) {
       std::vector<std::int64_t> own;
       for (const std::size_t place : like.places) own.push_back(own_ns[place]);
-      const std::vector<std::size_t> order = InOrder(own);
+      const std::vector<std::size_t> order = InOrder(own.size(), [&](std::size_t i) { return own[i]; });
       for (std::size_t k = 0; k < order.size(); ++k) like_ns[like.places[order[k]]] = like.in_order_ns[k];
     }
     return like_ns;
@@ -301,8 +304,7 @@ class Equaliser {
   using Alike = std::tuple<std::size_t, std::optional<std::uint64_t>, std::optional<std::uint64_t>>;
   Alike AlikeOf(std::uint32_t step, std::uint32_t rank, bool kernels, bool order) {
     Alike alike{Cell(step, rank).size(), std::nullopt, std::nullopt};
-    // All that was recorded has as many pieces by chance sooner than a step has: then as many before each collective of
-    // all ranks, too.
+    // In all that was recorded as many before each collective of all ranks, too: as many in all may be chance.
     if (run_.whole_window)
       for (const Mark& mark : MarksOfAll(step, rank))
         std::get<0>(alike) = Hash(Hash(std::get<0>(alike), mark.collective), mark.pieces);
@@ -350,7 +352,8 @@ class Equaliser {
         for (const std::vector<std::size_t>& set : peers->sets) {
           std::vector<std::vector<std::int64_t>> theirs;
           for (const std::uint32_t r : peers->ranks) theirs.push_back(of(r, set));
-          peers->typical.push_back(TypicalOf(theirs));
+          peers->typical.push_back(
+              TypicalOf(theirs, [&](std::size_t i) { return between_[At(step, peers->ranks.front())][set[i]]; }));
         }
       }
       for (std::size_t s = 0; s < peers->sets.size(); ++s) {
@@ -432,7 +435,8 @@ class Equaliser {
         own_ns.push_back(LengthBetween(step, rank, shared, k));
         for (std::size_t o = 0; o < others.size(); ++o) theirs[o].push_back(each[o][k]);
       }
-      const std::vector<std::int64_t> like_ns = LikeTheirs(TypicalOf(theirs), own_ns);
+      const std::vector<std::int64_t> like_ns =
+          LikeTheirs(TypicalOf(theirs, [](std::size_t) { return std::uint64_t{0}; }), own_ns);
       for (std::size_t i = 0; i < set.size(); ++i) {
         std::vector<std::size_t> pieces;
         for (std::size_t piece = FirstOf(shared, set[i]); piece < FirstOf(shared, set[i] + 1, Cell(step, rank).size());
