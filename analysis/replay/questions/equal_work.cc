@@ -10,13 +10,11 @@
 #include <unordered_map>
 
 #include "analysis/core/statistics.h"
+#include "analysis/replay/questions/like_work.h"
 
 namespace lockstep::replay {
 namespace {
 
-using TypicalFunction = std::int64_t (*)(std::vector<std::int64_t> values);
-
-std::int64_t MedianOf(std::vector<std::int64_t> values) { return LowerMedian(std::move(values)); }
 std::int64_t MeanOf(std::vector<std::int64_t> values) {
   return std::accumulate(values.begin(), values.end(), std::int64_t{0}) / static_cast<std::int64_t>(values.size());
 }
@@ -26,14 +24,6 @@ constexpr std::size_t kMostCompared = 64;
 // Pieces of a run without steps that are compared at once: the shortest takes what the others' shortest takes, and so
 // on. Nobody's work is alike each time: piece by piece would also take away what ranks wait for each other by chance.
 constexpr std::size_t kComparedAtOnce = 64;
-// Of what would have to be longer by more than this factor the differences are no property of the work: each piece
-// takes what it takes on the others.
-constexpr std::int64_t kMostLonger = 2;
-// Places between the same operations are alike if the next longer piece there is longer by no more than this factor.
-constexpr double kLikeLength = 1.2;
-// Pieces of which so much lies where the others' do, too, are the same work.
-constexpr double kSamePlaces = 0.5;
-
 class Equaliser {
  public:
   Equaliser(const RecordedRun& run, std::vector<bool> changed, std::vector<bool> compared, TypicalFunction typical,
@@ -213,92 +203,12 @@ class Equaliser {
     return sets;
   }
 
-  // What the pieces of one set typically take on the ranks compared: each at its place, and of places with pieces of
-  // like length the shortest, the second shortest, ...
-  struct Typical {
-    struct Like {
-      std::vector<std::size_t> places;
-      std::vector<std::int64_t> in_order_ns;
-    };
-    std::vector<std::int64_t> by_place_ns, middle_ns;  // The latter by place, too: of the rank in the middle.
-    std::vector<Like> likes;
-  };
-  static std::vector<std::int64_t> OfEach(const std::vector<std::vector<std::int64_t>>& by_rank,
-                                          TypicalFunction typical) {
-    std::vector<std::int64_t> typical_ns;
-    for (std::size_t k = 0; k < by_rank.front().size(); ++k) {
-      std::vector<std::int64_t> kth;
-      for (const std::vector<std::int64_t>& lengths : by_rank) kth.push_back(lengths[k]);
-      typical_ns.push_back(typical(std::move(kth)));
-    }
-    return typical_ns;
-  }
-  template <typename Key>
-  static std::vector<std::size_t> InOrder(std::size_t count, Key&& key) {
-    std::vector<std::size_t> order(count);
-    std::iota(order.begin(), order.end(), std::size_t{0});
-    std::ranges::stable_sort(order, {}, key);
-    return order;
-  }
-  // kind(place): only pieces between operations of the same kinds are alike.
-  template <typename Kind>
-  Typical TypicalOf(const std::vector<std::vector<std::int64_t>>& by_rank, Kind&& kind) const {
-    Typical typical{.by_place_ns = OfEach(by_rank, typical_), .middle_ns = OfEach(by_rank, MedianOf), .likes = {}};
-    const auto of = [&](std::size_t place) { return std::pair(kind(place), typical.by_place_ns[place]); };
-    std::pair<std::uint64_t, std::int64_t> last;
-    for (const std::size_t place : InOrder(typical.by_place_ns.size(), of)) {
-      const auto [its_kind, ns] = of(place);
-      if (typical.likes.empty() || its_kind != last.first ||
-          static_cast<double>(ns) > kLikeLength * static_cast<double>(last.second))
-        typical.likes.emplace_back();
-      typical.likes.back().places.push_back(place);
-      last = {its_kind, ns};
-    }
-    for (Typical::Like& like : typical.likes) {
-      std::vector<std::vector<std::int64_t>> theirs;
-      for (const std::vector<std::int64_t>& lengths : by_rank) {
-        std::vector<std::int64_t>& of = theirs.emplace_back();
-        for (const std::size_t place : like.places) of.push_back(lengths[place]);
-        std::ranges::sort(of);
-      }
-      like.in_order_ns = OfEach(theirs, typical_);
-    }
-    return typical;
-  }
-  // What each of a rank's pieces of a set takes if they are like the others'.
-  static std::vector<std::int64_t> LikeTheirs(const Typical& typical, const std::vector<std::int64_t>& own_ns) {
-    const auto sum = [](const std::vector<std::int64_t>& ns) {
-      return std::accumulate(ns.begin(), ns.end(), std::int64_t{0});
-    };
-    const std::int64_t all_own_ns = sum(own_ns), all_ns = sum(typical.by_place_ns), middle_ns = sum(typical.middle_ns);
-    if (own_ns.size() == 1 || all_ns > kMostLonger * all_own_ns) return typical.by_place_ns;
-    std::vector<std::int64_t> like_ns(own_ns.size());
-    double common = 0;  // Of 1: the part of the work that is at the same places.
-    const double factor = all_own_ns > 0 ? static_cast<double>(all_ns) / static_cast<double>(all_own_ns) : 1;
-    for (std::size_t k = 0; k < own_ns.size(); ++k) {
-      const double scaled_ns = static_cast<double>(own_ns[k]) * factor;
-      like_ns[k] = std::llround(scaled_ns);
-      if (all_own_ns > 0 && middle_ns > 0)
-        common += std::min(static_cast<double>(own_ns[k]) / static_cast<double>(all_own_ns),
-                           static_cast<double>(typical.middle_ns[k]) / static_cast<double>(middle_ns));
-    }
-    // Its pieces are not those at the same places on the others: a set of theirs may have one long piece more.
-    if (common < kSamePlaces) return like_ns;
-    for (const Typical::Like& like : typical.likes) {
-      std::vector<std::int64_t> own;
-      for (const std::size_t place : like.places) own.push_back(own_ns[place]);
-      const std::vector<std::size_t> order = InOrder(own.size(), [&](std::size_t i) { return own[i]; });
-      for (std::size_t k = 0; k < order.size(); ++k) like_ns[like.places[order[k]]] = like.in_order_ns[k];
-    }
-    return like_ns;
-  }
-
   // Ranks that are compared and alike in a step, ascending, and, if somebody asked, which of their pieces are compared
   // at once and what those of each set typically take.
   struct Group {
     std::vector<std::uint32_t> ranks;
     Sets sets;
-    std::vector<Typical> typical;
+    std::vector<TypicalWork> typical;
   };
   // What they have in common: the number of pieces, and perhaps the kernels, and the order in which they communicate.
   using Alike = std::tuple<std::size_t, std::optional<std::uint64_t>, std::optional<std::uint64_t>>;
@@ -339,6 +249,17 @@ class Equaliser {
     return in_order != nullptr ? in_order : peers;
   }
 
+  // In a step each piece is a set of its own. Between collectives as many pieces need not be the same ones: of two
+  // ranks that exchange messages one may receive twice before its work and the other once.
+  bool AtSamePlaces(const Group& peers, const std::vector<Piece>& own) const {
+    std::vector<std::int64_t> own_ns, theirs_ns;
+    for (std::size_t k = 0; k < own.size(); ++k) {
+      own_ns.push_back(Length(own[k]));
+      theirs_ns.push_back(peers.typical[k].middle_ns.front());
+    }
+    return LieAtSamePlaces(own_ns, theirs_ns);
+  }
+
   void Change(std::uint32_t step, std::uint32_t rank) {
     const std::vector<Piece>& own = Cell(step, rank);
     if (Group* peers = PeersOf(step, rank)) {
@@ -352,9 +273,17 @@ class Equaliser {
         for (const std::vector<std::size_t>& set : peers->sets) {
           std::vector<std::vector<std::int64_t>> theirs;
           for (const std::uint32_t r : peers->ranks) theirs.push_back(of(r, set));
-          peers->typical.push_back(
-              TypicalOf(theirs, [&](std::size_t i) { return between_[At(step, peers->ranks.front())][set[i]]; }));
+          peers->typical.push_back(TypicalOf(
+              theirs, [&](std::size_t i) { return between_[At(step, peers->ranks.front())][set[i]]; }, typical_));
         }
+      }
+      if (!run_.whole_window && own.size() > marks_[At(step, rank)].size() + 1 && !AtSamePlaces(*peers, own)) {
+        std::vector<std::size_t> all(own.size());
+        std::iota(all.begin(), all.end(), std::size_t{0});
+        std::int64_t typical_ns = 0;
+        for (const TypicalWork& typical : peers->typical) typical_ns += typical.by_place_ns.front();
+        if (const std::int64_t own_ns = Total(step, rank); own_ns > 0) Scale(step, rank, all, typical_ns, own_ns);
+        return;
       }
       for (std::size_t s = 0; s < peers->sets.size(); ++s) {
         const std::vector<std::size_t>& set = peers->sets[s];
@@ -436,7 +365,9 @@ class Equaliser {
         for (std::size_t o = 0; o < others.size(); ++o) theirs[o].push_back(each[o][k]);
       }
       const std::vector<std::int64_t> like_ns =
-          LikeTheirs(TypicalOf(theirs, [](std::size_t) { return std::uint64_t{0}; }), own_ns);
+          LikeTheirs(TypicalOf(
+                         theirs, [](std::size_t) { return std::uint64_t{0}; }, typical_),
+                     own_ns);
       for (std::size_t i = 0; i < set.size(); ++i) {
         std::vector<std::size_t> pieces;
         for (std::size_t piece = FirstOf(shared, set[i]); piece < FirstOf(shared, set[i] + 1, Cell(step, rank).size());
@@ -482,7 +413,7 @@ void EqualiseWork(const RecordedRun& run, const std::vector<std::int32_t>& ranks
     if (const std::uint32_t r = run.PositionOf(rank); r != kNone) slow[r] = true;
   std::vector<bool> others = slow;
   others.flip();
-  Equaliser(run, std::move(slow), std::move(others), MedianOf, Spread::kOverAll, job).DoAll();
+  Equaliser(run, std::move(slow), std::move(others), LowerMedianOf, Spread::kOverAll, job).DoAll();
 }
 
 bool EvenOutWork(const RecordedRun& run, Spread spread, Job& job) {

@@ -6,6 +6,7 @@
 #include <cmath>
 
 #include "analysis/replay/host/host_run.h"
+#include "analysis/replay/questions/like_work.h"
 
 namespace lockstep::replay {
 namespace {
@@ -433,6 +434,20 @@ TEST(WhatIf, ARunWithoutStepsIsPricedPieceByPiece) {
   expect(WithoutSteps([](std::uint32_t k) { return k % 2 == 0 ? kMs : kMs / 10 * 8; }));
   expect(WithoutSteps([](std::uint32_t k) { return k % 2 == 0 ? std::int64_t{0} : kMs; }));
   expect(WithoutSteps([](std::uint32_t k) { return k % 10 == 3 ? 4 * kMs : 0; }));
+}
+
+// A rank works twice as long, and one message later: as many pieces, but others.
+TEST(LikeWork, PiecesAtOtherPlacesAreScaled) {
+  const std::vector<std::int64_t> own_ns = {120, 0, 8000, 120, 0, 8000}, theirs_ns = {60, 4000, 0, 60, 4000, 0};
+  EXPECT_FALSE(LieAtSamePlaces(own_ns, theirs_ns));
+  const TypicalWork typical = TypicalOf(
+      {theirs_ns}, [](std::size_t) { return std::uint64_t{0}; }, LowerMedianOf);
+  EXPECT_EQ(LikeTheirs(typical, own_ns), (std::vector<std::int64_t>{60, 0, 4000, 60, 0, 4000}));
+  EXPECT_TRUE(LieAtSamePlaces(own_ns, {60, 0, 4000, 60, 0, 4000}));
+  // At the same places, of like length: in its own order.
+  const TypicalWork like = TypicalOf(
+      {{100, 110, 900}}, [](std::size_t) { return std::uint64_t{0}; }, LowerMedianOf);
+  EXPECT_EQ(LikeTheirs(like, {250, 200, 1800}), (std::vector<std::int64_t>{110, 100, 900}));
 }
 
 // The run of one rank, of a job of `job_ranks`.
