@@ -18,7 +18,8 @@ namespace {
 // length is the mean of the ranks' (docs/decisions/step-length.md). 2: members say whom a collective exempts from
 // waiting. 3: waiting for messages is exposed wait. 4: a call that another of its messages explains is
 // no evidence that messages move only while both ranks are in MPI. 5: receives get the numbers of their sends where
-// recording windows differ.
+// recording windows differ. 6: what repeats is steps before closing collectives, too; long waits are judged by long
+// ones.
 constexpr std::uint64_t kRules = 6;
 
 }  // namespace

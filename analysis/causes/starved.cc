@@ -15,11 +15,14 @@
 namespace lockstep::analysis {
 namespace {
 
+// A tenth of the processes' CPU time: less may be what they used before recording began and after it ended.
+constexpr std::int64_t kStartOfAll = 10;
+
 // At least what the processes' other threads used of the CPU: beyond what the ranks' threads used in the window, and
-// may have used outside of it. -1: not known.
+// may have used outside of it; 0 if that is little. -1: not known.
 std::int64_t OtherThreadsNs(const Context& context) {
   const auto& t = context.tables();
-  std::int64_t begin_ns = INT64_MAX, end_ns = INT64_MIN, others_ns = 0;
+  std::int64_t begin_ns = INT64_MAX, end_ns = INT64_MIN, others_ns = 0, all_ns = 0;
   for (std::size_t i = 0; i < t.windows.rows(); ++i)
     begin_ns = std::min(begin_ns, t.windows.begin_ns[i]), end_ns = std::max(end_ns, t.windows.end_ns[i]);
   for (std::size_t i = 0; i < t.rank_totals.rows(); ++i) {
@@ -29,8 +32,9 @@ std::int64_t OtherThreadsNs(const Context& context) {
     if (app_ns < 0 || own_ns < 0 || end_ns < begin_ns) return -1;
     const std::int64_t outside_ns = std::max<std::int64_t>(0, end_ns - begin_ns - SpanOf(t.rank_totals, i));
     others_ns += std::max<std::int64_t>(0, app_ns - own_ns - outside_ns);
+    all_ns += app_ns;
   }
-  return others_ns;
+  return others_ns * kStartOfAll >= all_ns ? others_ns : 0;
 }
 
 // The ranks' other threads run in place of them if they used this part of the time for which the ranks lacked a core.

@@ -1,6 +1,7 @@
 #include "analysis/communication/awaited.h"
 
 namespace lockstep::analysis {
+
 void EachMessageWait(const Context& context, const std::function<void(std::size_t, std::size_t, double)>& f) {
   const auto& pairs = context.tables().p2p_pairs;
   for (std::size_t i = 0; i < pairs.rows(); ++i) {

@@ -218,11 +218,11 @@ class Pricing {
     if (!spread) return {};
     const std::int64_t gain_ns = spread->Mean();
     for (Straggler& straggler : analysis_.stragglers) straggler.spread_saves_ns = gain_ns;
-    const auto whole = static_cast<double>(analysis_.summary.terms.Sum());
-    if (static_cast<double>(gain_ns) < kWorthShare * whole ||
+    if (static_cast<double>(gain_ns) < kWorthShare * static_cast<double>(analysis_.summary.terms.Sum()) ||
         static_cast<double>(gain_ns) > kNearlyAll * static_cast<double>(together.Mean()))
       return {};
-    return fmt::format("; with its work spread over all ranks, {}", Duration(gain_ns));
+    return fmt::format("; with {} work spread over all ranks, {}", analysis_.stragglers.size() == 1 ? "its" : "their",
+                       Duration(gain_ns));
   }
 
   void PriceInput(Straggler& straggler, const Gains& gains, std::int64_t ordinary_ns) {
