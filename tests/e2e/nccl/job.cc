@@ -11,6 +11,7 @@
 #include <set>
 #include <string>
 #include <thread>
+#include <vector>
 
 #include "runtime/lockstep.h"
 #include "tests/fakes/cupti/fake_gpu.h"
@@ -25,15 +26,29 @@ int Number(const char* name, int otherwise) {
 
 cudaStream_t Handle(std::uint32_t stream) { return reinterpret_cast<cudaStream_t>(std::uintptr_t{stream}); }
 
-void Launch(cudaStream_t stream, const char* kernel, std::size_t) {
+// The GPU keeps addresses, and its records are fetched at exit.
+const char* Kept(const char* kernel) {
   static std::mutex mutex;
-  static auto& names = *new std::set<std::string>;  // The GPU keeps addresses, and its records are fetched at exit.
-  const char* name = nullptr;
-  {
-    const std::lock_guard<std::mutex> lock(mutex);
-    name = names.emplace(kernel).first->c_str();
+  static auto& names = *new std::set<std::string>;
+  const std::lock_guard<std::mutex> lock(mutex);
+  return names.emplace(kernel).first->c_str();
+}
+
+void Launch(cudaStream_t stream, const char* kernel, std::size_t) {
+  fake_gpu_launch(static_cast<std::uint32_t>(reinterpret_cast<std::uintptr_t>(stream)), Kept(kernel), 200'000);
+}
+
+std::uint32_t g_graph_stream = 0;
+void LaunchGraph(const char* const* kernels, int count) {
+  std::vector<fake_gpu_kernel> nodes;
+  for (int i = -1; i < count; ++i) {
+    fake_gpu_kernel node{};
+    node.name = i < 0 ? "_Z8in_graphPf" : Kept(kernels[i]);
+    node.duration_ns = 50'000;
+    for (int d = 0; d < 3; ++d) node.grid[d] = node.block[d] = 1;
+    nodes.push_back(node);
   }
-  fake_gpu_launch(static_cast<std::uint32_t>(reinterpret_cast<std::uintptr_t>(stream)), name, 200'000);
+  fake_gpu_graph_launch(g_graph_stream, 3, nodes.data(), static_cast<int>(nodes.size()));
 }
 
 ncclComm_t Child(ncclComm_t parent, int color, int size, int rank) {
@@ -50,9 +65,11 @@ int main(int argc, char** argv) {
   const int steps = argc > 2 ? std::atoi(argv[2]) : 10;
   if (fake_gpu_init() != 0) std::printf("injection failed\n");
   fakeNcclOnLaunch(Launch);
+  fakeNcclOnReplay(LaunchGraph);
   const std::uint32_t compute = fake_gpu_stream_create(), number = fake_gpu_stream_create(),
                       row_stream = fake_gpu_stream_create();
   const cudaStream_t stream = Handle(number);
+  g_graph_stream = number;
 
   ncclUniqueId id{};
   std::snprintf(id.internal, sizeof id.internal, "job %s", std::getenv("LOCKSTEP_TEST_JOB"));
@@ -73,6 +90,12 @@ int main(int argc, char** argv) {
 
   fakeNcclCapture(true);
   call(ncclAllReduce(in, out, 77, ncclFloat32, ncclSum, world, stream));
+  call(ncclBroadcast(in, out, 78, ncclFloat32, 0, world, stream));
+  call(ncclGroupStart());
+  call(ncclSend(in, 79, ncclFloat32, (rank + 1) % size, world, stream));
+  call(ncclRecv(out, 79, ncclFloat32, (rank + size - 1) % size, world, stream));
+  call(ncclGroupEnd());
+  call(ncclAllReduce(in, out, 80, ncclFloat32, ncclMax, world, stream));
   fakeNcclCapture(false);
 
   for (int step = 0; step < steps; ++step) {
@@ -93,6 +116,14 @@ int main(int argc, char** argv) {
     call(ncclRecv(out, 128, ncclFloat32, (rank + size - 1) % size, world, stream));
     call(ncclGroupEnd());
     call(ncclBroadcast(in, out, 5, ncclFloat32, 1, row, stream));
+    call(ncclGroupStart());  // Two roots: a kernel for both.
+    for (int root = 0; root < 2; ++root)
+      call(ncclBroadcast(in, out, 20u + static_cast<unsigned>(root), ncclFloat32, root, world, stream));
+    call(ncclGroupEnd());
+    call(ncclGroupStart());  // And one that shares the kernel of an all-reduce.
+    call(ncclAllReduce(in, out, 33, ncclFloat32, ncclSum, world, stream));
+    call(ncclBroadcast(in, out, 34, ncclFloat32, 0, world, stream));
+    call(ncclGroupEnd());
     call(ncclAlltoAll(in, out, 6, ncclFloat32, world, stream));
     call(ncclAllReduce(in, in, 7, ncclFloat32, ncclSum, alone, stream));
     call(ncclAllReduce(in, out, 0, ncclFloat32, ncclSum, world, stream));  // Of nothing: none.

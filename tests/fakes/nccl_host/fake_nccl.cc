@@ -52,6 +52,7 @@ PluginHost& Host() {
 
 std::atomic<void (*)(void*, const char*, std::size_t)> g_launch{nullptr};
 std::atomic<void (*)(void*, std::size_t)> g_copies{nullptr};
+std::atomic<void (*)(const char* const*, int)> g_replay{nullptr};
 
 // An operation as the API took it.
 struct Task {
@@ -67,6 +68,8 @@ struct Task {
   bool p2p;
   std::size_t bytes;
   bool copies = false;
+  bool broadcast_path = false;
+  std::uint64_t tag = 0;
 };
 
 struct Thread {
@@ -78,10 +81,13 @@ struct Thread {
   int mask = 0;
   bool group_open = false;
   bool capturing = false;
+  std::uint64_t tag = 0;
   int next_size = 0, next_rank = 0;
 };
 thread_local Thread t;
-std::vector<std::vector<Task>> g_graph;
+std::vector<std::vector<Task>> g_graph;  // Per captured kernel, what it carries.
+// Whether the host has to feed a proxy (several nodes, or no NVLink and no shared memory).
+bool Proxies() { return std::getenv("FAKE_NCCL_PROXIES") != nullptr; }
 
 std::size_t Size(int type) {
   constexpr std::size_t kSizes[] = {1, 1, 4, 4, 8, 8, 2, 4, 8, 2, 1, 1};
@@ -101,6 +107,12 @@ prof::Descriptor Event(std::uint64_t type, void* parent) {
   return event;
 }
 
+prof::DescriptorV7 Newest(const prof::Descriptor& event) {
+  prof::DescriptorV7 newest{};
+  std::memcpy(static_cast<void*>(&newest), &event, sizeof event);
+  return newest;
+}
+
 // 2.29.2 and later; asked for by the mask of the moment.
 constexpr std::size_t kCopyEngineCount = 1000;
 constexpr std::uint64_t kCopyEvents = prof::kCeColl | prof::kCeSync | prof::kCeBatch;
@@ -114,7 +126,6 @@ void LaunchCopies(const Task& task) {
   void* handle = nullptr;
   const auto mask = static_cast<std::uint64_t>(Host().mask());
   if (comm->context != nullptr && (mask & kCopyEvents) != 0) {
-    prof::DescriptorV7 longest{};
     prof::Descriptor event = Event(prof::kCeColl, task.api);
     event.rank = comm->rank;
     event.copy_engine.seq = event.copy_engine.ce_seq = comm->meetings;
@@ -126,12 +137,21 @@ void LaunchCopies(const Task& task) {
     event.copy_engine.datatype = TypeName(task.type);
     event.copy_engine.sync_strategy = "UC";
     event.copy_engine.stream = task.stream;
-    std::memcpy(static_cast<void*>(&longest), &event, sizeof event);
-    Host().Start(comm->context, &handle, longest);
+    Host().Start(comm->context, &handle, event);
   }
   comm->meetings += 2;  // Before and after.
   if (auto* hook = g_copies.load(); hook != nullptr && !t.capturing) hook(task.stream, task.bytes);
   if (handle != nullptr) Host().Stop(handle);
+}
+
+// From 2.29.2 on collTaskAppend (src/enqueue.cc) makes each ncclBroadcast a ncclTaskBcast unless NCCL_ALLGATHERV_ENABLE
+// is 0. Neither that task nor the ncclTaskColl that ncclPrepareTasks makes of it, where a group has one root only, gets
+// an eActivationMask or API handle: ncclProfilerStartTaskEvents says nothing of them, and
+// ncclProfilerStartKernelLaunchEvent tells a kernel only for other tasks in it (2.29.2 to 2.32.3; issue 2278).
+bool ByBroadcastPath(const char* function) {
+  const char* enabled = std::getenv("NCCL_ALLGATHERV_ENABLE");
+  return Version() >= 6 && std::strcmp(function, "Broadcast") == 0 &&
+         (enabled == nullptr || std::strcmp(enabled, "0") != 0);
 }
 
 constexpr std::uint64_t kBelow = prof::kProxyOp | prof::kProxyStep | prof::kKernelCh | prof::kNetPlugin;
@@ -167,7 +187,9 @@ void StartApi(Task& task) {
       event.p2p_api.datatype = TypeName(task.type);
       event.p2p_api.stream = task.stream;
       event.p2p_api.captured = t.capturing;
-      Host().Start(task.comm->context, &t.p2p_api, event);
+      prof::DescriptorV7 newest = Newest(event);
+      newest.p2p_api.user_tag = task.tag;
+      Host().Start(task.comm->context, &t.p2p_api, newest);
     } else if (!task.p2p && (mask & (prof::kCollApi | prof::kColl | kBelow | kCopyEvents)) != 0) {
       prof::Descriptor event = Event(prof::kCollApi, t.group_api);
       event.coll_api.function = task.function;
@@ -176,7 +198,9 @@ void StartApi(Task& task) {
       event.coll_api.root = task.root;
       event.coll_api.stream = task.stream;
       event.coll_api.captured = t.capturing;
-      Host().Start(task.comm->context, &t.coll_api, event);
+      prof::DescriptorV7 newest = Newest(event);
+      newest.coll_api.user_tag = task.tag;
+      Host().Start(task.comm->context, &t.coll_api, newest);
     }
   }
   task.api = task.p2p ? t.p2p_api : t.coll_api;
@@ -195,7 +219,8 @@ void StopApi(const Task& task) {
 void TellTasks(ncclComm* comm, const std::vector<Task>& tasks, bool persistent) {
   void* group = nullptr;
   std::uint64_t mask = 0;
-  for (const Task& task : tasks) mask |= static_cast<std::uint64_t>(task.mask);
+  for (const Task& task : tasks)
+    if (!task.broadcast_path) mask |= static_cast<std::uint64_t>(task.mask);
   const bool plugin = comm->context != nullptr;
   if (plugin && (mask & (prof::kGroup | prof::kColl | prof::kP2p | kBelow)) != 0) {
     prof::Descriptor event = Event(prof::kGroup, nullptr);
@@ -219,7 +244,7 @@ void TellTasks(ncclComm* comm, const std::vector<Task>& tasks, bool persistent) 
         Host().Start(comm->context, &handle, event);
       }
     } else {
-      if (plugin && (own & (prof::kColl | kBelow)) != 0) {
+      if (plugin && !task.broadcast_path && (own & (prof::kColl | kBelow)) != 0) {
         // Those that are copies to NCCL count bytes.
         const bool bytes = std::strcmp(task.function, "AllGather") == 0 || std::strcmp(task.function, "Broadcast") == 0;
         prof::Descriptor event = Event(prof::kColl, task.api);
@@ -236,9 +261,8 @@ void TellTasks(ncclComm* comm, const std::vector<Task>& tasks, bool persistent) 
         event.coll.algorithm = "RING";
         event.coll.protocol = task.bytes < 65536 ? "LL" : "SIMPLE";
         event.coll.parent_group = group;
-        prof::DescriptorV7 newest{};
-        std::memcpy(static_cast<void*>(&newest), &event, sizeof event);
-        newest.coll.user_tag = task.count;
+        prof::DescriptorV7 newest = Newest(event);
+        newest.coll.user_tag = task.tag;
         Host().Start(comm->context, &handle, newest);
       }
       if (!persistent) ++comm->seq[task.function];
@@ -250,9 +274,15 @@ void TellTasks(ncclComm* comm, const std::vector<Task>& tasks, bool persistent) 
   if (group != nullptr) Host().Stop(group);
 }
 
-std::string KernelName(const Task& task) {
+// Of what shares a kernel, the first.
+std::string KernelName(const std::vector<Task>& tasks) {
+  const Task& task = tasks[0];
   if (task.p2p) return "ncclDevKernel_SendRecv(ncclDevKernelArgsStorage<4096ul>)";
-  std::string name = std::string("ncclDevKernel_") + task.function;
+  // Broadcasts of several roots in one group (src/scheduler/allgatherv_sched.cc, 2.29.2).
+  bool all_gather_v = false;
+  for (const Task& other : tasks)
+    all_gather_v |= task.broadcast_path && other.broadcast_path && other.root != task.root;
+  std::string name = std::string("ncclDevKernel_") + (all_gather_v ? "AllGatherV" : task.function);
   if (std::strstr(task.function, "educe") != nullptr) name += "_Sum_f32";
   return name + "_RING_LL(ncclDevKernelArgsStorage<4096ul>)";
 }
@@ -273,8 +303,9 @@ void Launch(std::vector<Task> tasks) {
     for (const Task& task : tasks) {
       if (task.comm != comm) continue;
       own.push_back(task);
-      mask |= static_cast<std::uint64_t>(task.mask);
       bytes += task.bytes;
+      if (task.broadcast_path) continue;
+      mask |= static_cast<std::uint64_t>(task.mask);
       group_api = task.group_api;
     }
     void* launch = nullptr;
@@ -285,12 +316,12 @@ void Launch(std::vector<Task> tasks) {
     }
     // What is captured does not run.
     if (auto* hook = g_launch.load(); hook != nullptr && !t.capturing)
-      hook(own[0].stream, KernelName(own[0]).c_str(), bytes);
+      hook(own[0].stream, KernelName(own).c_str(), bytes);
     if (launch != nullptr) Host().Stop(launch);
-    if (t.capturing)
-      g_graph.push_back(own);
-    else
-      TellTasks(comm, own, false);
+    // Plans with proxy operations get a host callback in the graph; the task of others is done here and now, and never
+    // at a replay (src/enqueue.cc, 2.28 to 2.32: ncclLaunchPrepare, ncclLaunchKernelAfter_NoCuda).
+    if (t.capturing) g_graph.push_back(own);
+    if (!t.capturing || !Proxies()) TellTasks(comm, own, t.capturing);
   }
 }
 
@@ -316,6 +347,8 @@ int Enqueue(const char* function, const void* send, void* receive, std::size_t c
   Task task{
       comm, function, send, receive, count, type, root, stream, 0, nullptr, nullptr, p2p, count * Size(type) * factor};
   task.copies = ByCopyEngines(function, count, comm->ranks);
+  task.broadcast_path = ByBroadcastPath(function);
+  task.tag = t.tag;
   if (task.copies) task.p2p = p2p = false;
   StartApi(task);
   const bool several = p2p && std::strcmp(function, "Send") != 0 && std::strcmp(function, "Recv") != 0;
@@ -536,14 +569,22 @@ EXPORT void fakeNcclNextShape(int size, int rank) {
   t.next_size = size;
   t.next_rank = rank;
 }
+EXPORT void fakeNcclTag(std::uint64_t tag) { t.tag = tag; }
 EXPORT void fakeNcclCapture(bool on) {
   if (on) g_graph.clear();
   t.capturing = on;
 }
 EXPORT void fakeNcclReplay() {
+  std::vector<std::string> names;
+  std::vector<const char*> kernels;
+  for (const std::vector<Task>& tasks : g_graph) names.push_back(KernelName(tasks));
+  for (const std::string& name : names) kernels.push_back(name.c_str());
+  if (auto* hook = g_replay.load(); hook != nullptr) hook(kernels.data(), static_cast<int>(kernels.size()));
+  if (!Proxies()) return;
   std::thread([] {
     for (const std::vector<Task>& tasks : g_graph) TellTasks(tasks[0].comm, tasks, true);
   }).join();
 }
+EXPORT void fakeNcclOnReplay(void (*launch)(const char* const*, int)) { g_replay = launch; }
 EXPORT void fakeNcclOnLaunch(void (*launch)(cudaStream_t, const char*, size_t)) { g_launch = launch; }
 EXPORT void fakeNcclOnCopies(void (*copy)(cudaStream_t, size_t)) { g_copies = copy; }

@@ -58,9 +58,14 @@ int pncclCommInitRank(ncclComm_t* comm, int ranks, ncclUniqueId id, int rank);
 
 // Size and rank of this thread's next communicator by split or shrink: the real one asks the other ranks.
 void fakeNcclNextShape(int size, int rank);
-// Operations of this thread are captured into a graph, until false; then they can be replayed, from a thread of CUDA's.
+// ncclCollConfig_t::userProfilerTag of this thread's operations from now on (2.31.2 and later), 0 none.
+void fakeNcclTag(uint64_t tag);
+// Operations of this thread are captured into a graph, until false; then they can be replayed. NCCL tells of them while
+// they are captured; with FAKE_NCCL_PROXIES=1 of each replay instead, from a thread of CUDA's.
 void fakeNcclCapture(bool on);
 void fakeNcclReplay();
+// How a graph with these kernels of NCCL is launched; null (default): not at all.
+void fakeNcclOnReplay(void (*launch)(const char* const* kernels, int count));
 // How a kernel is launched; null (default): not at all. On the launching thread, between NCCL's events.
 void fakeNcclOnLaunch(void (*launch)(cudaStream_t stream, const char* kernel, size_t bytes));
 // The same of a collective that copy engines do.

@@ -39,7 +39,9 @@ ncclUniqueId IdOf(const char* text) {
 void Each(ncclComm_t comm) {
   Say("AllReduce", ncclAllReduce(g_in, g_out, 100, ncclFloat32, ncclSum, comm, kStream));
   Say("AllReduce", ncclAllReduce(g_in, g_out, 100, ncclFloat32, ncclAvg, comm, kStream));
+  fakeNcclTag(41);
   Say("AllGather", ncclAllGather(g_in, g_out, 10, ncclFloat64, comm, kStream));
+  fakeNcclTag(0);
   Say("ReduceScatter", ncclReduceScatter(g_in, g_out, 11, ncclFloat32, ncclMax, comm, kStream));
   Say("Broadcast", ncclBroadcast(g_in, g_out, 12, ncclFloat32, 2, comm, kStream));
   Say("Bcast", ncclBcast(g_out, 13, ncclFloat32, 1, comm, kStream));
@@ -48,8 +50,11 @@ void Each(ncclComm_t comm) {
   Say("Gather", ncclGather(g_in, g_out, 16, ncclFloat32, 2, comm, kStream));
   Say("Scatter", ncclScatter(g_in, g_out, 17, ncclFloat32, 2, comm, kStream));
   Say("GroupStart", ncclGroupStart());
+  fakeNcclTag(42);
   Say("Send", ncclSend(g_in, 18, ncclFloat32, 1, comm, kStream));
+  fakeNcclTag(std::uint64_t{1} << 63 | 43);  // NCCL reserves such tags.
   Say("Recv", ncclRecv(g_out, 19, ncclFloat32, 3, comm, kStream));
+  fakeNcclTag(0);
   Say("GroupEnd", ncclGroupEnd());
   int op = 0;
   Say("RedOpCreatePreMulSum", ncclRedOpCreatePreMulSum(&op, g_in, ncclFloat32, 1, comm));

@@ -217,15 +217,15 @@ TEST(NcclPluginState, MoreCommunicatorsThanFitAreCounted) {
 }
 
 // Recording is off at first; two windows. `mask`: what NCCL asks for meanwhile.
-void CheckWindows(int version, bool rests, WindowKind kind) {
+void CheckWindows(int version, WindowKind kind, const std::string& on, const std::string& off,
+                  std::uint32_t wanted = 0) {
   probe::TestSegmentOptions options;
   options.recording = false;
   probe::TestSegment segment(options);
   segment.header().window.kind = kind;
+  segment.header().gpu_options = wanted;
   probe::ProbeChild child(segment.path(), {"windows", std::to_string(version)},
                           {std::string("NCCL_PROFILER_PLUGIN=") + kGpuLibrary}, kScenariosProgram);
-  // Copy engines' collectives from 6 on: their copies and synchronisations are CUPTI's to tell.
-  const std::string on = version == 4 ? "6" : version == 5 ? "3590" : "7686", off = rests ? "0" : on;
   EXPECT_EQ(child.Line(), off);
   EXPECT_EQ(child.Line(), on);
   EXPECT_EQ(child.Line(), off);
@@ -243,10 +243,19 @@ void CheckWindows(int version, bool rests, WindowKind kind) {
   for (const auto& api : records.Of(NcclEvent::kCollectiveApi)) EXPECT_EQ(records.EndsOf(api.record.id), 1u);
 }
 
+// Copy engines' collectives from 6 on: their copies and synchronisations are CUPTI's to tell.
+std::string Mask(int version) { return version == 4 ? "6" : version == 5 ? "3590" : "7686"; }
+
 TEST(NcclPluginState, TheMaskFollowsTheWindow) {
-  for (int version : {4, 5, 6, 7}) CheckWindows(version, true, WindowKind::kManual);
+  for (int version : {4, 5, 6, 7}) CheckWindows(version, WindowKind::kManual, Mask(version), "0");
 }
-TEST(NcclPluginState, WhereTheAgentMaySwitchOnTheMaskStays) { CheckWindows(5, false, WindowKind::kTimer); }
+TEST(NcclPluginState, WhereTheAgentMaySwitchOnTheMaskStays) { CheckWindows(5, WindowKind::kTimer, Mask(5), Mask(5)); }
+
+// NCCL 2.31.2 and later count the works that have the bit of kernel channels, the GPU counts all: it stays.
+TEST(NcclPluginState, KernelChannelsStayOnWhereNcclCountsThem) {
+  CheckWindows(5, WindowKind::kManual, "3654", "0", kNcclKernelChannels);
+  CheckWindows(7, WindowKind::kManual, "7750", "64", kNcclKernelChannels);
+}
 
 TEST(NcclPluginState, KernelChannelsOnRequest) {
   for (int version : {4, 5, 6, 7}) {
