@@ -1,5 +1,7 @@
 #include "core/comm_kernels.h"
 
+#include <utility>
+
 namespace lockstep {
 namespace {
 
@@ -27,6 +29,21 @@ bool IsCommKernelName(std::string_view name) {
 
 bool IsNcclKernelName(std::string_view name) {
   return WithoutType(name).starts_with("nccl") || Has(name, "ncclDevKernel") || Has(name, "ncclKernel");
+}
+
+CollectiveKind NcclKernelKind(std::string_view name) {
+  const std::size_t at = name.find("Kernel_");
+  if (!IsNcclKernelName(name) || at == std::string_view::npos) return CollectiveKind::kNone;
+  name.remove_prefix(at + 7);
+  static constexpr std::pair<std::string_view, CollectiveKind> kNames[] = {
+      {"AllReduce", CollectiveKind::kAllReduce},  {"AllGather", CollectiveKind::kAllGather},
+      {"AllGatherV", CollectiveKind::kBroadcast}, {"ReduceScatter", CollectiveKind::kReduceScatter},
+      {"Broadcast", CollectiveKind::kBroadcast},  {"Reduce", CollectiveKind::kReduce},
+      {"SendRecv", CollectiveKind::kSendRecv}};
+  const std::string_view word = name.substr(0, name.find_first_of("_("));
+  for (const auto& [text, kind] : kNames)
+    if (word == text) return kind;
+  return CollectiveKind::kNone;
 }
 
 }  // namespace lockstep

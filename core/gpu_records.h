@@ -147,7 +147,8 @@ struct NcclBeginRecord {  // 3 slots
   std::uint64_t id;       // Of this event, unique in the process; what NCCL holds as handle.
   std::uint64_t parent;   // Id of the parent, 0 none.
   std::uint64_t ticks;
-  std::uint64_t seq;  // kCollective, kCopyEngine: number per communicator and kind of collective.
+  std::uint64_t seq;  // kCollective, kCopyEngine: number per communicator and kind of collective. Api events: the
+                      // caller's tag (plugin v7), 0 none.
   std::uint64_t count;
   std::uint64_t stream;   // Handle; 0 not known.
   std::int32_t peer;      // P2p: peer; collectives: root; -1 none. In the communicator's ranks.

@@ -97,7 +97,8 @@
   X(u32, protocol, Text, Unknown(kNone), "NCCL's protocol")                                                            \
   X(u16, channels, Count, Unknown(0), "NCCL channels")                                                                 \
   X(u64, buffer, Number, Unknown(0), "address sent from")                                                              \
-  X(u32, caller, RowNumber, Unknown(kNone), "row of stacks: what called it (--stacks calls)")
+  X(u32, caller, RowNumber, Unknown(kNone), "row of stacks: what called it (--stacks calls)")                          \
+  X(u64, user_tag, Number, Unknown(0), "what the caller marked the call with (NCCL's userProfilerTag)")
 
 #define LS_P2P(X)                                                                                                      \
   X(u32, comm, Id, Always, "row of comms")                                                                             \
@@ -120,7 +121,8 @@
   X(u8, outcome, Enum<RequestOutcome>, Always, "")                                                                     \
   X(u32, call, RowNumber, Unknown(kNone, "none"), "row of mpi_calls that posted it")                                   \
   X(u32, kernel, RowNumber, Unknown(kNone, "none"), "row of kernels that carried it")                                  \
-  X(u32, caller, RowNumber, Unknown(kNone), "row of stacks: what called it (--stacks calls)")
+  X(u32, caller, RowNumber, Unknown(kNone), "row of stacks: what called it (--stacks calls)")                          \
+  X(u64, user_tag, Number, Unknown(0), "what the caller marked the call with (NCCL's userProfilerTag)")
 
 #define LS_MPI_REQUESTS(X)                                                                           \
   X(u16, op, Enum<MpiOp>, Always, "MPI function that posted it")                                     \

@@ -12,7 +12,7 @@ namespace {
 struct Mask {
   std::atomic<int*> at;
   std::atomic<std::uint32_t> users;  // Communicators.
-  std::atomic<int> wanted;
+  std::atomic<int> wanted, always;
 };
 constexpr std::uint8_t kMasks = 8;
 constinit Mask g_masks[kMasks] = {};
@@ -44,7 +44,8 @@ bool MayRest() {
 void Store(Mask& mask, bool on) {
   int* at = mask.at.load(std::memory_order_seq_cst);
   if (at == nullptr) return;
-  const int value = (on ? mask.wanted.load(std::memory_order_relaxed) : 0) | g_chained.load(std::memory_order_relaxed);
+  const int value =
+      (on ? mask.wanted : mask.always).load(std::memory_order_relaxed) | g_chained.load(std::memory_order_relaxed);
   __atomic_store_n(at, value, __ATOMIC_RELAXED);
 }
 
@@ -64,7 +65,7 @@ void OnSwitch(bool) { StoreAll(); }
 
 }  // namespace
 
-std::uint8_t OpenMask(int* mask, int wanted) {
+std::uint8_t OpenMask(int* mask, int wanted, int always) {
   if (mask == nullptr) return 0xff;
   int none = 0;
   if (!Inert() && g_hooked.compare_exchange_strong(none, 1)) lockstep_on_switch(OnSwitch);
@@ -81,6 +82,7 @@ std::uint8_t OpenMask(int* mask, int wanted) {
   }
   g_masks[index].users.fetch_add(1, std::memory_order_acq_rel);
   g_masks[index].wanted.store(wanted, std::memory_order_relaxed);
+  g_masks[index].always.store(always, std::memory_order_relaxed);
   StoreAll();
   return index;
 }

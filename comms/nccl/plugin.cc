@@ -69,13 +69,18 @@ constexpr bool HasRoot(CollectiveKind kind) {
          kind == CollectiveKind::kScatter;
 }
 
-// The symmetric kernel that carries a collective; null: another kernel, or a host that does not report it.
-const char* VariantOf(int version, const Descriptor& event) {
-  if (version < 7) return nullptr;
-  const char* variant = nullptr;
-  memcpy(&variant, reinterpret_cast<const std::byte*>(&event) + offsetof(DescriptorV7, coll.kernel_variant),
-         sizeof variant);
-  return variant;
+// What version 7 has at an offset of its longer descriptor; earlier ones: 0.
+template <typename Value>
+Value NewestAt(int version, const Descriptor& event, std::size_t offset) {
+  Value value{};
+  if (version >= 7) memcpy(&value, reinterpret_cast<const std::byte*>(&event) + offset, sizeof value);
+  return value;
+}
+
+// The caller's, not one of those that NCCL reserves.
+std::uint64_t TagOf(int version, const Descriptor& event, std::size_t offset) {
+  const auto tag = NewestAt<std::uint64_t>(version, event, offset);
+  return tag >> 63 != 0 ? 0 : tag;
 }
 
 // NCCL's description of an event, in the form of the record. None (0): an event that is not recorded.
@@ -97,6 +102,7 @@ NcclEvent Describe(int version, const Descriptor& event, RingMemory& memory, Ncc
       record.dtype = static_cast<std::uint8_t>(TypeOf(event.coll_api.datatype));
       if (HasRoot(static_cast<CollectiveKind>(record.function))) record.peer = event.coll_api.root;
       record.stream = HandleValue(event.coll_api.stream);
+      record.seq = TagOf(version, event, offsetof(DescriptorV7, coll_api.user_tag));
       record.flags = event.coll_api.captured ? kNcclCaptured : 0;
       return NcclEvent::kCollectiveApi;
     case kP2pApi:
@@ -105,6 +111,7 @@ NcclEvent Describe(int version, const Descriptor& event, RingMemory& memory, Ncc
       record.count = event.p2p_api.count;
       record.dtype = static_cast<std::uint8_t>(TypeOf(event.p2p_api.datatype));
       record.stream = HandleValue(event.p2p_api.stream);
+      record.seq = TagOf(version, event, offsetof(DescriptorV7, p2p_api.user_tag));
       record.flags = event.p2p_api.captured ? kNcclCaptured : 0;
       return NcclEvent::kP2pApi;
     case kKernelLaunch:
@@ -119,7 +126,8 @@ NcclEvent Describe(int version, const Descriptor& event, RingMemory& memory, Ncc
       if (HasRoot(static_cast<CollectiveKind>(record.function))) record.peer = coll.root;
       record.buffer = HandleValue(coll.send_buffer != nullptr ? coll.send_buffer : coll.receive_buffer);
       record.channels = coll.channels;
-      const char* variant = VariantOf(version, event);
+      // The symmetric kernel that carries it; null: another kernel.
+      const auto variant = NewestAt<const char*>(version, event, offsetof(DescriptorV7, coll.kernel_variant));
       record.algorithm = NameId(memory, variant != nullptr ? variant : coll.algorithm);
       record.protocol = NameId(memory, coll.protocol);
       record.group = RecordedId(coll.parent_group);
@@ -201,7 +209,7 @@ void WriteEnd(std::uint64_t id, std::uint64_t value) {
   });
 }
 
-// `event` of version 7 is longer: see VariantOf.
+// `event` of version 7 is longer: see NewestAt.
 int StartEvent(int version, void* context, void** handle, const Descriptor* event) {
   if (handle == nullptr) return kSuccess;
   *handle = nullptr;  // NCCL does not reset all its handles, and would end an old event otherwise.
@@ -330,7 +338,11 @@ int Init(int version, void** context, std::uint64_t id, int* mask, const char* n
     frame->inits += 1;
   }
   if (chain::Open(version) && comm != nullptr) chain::Init(*comm, name, log);
-  const std::uint8_t index = OpenMask(mask, static_cast<int>(wanted));
+  // NCCL 2.31.2 and later times a kernel's channels by two counts of works that it and the GPU keep apart: the GPU
+  // counts each, NCCL those that have the bit (src/enqueue.cc, ncclProfilerPostPlanWork; src/device/common.h). Without
+  // the bit outside of windows, later times would be those of earlier works.
+  const std::uint64_t always = version >= 7 ? wanted & kKernelCh : 0;
+  const std::uint8_t index = OpenMask(mask, static_cast<int>(wanted), static_cast<int>(always));
   if (comm != nullptr) {
     comm->mask = index;
     if (!inert) Announce(*comm);

@@ -165,18 +165,37 @@ struct CollectiveV7 {
   CollectiveV5 known;
   const char* kernel_variant;  // Of symmetric kernels ("AllReduce_AGxLL_R"), else null.
   bool symmetric;
-  std::uint64_t user_tag;
+  std::uint64_t user_tag;  // ncclCollConfig_t::userProfilerTag of the call; 0: none. NCCL reserves values with the
+                           // highest bit.
 };
 struct DescriptorV7 {
   std::uint64_t type;
   void* parent;
   std::int32_t rank;
   union {
+    struct {
+      const char* function;
+      std::size_t count;
+      const char* datatype;
+      std::int32_t root;
+      void* stream;
+      bool captured;
+      std::uint64_t user_tag;
+    } coll_api;
+    struct {
+      const char* function;
+      std::size_t count;
+      const char* datatype;
+      void* stream;
+      bool captured;
+      std::uint64_t user_tag;
+    } p2p_api;
     CollectiveV7 coll;
     std::byte raw[112];
   };
 };
 static_assert(sizeof(DescriptorV7) == 136 && offsetof(DescriptorV7, coll.kernel_variant) == 112);
+static_assert(offsetof(DescriptorV7, coll_api.user_tag) == 72 && offsetof(DescriptorV7, p2p_api.user_tag) == 64);
 static_assert(offsetof(DescriptorV7, coll.symmetric) == 120 && offsetof(DescriptorV7, coll.user_tag) == 128);
 
 using Logger = void (*)(int level, unsigned long flags, const char* file, int line, const char* format, ...);

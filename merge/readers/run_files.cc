@@ -98,7 +98,9 @@ void ForgetUnknown(schema::RankTables& head) {
   forget(head.collectives.kernel, schema::kNone);
   forget(head.collectives.kernel_operations, 0u);
   forget(head.collectives.enqueue_begin_ns, schema::kNoTime);
+  forget(head.collectives.user_tag, std::uint64_t{0});
   forget(head.p2p.kernel, schema::kNone);
+  forget(head.p2p.user_tag, std::uint64_t{0});
 }
 
 // All files of one slot. The finished file wins; otherwise the spool is authoritative, and a .part file is at best as

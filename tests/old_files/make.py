@@ -34,6 +34,7 @@ ADDED = {
         7: {"collectives": ["caller"], "p2p": ["caller"]},
         8: {"blocked": None},
         9: {"steps": ["others_cpu_ns"]},
+        10: {"collectives": ["user_tag"], "p2p": ["user_tag"]},
     },
     "timeline": {
         2: {"windows": None},

@@ -318,7 +318,9 @@ void ProcessDecoder::Decode(std::vector<DecoderThread> inputs, std::uint32_t pro
   MakeSteps();
   NameDomains();
   gpu_.SortAndLink();
-  nccl_.MakeRows();
+  std::int64_t first_switch_ns = INT64_MAX;
+  for (const WindowMark& mark : window_marks_) first_switch_ns = std::min(first_switch_ns, mark.ns);
+  nccl_.MakeRows(first_switch_ns);
   FindPeers();
   SortTables();
   NumberMessages();

@@ -59,8 +59,9 @@ class NcclRecords {
   // record's times, rank clock.
   Interval Add(RecordKind kind, std::span<const std::byte> bytes, const RecordContext& context);
 
-  // After kernels, copies and api have their final rows and threads.
-  void MakeRows();
+  // After kernels, copies and api have their final rows and threads. Recording was on from the process's begin until
+  // `whole_until_ns`.
+  void MakeRows(std::int64_t whole_until_ns);
 
   // Counts what was not found. Called after the process's windows are known.
   void CountLosses();
@@ -76,7 +77,7 @@ class NcclRecords {
   std::uint32_t CommRow(std::uint32_t number, std::int64_t ns);
   void PairEnds();
   void NoteOthers();
-  void MakeOperations();
+  void MakeOperations(std::int64_t whole_until_ns);
 
   ProcessDecoder& decoder_;
   schema::RankTables& tables_;
@@ -95,8 +96,8 @@ class NcclRecords {
   };
   std::vector<Untied> untied_;
   std::unordered_map<std::uint32_t, std::vector<std::int64_t>> tied_ns_;
-  Seen replayed_, kernels_untied_, one_sided_, device_side_;
-  std::uint64_t orphans_ = 0;
+  Seen kernels_untied_, one_sided_, device_side_;
+  std::uint64_t orphans_ = 0, replays_untied_ = 0;
 };
 
 }  // namespace lockstep::trace

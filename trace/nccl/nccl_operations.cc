@@ -4,11 +4,12 @@
 
 #include <algorithm>
 #include <map>
-#include <optional>
+#include <set>
 #include <tuple>
 
 #include "core/collective.h"
 #include "trace/nccl/nccl_calls.h"
+#include "trace/nccl/nccl_graphs.h"
 
 namespace lockstep::trace {
 namespace {
@@ -25,8 +26,14 @@ bool IsApi(NcclEvent kind) { return kind == NcclEvent::kCollectiveApi || kind ==
 
 class Finder {
  public:
-  Finder(const schema::RankTables& tables, std::span<const NcclEventRow> events, std::span<const NcclCallRow> calls)
-      : tables_(tables), events_(events), call_rows_(calls), launches_(tables), calls_(tables, calls) {}
+  Finder(const schema::RankTables& tables, std::span<const NcclEventRow> events, std::span<const NcclCallRow> calls,
+         std::int64_t whole_until_ns)
+      : tables_(tables),
+        events_(events),
+        call_rows_(calls),
+        whole_until_ns_(whole_until_ns),
+        launches_(tables),
+        calls_(tables, calls) {}
 
   NcclFound Run() {
     by_id_.reserve(events_.size());
@@ -37,15 +44,17 @@ class Finder {
     }
     std::vector<std::vector<std::uint32_t>> of_thread(threads);
     for (std::uint32_t i = 0; i < events_.size(); ++i) of_thread[events_[i].thread].push_back(i);
-    comms_with_events_.assign(tables_.comms.rows(), 0);
+    told_.assign(tables_.comms.rows(), 0);
     launch_ties_.resize(events_.size());
     for (const std::vector<std::uint32_t>& each : of_thread) WalkThread(each);
     TieByGroup();
     for (const NcclOperation& op : found_.operations)
       if (op.tie.kernel != kNone) taken_.insert_or_assign(op.tie.kernel, true);
     AttachCalls();
+    LearnStreams();
     AddFromApi();
     AddFromCalls();
+    AddReplays();
     Order();
     return std::move(found_);
   }
@@ -84,6 +93,7 @@ class Finder {
       const NcclEventRow& event = events_[index];
       if (event.kind == NcclEvent::kKernelLaunch) {
         if (Captured(event)) {
+          captured_.AddLaunch(KeyOf(event), event.thread, event.begin_ns);
           current.erase(event.comm);
           continue;
         }
@@ -101,7 +111,7 @@ class Finder {
         continue;
       }
       if (!IsOperation(event.kind)) continue;
-      if (event.comm < comms_with_events_.size()) comms_with_events_[event.comm] = 1;
+      if (event.comm < told_.size()) told_[event.comm] |= Bit(KindOf(event));
       NcclOperation op;
       op.event = index;
       const NcclEventRow* api = ApiOf(event);
@@ -109,12 +119,12 @@ class Finder {
         op.api = IndexOf(*api);
         has_operation_.insert_or_assign(op.api, true);
       }
-      // It did not run: NCCL reports no replays of these.
-      if (Captured(event) && event.kind == NcclEvent::kCopyEngine) continue;
+      // No run: it was captured now, or a replay is told by a proxy's callback, whose kernel says more (nccl_graphs.h).
       if (Captured(event)) {
-        // The API event belongs to the capture; this is a run of the graph, from another thread.
-        op.replay = ++replays_[{op.api == kNone ? event.parent : api->id, event.kind, event.seq}];
-        found_.operations.push_back(op);
+        if (event.kind == NcclEvent::kCopyEngine)
+          copies_.insert(op.api);
+        else if (api != nullptr)
+          captured_.AddEvent(KeyOf(*api), event.thread, op.api, index);
         continue;
       }
       if (event.kind == NcclEvent::kCopyEngine) {
@@ -132,6 +142,29 @@ class Finder {
       if (!op.tie.tied()) open_.push_back(found_.operations.size());
       found_.operations.push_back(op);
     }
+  }
+
+  static std::uint8_t KindOf(const NcclEventRow& event) {
+    const bool p2p = event.kind == NcclEvent::kP2p || event.kind == NcclEvent::kP2pApi;
+    return p2p ? static_cast<std::uint8_t>(CollectiveKind::kSendRecv) : event.function;
+  }
+  static std::uint32_t Bit(std::uint8_t kind) { return kind < 32 ? 1u << kind : 0; }
+  // NCCL tells of all operations of a kind on a communicator, or of none.
+  bool Told(std::uint32_t comm, std::uint32_t kinds) const {
+    return !Alone(comm) && comm < told_.size() && (told_[comm] & kinds) != 0;
+  }
+
+  NcclCaptured::Key KeyOf(const NcclEventRow& event) const {
+    const NcclEventRow* group = GroupApiOf(event);
+    return {group != nullptr ? group->id : event.id, event.comm};
+  }
+  void AddCaptured(std::uint32_t index, std::uint32_t call) {
+    const NcclEventRow& event = events_[index];
+    if (Alone(event.comm) || copies_.contains(index)) return;
+    NcclOperation op;
+    op.api = index;
+    op.call = call;
+    captured_.AddOperation(KeyOf(event), op, KindOf(event), event.begin_ns);
   }
 
   static std::int64_t EndOr(const NcclEventRow& event, std::int64_t otherwise) {
@@ -200,6 +233,12 @@ class Finder {
     return call_rows_[call].comm == event.comm || call_rows_[call].comm == kNone || event.comm == kNone;
   }
 
+  // Whether an event is one of the messages that NCCL makes of a collective.
+  bool IsPart(std::uint32_t event, std::uint32_t call) const {
+    return call != kNone && events_[event].kind == NcclEvent::kP2p &&
+           call_rows_[call].function != static_cast<std::uint8_t>(CollectiveKind::kSendRecv);
+  }
+
   // Adds the caller's facts about each operation: from the call of its API event, or else from the group that launched
   // it.
   void AttachCalls() {
@@ -219,9 +258,7 @@ class Finder {
       }
       claimed_[call] = 1;
       op.call = call;
-      const bool part = events_[op.event].kind == NcclEvent::kP2p &&
-                        call_rows_[call].function != static_cast<std::uint8_t>(CollectiveKind::kSendRecv);
-      if (!part) {
+      if (!IsPart(op.event, call)) {
         kept.push_back(op);
         continue;
       }
@@ -255,40 +292,134 @@ class Finder {
 
   bool Alone(std::uint32_t comm) const { return comm < tables_.comms.rows() && tables_.comms.size[comm] == 1; }
 
-  // Communicators of one rank announce no operation, only their calls.
+  // Which stream the caller's handles are, as far as an operation shows it.
+  void LearnStreams() {
+    const auto learn = [&](std::uint32_t comm, std::uint64_t stream, std::uint32_t kernel) {
+      streams_[{comm, stream}] = {tables_.kernels.context[kernel], tables_.kernels.stream[kernel]};
+    };
+    for (const std::uint32_t i : calls_.operations()) {
+      const NcclCallRow& row = call_rows_[i];
+      const std::vector<std::uint32_t> kernels =
+          launches_.KernelsOf(launches_.Within(row.thread, row.begin_ns, row.end_ns));
+      if (kernels.size() == 1) learn(row.comm, row.stream, kernels[0]);
+    }
+    for (std::uint32_t i = 0; i < events_.size(); ++i)
+      if (launch_ties_[i].kernel != kNone) learn(events_[i].comm, events_[i].stream, launch_ties_[i].kernel);
+  }
+  // The only one of `kernels` on a caller's stream.
+  NcclTie OnStream(const std::vector<std::uint32_t>& kernels, std::uint32_t comm, std::uint64_t handle) const {
+    NcclTie tie;
+    const auto stream = streams_.find({comm, handle});
+    if (stream == streams_.end()) return tie;
+    for (const std::uint32_t kernel : kernels) {
+      if (std::pair(tables_.kernels.context[kernel], tables_.kernels.stream[kernel]) != stream->second) continue;
+      if (tie.kernel != kNone) return {};
+      tie.kernel = kernel;
+    }
+    return tie;
+  }
+
+  // Communicators of one rank announce no operation, only their calls. Nor does NCCL 2.29.2 and later of ncclBroadcast,
+  // and no kernel that carries nothing else: its src/enqueue.cc gives such tasks no event mask (NVIDIA/nccl issue
+  // 2278).
   void AddFromApi() {
+    std::vector<Silent> silent;
     for (std::uint32_t i = 0; i < events_.size(); ++i) {
       const NcclEventRow& event = events_[i];
       if (!IsApi(event.kind)) continue;
-      if (const std::uint32_t call = calls_.Around(event.thread, event.begin_ns);
-          call != kNone && SameComm(call, event)) {
+      std::uint32_t call = calls_.Around(event.thread, event.begin_ns);
+      if (call != kNone && !SameComm(call, event)) call = kNone;
+      if (call != kNone) {
         if (claimed_[call] != 0) continue;
         claimed_[call] = 1;
-        if (!Captured(event) && !has_operation_.contains(i)) AddApi(i, event, call);
+      }
+      if (event.count == 0) continue;
+      if (Captured(event)) {
+        AddCaptured(i, call);
         continue;
       }
-      if (!Captured(event) && !has_operation_.contains(i)) AddApi(i, event, kNone);
+      if (has_operation_.contains(i)) continue;
+      if (Told(event.comm, Bit(KindOf(event))))
+        ++found_.orphans;
+      else if (Alone(event.comm))
+        AddAlone(i, call);
+      else
+        silent.push_back({i, call});
     }
+    AddSilent(silent);
   }
-  void AddApi(std::uint32_t index, const NcclEventRow& event, std::uint32_t call) {
-    if (event.count == 0) return;
-    if (!Alone(event.comm) && event.comm < comms_with_events_.size() && comms_with_events_[event.comm] != 0) {
-      ++found_.orphans;
-      return;
-    }
+  void AddAlone(std::uint32_t index, std::uint32_t call) {
+    const NcclEventRow& event = events_[index];
     NcclOperation op;
     op.api = index;
     op.call = call;
-    const NcclEventRow* group = GroupApiOf(event);
-    if (group != nullptr)
-      if (const auto launches = launches_of_.find({group->id, event.comm});
-          launches != launches_of_.end() && launches->second.size() == 1)
-        op.tie = launch_ties_[launches->second[0]];
-    if (!op.tie.tied() && call != kNone) op.tie = TieOfCall(call);
+    if (call != kNone) op.tie = TieOfCall(call);
     if (!op.tie.tied())
       op.tie = launches_.TieOf(launches_.Within(event.thread, event.begin_ns, EndOr(event, event.begin_ns)));
     if (op.tie.kernel != kNone) taken_.insert_or_assign(op.tie.kernel, true);
     found_.operations.push_back(op);
+  }
+
+  struct Silent {
+    std::uint32_t api, call;
+  };
+  // What the thread launched for an API event: by the end of its group, else within it.
+  std::span<const NcclLaunchIndex::Launch> LaunchedFor(const Silent& one) const {
+    if (one.call != kNone) {
+      const std::uint32_t end = calls_.GroupEndOf(one.call);
+      const NcclCallRow& call = call_rows_[end != kNone ? end : one.call];
+      return launches_.Within(call.thread, call.begin_ns, call.end_ns);
+    }
+    const NcclEventRow* around = GroupApiOf(events_[one.api]);
+    if (around == nullptr) around = &events_[one.api];
+    return launches_.Within(around->thread, around->begin_ns, EndOr(*around, around->begin_ns));
+  }
+  // Ties operations of which only the API event came. Those of one communicator in a group share a kernel: the one
+  // that was announced for others of them, or one that was announced for nobody.
+  void AddSilent(const std::vector<Silent>& silent) {
+    std::map<std::uint64_t, std::set<std::uint32_t>> comms_of, unannounced_of;  // By group.
+    const auto group_of = [&](const Silent& one) {
+      const NcclEventRow* group = GroupApiOf(events_[one.api]);
+      return group != nullptr ? group->id : events_[one.api].id;
+    };
+    for (const Silent& one : silent) {
+      const std::uint32_t comm = events_[one.api].comm;
+      comms_of[group_of(one)].insert(comm);
+      if (!launches_of_.contains({group_of(one), comm})) unannounced_of[group_of(one)].insert(comm);
+    }
+    std::set<std::uint32_t> used;
+    for (const Silent& one : silent) {
+      const NcclEventRow& event = events_[one.api];
+      const std::uint64_t group = group_of(one);
+      std::vector<std::uint32_t> kernels = launches_.KernelsOf(LaunchedFor(one));
+      std::erase_if(kernels,
+                    [&](std::uint32_t kernel) { return !launches_.IsNccl(kernel) || taken_.contains(kernel); });
+      const auto announced = launches_of_.find({group, event.comm});
+      NcclOperation op;
+      op.api = one.api;
+      op.call = one.call;
+      if (announced != launches_of_.end() && kernels.size() <= unannounced_of[group].size()) {
+        if (announced->second.size() == 1) op.tie = launch_ties_[announced->second[0]];
+      } else if (kernels.size() == 1 && comms_of[group].size() == 1) {
+        op.tie.kernel = kernels[0];
+      } else {
+        op.tie = OnStream(kernels, event.comm, event.stream);
+      }
+      if (op.tie.kernel != kNone) used.insert(op.tie.kernel);
+      found_.operations.push_back(op);
+    }
+    for (const std::uint32_t kernel : used) taken_.insert_or_assign(kernel, true);
+  }
+
+  void AddReplays() {
+    // Others may have been captured while recording was off.
+    if (captured_.last_ns() > whole_until_ns_) return;
+    const std::vector<NcclOperation> runs = captured_.Runs(tables_);
+    for (NcclOperation op : runs) {
+      if (op.event != kNone && IsPart(op.event, op.call)) op.event = kNone;
+      found_.operations.push_back(op);
+    }
+    if (runs.empty()) found_.replays_untied = captured_.told_replays();
   }
 
   // The kernel launched inside a call, or by its group if that has only one candidate.
@@ -301,35 +432,24 @@ class Finder {
     const std::vector<std::uint32_t> kernels = launches_.KernelsOf(launched);
     if (kernels.size() == 1) return {.kernel = kernels[0]};
     // One kernel per stream: the caller's handles are known from calls outside of groups.
-    NcclTie tie;
-    const auto stream = streams_.find({row.comm, row.stream});
-    if (kernels.empty() || stream == streams_.end()) return tie;
-    for (const std::uint32_t kernel : kernels) {
-      if (std::pair(tables_.kernels.context[kernel], tables_.kernels.stream[kernel]) != stream->second) continue;
-      if (tie.kernel != kNone) return {};
-      tie.kernel = kernel;
-    }
-    return tie;
+    return OnStream(kernels, row.comm, row.stream);
   }
 
   // Without plugin events: each call that did not fail, with what its thread launched in it.
   void AddFromCalls() {
     for (const std::uint32_t i : calls_.operations()) {
       const NcclCallRow& row = call_rows_[i];
-      const std::vector<std::uint32_t> kernels =
-          launches_.KernelsOf(launches_.Within(row.thread, row.begin_ns, row.end_ns));
-      if (kernels.size() == 1)
-        streams_[{row.comm, row.stream}] = {tables_.kernels.context[kernels[0]], tables_.kernels.stream[kernels[0]]};
-    }
-    for (const std::uint32_t i : calls_.operations()) {
-      const NcclCallRow& row = call_rows_[i];
       if (claimed_[i] || row.count == 0 || (row.result != kSuccess && row.result != kInProgress)) continue;
       NcclOperation op;
       op.call = i;
       op.tie = TieOfCall(i);
-      const bool told = row.comm < comms_with_events_.size() && comms_with_events_[row.comm] != 0;
-      // A plugin that sees this communicator would have recorded the operation if it had launched a kernel.
-      if (told && !Alone(row.comm) && (!op.tie.tied() || taken_.contains(op.tie.kernel))) {
+      // A plugin that hears of such operations would have recorded this one if it had launched a kernel. NCCL builds
+      // some of messages.
+      const std::uint32_t kinds =
+          Bit(row.function) | (row.function == static_cast<std::uint8_t>(CollectiveKind::kBroadcast)
+                                   ? 0
+                                   : Bit(static_cast<std::uint8_t>(CollectiveKind::kSendRecv)));
+      if (Told(row.comm, kinds) && (!op.tie.tied() || taken_.contains(op.tie.kernel))) {
         ++found_.orphans;
         continue;
       }
@@ -341,9 +461,10 @@ class Finder {
     std::vector<std::pair<std::int64_t, std::size_t>> order;
     for (std::size_t i = 0; i < found_.operations.size(); ++i) {
       const NcclOperation& op = found_.operations[i];
-      order.emplace_back(op.call != kNone  ? call_rows_[op.call].begin_ns
-                         : op.api != kNone ? events_[op.api].begin_ns
-                                           : events_[op.event].begin_ns,
+      order.emplace_back(op.replay != 0     ? op.launched_ns
+                         : op.call != kNone ? call_rows_[op.call].begin_ns
+                         : op.api != kNone  ? events_[op.api].begin_ns
+                                            : events_[op.event].begin_ns,
                          i);
     }
     std::sort(order.begin(), order.end());
@@ -355,14 +476,17 @@ class Finder {
   const schema::RankTables& tables_;
   std::span<const NcclEventRow> events_;
   std::span<const NcclCallRow> call_rows_;
+  const std::int64_t whole_until_ns_;
   NcclLaunchIndex launches_;
   NcclCalls calls_;
   std::unordered_map<std::uint64_t, std::uint32_t> by_id_;
-  std::vector<std::uint8_t> comms_with_events_, claimed_;
+  std::vector<std::uint32_t> told_;  // By communicator: bits of the kinds of which NCCL told operations.
+  std::vector<std::uint8_t> claimed_;
   std::vector<NcclTie> launch_ties_;  // Per event: of kernel launches.
   std::map<std::pair<std::uint64_t, std::uint32_t>, std::vector<std::uint32_t>> launches_of_;  // GroupApi, comm.
   std::unordered_map<std::uint64_t, NcclTie> group_ties_;                                      // By id of a kGroup.
-  std::map<std::tuple<std::uint64_t, NcclEvent, std::uint64_t>, std::uint32_t> replays_;
+  NcclCaptured captured_;
+  std::set<std::uint32_t> copies_;  // API events of captured collectives of copy engines, which make no kernels.
   std::unordered_map<std::uint32_t, bool> has_operation_, taken_;  // API events; rows of kernels.
   std::map<std::pair<std::uint32_t, std::uint64_t>, std::pair<std::uint32_t, std::uint32_t>> streams_;
   std::vector<std::size_t> open_;
@@ -372,8 +496,8 @@ class Finder {
 }  // namespace
 
 NcclFound FindNcclOperations(const schema::RankTables& tables, std::span<const NcclEventRow> events,
-                             std::span<const NcclCallRow> calls) {
-  return Finder(tables, events, calls).Run();
+                             std::span<const NcclCallRow> calls, std::int64_t whole_until_ns) {
+  return Finder(tables, events, calls, whole_until_ns).Run();
 }
 
 }  // namespace lockstep::trace

@@ -24,7 +24,11 @@ struct NcclOperation {
   std::uint32_t api = schema::kNone;    // ... the API event above it, ...
   std::uint32_t call = schema::kNone;   // ... and the call around that; each only if it exists.
   NcclTie tie;
-  std::uint32_t replay = 0;  // n-th run of a captured operation, from 1; 0 not captured.
+  // Of a captured operation's run in a CUDA graph: which run, from 1 (0: not captured), which of its communicator's
+  // captured operations of its kind, and when its graph was launched.
+  std::uint32_t replay = 0;
+  std::uint64_t captured = 0;
+  std::int64_t launched_ns = schema::kNoTime;
 };
 
 // Finds what threads launched when. Tables have their final rows.
@@ -59,10 +63,12 @@ class NcclLaunchIndex {
 struct NcclFound {
   std::vector<NcclOperation> operations;  // In order of their enqueueing.
   std::uint64_t orphans = 0;              // API events whose operation never came.
+  std::uint64_t replays_untied = 0;       // Runs of captured operations that NCCL told of, with no kernel known.
 };
 
-// `events` have their ends; both are as they came. `operations` of captured graphs are those that ran.
+// `events` have their ends; both are as they came. Of captured operations, those runs whose kernels are known, if
+// everything was recorded until `whole_until_ns`.
 NcclFound FindNcclOperations(const schema::RankTables& tables, std::span<const NcclEventRow> events,
-                             std::span<const NcclCallRow> calls);
+                             std::span<const NcclCallRow> calls, std::int64_t whole_until_ns);
 
 }  // namespace lockstep::trace

@@ -25,6 +25,8 @@ constexpr std::uint64_t kCountedSeq = std::uint64_t{1} << 40;
 // Collectives of copy engines have numbers of the communicator's own: how often its ranks have met in such
 // collectives so far (2.29.2, ce_coll.cc), not how often the function was called. They are no kernel's numbers.
 constexpr std::uint64_t kCopyEngineSeq = std::uint64_t{1} << 41;
+// Captured operations have the number of their call: NCCL's own does not advance at capture.
+constexpr std::uint64_t kCapturedSeq = std::uint64_t{1} << 42;
 constexpr std::uint8_t kGpu = static_cast<std::uint8_t>(CollectiveMode::kGpu);
 
 // NCCL's counts of these are per rank (nccl.h: sendcount of ncclAllGather, recvcount of ncclReduceScatter, count of
@@ -43,6 +45,7 @@ std::uint64_t Product(std::uint64_t a, std::uint64_t b) {
 struct Facts {
   const NcclEventRow *event, *api;
   const NcclCallRow* call;
+  std::int64_t launched_ns;  // Of its CUDA graph, kNoTime in none.
 
   const NcclEventRow* told() const { return event != nullptr ? event : api; }
   std::uint32_t comm() const {
@@ -51,9 +54,11 @@ struct Facts {
   }
   std::uint32_t thread() const { return call != nullptr ? call->thread : api != nullptr ? api->thread : event->thread; }
   std::int64_t enqueued() const {
+    if (launched_ns != kNoTime) return launched_ns;
     return call != nullptr ? call->begin_ns : api != nullptr ? api->begin_ns : event->begin_ns;
   }
   std::int64_t returned() const {
+    if (launched_ns != kNoTime) return launched_ns;
     if (call != nullptr) return call->end_ns;
     const NcclEventRow* host = api != nullptr ? api : event;
     return host->end_ns == kNoTime ? host->begin_ns : host->end_ns;
@@ -72,6 +77,7 @@ struct Facts {
     return kind <= static_cast<std::uint8_t>(CollectiveKind::kSendRecv) ? static_cast<CollectiveKind>(kind)
                                                                         : CollectiveKind::kNone;
   }
+  std::uint64_t user_tag() const { return api != nullptr ? api->seq : 0; }
   std::int32_t peer() const { return event == nullptr && call != nullptr ? call->peer : told()->peer; }
   // Elements and their type. NVTX contains bytes only.
   std::pair<std::uint64_t, std::uint8_t> elements() const {
@@ -96,7 +102,8 @@ class Numbers {
       if (op.event != kNone && events[op.event].kind == NcclEvent::kCollective)
         numbered_.emplace(events[op.event].comm, events[op.event].function);
   }
-  std::uint64_t OfCollective(const Facts& facts) {
+  std::uint64_t OfCollective(const Facts& facts, const NcclOperation& op) {
+    if (op.replay != 0) return kCapturedSeq + (facts.call != nullptr ? facts.call->seq : op.captured);
     if (facts.event != nullptr)
       return facts.event->seq + (facts.event->kind == NcclEvent::kCopyEngine ? kCopyEngineSeq : 0);
     const std::pair key{facts.comm(), static_cast<std::uint8_t>(facts.kind())};
@@ -133,7 +140,8 @@ schema::P2p::Row MessageRow(const Facts& facts, const NcclOperation& op, Interva
           .bytes = Product(elements, TextOfDataType(dtype).bytes),
           .outcome = schema::RequestOutcome::kCompleted,
           .call = kNone,
-          .kernel = op.tie.kernel};
+          .kernel = op.tie.kernel,
+          .user_tag = facts.user_tag()};
 }
 
 // `size`: the communicator's, 0 unknown; `together`: operations that share its kernel, 0 without one.
@@ -144,7 +152,7 @@ schema::Collectives::Row CollectiveRow(const Facts& facts, const NcclOperation& 
   const auto [elements, dtype] = facts.elements();
   const std::uint64_t parts = CountsPerRank(kind) ? size : 1;
   schema::Collectives::Row row{.comm = facts.comm(),
-                               .seq = numbers.OfCollective(facts),
+                               .seq = numbers.OfCollective(facts, op),
                                .start = op.replay,
                                .kind = static_cast<std::uint8_t>(kind),
                                .mode = kGpu,
@@ -162,9 +170,10 @@ schema::Collectives::Row CollectiveRow(const Facts& facts, const NcclOperation& 
                                .call = kNone,
                                .kernel = op.tie.kernel,
                                .kernel_operations = together,
-                               .enqueue_begin_ns = op.replay != 0 ? kNoTime : facts.enqueued(),
+                               .enqueue_begin_ns = facts.enqueued(),
                                .algorithm = kNone,
-                               .protocol = kNone};
+                               .protocol = kNone,
+                               .user_tag = facts.user_tag()};
   if (facts.call != nullptr) {
     row.reduction = facts.call->reduction;
     row.buffer = facts.call->buffer;
@@ -180,10 +189,10 @@ schema::Collectives::Row CollectiveRow(const Facts& facts, const NcclOperation& 
 
 }  // namespace
 
-void NcclRecords::MakeRows() {
+void NcclRecords::MakeRows(std::int64_t whole_until_ns) {
   PairEnds();
   NoteOthers();
-  MakeOperations();
+  MakeOperations(whole_until_ns);
   const schema::Kernels& kernels = tables_.kernels;
   std::vector<std::uint8_t> nccl_named(kernels.rows() == 0 ? 0 : tables_.strings.rows());
   for (std::uint32_t i = 0; i < nccl_named.size(); ++i) nccl_named[i] = IsNcclKernelName(TextOf(tables_, i));
@@ -207,10 +216,10 @@ void NcclRecords::NoteOthers() {
   }
 }
 
-void NcclRecords::MakeOperations() {
+void NcclRecords::MakeOperations(std::int64_t whole_until_ns) {
   if (events_.empty() && calls_.empty()) return;
   const NcclChannels channels(events_);
-  const NcclFound found = FindNcclOperations(tables_, events_, calls_);
+  const NcclFound found = FindNcclOperations(tables_, events_, calls_, whole_until_ns);
   std::unordered_map<std::uint32_t, std::uint32_t> shared;  // Kernel -> operations.
   for (const NcclOperation& op : found.operations)
     if (op.tie.kernel != kNone) ++shared[op.tie.kernel];
@@ -221,7 +230,7 @@ void NcclRecords::MakeOperations() {
   Numbers numbers(found.operations, events_);
   for (const NcclOperation& op : found.operations) {
     const Facts facts{op.event == kNone ? nullptr : &events_[op.event], op.api == kNone ? nullptr : &events_[op.api],
-                      op.call == kNone ? nullptr : &calls_[op.call]};
+                      op.call == kNone ? nullptr : &calls_[op.call], op.launched_ns};
     const std::uint32_t comm = facts.comm();
     const std::uint32_t size = comm < tables_.comms.rows() ? tables_.comms.size[comm] : 0;
     const std::int64_t enqueued = facts.enqueued();
@@ -230,10 +239,9 @@ void NcclRecords::MakeOperations() {
       times = {op.tie.copy_begin_ns, op.tie.copy_end_ns};
     } else if (op.tie.kernel != kNone) {
       times = {tables_.kernels.begin_ns[op.tie.kernel], KernelEnd(tables_.kernels, op.tie.kernel)};
-    } else if (facts.event != nullptr && op.replay == 0 && channels.TimesOf(facts.event->id, times.begin, times.end)) {
+    } else if (facts.event != nullptr && channels.TimesOf(facts.event->id, times.begin, times.end) &&
+               times.end >= enqueued) {  // Else they are an earlier kernel's (NVIDIA/nccl issue 2368).
       // NCCL's own times of the kernel if CUPTI has none: less exact by the delay of its polling.
-    } else if (op.replay != 0) {
-      replayed_.Add(enqueued);
     } else if (size != 1) {  // A collective of one rank in place launches nothing.
       untied_.push_back({comm, enqueued});
     }
@@ -248,6 +256,7 @@ void NcclRecords::MakeOperations() {
     }
   }
   orphans_ += found.orphans;
+  replays_untied_ = found.replays_untied;
 }
 
 void NcclRecords::CountLosses() {
@@ -267,8 +276,7 @@ void NcclRecords::CountLosses() {
     (last ? later : lost).Add(one.enqueued_ns);
   }
   decoder_.AddLoss(Loss::kNcclUntied, lost);
-  decoder_.AddLoss(Loss::kNcclUntied, replayed_,
-                   "replayed by CUDA graphs: their kernels are there, but nothing says which is whose");
+  decoder_.AddLoss(Loss::kNcclUntied, replays_untied_, "replayed by CUDA graphs: nothing says which kernel is whose");
   decoder_.AddLoss(Loss::kNcclUntied, one_sided_,
                    "one-sided (ncclPutSignal, ncclSignal, ncclWaitSignal): they are no rows of collectives or p2p");
   decoder_.AddLoss(Loss::kNcclUntied, device_side_,

@@ -90,7 +90,7 @@ class Collector {
     return 0;
   }
 
-  std::uint32_t Group(std::uint32_t comm, CollectiveKind kind) {
+  std::uint32_t Group(std::uint32_t comm, CollectiveKind kind, std::uint64_t user_tag = 0) {
     GroupOfOps group;
     group.kind = kind;
     if (comm < names_.size()) {
@@ -99,6 +99,7 @@ class Collector {
     } else {
       group.name = "unknown";
     }
+    if (user_tag != 0) group.name += fmt::format(" tag {}", user_tag);
     const auto [at, fresh] = group_of_.try_emplace(group, static_cast<std::uint32_t>(out_.groups.size()));
     if (fresh) out_.groups.push_back(std::move(group));
     return at->second;
@@ -177,7 +178,7 @@ class Collector {
           if (m.transfer_ns[member] >= 0) op.transfer_begin_ns = op.wait_end_ns;
         }
       }
-      op.group = Group(c.comm[row], static_cast<CollectiveKind>(c.kind[row]));
+      op.group = Group(c.comm[row], static_cast<CollectiveKind>(c.kind[row]), c.user_tag[row]);
       if (c.kernel[row] != kNone) {
         op.thread = kNone;
         op.launch_ns = kNoTime;
@@ -213,7 +214,8 @@ class Collector {
         out_.receives_alone += receive;
       }
       if (end <= begin) continue;
-      CommOperation op{begin, begin,         end,  end, !posted, Group(p.comm[row], CollectiveKind::kSendRecv),
+      CommOperation op{begin, begin,         end,
+                       end,   !posted,       Group(p.comm[row], CollectiveKind::kSendRecv, p.user_tag[row]),
                        kNone, p.thread[row], begin};
       if (p.kernel[row] != kNone) {
         op.thread = kNone;
@@ -225,7 +227,8 @@ class Collector {
     if (rank_.partners == nullptr) return;
     for (const merge::MessageWait& wait :
          merge::MessageWaits(rank_.partners->waits, p, merge::TrainingThread(t_), awaited_))
-      out_.message_waits.push_back({wait.at, Group(p.comm[wait.row], CollectiveKind::kSendRecv), wait.row});
+      out_.message_waits.push_back(
+          {wait.at, Group(p.comm[wait.row], CollectiveKind::kSendRecv, p.user_tag[wait.row]), wait.row});
   }
 
   const gpu::RankView& rank_;

@@ -16,7 +16,8 @@ constexpr std::string_view kSeveral = "(several at once)";
 const struct Columns : TableColumns {
   Column group = Add("group", kText,
                      "name of the communicator or process group, else its pattern of ranks; groups of one name and "
-                     "size are one. (several at once): exposed time with operations of more than one row in flight",
+                     "size are one, but for calls that the program marked (NCCL's userProfilerTag): \"NAME tag N\". "
+                     "(several at once): exposed time with operations of more than one row in flight",
                      kKey);
   Column size = Add("size", kCount, "members", kKey);
   Column kind =

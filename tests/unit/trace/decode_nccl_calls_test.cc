@@ -1,6 +1,7 @@
 // NCCL's graphs, calls without plugin, communicators and what is not found.
 
 #include <set>
+#include <tuple>
 
 #include "nccl_fixture.h"
 
@@ -10,45 +11,138 @@ namespace {
 using schema::kNone;
 using schema::kNoTime;
 
-// Graphs: nothing ran when it was captured; replays are told only where there are proxies.
-TEST_F(DecodeNcclTest, CapturedOperationsAreNoRowsAndReplaysAre) {
-  nccl_.Add(Begin{.event = NcclEvent::kGroupApi, .id = 1, .ticks = 90, .captured = true});
-  nccl_.Add(Begin{.event = NcclEvent::kCollectiveApi,
-                  .id = 2,
-                  .ticks = 95,
-                  .parent = 1,
-                  .kind = CollectiveKind::kAllReduce,
-                  .count = 10,
-                  .captured = true});
-  nccl_.Add(Begin{.event = NcclEvent::kKernelLaunch, .id = 3, .ticks = 100, .parent = 1});
-  nccl_.End(NcclEvent::kKernelLaunch, 3, 110);
-  nccl_.Add(Call{.name = "ncclAllReduce", .begin = 89, .end = 120, .kind = CollectiveKind::kAllReduce, .count = 10});
-  gpu_.Add(Api{.name = "cuLaunchKernelEx", .begin = 105, .end = 106, .correlation = 50});
-  gpu_.Add(Kernel{.name = kAllReduceKernel, .begin = 1000, .end = 1100, .correlation = 60, .graph_node = 5});
-  gpu_.Add(Kernel{.name = kAllReduceKernel, .begin = 2000, .end = 2100, .correlation = 61, .graph_node = 5});
+// Captured on the main thread: `group`'s operation and its kernel's launch; NCCL tells of it then (no proxies) or not.
+struct Captured {
+  std::uint64_t group, at;
+  CollectiveKind kind;
+  std::uint64_t count;
+  bool announced = true, told = true;
+};
+
+class DecodeNcclGraphTest : public DecodeNcclTest {
+ protected:
+  void Capture(const Captured& c) {
+    nccl_.Add(Begin{.event = NcclEvent::kGroupApi, .id = c.group, .ticks = c.at, .captured = true});
+    nccl_.Add(Begin{.event = NcclEvent::kCollectiveApi,
+                    .id = c.group + 1,
+                    .ticks = c.at + 1,
+                    .parent = c.group,
+                    .kind = c.kind,
+                    .count = c.count,
+                    .captured = true});
+    if (c.announced) {
+      nccl_.Add(Begin{.event = NcclEvent::kKernelLaunch, .id = c.group + 2, .ticks = c.at + 2, .parent = c.group});
+      nccl_.End(NcclEvent::kKernelLaunch, c.group + 2, c.at + 4);
+    }
+    gpu_.Add(Api{.name = "cuLaunchKernelEx",
+                 .begin = c.at + 3,
+                 .end = c.at + 4,
+                 .correlation = static_cast<std::uint32_t>(10'000 + c.group)});
+    if (c.told) Told(nccl_, c, c.at + 5);
+    nccl_.End(NcclEvent::kGroupApi, c.group, c.at + 6);
+  }
+  void Told(NcclThread& thread, const Captured& c, std::uint64_t at) {
+    thread.Add(Begin{.event = NcclEvent::kCollective,
+                     .id = ++told_,
+                     .ticks = at,
+                     .parent = c.group + 1,
+                     .kind = c.kind,
+                     .count = c.count,
+                     .seq = 4,
+                     .algorithm = "RING"});
+  }
+  // One call that launches a graph of these kernels.
+  void Replay(std::uint64_t at, std::uint32_t correlation, std::uint64_t first_node,
+              std::initializer_list<std::string_view> kernels, std::uint64_t begin) {
+    gpu_.Add(Api{.name = "cudaGraphLaunch", .begin = at, .end = at + 1, .correlation = correlation, .kind = 4});
+    for (const std::string_view name : kernels) {
+      gpu_.Add(Kernel{
+          .name = name, .begin = begin, .end = begin + 50, .correlation = correlation, .graph_node = first_node++});
+      begin += 100;
+    }
+  }
+  std::uint64_t told_ = 90'000;
+};
+
+constexpr std::string_view kBroadcastKernel = "ncclDevKernel_Broadcast_RING_LL(ncclDevKernelArgsStorage<4096ul>)";
+
+// Nothing ran when it was captured. NCCL tells of what was captured once, or of every replay: the rows are the kernels.
+TEST_F(DecodeNcclGraphTest, RunsOfCapturedOperationsAreTheirKernels) {
+  for (const bool proxies : {false, true}) {
+    nccl_ = NcclThread();
+    gpu_ = GpuThread();
+    nccl_.Add(Comm{.id = 0xabc, .ticks = 5, .size = 4, .rank = 2});
+    const Captured sum{100, 100, CollectiveKind::kAllReduce, 10, true, !proxies};
+    const Captured cast{200, 120, CollectiveKind::kBroadcast, 20, false, false};  // NCCL 2.29.2 and later.
+    const Captured more{300, 140, CollectiveKind::kAllReduce, 30, true, !proxies};
+    for (const Captured& c : {sum, cast, more}) Capture(c);
+    // The program's own node comes first, and node ids need not be the order on the GPU.
+    Replay(500, 60, 7, {"gemm", kAllReduceKernel, kBroadcastKernel, kAllReduceKernel}, 1000);
+    Replay(600, 61, 7, {"gemm", kAllReduceKernel, kBroadcastKernel, kAllReduceKernel}, 2000);
+    SpoolBuilder spool = GpuProcess(gpu_, &nccl_);
+    NcclThread callback;
+    if (proxies)
+      for (std::uint64_t i = 0; i < 2; ++i)
+        for (const Captured& c : {sum, more}) Told(callback, c, 990 + 1000 * i);
+    spool.Thread(3, 333).Records(callback.records, 3);
+    const schema::RankTables t = Tables(spool);
+    ASSERT_EQ(t.collectives.rows(), 6u);
+    EXPECT_EQ(t.collectives.count, (std::vector<std::uint64_t>{10, 20, 30, 10, 20, 30}));
+    EXPECT_EQ(t.collectives.begin_ns, (std::vector<std::int64_t>{1100, 1200, 1300, 2100, 2200, 2300}));
+    EXPECT_EQ(t.collectives.end_ns[5], 2350);
+    EXPECT_EQ(t.collectives.start, (std::vector<std::uint32_t>{1, 1, 1, 2, 2, 2}));
+    EXPECT_EQ(t.collectives.enqueue_begin_ns, (std::vector<std::int64_t>{500, 500, 500, 600, 600, 600}));
+    std::set<std::tuple<int, std::uint64_t, std::uint32_t>> keys;
+    for (std::size_t i = 0; i < 6; ++i)
+      keys.emplace(t.collectives.kind[i], t.collectives.seq[i], t.collectives.start[i]);
+    EXPECT_EQ(keys.size(), 6u) << "a key each";
+    EXPECT_EQ(TextOf(t, t.collectives.algorithm[0]), "RING");
+    for (const char* loss : {"NcclUntied", "NcclKernelUntied", "NcclEventOrphan"})
+      EXPECT_EQ(LossCount(t, loss), 0u) << loss;
+  }
+}
+
+TEST_F(DecodeNcclGraphTest, AGraphThatCouldBeAnotherHasNoOperations) {
+  const std::string_view kernel = kAllReduceKernel;
+  // Three captures alike, of which two ran.
+  for (std::uint64_t i = 0; i < 3; ++i) Capture({100 + 100 * i, 100 + 20 * i, CollectiveKind::kAllReduce, 10 + i});
+  Replay(500, 60, 7, {kernel}, 1000);
+  Replay(600, 61, 27, {kernel}, 2000);
   {
     const schema::RankTables t = Run();
     EXPECT_EQ(t.collectives.rows(), 0u);
-    EXPECT_EQ(LossCount(t, "NcclUntied"), 0u);
     EXPECT_EQ(LossCount(t, "NcclKernelUntied"), 2u);
-    EXPECT_EQ(t.kernels.work, (std::vector<std::uint8_t>{1, 1}));
+    EXPECT_EQ(t.kernels.work, (std::vector<std::uint8_t>{1, 1})) << "communication by name";
   }
+  // With the third there is one way.
+  Replay(700, 62, 17, {kernel}, 3000);
+  const schema::RankTables t = Run();
+  ASSERT_EQ(t.collectives.rows(), 3u);
+  EXPECT_EQ(t.collectives.count, (std::vector<std::uint64_t>{10, 12, 11})) << "in the order of the nodes' ids";
+}
+
+TEST_F(DecodeNcclGraphTest, AGraphThatDoesNotFitIsLeftOutAlone) {
+  Capture({100, 100, CollectiveKind::kAllReduce, 10});
+  Capture({200, 120, CollectiveKind::kBroadcast, 20});
+  // Captured by code that NCCL was not told of.
+  Replay(500, 60, 7, {"ncclDevKernel_SendRecv(ncclDevKernelArgsStorage<4096ul>)"}, 1000);
+  Replay(600, 61, 27, {kAllReduceKernel, kBroadcastKernel}, 2000);
+  const schema::RankTables t = Run();
+  ASSERT_EQ(t.collectives.rows(), 2u);
+  EXPECT_EQ(LossCount(t, "NcclKernelUntied"), 1u);
+}
+
+// Without kernels, what a proxy tells of replays is counted.
+TEST_F(DecodeNcclGraphTest, ReplaysWithoutKernelsAreCounted) {
+  const Captured sum{100, 100, CollectiveKind::kAllReduce, 10, true, false};
+  Capture(sum);
   NcclThread callback;
-  for (std::uint64_t i = 0; i < 2; ++i)
-    callback.Add(Begin{.event = NcclEvent::kCollective,
-                       .id = 10 + i,
-                       .ticks = 990 + 1000 * i,
-                       .parent = 2,
-                       .kind = CollectiveKind::kAllReduce,
-                       .count = 10,
-                       .seq = 4});
+  for (std::uint64_t i = 0; i < 3; ++i) Told(callback, sum, 500 + i);
   SpoolBuilder spool = GpuProcess(gpu_, &nccl_);
   spool.Thread(3, 333).Records(callback.records, 3);
   const schema::RankTables t = Tables(spool);
-  ASSERT_EQ(t.collectives.rows(), 2u);
-  EXPECT_EQ(t.collectives.seq, (std::vector<std::uint64_t>{4, 4}));
-  EXPECT_EQ(t.collectives.start, (std::vector<std::uint32_t>{1, 2})) << "one key each";
-  EXPECT_EQ(t.collectives.kernel[0], kNone);
+  EXPECT_EQ(t.collectives.rows(), 0u);
+  EXPECT_EQ(LossCount(t, "NcclUntied"), 3u);
 }
 
 // One-sided operations and device communicators make no rows, and that is said.

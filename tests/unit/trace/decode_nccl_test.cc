@@ -177,6 +177,115 @@ TEST_F(DecodeNcclTest, ALaunchOfAnotherGroupIsNotTaken) {
   EXPECT_EQ(LossCount(t, "RequestNeverCompleted"), 0u);
 }
 
+// NCCL 2.29.2 and later: of ncclBroadcast only the API event comes, and of its kernel nothing.
+TEST_F(DecodeNcclTest, ABroadcastOfWhichOnlyTheCallIsToldHasTheKernelOfItsGroup) {
+  for (const bool calls : {false, true}) {
+    nccl_ = NcclThread();
+    gpu_ = GpuThread();
+    nccl_.Add(Comm{.id = 0xabc, .ticks = 5, .size = 4, .rank = 2});
+    const auto group = [&](std::uint64_t id, std::uint64_t at) { nccl_.Add(Begin{NcclEvent::kGroupApi, id, at}); };
+    const auto api = [&](std::uint64_t id, std::uint64_t parent, std::uint64_t at, CollectiveKind kind,
+                         std::uint64_t count, std::int32_t root = -1) {
+      nccl_.Add(Begin{.event = NcclEvent::kCollectiveApi,
+                      .id = id,
+                      .ticks = at,
+                      .parent = parent,
+                      .kind = kind,
+                      .count = count,
+                      .peer = root});
+      nccl_.End(NcclEvent::kCollectiveApi, id, at + 1);
+    };
+    const auto call = [&](CollectiveKind kind, std::uint64_t begin, std::uint64_t end, std::uint64_t count,
+                          std::uint64_t seq) {
+      if (!calls) return;
+      nccl_.Add(Call{.name = "ncclBroadcast", .begin = begin, .end = end, .kind = kind, .count = count, .seq = seq});
+    };
+    const auto launch = [&](std::uint64_t id, std::uint64_t parent, std::uint64_t at) {
+      nccl_.Add(Begin{.event = NcclEvent::kKernelLaunch, .id = id, .ticks = at, .parent = parent});
+      nccl_.End(NcclEvent::kKernelLaunch, id, at + 5);
+    };
+    const auto told = [&](std::uint64_t id, std::uint64_t parent, std::uint64_t at, std::uint64_t seq) {
+      nccl_.Add(Begin{.event = NcclEvent::kCollective,
+                      .id = id,
+                      .ticks = at,
+                      .parent = parent,
+                      .kind = CollectiveKind::kAllReduce,
+                      .count = 9,
+                      .seq = seq});
+    };
+    // Alone. The kernel comes after the API event has ended.
+    group(1, 100);
+    api(2, 1, 101, CollectiveKind::kBroadcast, 7, 1);
+    Launch(110, 50, 1000, 1100, "ncclDevKernel_Broadcast_RING_LL");
+    nccl_.End(NcclEvent::kGroupApi, 1, 120);
+    call(CollectiveKind::kBroadcast, 99, 121, 7, 0);
+    // With an all-reduce, whose kernel is announced.
+    if (calls) nccl_.Add(Call{.name = "ncclGroupStart", .begin = 190, .end = 191});
+    group(3, 200);
+    api(4, 3, 201, CollectiveKind::kAllReduce, 9);
+    call(CollectiveKind::kAllReduce, 200, 203, 9, 0);
+    api(5, 3, 205, CollectiveKind::kBroadcast, 8, 0);
+    call(CollectiveKind::kBroadcast, 204, 207, 8, 1);
+    launch(6, 3, 210);
+    Launch(211, 51, 2000, 2100);
+    told(7, 4, 216, 0);
+    nccl_.End(NcclEvent::kGroupApi, 3, 220);
+    if (calls) nccl_.Add(Call{.name = "ncclGroupEnd", .begin = 208, .end = 221});
+    // Two roots in one group: one kernel for both, beside the program's own.
+    if (calls) nccl_.Add(Call{.name = "ncclGroupStart", .begin = 290, .end = 291});
+    group(8, 300);
+    api(9, 8, 301, CollectiveKind::kBroadcast, 20, 0);
+    call(CollectiveKind::kBroadcast, 300, 303, 20, 2);
+    api(10, 8, 305, CollectiveKind::kBroadcast, 21, 1);
+    call(CollectiveKind::kBroadcast, 304, 307, 21, 3);
+    Launch(309, 60, 2900, 2910, "gemm");
+    Launch(310, 52, 3000, 3100, "ncclDevKernel_AllGatherV_RING_LL");
+    nccl_.End(NcclEvent::kGroupApi, 8, 320);
+    if (calls) nccl_.Add(Call{.name = "ncclGroupEnd", .begin = 308, .end = 321});
+    const schema::RankTables t = Run();
+    ASSERT_EQ(t.collectives.rows(), 5u) << calls;
+    EXPECT_EQ(t.collectives.begin_ns, (std::vector<std::int64_t>{1000, 2000, 2000, 3000, 3000})) << calls;
+    EXPECT_EQ(t.collectives.kernel_operations, (std::vector<std::uint32_t>{1, 2, 2, 2, 2}));
+    EXPECT_EQ(t.collectives.seq, (std::vector<std::uint64_t>{0, 0, 1, 2, 3}));
+    EXPECT_EQ(t.collectives.count, (std::vector<std::uint64_t>{7, 9, 8, 20, 21}));
+    EXPECT_EQ(t.collectives.root,
+              (std::vector<std::int32_t>{calls ? -1 : 1, -1, calls ? -1 : 0, calls ? -1 : 0, calls ? -1 : 1}));
+    for (const char* loss : {"NcclUntied", "NcclKernelUntied", "NcclEventOrphan"})
+      EXPECT_EQ(LossCount(t, loss), 0u) << loss << calls;
+  }
+}
+
+// Two communicators in a group, whose kernels nobody announced: the stream decides, where an operation showed it.
+TEST_F(DecodeNcclTest, UnannouncedKernelsOfOneGroupGoByTheirStream) {
+  nccl_.Add(Comm{.id = 0xdef, .ticks = 6, .size = 2, .rank = 1, .comm = kComm2});
+  for (std::uint32_t c = 0; c < 2; ++c) {
+    nccl_.Add(Call{.name = "ncclAllReduce",
+                   .begin = 20 + 10 * c,
+                   .end = 28 + 10 * c,
+                   .kind = CollectiveKind::kAllReduce,
+                   .count = 1,
+                   .stream = 0x20 + c,
+                   .comm = kComm1 + c});
+    Launch(22 + 10 * c, 40 + c, 500 + 100 * c, 550 + 100 * c, kAllReduceKernel, 100, 20 + c);
+  }
+  nccl_.Add(Call{.name = "ncclGroupStart", .begin = 90, .end = 91});
+  for (std::uint32_t c = 0; c < 2; ++c)
+    nccl_.Add(Call{.name = "ncclBroadcast",
+                   .begin = 100 + 10 * c,
+                   .end = 108 + 10 * c,
+                   .kind = CollectiveKind::kBroadcast,
+                   .count = 5 + c,
+                   .stream = 0x20 + c,
+                   .comm = kComm1 + c});
+  nccl_.Add(Call{.name = "ncclGroupEnd", .begin = 120, .end = 160});
+  Launch(131, 51, 3000, 3100, "ncclDevKernel_Broadcast_RING_LL", 100, 21);
+  Launch(135, 50, 4000, 4100, "ncclDevKernel_Broadcast_RING_LL", 100, 20);
+  const schema::RankTables t = Run();
+  ASSERT_EQ(t.collectives.rows(), 4u);
+  EXPECT_EQ(t.collectives.begin_ns, (std::vector<std::int64_t>{500, 600, 3000, 4000}));
+  EXPECT_EQ(t.collectives.count, (std::vector<std::uint64_t>{1, 1, 6, 5})) << "on their streams";
+}
+
 // CUDA_LAUNCH_BLOCKING with proxies: what is carried comes from a callback's thread, even before the launch.
 TEST_F(DecodeNcclTest, OperationsOfACallbackThreadGoByTheirGroup) {
   NcclThread callback;

@@ -192,7 +192,7 @@ TEST_F(WholeFileTest, AFlippedByteChangesNoValueUnnoticed) {
   const auto whole = ValuesOf(Path("a.h5"));
   std::mt19937 random(5);
   int damaged = 0, same = 0;
-  for (int i = 0; i < 50; ++i) {
+  for (int i = 0; i < 100; ++i) {
     std::vector<char> copy = bytes;
     copy[random() % copy.size()] ^= static_cast<char>(1 + random() % 255);
     WriteBytesTo(Path("bad.h5"), copy, copy.size());
