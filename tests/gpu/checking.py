@@ -18,8 +18,9 @@ NOTHING_DONE = 77  # ctest's number for a skipped test.
 def registered():
     import checks
     import checks_cost
+    import checks_kernels
     import checks_torch
-    assert checks_cost and checks_torch  # They register their own.
+    assert checks_cost and checks_kernels and checks_torch  # They register their own.
     return checks.CHECKS
 
 
@@ -116,9 +117,9 @@ def brief(outcome):
 class Checking:
     """A series of checks: `options` as tests/gpu/run's."""
 
-    def __init__(self, options, lines):
+    def __init__(self, options, lines, device_seconds=60):
         self.options, self.lines, self.outcomes = options, lines, {}
-        self.gpus, self.found = (1, "the tests' GPU") if options.fake else machine.driver()
+        self.gpus, self.found = (1, "the tests' GPU") if options.fake else machine.driver(device_seconds)
 
     def words(self, name, seconds):
         o = self.options

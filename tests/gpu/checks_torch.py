@@ -1,10 +1,11 @@
 """The checks of PyTorch jobs, and of the profiler inside them."""
 
+import collections
 import json
 import pathlib
 
 from checks import check, expect, kernel_names, tied
-from harness import SOURCE
+from harness import SOURCE, Skipped, said
 
 HERE = pathlib.Path(__file__).resolve().parent
 
@@ -47,9 +48,11 @@ def torch_fsdp(ctx):
     return {"all_gathers": gathers, "reduce_scatters": scatters}
 
 
-def profiled(ctx, bare, *options):
+def profiled(ctx, bare, *options, run=()):
     out = ctx.dir / f"profile-{'bare' if bare else 'traced'}.json"
-    job = ctx.launch(ctx.torch(HERE / "profiled.py", str(out), *options), bare=bare, timeout=240, raw=not bare)
+    # What comes after the profiler is for our capture.
+    words = ctx.torch(HERE / "profiled.py", str(out), *options, *(["--once"] if bare else []))
+    job = ctx.launch(words, bare=bare, timeout=240, raw=not bare, options=() if bare else run)
     return job, json.loads(out.read_text())
 
 
@@ -95,3 +98,62 @@ def torch_exception(ctx):
     count = sum("cosh" in name.lower() for name in kernel_names(file))
     expect(count >= 40, f"{count} kernels of 40 steps")
     return {"kernels": file.rows("kernels"), "exit": job.codes[0]}
+
+
+def whole_graphs(names, steps):
+    """Names of kernels' rows in their order, launches of each graph: (rows of the first graph, of those after it)."""
+    graphs = collections.Counter(name for name in names if name.startswith("CUDA graph"))
+    expect(graphs, "no graph is recorded as a whole")
+    first = next(name for name in names if name in graphs)
+    after = sum(graphs.values()) - graphs[first]
+    expect(graphs[first] == steps, f"{graphs[first]} of {steps} launches of the graph before the profiler")
+    expect(after > 0, "capture was not taken up again after the profiler's end")
+    return graphs[first], after
+
+
+@check(300)
+def whole_graphs_before_torch_profiler(ctx):
+    """Graphs recorded as a whole by us have all their kernels in a torch.profiler that begins later."""
+    _, alone = profiled(ctx, True, "--graph")
+    job, beside = profiled(ctx, False, "--graph", run=("--cuda-graphs", "whole"))
+    wanted = alone["steps"] * alone["graph_nodes"]
+    expect(alone["tanh"] == wanted, f"torch.profiler saw {alone['tanh']} of {wanted} kernels without Lockstep")
+    expect(beside["tanh"] == wanted, f"torch.profiler saw {beside['tanh']} kernels, {wanted} without Lockstep")
+    file = ctx.files(job)[0]
+    ordered = [name for _, name in sorted(zip(file.numbers("kernels", "begin_ns"), kernel_names(file)))]
+    before, after = whole_graphs(ordered, alone["steps"])
+    return {"profiler_kernels": beside["tanh"], "graphs_before": before, "graphs_after": after}
+
+
+def same_length(alone, beside):
+    """What a tool said of a kernel without Lockstep and with it: the ratio, judged."""
+    if not alone["count"]:
+        raise Skipped("the tool reported no kernel without Lockstep either")
+    expect(beside["count"] == alone["count"], f"{beside['count']} kernels reported, {alone['count']} without Lockstep")
+    ratio, clock = (round(beside[key] / alone[key], 4) for key in ("ns", "clock_ns"))
+    expect(abs(ratio - 1) <= 0.02, f"kernels of {beside['ns']:.0f} ns, {alone['ns']:.0f} without Lockstep: {ratio}; "
+           f"by another clock {clock}")
+    return {"ratio": ratio, "clock_ratio": clock, "ns": alone["ns"], "count": alone["count"], "kernel": alone["kernel"]}
+
+
+def in_tool(ctx, tool):
+    found = []
+    for bare in (True, False):
+        place = ctx.dir / f"{tool}-{'bare' if bare else 'traced'}"
+        place.mkdir()
+        job = ctx.launch(ctx.script(HERE / "tool_times.py", tool, str(place)), bare=bare, timeout=120)
+        found.append(said(job))
+    _, losses, _ = ctx.summary(job)
+    return {**same_length(*found), "losses": {name: count for name, count in losses.items() if name.startswith("Gpu")}}
+
+
+@check(300)
+def durations_in_proton(ctx):
+    """Kernels are as long in Triton's Proton with Lockstep in the process as without, and as many."""
+    return in_tool(ctx, "proton")
+
+
+@check(300)
+def durations_in_jax(ctx):
+    """As durations_in_proton, of JAX's profiler."""
+    return in_tool(ctx, "jax")

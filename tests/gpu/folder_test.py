@@ -1,6 +1,10 @@
 """The folder for GPU machines where none of the project's libraries is: a mount namespace hides them, this tree and its
-build. Both calls must run to their end and say what is lacking. folder_test.py BUILD"""
+build. It works there, and its calls say that there is no GPU: there, and within a second in a root that has Python and
+nothing else (packaging/from_nothing). folder_test.py BUILD"""
 
+import argparse
+import importlib.machinery
+import importlib.util
 import json
 import os
 import pathlib
@@ -8,13 +12,19 @@ import re
 import shutil
 import subprocess
 import sys
+import sysconfig
+import tarfile
 import tempfile
+import time
 
 HERE = pathlib.Path(__file__).resolve().parent
 sys.path.insert(0, str(HERE))
+import calls  # noqa: E402
 import machine  # noqa: E402
 
 SOURCE = HERE.parents[1]
+MOST_BYTES = 64 * 1000 * 1000
+ROOT = "LOCKSTEP_FOLDER_TEST_ROOT"
 # Beside what the built programs name: whatever else of the kinds that Lockstep uses lies in the system's folders.
 HIDDEN = re.compile(r"lib(hdf5|sz|aec|fmt|spdlog|tbb|simdjson|boost|nettle|deflate|otf2|open-trace|mpi|open-rte|open-pal|"
                     r"pmix|hwloc|event|cupti|nccl|cudart|cuda)[^/]*\.so[.\d]*$")
@@ -35,7 +45,9 @@ code=0; "$plain" --version >/dev/null 2>"$out/plain.txt" || code=$?
 echo "plain $code" >"$out/codes"
 code=0; "$folder/build/lockstep" --version >"$out/version.txt" 2>&1 || code=$?
 echo "folder $code" >>"$out/codes"
-for call in 1 2; do
+ldd "$folder/build/lockstep" >"$out/ldd.txt"
+(cd "$out"; "$folder/build/lockstep" doctor >doctor.txt 2>&1) || true
+for call in 1 2 3; do
   code=0; OUT="$out/results" "$folder/call-$call" --python "$python" >"$out/call-$call.txt" 2>&1 || code=$?
   echo "call-$call $code" >>"$out/codes"
 done
@@ -79,6 +91,45 @@ def hidden_files(build):
     return sorted(file for file in real if os.path.isfile(file))
 
 
+def bare_root(root, packed):
+    """Runs the calls in a root with this Python alone. Prints {call: [exit code, seconds, the last lines]}."""
+    loader = importlib.machinery.SourceFileLoader("from_nothing", str(SOURCE / "packaging/from_nothing"))
+    made = importlib.util.module_from_spec(importlib.util.spec_from_loader("from_nothing", loader))
+    loader.exec_module(made)
+    packages = root.with_name(root.name + "-packages")  # Of the interpreter: none.
+    packages.mkdir()
+    made.places_of = lambda python: (
+        [pathlib.Path(sysconfig.get_path("stdlib"))], pathlib.Path(os.path.realpath(python)), packages)
+    program, _ = made.make_root(root, argparse.Namespace(python=sys.executable, wheel=packed))
+    os.chroot(root)
+    os.chdir("/work")
+    with tarfile.open(pathlib.Path(packed).name) as archive:
+        archive.extractall()
+    found = {}
+    for number, call in enumerate(calls.CALLS, 1):
+        begin = time.monotonic()
+        done = subprocess.run([str(program), f"gpu-checks/call-{number}"], env={"OUT": "/work/out", "PATH": "/none"},
+                              stdout=subprocess.PIPE, stderr=subprocess.STDOUT, text=True)
+        found[call] = [done.returncode, round(time.monotonic() - begin, 2), done.stdout[-600:]]
+    print(json.dumps(found))
+
+
+def without_anything(words, packed, place):
+    """bare_root, thrice: how long a call takes is the least, what else is told by all."""
+    words = [*words, "--pid", "--fork", "--kill-child", sys.executable, __file__, packed]
+    for turn in range(3):
+        root = place / f"root{turn}"
+        root.mkdir()
+        done = subprocess.run(words, env={**os.environ, ROOT: str(root)}, capture_output=True, text=True, timeout=120)
+        need(done.returncode == 0, done.stdout + done.stderr)
+        found = json.loads(done.stdout)
+        for call, (code, _, text) in found.items():
+            need(code == 77 and "no driver" in text, f"{call} ends with {code}: {text}")
+        seconds = {call: min(of[1], seconds[call]) if turn else of[1] for call, of in found.items()}
+    need(all(least < 1 for least in seconds.values()), f"that there is no GPU is not said within a second: {seconds}")
+    return seconds
+
+
 def main(build):
     build = build.resolve()
     for tool in ("patchelf", "strip", "readelf"):
@@ -95,7 +146,9 @@ def main(build):
         need(packed.returncode == 0, packed.stderr)
         print(packed.stdout, end="")
         size = sum(path.stat().st_size for path in (place / "made/gpu-checks").rglob("*") if path.is_file())
-        need(size < 64 * 1024 * 1024, f"the folder has {size} bytes")
+        need(size < MOST_BYTES, f"the folder has {size} bytes")
+        print("no GPU, in a root with Python alone, said after", without_anything(
+            words, str(place / "made/gpu-checks.tar.gz"), place))
         # As it is taken there: unpacked somewhere else.
         subprocess.run(["tar", "-C", str(place), "-xzf", str(place / "made/gpu-checks.tar.gz")], check=True)
         folder, out = place / "gpu-checks", place / "out"
@@ -116,7 +169,7 @@ def main(build):
         need(int(codes["plain"]) != 0, "lockstep as it was built starts: its libraries are not hidden")
         print(f"{len(hidden)} libraries and programs hidden; as built: {(out / 'plain.txt').read_text().strip()}")
         need(codes["folder"] == "0", (out / "version.txt").read_text())
-        for number, call in (("1", "correctness"), ("2", "costs")):
+        for number, call in enumerate(calls.CALLS, 1):
             text = (out / f"call-{number}.txt").read_text()
             lines = [json.loads(line) for line in (out / f"results/{call}.jsonl").read_text().splitlines()]
             checks = {line["name"]: line for line in lines if line["type"] == "check"}
@@ -124,20 +177,28 @@ def main(build):
             found = next(line for line in lines if line["type"] == "machine")
             need(codes[f"call-{number}"] == "77" and end["type"] == "end" and end["code"] == 77, text[-2000:])
             need(re.match("no (driver|GPU)", found["text"]), found)
-            need(len(checks) >= 4, text[-2000:])
+            need(list(checks) == [name for name, _ in calls.CALLS[call]], text[-2000:])
+            need(lines[-2] == {**lines[-2], "type": "not_tested", "text": list(calls.NOT_TESTED)}, lines[-2])
+            need(all(what in text for what in calls.NOT_TESTED), text[-2000:])
             for name, line in checks.items():
                 need(line["result"] == "SKIP" and line["why"] == found["text"], line)
                 need(f"SKIP  {name}" in text, text[-2000:])
             need((out / f"results/{call}.txt").exists(), f"{call}.txt is not there")
         facts = {line["name"]: line["text"] for line in
                  map(json.loads, (out / "results/correctness.jsonl").read_text().splitlines()) if line["type"] == "fact"}
-        need(f"{folder}/build/lockstep\nall libraries found" in facts["folder"], facts["folder"])
+        # What takes longer than a look is asked where there is a GPU.
+        need("doctor" not in facts and "python3" in facts["interpreter"], facts)
+        need("not found" not in (out / "ldd.txt").read_text(), (out / "ldd.txt").read_text())
         # Its self-test records a program and reads the file back.
-        need("a program that was run under Lockstep was recorded" in facts["doctor"], facts["doctor"])
-        need("a rank file was written and read back" in facts["doctor"], facts["doctor"])
+        doctor = (out / "doctor.txt").read_text()
+        need("a program that was run under Lockstep was recorded" in doctor, doctor)
+        need("a rank file was written and read back" in doctor, doctor)
         print((out / "call-1.txt").read_text()[-600:])
     print("the folder alone ran to its end where the libraries, the sources and the build were hidden")
 
 
 if __name__ == "__main__":
-    main(pathlib.Path(sys.argv[1]))
+    if ROOT in os.environ:
+        bare_root(pathlib.Path(os.environ[ROOT]), sys.argv[1])
+    else:
+        main(pathlib.Path(sys.argv[1]))

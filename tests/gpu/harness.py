@@ -28,6 +28,9 @@ def passed_on():
     return {name: os.environ[name] for name in PASSED_ON if name in os.environ}
 
 
+LACKING = 77  # Exit code of our jobs where the machine misses something.
+
+
 class Failed(Exception):
     """A check's expectation does not hold; the text says what was found."""
 
@@ -124,15 +127,29 @@ class Context:
         self.jobs += 1
         return [str(self.build / "tests/e2e_gpu_job"), str(self.dir / f"shared{self.jobs}"), "--steps", str(steps), *kept]
 
-    def torch(self, script, *options):
+    def kernels(self, what, *options):
+        """Kernels of known length (kernels.cc)."""
+        program = self.build / "tests/gpu_kernels"
+        if not program.exists():
+            raise Skipped(f"{program} is not built")
+        return [str(program), what, *options, *(["--fake", self.cupti()] if self.fake else [])]
+
+    def cupti(self):
+        """A libcupti for programs that are not under Lockstep, None: there is none."""
+        return (str(self.build / "tests/fakes/libcupti.so.13") if self.fake
+                else machine.cupti(self.python, {**self.environment, **self.native}))
+
+    def script(self, script, *options):
+        """A job in Python on the GPU. It ends with 77 and a line of why where it misses something."""
         if self.fake:
-            raise Skipped("PyTorch needs a real GPU")
-        probe = subprocess.run([self.python, "-c", "import torch; print(torch.cuda.is_available())"],
-                               capture_output=True, text=True, timeout=120)
-        if probe.stdout.strip() != "True":
-            why = (probe.stderr.strip().splitlines() or [f"torch.cuda.is_available() is {probe.stdout.strip()}"])[-1]
-            raise Skipped(f"no PyTorch with CUDA under {self.python}: {why}")
+            raise Skipped("needs a real GPU")
         return [self.python, str(script), *options]
+
+    def torch(self, script, *options):
+        words = self.script(script, *options)
+        if why := machine.torch_lacks(self.python):
+            raise Skipped(f"{self.python}: {why}")
+        return words
 
     # --- running ---
 
@@ -183,11 +200,29 @@ class Context:
     def launch(self, words, ranks=1, env=None, options=(), bare=False, timeout=120, codes=(0,), raw=False):
         timeout = max(1, min(timeout, self.left() - 3))
         job = self.finish(*self.start(words, ranks, env, options, bare, raw), timeout, not bare)
+        if LACKING in job.codes and LACKING not in codes:
+            raise Skipped((" ".join(job.err).strip().splitlines() or ["the job lacks something"])[-1])
         if any(code not in codes for code in job.codes):
             raise Failed(f"exit codes {job.codes}; stderr: {' '.join(job.err)[-600:]}")
         if not bare and job.run is None:
             raise Failed(f"no run directory; stderr: {job.err[0][-400:]}")
         return job
+
+    def summary(self, job):
+        """What is in the first rank's file, however much that is: ({table: rows}, losses, meta)."""
+        rank = min(job.run.directory.glob("ranks/*.h5"), default=None)
+        if rank is None:
+            raise Failed(f"no rank's file in {job.run.directory}; stderr: {job.err[0][-300:]}")
+        done = subprocess.run([self.lockstep, "info", "--json", "-", str(rank)], capture_output=True, text=True,
+                              errors="replace", env=self.environment, timeout=60)
+        if done.returncode not in (0, 3):
+            raise Failed(f"lockstep info failed with {done.returncode}: {done.stderr[-300:]}")
+        facts = json.loads(done.stdout)
+        facts = facts.get("files", [facts])[0]
+        losses = collections.Counter()
+        for loss in facts["losses"]:
+            losses[loss["name"]] += loss["count"]
+        return {name: table["rows"] for name, table in facts["tables"].items()}, dict(losses), facts["meta"]
 
     def files(self, job):
         """Ranks; of a job that ended badly those made from what it left."""
@@ -240,6 +275,14 @@ def recorded_calls(file):
         if comm in nccl:
             found["Recv" if direction else "Send"] += 1
     return found
+
+
+def said(job):
+    """The line of JSON with which a job of one rank ends."""
+    try:
+        return json.loads(job.text().strip().splitlines()[-1])
+    except (ValueError, IndexError):
+        raise Failed(f"the job's last line is no JSON: {job.text()[-300:]}") from None
 
 
 def milliseconds_per_step(job):

@@ -28,12 +28,13 @@ for device in range(count.value):
 """
 
 
-def driver():
+def driver(seconds=60):
     """(number of GPUs, what was found or is lacking)"""
     try:
-        done = subprocess.run([sys.executable, "-c", PROBE], capture_output=True, text=True, timeout=60)
+        # Isolated: what a user's site-packages start takes longer than asking.
+        done = subprocess.run([sys.executable, "-IS", "-c", PROBE], capture_output=True, text=True, timeout=seconds)
     except subprocess.TimeoutExpired:
-        return 0, "no GPU: the driver has not answered for 60 s"
+        return 0, f"no GPU: the driver has not answered for {seconds} s"
     lines = done.stdout.strip().splitlines()
     if not lines:
         return 0, f"no GPU: asking the driver ended with {done.returncode}: {done.stderr.strip()[-300:]}"
@@ -68,6 +69,37 @@ def loads(name):
     return done.returncode == 0
 
 
+# Of an interpreter, without the seconds that importing it takes.
+TORCH = """
+import importlib.util, pathlib, runpy, sys
+found = importlib.util.find_spec("torch")
+if found is None:
+    sys.exit("it has no PyTorch")
+version = runpy.run_path(str(pathlib.Path(found.origin).with_name("version.py")))
+if not version.get("cuda"):
+    sys.exit("its PyTorch " + version["__version__"] + " is built without CUDA")
+"""
+
+
+def torch_lacks(python):
+    """None, or why an interpreter has no PyTorch for GPUs."""
+    try:
+        done = subprocess.run([python, "-c", TORCH], capture_output=True, text=True, timeout=60)
+    except (OSError, subprocess.TimeoutExpired) as error:
+        return str(error)
+    return None if done.returncode == 0 else (done.stderr.strip().splitlines() or [f"exit {done.returncode}"])[-1]
+
+
+CUPTI = ("libcupti.so.13", "libcupti.so.12")
+
+
+def cupti(python, environment):
+    """Name or path of a libcupti for a program without PyTorch; None: there is none."""
+    if environment.get("LOCKSTEP_CUPTI"):
+        return environment["LOCKSTEP_CUPTI"]
+    return next((found for name in CUPTI if (found := name if loads(name) else find_library(name, python))), None)
+
+
 def native_environment(python, environment):
     """For programs without PyTorch: what they load of NVIDIA's, where only PyTorch's packages have it. Only NCCL's folder
     goes on the library path, since a libcupti there would be taken by PyTorch, too."""
@@ -76,9 +108,8 @@ def native_environment(python, environment):
         others = environment.get("LD_LIBRARY_PATH")
         added["LD_LIBRARY_PATH"] = os.pathsep.join([str(pathlib.Path(nccl).parent), *([others] if others else [])])
     # Where Lockstep itself looks it is not helped.
-    names = ("libcupti.so.13", "libcupti.so.12")
-    if "LOCKSTEP_CUPTI" not in environment and not any(loads(name) or toolkit_libraries(name) for name in names):
-        packaged = [found for name in names if (found := find_library(name, python))]
+    if "LOCKSTEP_CUPTI" not in environment and not any(loads(name) or toolkit_libraries(name) for name in CUPTI):
+        packaged = [found for name in CUPTI if (found := find_library(name, python))]
         if packaged:
             added["LOCKSTEP_CUPTI"] = packaged[0]
     return added

@@ -13,14 +13,20 @@ import time
 
 HERE = pathlib.Path(__file__).resolve().parent
 BUILD = pathlib.Path(sys.argv[1]).resolve()
-for part in ("lockstep", "liblockstep-gpu.so", "tests/e2e_gpu_job", "tests/gpu_job", "tests/gpu_replay"):
+for part in ("lockstep", "liblockstep-gpu.so", "tests/e2e_gpu_job", "tests/gpu_job", "tests/gpu_kernels",
+             "tests/gpu_replay"):
     if not (BUILD / part).exists():
         print(f"skipped: {part} is not built")
         sys.exit(77)
 sys.path.insert(0, str(HERE))
 import archive  # noqa: E402
+import calls  # noqa: E402
 import checking  # noqa: E402
+import checks_cost  # noqa: E402
+import checks_kernels  # noqa: E402
+import checks_torch  # noqa: E402
 import harness  # noqa: E402
+import tool_times  # noqa: E402
 
 
 def run(env=None, *options):
@@ -40,6 +46,15 @@ def need(true, what):
         sys.exit(1)
 
 
+def refused(judge, *given):
+    """A check's judgement of what is wrong."""
+    try:
+        value = judge(*given)
+    except harness.Failed:
+        return
+    need(False, f"{judge.__name__} takes {given}: {value}")
+
+
 def unpacked(directory, name, place):
     """Names in an archive; tar and gzip must find it whole."""
     pieces = sorted(pathlib.Path(directory).glob(f"{name}.tgz.*"))
@@ -52,14 +67,79 @@ def unpacked(directory, name, place):
     return pieces, into, done.stdout.splitlines()
 
 
+# What a visit takes at most is what was given for it, and every check has its place in one call.
+need((calls.BUDGETS["correctness"], calls.BUDGETS["costs"]) == (330, 200), calls.BUDGETS)
+for call, budget in calls.BUDGETS.items():
+    need(calls.planned(call) <= budget, f"{call}: {calls.planned(call)} s planned of {budget}")
+placed = [name for call in calls.CALLS.values() for name, _ in call]
+need(sorted(placed) == sorted(set(checking.registered()) - {"under-mpirun"}), placed)
+
 done, checks, lines = run()
 print(done.stdout)
 need(done.returncode == 0, done.stdout + done.stderr)
-need({c["result"] for name, c in checks.items() if "torch" not in name and name != "under-mpirun"} == {"PASS"}, checks)
-need({c["result"] for name, c in checks.items() if "torch" in name} == {"SKIP"}, checks)
+real = {name for name in checks if re.search("torch|proton|jax", name)}  # They need a real GPU.
+need({c["result"] for name, c in checks.items() if name not in real | {"under-mpirun"}} == {"PASS"}, checks)
+need(len(real) == 9 and {checks[name]["result"] for name in real} == {"SKIP"}, checks)
 measured = [line for line in lines if line["type"] == "measured" and "ms_per_step" in line]
-need({(line["size"], line["variant"]) for line in measured if line["check"] == "cost-of-capture"} ==
-     {(size, variant) for size in ("2us", "10us", "100us") for variant in ("bare", "capture")}, measured)
+for check, sizes, variants in (("cost-of-capture", checks_cost.SIZES, ("bare", "capture")),
+                               ("cost-of-short-kernels", ("short",), checks_cost.SHORT)):
+    need({(line["size"], line["variant"]) for line in measured if line["check"] == check} ==
+         {(size, variant) for size in sizes for variant in variants}, measured)
+
+# A GPU's clock that is 0.5 % off is found; kernels for which there is no room are counted.
+done, checks, _ = run({"FAKE_GPU_CLOCK_PPM": "5000"}, "--only", "durations-against-events")
+need("off the time between two events" in checks["durations-against-events"].get("why", ""), checks)
+done, checks, _ = run({"LOCKSTEP_GPU_BUFFERS": "1MiB"}, "--only", "graph-of-1000-nodes")
+values = checks["graph-of-1000-nodes"].get("values")
+need(values and values["recorded"] < values["launched"] == 30_000 and values["lost"], checks)
+
+# Judgements: each takes what is right and refuses what is wrong in one thing.
+series = {"ten_ms": {"count": 2, "event_ms": 20.0}}
+checks_kernels.agreeing(series, {"ten_ms": [(0, 10_000_000), (10_004_000, 9_996_000)]})
+refused(checks_kernels.agreeing, series, {"ten_ms": [(0, 10_000_000)]})
+refused(checks_kernels.agreeing, series, {"ten_ms": [(0, 10_000_000), (10_030_000, 10_000_000)]})
+refused(checks_kernels.agreeing, series, {"ten_ms": [(0, 9_980_000), (10_020_000, 9_980_000)]})  # The span is right.
+checks_kernels.accounted(100, 100, {})
+checks_kernels.accounted(100, 90, {"GpuTimesMissing": 10, "StepsUnmarked": 1})
+refused(checks_kernels.accounted, 100, 99, {"StepsUnmarked": 1})
+refused(checks_kernels.accounted, 100, 101, {})
+refused(checks_kernels.accounted, 100, 0, {"NoRing": 100})
+launches, kernels = {1: 10, 2: 110, 3: 120}, [(1, 15), (2, 115), (2, 116), (3, 130), (3, 131), (1, 16)]
+windows = [(0, 50), (100, 200)]
+refused(checks_kernels.tied_in_windows, windows, launches, kernels, 2, 2)  # One launch in the first window.
+checks_kernels.tied_in_windows(windows[1:], launches, kernels, 2, 2)
+refused(checks_kernels.tied_in_windows, windows[1:], launches, [*kernels, (4, 150)], 2, 2)
+refused(checks_kernels.tied_in_windows, windows[1:], launches, kernels[:3] + [(2, 130), (3, 131)], 2, 2)
+refused(checks_kernels.tied_in_windows, windows[1:], {**launches, 3: 130_000}, kernels, 2, 1)
+of_step_1 = {"launches": 100, "of_step_1": 10}
+checks_cost.recorded_as_asked("capture", of_step_1, 100, {})
+checks_cost.recorded_as_asked("window over", of_step_1, 10, {})
+for variant, kernels in (("capture", 99), ("window over", 11), ("window over", 0), ("gpu off", 1)):
+    refused(checks_cost.recorded_as_asked, variant, of_step_1, kernels, {})
+need(checks_torch.whole_graphs(["a", "CUDA graph 1", "CUDA graph 1", "CUDA graph 2"], 2) == (2, 1), "whole graphs")
+for names in (["a"], ["CUDA graph 1", "CUDA graph 2"], ["CUDA graph 1", "CUDA graph 1"]):
+    refused(checks_torch.whole_graphs, names, 2)
+alone = {"kernel": "k", "count": 50, "ns": 2_000_000, "clock_ns": 2_010_000}
+need(checks_torch.same_length(alone, {**alone, "ns": 2_010_000})["ratio"] == 1.005, "same length")
+for wrong in ({"count": 49}, {"count": 0, "ns": None}, {"ns": 6_000_000}, {"ns": 1_900_000}):
+    refused(checks_torch.same_length, alone, {**alone, **wrong})
+
+# What other tools write.
+leaf = {"children": [], "frame": {"name": "void spin_kernel(long)"}, "metrics": {"count": 3, "time (ns)": 6000}}
+scope = {"children": [leaf], "frame": {"name": "scope"}, "metrics": {}}
+root = {"children": [{**leaf, "frame": {"name": "other"}}, scope], "frame": {"name": "ROOT"},
+        "metrics": {"count": 0, "time (ns)": 0}}
+need(tool_times.of_proton([root, {"CUDA": {"0": {"arch": "90"}}}], "spin_kernel") ==
+     {"kernel": "spin_kernel", "count": 3, "ns": 2000}, "Proton's tree")
+events = [{"ph": "M", "name": "process_name", "pid": 1, "args": {"name": "/device:GPU:0"}},
+          {"ph": "M", "name": "process_name", "pid": 2, "args": {"name": "/host:CPU"}},
+          *({"ph": "M", "name": "thread_name", "pid": pid, "tid": tid, "args": {"name": name}}
+            for pid, tid, name in ((1, 7, "Stream #7(Compute)"), (1, 8, "XLA Ops"), (2, 7, "Stream #7"))),
+          *({"ph": "X", "pid": pid, "tid": tid, "name": name, "ts": 0, "dur": dur}
+            for pid, tid, name, dur in ((1, 7, "fusion", 400.0), (1, 7, "fusion", 402.0), (1, 7, "fusion", 480.0),
+                                        (1, 7, "copy", 1.0), (1, 8, "fusion", 900.0), (2, 7, "fusion", 5000.0)))]
+need(tool_times.of_jax({"traceEvents": events}) == {"kernel": "fusion", "count": 3, "ns": 402_000}, "JAX's trace")
+need(tool_times.of_jax({"traceEvents": events[:2]})["count"] == 0, "JAX's trace without a GPU")
 
 # A driver that does not let the GPU be profiled: every check that needs it says so, and the others are run.
 done, checks, _ = run({"FAKE_CUPTI_FAIL": "cuptiActivityEnable=35"}, "--only", "versions,every-kernel-tied,sensors")
@@ -101,6 +181,8 @@ with tempfile.TemporaryDirectory() as place:
     need(done.returncode == 0, done.stdout[-2000:] + done.stderr)
     _, into, names = unpacked(place, "correctness", place)
     raw = [name for name in names if name.endswith(".raw")]
+    end = [json.loads(line) for line in (pathlib.Path(place) / "correctness.jsonl").read_text().splitlines()][-2:]
+    need([line["type"] for line in end] == ["not_tested", "end"] and end[0]["text"] == list(calls.NOT_TESTED), end)
     need(len(raw) == 2 and sum(name.endswith(".h5") for name in names) >= 4, names)
     done = subprocess.run([str(BUILD / "lockstep"), "run", "--after", "none", "--", str(BUILD / "tests/gpu_replay"),
                            str(into / raw[0])], cwd=place, capture_output=True, text=True)
@@ -112,7 +194,7 @@ for number in (signal.SIGTERM, signal.SIGKILL):
     with tempfile.TemporaryDirectory(ignore_cleanup_errors=True) as place:
         # Cut off in its third check. What the first two left is there, whole.
         call = [sys.executable, str(HERE / "call"), "correctness", str(BUILD), "--fake", "--out", place]
-        visit = subprocess.Popen([*call, "--only", "versions,raw-capture-replays,end-by-exception,end-by-plain-exit"],
+        visit = subprocess.Popen([*call, "--only", "versions,raw-capture-replays,every-kernel-tied,counts-as-nccl-logs"],
                                  stdout=subprocess.PIPE, stderr=subprocess.STDOUT, text=True, start_new_session=True,
                                  env={**os.environ, "TMPDIR": place})
         written = pathlib.Path(place) / "correctness.jsonl"
@@ -130,7 +212,7 @@ for number in (signal.SIGTERM, signal.SIGKILL):
         need(sum(name.endswith(".raw") for name in names) == 2, names)
         if number == signal.SIGTERM:
             need(visit.returncode == 1 and lines[-1]["type"] == "end" and "cut off" in lines[-1]["tally"], lines[-1])
-            need("end-by-plain-exit" not in found, found)
+            need("counts-as-nccl-logs" not in found, found)
 
 with tempfile.TemporaryDirectory() as place:
     # Limits: pieces of a size, no more than so many; what has no room is named, and smaller files after it are kept.
