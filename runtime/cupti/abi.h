@@ -28,7 +28,7 @@ enum Kind : std::uint32_t {
   kKindMemory2 = 49,
   kKindMemoryPool = 50,
   kKindGraphTrace = 51,
-  kKindDeviceGraphTrace = 53,  // Graphs that a graph launched on the GPU (in the headers from CUDA 12.8 on, at least).
+  kKindDeviceGraphTrace = 53,  // Graphs that a graph launched on the GPU: comes with kKindGraphTrace, if switched on.
   kKindLimit = 64,             // No kind up to CUDA 13.2 is as high.
 };
 
@@ -36,6 +36,7 @@ enum Result : int {
   kSuccess = 0,
   kInvalidParameter = 1,
   kMaxLimitReached = 12,
+  kNotCompatible = 14,
   kNotInitialized = 15,
   kInvalidKind = 21,
   kInsufficientPrivileges = 35,
@@ -51,6 +52,9 @@ enum Attribute : int {
   kAttributeZeroedOutBuffer = 5,
   kAttributePerThreadBuffer = 9,  // From CUDA 12.3 on.
 };
+
+// CUPTI versions in which something changed, as cuptiGetVersion numbers them.
+inline constexpr std::uint32_t kCuda13_0 = 130000, kCuda13_1Update1 = 130101, kCuda13_3 = 130300;
 
 inline constexpr int kThreadIdDefault = 0, kThreadIdSystem = 1;
 inline constexpr std::uint32_t kFlushForced = 1;

@@ -59,11 +59,18 @@ constexpr Name kNames[] = {{2, 20, "cudaMalloc_v3020"},
                            {2, 165, "cudaDeviceSynchronize_v3020"},
                            {2, 211, "cudaLaunchKernel_v7000"},
                            {2, 311, "cudaGraphLaunch_v10000"},
+                           {1, 2, "cuDriverGetVersion"},
                            {1, 307, "cuLaunchKernel"}};
 
-int Answer(const char* function, std::int64_t argument) {
+int Answer(const char* function, std::int64_t argument, State::Family family = State::Family::kGlobal) {
   State& state = TheState();
   if (state.in_callback) state.violations += 1;
+  // CUPTI 13.3 and later: "Cannot mix global-scope and subscriber-scope activity APIs", CUPTI_ERROR_NOT_COMPATIBLE
+  // (pytorch/pytorch pull request 192094).
+  if (state.version >= 130300) {
+    if (state.family != State::Family::kNone && state.family != family) return cu::kNotCompatible;
+    state.family = family;
+  }
   const int result = Failure(function);
   Log(function, argument, result);
   return result;
@@ -222,6 +229,10 @@ int cuptiActivityEnable(std::uint32_t kind) {
   const std::lock_guard guard(state.lock);
   if (const int result = Answer("cuptiActivityEnable", kind); result != 0) return result;
   if (RecordBytes(kind, state.version) == 0) return 21;
+  // "Successfully enabling this activity selects graph-level tracing for the CUPTI session. Disabling the activity
+  // stops delivery of graph records but does not restore node level tracing of graph nodes" (cupti_activity.h, 13.5).
+  if (kind == cu::kKindGraphTrace) state.graph_level = true;
+  if (kind == cu::kKindConcurrentKernel && !On(kind)) state.sessions += 1;
   if (kind == cu::kKindConcurrentKernel && !On(kind) && state.registrations != 0)
     state.misplaced_heads = state.registrations - 1;
   state.kinds |= std::uint64_t{1} << kind;
@@ -234,6 +245,8 @@ int cuptiActivityDisable(std::uint32_t kind) {
   State& state = TheState();
   const std::lock_guard guard(state.lock);
   if (const int result = Answer("cuptiActivityDisable", kind); result != 0) return result;
+  // "Fixed a deadlock" in it, and a crash in flushes, says CUDA 13.0 Update 1.
+  if (state.version == 130000 && kind == cu::kKindConcurrentKernel) state.violations += 1;
   state.kinds &= ~(std::uint64_t{1} << kind);
   return 0;
 }
@@ -266,6 +279,7 @@ int cuptiActivityFlushAll(std::uint32_t flags) {
     for (;;) pause();
   const std::lock_guard guard(state.lock);
   if (const int result = Answer("cuptiActivityFlushAll", flags); result != 0) return result;
+  if (state.version == 130000 && (flags & 1) == 0) state.violations += 1;
   if (state.requested == nullptr) return 7;
   Return(true, (flags & 1) != 0);
   state.flushes += 1;
@@ -360,6 +374,15 @@ int cuptiActivityEnableCudaEventDeviceTimestamps(std::uint8_t enable) {
   return 0;
 }
 
+// "This API needs to be called before initialization of CUDA" (cupti_activity.h, 12.8 to 13.5). Kind 53 "can not be
+// directly enabled".
+int cuptiActivityEnableDeviceGraph(std::uint8_t enable) {
+  const std::lock_guard guard(TheState().lock);
+  if (const int result = Answer("cuptiActivityEnableDeviceGraph", enable); result != 0) return result;
+  TheState().device_graphs = enable != 0;
+  return 0;
+}
+
 int cuptiActivityEnableAllSyncRecords(std::uint8_t) { return TheState().version < 26 ? 11 : 0; }
 
 // What was not flushed before is gone: "CUPTI client needs to make sure that required CUDA synchronization and CUPTI
@@ -389,12 +412,13 @@ int cuptiSubscribe_v2(void** subscriber, void*, void*, cu::SubscriberParams* par
   if (TheState().version < 130200 && params != nullptr && params->allow_multiple_subscribers != 0) return 39;
   static int one;
   *subscriber = &one;
-  return Answer("cuptiSubscribe_v2", 0);
+  Log("cuptiSubscribe_v2", 0, 0);
+  return 0;
 }
 
 int cuptiActivityEnable_v2(void*, std::uint32_t kind, void*) {
   const std::lock_guard guard(TheState().lock);
-  return Answer("cuptiActivityEnable_v2", kind);
+  return Answer("cuptiActivityEnable_v2", kind, State::Family::kSubscriber);
 }
 
 uint64_t fake_gpu_made(int kind) {

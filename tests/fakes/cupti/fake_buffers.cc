@@ -5,6 +5,8 @@
 #include <time.h>
 #include <unistd.h>
 
+#include <algorithm>
+
 #include "tests/fakes/cupti/fake_state.h"
 
 namespace lockstep::fake {
@@ -21,6 +23,7 @@ void Deliver(Out* out) {
     at += RecordBytes(kind, state.version);
   }
   std::erase_if(state.pending, [&](const Pending& work) { return work.out == out; });
+  state.device_records -= std::min(state.device_records, out->work);
   state.in_callback = true;
   state.completed(nullptr, 0, out->memory, out->bytes, out->used);
   state.in_callback = false;
@@ -161,6 +164,13 @@ void PutWork(std::uint32_t kind, const std::vector<std::uint8_t>& record, std::u
     state.misplaced_heads -= 1;
     clock = nullptr;
   }
+  // "parcagpu issue 23": past what the device buffers hold, times are 0, and stay so.
+  out->work += 1;
+  state.device_records += 1;
+  if (const char* most = getenv("FAKE_CUPTI_DEVICE_RECORDS");
+      most != nullptr && state.device_records > static_cast<std::uint64_t>(atoll(most)))
+    state.device_exhausted = true;
+  if (state.device_exhausted) return;
   std::uint8_t* start = out->memory + out->used - record.size();
   out->incomplete += 1;
   state.pending.push_back({begin_ns, end_ns, begin_at != 0 ? start + begin_at : nullptr,

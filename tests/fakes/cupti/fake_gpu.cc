@@ -208,6 +208,10 @@ uint32_t fake_gpu_graph_launch(uint32_t stream, uint32_t graph, const struct fak
   State& state = TheState();
   const std::lock_guard guard(state.lock);
   const Call call(311);
+  // Before 13.1 Update 1 "incorrect correlation IDs for cudaGraphLaunch API calls and their associated kernel launches
+  // in profiling sessions after the first session" (its release notes): here those of an earlier call.
+  const std::uint32_t correlation =
+      state.version < 130101 && state.sessions > 1 ? call.correlation - 7 : call.correlation;
   std::int64_t begin = 0;
   const bool whole = On(cu::kKindGraphTrace);
   for (int i = 0; i < count; ++i) {
@@ -216,10 +220,14 @@ uint32_t fake_gpu_graph_launch(uint32_t stream, uint32_t graph, const struct fak
       if (i == 0) begin = at;
       continue;
     }
+    if (state.graph_level) {  // It takes its time, and nobody records it.
+      Begin(stream, kernels[i].duration_ns);
+      continue;
+    }
     fake_gpu_kernel kernel = kernels[i];
     kernel.graph = graph;
     if (kernel.graph_node == 0) kernel.graph_node = (std::uint64_t{graph} << 32) + static_cast<std::uint64_t>(i) + 1;
-    Kernel(stream, kernel, call.correlation);
+    Kernel(stream, kernel, correlation);
   }
   if (whole && count > 0) {
     cu::GraphRecord record{};
@@ -395,6 +403,12 @@ void fake_gpu_free(uint64_t address, uint64_t bytes) {
   const std::lock_guard guard(TheState().lock);
   const Call call(22);
   Memory(2, address, bytes, call.correlation);
+  call.End();
+}
+
+void fake_gpu_driver_call(uint32_t id) {
+  const std::lock_guard guard(TheState().lock);
+  const Call call(id, cu::kDomainDriver);
   call.End();
 }
 

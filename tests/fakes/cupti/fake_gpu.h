@@ -8,8 +8,6 @@
  * ended, when the events it waits for are reached, and not before it was launched. Times are real: synchronising
  * sleeps.
  *
- * FAKE_GPU_CLOCK_NS, FAKE_GPU_CLOCK_PPM: the GPU's times are off by so much, and by so much more as time goes on.
- *
  * As in CUPTI, a record of work stands in a buffer from its launch on and gets its times when the work has ended. A
  * default flush gives back no buffer that holds unfinished work; a forced one gives back all, and what ends later has
  * no times. cuptiFinalize gives back nothing. A timestamp callback that is registered again misplaces kernels at the
@@ -18,11 +16,12 @@
  * FAKE_GPU_CLOCK_NS, FAKE_GPU_CLOCK_PPM: the GPU's times are off by so much, and by so much more as time goes on.
  *
  * Thread: any. Environment:
- *   FAKE_CUPTI_VERSION   as cuptiGetVersion numbers them (13 = CUDA 11.0, 18 = 11.8, 22 = 12.4, 130001): records of
- * that version's length, walked by the fake's own iterator. Unset: the real libcupti's version and iterator if there is
- * one on this machine, else 130001. FAKE_CUPTI_FAIL      "cuptiActivityEnable=35,cuptiActivityFlushAll=999": these
- * calls answer with these numbers. FAKE_CUPTI_STUCK     1: a forced flush never returns. FAKE_CUPTI_LOG       file to
- * which each control call is appended as a line.
+ *   FAKE_CUPTI_DEVICE_RECORDS  as many times fit into the GPU's memory before they are fetched; work beyond has none,
+ * nor has any after it. FAKE_CUPTI_VERSION   as cuptiGetVersion numbers them (13 = CUDA 11.0, 18 = 11.8, 22 = 12.4,
+ * 130001): records of that version's length, walked by the fake's own iterator. Unset: the real libcupti's version and
+ * iterator if there is one on this machine, else 130001. FAKE_CUPTI_FAIL
+ * "cuptiActivityEnable=35,cuptiActivityFlushAll=999": these calls answer with these numbers. FAKE_CUPTI_STUCK     1: a
+ * forced flush never returns. FAKE_CUPTI_LOG       file to which each control call is appended as a line.
  */
 #ifndef LOCKSTEP_TESTS_FAKE_GPU_H
 #define LOCKSTEP_TESTS_FAKE_GPU_H
@@ -75,6 +74,8 @@ uint32_t fake_gpu_device_synchronize(void);
 /* cudaMalloc and cudaFree (records of kind MEMORY2 as well, if enabled). */
 uint64_t fake_gpu_malloc(uint64_t bytes);
 void fake_gpu_free(uint64_t address, uint64_t bytes);
+/* A call of the driver's interface, by CUPTI's number; fake_cuda.cc makes it of its functions. */
+void fake_gpu_driver_call(uint32_t id);
 /* A call that is not worth a record: cudaEventQuery. */
 void fake_gpu_query(uint32_t event);
 

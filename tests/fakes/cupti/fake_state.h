@@ -21,6 +21,7 @@ std::int64_t RawNs();
 struct Out {
   std::uint8_t* memory = nullptr;
   std::size_t bytes = 0, used = 0, incomplete = 0;
+  std::uint64_t work = 0;
 };
 
 // Work whose times are not known to CUPTI before it has ended.
@@ -44,10 +45,13 @@ struct State {
   cu::BufferCompleted completed = nullptr;
   cu::TimestampCallback timestamp = nullptr;
   std::map<cu::TimestampCallback, Anchor> anchors;
+  std::uint32_t sessions = 0;  // How often kernels were enabled.
   std::uint32_t registrations = 0, misplaced_heads = 0;
   std::uint64_t kinds = 0;
   std::set<std::uint32_t> functions[2];  // Enabled one by one: driver, runtime.
   bool event_timestamps = false;
+  bool device_graphs = false, graph_level = false;  // The second for ever.
+  enum class Family { kNone, kGlobal, kSubscriber } family = Family::kNone;
   int thread_id_type = 0;
   std::map<int, std::uint64_t> attributes;
   std::map<std::uint64_t, Out*> filling;  // By thread, or the only one's 0 (CUPTI_ACTIVITY_ATTR_PER_THREAD_...).
@@ -55,6 +59,8 @@ struct State {
   std::uint64_t dropped = 0, violations = 0, flushes = 0;
   bool in_callback = false;
   std::vector<Pending> pending;
+  std::uint64_t device_records = 0;  // Times on the GPU that were not fetched yet.
+  bool device_exhausted = false;
   std::uint64_t made[cu::kKindLimit] = {}, delivered[cu::kKindLimit] = {};
 
   std::uint32_t correlation = 100, next_stream = 13, next_event = 1;

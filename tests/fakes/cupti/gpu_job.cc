@@ -300,6 +300,23 @@ int main(int argc, char** argv) {
     const std::uint32_t stream = fake_gpu_stream_create();
     for (int i = 0; i < steps; ++i) fake_gpu_graph_launch(stream, 5, nodes, 2);
     fake_gpu_stream_synchronize(stream);
+  } else if (scenario == "graph_profiler") {  // Graphs of two nodes, without and with a profiler, as PyTorch's.
+    fake_gpu_kernel nodes[2]{};
+    nodes[0].name = nodes[1].name = "_Z4nodev";
+    nodes[0].duration_ns = nodes[1].duration_ns = 20'000;
+    const std::uint32_t stream = fake_gpu_stream_create();
+    const auto graphs = [&] {
+      for (int i = 0; i < steps; ++i) fake_gpu_graph_launch(stream, 5, nodes, 2);
+      fake_gpu_stream_synchronize(stream);
+    };
+    graphs();
+    Profiler::Start();
+    graphs();
+    Profiler::Stop();
+    Profiler::Fetch();
+    Profiler::Print();
+    AwaitOurs();
+    graphs();
   } else if (scenario == "memory") {
     const std::uint64_t at = fake_gpu_malloc(1 << 20);
     fake_gpu_free(at, 1 << 20);
@@ -346,7 +363,11 @@ int main(int argc, char** argv) {
     several.struct_bytes = sizeof several;
     several.allow_multiple_subscribers = 1;
     void* subscriber = nullptr;
+    several.name = "monitor";
     std::printf("subscribed %d\n", subscribe(&subscriber, nullptr, nullptr, &several));
+    const auto enable_v2 =
+        reinterpret_cast<int (*)(void*, std::uint32_t, void*)>(dlsym(RTLD_DEFAULT, "cuptiActivityEnable_v2"));
+    std::printf("enabled %d\n", enable_v2(subscriber, 10, nullptr));
     Steps(steps);
   } else if (scenario == "values") {  // One of each, with numbers to find again.
     const std::uint32_t first = fake_gpu_stream_create(), second = fake_gpu_stream_create();
@@ -430,18 +451,36 @@ int main(int argc, char** argv) {
         reinterpret_cast<int (*)(lockstep::cupti::BufferRequested, lockstep::cupti::BufferCompleted)>(
             find("cuptiActivityRegisterCallbacks"));
     Steps(steps);
+    static const auto next = reinterpret_cast<int (*)(std::uint8_t*, std::size_t, lockstep::cupti::AnyRecord**)>(
+        find("cuptiActivityGetNextRecord"));
+    static std::atomic<long> kernels{0}, ns{0};
     callbacks(
         [](std::uint8_t** buffer, std::size_t* bytes, std::size_t* most) {
           *bytes = 4 << 20;
           *buffer = static_cast<std::uint8_t*>(std::calloc(1, *bytes));
           *most = 0;
         },
-        [](void*, std::uint32_t, std::uint8_t* buffer, std::size_t, std::size_t) { std::free(buffer); });
+        // Triton's Proton and JAX take times for nanoseconds, as cupti_activity.h says that they are.
+        [](void*, std::uint32_t, std::uint8_t* buffer, std::size_t, std::size_t valid) {
+          lockstep::cupti::AnyRecord* record = nullptr;
+          while (next(buffer, valid, &record) == 0) {
+            if (record->kind != 10) continue;
+            const auto& kernel = *reinterpret_cast<const lockstep::cupti::KernelRecord*>(record);
+            if (std::string(kernel.name) != "_Z7profiledv") continue;
+            kernels += 1;
+            ns += static_cast<long>(kernel.end - kernel.start);
+          }
+          std::free(buffer);
+        });
     enable(10);
-    Steps(steps);
-    usleep(700'000);
+    const std::uint32_t stream = fake_gpu_stream_create();
+    Launch(stream, 20, "_Z7profiledv", 200'000);
+    fake_gpu_stream_synchronize(stream);
+    if (argc > 3) usleep(static_cast<useconds_t>(std::atoi(argv[3])) * 1000);  // It goes on for so long.
     disable(10);
     flush(1);
+    std::printf("stranger kernels %ld of %ld us\n", kernels.load(),
+                (ns.load() / std::max(1L, kernels.load()) + 500) / 1000);
     Steps(steps);
   } else if (scenario == "unfinished") {  // Leaves while the GPU is at work.
     fake_gpu_launch(FAKE_GPU_DEFAULT_STREAM, "_Z4donev", 10'000);
