@@ -176,6 +176,12 @@ void* LoadedCupti(char* path, std::size_t path_bytes) {
   return dlopen(loaded.cupti, RTLD_NOW | RTLD_LOCAL | RTLD_NOLOAD);
 }
 
+bool TorchIsLoaded() {
+  Loaded loaded{};
+  dl_iterate_phdr(Look, &loaded);
+  return loaded.torch;
+}
+
 const char* FindCupti(Api& api, char* why, std::size_t why_bytes) {
   api = {};
   void* library = Open(api, why, why_bytes);
@@ -197,6 +203,7 @@ const char* FindCupti(Api& api, char* why, std::size_t why_bytes) {
   Take(library, "cuptiActivityEnableDriverApi", api.enable_driver_api);
   Take(library, "cuptiActivityEnableCudaEventDeviceTimestamps", api.enable_event_timestamps);
   Take(library, "cuptiActivityEnableAllSyncRecords", api.enable_all_sync_records);
+  Take(library, "cuptiActivityEnableDeviceGraph", api.enable_device_graph);
   Take(library, "cuptiFinalize", api.finalize);
   if (api.get_version == nullptr || api.get_version(&api.version) != kSuccess || api.version == 0) {
     snprintf(why, why_bytes, "the version of %s is unknown", api.path);

@@ -27,6 +27,7 @@ struct Api {
   int (*enable_driver_api)(std::uint32_t callback, std::uint8_t enable);
   int (*enable_event_timestamps)(std::uint8_t enable);
   int (*enable_all_sync_records)(std::uint8_t enable);
+  int (*enable_device_graph)(std::uint8_t enable);
   int (*finalize)();
   std::uint32_t version;  // As cuptiGetVersion numbers them: 13 = CUDA 11.0 ... 28 = 12.9.1, 130000 = 13.0.
   char path[512];         // Where the library is.
@@ -44,6 +45,9 @@ const char* FindCupti(Api& api, char* why, std::size_t why_bytes);
 
 // The libcupti that the process has loaded already, and its path; null if it has none.
 void* LoadedCupti(char* path, std::size_t path_bytes);
+
+// Whether PyTorch is in the process, whose profiler uses CUPTI.
+bool TorchIsLoaded();
 
 // Asks get_next_record, which returns a record only if the whole of it lies within the valid bytes.
 void MeasureRecords(const Api& api, RecordSizes& sizes);

@@ -2,6 +2,8 @@
 
 #include <string.h>
 
+#include <algorithm>
+
 namespace lockstep::cupti {
 namespace {
 
@@ -11,9 +13,9 @@ struct Ours {
   std::uint64_t value;
 };
 
-// Per context at most 32 x 8 MiB of the GPU's memory, of which CUPTI takes 3 x 8 MiB at once; its own limit of
-// 250 would be 2 GB. A device buffer of 3.2 MB holds 100,000 operations that are not fetched yet (cupti_activity.h
-// of CUDA 13.0), so ours hold 8 million.
+// Per context at most 32 x 8 MiB of the GPU's memory unless the user allows more, of which CUPTI takes 3 x 8 MiB at
+// once; its own limit of 250 would be 2 GB. A device buffer of 3.2 MB holds 100,000 operations that are not fetched yet
+// (cupti_activity.h of CUDA 13.0), so ours hold 8 million.
 constexpr Ours kOurs[] = {{kAttributeDeviceBufferSize, sizeof(std::size_t), std::uint64_t{8} << 20},
                           {kAttributeDeviceBufferPoolLimit, sizeof(std::size_t), 32},
                           {kAttributeZeroedOutBuffer, 1, 1},
@@ -47,6 +49,10 @@ bool Set(const Api& api, const Ours& what, std::uint64_t value) {
 
 }  // namespace
 
+void Attributes::Allow(std::size_t most_bytes) {
+  pool_limit_ = std::clamp<std::uint64_t>(most_bytes / (std::size_t{8} << 20), 32, 250);
+}
+
 void Attributes::SetOurs(const Api& api) {
   static_assert(sizeof kOurs / sizeof *kOurs == kCount);
   for (int i = 0; i < kCount; ++i) {
@@ -57,7 +63,8 @@ void Attributes::SetOurs(const Api& api) {
           api.get_attribute != nullptr && api.get_attribute(kOurs[i].attribute, &bytes, &before) == kSuccess;
       theirs_[i] = known ? before : Default(kOurs[i].attribute, api.version);
     }
-    set_[i] = Set(api, kOurs[i], kOurs[i].value);
+    const bool limit = kOurs[i].attribute == kAttributeDeviceBufferPoolLimit;
+    set_[i] = Set(api, kOurs[i], limit ? pool_limit_ : kOurs[i].value);
     if (kOurs[i].attribute == kAttributeZeroedOutBuffer) zeroed_ = set_[i];
   }
 }

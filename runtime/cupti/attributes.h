@@ -14,6 +14,8 @@ class Attributes {
   // Sets our values, each time that CUPTI becomes ours, and keeps the former ones. Before any kind is enabled.
   void SetOurs(const Api& api);
   void SetTheirs(const Api& api);
+  // How much memory records may take on the host: as much is allowed on each GPU. Before SetOurs.
+  void Allow(std::size_t most_bytes);
   // CUPTI was detached from the process; its attributes have its own defaults when it comes back.
   void Forget();
   // CUPTI relies on zeroed buffers.
@@ -28,6 +30,7 @@ class Attributes {
   bool set_[kCount] = {};  // Our value is set.
   std::uint64_t theirs_[kCount] = {};
   bool zeroed_ = false;
+  std::uint64_t pool_limit_ = 32;
 };
 
 }  // namespace lockstep::cupti

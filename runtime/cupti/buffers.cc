@@ -73,7 +73,8 @@ std::uint8_t* BufferPool::Take(std::uint64_t ticks, TimestampCallback clock, boo
   return buffer->memory;
 }
 
-bool BufferPool::Filled(std::uint8_t* memory, std::size_t valid_bytes, void* context, std::uint32_t stream) {
+bool BufferPool::Filled(std::uint8_t* memory, std::size_t valid_bytes, void* context, std::uint32_t stream,
+                        bool forced) {
   const std::uint32_t used = this->used();
   for (std::uint32_t i = 0; i < used; ++i) {
     Buffer& buffer = buffers_[i];
@@ -85,6 +86,7 @@ bool BufferPool::Filled(std::uint8_t* memory, std::size_t valid_bytes, void* con
     }
     buffer.valid_bytes = std::min(valid_bytes, buffer.bytes);
     buffer.context = context;
+    buffer.forced = forced;
     buffer.stream = stream;
     buffer.state.store(Buffer::kFilled, std::memory_order_relaxed);
     buffer.next = filled_.load(std::memory_order_relaxed);

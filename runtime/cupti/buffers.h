@@ -21,6 +21,7 @@ struct Buffer {
   std::size_t valid_bytes;
   void* context;
   std::uint32_t stream;
+  bool forced;                           // It came back with what was unfinished in it.
   TimestampCallback clock;               // CUPTI's clock when the buffer was handed out; null: CUPTI's own.
   std::atomic<std::uint64_t> out_ticks;  // When it was handed out.
   Buffer* next;                          // The next one in the queue of filled buffers.
@@ -41,7 +42,7 @@ class BufferPool {
   // the limit, for libraries that cannot handle null.
   std::uint8_t* Take(std::uint64_t ticks, TimestampCallback clock, bool beyond, std::size_t& bytes);
   // Thread: any. Returns false if it is not one of ours.
-  bool Filled(std::uint8_t* memory, std::size_t valid_bytes, void* context, std::uint32_t stream);
+  bool Filled(std::uint8_t* memory, std::size_t valid_bytes, void* context, std::uint32_t stream, bool forced);
 
   // Flusher only. Returns all filled ones, oldest first; give each back with Recycle.
   Buffer* TakeFilled();

@@ -9,6 +9,7 @@
 #include "runtime/cupti/capture.h"
 
 #include <sched.h>
+#include <string.h>
 #include <time.h>
 
 #include "core/ring_writer.h"
@@ -49,7 +50,7 @@ void OnRequested(std::uint8_t** buffer, std::size_t* bytes, std::size_t* max_rec
 void OnCompleted(void* context, std::uint32_t stream, std::uint8_t* buffer, std::size_t bytes,
                  std::size_t valid_bytes) {
   Capture& capture = g_capture;
-  if (buffer == nullptr || capture.pool.Filled(buffer, valid_bytes, context, stream)) return;
+  if (buffer == nullptr || capture.pool.Filled(buffer, valid_bytes, context, stream, capture.forcing)) return;
   if ((capture.taking_back || capture.owner.load(std::memory_order_acquire) == Owner::kOurs) &&
       capture.lent.Keep(context, stream, buffer, bytes, valid_bytes))
     return;
@@ -58,7 +59,7 @@ void OnCompleted(void* context, std::uint32_t stream, std::uint8_t* buffer, std:
   if (theirs != nullptr) theirs(context, stream, buffer, bytes, valid_bytes);
 }
 
-// Null: CUPTI's own clock.
+// The one that another profiler wants. Null: CUPTI's own clock.
 void UseClock(TimestampCallback clock) {
   Capture& capture = g_capture;
   if (SameClock(capture.clock, clock)) return;
@@ -72,6 +73,21 @@ void Enable(std::uint32_t kind) {
   const std::uint64_t bit = std::uint64_t{1} << kind;
   const bool enabled = g_capture.api.enable(kind) == kSuccess;
   (enabled ? g_capture.kinds : g_capture.refused_kinds) |= bit;
+}
+
+// A call of ours that CUPTI records, so that it is noticed if records go elsewhere.
+void RecordHeartbeat(bool on) {
+  Capture& capture = g_capture;
+  Api& api = capture.api;
+  if (capture.heartbeat == 0 && api.get_callback_name != nullptr)
+    for (std::uint32_t id = 1; id < 64 && capture.heartbeat == 0; ++id) {
+      const char* name = nullptr;
+      if (api.get_callback_name(kDomainDriver, id, &name) != kSuccess || name == nullptr) break;
+      if (strcmp(name, "cuDriverGetVersion") == 0) capture.heartbeat = id;
+    }
+  if (capture.heartbeat != 0 && capture.filters_functions &&
+      api.enable_driver_api(capture.heartbeat, on ? 1 : 0) != kSuccess)
+    capture.heartbeat = 0;
 }
 
 }  // namespace
@@ -113,6 +129,14 @@ Refusal Route() {
   return {};
 }
 
+bool FlushAll(bool forced) {
+  Capture& capture = g_capture;
+  if (forced) capture.forcing = true;
+  const bool flushed = capture.api.flush_all(forced ? kFlushForced : 0) == kSuccess;
+  if (forced) capture.forcing = false;
+  return flushed;
+}
+
 Refusal Arm() {
   Capture& capture = g_capture;
   Api& api = capture.api;
@@ -122,17 +146,14 @@ Refusal Arm() {
   capture.attributes.SetOurs(api);
   if (const Refusal refusal = Route(); refusal.function != nullptr) return refusal;
   if (api.set_thread_id_type != nullptr) api.set_thread_id_type(kThreadIdSystem);
-  // Before any kind is enabled, or the first records would be on the other clock. Registered once, and never over
-  // another profiler's clock: times on that one are converted. Where CUPTI was detached and has no clock any more, only
-  // if the other profiler's next one is the same.
-  const TimestampCallback theirs = capture.foreign.timestamp.load();
-  if (capture.clock == nullptr && (capture.armed_ticks == 0 || (theirs != nullptr && SameClock(theirs, OurTicks))))
-    UseClock(OurTicks);
+  // No clock is registered (cupti_clock.h).
+  if (capture.whole_graphs && api.enable_device_graph != nullptr) api.enable_device_graph(1);
   if (const int result = api.enable(kKindConcurrentKernel); result != kSuccess) {
     capture.kinds = 0;
     return {"cuptiActivityEnable", result};
   }
   capture.kinds = std::uint64_t{1} << kKindConcurrentKernel;
+  capture.sessions += 1;
   for (const std::uint32_t kind :
        {kKindDevice, kKindContext, kKindMemcpy, kKindMemcpyPeer, kKindMemset, kKindSynchronization, kKindOverhead})
     Enable(kind);
@@ -146,12 +167,9 @@ Refusal Arm() {
     Enable(kKindRuntime);
     Enable(kKindDriver);
   }
+  RecordHeartbeat(true);
   if ((options & kGpuMemoryRecords) != 0) Enable(kKindMemory2);
-  if ((options & kGpuGraphsWhole) != 0) {
-    Enable(kKindGraphTrace);
-    // Without it, graphs that a graph launches on the GPU are recorded node by node, or not at all.
-    Enable(kKindDeviceGraphTrace);
-  }
+  if (capture.whole_graphs) Enable(kKindGraphTrace);
   if (capture.armed_ticks == 0) capture.armed_ticks = ring::Ticks();
   return {};
 }
@@ -159,14 +177,16 @@ Refusal Arm() {
 void Disarm() {
   Capture& capture = g_capture;
   Api& api = capture.api;
+  RecordHeartbeat(false);
   if (capture.filters_functions) FilterFunctions(api, false);
-  for (std::uint32_t kind = 1; kind < kKindLimit; ++kind)
+  // In 13.0 itself disabling kernels can deadlock (mended in Update 1): the other profiler gets our kinds, too.
+  for (std::uint32_t kind = 1; kind < kKindLimit && api.version != kCuda13_0; ++kind)
     if ((capture.kinds >> kind & 1) != 0) api.disable(kind);
   capture.kinds = 0;
   capture.handing_over = true;
   // By force, on our clock: CUPTI keeps a buffer with one unfinished record through any other flush
   // (cupti_activity.h), goes on filling it, and the other profiler's records would come to us.
-  api.flush_all(kFlushForced);
+  FlushAll(true);
   if (api.enable_event_timestamps != nullptr) api.enable_event_timestamps(0);
   if (api.enable_all_sync_records != nullptr) api.enable_all_sync_records(1);
   capture.attributes.SetTheirs(api);

@@ -46,10 +46,17 @@ struct Capture {
   ProcessEntry* process = nullptr;
   std::atomic<TimestampCallback> clock{nullptr};  // The timestamp callback that CUPTI has; null: none.
   std::atomic<bool> filters_functions{false};
+  // The number of cuDriverGetVersion among CUPTI's functions of the driver, if its calls are recorded; else 0.
+  std::atomic<std::uint32_t> heartbeat{0};
+  std::atomic<std::uint32_t> sessions{0};  // How often kernels were enabled, by us or another profiler.
+  std::atomic<bool> forcing{false};        // CUPTI is asked for unfinished records, which have no times.
+  bool whole_graphs = false;
   // The buffers that CUPTI requests from now on are for the other profiler's records.
   std::atomic<bool> handing_over{false};
   std::atomic<bool> taking_back{false};         // Returned buffers of the other profiler are kept for it.
   std::atomic<bool> subscriber_seen{false};     // Another tool uses the interface for several subscribers.
+  std::atomic<bool> subscriber_refused{false};  // And CUPTI refuses it, because we use the other interface.
+  char subscriber_name[64] = {};
   std::atomic<std::uint32_t> buffers_lost{0};   // Lost with all their records when CUPTI was detached.
   std::atomic<std::uint64_t> kinds{0};          // Enabled for us, a bit per kind.
   std::atomic<std::uint64_t> refused_kinds{0};  // Requested, but not supported by the library or for this GPU.
@@ -80,8 +87,12 @@ struct Refusal {
   int result;
 };
 
+// Writes a line to standard error, without control characters. `line` may be changed.
+void SayPlain(char* line);
 // Registers our buffer callbacks with CUPTI; they serve the other profiler while it owns CUPTI.
 Refusal Route();
+// Fetches all records, by force also unfinished ones. The caller holds Control.
+bool FlushAll(bool forced);
 // Sets callbacks, clock, attributes and kinds. On failure everything is undone. The caller holds Control.
 Refusal Arm();
 // Disables all our kinds and removes everything of ours, so that CUPTI is as other profilers expect it. Activities that

@@ -1,8 +1,9 @@
 #pragma once
 // The clocks that CUPTI's records may be on. CUPTI has one timestamp callback for all users, and each registration
 // after the first makes it misplace kernels (pytorch/pytorch issue 192021: k re-registrations, k kernels at the head
-// of each session on CUPTI's own clock). So a clock is registered only where it says something else than the one that
-// CUPTI has, and times of records are converted instead.
+// of each session on CUPTI's own clock). And it is to return nanoseconds (cupti_activity.h): profilers that find CUPTI
+// by dlsym and register none (Triton's Proton, JAX) take times for that. So Lockstep registers none of its own, and
+// times of records are converted.
 
 #include <cstdint>
 

@@ -93,7 +93,7 @@ bool Decoder::Long(std::uint32_t bytes, std::uint32_t needed) {
 
 bool Decoder::Times(const char* what, std::uint64_t& begin, std::uint64_t& end) {
   if (begin == 0 || end == 0) {
-    output_.Lose(Loss::kGpuTimesMissing, what, 1, last_ticks_, last_ticks_);
+    output_.Lose(forced_ ? Loss::kGpuTimesMissing : Loss::kGpuMemoryFull, what, 1, last_ticks_, last_ticks_);
     return false;
   }
   begin = scale_.Ticks(begin);

@@ -45,6 +45,13 @@ class Decoder {
     high_ticks_ = high_ticks;
   }
   void Scale(const TimeScale& scale) { scale_ = scale; }
+  // Whether what comes now may be unfinished, and so without times.
+  void Forced(bool forced) { forced_ = forced; }
+  // Calls of this function of the driver are ours, and counted only (0: none).
+  void Heartbeat(std::uint32_t callback) { heartbeat_ = callback; }
+  std::uint64_t heartbeats() const { return heartbeats_; }
+  // Launches of CUDA graphs are not what their work says from now on.
+  void DistrustGraphs() { graphs_distrusted_ = true; }
   // CUPTI has delivered what it had: GPU work whose launching call has not come in several rounds, or by the end, is
   // assigned to a window by its own time.
   void Round(bool last);
@@ -74,6 +81,7 @@ class Decoder {
   bool HostOn(const char* what, std::uint64_t& begin, std::uint64_t& end);
   // For activity of the GPU, decided by when it was launched. `ticks` is when the GPU began; kDrop is counted.
   Place PlaceOf(const char* what, std::uint32_t correlation, std::uint64_t ticks);
+  std::uint32_t LaunchOf(std::uint32_t correlation, bool graph, std::uint64_t ticks);
   Place PlaceByTime(const char* what, std::uint64_t ticks);
   template <typename Ours>
   void Put(Place place, const char* what, std::uint64_t ticks, const Ours& record);
@@ -114,6 +122,9 @@ class Decoder {
   AfterWindow after_window_;
   std::uint32_t round_ = 0;
   TimeScale scale_;
+  bool forced_ = true, graphs_distrusted_ = false;
+  std::uint32_t heartbeat_ = 0;
+  std::uint64_t heartbeats_ = 0;
   std::uint64_t low_ticks_ = 0, high_ticks_ = ~std::uint64_t{0};
   std::uint64_t last_ticks_ = 0;  // The time of the last record in this buffer that had one.
   Function functions_[2][kMostCallbacks] = {};

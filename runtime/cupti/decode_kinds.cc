@@ -79,11 +79,11 @@ std::uint32_t DriverVersion() {
 
 // The fields of all copies; the graph's node exists from `node_bytes` on, its id from 8 bytes more.
 template <typename Record>
-void FillCopy(const Record& record, std::uint64_t begin, std::uint64_t end, std::uint32_t bytes,
-              std::uint32_t node_bytes, GpuCopyRecord& copy) {
+void FillCopy(const Record& record, std::uint32_t correlation, std::uint64_t begin, std::uint64_t end,
+              std::uint32_t bytes, std::uint32_t node_bytes, GpuCopyRecord& copy) {
   copy.begin_ticks = begin;
   copy.end_ticks = end;
-  copy.correlation = record.correlation;
+  copy.correlation = correlation;
   copy.stream = record.stream;
   copy.context = record.context;
   copy.bytes = record.bytes;
@@ -92,6 +92,16 @@ void FillCopy(const Record& record, std::uint64_t begin, std::uint64_t end, std:
 }
 
 }  // namespace
+
+// The launch that GPU work names, 0 if that is not to be believed.
+std::uint32_t Decoder::LaunchOf(std::uint32_t correlation, bool graph, std::uint64_t ticks) {
+  if (!graph || !graphs_distrusted_) return correlation;
+  // Else PlaceByTime counts it.
+  if (windows_.Constant())
+    output_.Lose(Loss::kGpuLaunchUnknown, "work of CUDA graphs: after another profiler this CUPTI names wrong launches",
+                 1, ticks, ticks);
+  return 0;
+}
 
 template <typename Ours>
 void Decoder::Put(Place place, const char* what, std::uint64_t ticks, const Ours& record) {
@@ -110,8 +120,9 @@ void Decoder::Put(Place place, const char* what, std::uint64_t ticks, const Ours
 void Decoder::Kernel(const KernelRecord& record, std::uint32_t bytes) {
   std::uint64_t begin = record.start, end = record.end;
   if (!Times("kernels", begin, end)) return;
-  const Place place = PlaceOf("kernels", record.correlation, begin);
-  if (place == Place::kDrop) return WriteAfterWindow(record.correlation, begin, end);
+  const std::uint32_t correlation = LaunchOf(record.correlation, bytes >= 160 && record.graph_node != 0, begin);
+  const Place place = PlaceOf("kernels", correlation, begin);
+  if (place == Place::kDrop) return WriteAfterWindow(correlation, begin, end);
   GpuShapeRecord shape{};
   std::copy_n(record.grid, 3, shape.grid);
   std::copy_n(record.block, 3, shape.block);
@@ -125,7 +136,7 @@ void Decoder::Kernel(const KernelRecord& record, std::uint32_t bytes) {
   kernel.name = output_.Name(record.name);
   kernel.begin_ticks = begin;
   kernel.end_ticks = end;
-  kernel.correlation = record.correlation;
+  kernel.correlation = correlation;
   kernel.stream = record.stream;
   kernel.context = record.context;
   kernel.shape = output_.Shape(shape);
@@ -140,7 +151,8 @@ void Decoder::Kernel(const KernelRecord& record, std::uint32_t bytes) {
 void Decoder::Copy(const CopyRecord& record, std::uint32_t bytes) {
   std::uint64_t begin = record.start, end = record.end;
   if (!Times("copies", begin, end)) return;
-  const Place place = PlaceOf("copies", record.correlation, begin);
+  const std::uint32_t correlation = LaunchOf(record.correlation, bytes >= 72 && record.graph_node != 0, begin);
+  const Place place = PlaceOf("copies", correlation, begin);
   if (place == Place::kDrop) return;
   GpuCopyRecord copy{};
   copy.head = {RecordKind::kGpuCopy, static_cast<std::uint8_t>(record.flags & 1), 2};
@@ -153,14 +165,15 @@ void Decoder::Copy(const CopyRecord& record, std::uint32_t bytes) {
   copy.device = DeviceId(record.device);
   copy.source_device = from_host || copy.kind == schema::CopyKind::kUnknown ? kNoDevice : copy.device;
   copy.destination_device = to_host || copy.kind == schema::CopyKind::kUnknown ? kNoDevice : copy.device;
-  FillCopy(record, begin, end, bytes, 72, copy);
+  FillCopy(record, correlation, begin, end, bytes, 72, copy);
   Put(place, "copies", begin, copy);
 }
 
 void Decoder::PeerCopy(const PeerCopyRecord& record, std::uint32_t bytes) {
   std::uint64_t begin = record.start, end = record.end;
   if (!Times("copies", begin, end)) return;
-  const Place place = PlaceOf("copies", record.correlation, begin);
+  const std::uint32_t correlation = LaunchOf(record.correlation, bytes >= 80 && record.graph_node != 0, begin);
+  const Place place = PlaceOf("copies", correlation, begin);
   if (place == Place::kDrop) return;
   GpuCopyRecord copy{};
   copy.head = {RecordKind::kGpuCopy, static_cast<std::uint8_t>(record.flags & 1), 2};
@@ -168,14 +181,15 @@ void Decoder::PeerCopy(const PeerCopyRecord& record, std::uint32_t bytes) {
   copy.device = DeviceId(record.device);
   copy.source_device = DeviceId(record.source_device);
   copy.destination_device = DeviceId(record.destination_device);
-  FillCopy(record, begin, end, bytes, 80, copy);
+  FillCopy(record, correlation, begin, end, bytes, 80, copy);
   Put(place, "copies", begin, copy);
 }
 
 void Decoder::Memset(const MemsetRecord& record, std::uint32_t bytes) {
   std::uint64_t begin = record.start, end = record.end;
   if (!Times("memsets", begin, end)) return;
-  const Place place = PlaceOf("memsets", record.correlation, begin);
+  const std::uint32_t correlation = LaunchOf(record.correlation, bytes >= 72 && record.graph_node != 0, begin);
+  const Place place = PlaceOf("memsets", correlation, begin);
   if (place == Place::kDrop) return;
   GpuCopyRecord copy{};
   copy.head = {RecordKind::kGpuCopy, static_cast<std::uint8_t>(record.flags & 1), 2};
@@ -185,7 +199,7 @@ void Decoder::Memset(const MemsetRecord& record, std::uint32_t bytes) {
   copy.source_device = kNoDevice;
   // Memory that only the host owns was nevertheless written by the device.
   copy.destination_device = copy.device;
-  FillCopy(record, begin, end, bytes, 72, copy);
+  FillCopy(record, correlation, begin, end, bytes, 72, copy);
   Put(place, "memsets", begin, copy);
 }
 
@@ -257,6 +271,10 @@ Decoder::Function Decoder::FunctionOf(int domain, std::uint32_t callback) {
 
 void Decoder::Call(const ApiRecord& record) {
   const bool driver = record.kind == kKindDriver;
+  if (driver && heartbeat_ != 0 && record.callback == heartbeat_) {
+    ++heartbeats_;
+    return;
+  }
   const Function function = FunctionOf(driver ? kDomainDriver : kDomainRuntime, record.callback);
   std::uint64_t begin = record.start, end = record.end;
   if (function.kind ==
@@ -268,7 +286,8 @@ void Decoder::Call(const ApiRecord& record) {
   }
   if (!Times("calls", begin, end)) return;
   const bool on = windows_.On(begin);
-  launches_.Note(record.correlation, on);
+  const bool distrusted = graphs_distrusted_ && function.kind == schema::ApiKind::kGraphLaunch;
+  if (!distrusted) launches_.Note(record.correlation, on);
   if (!on) {
     if ((function.kind == schema::ApiKind::kLaunch || function.kind == schema::ApiKind::kGraphLaunch) &&
         record.result == 0)
@@ -285,7 +304,7 @@ void Decoder::Call(const ApiRecord& record) {
   both.call.name = function.name;
   both.call.begin_ticks = begin;
   both.call.end_ticks = end;
-  both.call.correlation = record.correlation;
+  both.call.correlation = distrusted ? 0 : record.correlation;
   both.call.tid = record.thread;
   both.result.result = static_cast<std::int32_t>(record.result);
   if (failed)
@@ -352,6 +371,7 @@ void Decoder::DeviceGraph(const DeviceGraphRecord& record) {
 void Decoder::WholeGraph(const char* what, std::uint64_t begin, std::uint64_t end, std::uint32_t correlation,
                          std::uint32_t graph, std::uint32_t device, std::uint32_t context, std::uint32_t stream) {
   if (!Times(what, begin, end)) return;
+  correlation = LaunchOf(correlation, correlation != 0, begin);
   const Place place = PlaceOf(what, correlation, begin);
   if (place == Place::kDrop) return WriteAfterWindow(correlation, begin, end);
   GpuKernelRecord kernel{};

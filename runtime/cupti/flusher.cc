@@ -4,6 +4,7 @@
 
 #include "runtime/cupti/flusher.h"
 
+#include <dlfcn.h>
 #include <limits.h>
 #include <linux/futex.h>
 #include <signal.h>
@@ -49,6 +50,9 @@ void Wait(std::atomic<std::uint32_t>& word, std::uint32_t value, std::int64_t mo
 }
 void Wake(std::atomic<std::uint32_t>& word) { syscall(SYS_futex, &word, FUTEX_WAKE, INT_MAX, nullptr, nullptr, 0); }
 
+// So many fetches without a record of the call that was made for it: they go elsewhere. Before, it must have come.
+constexpr std::uint32_t kMissedBeats = 4, kSeenBeats = 2;
+
 // Another subscriber besides us: reported once.
 constexpr char kSubscriberLine[] =
     "lockstep: another profiler uses CUPTI's interface for several subscribers: GPU activity may be missing or wrong "
@@ -65,6 +69,8 @@ class Flusher {
   void Notice();
   void Flush(bool forced);
   void Decode();
+  bool Beat();
+  void Listen(bool asked);
   void Dropped(void* context, std::uint32_t stream);
   void TakeBack(std::int64_t now_ns);
   void CloseGap(std::uint64_t end_ticks);
@@ -78,7 +84,10 @@ class Flusher {
   ForeignClocks foreign_clocks_;
   std::size_t paced_bytes_ = 0;
   std::int64_t paced_ns_ = 0;
-  bool devices_written_ = false, subscriber_reported_ = false;
+  bool devices_written_ = false, subscriber_reported_ = false, refusal_reported_ = false, stranger_ = false;
+  std::uint64_t beats_ = 0, beat_ticks_ = 0;
+  std::uint32_t missed_beats_ = 0;
+  int (*driver_version_)(int*) = nullptr;
   std::uint64_t first_ticks_ = 0;
   std::int64_t first_raw_ns_ = 0, next_take_back_ns_ = 0;
   double ticks_per_ns_ = 1;
@@ -102,6 +111,8 @@ void Flusher::Clock() {
   const std::uint64_t armed_ticks = capture_.armed_ticks.load(std::memory_order_relaxed);
   decoder_.Believe(armed_ticks > slack ? armed_ticks - slack : 0, ticks + slack);
   foreign_clocks_.Follow(capture_.clock, ticks_per_ns_);
+  if (capture_.api.version < kCuda13_1Update1 && capture_.sessions > 1) decoder_.DistrustGraphs();
+  decoder_.Heartbeat(capture_.heartbeat);
 }
 
 void Flusher::Decode() {
@@ -124,6 +135,7 @@ void Flusher::Decode() {
     Buffer* next = buffer->next;
     const TimeScale scale = foreign_clocks_.Scale(buffer->clock, buffer->out_ticks.load());
     decoder_.Scale(scale);
+    decoder_.Forced(buffer->forced);
     raw_.Write(capture_.api, capture_.sizes, scale.foreign, buffer->memory, buffer->valid_bytes);
     paced_bytes_ += buffer->valid_bytes;
     decoder_.Buffer(buffer->memory, buffer->valid_bytes);
@@ -159,6 +171,15 @@ void Flusher::Notice() {
     output_.Lose(Loss::kGpuCaptureShared, nullptr, 1, now, now);
     if (write(STDERR_FILENO, kSubscriberLine, sizeof kSubscriberLine - 1) < 0) return;
   }
+  if (!refusal_reported_ && capture_.subscriber_refused) {
+    refusal_reported_ = true;
+    char line[320];
+    snprintf(line, sizeof line,
+             "lockstep: \"%s\" gets no GPU activity: CUPTI refuses its interface for several subscribers beside "
+             "Lockstep's; set LOCKSTEP_GPU=off to use it",
+             capture_.subscriber_name[0] != 0 ? capture_.subscriber_name : "another profiler");
+    SayPlain(line);
+  }
   if (const std::uint32_t lost = capture_.buffers_lost.exchange(0); lost != 0) {
     const std::uint64_t now = ring::Ticks();
     output_.Lose(Loss::kGpuTailLost, "CUPTI was detached before its last records were fetched", lost, now, now);
@@ -182,17 +203,53 @@ void Flusher::Publish(std::uint64_t flush_ticks, bool forced) {
     capture_.process->gpu_flushed_ticks.store(done, std::memory_order_release);
 }
 
+// A profiler that found CUPTI by dlsym has replaced our callbacks without our knowing, and all records are its. So a
+// call that CUPTI records is made before each fetch.
+bool Flusher::Beat() {
+  if (driver_version_ == nullptr) {
+    void* driver = dlopen("libcuda.so.1", RTLD_NOW | RTLD_NOLOAD);
+    if (driver == nullptr) return false;
+    driver_version_ = reinterpret_cast<int (*)(int*)>(dlsym(driver, "cuDriverGetVersion"));
+  }
+  int version = 0;
+  return driver_version_ != nullptr && capture_.heartbeat != 0 && driver_version_(&version) == 0;
+}
+
+// After a fetch.
+void Flusher::Listen(bool asked) {
+  const std::uint64_t now = ring::Ticks();
+  if (decoder_.heartbeats() != beats_ || !asked) {
+    beats_ = decoder_.heartbeats();
+    beat_ticks_ = now;
+    missed_beats_ = 0;
+    return;
+  }
+  if (stranger_ || beats_ < kSeenBeats || ++missed_beats_ < kMissedBeats) return;
+  stranger_ = true;
+  output_.Lose(Loss::kGpuCaptureTaken, "by a profiler that found CUPTI by itself", 1, beat_ticks_, now);
+  capture_.process->cupti_state.store(3, std::memory_order_relaxed);
+  constexpr char kLine[] =
+      "lockstep: another profiler has taken CUPTI's records: GPU activity of this process is not recorded from here "
+      "on\n";
+  if (write(STDERR_FILENO, kLine, sizeof kLine - 1) < 0) return;
+}
+
 void Flusher::Flush(bool forced) {
   const std::uint64_t now = ring::Ticks();
-  bool flushed = false;
+  bool flushed = false, beat = false;
+  // In CUDA 13.0 itself a flush can crash (mended in Update 1), so there is one at the end only.
+  const bool allowed = forced || capture_.api.version != kCuda13_0;
   // Before the first record there is nothing to fetch, and perhaps cuInit has not even returned.
   const bool used = capture_.process->cupti_used.load(std::memory_order_relaxed) != 0;
-  if (used && capture_.owner.load(std::memory_order_acquire) == Owner::kOurs) {
+  if (used && allowed && capture_.owner.load(std::memory_order_acquire) == Owner::kOurs) {
     Control control(kFlushNs);
-    if (control.held() && capture_.owner.load(std::memory_order_acquire) == Owner::kOurs)
-      flushed = capture_.api.flush_all(forced ? kFlushForced : 0) == kSuccess;
+    if (control.held() && capture_.owner.load(std::memory_order_acquire) == Owner::kOurs) {
+      beat = !forced && Beat();
+      flushed = FlushAll(forced);
+    }
   }
   Decode();
+  Listen(beat && flushed);
   if (flushed) {
     decoder_.Round(forced);
     Dropped(nullptr, 0);

@@ -8,6 +8,7 @@
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
+#include <sys/uio.h>
 #include <unistd.h>
 
 #include "core/plain_line.h"
@@ -26,9 +27,7 @@ void Refuse(ProcessEntry& process, const char* why, const char* remedy) {
   char line[2048];
   const int bytes = snprintf(line, sizeof line - 1, "lockstep: GPU activity of this process is not recorded: %s%s%s",
                              why, remedy[0] != 0 ? ": " : "", remedy);
-  MakePlainLine(line);
-  strcat(line, "\n");  // The buffer is large enough.
-  if (bytes > 0 && write(STDERR_FILENO, line, strnlen(line, sizeof line)) < 0) return;
+  if (bytes > 0) SayPlain(line);
   snprintf(line, sizeof line, "cupti\tstate=refused\twhy=%s\tremedy=%s\tversion=%u", why, remedy,
            g_capture.api.version);
   EmitFact(line);
@@ -52,6 +51,7 @@ void RefuseCupti(ProcessEntry& process, const Refusal& refusal) {
       break;
     case kMultipleSubscribers:
     case kOldProfilerInitialized:
+    case kNotCompatible:  // CUPTI 13.3 and later: it uses the interface for several subscribers.
       remedy = "another profiler uses CUPTI; run without it";
       break;
     case kUnknown:
@@ -61,6 +61,18 @@ void RefuseCupti(ProcessEntry& process, const Refusal& refusal) {
       break;
   }
   Refuse(process, why, remedy);
+}
+
+void UseWholeGraphs(bool wanted) {
+  // Afterwards CUPTI records no nodes any more (cupti_activity.h, 13.5), and torch.profiler would miss them.
+  g_capture.whole_graphs = wanted && !TorchIsLoaded();
+  if (!wanted || g_capture.whole_graphs) return;
+  EmitFact("cupti_graphs\tnodes, because PyTorch is in the process");
+  char line[] =
+      "lockstep: CUDA graphs are recorded node by node: PyTorch is in this process, and its profiler would miss the "
+      "nodes "
+      "of graphs after --cuda-graphs whole";
+  SayPlain(line);
 }
 
 void InChild() {
@@ -88,8 +100,11 @@ void Begin() {
   static bool limited = false;  // A child's pool is its parent's, whose buffers are handed out.
   if (!limited) capture.pool.Limit((wanted != 0 ? wanted : kDefaultBufferMiB) << 20);
   limited = true;
+  capture.attributes.Allow((wanted != 0 ? wanted : kDefaultBufferMiB) << 20);
+  UseWholeGraphs((segment->gpu_options & kGpuGraphsWhole) != 0);
   capture.pool.Prepare(2);
   if (capture.foreign.kinds.load() != 0) {
+    capture.sessions += 1;
     // Another profiler was here first; the flusher takes CUPTI when that one has finished.
     capture.foreign.gap_begin_ticks.store(ring::Ticks());
     capture.owner.store(Owner::kTheirs, std::memory_order_release);
@@ -116,6 +131,12 @@ void Begin() {
     if (refusal.function != nullptr) return RefuseCupti(*process, refusal);
     process->cupti_state.store(1, std::memory_order_release);
   }
+  if (capture.api.version == kCuda13_0) {
+    char line[] =
+        "lockstep: CUPTI of CUDA 13.0 can crash when it is asked for records: they are fetched at the end only, and "
+        "torch.profiler sees more kinds than it asked for; update to CUDA 13.0 Update 1";
+    SayPlain(line);
+  }
   if (!StartFlusher()) {
     Control control(1'000'000'000);
     Disarm();
@@ -133,6 +154,13 @@ void Begin() {
 __attribute__((destructor)) void OnUnload() { EndFlush(false); }
 
 }  // namespace
+
+void SayPlain(char* line) {
+  MakePlainLine(line);
+  iovec parts[] = {{line, strlen(line)}, {const_cast<char*>("\n"), 1}};
+  if (writev(STDERR_FILENO, parts, 2) < 0) return;
+}
+
 }  // namespace lockstep::cupti
 
 extern "C" __attribute__((visibility("default"))) int InitializeInjection(void) {

@@ -13,6 +13,7 @@
 // The symbols have no version: a reference to cuptiActivityEnable@libcupti.so.12 binds to them.
 
 #include <dlfcn.h>
+#include <string.h>
 
 #include <cstddef>
 
@@ -248,15 +249,20 @@ int cuptiSubscribe_v2(void** subscriber, void* callback, void* data, SubscriberP
   const auto real = Real<int (*)(void**, void*, void*, SubscriberParams*)>("cuptiSubscribe_v2", nullptr);
   const int result = real != nullptr ? real(subscriber, callback, data, params) : int{kNotInitialized};
   if (result == kSuccess && params != nullptr && params->struct_bytes >= offsetof(SubscriberParams, padding) &&
-      params->allow_multiple_subscribers != 0)
-    g_capture.subscriber_seen = true;
+      params->allow_multiple_subscribers != 0) {
+    if (params->name != nullptr) strncpy(g_capture.subscriber_name, params->name, sizeof g_capture.subscriber_name - 1);
+    g_capture.subscriber_seen = g_capture.api.version < kCuda13_3;
+  }
   return result;
 }
 
 int cuptiActivityEnable_v2(void* subscriber, std::uint32_t kind, void* config) {
-  g_capture.subscriber_seen = true;
   const auto real = Real<int (*)(void*, std::uint32_t, void*)>("cuptiActivityEnable_v2", nullptr);
-  return real != nullptr ? real(subscriber, kind, config) : int{kNotInitialized};
+  const int result = real != nullptr ? real(subscriber, kind, config) : int{kNotInitialized};
+  // From 13.3 on CUPTI refuses one of the two interfaces.
+  if (result == kSuccess) g_capture.subscriber_seen = true;
+  if (result == kNotCompatible && !Through()) g_capture.subscriber_refused = true;
+  return result;
 }
 
 // Detaches CUPTI for all users, also for us. Kineto does it after each profile with TEARDOWN_CUPTI=1.

@@ -119,7 +119,7 @@ Finding LookAtCupti(const Machine& machine) {
         Status::kWarning,
         "no libcupti was found in the usual directories: kernels are recorded only of programs that bring their own "
         "(PyTorch's wheels do)",
-        "install cuda-cupti, add it to LD_LIBRARY_PATH, or name it: LOCKSTEP_CUPTI=/path/libcupti.so.12"};
+        "install cuda-cupti, or name it: LOCKSTEP_CUPTI=/path/libcupti.so.12"};
   std::error_code ignored;
   const fs::path real = fs::canonical(path, ignored);
   const int major = MajorOf(path, "libcupti.so."), cuda = CudaMajorOf(driver.major);
@@ -146,14 +146,14 @@ Finding LookAtNccl(const Machine& machine) {
   const std::string name = ignored ? path : real.string();
   int major = 0, minor = 0;
   const std::size_t at = name.rfind("libnccl.so.");
-  // The profiler interface came with NCCL 2.23.
+  // The profiler interface came with NCCL 2.23; the first version that the plugin speaks, 4, with 2.27.
   if (at != std::string::npos && std::sscanf(name.c_str() + at, "libnccl.so.%d.%d", &major, &minor) == 2 &&
-      (major < 2 || (major == 2 && minor < 23)))
-    return {
-        Status::kWarning,
-        fmt::format("{} has no profiler interface (2.23): calls and kernels are recorded, what NCCL does inside is not",
-                    name),
-        "NCCL 2.23 or newer"};
+      (major < 2 || (major == 2 && minor < 27)))
+    return {Status::kWarning,
+            fmt::format(
+                "{} lacks the profiler interface of 2.27: calls and kernels are recorded, what NCCL does inside is not",
+                name),
+            "NCCL 2.27 or newer"};
   return {Status::kOk, name, ""};
 }
 

@@ -29,7 +29,7 @@ bool Fits(const Graph& graph, std::span<const std::uint32_t> captured) {
 }
 
 // Where each graph fits first if those before it come before it, and where it fits last.
-void Place(std::vector<Graph>& graphs, std::span<const std::uint32_t> captured) {
+void FindCaptures(std::vector<Graph>& graphs, std::span<const std::uint32_t> captured) {
   std::vector<std::size_t> earliest;
   std::size_t from = 0;
   for (const Graph& graph : graphs) {
@@ -132,7 +132,7 @@ std::vector<NcclOperation> NcclCaptured::Runs(const schema::RankTables& tables) 
   std::vector<std::uint32_t> kinds;
   for (const Carried& carried : all) kinds.push_back(carried.kinds);
   std::vector<Graph> graphs = GraphsOf(tables);
-  Place(graphs, kinds);
+  FindCaptures(graphs, kinds);
 
   const schema::Kernels& kernels = tables.kernels;
   std::unordered_map<std::uint64_t, std::int64_t> launched;

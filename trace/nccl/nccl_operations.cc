@@ -5,7 +5,6 @@
 #include <algorithm>
 #include <map>
 #include <set>
-#include <tuple>
 
 #include "core/collective.h"
 #include "trace/nccl/nccl_calls.h"
@@ -144,9 +143,9 @@ class Finder {
     }
   }
 
+  static constexpr auto kMessages = static_cast<std::uint8_t>(CollectiveKind::kSendRecv);
   static std::uint8_t KindOf(const NcclEventRow& event) {
-    const bool p2p = event.kind == NcclEvent::kP2p || event.kind == NcclEvent::kP2pApi;
-    return p2p ? static_cast<std::uint8_t>(CollectiveKind::kSendRecv) : event.function;
+    return event.kind == NcclEvent::kP2p || event.kind == NcclEvent::kP2pApi ? kMessages : event.function;
   }
   static std::uint32_t Bit(std::uint8_t kind) { return kind < 32 ? 1u << kind : 0; }
   // NCCL tells of all operations of a kind on a communicator, or of none.
@@ -445,10 +444,8 @@ class Finder {
       op.tie = TieOfCall(i);
       // A plugin that hears of such operations would have recorded this one if it had launched a kernel. NCCL builds
       // some of messages.
-      const std::uint32_t kinds =
-          Bit(row.function) | (row.function == static_cast<std::uint8_t>(CollectiveKind::kBroadcast)
-                                   ? 0
-                                   : Bit(static_cast<std::uint8_t>(CollectiveKind::kSendRecv)));
+      const bool cast = row.function == static_cast<std::uint8_t>(CollectiveKind::kBroadcast);
+      const std::uint32_t kinds = Bit(row.function) | (cast ? 0 : Bit(kMessages));
       if (Told(row.comm, kinds) && (!op.tie.tied() || taken_.contains(op.tie.kernel))) {
         ++found_.orphans;
         continue;
