@@ -35,6 +35,8 @@ struct ncclComm {
   void* context = nullptr;
   std::atomic<int> state{7};  // ncclInProgress
   std::map<std::string, std::uint64_t> seq;
+  // Kernel channels: when works began on the GPU, and how many of them each side has counted.
+  std::uint64_t work_ns[64] = {}, gpu_works = 0, host_works = 0;
 };
 
 namespace {
@@ -216,6 +218,31 @@ void StopApi(const Task& task) {
 }
 
 // --- launching ---
+// From 2.31.2 on the kernel counts each work of a channel, and leaves its times at that place of a ring of 64
+// (src/device/common.h); the host counts the works whose task asks for them (ncclProfilerPostPlanWork), and tells the
+// times at its own place, from a thread of its own. A broadcast's task asks for nothing (pull request 2368).
+void TellChannels(const std::vector<Task>& tasks, const std::vector<void*>& handles) {
+  if (Version() != 7) return;
+  for (std::size_t i = 0; i < tasks.size(); ++i) {
+    ncclComm* comm = tasks[i].comm;
+    comm->work_ns[comm->gpu_works++ % 64] = static_cast<std::uint64_t>(
+        std::chrono::duration_cast<std::chrono::nanoseconds>(std::chrono::system_clock::now().time_since_epoch())
+            .count());
+    if (tasks[i].broadcast_path || (static_cast<std::uint64_t>(tasks[i].mask) & prof::kKernelCh) == 0) continue;
+    std::thread([comm, parent = handles[i]] {
+      prof::Descriptor event = Event(prof::kKernelCh, parent);
+      event.kernel_channel.timer = comm->work_ns[comm->host_works++ % 64];
+      void* handle = nullptr;
+      Host().Start(comm->context, &handle, event);
+      prof::StateArgs times{};
+      times.kernel_timer = event.kernel_channel.timer + 1000;
+      if (handle == nullptr) return;
+      Host().Record(handle, prof::kKernelChStop, &times);
+      Host().Stop(handle);
+    }).join();
+  }
+}
+
 void TellTasks(ncclComm* comm, const std::vector<Task>& tasks, bool persistent) {
   void* group = nullptr;
   std::uint64_t mask = 0;
@@ -272,6 +299,7 @@ void TellTasks(ncclComm* comm, const std::vector<Task>& tasks, bool persistent) 
   for (void* handle : handles)
     if (handle != nullptr) Host().Stop(handle);
   if (group != nullptr) Host().Stop(group);
+  if (plugin) TellChannels(tasks, handles);
 }
 
 // Of what shares a kernel, the first.

@@ -16,11 +16,12 @@ using Begin = NcclThread::Begin;
 using Call = NcclThread::Call;
 
 struct Options {
-  int version;     // Of the plugin's interface; 0: none.
-  bool calls;      // Interposition.
-  bool callbacks;  // Operations are announced by a callback's thread (version 5 and later).
-  bool async;      // Launched by a thread of NCCL's own.
-  bool grouping;   // Group events are seen (version 5 and later).
+  int version;          // Of the plugin's interface; 0: none.
+  bool calls;           // Interposition.
+  bool callbacks;       // Operations are announced by a callback's thread (version 5 and later).
+  bool async;           // Launched by a thread of NCCL's own.
+  bool grouping;        // Group events are seen (version 5 and later).
+  bool silent = false;  // Broadcasts are told by their API events only (NCCL 2.29.2 and later).
 };
 
 class Job {
@@ -77,6 +78,7 @@ class Job {
     static constexpr CollectiveKind kKinds[] = {CollectiveKind::kAllReduce, CollectiveKind::kAllGather,
                                                 CollectiveKind::kReduceScatter};
     op.kind = op.message ? CollectiveKind::kSendRecv : kKinds[Pick(3)];
+    if (o_.silent && !op.message && Pick(3) == 0) op.kind = CollectiveKind::kBroadcast;
     op.peer = op.message ? static_cast<std::int32_t>(1 + Pick(kSize - 1)) : -1;
     op.count = 16 * (1 + Pick(50));
     op.buffer = 0x1000 * ++buffers_;
@@ -106,6 +108,11 @@ class Job {
     // Without a plugin nothing tells the kernels of one group's communicators apart.
     if (o_.version == 0)
       for (Op& op : ops) op.comm = ops[0].comm;
+    // Nor those of broadcasts on one stream.
+    if (o_.silent)
+      for (Op& op : ops)
+        if (op.kind == CollectiveKind::kBroadcast)
+          for (Op& other : ops) other.comm = op.comm;
     const std::uint64_t group_id = ++id_;
     const bool api = o_.version >= 5;
     if (group && o_.calls) {
@@ -170,17 +177,22 @@ class Job {
       });
       if (o_.version != 0) Renumber(mine);
       const std::uint32_t launcher = o_.async ? 50 + comm : user_tid;
-      const std::size_t plans = o_.version == 0 || mine.size() < 2 ? 1 : 1 + Pick(2);
+      // If they are split, nothing tells which kernel a broadcast that shares one is in.
+      const auto silent = [&](const Op* op) { return o_.silent && op->kind == CollectiveKind::kBroadcast; };
+      const bool any_silent = std::any_of(mine.begin(), mine.end(), silent);
+      const std::size_t plans = o_.version == 0 || mine.size() < 2 || any_silent ? 1 : 1 + Pick(2);
       for (std::size_t plan = 0; plan < plans; ++plan) {
         const std::size_t first = plan * mine.size() / plans, last = (plan + 1) * mine.size() / plans;
         const std::uint64_t kernel = 2'000'000 + 20 * ++gpu_slot_, plan_group = ++id_;
         const auto announce = [&](std::uint32_t tid) {
-          for (std::size_t i = first; i < last; ++i) Announce(threads_[tid], *mine[i], plan_group, late_ends);
+          for (std::size_t i = first; i < last; ++i)
+            if (!silent(mine[i])) Announce(threads_[tid], *mine[i], plan_group, late_ends);
         };
         // A host callback may run before the launch that it belongs to.
         const bool before = o_.callbacks && Pick(2) == 0;
         if (before) announce(70);
-        if (o_.version >= 5) {
+        const bool told_kernel = !std::all_of(mine.begin(), mine.end(), silent);
+        if (o_.version >= 5 && told_kernel) {
           const std::uint64_t id = ++id_;
           threads_[launcher].Add(Begin{
               .event = NcclEvent::kKernelLaunch, .id = id, .ticks = Tick(), .parent = group_id, .comm = Number(comm)});
@@ -213,12 +225,15 @@ class Job {
   // Of one group's collectives of a function, the numbers in NCCL's order.
   void Renumber(std::vector<Op*>& ops) {
     std::map<int, std::vector<std::uint64_t>> numbers;
+    const auto numbered = [&](const Op* op) {
+      return !op->message && !(o_.silent && op->kind == CollectiveKind::kBroadcast);
+    };
     for (const Op* op : ops)
-      if (!op->message) numbers[static_cast<int>(op->kind)].push_back(op->seq);
+      if (numbered(op)) numbers[static_cast<int>(op->kind)].push_back(op->seq);
     std::map<int, std::size_t> next;
     for (auto& [kind, all] : numbers) std::sort(all.begin(), all.end());
     for (Op* op : ops)
-      if (!op->message) op->seq = numbers[static_cast<int>(op->kind)][next[static_cast<int>(op->kind)]++];
+      if (numbered(op)) op->seq = numbers[static_cast<int>(op->kind)][next[static_cast<int>(op->kind)]++];
   }
 
   void Announce(NcclThread& thread, const Op& op, std::uint64_t plan_group, std::vector<std::uint64_t>& late_ends) {
@@ -257,9 +272,10 @@ TEST_F(NcclProperty, EveryOperationHasItsKernel) {
   std::size_t operations = 0;
   for (std::uint64_t seed = 0; seed < 60; ++seed) {
     const Options all[] = {
-        {4, false, false, false, true}, {4, true, false, false, true},  {4, false, false, true, true},
-        {5, false, false, false, true}, {5, true, false, false, false}, {5, true, false, true, true},
-        {6, false, true, false, true},  {6, true, true, true, false},   {0, true, false, false, false},
+        {4, false, false, false, true},      {4, true, false, false, true},        {4, false, false, true, true},
+        {5, false, false, false, true},      {5, true, false, false, false},       {5, true, false, true, true},
+        {6, false, true, false, true},       {6, true, true, true, false},         {0, true, false, false, false},
+        {6, true, false, false, true, true}, {6, false, false, false, true, true},
     };
     for (const Options& options : all) {
       Job job(options, seed);

@@ -2,6 +2,7 @@
 // application is with the real one. What they print is the same with and without Lockstep.
 
 #include <dlfcn.h>
+#include <time.h>
 #include <unistd.h>
 
 #include <cstdio>
@@ -11,6 +12,7 @@
 #include <thread>
 #include <vector>
 
+#include "runtime/lockstep.h"
 #include "tests/fakes/nccl_host/fake_nccl.h"
 
 namespace {
@@ -225,6 +227,22 @@ void Graph() {
   ncclCommDestroy(comm);
 }
 
+// A capture window, many operations outside of it, and another window.
+void Channels() {
+  ncclComm_t comm = nullptr;
+  ncclCommInitRank(&comm, 2, IdOf("channels"), 0);
+  for (const int outside : {20, 0}) {
+    lockstep_start();
+    timespec now{};
+    clock_gettime(CLOCK_REALTIME, &now);
+    std::printf("%lld\n", static_cast<long long>(now.tv_sec) * 1'000'000'000 + now.tv_nsec);
+    ncclAllReduce(g_in, g_out, 8, ncclFloat32, ncclSum, comm, kStream);
+    lockstep_stop();
+    for (int i = 0; i < outside; ++i) ncclAllReduce(g_in, g_out, 9, ncclFloat32, ncclSum, comm, kStream);
+  }
+  ncclCommDestroy(comm);
+}
+
 // A communicator that was made past the interposer.
 void Unseen() {
   ncclComm_t comm = nullptr;
@@ -256,9 +274,9 @@ int main(int argc, char** argv) {
     const char* name;
     void (*run)();
   } all[] = {
-      {"all", All},     {"alone", Alone}, {"init-all", InitAll}, {"grouped", Grouped}, {"nonblocking", NonBlocking},
-      {"split", Split}, {"graph", Graph}, {"unseen", Unseen},    {"threads", Threads}, {"copies", Copies},
-      {"newer", Newer}, {"storm", Storm}};
+      {"all", All},       {"alone", Alone}, {"init-all", InitAll},  {"grouped", Grouped}, {"nonblocking", NonBlocking},
+      {"split", Split},   {"graph", Graph}, {"channels", Channels}, {"unseen", Unseen},   {"threads", Threads},
+      {"copies", Copies}, {"newer", Newer}, {"storm", Storm}};
   for (const auto& each : all) {
     if (name != each.name) continue;
     each.run();

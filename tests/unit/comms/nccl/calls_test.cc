@@ -153,6 +153,22 @@ TEST_P(NcclCalls, CollectivesByCopyEngines) {
   }
 }
 
+// The second window's times are its own, though works were not recorded between the windows.
+TEST(NcclCallsState, KernelChannelsOfALaterWindowAreItsOwn) {
+  probe::TestSegmentOptions options;
+  options.recording = false;
+  probe::TestSegment segment(options);
+  segment.header().window.kind = WindowKind::kManual;
+  segment.header().gpu_options = kNcclKernelChannels;
+  const Output output = Traced(segment, kCalls, {"channels"}, kBoth, {"FAKE_NCCL_PROFILER=7"});
+  const auto channels = NcclRecords(segment).Of(NcclEvent::kKernelChannel);
+  ASSERT_EQ(channels.size(), 2u) << output.errors;
+  const std::size_t second = output.out.find('\n') + 1;
+  EXPECT_GE(channels[0].record.count, std::stoull(output.out));
+  EXPECT_LT(channels[0].record.count, std::stoull(output.out.substr(second)));
+  EXPECT_GE(channels[1].record.count, std::stoull(output.out.substr(second)));
+}
+
 TEST_P(NcclCalls, OneRankAndErrors) {
   probe::TestSegment segment;
   Traced(segment, kCalls, {"alone"}, kBoth, env());
