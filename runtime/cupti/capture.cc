@@ -59,13 +59,13 @@ void OnCompleted(void* context, std::uint32_t stream, std::uint8_t* buffer, std:
   if (theirs != nullptr) theirs(context, stream, buffer, bytes, valid_bytes);
 }
 
-// The one that another profiler wants. Null: CUPTI's own clock.
-void UseClock(TimestampCallback clock) {
+// Registers the clock that the other profiler wants, unless CUPTI's says the same.
+void UseTheirClock() {
   Capture& capture = g_capture;
-  if (SameClock(capture.clock, clock)) return;
-  if (clock == nullptr) clock = RealtimeNs;
-  if (capture.api.register_timestamp != nullptr && capture.api.register_timestamp(clock) == kSuccess)
-    capture.clock = clock;
+  const TimestampCallback theirs = capture.foreign.timestamp.load();
+  if (theirs == nullptr || SameClock(capture.clock, theirs)) return;
+  if (capture.api.register_timestamp != nullptr && capture.api.register_timestamp(theirs) == kSuccess)
+    capture.clock = theirs;
 }
 
 // If one kind cannot be enabled, the others are recorded all the same.
@@ -131,6 +131,8 @@ Refusal Route() {
 
 bool FlushAll(bool forced) {
   Capture& capture = g_capture;
+  // What comes back by force may have no times because it is unfinished; so what is finished comes back before.
+  if (forced && capture.api.version != kCuda13_0) capture.api.flush_all(0);
   if (forced) capture.forcing = true;
   const bool flushed = capture.api.flush_all(forced ? kFlushForced : 0) == kSuccess;
   if (forced) capture.forcing = false;
@@ -184,7 +186,7 @@ void Disarm() {
     if ((capture.kinds >> kind & 1) != 0) api.disable(kind);
   capture.kinds = 0;
   capture.handing_over = true;
-  // By force, on our clock: CUPTI keeps a buffer with one unfinished record through any other flush
+  // By force: CUPTI keeps a buffer with one unfinished record through any other flush
   // (cupti_activity.h), goes on filling it, and the other profiler's records would come to us.
   FlushAll(true);
   if (api.enable_event_timestamps != nullptr) api.enable_event_timestamps(0);
@@ -192,7 +194,7 @@ void Disarm() {
   capture.attributes.SetTheirs(api);
   if (api.set_thread_id_type != nullptr) api.set_thread_id_type(kThreadIdDefault);
   // Kineto before torch 2.3 registers none and takes times for CLOCK_REALTIME; later ones bring the TSC.
-  UseClock(capture.foreign.timestamp.load());
+  UseTheirClock();
 }
 
 }  // namespace lockstep::cupti

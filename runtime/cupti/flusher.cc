@@ -110,7 +110,9 @@ void Flusher::Clock() {
   const auto slack = static_cast<std::uint64_t>(static_cast<double>(kSlackMs) * 1e6 * ticks_per_ns_);
   const std::uint64_t armed_ticks = capture_.armed_ticks.load(std::memory_order_relaxed);
   decoder_.Believe(armed_ticks > slack ? armed_ticks - slack : 0, ticks + slack);
-  foreign_clocks_.Follow(capture_.clock, ticks_per_ns_);
+  // Also CUPTI's own: another profiler may have registered its clock before this thread first ran.
+  foreign_clocks_.Follow(nullptr, ticks_per_ns_);
+  if (capture_.clock != nullptr) foreign_clocks_.Follow(capture_.clock, ticks_per_ns_);
   if (capture_.api.version < kCuda13_1Update1 && capture_.sessions > 1) decoder_.DistrustGraphs();
   decoder_.Heartbeat(capture_.heartbeat);
 }

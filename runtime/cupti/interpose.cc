@@ -145,14 +145,11 @@ int cuptiActivityRegisterTimestampCallback(TimestampCallback callback) {
   return result;
 }
 
-// The value without our clock.
+// The value without us: while CUPTI is ours, the other profiler's clock is not registered.
 int cuptiGetTimestamp(std::uint64_t* timestamp) {
-  if (!Through() && Now() == Owner::kOurs && g_capture.clock != nullptr && timestamp != nullptr) {
-    if (const TimestampCallback theirs = g_capture.foreign.timestamp.load(); theirs != nullptr) {
-      *timestamp = theirs();
-      return kSuccess;
-    }
-    *timestamp = RealtimeNs();
+  const TimestampCallback theirs = g_capture.foreign.timestamp.load();
+  if (!Through() && Now() == Owner::kOurs && theirs != nullptr && timestamp != nullptr) {
+    *timestamp = theirs();
     return kSuccess;
   }
   const auto real = Real<int (*)(std::uint64_t*)>("cuptiGetTimestamp", nullptr);

@@ -98,6 +98,7 @@ State& TheState() {
     made->version = version != nullptr       ? static_cast<std::uint32_t>(atoi(version))
                     : Real().next != nullptr ? Real().version
                                              : 130001;
+    made->anchors[nullptr] = {RawNs(), RealtimeNs()};
     return made;
   }();
   return state;

@@ -32,7 +32,7 @@ struct Pending {
   cu::TimestampCallback clock;  // Of when it was launched; null: CLOCK_REALTIME.
 };
 
-// When a timestamp callback was registered, and what it said then.
+// When a timestamp callback was registered, and what it said then. Null, CUPTI's own clock: when CUPTI began.
 struct Anchor {
   std::int64_t raw_ns;
   std::uint64_t time;

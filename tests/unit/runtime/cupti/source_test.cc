@@ -124,6 +124,36 @@ TEST_F(CuptiSource, BuffersThatRunOutAreCounted) {
   EXPECT_EQ(run.Losses().size(), 1u);
 }
 
+// Past what CUPTI's memory on the GPU holds no record has times: counted apart, with a remedy that raises its limit.
+TEST_F(CuptiSource, TimesThatFoundNoRoomOnTheGpuAreCounted) {
+  const Outcome run = Start({"many", "3000"}, {"FAKE_CUPTI_DEVICE_RECORDS=50"});
+  EXPECT_EQ(run.lines, std::vector<std::string>{"violations 0"});
+  auto losses = run.Losses();
+  EXPECT_GT(losses["GpuMemoryFull"], 0u);
+  EXPECT_EQ(losses["GpuTimesMissing"] + losses["GpuMemoryFull"] + run.Count(RecordKind::kGpuKernel), 3000u);
+  segment_.reset();
+  SetUp();
+  segment_->header().gpu_options = 1024u << kGpuBuffersShift;
+  EXPECT_EQ(Start({"attributes"}).lines[0].rfind("ours size 8388608 limit 128 ", 0), 0u);
+}
+
+// Records of graphs that a graph launched are switched on before CUDA begins; their kind cannot be enabled.
+TEST_F(CuptiSource, GraphsThatTheGpuLaunchesAreSwitchedOn) {
+  const std::string log = testing::TempDir() + "/cupti_log";
+  std::filesystem::remove(log);
+  segment_->header().gpu_options = kGpuGraphsWhole;
+  Start({"steps", "1"}, {"FAKE_CUPTI_LOG=" + log});
+  std::ifstream in(log);
+  std::vector<std::string> lines;
+  for (std::string line; std::getline(in, line);) lines.push_back(line);
+  const auto at = [&](const char* line) { return std::find(lines.begin(), lines.end(), line) - lines.begin(); };
+  EXPECT_LT(at("cuptiActivityEnableDeviceGraph 1 0"), at("cuptiActivityEnable 10 0"));
+  EXPECT_LT(at("cuptiActivityEnable 51 0"), static_cast<std::ptrdiff_t>(lines.size()));
+  EXPECT_EQ(std::count_if(lines.begin(), lines.end(),
+                          [](const std::string& line) { return line.rfind("cuptiActivityEnable 53 ", 0) == 0; }),
+            0);
+}
+
 // Nobody drains the ring: what finds no room is counted by it, and the end is not held up.
 TEST_F(CuptiSource, RingsThatNobodyReads) {
   segment_.reset();
