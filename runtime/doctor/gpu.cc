@@ -149,11 +149,11 @@ Finding LookAtNccl(const Machine& machine) {
   // The profiler interface came with NCCL 2.23; the first version that the plugin speaks, 4, with 2.27.
   if (at != std::string::npos && std::sscanf(name.c_str() + at, "libnccl.so.%d.%d", &major, &minor) == 2 &&
       (major < 2 || (major == 2 && minor < 27)))
-    return {Status::kWarning,
-            fmt::format(
-                "{} lacks the profiler interface of 2.27: calls and kernels are recorded, what NCCL does inside is not",
-                name),
-            "NCCL 2.27 or newer"};
+    return {
+        Status::kWarning,
+        fmt::format(
+            "{} has no profiler interface of 2.27: calls and kernels are recorded, what NCCL does inside is not", name),
+        "NCCL 2.27 or newer"};
   return {Status::kOk, name, ""};
 }
 

@@ -215,7 +215,7 @@ TEST_F(Doctor, Gpu) {
   Expect("cupti", Status::kOk, "libcupti.so.12");
   libraries_["libcupti.so.13"] = "/cuda/libcupti.so.13";
   Expect("cupti", Status::kBlocker, "CUDA 13");
-  libraries_["libnccl.so.2"] = "/usr/lib/libnccl.so.2.18.3";
+  libraries_["libnccl.so.2"] = "/usr/lib/libnccl.so.2.26.5";
   Expect("nccl", Status::kWarning, "no profiler interface");
   libraries_["libnccl.so.2"] = "/usr/lib/libnccl.so.2.28.9";
   Expect("nccl", Status::kOk, "2.28.9");
