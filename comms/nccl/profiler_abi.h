@@ -113,6 +113,22 @@ struct CopyEngine {
   void* stream;
 };
 
+struct CollectiveApi {
+  const char* function;
+  std::size_t count;
+  const char* datatype;
+  std::int32_t root;
+  void* stream;
+  bool captured;
+};
+struct P2pApi {
+  const char* function;
+  std::size_t count;
+  const char* datatype;
+  void* stream;
+  bool captured;
+};
+
 struct Descriptor {  // v5 and v6
   std::uint64_t type;
   void* parent;
@@ -122,21 +138,8 @@ struct Descriptor {  // v5 and v6
       bool captured;
       std::int32_t depth;
     } group_api;
-    struct {
-      const char* function;
-      std::size_t count;
-      const char* datatype;
-      std::int32_t root;
-      void* stream;
-      bool captured;
-    } coll_api;
-    struct {
-      const char* function;
-      std::size_t count;
-      const char* datatype;
-      void* stream;
-      bool captured;
-    } p2p_api;
+    CollectiveApi coll_api;
+    P2pApi p2p_api;
     struct {
       void* stream;
     } kernel_launch;
@@ -168,28 +171,18 @@ struct CollectiveV7 {
   std::uint64_t user_tag;  // ncclCollConfig_t::userProfilerTag of the call; 0: none. NCCL reserves values with the
                            // highest bit.
 };
+template <typename Known>
+struct Tagged {
+  Known known;
+  std::uint64_t user_tag;  // As CollectiveV7's.
+};
 struct DescriptorV7 {
   std::uint64_t type;
   void* parent;
   std::int32_t rank;
   union {
-    struct {
-      const char* function;
-      std::size_t count;
-      const char* datatype;
-      std::int32_t root;
-      void* stream;
-      bool captured;
-      std::uint64_t user_tag;
-    } coll_api;
-    struct {
-      const char* function;
-      std::size_t count;
-      const char* datatype;
-      void* stream;
-      bool captured;
-      std::uint64_t user_tag;
-    } p2p_api;
+    Tagged<CollectiveApi> coll_api;
+    Tagged<P2pApi> p2p_api;
     CollectiveV7 coll;
     std::byte raw[112];
   };

@@ -131,11 +131,12 @@ Refusal Route() {
 
 bool FlushAll(bool forced) {
   Capture& capture = g_capture;
+  if (!forced) return capture.api.flush_all(0) == kSuccess;
   // What comes back by force may have no times because it is unfinished; so what is finished comes back before.
-  if (forced && capture.api.version != kCuda13_0) capture.api.flush_all(0);
-  if (forced) capture.forcing = true;
-  const bool flushed = capture.api.flush_all(forced ? kFlushForced : 0) == kSuccess;
-  if (forced) capture.forcing = false;
+  if (capture.api.version != kCuda13_0) capture.api.flush_all(0);
+  capture.forcing = true;
+  const bool flushed = capture.api.flush_all(kFlushForced) == kSuccess;
+  capture.forcing = false;
   return flushed;
 }
 

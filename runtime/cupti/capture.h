@@ -48,7 +48,7 @@ struct Capture {
   std::atomic<bool> filters_functions{false};
   // The number of cuDriverGetVersion among CUPTI's functions of the driver, if its calls are recorded; else 0.
   std::atomic<std::uint32_t> heartbeat{0};
-  std::atomic<std::uint32_t> sessions{0};  // How often kernels were enabled, by us or another profiler.
+  std::atomic<std::uint32_t> sessions{0};  // Of ours, and one of another profiler before them.
   std::atomic<bool> forcing{false};        // CUPTI is asked for unfinished records, which have no times.
   bool whole_graphs = false;
   // The buffers that CUPTI requests from now on are for the other profiler's records.

@@ -70,8 +70,7 @@ void UseWholeGraphs(bool wanted) {
   EmitFact("cupti_graphs\tnodes, because PyTorch is in the process");
   char line[] =
       "lockstep: CUDA graphs are recorded node by node: PyTorch is in this process, and its profiler would miss the "
-      "nodes "
-      "of graphs after --cuda-graphs whole";
+      "nodes of graphs after --cuda-graphs whole";
   SayPlain(line);
 }
 

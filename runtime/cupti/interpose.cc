@@ -248,7 +248,7 @@ int cuptiSubscribe_v2(void** subscriber, void* callback, void* data, SubscriberP
   if (result == kSuccess && params != nullptr && params->struct_bytes >= offsetof(SubscriberParams, padding) &&
       params->allow_multiple_subscribers != 0) {
     if (params->name != nullptr) strncpy(g_capture.subscriber_name, params->name, sizeof g_capture.subscriber_name - 1);
-    g_capture.subscriber_seen = g_capture.api.version < kCuda13_3;
+    if (g_capture.api.version < kCuda13_3) g_capture.subscriber_seen = true;
   }
   return result;
 }

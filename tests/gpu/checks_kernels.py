@@ -8,8 +8,8 @@ from harness import said
 
 LIMIT = 0.001  # Of a duration.
 # Records of kernels that are not in the file. Some of them count other records as well.
-KERNELS_LOST = ("RingFull", "NoRing", "SpoolWrite", "GpuRecordsDropped", "GpuTimesMissing", "GpuTimesReversed",
-                "GpuClockTaken", "GpuBufferCut", "GpuOutOfWindow")
+KERNELS_LOST = ("RingFull", "NoRing", "SpoolWrite", "GpuRecordsDropped", "GpuTimesMissing", "GpuMemoryFull",
+                "GpuTimesReversed", "GpuClockTaken", "GpuBufferCut", "GpuOutOfWindow")
 
 
 def agreeing(series, recorded):

@@ -100,7 +100,8 @@ refused(checks_kernels.agreeing, series, {"ten_ms": [(0, 10_000_000)]})
 refused(checks_kernels.agreeing, series, {"ten_ms": [(0, 10_000_000), (10_030_000, 10_000_000)]})
 refused(checks_kernels.agreeing, series, {"ten_ms": [(0, 9_980_000), (10_020_000, 9_980_000)]})  # The span is right.
 checks_kernels.accounted(100, 100, {})
-checks_kernels.accounted(100, 90, {"GpuTimesMissing": 10, "StepsUnmarked": 1})
+for lost in ("GpuTimesMissing", "GpuMemoryFull"):
+    checks_kernels.accounted(100, 90, {lost: 10, "StepsUnmarked": 1})
 refused(checks_kernels.accounted, 100, 99, {"StepsUnmarked": 1})
 refused(checks_kernels.accounted, 100, 101, {})
 refused(checks_kernels.accounted, 100, 0, {"NoRing": 100})
@@ -116,9 +117,11 @@ checks_cost.recorded_as_asked("capture", of_step_1, 100, {})
 checks_cost.recorded_as_asked("window over", of_step_1, 10, {})
 for variant, kernels in (("capture", 99), ("window over", 11), ("window over", 0), ("gpu off", 1)):
     refused(checks_cost.recorded_as_asked, variant, of_step_1, kernels, {})
-need(checks_torch.whole_graphs(["a", "CUDA graph 1", "CUDA graph 1", "CUDA graph 2"], 2) == (2, 1), "whole graphs")
-for names in (["a"], ["CUDA graph 1", "CUDA graph 2"], ["CUDA graph 1", "CUDA graph 1"]):
-    refused(checks_torch.whole_graphs, names, 2)
+kept = "graphs are recorded node by node"
+need(checks_torch.nodes_kept(["Cosh", "cosh", "tanh", "sinh"], kept, 2) == (2, 1), "nodes of graphs")
+for names, stderr in ((["cosh", "cosh", "sinh"], ""), (["cosh", "sinh"], kept), (["cosh", "cosh"], kept),
+                      (["cosh", "cosh", "sinh", "CUDA graph 1"], kept)):
+    refused(checks_torch.nodes_kept, names, stderr, 2)
 alone = {"kernel": "k", "count": 50, "ns": 2_000_000, "clock_ns": 2_010_000}
 need(checks_torch.same_length(alone, {**alone, "ns": 2_010_000})["ratio"] == 1.005, "same length")
 for wrong in ({"count": 49}, {"count": 0, "ns": None}, {"ns": 6_000_000}, {"ns": 1_900_000}):

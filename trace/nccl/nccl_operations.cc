@@ -377,23 +377,19 @@ class Finder {
   // that was announced for others of them, or one that was announced for nobody.
   void AddSilent(const std::vector<Silent>& silent) {
     std::map<std::uint64_t, std::set<std::uint32_t>> comms_of, unannounced_of;  // By group.
-    const auto group_of = [&](const Silent& one) {
-      const NcclEventRow* group = GroupApiOf(events_[one.api]);
-      return group != nullptr ? group->id : events_[one.api].id;
-    };
     for (const Silent& one : silent) {
-      const std::uint32_t comm = events_[one.api].comm;
-      comms_of[group_of(one)].insert(comm);
-      if (!launches_of_.contains({group_of(one), comm})) unannounced_of[group_of(one)].insert(comm);
+      const auto [group, comm] = KeyOf(events_[one.api]);
+      comms_of[group].insert(comm);
+      if (!launches_of_.contains({group, comm})) unannounced_of[group].insert(comm);
     }
     std::set<std::uint32_t> used;
     for (const Silent& one : silent) {
       const NcclEventRow& event = events_[one.api];
-      const std::uint64_t group = group_of(one);
+      const auto [group, comm] = KeyOf(event);
       std::vector<std::uint32_t> kernels = launches_.KernelsOf(LaunchedFor(one));
       std::erase_if(kernels,
                     [&](std::uint32_t kernel) { return !launches_.IsNccl(kernel) || taken_.contains(kernel); });
-      const auto announced = launches_of_.find({group, event.comm});
+      const auto announced = launches_of_.find({group, comm});
       NcclOperation op;
       op.api = one.api;
       op.call = one.call;
@@ -402,7 +398,7 @@ class Finder {
       } else if (kernels.size() == 1 && comms_of[group].size() == 1) {
         op.tie.kernel = kernels[0];
       } else {
-        op.tie = OnStream(kernels, event.comm, event.stream);
+        op.tie = OnStream(kernels, comm, event.stream);
       }
       if (op.tie.kernel != kNone) used.insert(op.tie.kernel);
       found_.operations.push_back(op);
