@@ -220,7 +220,8 @@ bool Flusher::Beat() {
 // After a fetch.
 void Flusher::Listen(bool asked) {
   const std::uint64_t now = ring::Ticks();
-  if (decoder_.heartbeats() != beats_ || !asked) {
+  // Where records come, and none of the call, CUPTI dropped it.
+  if (decoder_.heartbeats() != beats_ || paced_bytes_ != 0 || !asked) {
     beats_ = decoder_.heartbeats();
     beat_ticks_ = now;
     missed_beats_ = 0;
