@@ -95,7 +95,8 @@ struct ProcessEntry {
   // and was let in, where its ranks met (a hash, 0 unknown), its size (0: it joined none) and its rank there.
   std::atomic<std::uint64_t> joined_begin_ticks, joined_end_ticks, joined_at;
   std::atomic<std::int32_t> joined_size, joined_rank;
-  char reserved[24];
+  std::atomic<std::uint8_t> gpu_vendor;  // schema::Vendor of the GPUs, told by what records them.
+  char reserved[23];
 };
 static_assert(sizeof(ProcessEntry) == 512);
 

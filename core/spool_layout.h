@@ -76,7 +76,8 @@ struct GpuSample {
   std::uint64_t ticks;
   std::uint64_t throttle_reasons;  // NVML's bits, as gpu_samples.throttle_reasons.
   std::uint8_t uuid[16];
-  std::uint32_t sm_clock_mhz, memory_clock_mhz, power_mw, temperature_c, utilization_percent, reserved;
+  std::uint32_t sm_clock_mhz, memory_clock_mhz, power_mw, temperature_c, utilization_percent;
+  std::uint32_t vendor;  // schema::Vendor
 };
 static_assert(sizeof(GpuSample) == 56);
 

@@ -124,8 +124,9 @@ void Complain(const char* plugin, const char* why) {
   WriteFact("nccl_plugin_chained\tplugin=%s\tfailed=%s", plugin, why);
 }
 
-// Looks for the library as NCCL does: the value as it is; a bare word also as libnccl-profiler-WORD.so. Any beginning
-// of STATIC_PLUGIN selects the symbols of the program itself, of which ours come first.
+// Looks for the library as NCCL does: the value as it is; a bare word also as libnccl-profiler-WORD.so (RCCL:
+// librccl-profiler-WORD.so). Any beginning of STATIC_PLUGIN selects the symbols of the program itself, of which ours
+// come first.
 void* Load(const char* plugin, bool* statically) {
   *statically = strncasecmp(plugin, "STATIC_PLUGIN", strlen(plugin)) == 0;
   if (*statically) return RTLD_NEXT;
@@ -134,9 +135,12 @@ void* Load(const char* plugin, bool* statically) {
   const bool is_file = strchr(plugin, '/') != nullptr ||
                        (strncmp(plugin, "lib", 3) == 0 && bytes > 3 && strcmp(plugin + bytes - 3, ".so") == 0);
   if (is_file) return nullptr;
-  char name[300];
-  snprintf(name, sizeof name, "libnccl-profiler-%s.so", plugin);
-  return dlopen(name, RTLD_NOW | RTLD_LOCAL);
+  for (const char* form : {"libnccl-profiler-%s.so", "librccl-profiler-%s.so"}) {
+    char name[300];
+    snprintf(name, sizeof name, form, plugin);
+    if (void* library = dlopen(name, RTLD_NOW | RTLD_LOCAL); library != nullptr) return library;
+  }
+  return nullptr;
 }
 
 template <typename T>

@@ -1,6 +1,8 @@
 // NCCL's profiler plugin: ncclProfiler_v4 to _v7, of which NCCL takes the newest it
-// knows. Every callback succeeds, whatever it is given; none takes a lock, allocates,
-// logs, or calls CUDA: some run on CUDA's host-callback threads, where that is forbidden.
+// knows, and RCCL, AMD's, too (ROCm 7: _v4 to _v6; its longer events begin as NCCL's do:
+// ROCm/rocm-systems, projects/rccl/src/include/plugin/profiler/profiler_v6.h). Every callback succeeds, whatever it is
+// given; none takes a lock, allocates, logs, or calls CUDA: some run on CUDA's host-callback threads, where that is
+// forbidden.
 //
 // What NCCL holds as handle of an event is its id, a number that is never looked up:
 // NCCL ends events twice, begins children after their parents' end, and names parents
@@ -14,6 +16,7 @@
 // An end is written although recording is off by then, if the begin was: else the event
 // would look open for ever. Events begun while recording is off leave nothing.
 
+#include <dlfcn.h>
 #include <string.h>
 #include <unistd.h>
 
@@ -22,6 +25,7 @@
 #include "comms/nccl/names.h"
 #include "comms/nccl/profiler_abi.h"
 #include "comms/nccl/state.h"
+#include "core/schema_enums.h"
 
 namespace lockstep::nccl {
 namespace {
@@ -291,6 +295,14 @@ int RecordState(void* handle, int state, StateArgs* arguments) {
   return kSuccess;
 }
 
+// The logger is a function of the library that calls.
+bool IsRccl(Logger log) {
+  Dl_info object{};
+  if (log == nullptr || dladdr(reinterpret_cast<void*>(log), &object) == 0 || object.dli_fname == nullptr) return false;
+  const char* slash = strrchr(object.dli_fname, '/');
+  return strncmp(slash != nullptr ? slash + 1 : object.dli_fname, "librccl", 7) == 0;
+}
+
 int Init(int version, void** context, std::uint64_t id, int* mask, const char* name, int nodes, int ranks, int rank,
          Logger log) {
   const ErrnoKeeper errno_keeper;
@@ -303,6 +315,8 @@ int Init(int version, void** context, std::uint64_t id, int* mask, const char* n
     wanted &= EventsOf(version);
     g_pid.store(getpid(), std::memory_order_relaxed);
     MarkUsed(kUsedPlugin);
+    if (ProcessEntry* process = lockstep_process(); process != nullptr && IsRccl(log))
+      process->gpu_vendor.store(schema::Vendor::kAmd, std::memory_order_relaxed);
     int none = 0;
     if (g_reported_version.compare_exchange_strong(none, version))
       WriteFact("nccl_plugin\tversion=%d\tevents=%llu", version, static_cast<unsigned long long>(wanted));

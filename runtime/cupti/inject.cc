@@ -12,6 +12,7 @@
 #include <unistd.h>
 
 #include "core/plain_line.h"
+#include "core/schema_enums.h"
 #include "runtime/cupti/capture.h"
 #include "runtime/cupti/fact.h"
 #include "runtime/cupti/flusher.h"
@@ -91,6 +92,7 @@ void Begin() {
   ring::Page();  // A process's first ring is its largest. It should not be the flusher's, which can wait for space.
   Capture& capture = g_capture;
   capture.process = process;
+  process->gpu_vendor.store(schema::Vendor::kNvidia, std::memory_order_relaxed);
   capture.pid = getpid();
   char why[768];
   if (const char* none = FindCupti(capture.api, why, sizeof why); none != nullptr) return Refuse(*process, none, "");

@@ -1,4 +1,4 @@
-// Checks NVIDIA's driver, CUPTI and NCCL, and other tools that use the same hooks.
+// Checks NVIDIA's driver, CUPTI and NCCL (or RCCL), and other tools that use the same hooks.
 
 #include <fmt/format.h>
 #include <glob.h>
@@ -95,6 +95,10 @@ Finding GpuRefused(const Machine& machine, std::string_view source, std::string 
 
 Finding LookAtDriver(const Machine& machine) {
   const Driver driver = FindDriver(machine);
+  std::error_code ignored;
+  if (!driver.here && fs::exists(machine.Below("/dev/kfd"), ignored))
+    return {Status::kWarning, "AMD GPUs: RCCL's operations are recorded, kernels and copies are not",
+            "to see kernels, record with torch.profiler and read its traces with lockstep import"};
   if (!driver.here) return {Status::kNotHere, "no NVIDIA driver: GPU work cannot be, and need not be, recorded", ""};
   if (driver.version.empty())
     return {Status::kWarning, "libcuda.so.1 is here, but no driver runs (/proc/driver/nvidia)",
@@ -137,6 +141,8 @@ Finding LookAtCuptiSlot(const Machine& machine) {
 Finding LookAtNccl(const Machine& machine) {
   const std::string path = machine.find_library("libnccl.so.2");
   if (path.empty()) {
+    if (std::string rccl = machine.find_library("librccl.so.1"); !rccl.empty())
+      return {Status::kOk, std::move(rccl), ""};
     if (!FindDriver(machine).here) return {Status::kNotHere, "no NVIDIA driver", ""};
     return {Status::kNotHere, "no libnccl.so.2 in the usual directories; one that a program brings is recorded as well",
             ""};

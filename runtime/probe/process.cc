@@ -166,6 +166,7 @@ void FillEntry(ProcessEntry& entry) {
   entry.gpu_flush_done.store(0, std::memory_order_relaxed);
   entry.gpu_flushed_ticks.store(0, std::memory_order_relaxed);
   entry.gpu_count.store(0, std::memory_order_relaxed);
+  entry.gpu_vendor.store(0, std::memory_order_relaxed);
   for (auto* number : {&entry.world_size, &entry.joined_size, &entry.joined_rank})
     number->store(0, std::memory_order_relaxed);
   for (auto* number : {&entry.joined_begin_ticks, &entry.joined_end_ticks, &entry.joined_at})

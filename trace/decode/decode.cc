@@ -154,6 +154,7 @@ class SlotDecoder {
       AddMetaRows(decoder, &plan);
       std::vector<DecoderThread> threads;
       for (SpoolRing* ring : plan.rings) threads.push_back(std::move(ring->thread));
+      decoder.gpu().Of(plan.state.gpu_vendor);
       decoder.UseCallStacks(CallStackRows(stack_rows_.back(), plan.key, contents_.call_stacks));
       const std::uint64_t slot_end = contents_.end ? contents_.end->ticks : 0;
       decoder.Decode(std::move(threads), 0, plan.state.pid,

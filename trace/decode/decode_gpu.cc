@@ -13,7 +13,6 @@ namespace {
 using schema::kNone;
 using schema::kNoTime;
 
-constexpr std::uint8_t kNvidia = schema::Vendor::kNvidia;
 constexpr std::uint16_t kHost = 65535;
 
 std::int32_t DeviceOrHost(std::uint16_t device) { return device == kHost ? -1 : device; }
@@ -96,7 +95,7 @@ void GpuRecords::OnKernel(const GpuKernelRecord& record, const RecordContext& co
                           .work = name.communicates,
                           .work_rule = name.communicates ? schema::WorkRule::kByName : schema::WorkRule::kDefault,
                           .graph_node = record.graph_node,
-                          .vendor = kNvidia});
+                          .vendor = vendor_});
 }
 
 void GpuRecords::OnShape(const GpuShapeRecord& record, const RecordContext& context) {
@@ -135,7 +134,7 @@ void GpuRecords::OnCopy(const GpuCopyRecord& record, const RecordContext& contex
                          .source_device = DeviceOrHost(record.source_device),
                          .destination_device = DeviceOrHost(record.destination_device),
                          .asynchronous = static_cast<std::uint8_t>(record.head.flags & 1),
-                         .vendor = kNvidia,
+                         .vendor = vendor_,
                          .host_memory = record.host_memory});
 }
 
@@ -153,7 +152,7 @@ void GpuRecords::OnSync(const GpuSyncRecord& record, const RecordContext& contex
                        .stream = record.stream,
                        .event = record.event,
                        .correlation = Unwrapped(record.correlation),
-                       .vendor = kNvidia,
+                       .vendor = vendor_,
                        .record_correlation = 0,
                        .record_stream = kNone});
   event_syncs_.push_back(record.event_sync);
@@ -173,7 +172,7 @@ void GpuRecords::OnApi(std::span<const std::byte> bytes, const RecordContext& co
                       .kind = static_cast<std::uint8_t>(record.head.flags & 0x7f),
                       .correlation = Unwrapped(record.correlation),
                       .result = result,
-                      .vendor = kNvidia});
+                      .vendor = vendor_});
 }
 
 void GpuRecords::OnDevice(const GpuDeviceRecord& record, const RecordContext& context) {
@@ -194,7 +193,7 @@ void GpuRecords::OnDevice(const GpuDeviceRecord& record, const RecordContext& co
                   .max_threads_per_sm = record.max_threads_per_sm,
                   .compute_major = record.compute_major,
                   .compute_minor = record.compute_minor,
-                  .vendor = kNvidia});
+                  .vendor = vendor_});
 }
 
 void GpuRecords::OnOverhead(const GpuOverheadRecord& record, const RecordContext& context) {
@@ -205,7 +204,7 @@ void GpuRecords::OnOverhead(const GpuOverheadRecord& record, const RecordContext
                             .duration_ns = DurationNs(begin, end),
                             .thread = record.tid == 0 ? kNone : record.tid,
                             .kind = record.head.flags,
-                            .vendor = kNvidia});
+                            .vendor = vendor_});
 }
 
 void GpuRecords::OnMemory(const GpuMemoryRecord& record, const RecordContext& context) {

@@ -25,6 +25,7 @@ using GpuUuid = std::array<std::uint8_t, 16>;
 class GpuRecords {
  public:
   GpuRecords(ProcessDecoder& decoder, schema::RankTables& tables) : decoder_(decoder), tables_(tables) {}
+  void Of(std::uint8_t vendor) { vendor_ = vendor; }  // schema::Vendor; before the first record.
 
   // Of the kinds kGpuKernel to kGpuMemory; `bytes` holds at least the kind's slots.
   void Add(RecordKind kind, std::span<const std::byte> bytes, const RecordContext& context);
@@ -87,6 +88,7 @@ class GpuRecords {
   std::vector<std::uint64_t> event_syncs_;  // Beside the rows of sync until they are linked.
   std::vector<FirstAfter> first_after_;
   std::uint64_t latest_correlation_ = 0;
+  std::uint8_t vendor_ = 0;
   bool versions_told_ = false;
   Extent life_;
 };

@@ -76,7 +76,9 @@ void AddGpuLosses(ProcessDecoder& decoder, schema::RankTables& tables, const Tic
   if (decoder.nccl().untied() == 0) return;
   if (state.cupti_state == 0 && tables.kernels.rows() == 0)
     decoder.AddLoss(Loss::kGpuNotCaptured, 1,
-                    "NCCL was used, but CUDA never entered the library that CUDA_INJECTION64_PATH names");
+                    state.gpu_vendor == schema::Vendor::kAmd
+                        ? "kernels of AMD GPUs are not recorded, RCCL's operations are"
+                        : "NCCL was used, but CUDA never entered the library that CUDA_INJECTION64_PATH names");
   else if (state.cupti_state == kRecording && tables.kernels.rows() == 0 && !tail_lost)
     decoder.AddLoss(Loss::kZeroRecords, 1, "cupti: NCCL operations were seen, but no kernel at all");
 }
@@ -117,7 +119,7 @@ void AddGpuSamples(schema::RankTables& tables, const TickMap& map, const std::ve
                                .temperature_c = sample.temperature_c,
                                .utilization_percent = sample.utilization_percent,
                                .throttle_reasons = sample.throttle_reasons,
-                               .vendor = schema::Vendor::kNvidia});
+                               .vendor = static_cast<std::uint8_t>(sample.vendor)});
   }
   SortRows(tables.gpu_samples, tables.gpu_samples.time_ns);
 }

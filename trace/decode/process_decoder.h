@@ -90,7 +90,7 @@ class ProcessDecoder {
   const Extent& life() const { return life_; }
   std::uint64_t extrapolated() const { return extrapolated_; }
   std::uint64_t missing_slots() const { return missing_slots_; }  // Slots of rings that are in no block.
-  const GpuRecords& gpu() const { return gpu_; }
+  GpuRecords& gpu() { return gpu_; }
   const NcclRecords& nccl() const { return nccl_; }
 
  private:

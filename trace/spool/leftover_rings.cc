@@ -125,6 +125,7 @@ ProcessState ParseProcessEntry(const std::byte* bytes, std::uint32_t index) {
           .world_rank = entry->world_rank.load(kRelaxed),
           .rank_source = entry->rank_source.load(kRelaxed),
           .mpi_thread_level = entry->mpi_thread_level.load(kRelaxed),
+          .gpu_vendor = entry->gpu_vendor.load(kRelaxed),
           .world_size = entry->world_size.load(kRelaxed),
           .joined_size = entry->joined_size.load(kRelaxed),
           .joined_rank = entry->joined_rank.load(kRelaxed),

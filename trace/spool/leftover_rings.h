@@ -36,7 +36,7 @@ struct ProcessState {
   std::int64_t pid = 0, parent_pid = 0;
   std::uint64_t begin_ticks = 0, end_ticks = 0;
   std::int32_t world_rank = -1;
-  std::uint8_t rank_source = 0, mpi_thread_level = 255;
+  std::uint8_t rank_source = 0, mpi_thread_level = 255, gpu_vendor = 0;
   std::int32_t world_size = 0, joined_size = 0, joined_rank = 0;
   std::uint64_t joined_begin_ticks = 0, joined_end_ticks = 0, joined_at = 0;
   std::uint32_t mpi_used = 0, lockstep_used = 0, nvtx_used = 0, torch_used = 0, cupti_used = 0, nccl_used = 0;

@@ -6,6 +6,7 @@
 
 #include <cstdlib>
 #include <fstream>
+#include <vector>
 
 #include "core/env.h"
 #include "core/own_file.h"
@@ -18,7 +19,7 @@ namespace {
 constexpr const char* kCuda = "CUDA_INJECTION64_PATH";
 constexpr const char* kPlugin = "NCCL_PROFILER_PLUGIN";
 constexpr const char* kStatic = "STATIC_PLUGIN";
-constexpr const char* kDefaultPlugin = "libnccl-profiler.so";
+constexpr const char* kDefaultPlugins[] = {"libnccl-profiler.so", "librccl-profiler.so"};  // RCCL's, too.
 
 // nsys and ncu start the program through launchers that set CUDA's variable themselves, after this process.
 std::string NvidiaToolIn(const std::string& preload) {
@@ -65,10 +66,9 @@ void PlanNccl(const std::string& library, Injection& injection) {
   std::string chained = setting.value;
   if (chained.empty()) {
     // The library that NCCL loads when no variable names another one.
-    if (const std::string stray = LocateLibrary(kDefaultPlugin); !stray.empty()) {
-      chained = stray;
-      injection.notices.push_back("NCCL's profiler plugin " + stray + " is called by Lockstep's");
-    }
+    for (const char* plugin : kDefaultPlugins)
+      if (chained.empty()) chained = LocateLibrary(plugin);
+    if (!chained.empty()) injection.notices.push_back("NCCL's profiler plugin " + chained + " is called by Lockstep's");
   } else if (BaseName(chained) == BaseName(library)) {
     chained.clear();
   } else {
@@ -91,7 +91,7 @@ void PlanNccl(const std::string& library, Injection& injection) {
 
 }  // namespace
 
-// NCCL 2.28.9, param.cc: lines as they are, no spaces taken off, cut at 1023 characters.
+// NCCL 2.28.9 and RCCL of ROCm 7, param.cc: lines as they are, no spaces taken off, cut at 1023 characters.
 std::string NcclConfValue(const std::string& path, const std::string& name) {
   std::ifstream file(path);
   std::string line;
@@ -107,14 +107,15 @@ PluginSetting ReadPluginSetting() {
   // A variable that is set but empty selects the default, and NCCL does not read the files then (it calls setenv
   // without overwriting).
   if (const char* value = std::getenv(kPlugin); value != nullptr) return {value, kPlugin};
-  std::string files[2] = {Environment("NCCL_CONF_FILE"), "/etc/nccl.conf"};
+  std::vector<std::string> files{Environment("NCCL_CONF_FILE")};
   if (files[0].empty()) {
     const passwd* user = ::getpwuid(::getuid());
-    if (user != nullptr && user->pw_dir != nullptr) files[0] = std::string(user->pw_dir) + "/.nccl.conf";
+    const std::string home = user != nullptr && user->pw_dir != nullptr ? user->pw_dir : "";
+    files = {home + "/.nccl.conf", Environment("HOME") + "/.rccl.conf"};
   }
+  files.insert(files.end(), {"/etc/nccl.conf", "/etc/rccl.conf"});
   for (const std::string& file : files)
-    if (const std::string value = file.empty() ? "" : NcclConfValue(file, kPlugin); !value.empty())
-      return {value, file};
+    if (const std::string value = NcclConfValue(file, kPlugin); !value.empty()) return {value, file};
   return {};
 }
 

@@ -4,8 +4,8 @@
 //
 //   CUDA_INJECTION64_PATH  names it: libcuda loads it in cuInit. One library only; nsys and ncu use it too.
 //   NCCL_PROFILER_PLUGIN   names it: NCCL loads it for its first communicator. A plugin that the user chose
-//                          (variable, NCCL's own configuration files, libnccl-profiler.so on the library path)
-//                          is called by ours (env::kNcclPluginChained).
+//                          (variable, NCCL's or RCCL's configuration files, libnccl-profiler.so or
+//                          librccl-profiler.so on the library path) is called by ours (env::kNcclPluginChained).
 
 #include <cstddef>
 #include <string>
@@ -22,7 +22,8 @@ inline constexpr std::size_t kLongestPluginPath = 254;
 void PlanGpuInjection(const std::string& library, const std::string& preload, Injection& injection);
 
 // What NCCL_PROFILER_PLUGIN would be for NCCL in this process's environment: the variable, else the first
-// of its configuration files that sets it ($NCCL_CONF_FILE or ~/.nccl.conf, then /etc/nccl.conf).
+// of its configuration files that sets it ($NCCL_CONF_FILE or ~/.nccl.conf, then /etc/nccl.conf; RCCL's names begin
+// with rccl).
 struct PluginSetting {
   std::string value;  // "" if neither the variable nor a file sets it.
   std::string where;  // "NCCL_PROFILER_PLUGIN", or the file.

@@ -6,6 +6,7 @@
 #include <cstdlib>
 
 #include "core/env.h"
+#include "core/schema_enums.h"
 
 namespace lockstep::agent {
 namespace {
@@ -83,6 +84,7 @@ bool Nvml::Read(Device device, GpuSample& sample) const {
   sample.sm_clock_mhz = sample.memory_clock_mhz = sample.power_mw = sample.temperature_c = sample.utilization_percent =
       kUnknown;
   sample.throttle_reasons = 0;
+  sample.vendor = schema::Vendor::kNvidia;
   bool any = false;
   unsigned value = 0;
   const auto take = [&](Status status, std::uint32_t& field) {

@@ -407,6 +407,25 @@ int cuptiFinalize(void) {
   return 0;
 }
 
+// What a real Kineto calls besides (PyTorch 2.12 to 2.15): one subscriber to callbacks, of which none come.
+static void* g_subscriber = nullptr;
+int cuptiSubscribe(void** subscriber, void*, void*) {
+  const std::lock_guard guard(TheState().lock);
+  if (g_subscriber != nullptr) return cu::kMultipleSubscribers;
+  *subscriber = g_subscriber = &g_subscriber;
+  return 0;
+}
+int cuptiUnsubscribe(void* subscriber) {
+  const std::lock_guard guard(TheState().lock);
+  if (subscriber != g_subscriber) return 1;
+  g_subscriber = nullptr;
+  return 0;
+}
+int cuptiEnableCallback(std::uint32_t, void*, std::uint32_t, std::uint32_t) { return 0; }
+int cuptiEnableDomain(std::uint32_t, void*, std::uint32_t) { return 0; }
+int cuptiActivityPushExternalCorrelationId(std::uint32_t, std::uint64_t) { return 0; }
+int cuptiActivityPopExternalCorrelationId(std::uint32_t, std::uint64_t*) { return 0; }
+
 // Several subscribers, from CUDA 13.2 on: records of their own, through functions of their own.
 int cuptiSubscribe_v2(void** subscriber, void*, void*, cu::SubscriberParams* params) {
   const std::lock_guard guard(TheState().lock);

@@ -2,11 +2,13 @@
 // The half of NCCL that loads a profiler plugin and calls it, as NCCL 2.27 (interface 4),
 // 2.28 (5), 2.29 (6) and 2.31 (7) do: the plugin is looked for at the first communicator's init,
 // newest symbol first; a failure is never tried again; the library is closed with the last
-// communicator; one mask for all of them.
+// communicator; one mask for all of them. FAKE_RCCL: RCCL's half, which knows no interface after 6 and looks for
+// librccl-profiler (ROCm/rocm-systems 1a905b50, projects/rccl/src/plugin/profiler.cc and plugin_open.cc).
 
 #include <dlfcn.h>
 #include <strings.h>
 
+#include <algorithm>
 #include <cstdlib>
 #include <cstring>
 #include <mutex>
@@ -18,9 +20,17 @@ namespace lockstep::fake {
 
 namespace prof = nccl::profiler;
 
+#ifdef FAKE_RCCL
+inline constexpr int kNewestInterface = 6;
+#define FAKE_PLUGIN_PREFIX "librccl-profiler"
+#else
+inline constexpr int kNewestInterface = 7;
+#define FAKE_PLUGIN_PREFIX "libnccl-profiler"
+#endif
+
 class PluginHost {
  public:
-  explicit PluginHost(int newest) : newest_(newest) {}
+  explicit PluginHost(int newest) : newest_(std::min(newest, kNewestInterface)) {}
 
   int version() const { return version_; }  // Of the table in use, 0 none.
   int mask() const { return __atomic_load_n(&mask_, __ATOMIC_RELAXED); }
@@ -86,15 +96,14 @@ class PluginHost {
 
   void* Open(const char* value) {
     // NCCL 2.27 to 2.30 copy the value into 255 characters.
-    std::string name(value == nullptr ? "libnccl-profiler.so" : value, 0,
-                     std::min<std::size_t>(std::strlen(value == nullptr ? "libnccl-profiler.so" : value), 254));
+    const std::string name = std::string(value == nullptr ? FAKE_PLUGIN_PREFIX ".so" : value).substr(0, 254);
     if (value != nullptr && strncasecmp(name.c_str(), "STATIC_PLUGIN", name.size()) == 0)
       return dlopen(nullptr, RTLD_NOW);
     if (void* library = dlopen(name.c_str(), RTLD_NOW | RTLD_LOCAL); library != nullptr) return library;
     why = dlerror();
     const bool file = name.find('/') != std::string::npos ||
                       (name.rfind("lib", 0) == 0 && name.size() > 3 && name.substr(name.size() - 3) == ".so");
-    return file ? nullptr : dlopen(("libnccl-profiler-" + name + ".so").c_str(), RTLD_NOW | RTLD_LOCAL);
+    return file ? nullptr : dlopen((FAKE_PLUGIN_PREFIX "-" + name + ".so").c_str(), RTLD_NOW | RTLD_LOCAL);
   }
 
   bool Acquire() {

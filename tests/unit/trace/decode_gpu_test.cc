@@ -252,6 +252,42 @@ TEST_F(DecodeGpuTest, TheTailIsLostWhenNobodyFlushed) {
   EXPECT_EQ(LossCount(Tables(Ended(0, 0, 0, 0, 0, 9)), "GpuTailLost"), 0u) << "never recorded";
 }
 
+TEST_F(DecodeGpuTest, RowsAreOfTheProcessesVendor) {
+  for (const std::uint8_t vendor : {schema::Vendor::kNvidia, schema::Vendor::kAmd}) {
+    GpuThread gpu;
+    gpu.Add(GpuThread::Kernel{.name = "k", .begin = 300, .end = 350});
+    const schema::RankTables t = Tables(GpuProcess(gpu, nullptr, "clock_mode\traw\nrank\t0\n", vendor));
+    EXPECT_EQ(t.kernels.vendor, std::vector<std::uint8_t>{vendor});
+  }
+}
+
+TEST_F(DecodeGpuTest, RcclWithoutKernelsIsNotCudasFault) {
+  for (const std::uint8_t vendor : {std::uint8_t{0}, std::uint8_t{schema::Vendor::kAmd}}) {
+    NcclThread nccl;
+    nccl.Add(NcclThread::Call{
+        .name = "ncclAllReduce", .begin = 100, .end = 200, .kind = CollectiveKind::kAllReduce, .count = 7});
+    ProcessEntry entry{};
+    entry.generation = 1;
+    entry.pid = 100;
+    entry.begin_ticks = 1;
+    entry.end_ticks = 900'000;
+    entry.world_rank = -1;
+    entry.nccl_used = 1;
+    entry.gpu_vendor = vendor;
+    const schema::RankTables t = Tables(SpoolBuilder()
+                                            .Meta()
+                                            .Block(SpoolKind::kProcess, &entry, sizeof entry, 0)
+                                            .Thread(0, 100)
+                                            .Records(nccl.records, 0)
+                                            .End(1'000'000));
+    ASSERT_EQ(LossCount(t, "GpuNotCaptured"), 1u);
+    for (std::size_t i = 0; i < t.losses.rows(); ++i)
+      if (TextOf(t, t.losses.name[i]) == "GpuNotCaptured") {
+        EXPECT_NE(TextOf(t, t.losses.detail[i]).find(vendor == 0 ? "CUDA never entered" : "AMD"), std::string::npos);
+      }
+  }
+}
+
 TEST_F(DecodeGpuTest, ARefusedSourceSaysWhy) {
   SpoolBuilder spool = Ended(4'999'000'000, 0, 0, 0, 2);
   spool.Thread(3, 100).Records(

@@ -181,7 +181,8 @@ class NcclThread {
 
 // A process (pid 100) that used CUDA, with CUPTI's thread (tid 900, ring 8) and the given one (tid 100, ring 0).
 inline SpoolBuilder GpuProcess(const GpuThread& gpu, const NcclThread* nccl = nullptr,
-                               std::string_view meta = "clock_mode\traw\nrank\t0\n") {
+                               std::string_view meta = "clock_mode\traw\nrank\t0\n",
+                               std::uint8_t vendor = schema::Vendor::kNvidia) {
   SpoolBuilder spool;
   ProcessEntry entry{};
   entry.generation = 1;
@@ -189,6 +190,7 @@ inline SpoolBuilder GpuProcess(const GpuThread& gpu, const NcclThread* nccl = nu
   entry.begin_ticks = 1;
   entry.end_ticks = 900'000;
   entry.world_rank = -1;
+  entry.gpu_vendor = vendor;
   entry.cupti_used = 1;
   entry.cupti_state = 1;
   entry.gpu_flushed_ticks = 899'000;

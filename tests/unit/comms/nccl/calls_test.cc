@@ -6,6 +6,7 @@
 #include <algorithm>
 #include <set>
 
+#include "core/schema_enums.h"
 #include "tests/unit/comms/nccl/nccl_run.h"
 
 namespace lockstep::nccl {
@@ -17,6 +18,28 @@ std::map<std::uint32_t, NcclRecords::Comm> CommsOf(const NcclRecords& records) {
   for (const auto& comm : records.comms)
     if ((comm.flags & 64) == 0) comms.emplace(comm.record.comm, comm);
   return comms;
+}
+
+// RCCL calls the same functions and interfaces; only its library says that the GPUs are AMD's.
+TEST(RcclCalls, TheSameRecordsAndTheVendor) {
+  for (const int version : {5, 7}) {  // 7: RCCL takes its newest, 6.
+    const std::vector<std::string> env{"FAKE_NCCL_PROFILER=" + std::to_string(version)};
+    probe::TestSegment unused, nccl, rccl;
+    const Output bare = Traced(unused, kRcclCalls, {"all"}, kBare, env);
+    Traced(nccl, kCalls, {"all"}, kBoth, {"FAKE_NCCL_PROFILER=" + std::to_string(std::min(version, 6))});
+    const Output output = Traced(rccl, kRcclCalls, {"all"}, kBoth, env);
+    EXPECT_EQ(output.out, bare.out);
+    EXPECT_EQ(output.errors, bare.errors);
+    EXPECT_EQ(nccl.view().processes()[0].gpu_vendor.load(), 0);
+    EXPECT_EQ(rccl.view().processes()[0].gpu_vendor.load(), schema::Vendor::kAmd);
+    const NcclRecords expected(nccl), found(rccl);
+    ASSERT_EQ(found.begins.size(), expected.begins.size());
+    for (std::size_t i = 0; i < found.begins.size(); ++i) {
+      EXPECT_EQ(found.begins[i].record.count, expected.begins[i].record.count);
+      EXPECT_EQ(found.begins[i].record.function, expected.begins[i].record.function);
+    }
+    EXPECT_FALSE(found.Of(NcclEvent::kCollective).empty());
+  }
 }
 
 class NcclCalls : public testing::TestWithParam<int> {

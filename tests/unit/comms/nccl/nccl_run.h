@@ -6,6 +6,7 @@
 namespace lockstep::nccl {
 
 inline constexpr char kCalls[] = LOCKSTEP_BUILD_DIR "/tests/nccl_calls";
+inline constexpr char kRcclCalls[] = LOCKSTEP_BUILD_DIR "/tests/rccl_calls";
 inline constexpr char kFind[] = LOCKSTEP_BUILD_DIR "/tests/nccl_find";
 inline constexpr char kFakeDir[] = LOCKSTEP_BUILD_DIR "/tests/fake_nccl";
 

@@ -6,6 +6,7 @@
 #include <unistd.h>
 
 #include <cstdlib>
+#include <filesystem>
 #include <fstream>
 #include <map>
 
@@ -16,9 +17,16 @@
 namespace lockstep::agent {
 namespace {
 
-constexpr const char* kNames[] = {"LD_PRELOAD",           "NVTX_INJECTION64_PATH", "CUDA_INJECTION64_PATH",
-                                  "NCCL_PROFILER_PLUGIN", "NCCL_CONF_FILE",        "LD_LIBRARY_PATH",
-                                  "PYTHONPATH",           env::kNcclPluginChained, "ASAN_OPTIONS"};
+constexpr const char* kNames[] = {"LD_PRELOAD",
+                                  "NVTX_INJECTION64_PATH",
+                                  "CUDA_INJECTION64_PATH",
+                                  "NCCL_PROFILER_PLUGIN",
+                                  "NCCL_CONF_FILE",
+                                  "LD_LIBRARY_PATH",
+                                  "PYTHONPATH",
+                                  env::kNcclPluginChained,
+                                  "ASAN_OPTIONS",
+                                  "HOME"};
 
 class GpuInjectionTest : public testing::Test {
  protected:
@@ -143,6 +151,11 @@ TEST_F(GpuInjectionTest, NcclsOwnFilesCountAsTheVariable) {
   EXPECT_EQ(Variables().count("NCCL_PROFILER_PLUGIN"), 0u);
   EXPECT_EQ(injection_.refused.size(), 1u);
   EXPECT_EQ(NcclConfValue(file, "NCCL_PROFILER"), "");
+  // RCCL's is beside the user's home as the environment names it.
+  ::unsetenv("NCCL_CONF_FILE");
+  ::setenv("HOME", dir_.path().c_str(), 1);
+  std::ofstream(dir_.path() + "/.rccl.conf") << "NCCL_PROFILER_PLUGIN=/opt/amd.so\n";
+  EXPECT_EQ(ReadPluginSetting().value, "/opt/amd.so");
 }
 
 TEST_F(GpuInjectionTest, APluginOnTheLibraryPathIsNotDisplaced) {
@@ -152,6 +165,8 @@ TEST_F(GpuInjectionTest, APluginOnTheLibraryPathIsNotDisplaced) {
   ::setenv("LD_LIBRARY_PATH", ("/no/such:" + place).c_str(), 1);
   EXPECT_EQ(Variables().at(env::kNcclPluginChained), place + "/libnccl-profiler.so");
   EXPECT_EQ(injection_.notices.size(), 1u);
+  std::filesystem::rename(place + "/libnccl-profiler.so", place + "/librccl-profiler.so");
+  EXPECT_EQ(Variables().at(env::kNcclPluginChained), place + "/librccl-profiler.so");
 }
 
 TEST_F(GpuInjectionTest, ALongPathGetsAShortName) {

@@ -226,6 +226,14 @@ TEST_F(Doctor, Gpu) {
   Expect("gpu_driver", Status::kWarning, "no driver runs");
 }
 
+TEST_F(Doctor, AmdGpus) {
+  Write(root_ / "dev/kfd", "");
+  Expect("gpu_driver", Status::kWarning, "RCCL's operations are recorded");
+  Expect("nccl", Status::kNotHere, "no NVIDIA driver");
+  libraries_["librccl.so.1"] = "/opt/rocm/lib/librccl.so.1";
+  Expect("nccl", Status::kOk, "librccl.so.1");
+}
+
 TEST_F(Doctor, Memory) {
   shm_.free_bytes = 64u << 20;
   machine_.ranks_per_node = 8;
