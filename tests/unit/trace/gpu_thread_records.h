@@ -8,6 +8,7 @@
 
 #include "core/collective.h"
 #include "core/gpu_records.h"
+#include "core/schema_enums.h"
 #include "spool_builder.h"
 
 namespace lockstep::trace {
