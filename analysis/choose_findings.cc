@@ -1,7 +1,5 @@
 #include "analysis/choose_findings.h"
 
-#include <fmt/format.h>
-
 #include <algorithm>
 #include <cmath>
 #include <set>
@@ -12,6 +10,7 @@
 #include "analysis/passes.h"
 #include "analysis/replayed/prices.h"
 #include "analysis/stacks/blocked_places.h"
+#include "analysis/words/render.h"
 
 namespace lockstep::analysis {
 namespace {
@@ -32,11 +31,10 @@ void DropStragglerOfBurst(Analysis& analysis) {
   std::erase_if(analysis.findings, [](const Finding& f) { return f.id == FindingId::kStragglerArrival; });
 }
 
-std::string Numbers(const std::vector<std::size_t>& numbers) {
-  std::string text;
-  for (std::size_t i = 0; i < numbers.size(); ++i)
-    text += fmt::format("{}{}", i == 0 ? "" : i + 1 == numbers.size() ? " and " : ", ", numbers[i]);
-  return text;
+Names Numbers(const std::vector<std::size_t>& numbers) {
+  Names names;
+  for (const std::size_t number : numbers) names.values.push_back(std::to_string(number));
+  return names;
 }
 
 // What all findings gain together, in one place: those whose remedies are replayed by one replay of all of them, the
@@ -73,20 +71,16 @@ void AddUp(const Context& context, Analysis& analysis) {
   if (priced.size() < 2) return;
   sum = std::clamp(sum, largest, 1.0);
   std::sort(overlapping.begin(), overlapping.end());
-  const std::string total =
-      analysis.summary.per_step
-          ? fmt::format("{} ({})", Duration(static_cast<std::int64_t>(sum * static_cast<double>(whole) + 0.5)),
-                        Percent(sum))
-          : Percent(sum);
-  if (together && replayed.size() == priced.size())
-    analysis.additivity =
-        fmt::format("Replayed together, {} gain {}{}.", Numbers(priced), at_most ? "at most " : "", total);
-  else if (overlapping.empty())
-    analysis.additivity = fmt::format("These are separate parts of the {}: together at most {}.",
-                                      analysis.summary.per_step ? "step" : "time", total);
-  else
-    analysis.additivity =
-        fmt::format("The prices of {} overlap: all findings together save at most {}.", Numbers(overlapping), total);
+  const bool steps = analysis.summary.per_step, all_replayed = together && replayed.size() == priced.size();
+  const auto total_ns = static_cast<std::int64_t>(sum * static_cast<double>(whole) + 0.5);
+  analysis.additivity = Told(all_replayed          ? Word::kReplayedTogether
+                             : overlapping.empty() ? Word::kSeparateParts
+                                                   : Word::kPricesOverlap,
+                             {{"findings", Numbers(all_replayed ? priced : overlapping)},
+                              {"at_most", at_most},
+                              {"per_step", steps},
+                              {"total", steps ? Value(Ns{total_ns}) : Value(Share{sum})},
+                              {"share", If(steps, Share{sum})}});
 }
 
 // For the order: of a bound it is not known how much of it comes true, so it counts half beside what is certain.
@@ -141,26 +135,37 @@ void PutContentionFirst(const Context& context, Analysis& analysis) {
       });
   for (Finding& finding : analysis.findings) {
     const bool own_work = finding.id == FindingId::kStragglerArrival && !cause_of_rank;
-    if (WaitsForOthers(finding.id) && !own_work)
-      finding.action = "give the ranks cores first (1): what this takes then, this run cannot tell";
+    if (WaitsForOthers(finding.id) && !own_work) finding.said.action = {Say(Word::kCoresFirstAction)};
   }
 }
 
 // Passes do not know at which place theirs will be.
-void NumberExplanations(Analysis& analysis) {
-  for (std::size_t i = 0; i < analysis.findings.size(); ++i)
-    for (std::string* text : {&analysis.findings[i].evidence, &analysis.findings[i].action})
-      if (const std::size_t at = text->find(kExplainThis); at != std::string::npos)
-        text->replace(at, kExplainThis.size(), fmt::format("lockstep analyze --explain {}", i + 1));
+void Number(std::vector<Clause>& clauses, std::int64_t number) {
+  for (Clause& clause : clauses)
+    for (Fact& fact : clause.facts) {
+      if (fact.name == "number") fact.value = Index{number};
+      if (auto* nested = std::get_if<Clauses>(&fact.value)) Number(nested->all, number);
+    }
+}
+
+// Makes the texts.
+void Phrase(Analysis& analysis) {
+  std::int64_t number = 0;
+  for (Finding& finding : analysis.findings) {
+    ++number;
+    for (auto* clauses : {&finding.said.evidence, &finding.said.action}) Number(*clauses, number);
+    finding.headline = HeadlineOf(finding);
+    finding.brief = Joined(finding.said.brief);
+    finding.evidence = Joined(finding.said.evidence);
+    finding.action = Joined(finding.said.action);
+  }
 }
 
 }  // namespace
 
-std::string OfTheStep(const Summary& summary, std::int64_t ns) {
-  const std::int64_t whole = summary.terms.Sum();
-  return summary.per_step ? fmt::format("{} of each {} step", Duration(ns), Duration(whole))
-                          : fmt::format("{} of the time", Percent(ns, whole));
-}
+std::string HeadlineOf(const Finding& finding) { return Concatenated(finding.said.headline) + "."; }
+
+Part PartOf(const Summary& summary, std::int64_t ns) { return {ns, summary.terms.Sum(), summary.per_step}; }
 
 void SetPrice(const Summary& summary, std::int64_t ns, Finding& finding) {
   if (summary.per_step)
@@ -183,15 +188,14 @@ double GainShare(const Analysis& analysis, const Finding& finding) {
 
 void SayExtrapolated(Finding& finding) {
   finding.extrapolated = true;
-  if (finding.headline.ends_with('.')) finding.headline.pop_back();
-  finding.headline += "; extrapolated: no transfer of that size was measured.";
-  finding.evidence += "; no transfer of that size was measured";
+  finding.said.headline.push_back(Say(Word::kExtrapolated));
+  finding.said.evidence.push_back(Say(Word::kExtrapolatedEvidence));
 }
 
 bool Overlap(const Finding& a, const Finding& b) {
   const FindingId p = KindOf(a.id).same_time_as, q = KindOf(b.id).same_time_as;
   // Calls that block share time if they are of one place.
-  if (a.blocked && b.blocked) return WhatAndWhere(*a.blocked) == WhatAndWhere(*b.blocked);
+  if (a.blocked && b.blocked) return SamePlace(*a.blocked, *b.blocked);
   if (p == q) return true;
   const auto either = [&](FindingId x, FindingId y) { return (p == x && q == y) || (p == y && q == x); };
   // What is in some steps only makes these longer.
@@ -224,7 +228,7 @@ void ChooseFindings(const Context& context, Analysis& analysis) {
     // Much time, and the replay has it that it is spent anyway: told, but nothing to fix.
     if (finding.replayed && finding.took_ns &&
         static_cast<double>(*finding.took_ns) >= kNameShare * static_cast<double>(whole))
-      analysis.remarks.push_back(finding.headline), told.insert(finding.id);
+      analysis.remarks.push_back(HeadlineOf(finding)), told.insert(finding.id);
     return true;
   });
   for (const Finding& finding : analysis.findings) told.insert(finding.id);
@@ -242,7 +246,7 @@ void ChooseFindings(const Context& context, Analysis& analysis) {
   PutRemedyFirst(analysis);
   PutContentionFirst(context, analysis);
   if (analysis.findings.size() > kMaxFindings) analysis.findings.resize(kMaxFindings);
-  NumberExplanations(analysis);
+  Phrase(analysis);
   AddUp(context, analysis);
 }
 

@@ -13,8 +13,8 @@
 
 namespace lockstep::analysis {
 
-// "1.2 ms of each 17 ms step", "12 % of the time": the time of a cause beside the step or the window.
-std::string OfTheStep(const Summary& summary, std::int64_t ns);
+// The time of a cause beside the step or the window.
+Part PartOf(const Summary& summary, std::int64_t ns);
 // What a finding's price is of, ns: the step or the window that the summary shows, or the steps since a rank drifts.
 inline std::int64_t WholeOf(const Analysis& analysis, const Finding& finding) {
   return finding.of_step_ns.value_or(analysis.summary.terms.Sum());
@@ -28,8 +28,8 @@ std::optional<std::int64_t> PriceNs(const Analysis& analysis, const Finding& fin
 // What a finding gains of the step, or of the window in runs without steps; below 0: it has no price.
 double GainShare(const Analysis& analysis, const Finding& finding);
 
-// Stands in evidence and action for the command that shows a finding's own rows.
-inline constexpr std::string_view kExplainThis = "lockstep analyze --explain N";
+// Its one sentence.
+std::string HeadlineOf(const Finding& finding);
 
 // Findings of what ranks spend on each other: waiting and transfers.
 bool WaitsForOthers(FindingId id);

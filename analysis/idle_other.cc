@@ -1,7 +1,5 @@
 // Idle time of which no finding tells: a step in which nothing runs is never a healthy one.
 
-#include <fmt/format.h>
-
 #include <algorithm>
 #include <cmath>
 #include <numeric>
@@ -9,10 +7,10 @@
 #include <vector>
 
 #include "analysis/choose_findings.h"
-#include "analysis/core/format.h"
 #include "analysis/core/idle_kinds.h"
 #include "analysis/core/statistics.h"
 #include "analysis/passes.h"
+#include "analysis/words/render.h"
 
 namespace lockstep::analysis {
 namespace {
@@ -77,13 +75,11 @@ void RemarkOnMpiSetup(const Context& context, Analysis& analysis) {
   const std::int64_t whole = analysis.summary.terms.Sum();
   if (static_cast<double>(at->ns) < kNameShare * static_cast<double>(whole)) return;
   const std::int64_t waited_ns = context.timeline().MetaNumber("fact.init_wait_ns", 0);
-  analysis.remarks.push_back(fmt::format(
-      "{} of the idle time ({} of all) is MPI_Init and MPI_Finalize, once per run{}: no finding prices it. "
-      "Where steps are marked, only they are judged.",
-      Duration(at->ns), Percent(at->ns, whole),
-      static_cast<double>(waited_ns) >= kNameShare * static_cast<double>(whole)
-          ? fmt::format(", {} of it Lockstep's own wait for ranks that run without its libraries", Duration(waited_ns))
-          : std::string()));
+  const bool waited = static_cast<double>(waited_ns) >= kNameShare * static_cast<double>(whole);
+  analysis.remarks.push_back(
+      Told(Word::kIdleMpiSetup, {{"idle", Ns{at->ns}},
+                                 {"share", Share{static_cast<double>(at->ns) / static_cast<double>(whole)}},
+                                 {"waited", If(waited, Ns{waited_ns})}}));
 }
 
 // What was left to another finding is told by that one.
@@ -100,13 +96,11 @@ std::string_view WordsOf(std::string_view cause) {
   return cause;
 }
 
-std::string ActionForIdle(const IdleCause& largest, bool gpu) {
-  if (gpu) return "--table idle has the sums over all gaps, --table idle-gaps the longest gaps with what the host did";
-  if (largest.cause == RowOf(IdleKind::kFiles).cause)
-    return "write less often, from fewer ranks at a time, or beside the steps (MPI_File_iwrite)";
-  if (largest.cause == RowOf(IdleKind::kOneSided).cause)
-    return "fewer and larger operations, and fences or locks no more often than the data are needed";
-  return "see in a timeline which calls these are: lockstep export --format perfetto";
+Word ActionForIdle(const IdleCause& largest, bool gpu) {
+  if (gpu) return Word::kIdleOtherGpuAction;
+  if (largest.cause == RowOf(IdleKind::kFiles).cause) return Word::kIdleOtherFilesAction;
+  if (largest.cause == RowOf(IdleKind::kOneSided).cause) return Word::kIdleOtherOneSidedAction;
+  return Word::kIdleOtherAction;
 }
 
 }  // namespace
@@ -118,7 +112,7 @@ void TellOtherIdle(const Context& context, const std::set<FindingId>& told, Anal
   const bool gpu = analysis.run.gpu_ranks > 0;
   if (!gpu && analysis.idle_causes.empty()) FillFromSummary(context.tables().p2p_pairs.rows() > 0, analysis);
   std::int64_t rest = 0;
-  std::string parts;
+  Clauses parts;
   const IdleCause* largest = nullptr;
   if (told.contains(FindingId::kStragglerArrival) && !told.contains(FindingId::kInputBound))
     LeaveInputToStragglers(analysis);
@@ -129,26 +123,26 @@ void TellOtherIdle(const Context& context, const std::set<FindingId>& told, Anal
     if (cause.told) continue;
     rest += cause.ns;
     if (largest == nullptr) largest = &cause;
-    parts += fmt::format("{}{} {}", parts.empty() ? "" : ", ", WordsOf(cause.cause), Duration(cause.ns));
+    parts.all.push_back(Say(parts.all.empty() ? Word::kIdleOtherPart : Word::kIdleOtherNextPart,
+                            {{"cause", std::string(WordsOf(cause.cause))}, {"idle", Ns{cause.ns}}}));
   }
   // A GPU of which no kernel was recorded, copies alone say: all of its idle time is unexplained.
   if (gpu && analysis.idle_causes.empty()) {
     rest = s.terms.idle_ns;
-    parts = "no kernel ran on the GPU";
+    parts = {{Say(Word::kIdleOtherNoKernel)}};
   }
   // A mean over steps, of which one may be an outlier: no more is told than is idle in the step that is shown.
   rest = std::min(rest, s.terms.idle_ns);
   if (static_cast<double>(rest) < kNameShare * static_cast<double>(whole)) return;
   Finding finding;
   finding.id = FindingId::kIdleOther;
-  finding.headline = fmt::format("{} idle for {}, and no other finding says why: {}.",
-                                 gpu                           ? "The GPU is"
-                                 : context.ranks().size() == 1 ? "The rank is"
-                                                               : "The ranks are",
-                                 OfTheStep(s, rest), parts);
-  finding.brief = gpu ? "GPU idle for other causes" : "idle for other causes";
-  finding.evidence = fmt::format("{}: {}", gpu && s.per_step ? "mean over steps" : "of all idle time", parts);
-  finding.action = ActionForIdle(largest != nullptr ? *largest : IdleCause{}, gpu);
+  finding.said.headline = {
+      Say(gpu ? Word::kIdleOtherGpu : Word::kIdleOther,
+          {{"one_rank", context.ranks().size() == 1}, {"idle", PartOf(s, rest)}, {"causes", parts}})};
+  finding.said.brief = {Say(gpu ? Word::kIdleOtherGpuBrief : Word::kIdleOtherBrief)};
+  finding.said.evidence = {
+      Say(gpu && s.per_step ? Word::kIdleOtherMeanEvidence : Word::kIdleOtherEvidence, {{"causes", parts}})};
+  finding.said.action = {Say(ActionForIdle(largest != nullptr ? *largest : IdleCause{}, gpu))};
   finding.upper_bound = true;
   finding.confidence = 0.5;
   SetPrice(s, rest, finding);

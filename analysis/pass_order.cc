@@ -18,8 +18,8 @@ std::string AddEdges(std::span<const Pass> passes, Graph& before) {
       if (at == passes.end()) return fmt::format("{} comes after {}, which is no pass", pass.name, name);
       before[static_cast<std::size_t>(at - passes.begin())][reader] = true;
     }
-    for (std::size_t p = 0; p < kPartNames.size(); ++p) {
-      const Part part{static_cast<std::uint8_t>(p)};
+    for (std::size_t p = 0; p < kSectionNames.size(); ++p) {
+      const Section part{static_cast<std::uint8_t>(p)};
       if (!pass.reads.Has(part)) continue;
       bool written = false;
       for (std::size_t writer = 0; writer < passes.size(); ++writer) {
@@ -27,7 +27,7 @@ std::string AddEdges(std::span<const Pass> passes, Graph& before) {
         written = true;
         if (!pass.writes.Has(part)) before[writer][reader] = true;
       }
-      if (!written) return fmt::format("{} reads {}, which no other pass writes", pass.name, kPartNames[p]);
+      if (!written) return fmt::format("{} reads {}, which no other pass writes", pass.name, kSectionNames[p]);
     }
   }
   return {};
@@ -47,11 +47,11 @@ std::vector<std::size_t> OrderOf(std::span<const Pass> passes, std::string& prob
   for (std::size_t a = 0; a < n; ++a) {
     if (before[a][a]) problem = fmt::format("{} has to come after itself", passes[a].name);
     for (std::size_t b = 0; b < a && problem.empty(); ++b)
-      for (std::size_t p = 0; p < kPartNames.size(); ++p)
-        if (const Part part{static_cast<std::uint8_t>(p)};
+      for (std::size_t p = 0; p < kSectionNames.size(); ++p)
+        if (const Section part{static_cast<std::uint8_t>(p)};
             passes[a].writes.Has(part) && passes[b].writes.Has(part) && !before[a][b] && !before[b][a])
           problem = fmt::format("{} and {} both write {}, and neither comes after the other", passes[b].name,
-                                passes[a].name, kPartNames[p]);
+                                passes[a].name, kSectionNames[p]);
     if (!problem.empty()) return {};
   }
   std::vector<std::size_t> order;

@@ -22,22 +22,22 @@ namespace lockstep::analysis {
   X(stragglers_replayed) X(counterfactual) X(critical_path) X(delays) X(findings) X(impossible_findings) X(idle_causes) X(additivity) X(losses)        \
   X(unrecorded) X(comm_on_path_ns) X(without_core_share) X(wait_only) X(mostly_posted) X(suspicious) X(verdict) X(remarks)
 // clang-format on
-enum class Part : std::uint8_t {
+enum class Section : std::uint8_t {
 #define LS_PART(name) name,
   LS_PARTS(LS_PART)
 #undef LS_PART
 };
-inline constexpr auto kPartNames = std::to_array<std::string_view>({
+inline constexpr auto kSectionNames = std::to_array<std::string_view>({
 #define LS_PART(name) #name,
     LS_PARTS(LS_PART)
 #undef LS_PART
 });
 
-class Parts {
+class Sections {
  public:
-  template <std::same_as<Part>... P>
-  constexpr Parts(P... parts) : bits_((0 | ... | (std::uint64_t{1} << static_cast<unsigned>(parts)))) {}
-  constexpr bool Has(Part part) const { return ((bits_ >> static_cast<unsigned>(part)) & 1) != 0; }
+  template <std::same_as<Section>... P>
+  constexpr Sections(P... parts) : bits_((0 | ... | (std::uint64_t{1} << static_cast<unsigned>(parts)))) {}
+  constexpr bool Has(Section part) const { return ((bits_ >> static_cast<unsigned>(part)) & 1) != 0; }
 
  private:
   std::uint64_t bits_;
@@ -48,7 +48,7 @@ struct Pass {
   std::string_view needs;  // What it lacks when `applies` says no; shown to the user.
   bool (*applies)(const Context&);
   void (*run)(const Context&, Analysis&);
-  Parts reads, writes;
+  Sections reads, writes;
   // Passes that write one part (lists, mostly) name their predecessor: the order of the entries shows.
   std::array<std::string_view, 2> after{};
 };

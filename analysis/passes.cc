@@ -22,7 +22,7 @@ bool CanBeLate(const Context& context) {
   return HasUnits(context) || (context.ranks().size() >= 2 && (HasMessages(context) || HasCollectives(context)));
 }
 
-using enum Part;
+using enum Section;
 
 constexpr Pass kPasses[] = {
     {"run", "", Always, DescribeRun, {}, {run_dir, run, remarks}},

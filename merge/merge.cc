@@ -289,8 +289,7 @@ class Merger {
         return static_cast<std::uint64_t>(std::ranges::count(steps, true, &RankStep::complete));
       };
       if (const std::uint64_t marked = whole(steps_.ranks[r]), found = whole(passed_[r].steps); found < marked)
-        run_.losses.push_back(
-            MakeLoss(run_.ranks[r].rank, Loss::kStepIncomplete, marked - found, "no kernel was launched in them"));
+        run_.losses.push_back(MakeLoss(run_.ranks[r].rank, Loss::kStepWithoutKernel, marked - found, ""));
       Release(steps_.ranks[r]);
       // From a hundredth of the time on, as findings.
       if (passed_[r].unexplained_ns * 100 > passed_[r].steps_ns)

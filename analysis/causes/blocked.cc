@@ -1,12 +1,9 @@
 // Calls of libc in which the training threads are blocked, outside of communication and input, on all ranks: asleep,
 // waiting for locks, other threads or Python's lock, in files and sockets. By place.
 
-#include <fmt/format.h>
-
 #include <algorithm>
 
 #include "analysis/causes/cause.h"
-#include "analysis/core/format.h"
 #include "analysis/stacks/blocked_places.h"
 
 namespace lockstep::analysis {
@@ -80,23 +77,25 @@ class BlockedCause : public CauseOf<BlockedFound> {
  private:
   static void Tell(const Context& context, std::int64_t whole, const Cost& cost, BlockedAt at, Evidence rows,
                    Analysis& analysis) {
-    const std::string who = context.ranks().size() == 1 ? "The rank is" : "The ranks are";
-    const std::string often = cost.per_step ? HowOften(at) : std::string();
+    const Clauses often = cost.per_step ? HowOften(at) : Clauses();
     // "on average" says nothing more where the number of steps does.
     Cost all_steps = cost;
-    if (!often.empty()) all_steps.intermittent = false;
+    if (!often.all.empty()) all_steps.intermittent = false;
     Finding finding;
     finding.id = FindingId::kBlocked;
-    finding.headline = fmt::format("{} blocked for {}{}{}: {}.", who, OfTheStep(all_steps, whole),
-                                   often.empty() ? "" : " on average", often, WhatAndWhere(at));
-    finding.brief = fmt::format("{}{}", WaitName(at), LineOf(at).empty() ? "" : fmt::format(" ({})", LineOf(at)));
+    finding.said.headline = {Say(Word::kBlocked, {{"one_rank", context.ranks().size() == 1},
+                                                  {"blocked", PartOf(all_steps, whole)},
+                                                  {"often", often},
+                                                  {"what", Clauses{{WhatAndWhere(at)}}}})};
+    finding.said.brief = {Say(Word::kBlockedBrief, {{"what", Clauses{{WaitName(at)}}}, {"line", LineOf(at)}})};
     std::int64_t calls = 0, ns = 0;
     for (const auto& row : rows.rows) calls += row[3], ns += row[4];
-    finding.evidence = fmt::format("{} in {}, {} each, on {} that {} read", Plural(calls, "call"), at.call,
-                                   Duration(ns / std::max<std::int64_t>(1, calls)),
-                                   Plural(static_cast<std::int64_t>(rows.rows.size()), "rank"),
-                                   rows.rows.size() == 1 ? "was" : "were");
-    finding.action = ActionFor(at);
+    finding.said.evidence = {
+        Say(Word::kBlockedEvidence, {{"calls", Num{calls}},
+                                     {"call", at.call},
+                                     {"each", Ns{ns / std::max<std::int64_t>(1, calls)}},
+                                     {"ranks", Num{static_cast<std::int64_t>(rows.rows.size())}}})};
+    finding.said.action = {ActionFor(at)};
     finding.upper_bound = true;
     finding.confidence = 0.8;
     SetPrice(cost, finding);

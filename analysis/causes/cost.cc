@@ -1,13 +1,10 @@
 #include "analysis/causes/cost.h"
 
-#include <fmt/format.h>
-
 #include <algorithm>
 #include <cmath>
 #include <map>
 #include <numeric>
 
-#include "analysis/core/format.h"
 #include "analysis/core/statistics.h"
 #include "analysis/passes.h"
 #include "merge/timeline/step_length.h"
@@ -85,10 +82,6 @@ void SetPrice(const Cost& cost, Finding& finding) {
   }
 }
 
-std::string OfTheStep(const Cost& cost, std::int64_t whole_ns) {
-  return cost.per_step ? fmt::format("{} of each {} step{}", Duration(cost.ns), Duration(whole_ns),
-                                     cost.intermittent ? " on average (not in every step)" : "")
-                       : fmt::format("{} of the time", Percent(cost.share));
-}
+Part PartOf(const Cost& cost, std::int64_t whole_ns) { return {cost.ns, whole_ns, cost.per_step, cost.intermittent}; }
 
 }  // namespace lockstep::analysis

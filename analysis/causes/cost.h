@@ -43,7 +43,6 @@ struct Cost {
 Cost CostOf(const std::vector<RankCost>& ranks, std::int64_t whole_ns, std::uint64_t seed);
 
 void SetPrice(const Cost& cost, Finding& finding);
-// "1.2 ms of each 17 ms step", "12 % of the time".
-std::string OfTheStep(const Cost& cost, std::int64_t whole_ns);
+Part PartOf(const Cost& cost, std::int64_t whole_ns);
 
 }  // namespace lockstep::analysis

@@ -1,7 +1,5 @@
 #include "analysis/causes/gap_evidence.h"
 
-#include <fmt/format.h>
-
 #include <algorithm>
 #include <array>
 #include <string_view>
@@ -9,7 +7,7 @@
 #include <utility>
 
 #include "analysis/causes/sync_site.h"
-#include "analysis/core/format.h"
+#include "analysis/words/render.h"
 
 namespace lockstep::analysis {
 namespace {
@@ -45,7 +43,9 @@ void GapEvidence::Look(const RankEvents& events,
     ns_ += own;
     if (gap.follows != schema::kNone) after_call[gap.follows] += own;
   }
-  const auto where = [&](std::uint32_t blocking) { return Where(SiteOf(events, events.gaps().blocking[blocking])); };
+  const auto where = [&](std::uint32_t blocking) {
+    return Rendered(Where(SiteOf(events, events.gaps().blocking[blocking])));
+  };
   for (const auto& [blocking, ns] : after_call) after_wait_[where(blocking)] += ns;
   const std::size_t kept = std::min(kMostEvidenceRows, found.size());
   std::partial_sort(found.begin(), found.begin() + static_cast<std::ptrdiff_t>(kept), found.end(),
@@ -69,10 +69,11 @@ void GapEvidence::Look(const RankEvents& events,
       if (longest == nullptr || part.at.end - part.at.begin > longest->at.end - longest->at.begin) longest = &part;
     }
     const std::string name = longest != nullptr ? events.NameOf(*longest) : std::string();
-    if (gap->follows != schema::kNone) row.name = "after " + where(gap->follows) + ", ";
-    row.name += fmt::format("{}until {}", name.empty() ? name : fmt::format("mostly in {}, ", name),
-                            gap->after != schema::kNone ? ShortName(gpu::OpName(events.view(), ops[gap->after]))
-                                                        : std::string("the end of the recording"));
+    row.name = Told(Word::kGapRow,
+                    {{"after", gap->follows != schema::kNone ? where(gap->follows) : std::string()},
+                     {"mostly", name},
+                     {"until", gap->after != schema::kNone ? ShortName(gpu::OpName(events.view(), ops[gap->after]))
+                                                           : std::string()}});
     rows_.push_back(std::move(row));
   }
 }
@@ -111,7 +112,7 @@ void GapEvidence::Add(GapEvidence&& next) {
   rows_.resize(std::min(rows_.size(), kMostEvidenceRows));
 }
 
-std::string GapEvidence::AfterWaits(const std::vector<const GapEvidence*>& ranks) {
+std::vector<Clause> GapEvidence::AfterWaits(const std::vector<const GapEvidence*>& ranks) {
   std::map<std::string, std::int64_t> sums;
   std::int64_t total = 0;
   for (const GapEvidence* rank : ranks) {
@@ -121,8 +122,8 @@ std::string GapEvidence::AfterWaits(const std::vector<const GapEvidence*>& ranks
   const auto most =
       std::max_element(sums.begin(), sums.end(), [](const auto& a, const auto& b) { return a.second < b.second; });
   if (most == sums.end() || most->second * 10 < total) return {};
-  return fmt::format("; {} after the host had waited for the GPU in {}, which keeps it from running ahead",
-                     Percent(most->second, total), most->first);
+  return {Say(Word::kAfterWaits, {{"share", Share{static_cast<double>(most->second) / static_cast<double>(total)}},
+                                  {"call", most->first}})};
 }
 
 Evidence GapEvidence::Rows(const std::vector<const GapEvidence*>& ranks) {

@@ -27,10 +27,9 @@ class GapEvidence {
   std::int64_t gaps() const { return gaps_; }  // The number of gaps with such a part.
   std::int64_t ns() const { return ns_; }      // The length of all such parts.
 
-  // Returns "; 62 % after the host had waited for the GPU in aten::item ..." if that is at least a tenth of the
-  // finding's time: without the wait the host would be ahead, and this time would overlap with the GPU's work.
-  // Otherwise "".
-  static std::string AfterWaits(const std::vector<const GapEvidence*>& ranks);
+  // What of this time came after the host had waited for the GPU, if that is at least a tenth: without the wait the
+  // host would be ahead, and this time would overlap with the GPU's work. Otherwise nothing.
+  static std::vector<Clause> AfterWaits(const std::vector<const GapEvidence*>& ranks);
   // Combines several ranks, with the gaps that contain most of the finding's time first. The parts of a row sum to its
   // length.
   static Evidence Rows(const std::vector<const GapEvidence*>& ranks);

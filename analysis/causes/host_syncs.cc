@@ -2,15 +2,12 @@
 // until its return and until the launch that it delayed; what the host did in between is work of its own
 // (host_work.cc).
 
-#include <fmt/format.h>
-
 #include <algorithm>
 #include <map>
 
 #include "analysis/causes/cause.h"
 #include "analysis/causes/gap_evidence.h"
 #include "analysis/causes/sync_site.h"
-#include "analysis/core/format.h"
 #include "analysis/replayed/replay_price.h"
 
 namespace lockstep::analysis {
@@ -48,31 +45,30 @@ struct Syncs {
 
 struct Remedy {
   std::string_view text;  // Part of the operator's or the call's name.
-  std::string_view action;
+  Word action;
 };
 // By operator, then by call.
 constexpr Remedy kRemedies[] = {
-    {"aten::item", "read the value every n-th step, or keep it on the GPU (loss.detach()) and read it one step later"},
-    {"aten::_local_scalar_dense",
-     "read the value every n-th step, or keep it on the GPU (loss.detach()) and read it one step later"},
-    {"aten::is_nonzero", "decide without reading the tensor back: torch.where, or test every n-th step"},
-    {"aten::nonzero", "avoid shapes that depend on data: torch.where or a mask instead of indexing with booleans"},
-    {"aten::masked_select", "avoid shapes that depend on data: torch.where or a mask instead of masked_select"},
-    {"aten::unique", "avoid shapes that depend on data, or find them ahead of time"},
-    {"aten::_to_copy", "copy with non_blocking=True into pinned memory, and wait only where the values are used"},
-    {"aten::copy_", "copy with non_blocking=True into pinned memory, and wait only where the values are used"},
-    {"DeviceSynchronize", "remove the synchronise of the whole device: streams order their work by themselves"},
-    {"Memcpy", "copy asynchronously (cudaMemcpyAsync) from and into pinned memory"},
-    {"StreamSynchronize", "wait on an event where the result is used, not on the stream right after the launch"},
-    {"EventSynchronize", "wait later, or let the stream wait for the event (cudaStreamWaitEvent)"},
+    {"aten::item", Word::kSyncItemAction},
+    {"aten::_local_scalar_dense", Word::kSyncItemAction},
+    {"aten::is_nonzero", Word::kSyncIsNonzeroAction},
+    {"aten::nonzero", Word::kSyncNonzeroAction},
+    {"aten::masked_select", Word::kSyncMaskedSelectAction},
+    {"aten::unique", Word::kSyncUniqueAction},
+    {"aten::_to_copy", Word::kSyncTensorCopyAction},
+    {"aten::copy_", Word::kSyncTensorCopyAction},
+    {"DeviceSynchronize", Word::kSyncDeviceAction},
+    {"Memcpy", Word::kSyncCopyAction},
+    {"StreamSynchronize", Word::kSyncStreamAction},
+    {"EventSynchronize", Word::kSyncEventAction},
 };
 
-std::string_view SyncAction(const SyncSite& site) {
+Word SyncAction(const SyncSite& site) {
   for (const Remedy& remedy : kRemedies)
     if (site.op.find(remedy.text) != std::string::npos) return remedy.action;
   for (const Remedy& remedy : kRemedies)
     if (site.call.find(remedy.text) != std::string::npos) return remedy.action;
-  return "do not wait for the GPU inside the step, or wait where the result is used";
+  return Word::kSyncOtherAction;
 }
 
 class HostSyncs : public CauseOf<Syncs> {
@@ -122,29 +118,34 @@ class HostSyncs : public CauseOf<Syncs> {
     const double per = static_cast<double>(std::max<std::int64_t>(1, stretches));
     Finding finding;
     finding.id = FindingId::kSyncHost;
-    finding.headline =
-        fmt::format("The GPU is idle for {} because the host returns late from waiting for it: most in {}.",
-                    OfTheStep(cost, whole), Where(site));
-    finding.brief = fmt::format("GPU idle for {}", site.op.empty() ? ShortName(site.call) : ShortName(site.op));
+    finding.said.headline = {Say(Word::kSyncHost, {{"idle", PartOf(cost, whole)}, {"where", Clauses{{Where(site)}}}})};
+    finding.said.brief = {
+        Say(Word::kSyncHostBrief, {{"short_name", ShortName(site.op.empty() ? site.call : site.op)}})};
     std::int64_t idle = 0;
     for (const auto& [each, sum] : order) idle += sum.idle_ns;
-    finding.evidence = cost.per_step
-                           ? fmt::format("{}: {} per step, {} of this idle time at {} of them", Where(site),
-                                         PluralOfMean(static_cast<double>(worst.calls) / per, "call"),
-                                         Percent(worst.idle_ns, idle), Mean(static_cast<double>(worst.gaps) / per))
-                           : fmt::format("{}: {}, {} of this idle time at {} of them", Where(site),
-                                         Plural(worst.calls, "call"), Percent(worst.idle_ns, idle), Count(worst.gaps));
+    const auto share = [&](const SiteSum& sum) {
+      return Share{static_cast<double>(sum.idle_ns) / static_cast<double>(idle)};
+    };
+    const auto number = [&](std::int64_t n) {
+      return cost.per_step ? Value(MeanNum{static_cast<double>(n) / per}) : Value(Num{n});
+    };
+    finding.said.evidence = {Say(Word::kSyncCalls, {{"where", Clauses{{Where(site)}}},
+                                                    {"calls", number(worst.calls)},
+                                                    {"per_step", cost.per_step},
+                                                    {"share", share(worst)},
+                                                    {"late_calls", number(worst.gaps)}})};
     if (order.size() > 1 && order[1].second.idle_ns * 10 > idle)
-      finding.evidence += fmt::format("; {} at {}", Percent(order[1].second.idle_ns, idle), Where(order[1].first));
-    finding.action = SyncAction(site);
+      finding.said.evidence.push_back(
+          Say(Word::kSyncNextMost, {{"share", share(order[1].second)}, {"where", Clauses{{Where(order[1].first)}}}}));
+    finding.said.action = {Say(SyncAction(site))};
     finding.upper_bound = true;
     finding.confidence = 0.7;
     SetPrice(cost, finding);
     // The replay computes what limits the step without these waits; the gain is never more than these gaps.
     if (const auto price = cost.per_step ? PriceWithoutSyncs(context) : std::nullopt) {
-      finding.evidence +=
-          fmt::format("; {} replayed without waiting for the GPU: {} shorter", Plural(price->steps, "step"),
-                      Duration(std::max<std::int64_t>(0, price->gain_ns)));
+      finding.said.evidence.push_back(
+          Say(Word::kSyncReplayed,
+              {{"steps", Num{price->steps}}, {"gain", Ns{std::max<std::int64_t>(0, price->gain_ns)}}}));
       if (price->gain_ns < cost.ns) {
         finding.saves_ns_per_step = std::max<std::int64_t>(0, price->gain_ns);
         finding.saves_interval_ns = price->interval;

@@ -1,8 +1,6 @@
 // The GPU is idle while the host does something else for longer than launches take: the host's own time, by the range,
 // function, operator or call it was in.
 
-#include <fmt/format.h>
-
 #include <algorithm>
 #include <map>
 #include <tuple>
@@ -40,7 +38,7 @@ struct HostWorkFound {
 WorkKey WorkOf(const RankEvents& events, const gpu::GapPart& part) {
   if (part.call != schema::kNone || part.kind == gpu::PartKind::kLoad) {
     const std::string name = events.NameOf(part);
-    return {Place::kCall, name.empty() ? "loading GPU code" : name};
+    return {Place::kCall, name.empty() ? Told(Word::kHostLoadsCode) : name};
   }
   if (part.range == schema::kNone || IsProfilerStep(events.RangeName(part.range))) return {};
   // Ranges that torch.distributed makes around its calls, "nccl:all_reduce", belong to the framework like operators.
@@ -49,15 +47,11 @@ WorkKey WorkOf(const RankEvents& events, const gpu::GapPart& part) {
   return {place, events.NameOf(part)};
 }
 
-std::string Text(const WorkKey& work) {
-  switch (work.place) {
-    case Place::kNothing:
-      return "between operators, outside all ranges";
-    case Place::kModel:
-      return fmt::format("between operators in \"{}\"", work.name);
-    default:
-      return fmt::format("in \"{}\"", work.name);
-  }
+Clause ShareOf(const WorkKey& work, double share) {
+  return Say(work.place == Place::kNothing ? Word::kHostShareOutside
+             : work.place == Place::kModel ? Word::kHostShareBetween
+                                           : Word::kHostShareIn,
+             {{"share", Share{share}}, {"name", work.name}});
 }
 
 class HostWork : public CauseOf<HostWorkFound> {
@@ -90,61 +84,55 @@ class HostWork : public CauseOf<HostWorkFound> {
     const Source source = SourceOf(context.timeline());
     Finding finding;
     finding.id = FindingId::kHostWork;
-    const std::string idle = OfTheStep(cost, whole);
+    const Part idle = PartOf(cost, whole);
     const WorkKey& first = order.front().first;
     const std::int64_t between = by_place[Place::kNothing] + by_place[Place::kModel];
     const bool takes_most = 2 * order.front().second > total;
     if (takes_most && (first.place == Place::kRange || first.place == Place::kCall)) {
-      finding.headline = fmt::format("The GPU is idle for {} while the host is in \"{}\".", idle, first.name);
-      finding.brief = fmt::format("GPU idle while the host is in {}", ShortName(first.name, 32));
-      finding.action =
-          first.place == Place::kCall
-              ? fmt::format(
-                    "first calls into the GPU's runtime initialise it and load code: {}; if it stays, call it "
-                    "outside of the steps",
-                    ToRecordLater(context))
-              : fmt::format("take \"{}\" out of the step, into another thread, or do it while the GPU still has work",
-                            first.name);
+      finding.said.headline = {Say(Word::kHostInOne, {{"idle", idle}, {"name", first.name}})};
+      finding.said.brief = {Say(Word::kHostInOneBrief, {{"short_name", ShortName(first.name, 32)}})};
+      finding.said.action = {first.place == Place::kCall
+                                 ? Say(Word::kHostInCallAction, {{"record_later", Clauses{{ToRecordLater(context)}}}})
+                                 : Say(Word::kHostInOneAction, {{"name", first.name}})};
     } else if (2 * (by_place[Place::kOperator] + by_place[Place::kCall]) > total) {
       const auto* library = LargestLibrary(order);
-      finding.headline =
-          fmt::format("The GPU is idle for {} while the host works through operators{}.", idle, Mainly(library, total));
-      finding.brief = "GPU idle: operators take too long on the host";
-      finding.action =
-          cost.per_step
-              ? Advise(source,
-                       "let the host do less per step: CUDA graphs, a larger batch, a faster or less shared core",
-                       "let the host do less per step: torch.compile or CUDA graphs, a larger batch, a faster or less "
-                       "shared core; profiling operators slows them as well")
-              : fmt::format("first calls load libraries and tune: {}; if it stays: {}", ToRecordLater(context),
-                            Advise(source, "CUDA graphs", "torch.compile or CUDA graphs"));
+      finding.said.headline = {Say(Word::kHostInOperators, {{"idle", idle}, {"most", Mainly(library, total)}})};
+      finding.said.brief = {Say(Word::kHostInOperatorsBrief)};
+      finding.said.action =
+          (cost.per_step ? Advise(source, Word::kHostDoLess, Word::kHostDoLessTorch)
+                         : Clauses{{Say(Word::kHostFirstCallsAction,
+                                        {{"record_later", Clauses{{ToRecordLater(context)}}},
+                                         {"advice", Advise(source, Word::kUseGraphs, Word::kUseGraphsTorch)}})}})
+              .all;
     } else if (2 * between > total) {
       // Where most of it is between operators; outside of all ranges has no name.
       const auto at = std::find_if(order.begin(), order.end(), [](const auto& one) {
         return one.first.place == Place::kModel || one.first.place == Place::kNothing;
       });
       const auto* model = at == order.end() || at->first.place == Place::kNothing ? nullptr : &*at;
-      finding.headline = fmt::format("The GPU is idle for {} while the host is in Python between operators{}.", idle,
-                                     Mainly(model, total));
-      finding.brief = "GPU idle: Python between operators";
-      finding.action = "see what it does: " + ToNameHostWork(context) + "; then do less of it per step: " +
-                       Advise(source, "CUDA graphs, a larger batch", "torch.compile or CUDA graphs, a larger batch");
+      finding.said.headline = {Say(Word::kHostBetweenOperators, {{"idle", idle}, {"most", Mainly(model, total)}})};
+      finding.said.brief = {Say(Word::kHostBetweenOperatorsBrief)};
+      finding.said.action = {Say(Word::kHostBetweenOperatorsAction,
+                                 {{"name_host_work", Clauses{{ToNameHostWork(context)}}},
+                                  {"advice", Advise(source, Word::kUseGraphsOrBatch, Word::kUseGraphsOrBatchTorch)}})};
     } else {
-      finding.headline = fmt::format("The GPU is idle for {} while the host does other work between launches.", idle);
-      finding.brief = "GPU idle while the host does other work";
-      finding.action = "see what the host does there: " + ToNameHostWork(context);
+      finding.said.headline = {Say(Word::kHostElsewhere, {{"idle", idle}})};
+      finding.said.brief = {Say(Word::kHostElsewhereBrief)};
+      finding.said.action = {Say(Word::kHostElsewhereAction, {{"name_host_work", Clauses{{ToNameHostWork(context)}}}})};
     }
-    const auto of = [&](const std::pair<WorkKey, std::int64_t>& one) {
-      return fmt::format("{} {}", Percent(one.second, total), Text(one.first));
+    const auto of = [&](const OfWork& one) {
+      return ShareOf(one.first, static_cast<double>(one.second) / static_cast<double>(total));
     };
-    const std::string count =
-        cost.per_step ? PluralOfMean(static_cast<double>(gaps) / static_cast<double>(stretches), "gap") + " per step"
-                      : Plural(gaps, "gap");
-    finding.evidence = fmt::format("{}, {} of it each on average: {}", count,
-                                   Duration(total / std::max<std::int64_t>(1, gaps)), of(order[0]));
+    std::vector<Clause> works{of(order[0])};
     for (std::size_t i = 1; i < std::min<std::size_t>(3, order.size()); ++i)
-      if (order[i].second * 10 > total) finding.evidence += ", " + of(order[i]);
-    finding.evidence += GapEvidence::AfterWaits(in_gaps.rows);
+      if (order[i].second * 10 > total) works.push_back(of(order[i]));
+    const Value count =
+        cost.per_step ? Value(MeanNum{static_cast<double>(gaps) / static_cast<double>(stretches)}) : Value(Num{gaps});
+    finding.said.evidence = {Say(Word::kHostGaps, {{"gaps", count},
+                                                   {"per_step", cost.per_step},
+                                                   {"each", Ns{total / std::max<std::int64_t>(1, gaps)}},
+                                                   {"works", Clauses{works}}})};
+    AddTo(finding.said.evidence, GapEvidence::AfterWaits(in_gaps.rows));
     finding.upper_bound = true;
     finding.confidence = takes_most ? 0.6 : 0.5;
     SetPrice(cost, finding);
@@ -160,10 +148,11 @@ class HostWork : public CauseOf<HostWorkFound> {
     return nullptr;
   }
   // It is named as the main one only if it takes at least half of the time.
-  static std::string Mainly(const OfWork* one, std::int64_t total) {
+  static Clauses Mainly(const OfWork* one, std::int64_t total) {
     if (one == nullptr) return {};
-    return fmt::format(", {} \"{}\"{}", 2 * one->second > total ? "mainly in" : "most in", one->first.name,
-                       2 * one->second > total ? "" : fmt::format(" ({})", Percent(one->second, total)));
+    return {{Say(
+        2 * one->second > total ? Word::kHostMostly : Word::kHostMost,
+        {{"name", one->first.name}, {"share", Share{static_cast<double>(one->second) / static_cast<double>(total)}}})}};
   }
 };
 

@@ -1,14 +1,11 @@
 // The GPU is idle because of something elsewhere: its host communicates on the CPU, or its stream waits for another
 // GPU.
 
-#include <fmt/format.h>
-
 #include <algorithm>
 #include <map>
 
 #include "analysis/causes/cause.h"
 #include "analysis/causes/gap_evidence.h"
-#include "analysis/core/format.h"
 #include "analysis/core/source.h"
 #include "analysis/passes.h"
 
@@ -49,27 +46,26 @@ class IdleWaits : public CauseOf<FoundWaits> {
     const Cost cost = CostOf(in_gaps.costs, whole, context.options().seed);
     if (cost.ns <= 0 || total <= 0 || cost.share < kNameShare) return;
     Finding finding;
-    finding.evidence = fmt::format("{}, {} of it each on average", Plural(gaps, "gap"),
-                                   Duration(total / std::max<std::int64_t>(1, gaps)));
     const auto most = std::max_element(by_name.begin(), by_name.end(),
                                        [](const auto& a, const auto& b) { return a.second < b.second; });
-    if (!most->first.empty())
-      finding.evidence += fmt::format(": {} in \"{}\"", Percent(most->second, total), most->first);
-    finding.evidence += GapEvidence::AfterWaits(in_gaps.rows);
+    finding.said.evidence = {
+        Say(Word::kIdleWaitGaps, {{"gaps", Num{gaps}},
+                                  {"each", Ns{total / std::max<std::int64_t>(1, gaps)}},
+                                  {"share", Share{static_cast<double>(most->second) / static_cast<double>(total)}},
+                                  {"name", most->first}})};
+    AddTo(finding.said.evidence, GapEvidence::AfterWaits(in_gaps.rows));
+    const Part idle = PartOf(cost, whole);
     if (kind_ == IdleKind::kCommunication) {
       finding.id = FindingId::kIdleCommunication;
-      finding.headline =
-          fmt::format("The GPU is idle for {} while its host communicates on the CPU.", OfTheStep(cost, whole));
-      finding.brief = "GPU idle while the host communicates";
-      finding.action = SourceOf(context.timeline()).torch
-                           ? "send what belongs to the steps over the nccl backend, or less often"
-                           : "send it from the GPU (NCCL, CUDA-aware MPI), less often, or while the GPU still has work";
+      finding.said.headline = {Say(Word::kIdleCommunication, {{"idle", idle}})};
+      finding.said.brief = {Say(Word::kIdleCommunicationBrief)};
+      finding.said.action = {Say(SourceOf(context.timeline()).torch ? Word::kIdleCommunicationTorchAction
+                                                                    : Word::kIdleCommunicationAction)};
     } else {
       finding.id = FindingId::kIdleOtherDevice;
-      finding.headline =
-          fmt::format("The GPU is idle for {} while it waits for another GPU's work.", OfTheStep(cost, whole));
-      finding.brief = "GPU waits for another GPU";
-      finding.action = "let the GPUs overlap: divide the batch into parts that follow each other (a pipeline)";
+      finding.said.headline = {Say(Word::kIdleOtherDevice, {{"idle", idle}})};
+      finding.said.brief = {Say(Word::kIdleOtherDeviceBrief)};
+      finding.said.action = {Say(Word::kIdleOtherDeviceAction)};
     }
     finding.upper_bound = true;
     finding.confidence = 0.7;

@@ -1,11 +1,8 @@
 // Time in ranges marked as input.
 
-#include <fmt/format.h>
-
 #include <algorithm>
 
 #include "analysis/choose_findings.h"
-#include "analysis/core/format.h"
 #include "analysis/core/statistics.h"
 #include "analysis/passes.h"
 #include "analysis/replayed/replay_price.h"
@@ -45,26 +42,27 @@ void FindInputBound(const Context& context, Analysis& analysis) {
   }
   if (whole <= 0 || static_cast<double>(input) < kNameShare * static_cast<double>(whole)) return;
   finding.id = FindingId::kInputBound;
-  const std::string who = context.ranks().size() == 1 ? "The rank waits" : "The ranks wait";
-  finding.headline = fmt::format("{} for input for {}.", who, OfTheStep(s, input));
-  finding.brief = "input is loaded while nothing else runs";
+  finding.said.headline = {Say(Word::kInputWaits, {{"ranks", Num{static_cast<std::int64_t>(context.ranks().size())}},
+                                                   {"input", PartOf(s, input)}})};
+  finding.said.brief = {Say(Word::kInputWaitsBrief)};
   SetPrice(s, input, finding);
   finding.upper_bound = true;
   finding.confidence = 0.9;
-  finding.evidence = fmt::format("{} per step in ranges marked as input on the median rank", Duration(input));
+  finding.said.evidence = {
+      s.per_step
+          ? Say(Word::kInputPerStep, {{"input", Ns{input}}})
+          : Say(Word::kInputOfWindow, {{"share", Share{static_cast<double>(input) / static_cast<double>(whole)}}})};
   if (constexpr std::uint8_t kInput = schema::Category::kInput;
       const auto price = s.per_step ? PriceWithoutRanges(context, kInput) : std::nullopt) {
     finding.saves_ns_per_step = std::max<std::int64_t>(0, price->gain_ns);
     finding.saves_interval_ns = price->interval;
     finding.took_ns = input;
-    finding.headline = fmt::format("{} for input for {}: without it a step would be {} shorter (replayed).", who,
-                                   OfTheStep(s, input), Duration(std::max<std::int64_t>(0, price->gain_ns)));
+    finding.said.headline.push_back(Say(Word::kInputReplayed, {{"gain", Ns{*finding.saves_ns_per_step}}}));
     finding.replayed = true;
     finding.upper_bound = false;
-    finding.evidence += fmt::format("; {} replayed without it", Plural(price->steps, "step"));
+    finding.said.evidence.push_back(Say(Word::kInputStepsReplayed, {{"steps", Num{price->steps}}}));
   }
-  finding.action = "load the next batch in the background while this one computes";
-  if (!s.per_step) finding.evidence = fmt::format("{} of the window in ranges marked as input", Percent(input, whole));
+  finding.said.action = {Say(Word::kInputAction)};
   analysis.findings.push_back(std::move(finding));
 }
 

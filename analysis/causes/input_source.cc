@@ -1,15 +1,12 @@
 // Finds what loads the input for which ranks wait, and so what to change. For CPU ranks input.cc has found that they
 // wait; for a GPU it is the idle time in which the host loads input.
 
-#include <fmt/format.h>
-
 #include <algorithm>
 #include <map>
 
 #include "analysis/causes/cause.h"
 #include "analysis/causes/gap_evidence.h"
 #include "analysis/causes/recording_advice.h"
-#include "analysis/core/format.h"
 #include "analysis/core/source.h"
 #include "analysis/passes.h"
 
@@ -90,25 +87,20 @@ class InputSource : public CauseOf<Loading> {
     const auto most = std::max_element(all.by_name.begin(), all.by_name.end(),
                                        [](const auto& a, const auto& b) { return a.second.second < b.second.second; });
     const auto& [name, sum] = *most;
-    at->evidence += fmt::format("; most in \"{}\": ", ShortName(name));
-    at->evidence +=
-        all.per_step && all.steps > 0
-            ? fmt::format("{} per step, {} each", Mean(static_cast<double>(sum.first) / static_cast<double>(all.steps)),
-                          Duration(sum.second / std::max<std::int64_t>(1, sum.first)))
-            : fmt::format("{}, {} each", Plural(sum.first, "time"), Duration(sum.second / sum.first));
+    const bool per_step = all.per_step && all.steps > 0;
+    at->said.evidence.push_back(
+        Say(per_step ? Word::kInputMostPerStep : Word::kInputMost,
+            {{"name", ShortName(name)},
+             {"times", per_step ? Value(MeanNum{static_cast<double>(sum.first) / static_cast<double>(all.steps)})
+                                : Value(Num{sum.first})},
+             {"each", Ns{sum.second / std::max<std::int64_t>(1, sum.first)}}}));
     // torch names its iterators: torch/utils/data/dataloader.py, record_function in __next__ (1.13, 2.x).
     if (name.find("_SingleProcessDataLoaderIter") != std::string::npos)
-      at->action =
-          "the DataLoader has no workers: DataLoader(num_workers=4, persistent_workers=True, pin_memory=True), one "
-          "worker more as long as it helps";
+      at->said.action = {Say(Word::kInputNoWorkersAction)};
     else if (name.find("_MultiProcessingDataLoaderIter") != std::string::npos)
-      at->action =
-          "the DataLoader's workers do not keep up: more of them (num_workers), a larger prefetch_factor, or less work "
-          "per sample (decode and augment ahead of time)";
+      at->said.action = {Say(Word::kInputSlowWorkersAction)};
     else if (name.find("DataLoader") != std::string::npos || name.find("dataloader") != std::string::npos)
-      at->action =
-          "let the DataLoader's workers load the next batch while this one computes (num_workers, prefetch_factor), or "
-          "give them less work per sample";
+      at->said.action = {Say(Word::kInputWorkersAction)};
   }
 
  private:
@@ -117,13 +109,14 @@ class InputSource : public CauseOf<Loading> {
     const std::int64_t whole = analysis.summary.terms.Sum();
     Finding finding;
     finding.id = FindingId::kInputBound;
-    std::int64_t gaps = 0;
-    for (const GapEvidence* one : rows) gaps += one->gaps();
+    const Part idle = PartOf(cost, whole);
+    Num gaps{0};
+    for (const GapEvidence* one : rows) gaps.value += one->gaps();
     if (all.unmarked.empty()) {
-      finding.headline = fmt::format("The GPU is idle for {} while the host loads input.", OfTheStep(cost, whole));
-      finding.brief = "GPU idle while input is loaded";
-      finding.evidence = fmt::format("{} of the GPU in ranges marked as input", Plural(gaps, "gap"));
-      finding.action = "load the next batch in the background while this one computes";
+      finding.said.headline = {Say(Word::kInputIdle, {{"idle", idle}})};
+      finding.said.brief = {Say(Word::kInputIdleBrief)};
+      finding.said.evidence = {Say(Word::kInputGaps, {{"gaps", gaps}})};
+      finding.said.action = {Say(Word::kInputAction)};
       finding.confidence = 0.9;
     } else {
       const auto most = std::max_element(all.unmarked.begin(), all.unmarked.end(),
@@ -131,22 +124,18 @@ class InputSource : public CauseOf<Loading> {
       std::int64_t total = 0;
       for (const auto& [name, ns] : all.unmarked) total += ns;
       // Whether the program has an optimizer or a forward pass need not be known.
-      finding.headline =
-          fmt::format("The GPU is idle for {} before the work of a step begins, where input is loaded{}.",
-                      OfTheStep(cost, whole), most->first.empty() ? "" : fmt::format(", most in \"{}\"", most->first));
-      finding.brief = "GPU idle before the work of a step begins";
-      finding.evidence =
-          fmt::format("{} of the GPU before the first work of a step; nothing is marked as input", Plural(gaps, "gap"));
-      finding.evidence +=
-          fmt::format(", {} {}", Percent(most->second, total),
-                      most->first.empty()
-                          ? std::string(SourceOf(context.timeline()).torch ? "in Python outside of operators and ranges"
-                                                                           : "outside of ranges")
-                          : fmt::format("in \"{}\"", most->first));
-      finding.action = "load and decode the next batch in the background while this one computes: " +
-                       Advise(SourceOf(context.timeline()), "a thread with a queue",
-                              "a DataLoader with workers, or a thread with a queue") +
-                       "; to see what it is, " + ToNameHostWork(context);
+      const Source source = SourceOf(context.timeline());
+      finding.said.headline = {Say(Word::kInputUnmarked, {{"idle", idle}, {"name", most->first}})};
+      finding.said.brief = {Say(Word::kInputUnmarkedBrief)};
+      finding.said.evidence = {Say(Word::kInputUnmarkedGaps, {{"gaps", gaps}}),
+                               Say(!most->first.empty() ? Word::kInputUnmarkedIn
+                                   : source.torch       ? Word::kInputUnmarkedPython
+                                                        : Word::kInputUnmarkedOutside,
+                                   {{"share", Share{static_cast<double>(most->second) / static_cast<double>(total)}},
+                                    {"name", most->first}})};
+      finding.said.action = {
+          Say(Word::kInputUnmarkedAction, {{"advice", Advise(source, Word::kInputThread, Word::kInputDataLoader)},
+                                           {"name_host_work", Clauses{{ToNameHostWork(context)}}}})};
       finding.confidence = 0.6;
     }
     finding.upper_bound = true;

@@ -1,14 +1,11 @@
 // Finds kernels that determine the step's length and have a known remedy. Only time on the critical path counts: if the
 // GPU waits for its host anyway, faster kernels gain nothing.
 
-#include <fmt/format.h>
-
 #include <algorithm>
 #include <map>
 
 #include "analysis/causes/cause.h"
 #include "analysis/causes/kernel_patterns.h"
-#include "analysis/core/format.h"
 #include "analysis/core/source.h"
 #include "analysis/passes.h"
 
@@ -97,17 +94,19 @@ class KernelFixes : public CauseOf<Kernels> {
                      [](const auto& a, const auto& b) { return a.second.ns > b.second.ns; });
     Finding finding;
     finding.id = pattern.id;
-    finding.headline = fmt::format("{} spent in {}.", Capital(OfTheStep(cost, whole)), pattern.what);
-    finding.brief = std::string(pattern.what.substr(0, pattern.what.find(',')));
-    const double per = static_cast<double>(stretches);
-    finding.evidence =
-        fmt::format("{} on the critical path, {} each",
-                    cost.per_step ? PluralOfMean(static_cast<double>(count) / per, "kernel") + " per step"
-                                  : Plural(count, "kernel"),
-                    Duration(total / std::max<std::int64_t>(1, count)));
-    finding.evidence +=
-        fmt::format("; most in {} ({})", ShortName(order[0].first, 40), Percent(order[0].second.ns, total));
-    finding.action = Advise(SourceOf(context.timeline()), pattern.action, pattern.in_torch);
+    finding.said.headline = {
+        Say(Word::kKernelsTake,
+            {{"cost", PartOf(cost, whole)}, {"per_step", cost.per_step}, {"work", Clauses{{Say(pattern.what)}}}})};
+    finding.said.brief = {Say(pattern.brief)};
+    const Value kernels =
+        cost.per_step ? Value(MeanNum{static_cast<double>(count) / static_cast<double>(stretches)}) : Value(Num{count});
+    finding.said.evidence = {Say(Word::kKernelsTakeEvidence, {{"kernels", kernels},
+                                                              {"per_step", cost.per_step},
+                                                              {"each", Ns{total / std::max<std::int64_t>(1, count)}},
+                                                              {"name", ShortName(order[0].first, 40)},
+                                                              {"share", Share{static_cast<double>(order[0].second.ns) /
+                                                                              static_cast<double>(total)}}})};
+    finding.said.action = Advise(SourceOf(context.timeline()), pattern.action, pattern.in_torch).all;
     finding.upper_bound = true;
     finding.confidence = 0.5;
     finding.explain = {{"count", "on_critical_path_ns"}, {}};
@@ -126,11 +125,6 @@ class KernelFixes : public CauseOf<Kernels> {
     }
     SetPrice(cost, finding);
     analysis.findings.push_back(std::move(finding));
-  }
-
-  // "1.2 ms of each 17 ms step are", "12 % of the time is".
-  static std::string Capital(const std::string& part) {
-    return part + (part.ends_with("of the time") ? " is" : " are");
   }
 };
 

@@ -12,37 +12,28 @@ using schema::kNone;
 
 // Kernel names as they appear in traces of PyTorch 1.13 to 2.5, cuBLAS, cuDNN 8 and 9 and MIOpen.
 constexpr KernelPattern kPatterns[] = {
-    {FindingId::kKernelAttention, "attention as separate matrix products and softmax", "softmax", "logsoftmax|nll",
-     KernelPattern::kBetweenGemms, 1.0, 0.02,
-     "one fused attention kernel (FlashAttention) in place of product, softmax, product",
-     "torch.nn.functional.scaled_dot_product_attention (FlashAttention) in place of bmm, softmax, bmm"},
+    {FindingId::kKernelAttention, Word::kKernelAttention, Word::kKernelAttention, "softmax", "logsoftmax|nll",
+     KernelPattern::kBetweenGemms, 1.0, 0.02, Word::kKernelAttentionAction, Word::kKernelAttentionTorchAction},
     // TF32 kernels are named ..._tf32_..., s1688 or s16816, 16-bit ones h or bf16: none of these is single precision.
-    {FindingId::kKernelFp32Gemm, "matrix products in single precision, which leave the tensor cores unused",
+    {FindingId::kKernelFp32Gemm, Word::kKernelFp32Gemm, Word::kKernelFp32GemmBrief,
      "sgemm|_simt_|scudnn|_ffma_|gemmsn_", "tf32|s1688|s16816|bf16|fp16|h884|h1688|h16816|tensorop",
-     KernelPattern::kTensorCores, 0.875, 0.02,
-     "TF32 or a 16-bit type (cublasSetMathMode, cudnnSetConvolutionMathType); compare the results",
-     "torch.set_float32_matmul_precision(\"high\") (TF32), or torch.autocast(dtype=torch.bfloat16); compare the loss"},
-    {FindingId::kKernelLayout, "tensors rearranged between NCHW and NHWC",
+     KernelPattern::kTensorCores, 0.875, 0.02, Word::kKernelFp32GemmAction, Word::kKernelFp32GemmTorchAction},
+    {FindingId::kKernelLayout, Word::kKernelLayout, Word::kKernelLayout,
      "nchwtonhwc|nhwctonchw|nchw2nhwc|nhwc2nchw|tensortransformgeneric|batched_transpose_|transpose_nchw", "",
-     KernelPattern::kNothing, 1.0, 0.02, "keep tensors in the one layout that the convolutions want",
-     "model.to(memory_format=torch.channels_last), and the input as well"},
-    {FindingId::kKernelScatter, "embedding gradients and indexed updates with conflicting memory accesses",
+     KernelPattern::kNothing, 1.0, 0.02, Word::kKernelLayoutAction, Word::kKernelLayoutTorchAction},
+    {FindingId::kKernelScatter, Word::kKernelScatter, Word::kKernelScatter,
      "embedding_backward|embeddingbackward|compute_grad_weight|krn_partial|sum_and_scatter|indexfunclargeindex|"
      "indexfuncsmallindex|indexing_backward_kernel|index_put|scatter_gather_elementwise|embeddingbag_updategradinput",
-     "", KernelPattern::kNothing, 1.0, 0.03, "sort the indices first, or add up per row and write once",
-     "sparse gradients (Embedding(sparse=True)) or a fused embedding (FBGEMM's table-batched one); index_add or sorted "
-     "indices instead of index_put with accumulate"},
-    {FindingId::kKernelOptimizer, "the optimizer's update as one small kernel per parameter and operation",
+     "", KernelPattern::kNothing, 1.0, 0.03, Word::kKernelScatterAction, Word::kKernelScatterTorchAction},
+    {FindingId::kKernelOptimizer, Word::kKernelOptimizer, Word::kKernelOptimizer,
      "elementwise_kernel|addcmul|addcdiv|reduce_kernel", "multi_tensor|fused", KernelPattern::kInOptimizer, 1.0, 0.02,
-     "update all parameters in one kernel", "the optimizer's fused=True or foreach=True"},
-    {FindingId::kKernelCasts, "tensors copied or cast", "direct_copy_kernel|bfloat16_copy_kernel|catarraybatchedcopy",
-     "", KernelPattern::kNothing, 1.0, 0.05, "keep one type and layout, and write into views instead of concatenating",
-     "keep one dtype and layout (autocast once, no .contiguous() or .to() in the step), write into views instead of "
-     "cat"},
-    {FindingId::kKernelElementwise, "elementwise operations, one kernel and one pass over memory each",
+     Word::kKernelOptimizerAction, Word::kKernelOptimizerTorchAction},
+    {FindingId::kKernelCasts, Word::kKernelCasts, Word::kKernelCasts,
+     "direct_copy_kernel|bfloat16_copy_kernel|catarraybatchedcopy", "", KernelPattern::kNothing, 1.0, 0.05,
+     Word::kKernelCastsAction, Word::kKernelCastsTorchAction},
+    {FindingId::kKernelElementwise, Word::kKernelElementwise, Word::kKernelElementwiseBrief,
      "elementwise_kernel|elementwise_unary|elementwise_binary", "multi_tensor|fused|triton", KernelPattern::kNothing,
-     1.0, 0.10, "fuse them: one kernel for a chain of elementwise operations",
-     "torch.compile fuses them; in-place or fused variants where it cannot"},
+     1.0, 0.10, Word::kKernelElementwiseAction, Word::kKernelElementwiseTorchAction},
 };
 
 bool HasAnyOf(std::string_view list, std::string_view lower_name) {

@@ -7,12 +7,14 @@
 #include <vector>
 
 #include "analysis/causes/rank_events.h"
+#include "analysis/words/clause.h"
 
 namespace lockstep::analysis {
 
 struct KernelPattern {
-  FindingId id;           // The finding that reports it.
-  std::string_view what;  // "attention in single steps".
+  FindingId id;  // The finding that reports it.
+  // "attention as separate matrix products and softmax", and in a few words.
+  Word what, brief;
   // Any of these in the kernel's name, lower case; separated by '|'.
   std::string_view any, none;
   enum Needs : std::uint8_t {
@@ -21,9 +23,9 @@ struct KernelPattern {
     kTensorCores,   // On GPUs of compute capability 8 and above, which multiply fp32 as TF32.
     kInOptimizer,   // Launched within the optimizer, many per step.
   } needs;
-  double removable;    // The largest share of its time that can be saved.
-  double least_share;  // The least share of the step: kernels that every job has are reported only above it.
-  std::string_view action, in_torch;  // The second is the action in terms of PyTorch.
+  double removable;       // The largest share of its time that can be saved.
+  double least_share;     // The least share of the step: kernels that every job has are reported only above it.
+  Word action, in_torch;  // The second is the action in terms of PyTorch.
 };
 
 // The table. A kernel belongs to the first pattern that fits.

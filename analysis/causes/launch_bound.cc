@@ -1,12 +1,9 @@
 // The GPU is idle because the host cannot launch kernels as fast as the GPU runs them.
 
-#include <fmt/format.h>
-
 #include <algorithm>
 
 #include "analysis/causes/cause.h"
 #include "analysis/causes/gap_evidence.h"
-#include "analysis/core/format.h"
 #include "analysis/core/source.h"
 #include "analysis/passes.h"
 
@@ -92,35 +89,33 @@ class LaunchBound : public CauseOf<Launches> {
     const Source source = SourceOf(context.timeline());
     Finding finding;
     finding.id = FindingId::kLaunchBound;
-    finding.headline = fmt::format("The GPU waits {} for its next kernel to be launched: the host cannot keep up.",
-                                   OfTheStep(cost, whole));
-    finding.brief = "GPU waits for kernels to be launched";
-    const double per = static_cast<double>(std::max<std::int64_t>(1, stretches));
-    const std::string kernels = cost.per_step
-                                    ? PluralOfMean(static_cast<double>(all.kernels) / per, "kernel") + " per step"
-                                    : Plural(all.kernels, "kernel");
-    finding.evidence = fmt::format(
-        "{} of the GPU's idle time in {} of {} on average; {} of {} on average, {} of them below 10 us",
-        Percent(total, all.idle_ns),
-        cost.per_step ? PluralOfMean(static_cast<double>(gaps) / per, "gap") + " per step" : Plural(gaps, "gap"),
-        Duration(total / std::max<std::int64_t>(1, gaps)), kernels, Duration(all.kernel_ns / all.kernels),
-        Percent(all.short_kernels, all.kernels));
+    finding.said.headline = {Say(Word::kLaunchBound, {{"idle", PartOf(cost, whole)}})};
+    finding.said.brief = {Say(Word::kLaunchBoundBrief)};
+    const auto share = [](std::int64_t part, std::int64_t of) {
+      return of > 0 ? Value(Share{static_cast<double>(part) / static_cast<double>(of)}) : Value("-");
+    };
+    const auto number = [&](std::int64_t n) {
+      return cost.per_step
+                 ? Value(MeanNum{static_cast<double>(n) / static_cast<double>(std::max<std::int64_t>(1, stretches))})
+                 : Value(Num{n});
+    };
+    finding.said.evidence = {Say(Word::kLaunchGaps, {{"share", share(total, all.idle_ns)},
+                                                     {"gaps", number(gaps)},
+                                                     {"per_step", cost.per_step},
+                                                     {"each", Ns{total / std::max<std::int64_t>(1, gaps)}},
+                                                     {"kernels", number(all.kernels)},
+                                                     {"each_kernel", Ns{all.kernel_ns / all.kernels}},
+                                                     {"short_share", share(all.short_kernels, all.kernels)}})};
     if (all.launches > 0)
-      finding.evidence += fmt::format("; {} of host time per launching call", Duration(all.launch_ns / all.launches));
-    if (all.optimizer_gap_ns * 3 > total) {
-      finding.evidence +=
-          fmt::format("; {} of it in the optimizer, which launches {} of the kernels",
-                      Percent(all.optimizer_gap_ns, total), Percent(all.optimizer_kernels, all.launches));
-      finding.action =
-          Advise(source, "update all parameters in one kernel; then CUDA graphs for the rest",
-                 "fused or foreach optimizer (torch.optim ...(fused=True)); then CUDA graphs or torch.compile for the "
-                 "rest");
-    } else {
-      finding.action =
-          Advise(source, "launch less: CUDA graphs, fused kernels; or more work per launch: a larger batch",
-                 "launch less: torch.compile(mode=\"reduce-overhead\") or CUDA graphs, fused kernels; or more work per "
-                 "launch: a larger batch");
-    }
+      finding.said.evidence.push_back(Say(Word::kLaunchCalls, {{"each_call", Ns{all.launch_ns / all.launches}}}));
+    const bool optimizer = all.optimizer_gap_ns * 3 > total;
+    if (optimizer)
+      finding.said.evidence.push_back(
+          Say(Word::kLaunchOptimizer, {{"optimizer_share", share(all.optimizer_gap_ns, total)},
+                                       {"kernels_share", share(all.optimizer_kernels, all.launches)}}));
+    finding.said.action = (optimizer ? Advise(source, Word::kLaunchOptimizerAction, Word::kLaunchOptimizerTorchAction)
+                                     : Advise(source, Word::kLaunchBoundAction, Word::kLaunchBoundTorchAction))
+                              .all;
     finding.upper_bound = true;
     finding.confidence = 0.7;
     SetPrice(cost, finding);

@@ -1,12 +1,9 @@
 // Reports memory that grows from step to step: a leak.
 
-#include <fmt/format.h>
-
 #include <algorithm>
 #include <cmath>
 
 #include "analysis/causes/cause.h"
-#include "analysis/core/format.h"
 #include "analysis/core/source.h"
 #include "analysis/tables/engine/cells.h"
 #include "analysis/tables/engine/kinds.h"
@@ -48,30 +45,27 @@ class MemoryGrowth : public Cause {
         if (worst == nullptr || g.slope * (g.gpu ? 4 : 1) > worst->slope * (worst->gpu ? 4 : 1)) worst = &g;
       }
     if (worst == nullptr) return;
-    const auto bytes = [](double n) { return Bytes(static_cast<std::uint64_t>(std::max(0.0, n))); };
-    const char* what = worst->gpu ? "GPU memory" : "The process's memory";
+    const auto bytes = [](double n) { return Size{static_cast<std::uint64_t>(std::max(0.0, n))}; };
     Finding finding;
     finding.id = FindingId::kMemoryGrowth;
-    finding.headline = fmt::format("{} grows by {} per step (rank {}{}).", what, bytes(worst->slope), worst->rank,
-                                   grow > 1 ? ", and others" : "");
-    finding.brief = worst->gpu ? "GPU memory grows from step to step" : "host memory grows from step to step";
-    finding.evidence = fmt::format("{} to {} per step (95 %) over {} steps, peak {}", bytes(worst->low),
-                                   bytes(worst->high), worst->steps, bytes(static_cast<double>(worst->peak)));
-    if (worst->capacity > worst->peak)
-      finding.evidence += fmt::format(
-          "; full after {} more",
-          Plural(static_cast<std::int64_t>(static_cast<double>(worst->capacity - worst->peak) / worst->slope), "step"));
+    finding.said.headline = {Say(
+        Word::kMemoryGrows,
+        {{"gpu", worst->gpu}, {"growth", bytes(worst->slope)}, {"rank", Index{worst->rank}}, {"others", grow > 1}})};
+    finding.said.brief = {Say(Word::kMemoryGrowsBrief, {{"gpu", worst->gpu}})};
+    finding.said.evidence = {Say(Word::kMemoryGrowsEvidence, {{"low", bytes(worst->low)},
+                                                              {"high", bytes(worst->high)},
+                                                              {"steps", Index{worst->steps}},
+                                                              {"peak", bytes(static_cast<double>(worst->peak))}})};
+    if (worst->capacity > worst->peak) {
+      const double steps_left = static_cast<double>(worst->capacity - worst->peak) / worst->slope;
+      finding.said.evidence.push_back(
+          Say(Word::kMemoryFullAfterEvidence, {{"steps_left", Num{static_cast<std::int64_t>(steps_left)}}}));
+    }
     const Source source = SourceOf(context.timeline());
-    finding.action =
-        worst->gpu
-            ? Advise(source,
-                     "find what is allocated in each step and not freed: lists of results, caches without a "
-                     "bound",
-                     "find what keeps tensors across steps: sums of losses without .detach() or .item(), lists of "
-                     "outputs, hooks that hold activations")
-            : Advise(source, "find what keeps data across steps: lists of results or logs, caches without a bound",
-                     "find what keeps data across steps: lists of results or logs, caches without a bound, "
-                     "DataLoader workers that copy");
+    finding.said.action =
+        (worst->gpu ? Advise(source, Word::kMemoryGrowsOnGpuAction, Word::kMemoryGrowsOnGpuTorchAction)
+                    : Advise(source, Word::kMemoryGrowsOnHostAction, Word::kMemoryGrowsOnHostTorchAction))
+            .all;
     finding.confidence = 0.8;
     finding.explain = std::move(rows);
     analysis.findings.push_back(std::move(finding));

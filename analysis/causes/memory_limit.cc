@@ -1,12 +1,9 @@
 // GPU memory is full: the allocator calls the driver within steps, and the GPU is idle each time.
 
-#include <fmt/format.h>
-
 #include <algorithm>
 
 #include "analysis/causes/cause.h"
 #include "analysis/causes/gap_evidence.h"
-#include "analysis/core/format.h"
 #include "analysis/core/source.h"
 #include "analysis/passes.h"
 #include "analysis/tables/engine/cells.h"
@@ -94,43 +91,37 @@ class MemoryLimit : public CauseOf<Memory> {
     if (!full && !stalls) return;
     Finding finding;
     finding.id = FindingId::kMemoryLimit;
-    const std::string level =
-        share(*fullest) >= 0
-            ? fmt::format("{} of {} allocated at the peak ({})", Bytes(static_cast<std::uint64_t>(fullest->allocated)),
-                          Bytes(static_cast<std::uint64_t>(fullest->capacity)), Percent(share(*fullest)))
-            : std::string();
+    Clauses level;
+    if (share(*fullest) >= 0)
+      level.all = {Say(Word::kMemoryLevel, {{"allocated", Size{static_cast<std::uint64_t>(fullest->allocated)}},
+                                            {"capacity", Size{static_cast<std::uint64_t>(fullest->capacity)}},
+                                            {"share", Share{share(*fullest)}}})};
     if (stalls) {
-      finding.headline = fmt::format("The GPU is idle for {} while the host allocates and frees GPU memory{}.",
-                                     OfTheStep(cost, whole), full ? ", which is nearly full" : "");
-      finding.brief = cost.per_step ? "device memory allocated and freed within steps"
-                                    : "GPU idle while memory is allocated and freed";
-      finding.evidence = fmt::format(
-          "{}, {} each{}",
-          cost.per_step ? PluralOfMean(static_cast<double>(calls) / static_cast<double>(stretches), "call") +
-                              " of cudaMalloc and cudaFree per step"
-                        : Plural(calls, "call") + " of cudaMalloc and cudaFree",
-          Duration(call_ns / std::max<std::int64_t>(1, calls)), level.empty() ? "" : "; " + level);
+      finding.said.headline = {Say(Word::kMemoryCalls, {{"idle", PartOf(cost, whole)}, {"full", full}})};
+      finding.said.brief = {Say(cost.per_step ? Word::kMemoryCallsInStepsBrief : Word::kMemoryCallsBrief)};
+      const Value mean_calls = cost.per_step
+                                   ? Value(MeanNum{static_cast<double>(calls) / static_cast<double>(stretches)})
+                                   : Value(Num{calls});
+      finding.said.evidence = {
+          Say(Word::kMemoryCallsEvidence, {{"calls", mean_calls},
+                                           {"per_step", cost.per_step},
+                                           {"each", Ns{call_ns / std::max<std::int64_t>(1, calls)}}})};
+      AddTo(finding.said.evidence, level.all);
       SetPrice(cost, finding);
       finding.upper_bound = true;
       finding.confidence = 0.7;
     } else {
-      finding.headline = fmt::format("GPU memory is nearly full on rank {}: {}.", fullest->cost.rank, level);
-      finding.brief = "GPU memory is nearly full";
-      finding.evidence =
-          level + fmt::format(", {} held by the allocator; it costs nothing yet",
-                              Bytes(static_cast<std::uint64_t>(std::max<std::int64_t>(0, fullest->reserved))));
+      finding.said.headline = {Say(Word::kMemoryFull, {{"rank", Index{fullest->cost.rank}}, {"level", level}})};
+      finding.said.brief = {Say(Word::kMemoryFullBrief)};
+      const auto reserved = static_cast<std::uint64_t>(std::max<std::int64_t>(0, fullest->reserved));
+      finding.said.evidence = {Say(Word::kMemoryFullEvidence, {{"level", level}, {"reserved", Size{reserved}}})};
       finding.rank = found().size() > 1 ? -1 : fullest->cost.rank;
       finding.confidence = 0.9;
     }
     const Source source = SourceOf(context.timeline());
-    finding.action =
-        full ? Advise(source,
-                      "keep less on the GPU: a smaller batch, recomputing instead of keeping, sharing out states",
-                      "activation checkpointing (torch.utils.checkpoint), a smaller batch, or sharded states (FSDP); "
-                      "PYTORCH_CUDA_ALLOC_CONF=expandable_segments:True against fragmentation")
-             : Advise(source, "allocate once and keep it (a caching or pooled allocator, cudaMallocAsync)",
-                      "allocate once and keep it: no torch.cuda.empty_cache(), and no shapes that change from step to "
-                      "step");
+    finding.said.action = (full ? Advise(source, Word::kMemoryFullAction, Word::kMemoryFullTorchAction)
+                                : Advise(source, Word::kMemoryCallsAction, Word::kMemoryCallsTorchAction))
+                              .all;
     finding.explain = stalls ? GapEvidence::Rows(gaps) : std::move(rows);
     analysis.findings.push_back(std::move(finding));
   }

@@ -1,13 +1,10 @@
 // Copies from pageable host memory go through a pinned staging buffer, and the host waits for the staging.
 
-#include <fmt/format.h>
-
 #include <algorithm>
 #include <map>
 
 #include "analysis/causes/cause.h"
 #include "analysis/causes/gap_evidence.h"
-#include "analysis/core/format.h"
 #include "analysis/core/source.h"
 #include "analysis/passes.h"
 
@@ -78,17 +75,17 @@ class PageableCopies : public CauseOf<Copies> {
     if (cost.ns <= 0 || all.count == 0) return;
     Finding finding;
     finding.id = FindingId::kCopyPageable;
-    finding.headline = fmt::format("Copies to the GPU from pageable memory take {}.", OfTheStep(cost, whole));
-    finding.brief = "copies to the GPU from pageable memory";
+    finding.said.headline = {Say(Word::kCopiesPageable, {{"cost", PartOf(cost, whole)}})};
+    finding.said.brief = {Say(Word::kCopiesPageableBrief)};
     const double seconds = static_cast<double>(std::max<std::int64_t>(1, all.ns)) * 1e-9;
-    finding.evidence =
-        fmt::format("{} of {} copies to the GPU, {} each at {}; the host spends {} in the call that starts one",
-                    Count(all.count), Count(all.all), Bytes(static_cast<std::uint64_t>(all.bytes / all.count)),
-                    Bandwidth(static_cast<double>(all.bytes) / seconds), Duration(all.host_ns / all.count));
-    finding.action =
-        Advise(SourceOf(context.timeline()),
-               "pinned memory and asynchronous copies: cudaMallocHost or cudaHostRegister, and cudaMemcpyAsync",
-               "pinned memory and asynchronous copies: DataLoader(pin_memory=True) and .to(device, non_blocking=True)");
+    finding.said.evidence = {
+        Say(Word::kCopiesPageableEvidence, {{"copies", Num{all.count}},
+                                            {"all_copies", Num{all.all}},
+                                            {"bytes", Size{static_cast<std::uint64_t>(all.bytes / all.count)}},
+                                            {"rate", Rate{static_cast<double>(all.bytes) / seconds}},
+                                            {"call", Ns{all.host_ns / all.count}}})};
+    finding.said.action =
+        Advise(SourceOf(context.timeline()), Word::kCopiesPageableAction, Word::kCopiesPageableTorchAction).all;
     finding.upper_bound = true;
     finding.confidence = 0.8;
     SetPrice(cost, finding);

@@ -1,14 +1,11 @@
 // Reports kernels with fewer blocks than the GPU has multiprocessors: the other multiprocessors are idle while they
 // run.
 
-#include <fmt/format.h>
-
 #include <algorithm>
 #include <map>
 
 #include "analysis/causes/cause.h"
 #include "analysis/causes/kernel_patterns.h"
-#include "analysis/core/format.h"
 #include "analysis/passes.h"
 
 namespace lockstep::analysis {
@@ -107,23 +104,21 @@ class SmallGrids : public CauseOf<Grids> {
     const std::int64_t blocks = most.blocks / std::max<std::int64_t>(1, most.count);
     Finding finding;
     finding.id = FindingId::kGpuSmallGrids;
-    finding.headline = fmt::format(
-        "Kernels with too few blocks leave most of the GPU idle: blocks for all {} multiprocessors would save {}.",
-        multiprocessors, OfTheStep(cost, whole));
-    finding.brief = "kernels with too few blocks for the GPU";
-    finding.evidence = fmt::format(
-        "{} with at most half as many blocks as the GPU's {} multiprocessors, {} of compute time; most in {}: {} of {} "
-        "on "
-        "average",
-        cost.per_step
-            ? PluralOfMean(static_cast<double>(count) / static_cast<double>(stretches), "kernel") + " per step"
-            : Plural(count, "kernel"),
-        multiprocessors, Percent(small_ns, known_ns), ShortName(name, 40), Plural(blocks, "block"),
-        Duration(most.ns / std::max<std::int64_t>(1, most.count)));
-    finding.action =
-        "give each launch more to do: a larger batch, several problems in one (batched, grouped) kernel, split-K; or "
-        "run "
-        "independent kernels on several streams";
+    finding.said.headline = {
+        Say(Word::kGridsSmall),
+        Say(Word::kGridsSmallCost, {{"multiprocessors", Index{multiprocessors}}, {"cost", PartOf(cost, whole)}})};
+    finding.said.brief = {Say(Word::kGridsSmallBrief)};
+    const Value kernels =
+        cost.per_step ? Value(MeanNum{static_cast<double>(count) / static_cast<double>(stretches)}) : Value(Num{count});
+    finding.said.evidence = {
+        Say(Word::kGridsSmallEvidence, {{"kernels", kernels},
+                                        {"per_step", cost.per_step},
+                                        {"multiprocessors", Index{multiprocessors}},
+                                        {"share", Share{static_cast<double>(small_ns) / static_cast<double>(known_ns)}},
+                                        {"name", ShortName(name, 40)},
+                                        {"blocks", Num{blocks}},
+                                        {"each", Ns{most.ns / std::max<std::int64_t>(1, most.count)}}})};
+    finding.said.action = {Say(Word::kGridsSmallAction)};
     finding.upper_bound = true;
     finding.confidence = 0.5;
     SetPrice(cost, finding);

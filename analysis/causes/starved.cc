@@ -1,13 +1,9 @@
 // Reports training threads that were ready to run and had no core.
 
-#include <fmt/format.h>
-
 #include <algorithm>
 #include <cstdint>
-#include <string>
 #include <vector>
 
-#include "analysis/core/format.h"
 #include "analysis/core/source.h"
 #include "analysis/core_time.h"
 #include "analysis/passes.h"
@@ -51,15 +47,12 @@ void FindStarved(const Context& context, Analysis& analysis) {
   Finding finding;
   finding.id = FindingId::kStarved;
   // The headline and the rows show one quantity: sums over the same steps of the same ranks.
-  const std::string when = fmt::format("for {} of their time", Percent(share));
   // Of other programs the thread that calls MPI is meant, which is the rank to them.
-  const bool torch = SourceOf(context.timeline()).torch;
-  finding.headline =
-      run.ranks_sharing_cores > 0
-          ? fmt::format("{} ranks share {}: {} for a core {}.", run.ranks_sharing_cores,
-                        Plural(run.shared_cores, "core"), torch ? "their training threads wait" : "they wait", when)
-          : fmt::format("The {} are ready to run but have no core {}.", torch ? "training threads" : "ranks", when);
-  finding.brief = "ready to run, but without a core";
+  finding.said.headline = {Say(run.ranks_sharing_cores > 0 ? Word::kStarvedSharing : Word::kStarved,
+                               {{"sharing_ranks", Index{run.ranks_sharing_cores}},
+                                {"cores", Num{run.shared_cores}},
+                                {"torch", SourceOf(context.timeline()).torch},
+                                {"without_core", Share{share}}})};
   // It has no price, because part of that time is within waits that would be spent anyway.
   finding.confidence = 0.7;
   finding.explain.columns = {"rank", "offcpu_ns", "outside_calls_ns", "cpu_ns", "span_ns"};
@@ -72,29 +65,23 @@ void FindStarved(const Context& context, Analysis& analysis) {
         {rank.rank, rank.without_core_ns, rank.outside_calls_ns, Evidence::OrUnknown(rank.cpu_ns), rank.span_ns});
     if (most == nullptr || of(rank) > of(*most)) most = &rank;
   }
-  const std::string where =
-      outside < share
-          ? fmt::format(", at least {} outside MPI calls, in which a rank that waits may spin", Percent(outside))
-          : std::string();
-  finding.evidence =
-      fmt::format("runnable without a core (run-queue delay) over {}: {} of the time of {}{}; most on rank {}: {}",
-                  time.steps > 0 ? Plural(time.steps, "step") : std::string("the window"), Percent(share),
-                  Plural(static_cast<std::int64_t>(time.ranks.size()), "rank"), where, most->rank, Percent(of(*most)));
+  finding.said.evidence = {Say(Word::kStarvedEvidence, {{"window", time.steps <= 0},
+                                                        {"steps", If(time.steps > 0, Num{time.steps})},
+                                                        {"without_core", Share{share}},
+                                                        {"ranks", Num{static_cast<std::int64_t>(time.ranks.size())}},
+                                                        {"outside_calls", If(outside < share, Share{outside})},
+                                                        {"rank", Index{most->rank}},
+                                                        {"most", Share{of(*most)}}})};
   std::int64_t without_ns = 0;
   for (const CoreTime::OfRank& rank : time.ranks) without_ns += rank.without_core_ns;
   const std::int64_t others_ns = OtherThreadsNs(context);
   const bool own_threads =
       others_ns > 0 && static_cast<double>(others_ns) >= kOwnThreads * static_cast<double>(without_ns);
-  if (own_threads) {
-    finding.brief = "ready to run, but the ranks' own threads have the cores";
-    finding.evidence += fmt::format("; their processes' other threads used {} of CPU time", Duration(others_ns));
-  }
-  finding.action =
-      own_threads ? "run no more threads than cores: lower OMP_NUM_THREADS, or give each rank more cores (mpirun "
-                    "--map-by slot:PE=N)"
-      : run.ranks_sharing_cores > 0
-          ? "use as many ranks as cores; the timings of this run do not apply to a run with a core per rank"
-          : "see what else runs on the nodes, or widen the ranks' core sets (taskset -cp PID shows them)";
+  if (own_threads) finding.said.evidence.push_back(Say(Word::kStarvedThreadsEvidence, {{"others_cpu", Ns{others_ns}}}));
+  finding.said.brief = {Say(own_threads ? Word::kStarvedThreadsBrief : Word::kStarvedBrief)};
+  finding.said.action = {Say(own_threads                   ? Word::kStarvedThreadsAction
+                             : run.ranks_sharing_cores > 0 ? Word::kStarvedSharingAction
+                                                           : Word::kStarvedAction)};
   analysis.findings.push_back(std::move(finding));
 }
 

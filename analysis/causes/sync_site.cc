@@ -1,7 +1,5 @@
 #include "analysis/causes/sync_site.h"
 
-#include <fmt/format.h>
-
 #include <cstdint>
 #include <string_view>
 
@@ -29,11 +27,9 @@ SyncSite SiteOf(const RankEvents& events, const gpu::BlockingCall& call) {
   return site;
 }
 
-std::string Where(const SyncSite& site) {
-  std::string text = ShortName(site.call);
-  if (!site.op.empty()) text = fmt::format("{} ({})", ShortName(site.op), text);
-  if (!site.range.empty()) text += fmt::format(" in \"{}\"", ShortName(site.range));
-  return text;
+Clause Where(const SyncSite& site) {
+  return Say(site.op.empty() ? Word::kSyncInCall : Word::kSyncInOperator,
+             {{"call", ShortName(site.call)}, {"operator", ShortName(site.op)}, {"range", ShortName(site.range)}});
 }
 
 }  // namespace lockstep::analysis

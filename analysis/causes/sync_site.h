@@ -5,6 +5,7 @@
 #include <string>
 
 #include "analysis/causes/rank_events.h"
+#include "analysis/words/clause.h"
 
 namespace lockstep::analysis {
 
@@ -17,6 +18,6 @@ struct SyncSite {
 // application.
 SyncSite SiteOf(const RankEvents& events, const gpu::BlockingCall& call);
 // "aten::item (cudaStreamSynchronize) in "log_loss"".
-std::string Where(const SyncSite& site);
+Clause Where(const SyncSite& site);
 
 }  // namespace lockstep::analysis

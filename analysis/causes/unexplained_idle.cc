@@ -1,14 +1,11 @@
 // Reports how long the GPU is idle for reasons that the recording does not contain, and what to record.
 
-#include <fmt/format.h>
-
 #include <algorithm>
 #include <array>
 
 #include "analysis/causes/cause.h"
 #include "analysis/causes/gap_evidence.h"
 #include "analysis/causes/recording_advice.h"
-#include "analysis/core/format.h"
 #include "analysis/passes.h"
 
 namespace lockstep::analysis {
@@ -54,26 +51,21 @@ class UnexplainedIdle : public CauseOf<Found> {
     const auto most = static_cast<std::size_t>(std::max_element(sums.begin(), sums.end()) - sums.begin());
     Finding finding;
     finding.id = FindingId::kIdleUnexplained;
-    finding.headline =
-        fmt::format("The GPU is idle for {}, and the recording does not tell why: {}.", OfTheStep(cost, whole),
-                    most == kHost       ? "nothing of the host is recorded there but its calls"
-                    : most == kLaunches ? "the calls that launched what came next are not in it"
-                                        : "what came next had been launched and did not start");
-    finding.brief = "GPU idle for a reason that was not recorded";
-    static constexpr std::array<std::string_view, kMissing> kTexts = {
-        "where nothing of the host is recorded", "before work whose launching call is not in the trace",
-        "in which launched work did not start within 30 us"};
-    finding.evidence = Plural(gaps, "gap");
-    for (std::size_t i = 0; i < kMissing; ++i)
-      if (sums[i] > 0) finding.evidence += fmt::format(", {} {}", Percent(sums[i], total), kTexts[i]);
-    finding.evidence += GapEvidence::AfterWaits(in_gaps.rows);
+    constexpr std::array<Word, kMissing> kWhy{Word::kUnexplainedHost, Word::kUnexplainedLaunches,
+                                              Word::kUnexplainedStarts};
+    constexpr std::array<Word, kMissing> kShares{Word::kUnexplainedHostShare, Word::kUnexplainedLaunchesShare,
+                                                 Word::kUnexplainedStartsShare};
+    constexpr std::array<Clause (*)(const Context&), kMissing> kActions{ToNameHostWork, ToSeeLaunches, ToSeeStarts};
+    finding.said.headline = {Say(Word::kUnexplained, {{"idle", PartOf(cost, whole)}}), Say(kWhy[most])};
+    finding.said.brief = {Say(Word::kUnexplainedBrief)};
+    finding.said.evidence = {Say(Word::kUnexplainedGaps, {{"gaps", Num{gaps}}})};
     for (std::size_t i = 0; i < kMissing; ++i) {
-      if (sums[i] * 10 < total) continue;
-      finding.action += finding.action.empty() ? "" : "; ";
-      finding.action += i == kHost       ? ToNameHostWork(context)
-                        : i == kLaunches ? ToSeeLaunches(context)
-                                         : ToSeeStarts(context);
+      if (sums[i] > 0)
+        finding.said.evidence.push_back(
+            Say(kShares[i], {{"share", Share{static_cast<double>(sums[i]) / static_cast<double>(total)}}}));
+      if (sums[i] * 10 >= total) finding.said.action.push_back(kActions[i](context));
     }
+    AddTo(finding.said.evidence, GapEvidence::AfterWaits(in_gaps.rows));
     finding.upper_bound = true;
     finding.confidence = 0.9;
     SetPrice(cost, finding);

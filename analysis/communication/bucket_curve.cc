@@ -11,12 +11,12 @@
 #include <set>
 
 #include "analysis/choose_findings.h"
-#include "analysis/core/format.h"
 #include "analysis/core/rates.h"
 #include "analysis/core/statistics.h"
 #include "analysis/passes.h"
 #include "analysis/replay/graph/bucket_rule.h"
 #include "analysis/replayed/replayed_run.h"
+#include "analysis/words/render.h"
 #include "merge/parallel.h"
 
 namespace lockstep::analysis {
@@ -209,7 +209,7 @@ class Recommendation {
     while (high + 1 < answers_.size() && as_good(high + 1)) ++high;
     buckets.flat_cap_mb = {candidates_[low].cap_mb, candidates_[high].cap_mb};
     buckets.recommended_extrapolated = answers_[chosen].extrapolated;
-    buckets.try_it = TryIt(buckets, candidates_[chosen]);
+    buckets.try_it = Rendered(ActionFor(buckets, candidates_[chosen]));
     analysis.findings.push_back(MakeFinding(analysis, chosen));
   }
 
@@ -236,21 +236,18 @@ class Recommendation {
     return *std::max_element(sizes.begin(), sizes.end()) < least;
   }
 
-  static std::string Named(const Candidate& candidate) {
-    return candidate.one_bucket ? "one bucket" : fmt::format("buckets of {:.4g} MiB", candidate.cap_mb);
+  Clause ActionFor(const Buckets& buckets, const Candidate& candidate) const {
+    const Clause setting = SettingOf(buckets, candidate);
+    return buckets.recommended_extrapolated ? Say(Word::kBucketsExtrapolatedAction, {{"setting", Clauses{{setting}}}})
+                                            : setting;
   }
-  std::string TryIt(const Buckets& buckets, const Candidate& candidate) const {
-    std::string text = SettingOf(buckets, candidate);
-    if (buckets.recommended_extrapolated)
-      text += " (extrapolated: record a run with it and give that to lockstep whatif --calibrate)";
-    return text;
-  }
-  std::string SettingOf(const Buckets& buckets, const Candidate& candidate) const {
+  Clause SettingOf(const Buckets& buckets, const Candidate& candidate) const {
     if (replayed_.run().torch)
-      return replay::DdpSettings(buckets.recommended_first_bytes, buckets.recommended_cap_bytes,
-                                 replayed_.what_if().buckets()->total_bytes());
-    return candidate.one_bucket ? std::string("reduce all gradients at once, after the backward pass")
-                                : fmt::format("reduce gradients in buckets of {:.4g} MiB", candidate.cap_mb);
+      return Say(Word::kReplayedSetting,
+                 {{"setting", replay::DdpSettings(buckets.recommended_first_bytes, buckets.recommended_cap_bytes,
+                                                  replayed_.what_if().buckets()->total_bytes())}});
+    return Say(candidate.one_bucket ? Word::kBucketsOneAction : Word::kBucketsOfCapAction,
+               {{"cap", Real{candidate.cap_mb}}});
   }
 
   Finding MakeFinding(const Analysis& analysis, std::size_t chosen) const {
@@ -259,28 +256,40 @@ class Recommendation {
     const std::int64_t step = replayed_.what_if().replayed_step_ns();
     const bool steps = !replayed_.run().whole_window;
     const bool at_most = SmallerThanMeasured(chosen);
-    const std::string now = buckets.current_cap_mb ? fmt::format("a cap of {:.4g} MiB", *buckets.current_cap_mb)
-                                                   : Plural(static_cast<std::int64_t>(buckets.sizes.size()), "bucket");
+    const auto largest = [](const std::vector<std::uint64_t>& bytes) {
+      return Size{*std::max_element(bytes.begin(), bytes.end())};
+    };
+    const auto count = [](const std::vector<std::uint64_t>& bytes) { return static_cast<std::int64_t>(bytes.size()); };
+    const Candidate& candidate = candidates_[chosen];
+    const Clauses other{
+        {Say(candidate.one_bucket ? Word::kBucketsOne : Word::kBucketsOfCap, {{"cap", Real{candidate.cap_mb}}})}};
+    const Clauses present{{buckets.current_cap_mb
+                               ? Say(Word::kBucketsPresentCap, {{"present_cap", Real{*buckets.current_cap_mb}}})
+                               : Say(Word::kBucketsPresentCount, {{"present_buckets", Num{count(buckets.sizes)}}})}};
     Finding finding;
     finding.id = FindingId::kBucketsCap;
-    finding.headline = fmt::format("{} would save {}{} of each {} step ({} now).", Capital(Named(candidates_[chosen])),
-                                   at_most ? "at most " : "", Duration(answer.gain_ns), Duration(step), now);
-    finding.brief = fmt::format("{} instead of {}", Named(candidates_[chosen]), now);
-    finding.evidence =
-        fmt::format("replayed: {} with {} of at most {}, {} with {} of at most {}", Duration(step),
-                    buckets.sizes.size(), Bytes(*std::max_element(buckets.sizes.begin(), buckets.sizes.end())),
-                    Duration(answer.step_ns), candidates_[chosen].bytes.size(),
-                    Bytes(*std::max_element(candidates_[chosen].bytes.begin(), candidates_[chosen].bytes.end())));
-    const auto [from, to] = *buckets.flat_cap_mb;
-    if (const std::string least = fmt::format("{:.4g}", from), most = fmt::format("{:.4g}", to); least != most)
-      finding.evidence += fmt::format("; {} to {} MiB are as good", least, most);
+    finding.said.headline = {Say(Word::kBucketsOther, {{"other", other},
+                                                       {"at_most", at_most},
+                                                       {"gain", Ns{answer.gain_ns}},
+                                                       {"step", Ns{step}},
+                                                       {"present", present}})};
+    finding.said.brief = {Say(Word::kBucketsOtherBrief, {{"other", other}, {"present", present}})};
+    finding.said.evidence = {Say(Word::kBucketsOtherEvidence, {{"step", Ns{step}},
+                                                               {"present_buckets", Index{count(buckets.sizes)}},
+                                                               {"present_largest", largest(buckets.sizes)},
+                                                               {"other_step", Ns{answer.step_ns}},
+                                                               {"other_buckets", Index{count(candidate.bytes)}},
+                                                               {"other_largest", largest(candidate.bytes)}})};
+    // Unless they read the same.
+    if (const auto [from, to] = *buckets.flat_cap_mb; fmt::format("{:.4g}", from) != fmt::format("{:.4g}", to))
+      finding.said.evidence.push_back(
+          Say(Word::kBucketsAsGoodEvidence, {{"least_cap", Real{from}}, {"most_cap", Real{to}}}));
     if (answer.extrapolated) SayExtrapolated(finding);
     if (at_most)
-      finding.evidence += fmt::format(
-          "{}it is taken to move as fast, and beside work no transfer is faster than with nothing beside it",
-          answer.extrapolated ? ": " : "; how long that size takes beside work was not measured: ");
+      finding.said.evidence.push_back(
+          Say(answer.extrapolated ? Word::kBucketsNotMeasuredEvidence : Word::kBucketsBesideWorkEvidence));
     finding.upper_bound = at_most;
-    finding.action = buckets.try_it;
+    finding.said.action = {ActionFor(buckets, candidate)};
     if (steps) {
       finding.saves_ns_per_step = answer.gain_ns;
       finding.saves_interval_ns = answer.gain_interval_ns;
@@ -297,11 +306,6 @@ class Recommendation {
            answers_[i].step_interval_ns ? answers_[i].step_interval_ns->second : Evidence::kUnknown,
            answers_[i].extrapolated});
     return finding;
-  }
-
-  static std::string Capital(std::string text) {
-    text[0] = static_cast<char>(std::toupper(static_cast<unsigned char>(text[0])));
-    return text;
   }
 
   const ReplayedRun& replayed_;
@@ -338,18 +342,19 @@ std::int64_t MostOfFewer(const ReplayedRun& replayed, const Buckets& buckets,
 // slower: a second recording decides, and what there is to gain is known at most.
 void TellOtherSizesUnknown(const ReplayedRun& replayed, const std::vector<Candidate>& candidates, Analysis& analysis) {
   const replay::CostModel& costs = replayed.what_if().costs();
-  const std::size_t count = analysis.buckets.sizes.size();
-  if (!costs.contradiction() || count < 2) return;
+  const Index count{static_cast<std::int64_t>(analysis.buckets.sizes.size())};
+  if (!costs.contradiction() || count.value < 2) return;
   const replay::CostModel::Knot& own = costs.knots().front();
-  const std::string what =
-      fmt::format("{} of {} take {} each, {} outside of the steps took {}", count, Bytes(own.bytes),
-                  Duration(std::llround(own.transfer_ns)), Bytes(costs.contradiction()->bytes),
-                  Duration(std::llround(costs.contradiction()->transfer_ns)));
+  const Clauses transfers{
+      {Say(Word::kBucketsSlowTransfers, {{"buckets", count},
+                                         {"bytes", Size{own.bytes}},
+                                         {"each", Ns{std::llround(own.transfer_ns)}},
+                                         {"bytes_outside", Size{costs.contradiction()->bytes}},
+                                         {"each_outside", Ns{std::llround(costs.contradiction()->transfer_ns)}}})}};
   const IdentityTerms& terms = analysis.summary.terms;
   const std::int64_t exposed_ns = terms.exposed_transfer_ns + terms.exposed_unsplit_ns;
   if (static_cast<double>(exposed_ns) < kWorthShare * static_cast<double>(terms.Sum())) {
-    analysis.remarks.push_back(fmt::format(
-        "Buckets: {}. It is not their size that takes the time, so what others would take is not known.", what));
+    analysis.remarks.push_back(Told(Word::kBucketsSlowRemark, {{"transfers", transfers}}));
     return;
   }
   if (!replayed.HoldsInSteps()) return;
@@ -360,23 +365,16 @@ void TellOtherSizesUnknown(const ReplayedRun& replayed, const std::vector<Candid
   if (!WorthABound(0, most_ns, step_ns)) return;
   Finding finding;
   finding.id = FindingId::kBucketsCap;
-  finding.headline = fmt::format(
-      "Each step has {} buckets of {}, and it is not their size that makes them slow: fewer, larger ones save at most "
-      "{} of transfers in each {} step.",
-      count, Bytes(own.bytes), Duration(most_ns), Duration(step_ns));
-  finding.brief = fmt::format("{} buckets of {}: fewer, larger ones may be faster", count, Bytes(own.bytes));
-  finding.evidence =
-      what +
-      ": what takes the time is not their size; replayed with fewer of which each takes as long as one does now; what "
-      "the program does for each bucket comes on top";
+  finding.said.headline = {Say(Word::kBucketsSlow, {{"buckets", count}, {"bytes", Size{own.bytes}}}),
+                           Say(Word::kBucketsSlowGain, {{"gain", Ns{most_ns}}, {"step", Ns{step_ns}}})};
+  finding.said.brief = {Say(Word::kBucketsSlowBrief, {{"buckets", count}, {"bytes", Size{own.bytes}}})};
+  finding.said.evidence = {Say(Word::kBucketsSlowEvidence, {{"transfers", transfers}})};
   finding.saves_ns_per_step = most_ns;
   finding.upper_bound = true;
   finding.replayed = true;
   const double cap_mb = std::max(25.0, 4 * analysis.buckets.current_cap_mb.value_or(0));
-  finding.action =
-      fmt::format("record a run that {}, and compare: lockstep diff RUN OTHER",
-                  replayed.run().torch ? fmt::format("has DistributedDataParallel(..., bucket_cap_mb={:.4g})", cap_mb)
-                                       : std::string("reduces more gradients at once"));
+  finding.said.action = {replayed.run().torch ? Say(Word::kBucketsSlowDdpAction, {{"cap", Real{cap_mb}}})
+                                              : Say(Word::kBucketsSlowAction)};
   finding.confidence = 0.3;
   analysis.findings.push_back(std::move(finding));
 }

@@ -1,8 +1,6 @@
 // Sharded parameters (FSDP and similar): which units are gathered before they are used, how long compute waits for
 // them, and what gathering them earlier, fewer and larger ones, or more and smaller ones would gain.
 
-#include <fmt/format.h>
-
 #include <algorithm>
 
 #include "analysis/choose_findings.h"
@@ -135,15 +133,16 @@ class Sharded {
     for (const FsdpUnit& unit : analysis_.fsdp.units) exposed += unit.gather_exposed_ns;
     Finding finding;
     finding.id = FindingId::kFsdpPrefetch;
-    finding.headline = fmt::format("Parameters are gathered too late: earlier, a step of {} would be {} shorter{}.",
-                                   Duration(step), Duration(best->gain_ns), at_most ? " at best" : "");
-    finding.brief = fmt::format("parameters gathered too late: {} ahead is enough",
-                                Plural(static_cast<std::int64_t>(depth), "unit"));
-    const std::string least = Bytes(Least()), most = Bytes(Most());
-    finding.evidence = fmt::format("{} of {}{}; compute waits {} per step for their all-gathers",
-                                   Plural(static_cast<std::int64_t>(analysis_.fsdp.units.size()), "unit"), least,
-                                   least == most ? "" : " to " + most, Duration(exposed));
-    finding.action = best->try_it;
+    finding.said.headline = {
+        Say(Word::kShardsLate),
+        Say(Word::kShardsLateGain, {{"step", Ns{step}}, {"gain", Ns{best->gain_ns}}, {"at_most", at_most}})};
+    finding.said.brief = {Say(Word::kShardsLateBrief, {{"depth", Num{static_cast<std::int64_t>(depth)}}})};
+    const bool differ = Bytes(Least()) != Bytes(Most());  // As they read.
+    finding.said.evidence = {Say(Word::kShardsLateEvidence, {{"units", Units()},
+                                                             {"smallest", Size{Least()}},
+                                                             {"largest", If(differ, Size{Most()})},
+                                                             {"exposed", Ns{exposed}}})};
+    finding.said.action = {Say(Word::kReplayedSetting, {{"setting", best->try_it}})};
     analysis_.fsdp.recommended_depth = depth;
     prefetched_ns_ = best->gain_ns;
     finding.saves_ns_per_step = best->gain_ns;
@@ -163,26 +162,26 @@ class Sharded {
     const std::optional<replay::LargerUnits> larger = FindLargerUnits(replayed_.what_if(), replayed_.job(), worth);
     if (!larger || larger->gain_ns <= worth || !larger->gain_interval_ns || larger->gain_interval_ns->first <= 0)
       return TellUnitsAreMany(step, worth);
-    const std::size_t fewer = (larger->units + larger->together - 1) / larger->together;
-    const std::string up_to = Bytes(Most() * larger->together);
+    const Index units{static_cast<std::int64_t>(larger->units)}, together{static_cast<std::int64_t>(larger->together)};
+    const Index fewer{(units.value + together.value - 1) / together.value};
+    const Size up_to{Most() * larger->together};
     Finding finding;
     finding.id = FindingId::kFsdpUnits;
-    finding.headline =
-        fmt::format("Units of sharded parameters are too small: {} in place of {} would save {} of each {} step.",
-                    fewer, larger->units, Duration(larger->gain_ns), Duration(step));
-    finding.brief = fmt::format("units of sharded parameters too small: {} in place of {}", fewer, larger->units);
-    finding.evidence = fmt::format(
-        "{} of {} to {}; their {} all-gathers and {} reductions take {} per step, those of units of up to "
-        "{} {}; what the program itself does for each unit comes on top",
-        Plural(static_cast<std::int64_t>(larger->units), "unit"), Bytes(Least()), Bytes(Most()), gathers_[0][0].size(),
-        scatters_[0][0].size(), Duration(larger->transfers_ns), up_to, Duration(larger->transfers_then_ns));
-    finding.action = replayed_.run().torch
-                         ? fmt::format(
-                               "make each {0} of them one unit, FSDP2: fully_shard([*layers[i:i + {0}]]), FSDP: "
-                               "a coarser auto_wrap_policy; each gathers up to {1} of memory",
-                               larger->together, up_to)
-                         : fmt::format("gather and reduce each {} of them at once; each gathers up to {} of memory",
-                                       larger->together, up_to);
+    finding.said.headline = {
+        Say(Word::kShardsSmall),
+        Say(Word::kShardsSmallGain,
+            {{"other_units", fewer}, {"units", units}, {"gain", Ns{larger->gain_ns}}, {"step", Ns{step}}})};
+    finding.said.brief = {Say(Word::kShardsSmallBrief, {{"other_units", fewer}, {"units", units}})};
+    finding.said.evidence = {Say(Word::kShardsSmallEvidence, {{"units", Num{units.value}},
+                                                              {"smallest", Size{Least()}},
+                                                              {"largest", Size{Most()}},
+                                                              {"gathers", NumberOf(gathers_)},
+                                                              {"reductions", NumberOf(scatters_)},
+                                                              {"transfers", Ns{larger->transfers_ns}},
+                                                              {"other_largest", up_to},
+                                                              {"other_transfers", Ns{larger->transfers_then_ns}}})};
+    finding.said.action = {Say(replayed_.run().torch ? Word::kShardsSmallTorchAction : Word::kShardsSmallAction,
+                               {{"together", together}, {"other_largest", up_to}})};
     analysis_.fsdp.recommended_together = larger->together;
     finding.saves_ns_per_step = larger->gain_ns;
     finding.saves_interval_ns = larger->gain_interval_ns;
@@ -203,20 +202,14 @@ class Sharded {
       return false;
     Finding finding;
     finding.id = FindingId::kFsdpUnits;
-    finding.headline = fmt::format(
-        "Each step gathers and reduces {} units of {}, and it is not their size that makes them slow: the transfers of "
-        "fewer, larger units take at most {} less of each {} step.",
-        fewer->units, Bytes(Most()), Duration(fewer->gain_ns), Duration(step_ns));
-    finding.brief = fmt::format("{} units of {}: fewer, larger ones may be faster", fewer->units, Bytes(Most()));
-    finding.evidence = fmt::format(
-        "their {} all-gathers and {} reductions take {} per step, which no network needs for so many bytes; replayed "
-        "with 2 units of which each takes as long as one does now; what the program itself does for each unit comes on "
-        "top",
-        gathers_[0][0].size(), scatters_[0][0].size(), Duration(fewer->transfers_ns));
-    finding.action = fmt::format("record a run with fewer units, and compare: lockstep diff RUN OTHER{}",
-                                 replayed_.run().torch ? "; FSDP2: fully_shard([*layers[i:i + 4]]), FSDP: a coarser "
-                                                         "auto_wrap_policy"
-                                                       : "");
+    const Index units{static_cast<std::int64_t>(fewer->units)};
+    finding.said.headline = {Say(Word::kShardsSlow, {{"units", units}, {"largest", Size{Most()}}}),
+                             Say(Word::kShardsSlowGain, {{"gain", Ns{fewer->gain_ns}}, {"step", Ns{step_ns}}})};
+    finding.said.brief = {Say(Word::kShardsSlowBrief, {{"units", units}, {"largest", Size{Most()}}})};
+    finding.said.evidence = {Say(Word::kShardsSlowEvidence, {{"gathers", NumberOf(gathers_)},
+                                                             {"reductions", NumberOf(scatters_)},
+                                                             {"transfers", Ns{fewer->transfers_ns}}})};
+    finding.said.action = {Say(replayed_.run().torch ? Word::kShardsSlowTorchAction : Word::kShardsSlowAction)};
     finding.saves_ns_per_step = fewer->gain_ns;
     finding.saves_interval_ns = fewer->gain_interval_ns;
     finding.then = fewer->limit;
@@ -239,27 +232,20 @@ class Sharded {
     if (!smaller || smaller->gain_ns <= prefetched_ns_ + worth || !smaller->gain_interval_ns ||
         smaller->gain_interval_ns->first <= 0)
       return;
-    const std::string units = Plural(static_cast<std::int64_t>(analysis_.fsdp.units.size()), "unit");
     Finding finding;
     finding.id = FindingId::kFsdpUnits;
-    finding.headline = fmt::format(
-        "Units of sharded parameters are so large that little hides their transfers: {} of {}; smaller ones save at "
-        "most {} of each {} step.",
-        units, Bytes(Most()), Duration(smaller->gain_ns), Duration(step));
-    finding.brief = fmt::format("units of sharded parameters too large: {} of {}", units, Bytes(Most()));
-    finding.evidence = fmt::format(
-        "their {} all-gathers and {} reductions take {} per step, {} of that with no work beside it; replayed with {} "
-        "parts of each, of which all but one may hide beside the unit's own work; whether a unit holds so many layers "
-        "is not "
-        "recorded",
-        gathers_[0][0].size(), reductions_, Duration(smaller->transfers_ns), Duration(smaller->bare_ns),
-        smaller->parts);
-    finding.action =
-        replayed_.run().torch
-            ? "if a unit holds several layers, make each layer one, FSDP2: fully_shard(layer) for each, before "
-              "fully_shard(model); FSDP: auto_wrap_policy"
-            : "if a unit holds several layers, gather and reduce each of them by itself, the next one while one "
-              "computes";
+    finding.said.headline = {
+        Say(Word::kShardsLarge),
+        Say(Word::kShardsLargeGain,
+            {{"units", Units()}, {"largest", Size{Most()}}, {"gain", Ns{smaller->gain_ns}}, {"step", Ns{step}}})};
+    finding.said.brief = {Say(Word::kShardsLargeBrief, {{"units", Units()}, {"largest", Size{Most()}}})};
+    finding.said.evidence = {
+        Say(Word::kShardsLargeEvidence, {{"gathers", NumberOf(gathers_)},
+                                         {"reductions", Index{static_cast<std::int64_t>(reductions_)}},
+                                         {"transfers", Ns{smaller->transfers_ns}},
+                                         {"bare", Ns{smaller->bare_ns}},
+                                         {"parts", Index{static_cast<std::int64_t>(smaller->parts)}}})};
+    finding.said.action = {Say(replayed_.run().torch ? Word::kShardsLargeTorchAction : Word::kShardsLargeAction)};
     finding.saves_ns_per_step = smaller->gain_ns;
     finding.saves_interval_ns = smaller->gain_interval_ns;
     finding.then = smaller->limit;
@@ -279,6 +265,9 @@ class Sharded {
     return rows;
   }
 
+  Num Units() const { return {static_cast<std::int64_t>(analysis_.fsdp.units.size())}; }
+  // Of one rank and step.
+  static Index NumberOf(const Uses& uses) { return {static_cast<std::int64_t>(uses[0][0].size())}; }
   std::uint64_t Least() const {
     std::uint64_t least = UINT64_MAX;
     for (const FsdpUnit& unit : analysis_.fsdp.units) least = std::min(least, unit.bytes);

@@ -2,8 +2,6 @@
 
 #include "analysis/communication/link.h"
 
-#include <fmt/format.h>
-
 #include <algorithm>
 
 #include "analysis/choose_findings.h"
@@ -18,7 +16,10 @@ namespace {
 constexpr std::size_t kRowsShown = 20;
 
 std::string HostName(const Context& context, std::uint32_t node) { return std::string(context.timeline().Text(node)); }
-std::string PText(double p) { return p < 0.001 ? "< 0.001" : fmt::format("{:.3f}", p); }
+// The host before the one that has the data last around a ring, if there is one.
+Value HostBefore(const Context& context, const SlowNetwork& found) {
+  return found.from ? Value(HostName(context, found.all[*found.from])) : Value();
+}
 
 std::vector<std::string> SlowHosts(const Context& context, const SlowNetwork& found) {
   std::vector<std::string> hosts;
@@ -27,60 +28,52 @@ std::vector<std::string> SlowHosts(const Context& context, const SlowNetwork& fo
   return hosts;
 }
 
-std::string EvidenceOf(const Context& context, const SlowNetwork& found) {
+Clause EvidenceOf(const Context& context, const SlowNetwork& found) {
   const std::vector<double> behind(found.behind_ns.begin(), found.behind_ns.end());
   const auto [low, high] =
       BootstrapInterval(behind, BlockLength({behind}), Statistic::kMean, context.options().seed + 211);
-  const std::string unit = context.units_are_steps() ? "step" : "slice";
-  const std::string rates = found.most_rate > 0 ? fmt::format("; it moves {} at least and {} at most",
-                                                              Bandwidth(found.least_rate), Bandwidth(found.most_rate))
-                                                : "";
   // The same to three digits: one number.
-  const std::string from = Duration(static_cast<std::int64_t>(low)), to = Duration(static_cast<std::int64_t>(high));
-  const std::string between = from == to ? from : fmt::format("{} to {}", from, to);
-  if (found.first)
-    return fmt::format(
-        "{} of {}: {} there, {} on the last of the others; first there in {} of {}, p {}; {} per {} (95 %){}, even "
-        "if it sends everything to each rank by itself: less than half of gigabit Ethernet's rate",
-        Name(static_cast<CollectiveKind>(found.kind)), Bytes(found.bytes), Duration(found.late_ns),
-        Duration(found.others_ns), Count(found.last), Count(found.instances), PText(found.p_value), between, unit,
-        rates);
-  return fmt::format(
-      "{} of {}: {} ({}) {}, {} ({}) {}; later there in {} of {}, p {}; {} per {} (95 %){}",
-      Name(static_cast<CollectiveKind>(found.kind)), Bytes(found.bytes), Duration(found.late_ns),
-      Bandwidth(found.late_rate), found.hosts.size() > 1 ? "on the later of them" : "there", Duration(found.others_ns),
-      Bandwidth(found.others_rate),
-      found.from ? fmt::format("on {} before it", HostName(context, found.all[*found.from])) : "elsewhere",
-      Count(found.last), Count(found.instances), PText(found.p_value), between, unit, rates);
+  const auto from = static_cast<std::int64_t>(low), to = static_cast<std::int64_t>(high);
+  const bool rates = found.most_rate > 0;
+  return Say(found.first ? Word::kLinkFirstEvidence : Word::kLinkEvidence,
+             {{"operation", std::string(Name(static_cast<CollectiveKind>(found.kind)))},
+              {"bytes", Size{found.bytes}},
+              {"late", Ns{found.late_ns}},
+              {"late_rate", Rate{found.late_rate}},
+              {"hosts", Names{SlowHosts(context, found)}},
+              {"others", Ns{found.others_ns}},
+              {"others_rate", Rate{found.others_rate}},
+              {"before", HostBefore(context, found)},
+              {"last", Num{found.last}},
+              {"instances", Num{found.instances}},
+              {"chance", Probability{found.p_value}},
+              {"low", Ns{from}},
+              {"high", If(Duration(from) != Duration(to), Ns{to})},
+              {"per_step", context.units_are_steps()},
+              {"least_rate", If(rates, Rate{found.least_rate})},
+              {"most_rate", If(rates, Rate{found.most_rate})}});
 }
 
 // Whose network costs that. Data that come late say which hosts wait for them; the slow host may be one that sends to
 // these and has everything early itself.
-std::string Blamed(const Context& context, const SlowNetwork& found, const std::vector<std::string>& hosts) {
-  const std::string before = found.from ? HostName(context, found.all[*found.from]) : "";
-  if (found.first)
-    return fmt::format("a slow network of {}, of all hosts, or of one through which the others get them,", hosts[0]);
+Clause Blamed(const Context& context, const SlowNetwork& found, const Names& hosts) {
+  const Value before = HostBefore(context, found);
+  if (found.first) return Say(Word::kLinkOfFirst, {{"hosts", hosts}});
   if (found.SurelyRing()) {
-    if (found.ring == RingLinks::kInto) return fmt::format("a slow network from {} to {}", before, hosts[0]);
-    if (found.ring == RingLinks::kAround) return fmt::format("a slow network of {}", hosts[0]);
-    return fmt::format("a slow network there or from {} to it", before);
+    if (found.ring == RingLinks::kInto) return Say(Word::kLinkInto, {{"before", before}, {"hosts", hosts}});
+    if (found.ring == RingLinks::kAround) return Say(Word::kLinkAround, {{"hosts", hosts}});
+    return Say(Word::kLinkThereOrInto, {{"before", before}});
   }
-  if (hosts.size() == 1)
-    return fmt::format("a slow network there or of a host that sends there{}",
-                       found.from ? fmt::format(" (around a ring: from {})", before) : "");
-  const std::string in_ring =
-      found.ring == RingLinks::kNone
-          ? ""
-          : fmt::format("; around a ring it is {}", HostName(context, found.all[found.hosts.front()]));
-  return fmt::format("a slow network of {}, or of a host that sends there (which of them, this run cannot tell{})",
-                     Listed(hosts, " or "), in_ring);
+  if (hosts.values.size() == 1) return Say(Word::kLinkThere, {{"before", before}});
+  const bool in_ring = found.ring != RingLinks::kNone;
+  return Say(Word::kLinkOfSeveral,
+             {{"hosts", hosts}, {"in_ring", If(in_ring, HostName(context, found.all[found.hosts.front()]))}});
 }
 
 Finding OfCollectives(const Context& context, const Analysis& analysis, const SlowNetwork& found) {
   const Summary& s = analysis.summary;
   const std::int64_t per_unit = merge::MeanLength(found.behind_ns);
-  const std::vector<std::string> hosts = SlowHosts(context, found);
-  const std::string slow = Listed(hosts);
+  const Names hosts{SlowHosts(context, found)};
   // It is unknown how fast the transfers would be without it. Therefore its upper bound is all of the transfers and the
   // waiting for ranks that are late because of it.
   std::int64_t waiting = s.terms.exposed_wait_ns - s.message_wait_ns;
@@ -89,45 +82,31 @@ Finding OfCollectives(const Context& context, const Analysis& analysis, const Sl
       waiting -= std::min(waiting, finding.saves_ns_per_step.value_or(waiting));
   const std::int64_t price = s.terms.exposed_transfer_ns + s.terms.exposed_unsplit_ns + std::min(waiting, per_unit);
   Finding finding;
-  finding.hosts = hosts;
-  finding.one_of_hosts = hosts.size() > 1;
+  finding.hosts = hosts.values;
+  finding.one_of_hosts = hosts.values.size() > 1;
   finding.or_another_host = !found.SurelyRing() || found.ring == RingLinks::kEither;
   if (found.SurelyRing() && found.ring == RingLinks::kInto)
     finding.hosts.insert(finding.hosts.begin(), HostName(context, found.all[*found.from]));
   if (found.most_rate > 0)
     finding.network_bytes_per_s = {static_cast<std::int64_t>(found.least_rate),
                                    static_cast<std::int64_t>(found.most_rate)};
-  std::string claim;
-  if (found.first) {
-    claim =
-        fmt::format("Data reach all other hosts {} after {} ({})", Duration(per_unit), slow, RankNames(found.ranks));
-    finding.brief = fmt::format("data reach the hosts other than {} late", slow);
-  } else {
-    claim =
-        fmt::format("Data reach {} ({}) {} later than other hosts", slow, RankNames(found.ranks), Duration(per_unit));
-    finding.brief = fmt::format("data reach {} later than other hosts", slow);
-  }
-  finding.blamed = Blamed(context, found, hosts);
-  finding.headline = fmt::format("{}: {} costs at most {}.", claim, finding.blamed, OfTheStep(s, price));
+  finding.blamed = {Blamed(context, found, hosts)};
+  finding.said.headline = {Say(found.first ? Word::kLinkFirst : Word::kLink,
+                               {{"hosts", hosts}, {"ranks", Ranks{found.ranks}}, {"later", Ns{per_unit}}}),
+                           Say(Word::kLinkCost, {{"blamed", Clauses{finding.blamed}}, {"cost", PartOf(s, price)}})};
+  finding.said.brief = {Say(found.first ? Word::kLinkFirstBrief : Word::kLinkBrief, {{"hosts", hosts}})};
   if (s.per_step) finding.saves_ns_per_step = price;
   finding.covers_transfer = true;
   finding.rank = found.ranks.size() == 1 ? found.ranks[0] : -1;
-  finding.evidence = EvidenceOf(context, found);
-  if (found.from)
-    finding.action =
-        fmt::format("measure the network from {} to {} (iperf3), their link speed and errors (ethtool){}",
-                    HostName(context, found.all[*found.from]), slow,
-                    found.SurelyRing() ? "" : fmt::format("; if it is sound, between {} and others", slow));
-  else if (finding.one_of_hosts)
-    finding.action = fmt::format(
-        "measure the network between each of {} and the other hosts (iperf3), their link speed and errors (ethtool), "
-        "then the others': one that is slow delays the hosts that wait for its data",
-        slow);
-  else
-    finding.action = fmt::format(
-        "measure the network between {} and the other hosts (iperf3), its link speed and errors (ethtool), and see "
-        "what else uses it; if it is sound, the other hosts'",
-        slow);
+  finding.said.evidence = {EvidenceOf(context, found)};
+  if (found.from) {
+    finding.said.action = {Say(Word::kLinkIntoAction, {{"before", HostBefore(context, found)}, {"hosts", hosts}})};
+    if (!found.SurelyRing()) finding.said.action.push_back(Say(Word::kLinkElseBetweenAction, {{"hosts", hosts}}));
+  } else if (finding.one_of_hosts) {
+    finding.said.action = {Say(Word::kLinkOfSeveralAction, {{"hosts", hosts}})};
+  } else {
+    finding.said.action = {Say(Word::kLinkAction, {{"hosts", hosts}}), Say(Word::kLinkElseOthersAction)};
+  }
   finding.explain.columns = {context.units_are_steps() ? "step" : "slice", "later_ns"};
   std::vector<std::size_t> order(found.behind_ns.size());
   for (std::size_t u = 0; u < order.size(); ++u) order[u] = u;
@@ -148,29 +127,30 @@ Finding OfMessages(const Context& context, const Analysis& analysis, const SlowM
   const std::string a = HostName(context, found.hosts[0]),
                     b = found.hosts.size() > 1 ? HostName(context, found.hosts[1]) : "";
   using Direction = SlowMessages::Direction;
-  const std::string way = !b.empty() && found.direction == Direction::kBoth ? fmt::format("between {} and {}", a, b)
-                          : !b.empty()                                      ? fmt::format("from {} to {}", a, b)
-                          : found.direction == Direction::kFrom             ? fmt::format("from {} to other hosts", a)
-                          : found.direction == Direction::kTo               ? fmt::format("from other hosts to {}", a)
-                                                                            : fmt::format("to and from {}", a);
-  const std::string others = found.beside_the_way_back ? "those back" : "on other ways";
+  const Clauses way{{Say(!b.empty() && found.direction == Direction::kBoth ? Word::kWayBetween
+                         : !b.empty()                                      ? Word::kWayFromTo
+                         : found.direction == Direction::kFrom             ? Word::kWayFrom
+                         : found.direction == Direction::kTo               ? Word::kWayTo
+                                                                           : Word::kWayToAndFrom,
+                         {{"host", a}, {"other_host", If(!b.empty(), b)}})}};
   Finding finding;
   // One call's end says of none of its messages when it had come.
-  finding.headline =
-      fmt::format("{} {} take {} per {}, {} {}: a slow network there costs at most {}.",
-                  found.several_ways ? "Calls that wait for messages" : "Messages", way, Duration(found.slow_ns),
-                  Bytes(found.bytes), others, Duration(found.others_ns), OfTheStep(s, found.behind_ns));
-  finding.brief = fmt::format("messages {} are slow", way);
+  finding.said.headline = {
+      Say(found.several_ways ? Word::kLinkCalls : Word::kLinkMessages, {{"way", way},
+                                                                        {"slow", Ns{found.slow_ns}},
+                                                                        {"bytes", Size{found.bytes}},
+                                                                        {"way_back", found.beside_the_way_back},
+                                                                        {"others", Ns{found.others_ns}}}),
+      Say(Word::kLinkMessagesCost, {{"cost", PartOf(s, found.behind_ns)}})};
+  finding.said.brief = {Say(Word::kLinkMessagesBrief, {{"way", way}})};
   if (s.per_step) finding.saves_ns_per_step = found.behind_ns;
-  finding.evidence =
-      fmt::format("{} against {}; slow are {} of {} messages, p {}", Bandwidth(found.slow_rate),
-                  Bandwidth(found.others_rate), Count(found.slow), Count(found.compared), PText(found.p_value));
-  finding.action = b.empty()
-                       ? fmt::format(
-                             "measure the network between {} and the other hosts (iperf3), its link speed and errors "
-                             "(ethtool), and see what else uses it",
-                             a)
-                       : fmt::format("measure the network {} (iperf3), its link speed and errors (ethtool)", way);
+  finding.said.evidence = {Say(Word::kLinkMessagesEvidence, {{"slow_rate", Rate{found.slow_rate}},
+                                                             {"others_rate", Rate{found.others_rate}},
+                                                             {"slow_messages", Num{found.slow}},
+                                                             {"messages", Num{found.compared}},
+                                                             {"chance", Probability{found.p_value}}})};
+  finding.said.action = {b.empty() ? Say(Word::kLinkAction, {{"hosts", Names{{a}}}})
+                                   : Say(Word::kLinkWayAction, {{"way", way}})};
   finding.explain = found.rates;
   if (found.slow_rate > 0)
     finding.network_bytes_per_s = {static_cast<std::int64_t>(found.slow_rate),
@@ -215,7 +195,9 @@ void FindSlowLinks(const Context& context, Analysis& analysis) {
                                   : OfCollectives(context, analysis, *link.collectives);
   if (link.messages && link.collectives) {
     Finding of_collectives = OfCollectives(context, analysis, *link.collectives);
-    finding.evidence += fmt::format("; {}: {}", of_collectives.brief, of_collectives.evidence);
+    finding.said.evidence.push_back(
+        Say(Word::kLinkCollectivesEvidence,
+            {{"brief", Clauses{of_collectives.said.brief}}, {"evidence", Clauses{of_collectives.said.evidence}}}));
     finding.saves_ns_per_step = std::max(finding.saves_ns_per_step, of_collectives.saves_ns_per_step);
     finding.covers_transfer = true;
   }

@@ -2,10 +2,7 @@
 // went on only then. It is said of the hosts whose ranks take part; others may have gone on. What a rank does late, a
 // checkpoint say, is no such thing: it comes to the call after the others.
 
-#include <fmt/format.h>
-
 #include <algorithm>
-#include <cctype>
 #include <iterator>
 #include <map>
 #include <optional>
@@ -15,9 +12,9 @@
 #include <tuple>
 #include <vector>
 
-#include "analysis/core/format.h"
 #include "analysis/core/statistics.h"
 #include "analysis/passes.h"
+#include "analysis/words/render.h"
 #include "core/collective.h"
 #include "core/schema_enums.h"
 
@@ -232,20 +229,20 @@ class CutSearch {
 
 // The names of a few; of many only how many they are: `hosts` in JSON has them.
 constexpr std::size_t kMostCutNames = 8;
-std::string OneOf(const std::vector<std::string>& names) {
-  return names.size() > kMostCutNames ? fmt::format("one of {} hosts", names.size()) : Listed(names, " or ");
+Value NamesOr(Clause many, std::vector<std::string> names) {
+  return names.size() > kMostCutNames ? Value(Clauses{{std::move(many)}}) : Value(Names{std::move(names)});
 }
 
 // What stood still, as far as it is known: hosts that took no part may have gone on, and of those that did some may
 // have exchanged other data.
-std::string WhatStood(const HostNames& took_part, const HostNames& suspected, std::int64_t nodes) {
-  const bool all_took_part = static_cast<std::int64_t>(took_part.size()) >= nodes;
+Clause WhatStood(const HostNames& took_part, const HostNames& suspected, std::int64_t nodes, std::int64_t lost_ns) {
+  const auto number = static_cast<std::int64_t>(took_part.size());
   const bool narrowed = suspected.size() < took_part.size();
-  const std::vector<std::string> names(took_part.begin(), took_part.end());
-  const std::string who =
-      names.size() > kMostCutNames ? fmt::format("{} of the {} hosts", names.size(), nodes) : Listed(names);
-  if (narrowed) return fmt::format("collectives of {} stood still", all_took_part ? "all hosts" : who);
-  return fmt::format("nothing moved between {}", all_took_part ? "hosts" : who);
+  if (number >= nodes) return Say(narrowed ? Word::kCutAllStoodBrief : Word::kCutAllBrief, {{"lost", Ns{lost_ns}}});
+  return Say(narrowed ? Word::kCutStoodBrief : Word::kCutBrief,
+             {{"took_part", NamesOr(Say(Word::kCutManyOf, {{"number", Index{number}}, {"nodes", Index{nodes}}}),
+                                    {took_part.begin(), took_part.end()})},
+              {"lost", Ns{lost_ns}}});
 }
 
 }  // namespace
@@ -274,40 +271,37 @@ void FindLinkCuts(const Context& context, Analysis& analysis) {
     finding.explain.rows.push_back({step, stall.begin_ns - begin_ns, stall.length_ns(),
                                     static_cast<std::int64_t>(stall.collectives.size()),
                                     static_cast<std::int64_t>(bytes)});
-    const std::string from = Duration(std::max<std::int64_t>(0, stall.begin_ns - begin_ns));
-    times.push_back(step >= 0 ? fmt::format("in step {} ({} after the first one began)", step, from)
-                              : fmt::format("{} after the recording's begin", from));
+    times.push_back(Told(step >= 0 ? Word::kCutInStep : Word::kCutAfterBegin,
+                         {{"step", Index{step}}, {"from", Ns{std::max<std::int64_t>(0, stall.begin_ns - begin_ns)}}}));
   }
   std::vector<std::string> names;
   for (const std::string_view host : hosts) names.emplace_back(host);
   finding.hosts = names;
   finding.one_of_hosts = names.size() > 1;
-  finding.brief = fmt::format("{} for {}", WhatStood(took_part, hosts, *analysis.run.nodes), Duration(lost_ns));
-  std::string stood = finding.brief;
-  stood[0] = static_cast<char>(std::toupper(static_cast<unsigned char>(stood[0])));
-  finding.headline =
-      fmt::format("{} {}: the network of {} was cut, or it stood still{}; {} of the {} recorded.", stood, Listed(times),
-                  OneOf(names), names.size() > 1 ? " (which of them, this run cannot tell)" : "",
-                  Percent(lost_ns, std::max(lost_ns, recorded_ns)), Duration(recorded_ns));
+  finding.said.brief = {WhatStood(took_part, hosts, *analysis.run.nodes, lost_ns)};
+  const Value suspects =
+      NamesOr(Say(Word::kCutOneOf, {{"number", Index{static_cast<std::int64_t>(names.size())}}}), names);
+  const double share = static_cast<double>(lost_ns) / static_cast<double>(std::max(lost_ns, recorded_ns));
+  finding.said.headline = {
+      Say(Word::kCut, {{"stood", Clauses{finding.said.brief}}, {"times", Names{std::move(times)}}}),
+      Say(Word::kCutOf, {{"suspects", suspects}, {"several", names.size() > 1}}),
+      Say(Word::kCutShare, {{"share", Share{share}}, {"recorded", Ns{recorded_ns}}})};
   const std::size_t longest = stalls[0].collectives[0];
   std::vector<std::int64_t> others;
   for (std::size_t c = 0; c < t.rows(); ++c)
     if (t.comm_id[c] == t.comm_id[longest] && t.kind[c] == t.kind[longest] && t.bytes[c] == t.bytes[longest])
       others.push_back(std::max<std::int64_t>(0, t.end_ns[c] - t.last_arrival_ns[c]));
   const auto count = static_cast<std::int64_t>(others.size());
-  finding.evidence =
-      fmt::format("{} of {}: all its ranks were in the call; the {} of its kind take {} from the last arrival on",
-                  Name(static_cast<CollectiveKind>(t.kind[longest])), Bytes(t.bytes[longest]), Count(count),
-                  Duration(LowerMedian(std::move(others))));
-  finding.action = fmt::format(
-      "see what happened to {} then: the link's state and errors (ethtool, the switch's log), the kernel's log "
-      "(dmesg), "
-      "whether the host or its ranks were suspended",
-      OneOf(names));
+  finding.said.evidence = {
+      Say(Word::kCutEvidence, {{"operation", std::string(Name(static_cast<CollectiveKind>(t.kind[longest])))},
+                               {"bytes", Size{t.bytes[longest]}},
+                               {"count", Num{count}},
+                               {"typical", Ns{LowerMedian(std::move(others))}}})};
+  finding.said.action = {Say(Word::kCutAction, {{"suspects", suspects}})};
   finding.confidence = 0.8;
   // A longer run is none the worse for it.
   if (static_cast<double>(lost_ns) < kWorthShare * static_cast<double>(recorded_ns))
-    analysis.remarks.push_back(finding.headline);
+    analysis.remarks.push_back(Concatenated(finding.said.headline) + ".");
   else
     analysis.findings.push_back(std::move(finding));
 }

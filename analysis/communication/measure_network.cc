@@ -1,7 +1,5 @@
 #include "analysis/communication/measure_network.h"
 
-#include <fmt/format.h>
-
 #include <algorithm>
 #include <map>
 #include <optional>
@@ -12,7 +10,6 @@
 #include "analysis/choose_findings.h"
 #include "analysis/communication/link.h"
 #include "analysis/communication/op_names.h"
-#include "analysis/core/format.h"
 #include "analysis/core/rates.h"
 #include "analysis/core/statistics.h"
 #include "analysis/passes.h"
@@ -49,7 +46,7 @@ bool OnBoth(const Context& context, const std::vector<std::int32_t>& ranks) {
   return false;
 }
 
-std::string Slow(const Context& context, const Analysis& analysis) {
+std::vector<Clause> Slow(const Context& context, const Analysis& analysis) {
   const CollectiveRow* slowest = nullptr;
   for (const CollectiveRow& row : analysis.collectives) {
     if (!row.busbw || !row.transfer_ns_median || !OnBoth(context, row.group)) continue;
@@ -58,12 +55,12 @@ std::string Slow(const Context& context, const Analysis& analysis) {
     if (slowest == nullptr || *row.busbw < *slowest->busbw) slowest = &row;
   }
   if (slowest == nullptr) return {};
-  return fmt::format("{} reach {}, less than half of gigabit Ethernet's rate", NameOfCollectives(*slowest, 2),
-                     Bandwidth(*slowest->busbw));
+  return {Say(Word::kMeasureSlow,
+              {{"collectives", Clauses{{NameOfCollectives(*slowest, false)}}}, {"rate", Rate{*slowest->busbw}}})};
 }
 
 // Transfers of one kind, communicator and size that take far longer than others of them, if that is worth anything.
-std::string Differing(const Context& context, const Analysis& analysis) {
+std::vector<Clause> Differing(const Context& context, const Analysis& analysis) {
   const auto& t = context.tables().collectives;
   std::map<std::tuple<std::string_view, std::uint64_t, std::uint64_t>, const CollectiveRow*> rows;
   for (const CollectiveRow& row : analysis.collectives) rows[{row.op, row.comm, row.bytes.value_or(0)}] = &row;
@@ -89,20 +86,23 @@ std::string Differing(const Context& context, const Analysis& analysis) {
   if (most == nullptr || static_cast<double>(most_ns / units) <
                              kWorthShare * static_cast<double>(std::max<std::int64_t>(1, analysis.summary.terms.Sum())))
     return {};
-  return fmt::format("{} of {} {} take twice their median and more", Count(longer), Count(all),
-                     NameOfCollectives(*most, all));
+  return {Say(Word::kMeasureDiffering, {{"longer", Num{longer}},
+                                        {"instances", Num{all}},
+                                        {"collectives", Clauses{{NameOfCollectives(*most, all == 1)}}}})};
 }
 
-std::string OneSlowerDirection(const Context& context) {
+std::vector<Clause> OneSlowerDirection(const Context& context) {
   const std::optional<SlowMessages> unlike = FindUnlikeDirections(context);
   if (!unlike) return {};
-  return fmt::format("messages from {} to {} take {} per {}, those back {}", context.timeline().Text(unlike->hosts[0]),
-                     context.timeline().Text(unlike->hosts[1]), Duration(unlike->slow_ns), Bytes(unlike->bytes),
-                     Duration(unlike->others_ns));
+  return {Say(Word::kMeasureDirection, {{"from", std::string(context.timeline().Text(unlike->hosts[0]))},
+                                        {"to", std::string(context.timeline().Text(unlike->hosts[1]))},
+                                        {"slow", Ns{unlike->slow_ns}},
+                                        {"bytes", Size{unlike->bytes}},
+                                        {"others", Ns{unlike->others_ns}}})};
 }
 
 // Between more than two hosts.
-std::string UnlikeEnds(const Context& context, const Analysis& analysis) {
+std::vector<Clause> UnlikeEnds(const Context& context, const Analysis& analysis) {
   const std::optional<UnlikeHosts> unlike = FindUnlikeHosts(context);
   if (!unlike || static_cast<double>(unlike->spread_ns) < kMuchLongerThanLatencyNs) return {};
   // The data of a rank that is late itself are late by as much.
@@ -111,29 +111,28 @@ std::string UnlikeEnds(const Context& context, const Analysis& analysis) {
     own_ns = std::max(own_ns, straggler.own_late_ns.value_or(unlike->behind_ns));
   if (static_cast<double>(unlike->behind_ns - own_ns) < kWorthShare * static_cast<double>(analysis.summary.terms.Sum()))
     return {};
-  return fmt::format(
-      "; data of {} of {} {} of {} reach the last host {} after the first: whether the network of one of them is slow, "
-      "or the algorithm serves them in turn, this run cannot tell: measure it between the hosts (iperf3)",
-      Count(unlike->unlike), Count(unlike->instances), Name(static_cast<CollectiveKind>(unlike->kind)),
-      Bytes(unlike->bytes), Duration(unlike->spread_ns));
+  return {Say(Word::kMeasureUnlike, {{"unlike", Num{unlike->unlike}},
+                                     {"instances", Num{unlike->instances}},
+                                     {"operation", std::string(Name(static_cast<CollectiveKind>(unlike->kind)))},
+                                     {"bytes", Size{unlike->bytes}},
+                                     {"spread", Ns{unlike->spread_ns}}})};
 }
 
 }  // namespace
 
-std::string ReasonToMeasureNetwork(const Context& context, const Analysis& analysis) {
+std::vector<Clause> ReasonToMeasureNetwork(const Context& context, const Analysis& analysis) {
   const std::vector<std::uint32_t> nodes = Hosts(context);
   const bool told = std::any_of(analysis.findings.begin(), analysis.findings.end(),
                                 [](const Finding& f) { return f.id == FindingId::kLinkSlow; });
   if (nodes.size() < 2 || told) return {};
   if (nodes.size() > 2) return UnlikeEnds(context, analysis);
-  std::string reason = OneSlowerDirection(context);
+  std::vector<Clause> reason = OneSlowerDirection(context);
   if (reason.empty()) reason = Slow(context, analysis);
   if (reason.empty()) reason = Differing(context, analysis);
   if (reason.empty()) return {};
-  return fmt::format(
-      "; {}: whether the network between {} and {} is slow this run cannot tell, as it has no other hosts to compare: "
-      "measure it (iperf3)",
-      reason, context.timeline().Text(nodes[0]), context.timeline().Text(nodes[1]));
+  return {Say(Word::kMeasureNetwork, {{"reason", Clauses{std::move(reason)}},
+                                      {"host", std::string(context.timeline().Text(nodes[0]))},
+                                      {"other_host", std::string(context.timeline().Text(nodes[1]))}})};
 }
 
 }  // namespace lockstep::analysis

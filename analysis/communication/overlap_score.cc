@@ -1,12 +1,10 @@
 // Computes by replay how much communication could overlap with compute, and what the present overlap costs.
 
-#include <fmt/format.h>
-
 #include <algorithm>
 
-#include "analysis/core/format.h"
 #include "analysis/passes.h"
 #include "analysis/replayed/replayed_run.h"
+#include "analysis/words/render.h"
 
 namespace lockstep::analysis {
 namespace {
@@ -38,9 +36,7 @@ void DescribeReplay(const Context& context, Analysis& analysis) {
   facts.self_error = what_if.self_error();
   facts.sampled = replayed->sampled();
   facts.notes = replayed->run().notes;
-  if (!replayed->Reproduces())
-    facts.notes.push_back(
-        fmt::format("the replay is {} off what was recorded: nothing is said from it", Percent(facts.self_error)));
+  if (!replayed->Reproduces()) facts.notes.push_back(Told(Word::kReplayIsOff, {{"error", Share{facts.self_error}}}));
   analysis.replay = std::move(facts);
 }
 

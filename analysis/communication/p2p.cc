@@ -1,14 +1,11 @@
 // Point-to-point messages: how much each rank sends to each other rank, and which ranks wait for which.
 
-#include <fmt/format.h>
-
 #include <algorithm>
 #include <numeric>
 #include <set>
 
 #include "analysis/choose_findings.h"
 #include "analysis/communication/late_sender.h"
-#include "analysis/core/format.h"
 #include "analysis/core/source.h"
 #include "analysis/core/statistics.h"
 #include "analysis/passes.h"
@@ -97,12 +94,12 @@ struct Kind {
 
 // "; rank 1 waits for rank 2 meanwhile, that for rank 3": of ranks that wait for each other, each for the one behind
 // it.
-std::string Meanwhile(const std::vector<std::int32_t>& chain) {
-  std::string text;
-  if (chain.size() > 2) text += fmt::format("; rank {} waits for rank {} meanwhile", chain[1], chain[2]);
-  if (chain.size() > 4) text += fmt::format(", and so on to rank {}", chain.back());
-  if (chain.size() == 4) text += fmt::format(", that for rank {}", chain.back());
-  return text;
+std::vector<Clause> Meanwhile(const std::vector<std::int32_t>& chain) {
+  if (chain.size() <= 2) return {};
+  return {Say(Word::kP2pMeanwhile, {{"second", Index{chain[1]}},
+                                    {"third", Index{chain[2]}},
+                                    {"fourth", If(chain.size() == 4, Index{chain.back()})},
+                                    {"last", If(chain.size() > 4, Index{chain.back()})}})};
 }
 
 // What the program itself calls, for advice.
@@ -133,81 +130,83 @@ bool OutOfOrder(const LateSender& late) {
   return late.decides && late.pair->wrong_order_ns * 4 > late.pair->late_sender_ns;
 }
 
-// Headline, evidence and advice of waiting for late senders. `share`: how much of the step.
-void DescribeSender(const LateSender& late, std::int32_t waiting, const std::string& share, const Calls& calls,
+// Headline, evidence and advice of waiting for late senders. `part`: how much of the step.
+void DescribeSender(const LateSender& late, const Index& waiting, const Value& part, const Calls& calls,
                     Finding& finding) {
-  const std::size_t senders = late.all.size();
+  const auto senders = static_cast<std::int64_t>(late.all.size());
   const bool compared = late.on_path_ns > 0;  // With the other senders, by the critical path.
-  const std::string whose =
-      late.decides ? fmt::format("rank {} has", late.pair->source) : fmt::format("{} ranks have", senders);
+  const Value sender = Ranks{{late.pair->source}};
   finding.rank = late.decides ? late.chain.back() : -1;
-  finding.brief = fmt::format("rank {} waits for {} to send", waiting,
-                              late.decides ? fmt::format("rank {}", late.pair->source) : Plural(senders, "rank"));
-  finding.headline = fmt::format("Rank {} waits for messages that {} not sent yet: {}", waiting, whose, share);
+  finding.said.brief = {
+      Say(Word::kSenderBrief, {{"waiting", waiting}, {"senders", late.decides ? sender : Value(Num{senders})}})};
+  finding.said.headline = {
+      late.decides ? Say(Word::kSender, {{"waiting", waiting}, {"late", Index{late.pair->source}}, {"part", part}})
+                   : Say(Word::kSenders, {{"waiting", waiting}, {"senders", Index{senders}}, {"part", part}})};
 
   P2pPair sum;
   for (const P2pPair* pair : late.all) Add(sum, *pair);
   const P2pPair& shown = compared ? sum : *late.pair;
-  finding.evidence =
-      fmt::format("{} ({} in all) from {} to rank {}: {} came after {} receiver waited, {} on average",
-                  Plural(shown.messages, "message"), Bytes(shown.bytes),
-                  compared ? Plural(senders, "rank") : fmt::format("rank {}", late.pair->source), waiting,
-                  Count(shown.late_sender_count), shown.late_sender_count == 1 ? "its" : "their",
-                  Duration(shown.late_sender_ns / std::max<std::int64_t>(1, shown.late_sender_count)));
+  std::vector<Clause>& evidence = finding.said.evidence;
+  evidence = {Say(Word::kSenderEvidence,
+                  {{"messages", Num{shown.messages}},
+                   {"bytes", Size{shown.bytes}},
+                   {"senders", compared ? Value(Num{senders}) : sender},
+                   {"waiting", waiting},
+                   {"late_messages", Num{shown.late_sender_count}},
+                   {"each", Ns{shown.late_sender_ns / std::max<std::int64_t>(1, shown.late_sender_count)}}})};
   if (compared)
-    finding.evidence +=
-        late.decides ? fmt::format("; of them rank {} is on the critical path for {} per step, the others for {}",
-                                   late.pair->source, Duration(late.on_path_ns), Duration(late.others_on_path_ns))
-                     : "; none of them is the last as a rule";
+    evidence.push_back(late.decides ? Say(Word::kSenderOnPathEvidence, {{"late", Index{late.pair->source}},
+                                                                        {"on_path", Ns{late.on_path_ns}},
+                                                                        {"others", Ns{late.others_on_path_ns}}})
+                                    : Say(Word::kSenderNoneLastEvidence));
 
-  const std::string meanwhile =
-      calls.gpu
-          ? fmt::format("rank {} more that needs no message (more micro-batches, another schedule of the pipeline)",
-                        waiting)
-          : fmt::format("rank {} work to do between {} and {}", waiting, calls.mpi ? "MPI_Irecv" : "irecv",
-                        calls.mpi ? "MPI_Wait" : "wait");
-  finding.action_of_equal = fmt::format("give {}", meanwhile);
+  const Clause give = calls.gpu ? Say(Word::kSenderMicroBatchesAction, {{"waiting", waiting}})
+                                : Say(Word::kSenderMeanwhileAction, {{"waiting", waiting}, {"mpi", calls.mpi}});
+  const Index rank{late.chain.back()};
+  finding.action_of_equal = {give};
   if (OutOfOrder(late)) {
-    finding.evidence += fmt::format("; during {} of the wait, an earlier message had already arrived",
-                                    Percent(late.pair->wrong_order_ns, late.pair->late_sender_ns));
-    finding.action = calls.gpu ? "receive in the order of sending, or on a stream per partner"
-                     : calls.mpi
-                         ? "receive in the order of arrival: MPI_Waitany over posted receives, or MPI_ANY_SOURCE"
-                         : "receive in the order of arrival: post all receives, wait for whichever comes first";
-    finding.action_of_equal =
-        finding.action + (calls.gpu ? "" : ", if each message has work of its own; else " + finding.action_of_equal);
+    const double of_wait =
+        static_cast<double>(late.pair->wrong_order_ns) / static_cast<double>(late.pair->late_sender_ns);
+    evidence.push_back(Say(Word::kSenderOrderEvidence, {{"out_of_order", Share{of_wait}}}));
+    finding.said.action = {Say(calls.gpu   ? Word::kSenderOrderOfSendingAction
+                               : calls.mpi ? Word::kSenderWaitanyAction
+                                           : Word::kSenderFirstAction)};
+    finding.action_of_equal = finding.said.action;
+    if (!calls.gpu) finding.action_of_equal.push_back(Say(Word::kSenderElseAction, {{"give", Clauses{{give}}}}));
   } else if (!late.decides) {
-    finding.action = finding.action_of_equal;
+    finding.said.action = {give};
   } else if (calls.gpu) {
-    finding.action = fmt::format("give rank {} less to do before it, or {}", late.chain.back(), meanwhile);
+    finding.said.action = {Say(Word::kSenderLessAction, {{"rank", rank}, {"waiting", waiting}})};
   } else {
-    finding.action =
-        fmt::format("send earlier on rank {} (less to do before it), or give {}", late.chain.back(), meanwhile);
+    finding.said.action = {Say(Word::kSenderEarlierAction, {{"rank", rank}, {"give", Clauses{{give}}}})};
   }
 }
 
-void DescribeReceiver(const P2pPair& pair, const std::string& share, const Calls& calls, Finding& finding) {
-  const std::int32_t waiting = pair.source, late = pair.destination;
-  finding.rank = late;
-  finding.brief = fmt::format("rank {} waits for rank {} to receive", waiting, late);
-  finding.headline = fmt::format("Rank {} waits in sends until rank {} receives them: {}", waiting, late, share);
-  finding.evidence =
-      fmt::format("{} ({} in all) from rank {} to rank {}: {} waited for that, {} on average",
-                  Plural(pair.messages, "message"), Bytes(pair.bytes), waiting, late, Count(pair.late_receiver_count),
-                  Duration(pair.late_receiver_ns / std::max<std::int64_t>(1, pair.late_receiver_count)));
-  finding.action = finding.action_of_equal =
-      fmt::format("post the receives earlier on rank {} ({} before its work), or use {} on rank {}", late,
-                  calls.mpi ? "MPI_Irecv" : "irecv", calls.mpi ? "MPI_Isend" : "isend", waiting);
+void DescribeReceiver(const P2pPair& pair, const Value& part, const Calls& calls, Finding& finding) {
+  const Index waiting{pair.source}, late{pair.destination};
+  finding.rank = pair.destination;
+  finding.said.brief = {Say(Word::kReceiverBrief, {{"waiting", waiting}, {"late", late}})};
+  finding.said.headline = {Say(Word::kReceiver, {{"waiting", waiting}, {"late", late}, {"part", part}})};
+  finding.said.evidence = {
+      Say(Word::kReceiverEvidence,
+          {{"messages", Num{pair.messages}},
+           {"bytes", Size{pair.bytes}},
+           {"waiting", waiting},
+           {"late", late},
+           {"late_messages", Num{pair.late_receiver_count}},
+           {"each", Ns{pair.late_receiver_ns / std::max<std::int64_t>(1, pair.late_receiver_count)}}})};
+  finding.said.action = finding.action_of_equal = {
+      Say(Word::kReceiverAction, {{"late", late}, {"mpi", calls.mpi}, {"waiting", waiting}})};
 }
 
-// To a finding about `late`, for which `waiting` waits. The advice for where even work gains nothing, by the replay,
+// To a finding about a rank for which `waiting` waits. The advice for where even work gains nothing, by the replay,
 // stays.
-void DescribeMoreWork(std::int32_t late, std::int32_t waiting, std::int64_t more_ns, bool advise, Finding& finding) {
-  finding.headline += fmt::format("; rank {} computes {} longer", late, Duration(more_ns));
-  finding.evidence += fmt::format("; rank {} computes {} longer than rank {}", late, Duration(more_ns), waiting);
-  if (!advise) return;
-  finding.action = fmt::format(
-      "give rank {} less to do, or find out why it is slower: to send or receive earlier only moves the wait", late);
+void DescribeMoreWork(const Index& waiting, std::int64_t more_ns, bool advise, Finding& finding) {
+  const Index rank{finding.rank};
+  finding.said.headline.push_back(Say(Word::kP2pMoreWork, {{"rank", rank}, {"more", Ns{more_ns}}}));
+  finding.said.evidence.push_back(
+      Say(Word::kP2pMoreWorkEvidence, {{"rank", rank}, {"more", Ns{more_ns}}, {"waiting", waiting}}));
+  if (advise) finding.said.action = {Say(Word::kP2pMoreWorkAction, {{"rank", rank}})};
 }
 
 void FindKind(const Context& context, Analysis& analysis, const std::vector<P2pPair>& pairs, const Kind& kind) {
@@ -224,10 +223,14 @@ void FindKind(const Context& context, Analysis& analysis, const std::vector<P2pP
   };
   if (!worth(costs[worst])) return;
   const std::int32_t waiting = context.ranks()[worst];
-  const std::string share = s.per_step ? fmt::format("{} of each {} step", Duration(costs[worst]), Duration(whole))
-                                       : fmt::format("{} of its time", Percent(costs[worst], whole));
-  const auto others = std::count_if(costs.begin(), costs.end(), worth) - 1;
-  const std::string also = others > 0 ? fmt::format(", and {} wait as well", Plural(others, "rank")) : "";
+  const Value part =
+      s.per_step
+          ? Value(PartOf(s, costs[worst]))
+          : Value(Clauses{{Say(Word::kP2pOfTime,
+                               {{"wait", Share{static_cast<double>(costs[worst]) / static_cast<double>(whole)}}})}});
+  std::vector<Clause> also;
+  if (const auto others = std::count_if(costs.begin(), costs.end(), worth) - 1; others > 0)
+    also = {Say(Word::kP2pOthers, {{"others", Num{others}}})};
   const Source source = SourceOf(context.timeline());
   const Calls calls{analysis.run.gpu_ranks > 0, source.imported.empty() && !source.torch};
 
@@ -238,19 +241,18 @@ void FindKind(const Context& context, Analysis& analysis, const std::vector<P2pP
     const LateSender late = LateSenderOf(context, analysis, pairs, costs, waiting);
     if (late.pair == nullptr) return;
     advise = advise && !OutOfOrder(late);
-    DescribeSender(late, waiting, share, calls, finding);
-    finding.headline += also + (late.decides ? Meanwhile(late.chain) : "");
+    DescribeSender(late, {waiting}, part, calls, finding);
+    if (late.decides) AddTo(also, Meanwhile(late.chain));
   } else {
     const P2pPair* pair = HeaviestOf(pairs, waiting, &P2pPair::source, &P2pPair::late_receiver_ns);
     if (pair == nullptr) return;
-    DescribeReceiver(*pair, share, calls, finding);
-    finding.headline += also;
+    DescribeReceiver(*pair, part, calls, finding);
   }
+  AddTo(finding.said.headline, std::move(also));
   if (const std::int64_t more_ns =
           finding.rank < 0 ? 0 : MoreWorkNs(context, analysis, finding.rank, waiting, costs[worst]);
       more_ns > 0)
-    DescribeMoreWork(finding.rank, waiting, more_ns, advise, finding);
-  finding.headline += ".";
+    DescribeMoreWork({waiting}, more_ns, advise, finding);
   const std::int64_t waited = kind.sender ? s.late_sender_ns : s.late_receiver_ns;
   SetPrice(s, calls.gpu ? std::min(waited, s.message_wait_ns) : waited, finding);
   finding.upper_bound = true;

@@ -1,13 +1,10 @@
 // Finds non-blocking collectives that were posted early and made progress only in Wait.
 
-#include <fmt/format.h>
-
 #include <algorithm>
 
 #include "analysis/choose_findings.h"
 #include "analysis/communication/exposure.h"
 #include "analysis/communication/measure_network.h"
-#include "analysis/core/format.h"
 #include "analysis/passes.h"
 #include "merge/timeline/rank_activity.h"
 
@@ -96,23 +93,19 @@ void FindWaitOnlyProgress(const Context& context, Analysis& analysis) {
   analysis.wait_only = true;
   if (static_cast<double>(exposed) < kWorthShare * static_cast<double>(whole)) return;
   finding.id = FindingId::kProgressWaitOnly;
-  const std::string_view what = analysis.mostly_posted ? "Communication" : "Part of the communication";
-  finding.headline = fmt::format(
-      "{} is posted early but moved only in Wait: none of it is known to overlap compute, and {} {} spent there.", what,
-      OfTheStep(s, exposed), s.per_step ? "are" : "is");
-  finding.brief = "posted early, moved only in Wait";
+  finding.said.headline = {Say(analysis.mostly_posted ? Word::kPosted : Word::kPostedInPart),
+                           Say(Word::kPostedCost, {{"exposed", PartOf(s, exposed)}, {"per_step", s.per_step}})};
+  finding.said.brief = {Say(Word::kPostedBrief)};
   SetPrice(s, std::min(exposed, s.terms.Own()), finding);
   finding.upper_bound = true;
   finding.confidence = 0.6;
-  finding.evidence =
-      fmt::format("{} of {} posted early saw no MPI call until {} Wait, {} later on average", Count(all.wait_only),
-                  Plural(all.early, "non-blocking collective"), all.wait_only == 1 ? "its" : "their",
-                  Duration(all.apart_ns / std::max<std::int64_t>(1, all.wait_only)));
+  finding.said.evidence = {
+      Say(Word::kPostedEvidence, {{"wait_only", Num{all.wait_only}},
+                                  {"early", Num{all.early}},
+                                  {"later", Ns{all.apart_ns / std::max<std::int64_t>(1, all.wait_only)}}})};
   // Otherwise transfer.exposed says so.
-  if (finding.covers_transfer) finding.evidence += ReasonToMeasureNetwork(context, analysis);
-  finding.action =
-      "call MPI_Test(some) a few times while computing, or let a thread do it; "
-      "most MPI libraries move data only inside calls";
+  if (finding.covers_transfer) AddTo(finding.said.evidence, ReasonToMeasureNetwork(context, analysis));
+  finding.said.action = {Say(Word::kPostedAction)};
   analysis.findings.push_back(std::move(finding));
 }
 

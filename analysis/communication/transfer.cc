@@ -12,17 +12,13 @@
 #include "analysis/choose_findings.h"
 #include "analysis/communication/measure_network.h"
 #include "analysis/communication/op_names.h"
-#include "analysis/core/format.h"
 #include "analysis/passes.h"
 #include "analysis/replayed/replayed_run.h"
+#include "analysis/words/render.h"
 #include "core/collective.h"
 
 namespace lockstep::analysis {
-
 namespace {
-std::string PartOfStep(const Summary& summary, std::int64_t ns) {
-  return summary.per_step ? Duration(ns) : Percent(ns, summary.terms.Sum());
-}
 
 // Whether all that is exposed are collectives of groups with one member.
 bool ByItself(const Analysis& analysis) {
@@ -74,13 +70,13 @@ void FindExposedTransfer(const Context& context, Analysis& analysis) {
                          replayed->what_if().Answerable({.kind = replay::Question::kFreeCommunication}).ok();
   if (analysis.comm_on_path_ns && !by_replay) exposed = std::min(exposed, *analysis.comm_on_path_ns);
   if (whole > 0 && 2 * exposed < all_exposed &&
-      static_cast<double>(all_exposed) >= kNameShare * static_cast<double>(whole))
-    analysis.remarks.push_back(fmt::format(
-        "Communication is exposed for {} of the step, but the GPU waits for its host: hiding it would gain {}.",
-        Percent(all_exposed, whole),
-        static_cast<double>(exposed) < kWorthShare * static_cast<double>(whole)
-            ? "next to nothing"
-            : fmt::format("at most {}", Percent(exposed, whole))));
+      static_cast<double>(all_exposed) >= kNameShare * static_cast<double>(whole)) {
+    const double of_step = static_cast<double>(all_exposed) / static_cast<double>(whole),
+                 gain = static_cast<double>(exposed) / static_cast<double>(whole);
+    const bool worth = static_cast<double>(exposed) >= kWorthShare * static_cast<double>(whole);
+    analysis.remarks.push_back(Told(worth ? Word::kExposedButHost : Word::kExposedForNothing,
+                                    {{"exposed", Share{of_step}}, {"gain", If(worth, Share{gain})}}));
+  }
   if (whole <= 0 || static_cast<double>(exposed) < kWorthShare * static_cast<double>(whole)) return;
 
   Finding finding;
@@ -89,14 +85,12 @@ void FindExposedTransfer(const Context& context, Analysis& analysis) {
   // slow.
   const bool others_missing = analysis.run.ranks < analysis.run.ranks_expected && exposed > s.terms.exposed_transfer_ns;
   const bool by_itself = !others_missing && ByItself(analysis);
-  finding.headline = fmt::format(
-      "Communication is exposed for {}{}: {}.", OfTheStep(s, all_exposed),
-      exposed < all_exposed ? fmt::format(", {} of it on the GPUs' critical path", PartOfStep(s, exposed))
-                            : std::string(),
-      others_missing ? "how much of it is waiting for ranks that are not here, and how much transfer, is not known"
-      : by_itself    ? "the groups have one member each, so nobody else has a part in it"
-                     : "a faster network or more overlap saves at most that");
-  finding.brief = "transfer that compute does not hide";
+  finding.said.headline = {Say(Word::kExposed, {{"exposed", PartOf(s, all_exposed)},
+                                                {"on_path", If(exposed < all_exposed, PartOf(s, exposed))}}),
+                           Say(others_missing ? Word::kExposedOthersMissing
+                               : by_itself    ? Word::kExposedByItself
+                                              : Word::kExposedCost)};
+  finding.said.brief = {Say(Word::kExposedBrief)};
   SetPrice(s, exposed, finding);
   finding.upper_bound = true;
   finding.confidence = 0.8;
@@ -114,35 +108,34 @@ void FindExposedTransfer(const Context& context, Analysis& analysis) {
     finding.explain.rows.push_back({row.bytes ? static_cast<std::int64_t>(*row.bytes) : kUnknown, row.count,
                                     row.transfer_ns_median.value_or(kUnknown), row.wait_ns_median.value_or(kUnknown),
                                     row.censored});
-    finding.explain.names.push_back(row.op == "none" ? std::string("unknown kind") : row.op);
+    finding.explain.names.push_back(Told(Word::kExposedKindRow, {{"op", row.op == "none" ? "" : row.op}}));
   }
   for (const P2pPair& pair : analysis.p2p.pairs) {
     finding.explain.rows.push_back(
         {static_cast<std::int64_t>(pair.messages > 0 ? pair.bytes / static_cast<std::uint64_t>(pair.messages) : 0),
          pair.messages, Evidence::kUnknown, Evidence::kUnknown, 0});
-    finding.explain.names.push_back(fmt::format("messages of rank {} to {}, mean size", pair.source, pair.destination));
+    finding.explain.names.push_back(
+        Told(Word::kExposedMessagesRow, {{"source", Index{pair.source}}, {"destination", Index{pair.destination}}}));
   }
-  if (s.terms.exposed_transfer_ns > 0)
-    finding.evidence = fmt::format("{} transferring", Duration(s.terms.exposed_transfer_ns));
-  if (exposed > s.terms.exposed_transfer_ns)
-    finding.evidence += fmt::format("{}{} that cannot be split into waiting and transfer",
-                                    finding.evidence.empty() ? "" : ", ", Duration(s.terms.exposed_unsplit_ns));
-  if (largest != nullptr && cost(*largest) * 10 > exposed * units) {
-    finding.evidence +=
-        fmt::format("; most in {} {}", Count(largest->count), NameOfCollectives(*largest, largest->count));
-    if (largest->busbw) finding.evidence += fmt::format(" at {} bus bandwidth", Bandwidth(*largest->busbw));
-  }
-  finding.evidence += ReasonToMeasureNetwork(context, analysis);
-  if (others_missing) finding.evidence += "; part of it may be waiting for ranks without a file";
+  const Ns transferring{s.terms.exposed_transfer_ns}, unsplit{s.terms.exposed_unsplit_ns};
+  finding.said.evidence = {transferring.value > 0
+                               ? Say(Word::kExposedEvidence, {{"transferring", transferring},
+                                                              {"unsplit", If(exposed > transferring.value, unsplit)}})
+                               : Say(Word::kExposedUnsplitEvidence, {{"unsplit", unsplit}})};
+  if (largest != nullptr && cost(*largest) * 10 > exposed * units)
+    finding.said.evidence.push_back(
+        Say(Word::kExposedMostEvidence, {{"count", Num{largest->count}},
+                                         {"collectives", Clauses{{NameOfCollectives(*largest, largest->count == 1)}}},
+                                         {"rate", If(largest->busbw.has_value(), Rate{largest->busbw.value_or(0)})}}));
+  AddTo(finding.said.evidence, ReasonToMeasureNetwork(context, analysis));
+  if (others_missing) finding.said.evidence.push_back(Say(Word::kExposedOthersMissingEvidence));
   const bool barriers = largest != nullptr && largest->op == "barrier" && 2 * cost(*largest) > exposed * units;
   // Hiding no communication at all means that the job does not overlap it.
-  finding.action =
-      others_missing ? "record all ranks: then waiting and transfer can be told apart"
-      : by_itself    ? "leave collectives out where a group has one member: one rank needs no DistributedDataParallel"
-      : barriers     ? "leave out barriers that nothing needs: they move no data, and most collectives wait anyway"
-      : s.hidden_comm_high_ns * 20 < s.comm_high_ns
-          ? "post it earlier (non-blocking, while compute still runs), or send less"
-          : "start it earlier in the step, or send less";
+  finding.said.action = {Say(others_missing                                ? Word::kExposedOthersMissingAction
+                             : by_itself                                   ? Word::kExposedByItselfAction
+                             : barriers                                    ? Word::kExposedBarriersAction
+                             : s.hidden_comm_high_ns * 20 < s.comm_high_ns ? Word::kExposedPostAction
+                                                                           : Word::kExposedStartAction)};
   analysis.findings.push_back(std::move(finding));
 }
 

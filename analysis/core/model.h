@@ -13,6 +13,7 @@
 #include <vector>
 
 #include "analysis/core/findings.h"
+#include "analysis/words/render.h"
 
 namespace lockstep::analysis {
 

@@ -11,6 +11,7 @@ Source SourceOf(const merge::Timeline& timeline) {
   constexpr std::array<std::string_view, 2> kFactsOfTorch{"fact.torch_", "fact.ddp_"};
   Source source;
   source.imported = timeline.Meta("imported");
+  source.nsys = source.imported.find("nsys") != std::string::npos;
   source.torch = source.imported.find("kineto") != std::string::npos || timeline.tables.gradient_buckets.rows() > 0;
   // Steps that PyTorch's hooks or its profiler mark.
   const std::string_view steps = timeline.Meta("step_source");
@@ -24,18 +25,15 @@ Source SourceOf(const merge::Timeline& timeline) {
   return source;
 }
 
-std::string Advise(const Source& source, std::string_view general, std::string_view in_torch) {
-  if (source.torch) return std::string(in_torch);
-  std::string text(general);
-  if (!source.imported.empty()) text.append("; in PyTorch: ").append(in_torch);
-  return text;
+Clauses Advise(const Source& source, Word general, Word in_torch) {
+  if (source.torch) return {{Say(in_torch)}};
+  if (source.imported.empty()) return {{Say(general)}};
+  return {{Say(general), Say(Word::kInPyTorch, {{"advice", Clauses{{Say(in_torch)}}}})}};
 }
 
-std::string ToMarkSteps(const Source& source) {
-  if (source.imported.empty()) return "call lockstep_step() once per step, or name a range with --step-range";
-  if (source.imported.find("nsys") != std::string::npos)
-    return "put an NVTX range around each step, and name it with --step-range";
-  return "call prof.step() once per step (torch.profiler)";
+Clause ToMarkSteps(const Source& source) {
+  if (source.imported.empty()) return Say(Word::kMarkStepsByLockstep);
+  return Say(source.nsys ? Word::kMarkStepsByNsys : Word::kMarkStepsByTorchProfiler);
 }
 
 }  // namespace lockstep::analysis

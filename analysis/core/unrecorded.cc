@@ -1,13 +1,10 @@
 #include "analysis/core/unrecorded.h"
 
-#include <fmt/format.h>
-
 #include <algorithm>
 #include <charconv>
 #include <cstdint>
 #include <string_view>
 
-#include "analysis/core/format.h"
 #include "core/fact.h"
 #include "core/loss.h"
 
@@ -110,25 +107,26 @@ Unrecorded FindUnrecorded(const merge::Timeline& timeline) {
     found.backends.insert(name);
     if (use.counted && use.steps > 0)
       found.what =
-          fmt::format("{} in {} of {}", Plural(use.operations, "operation"), use.used, Plural(use.steps, "step"));
+          Clauses{{Say(Word::kBackendOperations,
+                       {{"operations", Num{use.operations}}, {"used", Index{use.used}}, {"steps", Num{use.steps}}})}};
   });
   ForEachFact(timeline, "torch_unrecorded", [&](std::string_view fact) {
-    found.what = FactValue(fact, "what");
+    const std::string_view what = FactValue(fact, "what");
+    found.what = If(!what.empty(), std::string(what));
     found.gradients = true;
     found.backends.emplace(FactValue(fact, "backend"));
   });
   // In a trace that names no backend, the calls show that there was one; those of GPU ranks enqueue kernels.
   if (!named && found.backends.empty() && found.share > 0 && !AnyGpu(tables))
     found.backends.insert("torch.distributed");
-  if (found.backends.empty() || !found.what.empty()) return found;
+  if (found.backends.empty() || found.what != Value()) return found;
   const auto& comm = tables.rank_totals.comm_high_ns;
   const bool else_recorded = tables.collectives.rows() > 0 || tables.p2p_pairs.rows() > 0;
-  if (found.share >= kLeastShare)
-    found.what = fmt::format("its calls take {:.0f} % of the time", 100 * found.share);
-  else if (!else_recorded && std::none_of(comm.begin(), comm.end(), [](std::int64_t ns) { return ns > 0; }))
-    found.what = "it is the only communication that this job initialised";
-  else
-    found.what = "how much it carries is not known";
+  const bool alone = !else_recorded && std::none_of(comm.begin(), comm.end(), [](std::int64_t ns) { return ns > 0; });
+  found.what = Clauses{{Say(found.share >= kLeastShare ? Word::kBackendCalls
+                            : alone                    ? Word::kBackendAlone
+                                                       : Word::kBackendUnknown,
+                            {{"share", Real{100 * found.share}}})}};
   return found;
 }
 

@@ -7,6 +7,7 @@
 #include <string>
 #include <vector>
 
+#include "analysis/words/clause.h"
 #include "merge/timeline/timeline.h"
 
 namespace lockstep::analysis {
@@ -16,7 +17,7 @@ struct Unrecorded {
   std::string mpi_reason;           // "": there are no wrappers for it.
   std::set<std::string> backends;   // Backends of torch.distributed on which steps depend.
   bool gradients = false;           // DDP reduces its gradients through one of them.
-  std::string what;                 // What they transfer, as a phrase.
+  Value what;                       // What they transfer, as a phrase.
   std::vector<std::string> beside;  // Backends whose operations all lie in ranges and take little time.
   double share = 0;                 // Largest share over ranks of the window in calls of such backends.
 

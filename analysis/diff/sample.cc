@@ -10,6 +10,7 @@
 #include "analysis/core/format.h"
 #include "analysis/diff/measures.h"
 #include "analysis/stacks/blocked_places.h"
+#include "analysis/words/render.h"
 #include "core/collective.h"
 #include "core/loss.h"
 #include "core/version.h"
@@ -158,7 +159,7 @@ void AddBlocked(const analysis::Context& context, RunSample& sample) {
     for (const auto& [place, sum] : analysis::BlockedWithin(tables.value(), windows)) {
       const analysis::BlockedAt at = analysis::Described(place, sum);
       const std::string line = analysis::LineOf(at);
-      std::vector<double>& series = places[analysis::WaitName(at) + (line.empty() ? "" : " (" + line + ")")];
+      std::vector<double>& series = places[Rendered(analysis::WaitName(at)) + (line.empty() ? "" : " (" + line + ")")];
       series.resize(context.usable_steps().size());
       for (std::size_t i = 0; i < sum.ns.size(); ++i)
         series[step_of[i]] += static_cast<double>(sum.ns[i]) / static_cast<double>(most.size());

@@ -3,8 +3,6 @@
 
 #include "analysis/replayed/prices.h"
 
-#include <fmt/format.h>
-
 #include <algorithm>
 #include <cmath>
 #include <string>
@@ -22,10 +20,6 @@
 
 namespace lockstep::analysis {
 namespace {
-
-void AddEvidence(Finding& finding, const std::string& more) {
-  finding.evidence += (finding.evidence.empty() ? "" : "; ") + more;
-}
 
 using replay::Answer;
 using replay::Question;
@@ -110,10 +104,8 @@ class Pricing {
   static Question Without(std::vector<std::int32_t> ranks) {
     return {.kind = Question::kWithoutRanks, .ranks = std::move(ranks)};
   }
-  // "replayed", and of which steps, where these are not all.
-  std::string ByReplay() const {
-    return replayed_.sampled().empty() ? "replayed" : fmt::format("replayed, {}", replayed_.sampled());
-  }
+  // Of which steps, where these are not all.
+  Fact Sampled() const { return {"sampled", std::string(replayed_.sampled())}; }
 
   // Over the steps that the rank's kind is about. Nothing where these are not the ones that are replayed: what happens
   // now and then is not seen in a part of the steps.
@@ -205,13 +197,14 @@ class Pricing {
         Take(*together, finding);
         finding.intermittent |= together->intermittent;
         finding.upper_bound = false;
-        finding.headline = fmt::format("{}: without what slows {}, {}{}.", Claim(finding),
-                                       all.size() == 1 ? "it" : "them", Shorter(finding), IfSpread(*together));
+        SetGain(finding, Say(Word::kWithoutWhatSlows, {{"stragglers", Num{static_cast<std::int64_t>(all.size())}},
+                                                       {"shorter", Shorter(finding)},
+                                                       {"spread", IfSpread(*together)}}));
       }
   }
 
   // More CPU time is more work, which can be spread, or a slower core: nothing recorded tells which.
-  std::string IfSpread(const Gains& together) {
+  Value IfSpread(const Gains& together) {
     const auto takes_cpu = [](const Straggler& straggler) { return straggler.more_cpu_ns.value_or(0) > 0; };
     if (!std::ranges::all_of(analysis_.stragglers, takes_cpu)) return {};
     const std::optional<Gains> spread = Between(LengthsOf({}), LengthsOf({Question{.kind = Question::kEqualRanks}}));
@@ -221,8 +214,7 @@ class Pricing {
     if (static_cast<double>(gain_ns) < kWorthShare * static_cast<double>(analysis_.summary.terms.Sum()) ||
         static_cast<double>(gain_ns) > kNearlyAll * static_cast<double>(together.Mean()))
       return {};
-    return fmt::format("; with {} work spread over all ranks, {}", analysis_.stragglers.size() == 1 ? "its" : "their",
-                       Duration(gain_ns));
+    return Ns{gain_ns};
   }
 
   void PriceInput(Straggler& straggler, const Gains& gains, std::int64_t ordinary_ns) {
@@ -234,29 +226,34 @@ class Pricing {
         Take(gains, finding);
         finding.intermittent |= gains.intermittent;
         finding.upper_bound = false;
-        finding.headline = fmt::format("{}: with no more input than the others, {}.", Claim(finding), Shorter(finding));
+        SetGain(finding, Say(Word::kWithNoMoreInput, {{"shorter", Shorter(finding)}}));
       }
   }
 
-  // What a headline says before it comes to the price.
-  static std::string Claim(const Finding& finding) {
-    const std::size_t end = finding.headline.find(": ");
-    std::string claim = finding.headline.substr(0, end);
-    if (end == std::string::npos && claim.ends_with('.')) claim.pop_back();
-    return claim;
+  // The claim stays, and what it gains takes the place of what it costs.
+  static void SetGain(Finding& finding, Clause gain) {
+    finding.said.headline.resize(1);
+    finding.said.headline.push_back(std::move(gain));
   }
-  std::string Shorter(const Finding& finding) const {
+  // A claim that has named the step need not name it again.
+  static bool NamesStep(const std::vector<Clause>& clauses) {
+    return std::ranges::any_of(clauses, [](const Clause& clause) {
+      return std::ranges::any_of(clause.facts, [](const Fact& fact) {
+        const Part* part = std::get_if<Part>(&fact.value);
+        return part != nullptr && part->per_step;
+      });
+    });
+  }
+  Clauses Shorter(const Finding& finding) const {
     const std::int64_t gain = PriceNs(analysis_, finding).value_or(0), whole = WholeOf(analysis_, finding);
     const bool steps = analysis_.summary.per_step;
     if (static_cast<double>(gain) < kWorthShare * static_cast<double>(whole))
-      return fmt::format("{} would be next to no shorter ({})", steps ? "a step" : "the run", ByReplay());
-    if (!steps)
-      return fmt::format("the recorded {} would be {} shorter ({})", Duration(whole), Duration(gain), ByReplay());
-    // A claim that has named the step need not name it again.
-    const std::string_view average = finding.intermittent ? " on average" : "";
-    if (finding.headline.find(" step") != std::string::npos && finding.id != FindingId::kStragglerArrival)
-      return fmt::format("it would be {} shorter{} ({})", Duration(gain), average, ByReplay());
-    return fmt::format("each {} step would be {} shorter{} ({})", Duration(whole), Duration(gain), average, ByReplay());
+      return {{Say(steps ? Word::kStepNotShorter : Word::kRunNotShorter, {Sampled()})}};
+    const bool named = finding.id != FindingId::kStragglerArrival && NamesStep(finding.said.headline);
+    return {{Say(!steps  ? Word::kRunShorter
+                 : named ? Word::kItShorter
+                         : Word::kStepShorter,
+                 {{"whole", Ns{whole}}, {"gain", Ns{gain}}, {"average", finding.intermittent}, Sampled()})}};
   }
 
   void Take(const Gains& gains, Finding& finding) const {
@@ -279,19 +276,15 @@ class Pricing {
         Take(*gains, finding);
         if (const std::int64_t price = *PriceNs(analysis_, finding);
             price > exposed && Duration(price) != Duration(exposed))
-          finding.evidence +=
-              "; it gains more than is exposed on average, because ranks wait for each other's "
-              "transfers, too";
+          finding.said.evidence.push_back(Say(Word::kGainsMoreThanExposed));
         // Nobody has a network that takes no time.
         finding.upper_bound = true;
         const bool transfer = finding.id == FindingId::kTransferExposed;
-        finding.headline = Claim(finding);
-        finding.headline +=
-            fmt::format(": {}, {}", transfer ? "if transfers took no time" : "if it moved meanwhile", Shorter(finding));
+        finding.said.headline.resize(1);
         // Where nothing is gained the reason is what is worth knowing.
-        if (GainShare(analysis_, finding) < kWorthShare && !then.empty())
-          finding.headline += ": what limits it is " + then;
-        finding.headline += '.';
+        const bool reason = GainShare(analysis_, finding) < kWorthShare;
+        SetGain(finding, Say(transfer ? Word::kIfTransfersTookNoTime : Word::kIfItMovedMeanwhile,
+                             {{"shorter", Shorter(finding)}, {"limit", reason ? then : std::string()}}));
         finding.then = std::move(then);
         return;
       }
@@ -300,16 +293,16 @@ class Pricing {
         if (!gains) return;
         Take(*gains, finding);
         finding.upper_bound = remedy->kind == Question::kFreeCommunication;
-        finding.headline = Claim(finding);
-        if (finding.upper_bound) {
-          finding.headline += fmt::format(": {} costs at most {} ({}).", finding.blamed,
-                                          OfTheStep(analysis_.summary, *PriceNs(analysis_, finding)), ByReplay());
-          return;
-        }
-        finding.headline += fmt::format(": if it were as fast as the others, {}.", Shorter(finding));
+        finding.said.headline.resize(1);
+        if (finding.upper_bound)
+          return SetGain(
+              finding, Say(Word::kLinkCostsReplayed, {{"blamed", Clauses{finding.blamed}},
+                                                      {"cost", PartOf(analysis_.summary, *PriceNs(analysis_, finding))},
+                                                      Sampled()}));
+        SetGain(finding, Say(Word::kLinkAsFastAsOthers, {{"shorter", Shorter(finding)}}));
         if (*finding.took_ns > *PriceNs(analysis_, finding))
-          finding.evidence +=
-              fmt::format("; what it takes is at most {}", OfTheStep(analysis_.summary, *finding.took_ns));
+          finding.said.evidence.push_back(
+              Say(Word::kLinkTakesAtMost, {{"cost", PartOf(analysis_.summary, *finding.took_ns)}}));
         return;
       }
       case FindingId::kWaitTurns:
@@ -330,11 +323,9 @@ class Pricing {
         if (parts.size() > 1 && GainShare(analysis_, finding) < kWorthShare &&
             static_cast<double>(in_all->Mean()) >= kExplainedShare * static_cast<double>(*finding.took_ns))
           of_named_.push_back(finding.id);
-        if (finding.headline.ends_with('.')) finding.headline.pop_back();
-        finding.headline = fmt::format(
-            "{}; {} {}.", finding.headline,
-            remedy->kind == Question::kWithoutRanks ? "without what slows it," : "with equal work on all ranks",
-            Shorter(finding));
+        finding.said.headline.push_back(
+            Say(remedy->kind == Question::kWithoutRanks ? Word::kWaitWithoutWhatSlows : Word::kWaitWithEqualWork,
+                {{"shorter", Shorter(finding)}}));
         return;
       }
       default:
@@ -352,7 +343,7 @@ class Pricing {
     if (named == findings.end()) return;
     for (const FindingId id : of_named_) {
       const auto at = std::find_if(findings.begin(), findings.end(), [&](const Finding& f) { return f.id == id; });
-      AddEvidence(*named, fmt::format("the same waiting also shows as: {}", at->brief));
+      named->said.evidence.push_back(Say(Word::kSameWaiting, {{"brief", Clauses{at->said.brief}}, {"took", {}}}));
       named->tells_also.push_back(id);
     }
     std::erase_if(findings, [&](const Finding& f) {
@@ -367,12 +358,11 @@ class Pricing {
     const std::optional<std::int64_t> took_ns = finding.took_ns;
     Take(*gains, finding);
     finding.took_ns = took_ns;
-    AddEvidence(finding, fmt::format("if no send waited, {}", Shorter(finding)));
+    finding.said.evidence.push_back(Say(Word::kIfNoSendWaited, {{"shorter", Shorter(finding)}}));
     finding.upper_bound = GainShare(analysis_, finding) >= kWorthShare;
     if (finding.upper_bound) return;
     DropPrice(finding);
-    finding.action =
-        "nothing to gain from earlier receives or sends that do not wait: the ranks would wait in the next exchange";
+    finding.said.action = {Say(Word::kNothingFromEarlierReceives)};
   }
   static void DropPrice(Finding& finding) {
     finding.saves_ns_per_step.reset();
@@ -397,13 +387,13 @@ class Pricing {
     Finding kept = findings[first];
     for (const Finding& other : findings)
       if (IsWaiting(other.id) && other.replayed && other.id != kept.id) {
-        AddEvidence(kept, fmt::format("the same waiting also shows as: {} ({})", other.brief,
-                                      Duration(other.took_ns.value_or(0))));
+        kept.said.evidence.push_back(
+            Say(Word::kSameWaiting, {{"brief", Clauses{other.said.brief}}, {"took", Ns{other.took_ns.value_or(0)}}}));
         kept.tells_also.push_back(other.id);
       }
     if (IsMessage(kept.id) && GainShare(analysis_, kept) < kWorthShare) {
       DropPrice(kept);
-      kept.action = kept.action_of_equal;
+      kept.said.action = kept.action_of_equal;
       if (kept.id == FindingId::kP2pLateReceiver) PriceEarlierReceives(kept);
     }
     std::erase_if(findings, [](const Finding& f) { return IsWaiting(f.id) && f.replayed; });

@@ -3,6 +3,7 @@
 #include <fmt/format.h>
 
 #include <algorithm>
+#include <cmath>
 #include <nlohmann/json.hpp>
 #include <optional>
 #include <string_view>
@@ -34,6 +35,31 @@ Json ToJson(const analysis::NamedValues& values) {
 Json ToJson(const analysis::RankValues& values) {
   Json json = Json::array();
   for (const auto& [rank, value] : values) json.push_back({{"rank", rank}, {"slowdown", value}});
+  return json;
+}
+// Keys end in the unit of their value.
+Json ToJson(const analysis::NamedFacts& facts) {
+  using namespace analysis;
+  Json json = Json::object();
+  for (const auto& [name, value] : facts.all) {
+    const auto set = [&](const char* unit, const auto& field) { json[std::string(name) + unit] = field; };
+    std::visit(
+        [&](const auto& field) {
+          using T = std::decay_t<decltype(field)>;
+          if constexpr (std::is_same_v<T, Ns>) return set("_ns", field.value);
+          if constexpr (std::is_same_v<T, Size>) return set("_bytes", field.bytes);
+          if constexpr (std::is_same_v<T, Rate>) return set("_bytes_per_s", std::llround(field.bytes_per_s));
+          if constexpr (std::is_same_v<T, Share>) return set("_share", field.value);
+          if constexpr (std::is_same_v<T, Part>)
+            return field.per_step ? set("_ns", field.ns)
+                                  : set("_share", static_cast<double>(field.ns) /
+                                                      static_cast<double>(std::max<std::int64_t>(1, field.whole_ns)));
+          if constexpr (requires { field.values; }) return set("", field.values);
+          if constexpr (requires { field.value; }) return set("", field.value);
+          if constexpr (std::is_same_v<T, std::string> || std::is_same_v<T, bool>) return set("", field);
+        },
+        value);
+  }
   return json;
 }
 template <typename T>
@@ -111,7 +137,9 @@ void VisitJson(const T& of, F&& f) {
       if (form.kind == kNotNegative && value < 0) return f(key, nullptr);
       if (form.kind == kAbsentIfNegative && value < 0) return;
     }
-    f(key, value);
+    // Of sentences the texts are written that are made of them.
+    if constexpr (!std::is_same_v<Value, analysis::Said> && !std::is_same_v<Value, std::vector<analysis::Clause>>)
+      f(key, value);
   });
 }
 

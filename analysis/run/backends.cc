@@ -6,10 +6,10 @@
 #include <string>
 #include <utility>
 
-#include "analysis/core/format.h"
 #include "analysis/core/source.h"
 #include "analysis/core/unrecorded.h"
 #include "analysis/passes.h"
+#include "analysis/words/render.h"
 #include "core/loss.h"
 
 namespace lockstep::analysis {
@@ -33,52 +33,32 @@ void FindUnrecordedBackend(const Context& context, Analysis& analysis) {
   // Without hooks it is not known which backends were used.
   for (const LossRow& loss : analysis.losses) {
     const bool isolated = loss.name == Info(Loss::kPythonIsolated).name;
-    if (!isolated && (loss.name != Info(Loss::kTorchHook).name || !loss.detail.starts_with("all: "))) continue;
-    analysis.remarks.push_back(fmt::format(
-        "PyTorch ran without Lockstep's hooks{}: its steps are not marked, and communication over gloo is not seen.",
-        isolated ? " (Python was started with -I, -E or -S)" : ""));
+    if (!isolated && loss.name != Info(Loss::kTorchUnhooked).name) continue;
+    analysis.remarks.push_back(Told(Word::kTorchUnhooked, {{"isolated", isolated}}));
     break;
   }
   const Unrecorded found = FindUnrecorded(context.timeline());
-  if (const std::string& library = found.mpi_library; !library.empty()) {
-    analysis.unrecorded =
-        found.mpi_reason.empty()
-            ? fmt::format(
-                  "This program uses {}, whose calls Lockstep does not record: MPI waits and transfers are missing "
-                  "below and are counted as compute. To record them, build the program with Open MPI or MPICH, and "
-                  "Lockstep where its mpi.h is.",
-                  library)
-            : fmt::format("MPI waits and transfers are missing below and are counted as compute, because of {}: {}.",
-                          library, found.mpi_reason);
-  }
+  if (!found.mpi_library.empty())
+    analysis.unrecorded = Told(found.mpi_reason.empty() ? Word::kMpiUnrecorded : Word::kMpiUnrecordedBecause,
+                               {{"library", found.mpi_library}, {"reason", found.mpi_reason}});
   for (const std::string& name : found.beside)
-    analysis.remarks.push_back(
-        fmt::format("Calls over {} take {} of the time at most; they count as communication that is neither waiting "
-                    "nor transfer, because who waited for whom in them is not recorded.",
-                    name, Percent(found.share)));
+    analysis.remarks.push_back(Told(Word::kBackendBeside, {{"backend", name}, {"share", Share{found.share}}}));
   if (found.backends.empty()) return;
   const std::string names = fmt::format("{}", fmt::join(found.backends, " and "));
   // The remedy depends on where the tensors are, and on what uses MPI already.
   const bool only_gloo = found.backends.size() == 1 && *found.backends.begin() == "gloo";
-  const std::string remedy =
-      !SourceOf(context.timeline()).imported.empty() && only_gloo
-          ? "run the job with `lockstep run`, which sees on which group each operation is"
-      : analysis.run.gpu_ranks > 0 ? "use the nccl backend"
-      : !found.gradients && context.tables().collectives.rows() > 0
-          ? "move what still uses it to the mpi backend (DDP sends a model's buffers so at each forward; "
-            "broadcast_buffers=False leaves that out)"
-          : "reduce over MPI in a DDP communication hook (examples/torch/ddp_train.py) or use the mpi backend; on GPUs "
-            "the nccl backend";
-  AddUnrecorded(analysis, fmt::format("{}: {}; {}", names, found.what, remedy));
-  if (!analysis.unrecorded.empty()) return;  // The missing MPI was reported already.
-  analysis.unrecorded = fmt::format(
-      "Communication through {} is not recorded ({}): its waits and transfers are missing below{}. To record it, {}.",
-      names, found.what,
-      analysis.run.gpu_ranks > 0 ? ""
-      : found.share > 0
-          ? "; its calls count as communication that cannot be split, and what of it is in no call as compute"
-          : " and are counted as compute",
-      remedy);
+  const bool gpus = analysis.run.gpu_ranks > 0, imported = !SourceOf(context.timeline()).imported.empty();
+  const Clause remedy = Say(imported && only_gloo                                         ? Word::kBackendRunRemedy
+                            : gpus                                                        ? Word::kBackendNcclRemedy
+                            : !found.gradients && context.tables().collectives.rows() > 0 ? Word::kBackendMoveRemedy
+                                                                                          : Word::kBackendHookRemedy);
+  const Clause unrecorded = Say(Word::kBackendUnrecorded, {{"backends", names},
+                                                           {"what", found.what},
+                                                           {"in_calls", !gpus && found.share > 0},
+                                                           {"as_compute", !gpus && found.share <= 0},
+                                                           {"remedy", Clauses{{remedy}}}});
+  AddUnrecorded(analysis, Rendered({Word::kBackendDetail, unrecorded.facts}));
+  if (analysis.unrecorded.empty()) analysis.unrecorded = Rendered(unrecorded);  // Unless MPI is missing as well.
 }
 
 }  // namespace lockstep::analysis

@@ -1,10 +1,9 @@
 // CUDA was used, but nothing recorded what the GPU did: figures of the host alone look correct and are wrong, so the
 // verdict mentions it first, with the reason and the remedy.
 
-#include <fmt/format.h>
-
 #include "analysis/core/unrecorded.h"
 #include "analysis/passes.h"
+#include "analysis/words/render.h"
 #include "core/loss.h"
 
 namespace lockstep::analysis {
@@ -34,10 +33,7 @@ void FindUnrecordedGpus(const Context& context, Analysis& analysis) {
   if (!analysis.unrecorded.empty()) return;
   for (const LossRow& loss : analysis.losses) {
     if (loss.name != Info(Loss::kGpuNotCaptured).name || loss.count == 0) continue;
-    analysis.unrecorded = fmt::format(
-        "GPU activity was not recorded{}{}: kernels and communication on GPUs are missing below, and the time in which "
-        "they ran counts as the host's.",
-        analysis.run.gpu_ranks > 0 ? " on some ranks" : "", loss.detail.empty() ? "" : " (" + loss.detail + ")");
+    analysis.unrecorded = Told(Word::kGpusUnrecorded, {{"some", analysis.run.gpu_ranks > 0}, {"detail", loss.detail}});
     return;
   }
 }

@@ -6,15 +6,15 @@
 #include <string>
 #include <vector>
 
-#include "analysis/core/format.h"
+#include "analysis/words/render.h"
 
 namespace lockstep::analysis {
 
 // "4 of 4 ranks recorded", "2 of 4 ranks recorded: nothing is there of ranks 2 and 3". No full stop. `missing`
 // ascending.
 inline std::string RanksRecorded(std::int64_t ranks, std::int64_t expected, const std::vector<std::int32_t>& missing) {
-  const std::string state = Count(ranks) + " of " + Plural(expected, "rank") + " recorded";
-  return missing.empty() ? state : state + ": nothing is there of " + RankNames(missing);
+  return Told(Word::kRanksRecorded,
+              {{"recorded", Num{ranks}}, {"expected", Num{expected}}, {"missing", Ranks{missing}}});
 }
 
 }  // namespace lockstep::analysis

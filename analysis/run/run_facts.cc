@@ -1,7 +1,5 @@
 // Describes what ran, and what is missing of it.
 
-#include <fmt/format.h>
-
 #include <algorithm>
 #include <csignal>
 #include <cstring>
@@ -9,11 +7,11 @@
 #include <set>
 #include <utility>
 
-#include "analysis/core/format.h"
 #include "analysis/core/source.h"
 #include "analysis/core_time.h"
 #include "analysis/passes.h"
 #include "analysis/run/job_name.h"
+#include "analysis/words/render.h"
 #include "core/fact.h"
 #include "core/loss.h"
 #include "core/own_file.h"
@@ -65,14 +63,8 @@ void FindSharedCores(const Context& context, RunFacts& run) {
 // Whether an end is another one's consequence: the launcher ends the ranks that are left.
 bool EndedByLauncher(std::int32_t exit_code) { return exit_code == -SIGTERM || exit_code == 128 + SIGTERM; }
 
-std::string HowEnded(std::int32_t exit_code, std::size_t ranks) {
-  if (exit_code == schema::kNoExitCode) return "ended without a word (killed, or the host is gone)";
-  if (exit_code > 0) return fmt::format("exited with code {}", exit_code);
-  return fmt::format("{} killed by signal {} ({})", ranks == 1 ? "was" : "were", -exit_code, strsignal(-exit_code));
-}
-
-// "all of node3" if these are all recorded ranks of a few hosts of several; else nothing.
-std::string WholeHosts(const Context& context, const std::vector<std::int32_t>& some) {
+// The hosts, if these are all recorded ranks of a few hosts of several; else nothing.
+Names WholeHosts(const Context& context, const std::vector<std::int32_t>& some) {
   constexpr std::size_t kMostHosts = 3;
   const auto& ranks = context.tables().ranks;
   std::map<std::string_view, std::pair<std::size_t, std::size_t>>
@@ -89,10 +81,7 @@ std::string WholeHosts(const Context& context, const std::vector<std::int32_t>& 
     if (counts.first != 0) whole.emplace_back(name);
   }
   if (whole.empty() || whole.size() == hosts.size() || whole.size() > kMostHosts || whole.front().empty()) return {};
-  std::string text = " (all of ";
-  for (std::size_t i = 0; i < whole.size(); ++i)
-    text += (i == 0 ? "" : i + 1 == whole.size() ? " and " : ", ") + whole[i];
-  return text + ")";
+  return {whole};
 }
 
 // One phrase for the ranks that ended alike, those first by which the job may have failed.
@@ -110,9 +99,18 @@ std::vector<std::string> Endings(const Context& context) {
   std::string_view oom = FactValue(context.timeline().Meta("fact.oom_kills"), "text");
   for (auto& [how, list] : alike) {
     std::sort(list.begin(), list.end());
-    endings.push_back(RankNames(list) + WholeHosts(context, list) + " " + HowEnded(how.second, list.size()));
-    if (oom.empty() || how.second == schema::kNoExitCode) continue;
-    endings.back() += ": " + std::string(std::exchange(oom, {}));
+    const std::int32_t code = how.second;
+    const bool vanished = code == schema::kNoExitCode;
+    const int signal = code < 0 && !vanished ? -code : 0;
+    endings.push_back(Told(vanished   ? Word::kRanksVanished
+                           : code > 0 ? Word::kRanksExited
+                                      : Word::kRanksKilled,
+                           {{"ranks", Ranks{list}},
+                            {"hosts", WholeHosts(context, list)},
+                            {"code", Index{code}},
+                            {"signal", Index{signal}},
+                            {"signal_name", strsignal(signal)},
+                            {"out_of_memory", std::string(vanished ? "" : std::exchange(oom, {}))}}));
   }
   return endings;
 }
@@ -184,13 +182,11 @@ namespace {
 // Remedies of losses that depend on what recorded the run: those of core/loss.def are for runs of Lockstep, and for
 // imports of any kind.
 std::string RemedyOfLoss(const LossInfo& info, const Source& source) {
-  const bool nsys = source.imported.find("nsys") != std::string::npos;
-  if (info.name == Info(Loss::kStepsUnmarked).name) return ToMarkSteps(source);
-  if (info.name == Info(Loss::kClockUnbounded).name && !source.imported.empty())
-    return "record the same steps on all ranks, or accept wall-clock accuracy with --clock wall";
+  const bool nsys = source.nsys;
+  if (info.name == Info(Loss::kStepsUnmarked).name) return Rendered(ToMarkSteps(source));
+  if (info.name == Info(Loss::kClockUnbounded).name && !source.imported.empty()) return Told(Word::kLossClockRemedy);
   if (info.name == Info(Loss::kImportGroupUnknown).name)
-    return nsys ? "the group was guessed; NCCL's payloads have it (nsys export --include-blobs=true)"
-                : "the group was guessed; PyTorch 2.2 and later records it";
+    return Told(nsys ? Word::kLossGroupRemedyNsys : Word::kLossGroupRemedy);
   return std::string(info.remedy);
 }
 }  // namespace
@@ -210,8 +206,8 @@ void CollectLosses(const Context& context, Analysis& analysis) {
       row.sentence = info->sentence;
       row.remedy = RemedyOfLoss(*info, source);
     } else {
-      row.sentence = "loss of a kind this version does not know";
-      row.remedy = "analyse with the version that wrote it";
+      row.sentence = Told(Word::kLossUnknown);
+      row.remedy = Told(Word::kLossUnknownRemedy);
     }
     if (row.count > 0) analysis.losses.push_back(std::move(row));
   }

@@ -1,14 +1,12 @@
 // Where a step goes: the identity's terms, as means over the usable steps and over ranks; and how much steps differ.
 
-#include <fmt/format.h>
-
 #include <algorithm>
 #include <cmath>
 
-#include "analysis/core/format.h"
 #include "analysis/core/identity.h"
 #include "analysis/core/statistics.h"
 #include "analysis/passes.h"
+#include "analysis/words/render.h"
 #include "merge/timeline/step_length.h"
 
 namespace lockstep::analysis {
@@ -68,26 +66,25 @@ void SayLongSteps(const Context& context, Analysis& analysis) {
   s.long_step_ns_mean = groups->mean_ns;
   s.other_step_ns_mean = groups->other_ns;
   constexpr std::size_t kMostListed = 3;
-  std::vector<std::string> listed;
+  Names listed;
   for (const std::size_t row : context.usable_steps())
     if (steps.step_ns[row] >= groups->least_ns && groups->count <= kMostListed)
-      listed.push_back(std::to_string(steps.index[row]));
-  const std::string longer = fmt::format("{}{}", Duration(groups->mean_ns), groups->count > 1 ? " on average" : "");
-  const std::string other = Duration(groups->other_ns);
-  analysis.remarks.push_back(
-      listed.empty() ? fmt::format("{} of {} steps take {}, the others {}.", groups->count, all, longer, other)
-                     : fmt::format("Step{} {} take{} {}, the other {} take {}.", listed.size() > 1 ? "s" : "",
-                                   Listed(listed), listed.size() > 1 ? "" : "s", longer, all - listed.size(), other));
+      listed.values.push_back(std::to_string(steps.index[row]));
+  const bool named = !listed.values.empty();
+  analysis.remarks.push_back(Told(named ? Word::kLongStepsNamed : Word::kLongSteps,
+                                  {{"steps", named ? Value(listed) : Value(Index{static_cast<std::int64_t>(all)})},
+                                   {"long_steps", Index{s.long_steps}},
+                                   {"others", Index{static_cast<std::int64_t>(all - listed.values.size())}},
+                                   {"long_step", Ns{groups->mean_ns}},
+                                   {"averaged", groups->count > 1},
+                                   {"other_step", Ns{groups->other_ns}}}));
 }
 
 void RemarkOnHelperWaits(Analysis& analysis) {
   const Summary& s = analysis.summary;
   if (s.helper_wait_ns <= 0 || static_cast<double>(s.helper_wait_ns) < kNameShare * static_cast<double>(s.terms.Sum()))
     return;
-  analysis.remarks.push_back(
-      fmt::format("For {} of the exposed communication{}, the training thread sleeps until another thread's "
-                  "collectives end.",
-                  Duration(s.helper_wait_ns), s.per_step ? " per step" : ""));
+  analysis.remarks.push_back(Told(Word::kHelperWaits, {{"wait", Ns{s.helper_wait_ns}}, {"per_step", s.per_step}}));
 }
 
 }  // namespace

@@ -1,7 +1,5 @@
 // The first sentence of the report and the lines directly below it.
 
-#include <fmt/format.h>
-
 #include <algorithm>
 #include <iterator>
 #include <string>
@@ -13,6 +11,7 @@
 #include "analysis/core/source.h"
 #include "analysis/passes.h"
 #include "analysis/run/ranks_recorded.h"
+#include "analysis/words/render.h"
 #include "core/loss.h"
 
 namespace lockstep::analysis {
@@ -31,24 +30,20 @@ const Finding* MostWorth(const Analysis& analysis) {
   return at == analysis.findings.end() ? nullptr : &*at;
 }
 
-std::string OfTheOneThereIs(const Analysis& analysis) {
-  const Finding* first = MostWorth(analysis);
-  return first != nullptr ? " " + first->headline : std::string();
-}
-
 // The sentence for a healthy run, with what was checked.
-std::string Nothing(const Analysis& analysis) {
+Clause Nothing(const Analysis& analysis) {
   const Summary& s = analysis.summary;
-  std::vector<std::string> looked;
-  if (analysis.run.ranks > 1) looked.insert(looked.end(), {"late ranks", "exposed communication"});
-  looked.push_back("input");
-  if (analysis.run.gpu_ranks > 0) looked.insert(looked.end(), {"host syncs", "launches", "copies", "memory"});
-  if (s.per_step) looked.push_back("periodic bursts");
-  std::string list;
-  for (std::size_t i = 0; i < looked.size(); ++i)
-    list += (i == 0 ? "" : i + 1 == looked.size() ? " and " : ", ") + looked[i];
-  return fmt::format("nothing found that costs more than {:.0f} % of {} (checked: {}).", 100 * kNameShare,
-                     s.per_step ? fmt::format("each {} step", Duration(s.terms.Sum())) : "the time", list);
+  std::vector<Word> looked;
+  if (analysis.run.ranks > 1) looked.insert(looked.end(), {Word::kCheckedLateRanks, Word::kCheckedExposed});
+  looked.push_back(Word::kCheckedInput);
+  if (analysis.run.gpu_ranks > 0)
+    looked.insert(looked.end(),
+                  {Word::kCheckedSyncs, Word::kCheckedLaunches, Word::kCheckedCopies, Word::kCheckedMemory});
+  if (s.per_step) looked.push_back(Word::kCheckedBursts);
+  Names checked;
+  for (const Word what : looked) checked.values.push_back(Told(what));
+  return Say(Word::kNothingFound,
+             {{"least", Real{100 * kNameShare}}, {"step", If(s.per_step, Ns{s.terms.Sum()})}, {"checked", checked}});
 }
 
 bool Communicates(const Context& context) {
@@ -75,88 +70,89 @@ std::string NothingInSteps(const Analysis& analysis) {
   const RunFacts& run = analysis.run;
   if (run.gpu_ranks == 0 || run.steps > 0 || run.incomplete_steps == 0) return "";
   for (const LossRow& loss : analysis.losses)
-    if (loss.name == Info(Loss::kStepIncomplete).name &&
-        loss.detail.find("no kernel was launched") != std::string::npos)
-      return fmt::format(
-          "No kernel was launched in {}: the GPU is idle for all of {}, and what was recorded outside of "
-          "{} is not judged.",
-          run.incomplete_steps == 1 ? std::string("the only step that is marked")
-                                    : fmt::format("any of the {} marked steps", run.incomplete_steps),
-          run.incomplete_steps == 1 ? "it" : "them", run.incomplete_steps == 1 ? "it" : "them");
+    if (loss.name == Info(Loss::kStepWithoutKernel).name)
+      return Told(run.incomplete_steps == 1 ? Word::kVerdictNoKernelInStep : Word::kVerdictNoKernelInSteps,
+                  {{"steps", Index{run.incomplete_steps}}});
   return "";
 }
 
-std::string Sentence(const Context& context, Analysis& analysis) {
+struct Sentence {
+  std::string text;
+  const Finding* quotes = nullptr;  // It is the headline of this one.
+};
+
+Sentence VerdictOf(const Context& context, Analysis& analysis) {
   const RunFacts& run = analysis.run;
+  const Finding* first = MostWorth(analysis);
   const bool communicates = Communicates(context);
   const std::string idle = NothingInSteps(analysis);
   if (run.ranks == 0) {
     analysis.suspicious = true;
-    return "No rank left a readable file: there is nothing to analyse.";
+    return {Told(Word::kVerdictNoFile)};
   }
   if (analysis.trust.events == 0 && analysis.unrecorded.empty() && !communicates && analysis.summary.terms.Sum() == 0) {
     analysis.suspicious = true;
-    return fmt::format("No event was recorded on {}: there is nothing to analyse.", Plural(run.ranks, "rank"));
+    return {Told(Word::kVerdictNoEvent, {{"ranks", Num{run.ranks}}})};
   }
   // A profiler that is stopped as its step begins writes this: the step's own range and nothing within it.
   if (const auto marks = static_cast<std::int64_t>(context.tables().step_ranks.rows());
       marks > 0 && analysis.trust.events <= marks && !communicates && !SourceOf(context.timeline()).imported.empty()) {
     analysis.suspicious = true;
-    return fmt::format("Nothing was recorded within {} of {}: there is nothing to analyse.",
-                       run.steps == 1 ? "the only step" : "any step", Plural(run.ranks, "rank"));
+    return {Told(Word::kVerdictNothingInSteps, {{"steps", Num{run.steps}}, {"ranks", Num{run.ranks}}})};
   }
-  if (run.ranks_expected > 1 && run.ranks == 1 && !run.ranks_left_out.empty())
-    return "Only one rank was recorded: nothing to compare." + OfTheOneThereIs(analysis);
-  if (run.ranks_expected > 1 && run.ranks == 1) return "There is nothing to compare." + OfTheOneThereIs(analysis);
-  if (!analysis.unrecorded.empty()) return analysis.unrecorded;
-  analysis.suspicious |= !idle.empty() && MostWorth(analysis) == nullptr;
+  if (run.ranks_expected > 1 && run.ranks == 1)
+    return {Told(run.ranks_left_out.empty() ? Word::kVerdictOnlyOneThere : Word::kVerdictOnlyOneRecorded,
+                 {{"headline", first != nullptr ? first->headline : ""}})};
+  if (!analysis.unrecorded.empty()) return {analysis.unrecorded};
+  analysis.suspicious |= !idle.empty() && first == nullptr;
   if (run.ranks == 1) {
-    if (const Finding* first = MostWorth(analysis)) return first->headline;
-    if (!idle.empty()) return idle;
-    return fmt::format("One rank{}: nothing to compare, and {}", communicates ? "" : " that does not communicate",
-                       Nothing(analysis));
+    if (first != nullptr) return {first->headline, first};
+    if (!idle.empty()) return {idle};
+    return {
+        Told(Word::kVerdictOneRank, {{"communicates", communicates}, {"nothing_found", Clauses{{Nothing(analysis)}}}})};
   }
   if (!communicates) {
     analysis.suspicious = true;
     if (analysis.trust.dropped > 0)
-      return fmt::format(
-          "{} {} lost, and no communication is among those that are left: nothing is concluded from them.",
-          Plural(analysis.trust.dropped, "record"), analysis.trust.dropped == 1 ? "was" : "were");
+      return {Told(Word::kVerdictRecordsLost, {{"dropped", Num{analysis.trust.dropped}}})};
     if (OneSided(context))
-      return fmt::format(
-          "{} communicate by one-sided MPI alone: these calls take {} of a rank's time on average, and "
-          "for whom they wait is not recorded.",
-          Plural(run.ranks, "rank"), Percent(analysis.summary.mpi_rma_ns, analysis.summary.terms.Sum()));
-    return fmt::format("{} ranks, but no communication was recorded: that is suspicious.{}", run.ranks,
-                       idle.empty() ? "" : " " + idle);
+      return {Told(
+          Word::kVerdictOneSided,
+          {{"ranks", Num{run.ranks}}, {"share", Percent(analysis.summary.mpi_rma_ns, analysis.summary.terms.Sum())}})};
+    return {Told(Word::kVerdictNoCommunication, {{"ranks", Index{run.ranks}}, {"no_kernel", idle}})};
   }
-  if (const Finding* first = MostWorth(analysis)) return first->headline;
-  if (!idle.empty()) return idle;
-  std::string nothing = Nothing(analysis);
-  if (!run.ranks_missing.empty()) return "In the others " + nothing;
-  nothing[0] = 'N';
-  return nothing;
+  if (first != nullptr) return {first->headline, first};
+  if (!idle.empty()) return {idle};
+  return {Told(run.ranks_missing.empty() ? Word::kVerdictNothingFound : Word::kVerdictNothingInOthers,
+               {{"nothing_found", Clauses{{Nothing(analysis)}}}})};
+}
+
+// The first of them, "; " between.
+std::string FirstOf(const std::vector<std::string>& texts, std::size_t most) {
+  std::string named;
+  for (std::size_t i = 0; i < std::min(texts.size(), most); ++i) named += (i == 0 ? "" : "; ") + texts[i];
+  return named;
+}
+std::int64_t Beyond(const std::vector<std::string>& texts, std::size_t most) {
+  return texts.size() > most ? static_cast<std::int64_t>(texts.size() - most) : 0;
 }
 
 // Input that is in no figure: mentioned before all others.
 std::string LeftOut(const Analysis& analysis) {
   constexpr std::size_t kMostNamed = 4;
-  std::string others;
-  std::size_t runs = 0;
+  std::vector<std::string> runs;
   for (const LossRow& loss : analysis.losses)
-    if (loss.name == Info(Loss::kRunMixed).name && ++runs <= kMostNamed)
-      others += (others.empty() ? "" : "; ") + loss.detail;
-  if (runs == 0) return "";
-  if (runs > kMostNamed) others += "; and of " + Plural(static_cast<std::int64_t>(runs - kMostNamed), "more run");
-  return fmt::format("Files of other runs were left out ({}). ", others);
+    if (loss.name == Info(Loss::kRunMixed).name) runs.push_back(loss.detail);
+  if (runs.empty()) return "";
+  const std::int64_t more = Beyond(runs, kMostNamed);
+  return Told(Word::kFilesLeftOut, {{"runs", FirstOf(runs, kMostNamed)}, {"more", If(more > 0, Num{more})}});
 }
 
 // Mentioned before everything that was found in the ranks that are there.
 std::string NotAll(const RunFacts& run) {
   if (run.ranks == 0 || run.ranks_missing.empty()) return "";
-  return fmt::format("{}, and waiting for {} is not seen. ",
-                     RanksRecorded(run.ranks, run.ranks_expected, run.ranks_missing),
-                     run.ranks_missing.size() == 1 ? "it" : "them");
+  return Told(Word::kRanksNotSeen, {{"ranks_recorded", RanksRecorded(run.ranks, run.ranks_expected, run.ranks_missing)},
+                                    {"missing", Ranks{run.ranks_missing}}});
 }
 
 // Why a job failed, most likely: mentioned before what it could gain.
@@ -165,21 +161,18 @@ std::string Disagreement(const Analysis& analysis) {
   if (analysis.run.endings.empty() || analysis.trust.mismatched_collectives == 0) return "";
   for (const LossRow& loss : analysis.losses)
     if (loss.name == Info(Loss::kCollectiveMismatch).name)
-      return fmt::format("The job failed, and {} in kind or size between ranks{}{}. ",
-                         loss.count == 1 ? std::string("a collective differs")
-                                         : fmt::format("{} collectives differ", Count(loss.count)),
-                         loss.detail.empty() ? "" : "; ", loss.detail);
+      return Told(loss.count == 1 ? Word::kCollectiveDiffers : Word::kCollectivesDiffer,
+                  {{"collectives", Num{static_cast<std::int64_t>(loss.count)}}, {"detail", loss.detail}});
   return "";
 }
 
-// " (87 % of the recording)"; "" if its length is not known.
-std::string ShareOfSteps(const Context& context, const RunFacts& run) {
+// Of the recording; not known if its length is not.
+Value ShareOfSteps(const Context& context, const RunFacts& run) {
   std::int64_t in_steps_ns = 0, recorded_ns = 0;
   for (const std::int64_t ns : context.tables().steps.step_ns) in_steps_ns += std::max<std::int64_t>(0, ns);
   for (const CaptureWindow& window : run.window.windows) recorded_ns += window.span_ns;
-  return recorded_ns > 0
-             ? fmt::format(" ({} of the recording)", Percent(std::min(in_steps_ns, recorded_ns), recorded_ns))
-             : "";
+  if (recorded_ns <= 0) return {};
+  return Share{static_cast<double>(std::min(in_steps_ns, recorded_ns)) / static_cast<double>(recorded_ns)};
 }
 
 // All figures are of the steps that are left.
@@ -194,71 +187,63 @@ bool MostlyWarmup(const Context& context) {
   return 2 * left_out_ns > all_ns;
 }
 
-void Remark(const Context& context, Analysis& analysis) {
+// `verdict`: the finding whose headline it is.
+void Remark(const Context& context, const Finding* verdict, Analysis& analysis) {
   const RunFacts& run = analysis.run;
-  const auto add = [&](std::string text) { analysis.remarks.push_back(std::move(text)); };
+  const auto add = [&](Word word, std::initializer_list<Fact> facts = {}) {
+    analysis.remarks.push_back(Told(word, facts));
+  };
+  const auto mark_steps = [&] { return Clauses{{ToMarkSteps(SourceOf(context.timeline()))}}; };
   if (const std::string_view differ = context.timeline().Meta("settings_differ"); !differ.empty())
-    add(
-        fmt::format("The ranks were recorded with different settings: {}. Variables LOCKSTEP_... of a shell do not "
-                    "reach other hosts: give options on the command line.",
-                    differ));
+    add(Word::kSettingsDiffer, {{"settings", std::string(differ)}});
   if (const std::string_view why = context.timeline().Meta("clock_by_collectives"); !why.empty())
-    add(fmt::format("Clocks were not measured against each other and are bounded by collectives alone ({}).", why));
+    add(Word::kClockByCollectives, {{"why", std::string(why)}});
   constexpr std::int64_t kWorthSaying = 100'000;
   if (const std::int64_t gpu = context.timeline().MetaNumber("gpu_clock_error_ns", 0); gpu >= kWorthSaying)
-    add(fmt::format(
-        "GPU times may be off the CPU's by up to {}, as far as launches and synchronisations show; the clock "
-        "error includes it.",
-        Duration(gpu)));
+    add(Word::kClockOfGpu, {{"error", Ns{gpu}}});
   if (!run.ranks_ended_early.empty())
-    add(fmt::format("{} {} ended before the others; the analysis covers what was recorded.",
-                    run.ranks_ended_early.size() == 1 ? "Rank" : "Ranks", ShortRankList(run.ranks_ended_early)));
-  std::string endings;
+    add(Word::kRanksEndedEarly,
+        {{"ranks", Ranks{run.ranks_ended_early}}, {"rank_list", ShortRankList(run.ranks_ended_early)}});
   constexpr std::size_t kMaxEndings = 4;
-  for (std::size_t i = 0; i < std::min(run.endings.size(), kMaxEndings); ++i)
-    endings += (i == 0 ? "" : "; ") + run.endings[i];
-  if (run.endings.size() > kMaxEndings) endings += fmt::format("; and {} more", run.endings.size() - kMaxEndings);
-  if (!endings.empty()) {
-    endings[0] = 'R';
-    add(endings + ".");
-  }
+  const std::int64_t more = Beyond(run.endings, kMaxEndings);
+  if (!run.endings.empty())
+    add(Word::kRanksEnded, {{"endings", FirstOf(run.endings, kMaxEndings)}, {"more", If(more > 0, Index{more})}});
   if (analysis.suspicious && run.ranks > 1 && !Communicates(context) && analysis.trust.dropped == 0 &&
       !OneSided(context) && SourceOf(context.timeline()).imported.empty() &&
       std::none_of(analysis.losses.begin(), analysis.losses.end(), SaysWhy))
-    add("If the ranks do communicate, Lockstep did not see it: lockstep doctor shows which sources were in place.");
+    add(Word::kSourcesNotSeen);
   if (const Finding* warmup = FindingOf(analysis, FindingId::kWarmupCaptured);
       warmup != nullptr && MostlyWarmup(context))
-    add(warmup->headline);
+    analysis.remarks.push_back(warmup->headline);
   const Finding* wait_only = FindingOf(analysis, FindingId::kProgressWaitOnly);
-  if (analysis.wait_only && (wait_only == nullptr || wait_only->headline != analysis.verdict))
-    add(analysis.mostly_posted
-            ? "Communication was posted early but moved only in Wait: no overlap is claimed."
-            : "What was posted early moved only in Wait, the rest is blocking: no overlap is claimed.");
+  if (analysis.wait_only && (wait_only == nullptr || wait_only != verdict))
+    add(analysis.mostly_posted ? Word::kWaitOnly : Word::kWaitOnlyInPart);
   // Without it a reader takes the lengths of these steps for those of an iteration.
   if (!analysis.suspicious && context.timeline().Meta("step_source") == "signature")
-    add(fmt::format("No steps are marked: what repeats with the collectives counts as a step{}. If it is none, {}.",
-                    ShareOfSteps(context, run), ToMarkSteps(SourceOf(context.timeline()))));
+    add(Word::kStepsBySignature, {{"share", ShareOfSteps(context, run)}, {"mark_steps", mark_steps()}});
   if (run.ranks > 1 && !analysis.suspicious) {
     if (run.steps + run.incomplete_steps == 0)
-      add(fmt::format("No steps are marked: figures are of the whole recording. To have steps, {}.",
-                      ToMarkSteps(SourceOf(context.timeline()))));
+      add(Word::kStepsNotMarked, {{"mark_steps", mark_steps()}});
     else if (context.usable_steps().size() < 5 && context.units_are_steps())
-      add(fmt::format("Only {} to compare: too few to name a rank.",
-                      Plural(static_cast<std::int64_t>(context.usable_steps().size()), "step")));
+      add(Word::kStepsTooFew, {{"steps", Num{static_cast<std::int64_t>(context.usable_steps().size())}}});
     else if (context.usable_steps().empty())
-      add("No step is complete on every rank: figures are of the whole recording.");
+      add(Word::kStepsNoneComplete);
   }
   if (analysis.trust.clock_violations > 0)
-    add(fmt::format("Clock alignment contradicts {} of {}: waits and transfers are not to be trusted.",
-                    Count(analysis.trust.clock_violations), Plural(analysis.trust.collectives, "collective")));
+    add(Word::kClockContradicts,
+        {{"violations", Num{analysis.trust.clock_violations}}, {"collectives", Num{analysis.trust.collectives}}});
 }
 
 }  // namespace
 
 void Conclude(const Context& context, Analysis& analysis) {
   ChooseFindings(context, analysis);
-  analysis.verdict = LeftOut(analysis) + NotAll(analysis.run) + Disagreement(analysis) + Sentence(context, analysis);
-  Remark(context, analysis);
+  std::string before;
+  for (const std::string& one : {LeftOut(analysis), NotAll(analysis.run), Disagreement(analysis)})
+    if (!one.empty()) before += one + " ";
+  const Sentence last = VerdictOf(context, analysis);
+  analysis.verdict = before + last.text;
+  Remark(context, before.empty() ? last.quotes : nullptr, analysis);
 }
 
 }  // namespace lockstep::analysis

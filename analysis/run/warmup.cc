@@ -1,13 +1,10 @@
 #include "analysis/run/warmup.h"
 
-#include <fmt/format.h>
-
 #include <algorithm>
 #include <cmath>
 #include <numeric>
 
 #include "analysis/core/compilation.h"
-#include "analysis/core/format.h"
 #include "analysis/core/source.h"
 #include "analysis/core/statistics.h"
 #include "analysis/passes.h"
@@ -76,25 +73,31 @@ void FindWarmup(const Context& context, Analysis& analysis) {
   const std::int64_t first = steps.index[rows.front()], last = steps.index[rows.back()];
   const double factor =
       static_cast<double>(LowerMedian(early)) / static_cast<double>(std::max<std::int64_t>(1, LowerMedian(later)));
-  const std::string which = first == last ? fmt::format("Step {}", first) : fmt::format("Steps {} to {}", first, last);
+  const Fact step{"step", If(first == last, Index{first})}, first_step{"first_step", If(first != last, Index{first})},
+      last_step{"last_step", Index{last}}, later_steps{"later_steps", Index{static_cast<std::int64_t>(later.size())}};
   finding.id = FindingId::kWarmupCaptured;
-  finding.headline = fmt::format("{} {} {:.2g} times as long as the {} later ones: warm-up, left out of all figures.",
-                                 which, rows.size() == 1 ? "takes" : "take", factor, later.size());
-  finding.brief = fmt::format("{} of warm-up recorded", Plural(static_cast<std::int64_t>(rows.size()), "step"));
-  finding.evidence = fmt::format("{}: median {} against {} of the {} later steps; left out of medians", which,
-                                 Duration(LowerMedian(early)), Duration(LowerMedian(later)), later.size());
+  finding.said.headline = {Say(Word::kWarmup, {step, first_step, last_step, {"factor", Real{factor}}, later_steps})};
+  finding.said.brief = {Say(Word::kWarmupBrief, {{"steps", Num{static_cast<std::int64_t>(rows.size())}}})};
+  finding.said.evidence = {Say(Word::kWarmupMedians, {step,
+                                                      first_step,
+                                                      last_step,
+                                                      {"median", Ns{LowerMedian(early)}},
+                                                      {"later_median", Ns{LowerMedian(later)}},
+                                                      later_steps})};
   const Source source = SourceOf(context.timeline());
   const std::int64_t early_ns = std::accumulate(early.begin(), early.end(), std::int64_t{0});
   // Only where the hooks recorded it is a rank's file read for it.
   const std::int64_t compiled_ns = source.torch && source.imported.empty() ? CompiledNs(context, rows) : 0;
   const bool compiles = 2 * compiled_ns > early_ns;
   if (compiles)
-    finding.evidence += fmt::format("; torch.compile takes {} of their {} on rank {}", Duration(compiled_ns),
-                                    Duration(early_ns), context.ranks()[0]);
-  finding.action = fmt::format("{}; record from step {} on{}", compiles ? kCompileLess : "nothing to fix", last + 1,
-                               source.imported.empty() ? fmt::format(" (--steps {}:)", last + 1)
-                               : source.torch          ? std::string(" (torch.profiler's schedule(wait, warmup))")
-                                                       : std::string());
+    finding.said.evidence.push_back(
+        Say(Word::kWarmupCompiles,
+            {{"compiled", Ns{compiled_ns}}, {"early", Ns{early_ns}}, {"rank", Index{context.ranks()[0]}}}));
+  finding.said.action = {Say(compiles ? Word::kCompileLess : Word::kWarmupAction),
+                         Say(source.imported.empty() ? Word::kWarmupRecordLockstepAction
+                             : source.torch          ? Word::kWarmupRecordTorchAction
+                                                     : Word::kWarmupRecordAction,
+                             {{"from_step", Index{last + 1}}})};
   finding.confidence = 0.8;
   analysis.findings.push_back(std::move(finding));
 }

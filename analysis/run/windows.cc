@@ -1,11 +1,10 @@
 // Describes what was recorded if that is not everything: one line under the verdict.
 
-#include <fmt/format.h>
-
 #include <algorithm>
 
 #include "analysis/core/format.h"
 #include "analysis/passes.h"
+#include "analysis/words/render.h"
 
 namespace lockstep::analysis {
 namespace {
@@ -14,29 +13,28 @@ constexpr std::size_t kMaxWindowsNamed = 3;
 
 std::string StepsOf(const CaptureWindow& window) {
   if (!window.first_step) return Duration(window.span_ns);
-  return *window.first_step == *window.last_step ? fmt::format("{}", *window.first_step)
-                                                 : fmt::format("{}-{}", *window.first_step, *window.last_step);
+  const std::string first = std::to_string(*window.first_step);
+  return window.first_step == window.last_step ? first : first + "-" + std::to_string(*window.last_step);
 }
 
 std::string RecordingSentence(const RunFacts& run) {
   if (run.window.windows.empty())
-    return run.window.outside_steps > 0 ? "The ranks' capture windows have no step in common."
-                                        : "The ranks' capture windows have nothing in common, or none was opened.";
-  std::string text;
+    return Told(run.window.outside_steps > 0 ? Word::kWindowsShareNoStep : Word::kWindowsShareNothing);
+  std::string named;
   for (std::size_t i = 0; i < std::min(run.window.windows.size(), kMaxWindowsNamed); ++i)
-    text += (i == 0 ? "" : ", ") + StepsOf(run.window.windows[i]);
-  if (run.window.windows.size() > kMaxWindowsNamed)
-    text += " and " + Plural(static_cast<std::int64_t>(run.window.windows.size() - kMaxWindowsNamed), "more window");
+    named += (i == 0 ? "" : ", ") + StepsOf(run.window.windows[i]);
+  const auto more = static_cast<std::int64_t>(run.window.windows.size()) - static_cast<std::int64_t>(kMaxWindowsNamed);
   const CaptureWindow& first = run.window.windows.front();
-  const bool steps = first.first_step.has_value(),
-             one = run.window.windows.size() == 1 && first.first_step == first.last_step;
-  text = fmt::format("Recorded: {}{} of each rank", !steps ? "" : one ? "step " : "steps ", text);
-  if (run.window.outside_steps > 0)
-    text += fmt::format("; {} outside the common window left out", Plural(run.window.outside_steps, "step"));
+  const bool one = run.window.windows.size() == 1;
   const bool cut =
       std::any_of(run.window.windows.begin(), run.window.windows.end(), [](const auto& window) { return window.cut; });
-  if (cut) text += run.window.windows.size() == 1 ? "; the window was cut short" : "; the last window was cut short";
-  return text + ".";
+  return Told(Word::kWindowsRecorded, {{"of_steps", first.first_step.has_value()},
+                                       {"one_step", one && first.first_step == first.last_step},
+                                       {"windows", named},
+                                       {"more", If(more > 0, Num{more})},
+                                       {"outside", If(run.window.outside_steps > 0, Num{run.window.outside_steps})},
+                                       {"cut", cut},
+                                       {"one_window", one}});
 }
 
 }  // namespace
@@ -60,10 +58,8 @@ void DescribeWindows(const Context& context, Analysis& analysis) {
   if (!run.window.recording.empty() && run.window.recording != "all")
     analysis.remarks.push_back(RecordingSentence(run));
   if (!run.ranks_left_out.empty())
-    analysis.remarks.push_back(fmt::format(
-        "{} {} not recorded (--ranks): waiting for {} is not seen.", run.ranks_left_out.size() == 1 ? "Rank" : "Ranks",
-        ShortRankList(run.ranks_left_out) + (run.ranks_left_out.size() == 1 ? " was" : " were"),
-        run.ranks_left_out.size() == 1 ? "it" : "them"));
+    analysis.remarks.push_back(Told(
+        Word::kRanksLeftOut, {{"ranks", Ranks{run.ranks_left_out}}, {"rank_list", ShortRankList(run.ranks_left_out)}}));
 }
 
 }  // namespace lockstep::analysis

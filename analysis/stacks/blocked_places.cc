@@ -1,14 +1,13 @@
 #include "analysis/stacks/blocked_places.h"
 
-#include <fmt/format.h>
-
 #include <algorithm>
 #include <numeric>
 #include <string_view>
+#include <utility>
 
-#include "analysis/core/format.h"
 #include "analysis/core/step_names.h"
 #include "analysis/stacks/job_frame.h"
+#include "analysis/words/render.h"
 #include "core/printed.h"
 #include "merge/timeline/blocked_time.h"
 #include "merge/timeline/rank_pass.h"
@@ -75,40 +74,37 @@ std::int64_t EveryOf(const std::vector<std::int64_t>& ns) {
 bool Is(const BlockedAt& at, Kind::Value kind) { return at.kind == NameOfKind(kind); }
 
 // "fsync of checkpoint.pt", "recv (10.0.0.2:29500)".
-std::string CallOf(const BlockedAt& at) {
-  if (at.detail.empty()) return at.call;
-  return Is(at, Kind::kFile) ? fmt::format("{} of {}", at.call, Printed(LastOf(at.detail)))
-                             : fmt::format("{} ({})", at.call, Printed(at.detail));
+Clause CallOf(const BlockedAt& at) {
+  const bool file = Is(at, Kind::kFile);
+  return Say(
+      Word::kBlockedCall,
+      {{"call", at.call}, {"file", If(file, Printed(LastOf(at.detail)))}, {"peer", If(!file, Printed(at.detail))}});
 }
 
-// How a rank that waits is described, where it is no call by its name.
-struct WaitWords {
+// What a rank waits for, where it is no call by its name.
+struct Awaited {
   Kind::Value kind;
-  std::string_view noun, object;
+  Word word;
 };
-constexpr WaitWords kWaits[] = {
-    {Kind::kLock, "wait for a lock", "a lock"},
-    {Kind::kCondition, "wait for another thread", "another thread"},
-    {Kind::kSemaphore, "wait for a semaphore", "a semaphore"},
-    {Kind::kPython, "wait for Python's lock (GIL)", "Python's lock (GIL)"},
-    {Kind::kJoin, "wait for the end of a thread", "the end of a thread"},
-    {Kind::kChild, "wait for the end of a process", "the end of a process"},
+constexpr Awaited kAwaited[] = {
+    {Kind::kLock, Word::kBlockedLock},           {Kind::kCondition, Word::kBlockedThread},
+    {Kind::kSemaphore, Word::kBlockedSemaphore}, {Kind::kPython, Word::kBlockedPython},
+    {Kind::kJoin, Word::kBlockedJoin},           {Kind::kChild, Word::kBlockedChild},
 };
-const WaitWords* WaitOf(const BlockedAt& at) {
-  const auto* const found =
-      std::find_if(std::begin(kWaits), std::end(kWaits), [&](const WaitWords& each) { return Is(at, each.kind); });
-  return found == std::end(kWaits) ? nullptr : found;
+Clauses AwaitedOf(const BlockedAt& at) {
+  for (const Awaited& each : kAwaited)
+    if (Is(at, each.kind)) return {{Say(each.word)}};
+  return {};
 }
 
-// " in backward (slow_layer, train.py:32)".
-std::string Where(const BlockedAt& at) {
-  std::string text = at.range.empty() || at.range == at.function ? "" : fmt::format(" in {}", Printed(at.range));
+// " in backward (slow_layer, train.py:32)"; `brief`: " (train.py:32)".
+Clauses Where(const BlockedAt& at, bool brief) {
   const std::string line = LineOf(at);
-  if (!at.function.empty() && at.module.empty())
-    text += fmt::format(" ({}{})", Printed(at.function), line.empty() ? "" : ", " + line);
-  else if (!line.empty())
-    text += fmt::format(" ({})", line);
-  return text;
+  const bool function = !brief && !at.function.empty() && at.module.empty();
+  return {{Say(Word::kBlockedWhere, {{"range", If(!brief && at.range != at.function, Printed(at.range))},
+                                     {"function", If(function, Printed(at.function))},
+                                     {"line", line},
+                                     {"place", If(!function, line)}})}};
 }
 
 }  // namespace
@@ -190,62 +186,60 @@ BlockedAt Described(const BlockedPlace& place, const BlockedSum& sum) {
   return at;
 }
 
-std::string WaitName(const BlockedAt& at) {
-  if (const WaitWords* wait = WaitOf(at)) return std::string(wait->noun);
-  return Is(at, Kind::kSleep) ? "sleep" : CallOf(at);
+Clause WaitName(const BlockedAt& at) {
+  if (Clauses awaited = AwaitedOf(at); !awaited.all.empty())
+    return Say(Word::kBlockedWait, {{"awaited", std::move(awaited)}});
+  return Is(at, Kind::kSleep) ? Say(Word::kBlockedSleep) : CallOf(at);
 }
 
 std::string LineOf(const BlockedAt& at) {
-  if (!at.file.empty())
-    return at.line > 0 ? fmt::format("{}:{}", Printed(LastOf(at.file)), at.line) : Printed(LastOf(at.file));
-  return Printed(LastOf(at.module));
+  if (at.file.empty()) return Printed(LastOf(at.module));
+  return Printed(LastOf(at.file)) + (at.line > 0 ? ":" + std::to_string(at.line) : "");
 }
 
-std::string WhatAndWhere(const BlockedAt& at) { return WaitName(at) + Where(at); }
+Clause WhatAndWhere(const BlockedAt& at) {
+  return Say(Word::kBlockedWhatAndWhere, {{"what", Clauses{{WaitName(at)}}}, {"where", Where(at, false)}});
+}
+
+bool SamePlace(const BlockedAt& a, const BlockedAt& b) { return WhatAndWhere(a) == WhatAndWhere(b); }
 
 std::string TextOfRow(const schema::RankTables& t, std::uint64_t row) {
   BlockedSum sum;
   sum.calls[std::string(trace::TextOf(t, t.blocked.function[row]))] = 0;
   if (const std::string_view detail = trace::TextOf(t, t.blocked.detail[row]); !detail.empty())
     sum.details[std::string(detail)] = 0;
-  return WhatAndWhere(Described(PlaceOfRow(t, row), sum));
+  return Rendered(WhatAndWhere(Described(PlaceOfRow(t, row), sum)));
 }
 
-std::string DoesFor(const BlockedAt& at, std::int64_t ns, bool brief) {
-  const WaitWords* wait = WaitOf(at);
-  const std::string does = wait != nullptr        ? fmt::format("waits {} for {}", Duration(ns), wait->object)
-                           : Is(at, Kind::kSleep) ? fmt::format("sleeps {}", Duration(ns))
-                                                  : fmt::format("spends {} in {}", Duration(ns), CallOf(at));
-  if (!brief) return does + Where(at);
-  const std::string line = LineOf(at);
-  return line.empty() ? does : fmt::format("{} ({})", does, line);
+Clause DoesFor(const BlockedAt& at, std::int64_t ns, bool brief) {
+  const Fact blocked{"blocked", Ns{ns}}, where{"where", Where(at, brief)};
+  if (Clauses awaited = AwaitedOf(at); !awaited.all.empty())
+    return Say(Word::kBlockedWaits, {blocked, {"awaited", std::move(awaited)}, where});
+  if (Is(at, Kind::kSleep)) return Say(Word::kBlockedSleeps, {blocked, where});
+  return Say(Word::kBlockedSpends, {blocked, {"what", Clauses{{CallOf(at)}}}, where});
 }
 
-std::string HowOften(const BlockedAt& at) {
-  if (at.every > 0) return fmt::format(", every {} steps", at.every);
-  return static_cast<double>(at.steps) >= kNearlyAll * static_cast<double>(at.of_steps)
-             ? std::string()
-             : fmt::format(", in {} of {}", at.steps, Plural(at.of_steps, "step"));
+Clauses HowOften(const BlockedAt& at) {
+  if (at.every > 0) return {{Say(Word::kBlockedEvery, {{"every", Index{at.every}}})}};
+  if (static_cast<double>(at.steps) >= kNearlyAll * static_cast<double>(at.of_steps)) return {};
+  return {{Say(Word::kBlockedInSome, {{"steps", Index{at.steps}}, {"of_steps", Num{at.of_steps}}})}};
 }
 
-std::string ActionFor(const BlockedAt& at) {
-  const std::string line = LineOf(at), there = line.empty() ? "there" : "at " + line;
-  const std::string name = at.detail.empty() ? "the file" : Printed(LastOf(at.detail));
-  if (Is(at, Kind::kSleep)) return fmt::format("take the sleep {} out of the step", there);
-  if (Is(at, Kind::kLock)) return fmt::format("see which thread holds the lock {}, and hold it for less", there);
-  if (Is(at, Kind::kPython))
-    return "which thread holds Python's lock is not recorded: run fewer threads of Python beside the training, or move "
-           "their work to processes";
-  if (Is(at, Kind::kFile) && at.call.find("read") != std::string::npos)
-    return fmt::format("read {} ahead of time, in another thread", name);
-  if (Is(at, Kind::kFile) && at.call.find("lock") != std::string::npos)
-    return fmt::format("see which process holds the lock of {}", name);
-  if (Is(at, Kind::kFile))
-    return fmt::format("write {} from another thread or process, less often, or to faster storage", name);
-  if (Is(at, Kind::kSocket))
-    return fmt::format("see why {} keeps it waiting, or ask in another thread",
-                       at.detail.empty() ? "the other end" : Printed(at.detail));
-  return fmt::format("see what it waits for {}, and have that done earlier or beside the step", there);
+Clause ActionFor(const BlockedAt& at) {
+  const Fact line{"line", LineOf(at)};
+  if (Is(at, Kind::kSleep)) return Say(Word::kBlockedSleepAction, {line});
+  if (Is(at, Kind::kLock)) return Say(Word::kBlockedLockAction, {line});
+  if (Is(at, Kind::kPython)) return Say(Word::kBlockedPythonAction);
+  if (Is(at, Kind::kFile)) {
+    // By the name of the function of libc.
+    const auto has = [&](std::string_view part) { return at.call.find(part) != std::string::npos; };
+    return Say(has("read")   ? Word::kBlockedReadAction
+               : has("lock") ? Word::kBlockedFileLockAction
+                             : Word::kBlockedWriteAction,
+               {{"file", Printed(LastOf(at.detail))}});
+  }
+  if (Is(at, Kind::kSocket)) return Say(Word::kBlockedSocketAction, {{"peer", Printed(at.detail)}});
+  return Say(Word::kBlockedOtherAction, {line});
 }
 
 }  // namespace lockstep::analysis

@@ -47,18 +47,20 @@ BlockedSums BlockedWithin(const schema::RankTables& tables, const std::vector<In
 // `ns_per_step` is the mean over the windows.
 BlockedAt Described(const BlockedPlace& place, const BlockedSum& sum);
 
-// "sleep", "fsync of checkpoint.pt", "Python's lock (GIL)".
-std::string WaitName(const BlockedAt& at);
+// "sleep", "fsync of checkpoint.pt", "wait for Python's lock (GIL)".
+Clause WaitName(const BlockedAt& at);
 // "train.py:32"; the library; "" not known.
 std::string LineOf(const BlockedAt& at);
 // "sleep in backward (slow_layer, train.py:32)".
-std::string WhatAndWhere(const BlockedAt& at);
-// The same of one row of `blocked`.
+Clause WhatAndWhere(const BlockedAt& at);
+// The text of that, of one row of `blocked`.
 std::string TextOfRow(const schema::RankTables& tables, std::uint64_t row);
+// Whether it is said of both that they are blocked in the same and at the same place.
+bool SamePlace(const BlockedAt& a, const BlockedAt& b);
 // What a rank does: "sleeps 201 ms in backward (slow_layer, train.py:32)"; `brief`: "sleeps 201 ms (train.py:32)".
-std::string DoesFor(const BlockedAt& at, std::int64_t ns, bool brief);
-// ", every 10 steps", ", in 6 of 60 steps"; "" in nearly all.
-std::string HowOften(const BlockedAt& at);
-std::string ActionFor(const BlockedAt& at);
+Clause DoesFor(const BlockedAt& at, std::int64_t ns, bool brief);
+// ", every 10 steps", ", in 6 of 60 steps"; none in nearly all.
+Clauses HowOften(const BlockedAt& at);
+Clause ActionFor(const BlockedAt& at);
 
 }  // namespace lockstep::analysis

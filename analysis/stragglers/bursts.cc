@@ -1,8 +1,6 @@
 // Finds steps that recur every so many steps, or every so many seconds, and are slow on the host (logging, checkpoints,
 // garbage collection), what they cost on average, and the range in which the time is spent, if there is one.
 
-#include <fmt/format.h>
-
 #include <algorithm>
 #include <cmath>
 #include <functional>
@@ -12,7 +10,6 @@
 #include <span>
 
 #include "analysis/core/compilation.h"
-#include "analysis/core/format.h"
 #include "analysis/core/statistics.h"
 #include "analysis/core/step_names.h"
 #include "analysis/passes.h"
@@ -149,32 +146,32 @@ std::optional<Period> FindPeriod(const Context& context, const SlowSeries& serie
 
 // How much longer a rank's own part of the burst steps is than that of other steps, per burst; and the same on the host
 // alone.
-struct Share {
+struct HostShare {
   std::size_t position = kNowhere;
   std::int64_t own_ns = 0, host_ns = 0;
 };
 
-std::vector<Share> SharesOf(const Context& context, const SlowSeries& series) {
-  std::vector<Share> shares;
+std::vector<HostShare> SharesOf(const Context& context, const SlowSeries& series) {
+  std::vector<HostShare> shares;
   for (std::size_t p = 0; p < context.ranks().size(); ++p) {
     const bool gpu = context.tables().ranks.gpu[context.RankRow(p)];
     // By index of `rows`, where it is known; and of the other steps.
-    std::vector<std::optional<Share>> parts(series.rows.size());
+    std::vector<std::optional<HostShare>> parts(series.rows.size());
     std::vector<std::int64_t> own, host;
     for (std::size_t i = 0; i < series.rows.size(); ++i) {
       const std::size_t cell = context.Cell(series.rows[i], p);
       if (cell == kNowhere) continue;
       const IdentityTerms terms = context.TermsOf(cell);
-      parts[i] = Share{p, terms.Sum() - terms.exposed_wait_ns, gpu ? terms.idle_ns : terms.Own() + terms.idle_ns};
+      parts[i] = HostShare{p, terms.Sum() - terms.exposed_wait_ns, gpu ? terms.idle_ns : terms.Own() + terms.idle_ns};
       if (series.burst[i]) continue;
       own.push_back(parts[i]->own_ns);
       host.push_back(parts[i]->host_ns);
     }
-    const Share ordinary{p, LowerMedian(std::move(own)), LowerMedian(std::move(host))};
+    const HostShare ordinary{p, LowerMedian(std::move(own)), LowerMedian(std::move(host))};
     own.clear();
     host.clear();
     for (const Burst& burst : series.bursts) {
-      Share more{p, 0, 0};
+      HostShare more{p, 0, 0};
       for (std::size_t i = burst.Begin(); i <= burst.last; ++i)
         if (parts[i]) {
           more.own_ns += parts[i]->own_ns - ordinary.own_ns;
@@ -185,7 +182,8 @@ std::vector<Share> SharesOf(const Context& context, const SlowSeries& series) {
     }
     shares.push_back({p, LowerMedian(std::move(own)), LowerMedian(std::move(host))});
   }
-  std::stable_sort(shares.begin(), shares.end(), [](const Share& a, const Share& b) { return a.own_ns > b.own_ns; });
+  std::stable_sort(shares.begin(), shares.end(),
+                   [](const HostShare& a, const HostShare& b) { return a.own_ns > b.own_ns; });
   return shares;
 }
 
@@ -336,12 +334,14 @@ WhoIsIn FindRange(const Context& context, const SlowSeries& series, const std::v
   return who;
 }
 
-std::string WhatOf(const std::optional<NamedBurst>& named) {
+// The range in which the time is spent, or the host's part.
+Clauses WhatOf(const std::optional<NamedBurst>& named) {
   using enum schema::Category::Value;
-  if (!named) return "nothing names";
-  if (named->category == kCheckpoint) return fmt::format("\"{}\" (checkpoint)", named->name);
-  if (named->category == kInput) return fmt::format("\"{}\" (input)", named->name);
-  return fmt::format("\"{}\"", named->name);
+  if (!named) return {{Say(Word::kBurstHostsPart)}};
+  return {{Say(named->category == kCheckpoint ? Word::kBurstCheckpoint
+               : named->category == kInput    ? Word::kBurstInput
+                                              : Word::kBurstRange,
+               {{"range", named->name}})}};
 }
 
 // What the rank is blocked in during the bursts, if that is half of their excess.
@@ -372,27 +372,21 @@ std::optional<BlockedAt> BlockedInBursts(const Context& context, const SlowSerie
   return most;
 }
 
-std::string BurstAction(const std::optional<NamedBurst>& named, const std::optional<BlockedAt>& blocked, bool gpu) {
+Clause BurstAction(const std::optional<NamedBurst>& named, const std::optional<BlockedAt>& blocked, bool gpu) {
   using enum schema::Category::Value;
   if (blocked) return ActionFor(*blocked);
-  if (!named)
-    return "name what the host does there (record_function, NVTX, lockstep.h); if it is Python's garbage collection: "
-           "gc.disable() and gc.collect() at the same step on all ranks";
-  if (named->category == kCheckpoint)
-    return "write checkpoints from a copy in another thread or process (asynchronous checkpointing), or less often";
-  if (named->category == kInput)
-    return "load ahead of time: workers that live across epochs (persistent_workers), a deeper queue";
+  if (!named) return Say(Word::kBurstNameItAction);
+  if (named->category == kCheckpoint) return Say(Word::kBurstCheckpointAction);
+  if (named->category == kInput) return Say(Word::kBurstInputAction);
   if (named->name.find("gc") != std::string::npos || named->name.find("garbage") != std::string::npos)
-    return "collect garbage at the same step on all ranks (gc.disable(), gc.collect()), or freeze long-lived objects "
-           "(gc.freeze())";
-  if (named->name == kCompilation) return kCompileLess;
-  return fmt::format("do \"{}\" less often{}", named->name,
-                     gpu ? ", in another thread, or without waiting for the GPU" : " or in another thread");
+    return Say(Word::kBurstGarbageAction);
+  if (named->name == kCompilation) return Say(Word::kCompileLess);
+  return Say(Word::kBurstRangeAction, {{"range", named->name}, {"gpu", gpu}});
 }
 
 // Returns whether they are bursts. `by_range`: only those that a range of their own names.
 bool TellBursts(const Context& context, SlowSeries series, bool by_range, Analysis& analysis) {
-  std::vector<Share> shares = SharesOf(context, series);
+  std::vector<HostShare> shares = SharesOf(context, series);
   // If the steps are longer only because of transfers, it is not a burst of the host.
   const auto of_host = [&] {
     return !shares.empty() && 2 * shares[0].own_ns >= series.MedianExcess() &&
@@ -401,7 +395,7 @@ bool TellBursts(const Context& context, SlowSeries series, bool by_range, Analys
   if (!of_host()) return false;
   const auto longer = [&] {
     std::vector<std::size_t> positions;
-    for (const Share& share : shares)
+    for (const HostShare& share : shares)
       if (2 * share.own_ns >= shares[0].own_ns) positions.push_back(share.position);
     return positions;
   };
@@ -431,8 +425,7 @@ bool TellBursts(const Context& context, SlowSeries series, bool by_range, Analys
   const bool all = ranks.size() == context.ranks().size();
   std::sort(ranks.begin(), ranks.end());
 
-  const std::string every =
-      period->steps > 0 ? fmt::format("Every {} steps", period->steps) : fmt::format("Every {}", Duration(period->ns));
+  const bool in_steps = period->steps > 0;
   Finding finding;
   finding.id = FindingId::kBurstPeriodic;
   finding.blocked = BlockedInBursts(context, series, position);
@@ -440,29 +433,38 @@ bool TellBursts(const Context& context, SlowSeries series, bool by_range, Analys
   if (finding.blocked)
     std::erase_if(analysis.findings, [&](const Finding& other) {
       return other.id == FindingId::kBlocked && other.saves_ns_per_step.value_or(0) <= 2 * per_step &&
-             WhatAndWhere(*other.blocked) == WhatAndWhere(*finding.blocked);
+             SamePlace(*other.blocked, *finding.blocked);
     });
-  const std::string who = all ? (ranks.size() == 1 ? "the host" : "all ranks") : RankNames(ranks);
-  const bool many = !(ranks.size() == 1);
-  finding.headline = named ? fmt::format("{} {} {} in {}: such a step takes {} longer, {} per step on average.", every,
-                                         who, many ? "are" : "is", WhatOf(named), Duration(each), Duration(per_step))
-                           : fmt::format("{}, a step takes {} longer than the others on {}, {} per step on average{}.",
-                                         every, Duration(each), who, Duration(per_step),
-                                         finding.blocked ? ": " + WhatAndWhere(*finding.blocked) : "");
-  finding.brief = named ? fmt::format("{} in every {} step", BeginOf(named->name, 30),
-                                      period->steps > 0 ? Ordinal(period->steps) : "n-th")
-                        : "steps that are slow on the host at regular intervals";
-  if (named && period->steps == 0)
-    finding.brief = fmt::format("{} every {}", BeginOf(named->name, 30), Duration(period->ns));
-  finding.evidence = fmt::format(
-      "{} in {} steps, {} of {} distances between them alike; {} of each within {} on rank {}", series.bursts.size(),
-      series.ns.size(), period->fitting, period->distances, Duration(named ? named->extra_ns : shares[0].host_ns),
-      named ? WhatOf(named) : std::string("the host's part"), context.ranks()[position]);
-  if (named && finding.blocked) finding.evidence += "; blocked in it: " + WhatAndWhere(*finding.blocked);
-  if (finding.blocked)
-    finding.brief = fmt::format("{} every {}", WaitName(*finding.blocked),
-                                period->steps > 0 ? Plural(period->steps, "step") : Duration(period->ns));
-  finding.action = BurstAction(named, finding.blocked, context.tables().ranks.gpu[context.RankRow(position)] != 0);
+  const Clauses blocked_in = finding.blocked ? Clauses{{WhatAndWhere(*finding.blocked)}} : Clauses();
+  finding.said.headline = {Say(named ? Word::kBurstIn : Word::kBurst,
+                               {{"period", in_steps ? Value(Index{period->steps}) : Value(Ns{period->ns})},
+                                {"in_steps", in_steps},
+                                {"who", Clauses{{!all                ? Say(Word::kBurstRanks, {{"ranks", Ranks{ranks}}})
+                                                 : ranks.size() == 1 ? Say(Word::kBurstOneHost)
+                                                                     : Say(Word::kBurstAllRanks)}}},
+                                {"one_rank", ranks.size() == 1},
+                                {"what", named ? WhatOf(named) : Clauses()},
+                                {"longer", Ns{each}}}),
+                           Say(named ? Word::kBurstInCost : Word::kBurstCost,
+                               {{"longer", Ns{each}}, {"cost", Ns{per_step}}, {"blocked_in", blocked_in}})};
+  const Fact every{"period", in_steps ? Value(Num{period->steps}) : Value(Ns{period->ns})};
+  const std::string short_name(named ? BeginOf(named->name, 30) : "");
+  finding.said.brief = {
+      finding.blocked ? Say(Word::kBurstEveryBrief, {{"what", Clauses{{WaitName(*finding.blocked)}}}, every})
+      : !named        ? Say(Word::kBurstBrief)
+               : Say(in_steps ? Word::kBurstInEveryBrief : Word::kBurstEveryBrief, {{"what", short_name}, every})};
+  const auto number = [](std::size_t n) { return Index{static_cast<std::int64_t>(n)}; };
+  finding.said.evidence = {Say(Word::kBurstEvidence, {{"bursts", number(series.bursts.size())},
+                                                      {"steps", number(series.ns.size())},
+                                                      {"alike", number(period->fitting)},
+                                                      {"distances", number(period->distances)},
+                                                      {"within", Ns{named ? named->extra_ns : shares[0].host_ns}},
+                                                      {"what", WhatOf(named)},
+                                                      {"rank", Index{context.ranks()[position]}}})};
+  if (named && finding.blocked)
+    finding.said.evidence.push_back(Say(Word::kBurstBlockedEvidence, {{"blocked_in", blocked_in}}));
+  finding.said.action = {
+      BurstAction(named, finding.blocked, context.tables().ranks.gpu[context.RankRow(position)] != 0)};
   finding.saves_ns_per_step = per_step;
   finding.upper_bound = true;
   finding.rank = all ? -1 : context.ranks()[position];

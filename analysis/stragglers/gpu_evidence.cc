@@ -1,7 +1,5 @@
 // Compares the clock and the throttling of a rank's GPU with those of the others.
 
-#include <fmt/format.h>
-
 #include <algorithm>
 #include <vector>
 
@@ -50,19 +48,19 @@ std::optional<GpuEvidence> SlowClockOf(const Analysis& analysis, std::int32_t ra
   return worst;
 }
 
-std::string SlowClockText(const GpuEvidence& evidence) {
+Clause ClauseOf(const GpuEvidence& evidence) {
   const GpuRow& gpu = evidence.gpu;
-  std::string text;
-  if (gpu.sm_clock_mhz)
-    text = fmt::format("its GPU's clock is {} MHz (median of {} samples)", *gpu.sm_clock_mhz, gpu.samples);
-  if (gpu.sm_clock_mhz && evidence.others_sm_clock_mhz)
-    text += fmt::format(", the others' {} MHz", *evidence.others_sm_clock_mhz);
-  if (gpu.throttled > 0)
-    text += fmt::format("{}throttled in {} of {} samples: {}", text.empty() ? "its GPU is " : ", ", gpu.throttled,
-                        gpu.samples, ThrottleReasons(gpu.throttle_reasons));
-  if (gpu.temperature_c) text += fmt::format(", up to {} C", *gpu.temperature_c);
-  if (gpu.power_mw) text += fmt::format(", {} W", (*gpu.power_mw + 500) / 1000);
-  return text;
+  const auto known = [](const std::optional<std::int64_t>& value) {
+    return If(value.has_value(), Index{value.value_or(0)});
+  };
+  return Say(gpu.sm_clock_mhz ? Word::kStragglerGpuClock : Word::kStragglerGpuThrottled,
+             {{"clock_mhz", known(gpu.sm_clock_mhz)},
+              {"others_clock_mhz", known(evidence.others_sm_clock_mhz)},
+              {"throttled", If(gpu.throttled > 0, Index{gpu.throttled})},
+              {"samples", Index{gpu.samples}},
+              {"throttle_reasons", ThrottleReasons(gpu.throttle_reasons)},
+              {"temperature_c", known(gpu.temperature_c)},
+              {"power_w", If(gpu.power_mw.has_value(), Index{(gpu.power_mw.value_or(0) + 500) / 1000})}});
 }
 
 }  // namespace lockstep::analysis

@@ -1,12 +1,9 @@
 #include "analysis/stragglers/kernel_evidence.h"
 
-#include <fmt/format.h>
-
 #include <algorithm>
 #include <cmath>
 #include <map>
 
-#include "analysis/core/format.h"
 #include "analysis/core/statistics.h"
 #include "core/interval.h"
 #include "core/printed.h"
@@ -122,10 +119,9 @@ std::optional<KernelEvidence> SlowKernelsOf(const Context& context, std::size_t 
     sum += kind.share * kind.slowdown;
   }
   evidence.factor = std::exp(sum / weight);
-  evidence.one = slow.size() == 1;
   for (std::size_t i = 0; i < std::min(slow.size(), kNamesTold); ++i)
-    evidence.names += (i == 0 ? "" : ", ") + std::string(BeginOf(slow[i].name, 60));
-  if (slow.size() > kNamesTold) evidence.names += fmt::format(" and {} more", slow.size() - kNamesTold);
+    evidence.names.emplace_back(BeginOf(slow[i].name, 60));
+  evidence.more = slow.size() - evidence.names.size();
   return evidence;
 }
 

@@ -11,10 +11,10 @@
 namespace lockstep::analysis {
 
 struct KernelEvidence {
-  bool all = false;   // Every kind of kernel is slower by one factor; otherwise those named.
-  double factor = 1;  // Time of a call relative to the other ranks' lower median.
-  std::string names;  // A few of the costliest: "gemm_forward and 2 more".
-  bool one = false;   // Only one kind is named.
+  bool all = false;                // Every kind of kernel is slower by one factor; otherwise those named.
+  double factor = 1;               // Time of a call relative to the other ranks' lower median.
+  std::vector<std::string> names;  // A few of the costliest.
+  std::size_t more = 0;            // Kinds that are not named.
 };
 
 // Compares the rank at this position with some others, over these steps (rows of tables.steps). Returns nothing if it

@@ -1,7 +1,5 @@
 #include "analysis/stragglers/stack_evidence.h"
 
-#include <fmt/format.h>
-
 #include <algorithm>
 #include <climits>
 #include <cmath>
@@ -158,20 +156,22 @@ std::optional<StackPlace> FindPlace(const Context& context, std::int32_t rank, C
   return place;
 }
 
-std::string PlaceText(const StackPlace& place) {
-  std::string where = place.function;
-  if (!place.file.empty()) where += ", " + place.file;
-  if (place.line > 0) where += fmt::format(":{}", place.line);
-  if (!place.in.empty()) where += fmt::format(" (in {})", place.in);
+Clause ClauseOf(const StackPlace& place) {
   const bool mostly = place.of_late_samples >= kLeastLate &&
                       static_cast<double>(place.late_samples) >= kMostOfIt * static_cast<double>(place.of_late_samples);
-  std::string text =
-      mostly ? fmt::format("{} of {} samples of its late time: {}", place.late_samples, place.of_late_samples, where)
-             : fmt::format("{} of {} samples: {}", place.samples, place.of_samples, where);
-  if (place.healthy_rank >= 0)
-    text += fmt::format("; on rank {}: {} of {}{}", place.healthy_rank, *place.healthy_samples,
-                        *place.of_healthy_samples, mostly ? " samples" : "");
-  return text;
+  const bool compared = place.healthy_rank >= 0;
+  return Say(mostly ? Word::kStragglerLateSamples : Word::kStragglerSamples,
+             {{"late_samples", If(mostly, Index{place.late_samples})},
+              {"of_late_samples", If(mostly, Index{place.of_late_samples})},
+              {"samples", Index{place.samples}},
+              {"of_samples", Index{place.of_samples}},
+              {"function", place.function},
+              {"file", place.file},
+              {"line", If(place.line > 0, Index{place.line})},
+              {"in", place.in},
+              {"healthy_rank", If(compared, Index{place.healthy_rank})},
+              {"healthy_samples", If(compared, Index{place.healthy_samples.value_or(0)})},
+              {"of_healthy_samples", If(compared, Index{place.of_healthy_samples.value_or(0)})}});
 }
 
 }  // namespace lockstep::analysis

@@ -2,7 +2,6 @@
 // Where in its program a late rank spends the time for which the others wait, from samples of its stack.
 
 #include <optional>
-#include <string>
 
 #include "analysis/context.h"
 #include "analysis/core/model.h"
@@ -20,6 +19,6 @@ std::optional<StackPlace> PlaceOf(const SampledStacks& late, const SampledStacks
 std::optional<StackPlace> FindPlace(const Context& context, std::int32_t rank, CauseId cause, double late_share);
 
 // "9 of 11 samples of its late time: collate, train.py:88 (in nanosleep)".
-std::string PlaceText(const StackPlace& place);
+Clause ClauseOf(const StackPlace& place);
 
 }  // namespace lockstep::analysis

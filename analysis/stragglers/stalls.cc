@@ -2,10 +2,7 @@
 // and no share of late arrivals. What comes back at intervals is a burst (bursts.cc), who is late as a rule a straggler
 // (stragglers.cc). What all ranks do for long, a checkpoint say, holds nobody back; the first of its kind is warm-up.
 
-#include <fmt/format.h>
-
 #include <algorithm>
-#include <cctype>
 #include <charconv>
 #include <map>
 #include <optional>
@@ -16,7 +13,6 @@
 #include <utility>
 #include <vector>
 
-#include "analysis/core/format.h"
 #include "analysis/core/statistics.h"
 #include "analysis/core/step_names.h"
 #include "analysis/passes.h"
@@ -60,7 +56,7 @@ std::vector<Interval> StopsOf(const schema::RankTables& t) {
   // "FROM TO;" of each; the last one may not have ended.
   std::string text(trace::MetaValue(t, "was_" + key));
   if (const std::string_view since = trace::MetaValue(t, key); !since.empty())
-    text += fmt::format("{} {};", since, INT64_MAX);
+    text.append(since).append(" ").append(std::to_string(INT64_MAX)).append(";");
   std::vector<std::int64_t> edges;
   for (const char *at = text.data(), *end = at + text.size(); at < end;) {
     std::int64_t ns = 0;
@@ -197,19 +193,29 @@ class StallSearch {
 };
 
 // What the rank did meanwhile, as far as its calls, samples and ranges tell: "asleep (CPU 0 %), in \"checkpoint\"".
-// `blocked`: where it was blocked for half of the time.
-std::string WhatItDid(const Context& context, const HeldBack& one, std::optional<BlockedAt>& blocked) {
-  if (one.stopped) return "stopped by a signal or a debugger";
+struct DidMeanwhile {
+  bool stopped = false;
+  std::optional<BlockedAt> blocked;  // Where it was blocked for half of the time.
+  Clauses said;
+};
+
+DidMeanwhile WhatItDid(const Context& context, const HeldBack& one) {
+  const DidMeanwhile stopped{true, {}, {{Say(Word::kStallStopped)}}};
+  if (one.stopped) return stopped;
   const std::int32_t rank = one.late.front();
   const Result<schema::RankTables> read = context.ReadRank(rank);
-  if (!read.ok()) return "";
+  if (!read.ok()) return {};
   const schema::RankTables& t = read.value();
   const merge::ClockMap clock(context.tables().clock, rank);
   const Interval held{clock.ToLocal(one.held.begin), clock.ToLocal(one.held.end)};
-  if (Stopped(StopsOf(t), held)) return "stopped by a signal or a debugger";
+  if (Stopped(StopsOf(t), held)) return stopped;
+  std::optional<BlockedAt> blocked;
   for (const auto& [place, sum] : BlockedWithin(t, {held}))
     if (2 * sum.Total() >= held.end - held.begin) blocked = Described(place, sum);
-  if (blocked) return "it " + DoesFor(*blocked, blocked->ns_per_step, false);
+  if (blocked)
+    return {false,
+            blocked,
+            {{Say(Word::kStallItDid, {{"does", Clauses{{DoesFor(*blocked, blocked->ns_per_step, false)}}}})}}};
   const std::uint32_t training = merge::TrainingThread(t);
   CounterCurve cpu({held}), delay({held});
   for (std::size_t i = 0; i < t.cpu_samples.rows(); ++i) {
@@ -220,14 +226,6 @@ std::string WhatItDid(const Context& context, const HeldBack& one, std::optional
   const auto share = [&](const CounterCurve& curve) {
     return static_cast<double>(curve.Within(0)) / static_cast<double>(held.end - held.begin);
   };
-  std::string text;
-  if (cpu.Within(0) >= 0)
-    text = share(delay) >= kMuchOfStall ? fmt::format("ready to run without a core ({})", Percent(share(delay)))
-                                        : fmt::format("{} (CPU {})",
-                                                      share(cpu) >= kMuchOfStall     ? "computing"
-                                                      : share(cpu) >= kSleepsInStall ? "mostly asleep"
-                                                                                     : "asleep",
-                                                      Percent(share(cpu)));
   std::int64_t shortest_ns = INT64_MAX;
   std::string name;
   for (std::size_t i = 0; i < t.ranges.rows(); ++i) {
@@ -239,8 +237,16 @@ std::string WhatItDid(const Context& context, const HeldBack& one, std::optional
     shortest_ns = length;
     name = here;
   }
-  if (!name.empty()) text += fmt::format("{}in \"{}\"", text.empty() ? "" : ", ", Printed(name));
-  return text;
+  const Fact range{"range", Printed(name)};
+  if (cpu.Within(0) < 0) return {false, {}, name.empty() ? Clauses() : Clauses{{Say(Word::kStallIn, {range})}}};
+  const bool ready = share(delay) >= kMuchOfStall;
+  return {false,
+          {},
+          {{Say(ready                          ? Word::kStallReady
+                : share(cpu) >= kMuchOfStall   ? Word::kStallComputing
+                : share(cpu) >= kSleepsInStall ? Word::kStallMostlyAsleep
+                                               : Word::kStallAsleep,
+                {{"share", Share{share(ready ? delay : cpu)}}, range})}}};
 }
 
 }  // namespace
@@ -266,29 +272,33 @@ void FindStalls(const Context& context, Analysis& analysis) {
     finding.explain.rows.push_back({t.step[one.collective], one.held.begin - begin_ns, one.ns});
   }
   const std::int64_t step = t.step[most.collective];
-  const std::string from = Duration(std::max<std::int64_t>(0, most.held.begin - begin_ns));
-  const std::string when = step >= 0 ? fmt::format("in step {}", step) : fmt::format("{} after the begin", from);
   const bool whole = most.late.size() + most.waiting.size() >= static_cast<std::size_t>(analysis.run.ranks_expected);
-  const std::string who = RankNames(most.late), whom = whole ? "all" : RankNames(most.waiting);
-  finding.brief = fmt::format("{} held {} back for {}", who, whom, Duration(sum_ns));
-  std::string headline = finding.brief;
-  headline[0] = static_cast<char>(std::toupper(static_cast<unsigned char>(headline[0])));
-  headline += all.size() == 1 ? fmt::format(" once, {}", when)
-                              : fmt::format(" in {} stalls, the longest {} {}", all.size(), Duration(most.ns), when);
-  const std::string did = WhatItDid(context, most, finding.blocked);
-  finding.headline = fmt::format("{} ({} of the recording){}.", headline,
-                                 Percent(sum_ns, std::max(sum_ns, recorded_ns)), did.empty() ? "" : ": " + did);
-  finding.evidence =
-      fmt::format("from {} after the begin of the {} recorded; {} waited in {} meanwhile", from, Duration(recorded_ns),
-                  RankNames(most.waiting), Name(static_cast<CollectiveKind>(t.kind[most.collective])));
-  finding.action =
-      finding.blocked ? ActionFor(*finding.blocked)
-      : did.starts_with("stopped")
-          ? fmt::format("find what stopped {}: a signal, a debugger, a suspended container or machine", who)
-          : fmt::format(
-                "see what {} did then: input, a lock, the file system, its machine; ranges and --stacks late "
-                "show it in a further run",
-                who);
+  const DidMeanwhile did = WhatItDid(context, most);
+  const Ns from{std::max<std::int64_t>(0, most.held.begin - begin_ns)};
+  const Fact late{"late", Ranks{most.late}}, held{"held", Ns{sum_ns}};
+  const Fact all_wait{"all", whole}, waiting{"waiting", If(!whole, Ranks{most.waiting})};
+  finding.said.brief = {Say(Word::kStallBrief, {late, all_wait, waiting, held})};
+  finding.said.headline = {
+      Say(all.size() == 1 ? Word::kStallOnce : Word::kStalls,
+          {late,
+           all_wait,
+           waiting,
+           held,
+           {"stalls", Index{static_cast<std::int64_t>(all.size())}},
+           {"longest", Ns{most.ns}},
+           {"step", If(step >= 0, Index{step})},
+           {"from", If(step < 0, from)},
+           {"of_recording", Share{static_cast<double>(sum_ns) / static_cast<double>(std::max(sum_ns, recorded_ns))}},
+           {"did", did.said}})};
+  finding.said.evidence = {Say(
+      Word::kStallEvidence, {{"from", from},
+                             {"recorded", Ns{recorded_ns}},
+                             {"waiting", Ranks{most.waiting}},
+                             {"operation", std::string(Name(static_cast<CollectiveKind>(t.kind[most.collective])))}})};
+  finding.blocked = did.blocked;
+  finding.said.action = {finding.blocked ? ActionFor(*finding.blocked)
+                         : did.stopped   ? Say(Word::kStallStoppedAction, {late})
+                                         : Say(Word::kStallAction, {late})};
   finding.rank = most.late.size() == 1 ? most.late.front() : -1;
   finding.took_ns = sum_ns;
   finding.confidence = 0.8;

@@ -1,14 +1,11 @@
 #include "analysis/stragglers/straggler_cause.h"
 
-#include <fmt/format.h>
-
 #include <algorithm>
 #include <cmath>
 #include <cstdlib>
 #include <map>
 
 #include "analysis/choose_findings.h"
-#include "analysis/core/format.h"
 #include "analysis/core/unrecorded.h"
 #include "analysis/stacks/blocked_places.h"
 #include "analysis/stragglers/hidden_waiting.h"
@@ -342,156 +339,162 @@ StragglerCause Explain(const Context& context, const Analysis& analysis, std::si
   return cause;
 }
 
-std::string ActionFor(const StragglerCause& cause, const std::string& name, const std::string& node) {
+Clause ActionFor(const StragglerCause& cause, const std::vector<std::int32_t>& ranks,
+                 const std::set<std::string>& hosts) {
   if (cause.blocked) return ActionFor(*cause.blocked);
-  const bool several = name.starts_with("ranks ");
+  const bool several = ranks.size() > 1;
+  const Fact of{"ranks", Ranks{ranks}};
+  const Value host = hosts.size() > 1         ? Clauses{{Say(Word::kStragglersHosts)}}
+                     : hosts.begin()->empty() ? Clauses{{Say(Word::kStragglerHostOf, {of})}}
+                                              : Value(*hosts.begin());
+  const auto say = [&](Word word) { return Say(word, {of, {"host", host}}); };
   switch (cause.id) {
     case CauseId::kInput:
-      return fmt::format("prefetch input on {}, or give {} the same shard size and storage as the others", name,
-                         several ? "them" : "it");
+      return say(Word::kStragglerInputAction);
     case CauseId::kStarved:
-      return fmt::format("give {}{} a core of its own (mpirun --bind-to core) or stop what else runs on {}",
-                         several ? "each of " : "", name, node);
+      return say(Word::kStragglerStarvedAction);
     case CauseId::kWaiting:
-      return fmt::format("{} off the CPU in no recorded call: look for sleeps, locks or file access",
-                         name + (several ? " are" : " is"));
+      return say(Word::kStragglerWaitingAction);
     case CauseId::kClock:
-      return fmt::format("see why {} lower: nvidia-smi -q -d PERFORMANCE,CLOCK,TEMPERATURE,POWER on {}",
-                         several ? fmt::format("the clocks of the GPUs of {} are", name)
-                                 : fmt::format("the clock of {}'s GPU is", name),
-                         node);
+      return say(several ? Word::kStragglersClockAction : Word::kStragglerClockAction);
     case CauseId::kKernel:
-      return fmt::format(
-          "compare the inputs of these kernels on {} (shapes, data types, memory) and the library that they come from",
-          name);
+      return say(Word::kStragglerKernelAction);
     case CauseId::kHost:
-      return fmt::format("see what the host does on {} before it launches: Python, logging, other processes on {}",
-                         name, node);
+      return say(Word::kStragglerHostAction);
     case CauseId::kPeriodic:
-      return fmt::format("see what {} every {} steps: garbage collection (gc.freeze, gc.disable), checkpoints, logging",
-                         name + (several ? " do" : " does"), cause.period);
+      return Say(Word::kStragglerPeriodicAction, {of, {"period", Index{cause.period}}});
     case CauseId::kImbalance:
-      return fmt::format("even out the work: sort or pack samples by length so that {} the others' share",
-                         name + (several ? " get" : " gets"));
+      return say(Word::kStragglerImbalanceAction);
     case CauseId::kCompute:
-      return several
-                 ? fmt::format("compare the amount of work of {} with the others', then clock and memory of {}", name,
-                               node)
-                 : fmt::format("compare {}'s amount of work with the others', then clock and memory of {}", name, node);
+      return say(several ? Word::kStragglersComputeAction : Word::kStragglerComputeAction);
     case CauseId::kUnknown:
       break;
   }
-  return fmt::format("look at what {} before {} collectives: {} lists when", name + (several ? " do" : " does"),
-                     several ? "their" : "its", kExplainThis);
+  return Say(Word::kStragglerUnknownAction, {of, {"number", Index{0}}});
 }
 
 namespace {
 
-std::string ByCause(const StragglerCause& cause) {
+Clause ByKernels(const KernelEvidence& kernels) {
+  const Fact factor{"factor", Real{kernels.factor}}, kernel{"kernel", kernels.names.front()};
+  if (kernels.all) return Say(Word::kStragglerAllKernels, {factor});
+  if (kernels.names.size() == 1) return Say(Word::kStragglerKernel, {kernel, factor});
+  const Value more = If(kernels.more > 0, Index{static_cast<std::int64_t>(kernels.more)});
+  return Say(Word::kStragglerKernels, {kernel, {"next_kernel", kernels.names[1]}, {"more", more}, factor});
+}
+
+// Nothing where nothing more is known of it.
+Clauses ByCause(const StragglerCause& cause) {
+  const Ns cpu{cause.more_cpu_ns.value_or(0)}, others_cpu{cause.more_others_cpu_ns.value_or(0)};
+  const Ns delay{cause.more_delay_ns.value_or(0)}, blocked{cause.more_blocked_ns.value_or(0)};
   if (cause.blocked)
-    return fmt::format("{}{}, the others {}{}", DoesFor(*cause.blocked, cause.blocked->ns_per_step, false),
-                       cause.per_step ? " in a step" : "", Duration(cause.blocked->others_ns_per_step.value_or(0)),
-                       HowOften(*cause.blocked));
-  if (cause.gpu) return SlowClockText(*cause.gpu);
-  if (cause.kernels)
-    return cause.kernels->all
-               ? fmt::format("each kind of kernel takes {:.2f} times as long on its GPU", cause.kernels->factor)
-               : fmt::format("its {} {} {:.2f} times as long", cause.kernels->one ? "kernel" : "kernels",
-                             cause.kernels->names + (cause.kernels->one ? " takes" : " take"), cause.kernels->factor);
+    return {
+        {Say(Word::kStragglerBlocked, {{"does", Clauses{{DoesFor(*cause.blocked, cause.blocked->ns_per_step, false)}}},
+                                       {"per_step", cause.per_step},
+                                       {"others_blocked", Ns{cause.blocked->others_ns_per_step.value_or(0)}},
+                                       {"how_often", HowOften(*cause.blocked)}})}};
+  if (cause.gpu) return {{ClauseOf(*cause.gpu)}};
+  if (cause.kernels) return {{ByKernels(*cause.kernels)}};
   switch (cause.id) {
     case CauseId::kInput:
-      return fmt::format("{} more in input", Duration(*cause.more_input_ns));
+      return {{Say(Word::kStragglerInput, {{"input", Ns{*cause.more_input_ns}}})}};
     case CauseId::kHost:
-      return "its GPU is idle for longer before its kernels come";
+      return {{Say(Word::kStragglerHost)}};
     case CauseId::kPeriodic:
-      return fmt::format("every {} steps", cause.period);
+      return {{Say(Word::kStragglerPeriod, {{"period", Index{cause.period}}})}};
     case CauseId::kImbalance:
-      return "its forward and backward passes grow and shrink together";
+      return {{Say(Word::kStragglerImbalance)}};
     case CauseId::kWaiting:
-      return cause.more_blocked_ns.value_or(0) > 0
-                 ? fmt::format("{} more off the CPU, in no recorded call", Duration(*cause.more_blocked_ns))
-                 : std::string("its longer compute uses no more CPU time");
+      return {
+          {blocked.value > 0 ? Say(Word::kStragglerOffCpu, {{"blocked", blocked}}) : Say(Word::kStragglerNoMoreCpu)}};
     case CauseId::kCompute:
       if (!cause.more_cpu_ns) return {};
-      if (const std::int64_t others_ns = cause.more_others_cpu_ns.value_or(0); others_ns > *cause.more_cpu_ns)
-        return fmt::format("its other threads use {} more CPU time", Duration(others_ns));
-      return fmt::format("it uses {} more CPU time{}", Duration(*cause.more_cpu_ns),
-                         cause.more_delay_ns.value_or(0) * kCpuOfCompute >= cause.more_compute_ns.value_or(0) + 1
-                             ? ", and is runnable without a core for " + Duration(*cause.more_delay_ns)
-                             : "");
+      if (others_cpu.value > cpu.value) return {{Say(Word::kStragglerOthersCpu, {{"cpu", others_cpu}})}};
+      return {{Say(
+          Word::kStragglerCpu,
+          {{"cpu", cpu}, {"delay", If(delay.value * kCpuOfCompute >= cause.more_compute_ns.value_or(0) + 1, delay)}})}};
     case CauseId::kStarved:
-      return fmt::format("{} of its longer compute it is runnable without a core", Duration(*cause.more_delay_ns));
+      return {{Say(Word::kStragglerStarved, {{"delay", delay}})}};
     default:
       return {};
   }
 }
 
-std::string SinceWhen(const Straggler& straggler) {
-  std::string text;
-  if (straggler.onset_step) text += fmt::format("; since step {}", *straggler.onset_step);
-  if (straggler.onset_ns) text += fmt::format("; since {} after the recording's begin", Duration(*straggler.onset_ns));
-  if (const std::string stretch = StretchOf(straggler); !stretch.empty())
-    text += "; " + stretch + " only";
+void SayWhereAndWhen(const StragglerCause& cause, const Straggler& straggler, std::vector<Clause>& evidence) {
+  if (cause.stack) evidence.push_back(ClauseOf(*cause.stack));
+  if (straggler.onset_step)
+    evidence.push_back(Say(Word::kStragglerSinceStep, {{"onset_step", Index{*straggler.onset_step}}}));
+  if (straggler.onset_ns) evidence.push_back(Say(Word::kStragglerSince, {{"onset", Ns{*straggler.onset_ns}}}));
+  if (Clauses stretch = StretchOf(straggler); !stretch.all.empty())
+    evidence.push_back(Say(Word::kStragglerOnly, {{"when", std::move(stretch)}}));
   else if (straggler.kind == StragglerKind::kTransient)
-    text += straggler.saves_ns_per_step ? "; in some steps only" : "; at times only";
-  return text;
+    evidence.push_back(Say(straggler.saves_ns_per_step ? Word::kStragglerSomeSteps : Word::kStragglerAtTimes));
 }
 
 }  // namespace
 
-std::string StretchOf(const Straggler& straggler) {
-  if (straggler.first_step && straggler.first_step == straggler.last_step)
-    return fmt::format("in step {}", *straggler.first_step);
-  if (straggler.first_step) return fmt::format("in steps {}-{}", *straggler.first_step, *straggler.last_step);
-  return {};
+Clauses StretchOf(const Straggler& straggler) {
+  if (!straggler.first_step) return {};
+  if (straggler.first_step == straggler.last_step)
+    return {{Say(Word::kStragglerInStep, {{"step", Index{*straggler.first_step}}})}};
+  return {{Say(Word::kStragglerInSteps,
+               {{"first_step", Index{*straggler.first_step}}, {"last_step", Index{*straggler.last_step}}})}};
 }
 
-std::string EvidenceFor(const Analysis& analysis, std::size_t r, const StragglerCause& cause,
-                        const Straggler& straggler) {
-  std::string text;
+std::vector<Clause> EvidenceFor(const Analysis& analysis, std::size_t r, const StragglerCause& cause,
+                                const Straggler& straggler) {
+  std::vector<Clause> evidence;
   if (r < analysis.ranks.size() && r < analysis.arrivals.size()) {
-    const RankRow& row = analysis.ranks[r];
     const ArrivalRow& arrival = analysis.arrivals[r];
+    const std::int64_t late_ns = analysis.ranks[r].late_ns_median.value_or(0);
     std::int64_t all_ns = 0;
     for (const ArrivalRow& each : analysis.arrivals) all_ns += each.charge_ns;
+    const Fact late{"late", If(late_ns > 0 && arrival.collectives > 0, Ns{late_ns})};
+    const Fact collectives{"collectives", Num{arrival.collectives}};
     // A rank that messages make others late by need not be the last itself, nor late in half of the collectives.
     if (2 * arrival.last < arrival.collectives && 2 * arrival.charge_ns > all_ns)
-      text = fmt::format("last in {} of {}, by {} in all; all ranks by {}", Count(arrival.last),
-                         Plural(arrival.collectives, "collective"), Duration(arrival.charge_ns), Duration(all_ns));
+      evidence.push_back(Say(Word::kStragglerLastByTime, {{"last", Num{arrival.last}},
+                                                          collectives,
+                                                          {"late_in_all", Ns{arrival.charge_ns}},
+                                                          {"late_of_all_ranks", Ns{all_ns}},
+                                                          late}));
     else if (arrival.collectives > 0 && arrival.last > 0)
-      text = fmt::format("last in {} of {}", Percent(arrival.last, arrival.collectives),
-                         Plural(arrival.collectives, "collective"));
-    if (row.late_ns_median.value_or(0) > 0 && arrival.collectives > 0)
-      text += fmt::format("{}{} late (median)", text.empty() ? "" : ", ", Duration(*row.late_ns_median));
+      evidence.push_back(Say(Word::kStragglerLastOften, {{"last", Share{static_cast<double>(arrival.last) /
+                                                                        static_cast<double>(arrival.collectives)}},
+                                                         collectives,
+                                                         late}));
+    else if (late_ns > 0 && arrival.collectives > 0)
+      evidence.push_back(Say(Word::kStragglerLate, {late}));
   }
-  if (const std::string why = ByCause(cause); !why.empty()) text += "; " + why;
-  if (cause.stack) text += "; " + PlaceText(*cause.stack);
-  text += SinceWhen(straggler) +
-          fmt::format("; p {}", straggler.p_value < 0.001 ? "< 0.001" : fmt::format("{:.3f}", straggler.p_value));
-  return text.starts_with("; ") ? text.substr(2) : text;
+  AddTo(evidence, ByCause(cause).all);
+  SayWhereAndWhen(cause, straggler, evidence);
+  evidence.push_back(Say(Word::kStragglerChance, {{"p_value", Probability{straggler.p_value}}}));
+  return evidence;
 }
 
-std::string BriefFor(const StragglerCause& cause) {
-  if (cause.id == CauseId::kInput) return fmt::format("loads input {} longer", Duration(*cause.more_input_ns));
+Clause BriefFor(const StragglerCause& cause) {
+  if (cause.id == CauseId::kInput) return Say(Word::kStragglerLoadsInputBrief, {{"input", Ns{*cause.more_input_ns}}});
   if (cause.blocked) return DoesFor(*cause.blocked, cause.blocked->ns_per_step, true);
   if (cause.id == CauseId::kWaiting && cause.more_blocked_ns.value_or(0) > 0)
-    return fmt::format("is off the CPU {} longer", Duration(*cause.more_blocked_ns));
+    return Say(Word::kStragglerOffCpuBrief, {{"blocked", Ns{*cause.more_blocked_ns}}});
   // If the cause is another one, slightly longer computing beside it does not describe it.
   const bool computes = cause.id != CauseId::kHost && cause.id != CauseId::kUnknown;
   if (computes && cause.more_compute_ns.value_or(0) > 0)
-    return fmt::format("computes {} longer", Duration(*cause.more_compute_ns));
-  return "arrives last";
+    return Say(Word::kStragglerComputesBrief, {{"compute", Ns{*cause.more_compute_ns}}});
+  return Say(Word::kStragglerArrivesLastBrief);
 }
 
-std::string BriefEvidenceFor(const Analysis& analysis, std::size_t r, const StragglerCause& cause,
-                             const Straggler& straggler) {
+std::vector<Clause> BriefEvidenceFor(const Analysis& analysis, std::size_t r, const StragglerCause& cause,
+                                     const Straggler& straggler, const std::string& host) {
   // What each of them costs alone is its price, which is in its row (prices.cc).
-  std::string text = "arrives last";
-  if (r < analysis.ranks.size() && analysis.ranks[r].late_ns_median)
-    text = fmt::format("is {} late", Duration(*analysis.ranks[r].late_ns_median));
-  if (const std::string why = ByCause(cause); !why.empty()) text += ", " + why;
-  if (cause.stack) text += "; " + PlaceText(*cause.stack);
-  return text + SinceWhen(straggler);
+  const OptInt late_ns = r < analysis.ranks.size() ? analysis.ranks[r].late_ns_median : std::nullopt;
+  std::vector<Clause> evidence{Say(late_ns ? Word::kStragglersRankLate : Word::kStragglersRankLast,
+                                   {{"rank", Index{straggler.rank}},
+                                    {"host", host},
+                                    {"late", If(late_ns.has_value(), Ns{late_ns.value_or(0)})},
+                                    {"why", ByCause(cause)}})};
+  SayWhereAndWhen(cause, straggler, evidence);
+  return evidence;
 }
 
 }  // namespace lockstep::analysis

@@ -3,6 +3,7 @@
 
 #include <cstdint>
 #include <optional>
+#include <set>
 #include <string>
 #include <vector>
 
@@ -41,20 +42,20 @@ void FindPlaces(const Context& context, std::size_t position, const RankActiviti
 // The evidence that the rank's GPU runs at a lower clock than the others', or is throttled while the others are not;
 // nothing otherwise. gpu_evidence.cc
 std::optional<GpuEvidence> SlowClockOf(const Analysis& analysis, std::int32_t rank);
-std::string SlowClockText(const GpuEvidence& evidence);
+Clause ClauseOf(const GpuEvidence& evidence);
 
-// `name` and `node`: "rank 3", "node0"; or those of several ranks.
-std::string ActionFor(const StragglerCause& cause, const std::string& name, const std::string& node);
-std::string EvidenceFor(const Analysis& analysis, std::size_t position, const StragglerCause& cause,
-                        const Straggler& straggler);
-// The only part of the run in which it is late: "in steps 3-9", "from 1.2 s to 3.4 s of the recording" where no steps
-// are marked; "" if that is not one stretch.
-std::string StretchOf(const Straggler& straggler);
+// `hosts`: of these ranks, "" not known.
+Clause ActionFor(const StragglerCause& cause, const std::vector<std::int32_t>& ranks,
+                 const std::set<std::string>& hosts);
+std::vector<Clause> EvidenceFor(const Analysis& analysis, std::size_t position, const StragglerCause& cause,
+                                const Straggler& straggler);
+// The only part of the run in which it is late: "in steps 3-9"; nothing if that is not one stretch.
+Clauses StretchOf(const Straggler& straggler);
 // What the rank does: "computes 5.0 ms longer".
-std::string BriefFor(const StragglerCause& cause);
+Clause BriefFor(const StragglerCause& cause);
 // The evidence in a few words, for a finding about several ranks.
-std::string BriefEvidenceFor(const Analysis& analysis, std::size_t position, const StragglerCause& cause,
-                             const Straggler& straggler);
+std::vector<Clause> BriefEvidenceFor(const Analysis& analysis, std::size_t position, const StragglerCause& cause,
+                                     const Straggler& straggler, const std::string& host);
 // The rank's costliest units, for --explain. `by_work`: `late` is of work; in a run without steps what each rank works
 // in all, most first. late_place.cc
 Evidence RowsFor(const Context& context, const std::vector<std::int64_t>& price, const LatenessTable& late,

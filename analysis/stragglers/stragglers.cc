@@ -4,20 +4,19 @@
 // than by chance. Ranks that pass this test are suspected together: each is compared with those that do not, so that
 // both of two equally slow ranks are found.
 
-#include <fmt/format.h>
-
 #include <algorithm>
 #include <cmath>
 #include <map>
 #include <numeric>
+#include <set>
 
 #include "analysis/choose_findings.h"
-#include "analysis/core/format.h"
 #include "analysis/passes.h"
 #include "analysis/stragglers/hidden_waiting.h"
 #include "analysis/stragglers/late_stretch.h"
 #include "analysis/stragglers/own_lateness.h"
 #include "analysis/stragglers/straggler_cause.h"
+#include "analysis/words/render.h"
 #include "merge/parallel.h"
 #include "merge/timeline/rank_activity.h"
 
@@ -67,7 +66,7 @@ class Search {
     std::erase_if(positions_, [&](std::size_t r) { return std::ranges::count(named, r) > 0; });
     messengers_.clear();
     PassedOn();
-    NameWorth("; the others have work to do meanwhile, and lose the time later", named);
+    NameWorth(Say(Word::kStragglerOthersWork), named);
   }
 
   // Where ranks wait for messages lateness goes from one to the next, and collectives need not show whose it is; where
@@ -85,10 +84,8 @@ class Search {
     by_work_ = Suspect();
     if (by_work_) {
       waiting_ = WaitingRanks(context_);
-      NameWorth(end_ns > 0
-                    ? "; the last rank is waited for in MPI_Finalize, by each " + Duration(end_ns) + " on average"
-                : messages ? "; the others wait for its messages, and for ranks that do"
-                           : "; what was posted early does not show who waits for it");
+      NameWorth(end_ns > 0 ? Say(Word::kStragglerFinalize, {{"finalize_wait", Ns{end_ns}}})
+                           : Say(messages ? Word::kStragglerMessages : Word::kStragglerPostedEarly));
     }
     by_work_ = !named_.empty();
     if (!by_work_) late_ = std::move(arrivals);
@@ -174,11 +171,10 @@ class Search {
       if (static_cast<double>(typical) >= limit_) worst = std::max(worst, typical), ++ranks;
     }
     if (ranks == 0) return;
-    analysis_.remarks.push_back(fmt::format(
-        "Which rank comes last is below clock resolution: ranks differ by up to {} per {}, the clock errors are up to "
-        "{}. No rank is named.",
-        Duration(worst), context_.units_are_steps() ? "step" : "slice",
-        Duration(analysis_.trust.clock_error_ns_max.value_or(0))));
+    analysis_.remarks.push_back(
+        Told(Word::kStragglersUnresolved, {{"difference", Ns{worst}},
+                                           {"per_step", context_.units_are_steps()},
+                                           {"clock_error", Ns{analysis_.trust.clock_error_ns_max.value_or(0)}}}));
   }
 
   // If there are two ranks, one is slower by as much as the other is faster: a permutation of the labels has little
@@ -314,12 +310,9 @@ class Search {
     }
   }
 
+  // "": imported traces need not say where they were recorded.
   std::string NodeOf(std::size_t position) const {
     return std::string(context_.timeline().Text(context_.tables().ranks.node[context_.RankRow(position)]));
-  }
-  // "rank 3 (node0)"; imported traces need not say where they were recorded.
-  static std::string OnNode(const std::string& rank, const std::string& node) {
-    return node.empty() ? rank : fmt::format("{} ({})", rank, node);
   }
   double ConfidenceIn(double p_value) const {
     return std::clamp(1 - 10 * p_value, 0.0, 1.0) * std::min(1.0, static_cast<double>(late_.mean_ns.size()) / 20) *
@@ -328,21 +321,23 @@ class Search {
 
   void Report(const Named& named) {
     const Straggler& straggler = named.assessment.straggler;
-    const std::string node = NodeOf(named.position), name = fmt::format("rank {}", straggler.rank);
+    const std::string node = NodeOf(named.position);
+    const Fact rank{"rank", Index{straggler.rank}};
     const bool pair = context_.ranks().size() == 2;
     Finding finding;
     finding.id = FindingId::kStragglerArrival;
     finding.rank = straggler.rank;
-    const std::string stretch = StretchOf(straggler), when = stretch.empty() ? "" : " " + stretch;
-    finding.headline = Headline(
-        fmt::format("Rank {} holds {} back{}", straggler.rank, pair ? "the other" : "everyone", when),
-        pair ? "the other rank waits" : "the other ranks wait", straggler.saves_ns, "it", named.assessment.from_unit);
+    finding.said.headline = {
+        Say(pair ? Word::kStragglerHoldsOther : Word::kStragglerHolds, {rank, {"when", StretchOf(straggler)}}),
+        Say(pair ? Word::kStragglerOtherWaits : Word::kStragglerWait,
+            {{"wait", PartSince(straggler.saves_ns, named.assessment.from_unit)}})};
     SetPriceSince(straggler.saves_ns, named.assessment.from_unit, finding);
-    finding.brief = fmt::format("{} {}", OnNode(name, node), BriefFor(named.cause));
+    finding.said.brief = {
+        Say(Word::kStragglerBrief, {rank, {"host", node}, {"does", Clauses{{BriefFor(named.cause)}}}})};
     // How often it comes last in collectives says nothing of messages.
-    finding.evidence = EvidenceFor(analysis_, by_work_ ? kNowhere : named.position, named.cause, straggler);
-    finding.evidence += why_;
-    finding.action = ActionFor(named.cause, name, node.empty() ? "its host" : node);
+    finding.said.evidence = EvidenceFor(analysis_, by_work_ ? kNowhere : named.position, named.cause, straggler);
+    AddTo(finding.said.evidence, why_);
+    finding.said.action = {ActionFor(named.cause, {straggler.rank}, {node})};
     finding.upper_bound = !read_.exact;
     finding.confidence = ConfidenceIn(straggler.p_value);
     finding.explain = RowsFor(context_, prices_.of[named.position], late_, named.position, by_work_);
@@ -351,7 +346,7 @@ class Search {
 
   // Nobody is seen to wait for these as long as would be worth naming, but for their work the step is longer by that.
   // `named`: ranks that are named already.
-  void NameWorth(std::string why, const std::vector<std::size_t>& named = {}) {
+  void NameWorth(Clause why, const std::vector<std::size_t>& named = {}) {
     const bool steps = context_.units_are_steps();
     if ((!steps && !by_work_) || analysis_.run.cores_scarce) return;
     // What happens in some steps only is another matter: the replay's sure gain says nothing about it.
@@ -361,7 +356,7 @@ class Search {
     positions_ = WorthByReplay(context_, positions_, steps ? limit_ : kNameShare * static_cast<double>(whole_ns_));
     const auto is_named = [&](std::size_t r) { return std::ranges::count(named, r) > 0; };
     if (std::ranges::all_of(positions_, is_named)) return;
-    if (named.empty()) why_ = std::move(why);
+    if (named.empty()) why_ = {std::move(why)};
     std::sort(positions_.begin(), positions_.end());
     suspects_.emplace(context_, positions_);
     read_ = {};
@@ -378,40 +373,43 @@ class Search {
   // Reports them in one finding: their costs overlap, so repairing one of two equally slow ranks gains nothing.
   void ReportTogether() {
     std::vector<std::int32_t> ranks;
-    std::vector<std::string> nodes;
+    std::set<std::string> hosts;
     std::size_t from = SIZE_MAX;
     double worst_p = 0;
     std::int64_t least = 0;
     for (const Named& named : named_) {
       ranks.push_back(named.assessment.straggler.rank);
-      if (const std::string node = NodeOf(named.position); std::find(nodes.begin(), nodes.end(), node) == nodes.end())
-        nodes.push_back(node);
+      hosts.insert(NodeOf(named.position));
       from = std::min(from, named.assessment.from_unit);
       worst_p = std::max(worst_p, named.assessment.straggler.p_value);
       least = std::max(least, named.assessment.straggler.saves_ns);
     }
     const std::int32_t costliest = ranks.front();
     std::sort(ranks.begin(), ranks.end());
-    const std::string name = RankNames(ranks);
     const double together_ns = context_.units_are_steps() ? MeanCost(context_, prices_.together, from).ns
                                                           : CostInAll(context_, prices_.together, from);
     const std::int64_t saves = std::max(least, static_cast<std::int64_t>(std::llround(together_ns)));
     Finding finding;
     finding.id = FindingId::kStragglerArrival;
     finding.rank = costliest;
-    const std::string who = WhoTogether(ranks, nodes);
-    finding.headline = Headline(fmt::format("{} hold everyone back", who), "the other ranks wait", saves, "them", from);
+    SayWho(ranks, hosts, finding.said);
+    finding.said.headline.push_back(Say(Word::kStragglersWait, {{"wait", PartSince(saves, from)}}));
     SetPriceSince(saves, from, finding);
-    finding.brief = fmt::format("{} arrive last", nodes.size() == 1 && analysis_.run.nodes > 1 ? who : name);
-    for (std::size_t i = 0; i < std::min(named_.size(), kMaxExplained); ++i)
-      finding.evidence +=
-          fmt::format("{}{} {}", i == 0 ? "" : ". ",
-                      OnNode(fmt::format("rank {}", named_[i].assessment.straggler.rank), NodeOf(named_[i].position)),
-                      BriefEvidenceFor(analysis_, named_[i].position, named_[i].cause, named_[i].assessment.straggler));
-    finding.evidence += why_ + fmt::format(". p {}", worst_p < 0.001 ? "< 0.001" : fmt::format("<= {:.3f}", worst_p));
+    std::vector<Clause>& evidence = finding.said.evidence;
+    for (std::size_t i = 0; i < std::min(named_.size(), kMaxExplained); ++i) {
+      std::vector<Clause> each = BriefEvidenceFor(analysis_, named_[i].position, named_[i].cause,
+                                                  named_[i].assessment.straggler, NodeOf(named_[i].position));
+      if (i > 0) each = {Say(Word::kStragglersNextRank, {{"rank_evidence", Clauses{std::move(each)}}})};
+      AddTo(evidence, std::move(each));
+    }
+    AddTo(evidence, why_);
+    evidence.push_back(Say(worst_p < 0.001 ? Word::kStragglersSmallChance : Word::kStragglersChance,
+                           {{"p_value", Probability{worst_p}}}));
     if (named_.size() > kMaxExplained)
-      finding.evidence += fmt::format(". {} more: {} lists them", named_.size() - kMaxExplained, kExplainThis);
-    finding.action = ActionsByCause();
+      evidence.push_back(
+          Say(Word::kStragglersMore,
+              {{"more", Index{static_cast<std::int64_t>(named_.size() - kMaxExplained)}}, {"number", Index{0}}}));
+    finding.said.action = ActionsByCause();
     finding.upper_bound = !read_.exact;
     finding.confidence = ConfidenceIn(worst_p);
     finding.explain = {{"rank", "others_wait_ns", "low_ns", "high_ns", "arrives_late_ns"}, {}};
@@ -425,15 +423,20 @@ class Search {
     analysis_.findings.push_back(std::move(finding));
   }
 
-  // "Ranks 2 and 5", "node3's ranks 6 and 7", "All ranks of node3 (6 and 7)": if they are all on one of several hosts,
-  // the host is named.
-  std::string WhoTogether(const std::vector<std::int32_t>& ranks, const std::vector<std::string>& nodes) const {
-    const std::string name = RankNames(ranks);
-    if (nodes.size() != 1 || analysis_.run.nodes < 2) return "R" + name.substr(1);
+  // If they are all on one of several hosts, the host is named.
+  void SayWho(const std::vector<std::int32_t>& ranks, const std::set<std::string>& hosts, Said& said) const {
+    const bool one_host = hosts.size() == 1 && analysis_.run.nodes > 1;
     std::size_t there = 0;
-    for (std::size_t p = 0; p < context_.ranks().size(); ++p) there += NodeOf(p) == nodes[0];
-    return there == ranks.size() ? fmt::format("All ranks of {} ({})", nodes[0], name.substr(name.find(' ') + 1))
-                                 : fmt::format("{}'s {}", nodes[0], name);
+    for (std::size_t p = 0; one_host && p < context_.ranks().size(); ++p) there += hosts.contains(NodeOf(p));
+    const bool all = there == ranks.size();
+    const auto say = [&](Word some, Word of_host, Word all_of_host) {
+      return std::vector{Say(all        ? all_of_host
+                             : one_host ? of_host
+                                        : some,
+                             {{"ranks", Ranks{ranks}}, {"host", If(one_host, *hosts.begin())}})};
+    };
+    said.headline = say(Word::kStragglersHold, Word::kStragglersHoldOf, Word::kStragglersHoldAllOf);
+    said.brief = say(Word::kStragglersHoldBrief, Word::kStragglersHoldOfBrief, Word::kStragglersHoldAllOfBrief);
   }
 
   void SetPriceSince(std::int64_t saves_ns, std::size_t from_unit, Finding& finding) const {
@@ -441,32 +444,28 @@ class Search {
     SetPrice(analysis_.summary, saves_ns, finding);
   }
 
-  std::string ActionsByCause() const {
+  std::vector<Clause> ActionsByCause() const {
     std::vector<CauseId> listed;
-    std::string text;
+    std::vector<Clause> actions;
     for (const Named& first : named_) {
       if (std::find(listed.begin(), listed.end(), first.cause.id) != listed.end()) continue;
       listed.push_back(first.cause.id);
       std::vector<std::int32_t> ranks;
-      std::string node = NodeOf(first.position);
+      std::set<std::string> hosts;
       for (const Named& named : named_) {
         if (named.cause.id != first.cause.id) continue;
         ranks.push_back(named.assessment.straggler.rank);
-        if (NodeOf(named.position) != node) node = "their nodes";
+        hosts.insert(NodeOf(named.position));
       }
-      if (node.empty()) node = ranks.size() > 1 ? "their hosts" : "its host";
       std::sort(ranks.begin(), ranks.end());
-      text += (text.empty() ? "" : "; ") + ActionFor(first.cause, RankNames(ranks), node);
+      actions.push_back(ActionFor(first.cause, ranks, hosts));
     }
-    return text;
+    return actions;
   }
 
-  std::string Headline(const std::string& who, std::string_view others, std::int64_t saves, std::string_view whom,
-                       std::size_t from_unit) const {
-    if (!context_.units_are_steps())
-      return fmt::format("{}: {} {} of the time for {}.", who, others, Percent(saves, whole_ns_), whom);
-    return fmt::format("{}: {} {} of each {} step for {}.", who, others, Duration(saves),
-                       Duration(StepsSince(context_, from_unit).value_or(analysis_.summary.terms.Sum())), whom);
+  Part PartSince(std::int64_t ns, std::size_t from_unit) const {
+    const bool steps = context_.units_are_steps();
+    return {ns, steps ? StepsSince(context_, from_unit).value_or(whole_ns_) : whole_ns_, steps};
   }
 
   const Context& context_;
@@ -483,8 +482,8 @@ class Search {
   RankActivities read_;
   Prices prices_;
   std::vector<Named> named_;
-  std::string why_;       // The waiting for them is not exposed: for what reason.
-  bool by_work_ = false;  // late_ is of work, not of arrivals.
+  std::vector<Clause> why_;  // The waiting for them is not exposed: for what reason.
+  bool by_work_ = false;     // late_ is of work, not of arrivals.
 };
 
 }  // namespace

@@ -1,7 +1,5 @@
 // Reports waiting that no single rank causes.
 
-#include <fmt/format.h>
-
 #include <algorithm>
 #include <cmath>
 #include <numeric>
@@ -9,7 +7,7 @@
 #include <utility>
 
 #include "analysis/choose_findings.h"
-#include "analysis/core/format.h"
+#include "analysis/core/statistics.h"
 #include "analysis/passes.h"
 #include "analysis/stragglers/costliest_rank.h"
 #include "analysis/stragglers/hidden_waiting.h"
@@ -55,26 +53,26 @@ Arrived WithoutNamed(const Context& context, const Analysis& analysis) {
 
 // "rank 7 came last in 4 of 8 collectives, by 31 ms in all, rank 5 in 2, by 1 ms; in 2 nobody did by more than the
 // clocks can tell"
-std::string WhoCameLast(const Context& context, const Arrived& arrived, bool others) {
+std::vector<Clause> WhoCameLast(const Context& context, const Arrived& arrived, bool others) {
   constexpr std::size_t kMostNamed = 3;
   const std::vector<std::int64_t>& last = arrived.last;
   std::vector<std::size_t> order(last.size());
   std::iota(order.begin(), order.end(), std::size_t{0});
   std::stable_sort(order.begin(), order.end(),
                    [&](std::size_t a, std::size_t b) { return arrived.charge_ns[a] > arrived.charge_ns[b]; });
-  std::string text;
+  const Fact compared{"collectives", Num{arrived.compared}}, ties{"ties", Num{arrived.ties}};
+  std::vector<Clause> who;
   for (std::size_t i = 0; i < std::min(order.size(), kMostNamed) && last[order[i]] > 0; ++i)
-    text += i == 0 ? fmt::format("rank {} came last in {} of {}, by {} in all", context.ranks()[order[i]],
-                                 Count(last[order[i]]),
-                                 Plural(arrived.compared, others ? "other collective" : "collective"),
-                                 Duration(arrived.charge_ns[order[i]]))
-                   : fmt::format(", rank {} in {}, by {}", context.ranks()[order[i]], Count(last[order[i]]),
-                                 Duration(arrived.charge_ns[order[i]]));
-  if (arrived.ties == 0 && (others || !text.empty())) return text;
-  if (arrived.ties == 0) return "no collective can be compared: who came last is not known";
-  return text.empty() ? fmt::format("in {} of {} nobody came last by more than the clocks can tell",
-                                    Count(arrived.ties), Plural(arrived.compared, "collective"))
-                      : text + fmt::format("; in {} nobody did by more than the clocks can tell", Count(arrived.ties));
+    who.push_back(Say(i > 0    ? Word::kTurnsLastNext
+                      : others ? Word::kTurnsLastOfOthers
+                               : Word::kTurnsLast,
+                      {{"rank", Index{context.ranks()[order[i]]}},
+                       {"last", Num{last[order[i]]}},
+                       compared,
+                       {"waited", Ns{arrived.charge_ns[order[i]]}}}));
+  if (arrived.ties == 0 && !others && who.empty()) return {Say(Word::kTurnsNotCompared)};
+  if (arrived.ties > 0) who.push_back(Say(who.empty() ? Word::kTurnsNobodyLast : Word::kTurnsTies, {ties, compared}));
+  return who;
 }
 
 // The rank (position) that two thirds of all waiting for a last one is for. Time decides, not how often it was: a rank
@@ -87,13 +85,15 @@ std::optional<std::size_t> OneRank(const Arrived& arrived) {
 }
 
 // "of 6.59 ms that ranks wait for each other 6.51 ms are for rank 1 (6.49 ms for its messages)"
-std::string ForWhom(const Context& context, const CostliestRank& rank) {
-  const auto ns = [](double value) { return Duration(std::llround(value)); };
-  std::string text = fmt::format("of {} that ranks wait for each other {} are for rank {}", ns(rank.awaited.All()),
-                                 ns(rank.awaited.Of(rank.position)), context.ranks()[rank.position]);
-  if (const double messages_ns = rank.awaited.message_ns[rank.position]; messages_ns > 0)
-    text += fmt::format(" ({} in collectives, {} for messages)", ns(rank.awaited.collective_ns[rank.position]),
-                        ns(messages_ns));
+std::vector<Clause> ForWhom(const Context& context, const CostliestRank& rank) {
+  const auto ns = [](double value) { return Ns{std::llround(value)}; };
+  const double messages_ns = rank.awaited.message_ns[rank.position];
+  std::vector<Clause> text = {
+      Say(Word::kTurnsForWhom, {{"waited", ns(rank.awaited.All())},
+                                {"for_rank", ns(rank.awaited.Of(rank.position))},
+                                {"rank", Index{context.ranks()[rank.position]}},
+                                {"in_collectives", ns(rank.awaited.collective_ns[rank.position])},
+                                {"for_messages", If(messages_ns > 0, ns(messages_ns))}})};
   const auto& totals = context.tables().rank_totals;
   std::vector<std::int64_t> others;
   for (std::size_t p = 0; p < context.ranks().size(); ++p)
@@ -102,7 +102,8 @@ std::string ForWhom(const Context& context, const CostliestRank& rank) {
   const std::size_t own = merge::TotalsRow(totals, context.ranks()[rank.position]);
   if (others.empty() || own >= totals.rows()) return text;
   const std::int64_t longer_ns = totals.compute_ns[own] - LowerMedian(std::move(others));
-  return longer_ns > 0 ? text + fmt::format("; it computes {} longer", Duration(longer_ns)) : text;
+  if (longer_ns > 0) text.push_back(Say(Word::kTurnsComputesLonger, {{"longer", Ns{longer_ns}}}));
+  return text;
 }
 
 // In a run with too few steps to name a rank: the rank that is the latest in each of them, by twice the lateness of any
@@ -177,7 +178,7 @@ void FindTurns(const Context& context, Analysis& analysis) {
   if (!in_all && static_cast<double>(left) < limit) return;
   Finding finding;
   finding.id = FindingId::kWaitTurns;
-  const std::string costs = (s.per_step ? "costs " : "takes ") + OfTheStep(s, left);
+  const Fact cost{"cost", PartOf(s, left)}, per_step{"per_step", s.per_step};
   const auto units = static_cast<std::int64_t>(context.units().size());
   const Arrived arrived = WithoutNamed(context, analysis);
   std::int64_t named_last = 0, others_last = 0;
@@ -190,51 +191,44 @@ void FindTurns(const Context& context, Analysis& analysis) {
   const ProbablyLate latest = found.value_or(ProbablyLate{});  // GCC 12 warns of an optional that is read below.
   const bool probably = found && latest.p_value <= kPossible;
   const bool by_work = found && latest.gain_ns > 0;
+  const Fact by_chance{"by_chance", Share{latest.p_value}}, units_fact{"units", Num{units}};
+  const auto rank_fact = [&](std::size_t position) { return Fact{"rank", Index{context.ranks()[position]}}; };
+  const Clause whichever = Say(Word::kTurnsWhichever, {per_step, cost});
   if (in_all) {
     finding.rank = context.ranks()[in_all->position];
-    finding.headline = fmt::format("Waiting for late ranks {}, mostly for rank {}.", costs, finding.rank);
-    finding.brief = fmt::format("waiting for late ranks, mostly rank {}", finding.rank);
+    finding.said.headline = {Say(Word::kTurnsMostly, {per_step, cost, rank_fact(in_all->position)})};
+    finding.said.brief = {Say(Word::kTurnsMostlyBrief, {rank_fact(in_all->position)})};
   } else if (!by_work && !also && arrived.ties * 2 > arrived.compared) {
-    finding.headline =
-        fmt::format("Waiting for whichever rank comes last {}; which one is below clock resolution.", costs);
-    finding.brief = "waiting for whichever rank comes last";
+    finding.said.headline = {whichever, Say(Word::kTurnsBelowResolution)};
+    finding.said.brief = {Say(Word::kTurnsWhicheverBrief)};
   } else if (probably) {
-    const std::int32_t rank = context.ranks()[latest.position];
-    finding.headline = fmt::format("Waiting for {} {}, {} for rank {}: it {} in each of the {} (by chance: {}).",
-                                   by_work ? "messages" : "whichever rank comes last", costs,
-                                   latest.p_value <= kProbable ? "probably" : "perhaps", rank,
-                                   by_work ? "works longest" : "is the latest",
-                                   Plural(units, s.per_step ? "step" : "slice"), Percent(latest.p_value));
-    finding.brief =
-        fmt::format("waiting for late ranks, {} rank {}", latest.p_value <= kProbable ? "probably" : "perhaps", rank);
-    finding.rank = rank;
+    const Fact rank = rank_fact(latest.position), likely{"likely", latest.p_value <= kProbable};
+    finding.said.headline = {Say(by_work ? Word::kTurnsProbablyByWork : Word::kTurnsProbably,
+                                 {per_step, cost, likely, rank, units_fact, by_chance})};
+    finding.said.brief = {Say(Word::kTurnsProbablyBrief, {likely, rank})};
+    finding.rank = context.ranks()[latest.position];
   } else if (!also && context.units().size() < kMinUnits) {
     // It is unknown whether it is always the same rank.
-    const std::string short_run =
-        s.per_step ? Plural(units, "step") + " cannot tell" : "the recording is too short to tell";
-    finding.headline =
-        fmt::format("Waiting for whichever rank comes last {}; {}.", costs,
-                    found      ? fmt::format("rank {} {} in each of the {}, as chance alone has it in {} of such runs",
-                                             context.ranks()[latest.position], by_work ? "works longest" : "is the latest",
-                                             Plural(units, s.per_step ? "step" : "slice"), Percent(latest.p_value))
-                    : one_rank ? fmt::format("rank {} came last in {} of {}, and {} whether by chance",
-                                             context.ranks()[mostly], Count(arrived.last[mostly]),
-                                             Plural(analysis.arrivals[mostly].collectives, "collective"), short_run)
-                               : short_run + " which");
-    finding.brief = one_rank ? fmt::format("waiting for late ranks, mostly rank {}", context.ranks()[mostly])
-                             : std::string("waiting for whichever rank comes last");
+    const Fact short_run{"short_run", Clauses{{s.per_step ? Say(Word::kTurnsFewSteps, {{"steps", Num{units}}})
+                                                          : Say(Word::kTurnsShort)}}};
+    finding.said.headline = {whichever, found ? Say(by_work ? Word::kTurnsLongestByChance : Word::kTurnsLatestByChance,
+                                                    {rank_fact(latest.position), units_fact, per_step, by_chance})
+                                        : one_rank ? Say(Word::kTurnsLastByChance,
+                                                         {rank_fact(mostly),
+                                                          {"last", Num{arrived.last[mostly]}},
+                                                          {"collectives", Num{analysis.arrivals[mostly].collectives}},
+                                                          short_run})
+                                                   : Say(Word::kTurnsUnknown, {short_run})};
+    finding.said.brief = {one_rank ? Say(Word::kTurnsMostlyBrief, {rank_fact(mostly)})
+                                   : Say(Word::kTurnsWhicheverBrief)};
   } else if (one_rank) {
     // It is not in turn with others, and still nothing shows that it works longer in every step.
-    finding.headline =
-        fmt::format("Waiting for late ranks {}, mostly for rank {}; {}.", costs, context.ranks()[mostly],
-                    analysis.run.cores_scarce ? "where cores are scarce, it is not known whether it does more"
-                                              : "nothing shows that it does more");
-    finding.brief = fmt::format("waiting for late ranks, mostly rank {}", context.ranks()[mostly]);
+    finding.said.headline = {Say(Word::kTurnsMostly, {per_step, cost, rank_fact(mostly)}),
+                             Say(analysis.run.cores_scarce ? Word::kTurnsCoresScarce : Word::kTurnsNothingShows)};
+    finding.said.brief = {Say(Word::kTurnsMostlyBrief, {rank_fact(mostly)})};
   } else {
-    finding.headline =
-        fmt::format("{}: waiting for whichever comes last {}.",
-                    s.per_step && also ? "Apart from that the ranks take turns" : "No single rank is to blame", costs);
-    finding.brief = "the ranks take turns being late";
+    finding.said.headline = {Say(s.per_step && also ? Word::kTurnsApart : Word::kTurns, {per_step, cost})};
+    finding.said.brief = {Say(Word::kTurnsBrief)};
   }
   SetPrice(s, left, finding);
   finding.upper_bound = true;
@@ -246,33 +240,26 @@ void FindTurns(const Context& context, Analysis& analysis) {
   std::stable_sort(finding.explain.rows.begin(), finding.explain.rows.end(),
                    [](const auto& a, const auto& b) { return std::pair(a[4], a[2]) > std::pair(b[4], b[2]); });
   finding.explain.columns = {"rank", "collectives", "last", "ties", "charge_ns"};
-  finding.evidence = in_all ? ForWhom(context, *in_all) : WhoCameLast(context, arrived, also);
   if (by_work)
-    finding.evidence = fmt::format(
-        "rank {} works {} longer than the median rank in each step, the others {} at most; without that a step "
-        "is {} shorter, replayed",
-        context.ranks()[latest.position], Duration(latest.least_ns), Duration(latest.others_ns),
-        Duration(latest.gain_ns));
-  if (!in_all && one_rank && analysis.arrivals[mostly].collectives < arrived.compared)
-    finding.evidence += fmt::format("; it was in {} of them", Count(analysis.arrivals[mostly].collectives));
-  if (in_all)
-    finding.action = fmt::format(
-        "see what rank {} does before the others wait for it: a timeline shows it (lockstep export --format "
-        "perfetto)",
-        finding.rank);
-  else if (probably)
-    finding.action = fmt::format("record 20 steps or more to be sure; see what rank {} does before its {}",
-                                 context.ranks()[latest.position], by_work ? "messages" : "collectives");
+    finding.said.evidence = {Say(Word::kTurnsByWorkEvidence, {rank_fact(latest.position),
+                                                              {"longer", Ns{latest.least_ns}},
+                                                              {"others", Ns{latest.others_ns}},
+                                                              {"shorter", Ns{latest.gain_ns}}})};
   else
-    finding.action =
-        analysis.run.ranks_sharing_cores > 0
-            ? fmt::format("give each rank a core of its own: {} ranks share {} {}", analysis.run.ranks_sharing_cores,
-                          analysis.run.shared_cores, analysis.run.shared_cores == 1 ? "core" : "cores")
-        : analysis.run.cores_scarce
-            ? std::string("give each rank a core of its own: most of them wait for one")
-            : fmt::format(
-                  "even out the work per rank{} (input sizes, garbage collection, other processes on the nodes)",
-                  s.per_step ? " and step" : "");
+    finding.said.evidence = in_all ? ForWhom(context, *in_all) : WhoCameLast(context, arrived, also);
+  if (!in_all && one_rank && analysis.arrivals[mostly].collectives < arrived.compared)
+    finding.said.evidence.push_back(
+        Say(Word::kTurnsTookPartEvidence, {{"collectives", Num{analysis.arrivals[mostly].collectives}}}));
+  if (in_all)
+    finding.said.action = {Say(Word::kTurnsTimelineAction, {rank_fact(in_all->position)})};
+  else if (probably)
+    finding.said.action = {Say(Word::kTurnsRecordAction, {rank_fact(latest.position), {"by_work", by_work}})};
+  else if (analysis.run.ranks_sharing_cores > 0)
+    finding.said.action = {Say(Word::kTurnsCoresAction, {{"sharing_ranks", Index{analysis.run.ranks_sharing_cores}},
+                                                         {"cores", Index{analysis.run.shared_cores}}})};
+  else
+    finding.said.action = {
+        Say(analysis.run.cores_scarce ? Word::kTurnsScarceAction : Word::kTurnsEvenAction, {per_step})};
   analysis.findings.push_back(std::move(finding));
 }
 

@@ -35,7 +35,7 @@ NARROWER = {
     "ingest/map": ["ingest/map/", "ingest/foreign.h", "ingest/rank_files/", "merge/parallel.h", "trace/", "core/"],
 }
 # What passes are written against.
-FRAME = ["core/", "analyze.h", "analyze_with.h", "choose_findings.h", "context.h", "core_time.h", "pass_order.h", "passes.h"]
+FRAME = ["core/", "words/", "analyze.h", "analyze_with.h", "choose_findings.h", "context.h", "core_time.h", "pass_order.h", "passes.h"]
 # Rooms of one folder: which of its other rooms a room may include. A name without "/" at its end is a file.
 ROOMS = {
     "runtime/agent": {
@@ -50,7 +50,7 @@ ROOMS = {
         "otf2": ["common/", "kineto/"], "stacks": ["common/"],
     },
     "analysis": {
-        "core": [], "gpu": ["core/"], "stacks": ["core/"], "replay": ["core/", "gpu/"], "tables": ["core/", "gpu/", "stacks/"],
+        "core": ["words/"], "words": ["core/format.h"], "gpu": ["core/"], "stacks": ["core/", "words/"], "replay": ["core/", "gpu/"], "tables": ["core/", "gpu/", "stacks/"],
         "replayed": [*FRAME, "replay/"], "run": [*FRAME, "replayed/"], "stragglers": [*FRAME, "communication/", "replayed/", "stacks/"],
         "communication": [*FRAME, "replay/", "replayed/"], "causes": [*FRAME, "gpu/", "stacks/", "tables/engine/", "replayed/"],
         "diff": [*FRAME, "gpu/", "stacks/"], "tune": [*FRAME, "replay/", "replayed/"],

@@ -26,7 +26,7 @@ void ProcessDecoder::OnFact(Thread& thread, std::span<const std::byte> bytes) {
   } else if (name == "python_isolated") {
     AddLoss(Loss::kPythonIsolated, 1);
   } else if (name == "torch_unhooked") {
-    AddLoss(Loss::kTorchHook, 1, "all: " + std::string(FactValue(line, "what")));
+    AddLoss(Loss::kTorchUnhooked, 1, FactValue(line, "what"));
   } else if (name == "torch_hook_missing") {
     AddLoss(Loss::kTorchHook, 1, std::string(FactValue(line, "part")) + ": " + std::string(FactValue(line, "why")));
   } else {

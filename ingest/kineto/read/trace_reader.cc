@@ -399,7 +399,7 @@ void Reader::Conclude() {
   AddDefect(Loss::kImportEventUnreadable, unreadable_, "first");
   AddDefect(Loss::kImportTimeInvalid, time_invalid_, "first");
   AddDefect(Loss::kImportNegativeDuration, negative_duration_, "first");
-  if (python_.count > 0) result_.defects.push_back({Loss::kImportCategorySkipped, python_.count, "python_function"});
+  if (python_.count > 0) result_.defects.push_back({Loss::kImportPythonSkipped, python_.count, "python_function"});
   if (begin_end_.count > 0)
     result_.defects.push_back({Loss::kImportCategorySkipped, begin_end_.count, "begin and end apart (phases B, E)"});
 }

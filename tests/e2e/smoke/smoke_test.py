@@ -19,7 +19,7 @@ from recover_test import recover, runs, words  # noqa: E402
 
 COUNTED = [str(jobs.BUILD / "tests/counted"), "counts", "30", "5", "1"]  # It counts its calls itself.
 VICTIM = str(jobs.BUILD / "tests/recover_victim")
-LOSSES = {"RingFull", "NoRing", "SpoolWrite", "RequestUnknown", "CommUnidentified", "TorchHook"}
+LOSSES = {"RingFull", "NoRing", "SpoolWrite", "RequestUnknown", "CommUnidentified", "TorchHook", "TorchUnhooked"}
 
 
 class Smoke(unittest.TestCase):

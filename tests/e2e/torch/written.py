@@ -9,7 +9,7 @@ from check import DDP_TRAIN, HERE, LOCKSTEP, MPIRUN, PYTHON, needs_mpi, run, run
 from gloo import ALL_GATHER, ALL_REDUCE, BARRIER, Gloo
 
 FORWARD = 2
-UNKNOWN = {"TorchHook", "RequestUnknown", "CommUnidentified", "P2pAnySource"}
+UNKNOWN = {"TorchHook", "TorchUnhooked", "RequestUnknown", "CommUnidentified", "P2pAnySource"}
 
 
 class Compared(Gloo):

@@ -151,16 +151,17 @@ TEST(BlockedWords, SayWhatAndWhere) {
   at.call = "fsync";
   at.detail = "/scratch/checkpoint.pt";
   at.module = "/usr/lib/libtorch_cpu.so";
-  EXPECT_EQ(analysis::WhatAndWhere(at), "fsync of checkpoint.pt (libtorch_cpu.so)");
+  EXPECT_EQ(Rendered(analysis::WhatAndWhere(at)), "fsync of checkpoint.pt (libtorch_cpu.so)");
   at.kind = "Python's lock (GIL)";
   at.module = "";
   at.range = "backward";
-  EXPECT_EQ(analysis::WhatAndWhere(at), "wait for Python's lock (GIL) in backward");
-  EXPECT_EQ(analysis::DoesFor(at, 30 * kOneMs, false), "waits 30 ms for Python's lock (GIL) in backward");
+  EXPECT_EQ(Rendered(analysis::WhatAndWhere(at)), "wait for Python's lock (GIL) in backward");
+  EXPECT_EQ(Rendered(analysis::DoesFor(at, 30 * kOneMs, false)), "waits 30 ms for Python's lock (GIL) in backward");
   at.kind = "sleep";
   at.function = "slow_layer", at.file = "train.py", at.line = 32;
-  EXPECT_EQ(analysis::DoesFor(at, 201 * kOneMs, false), "sleeps 201 ms in backward (slow_layer, train.py:32)");
-  EXPECT_EQ(analysis::DoesFor(at, 201 * kOneMs, true), "sleeps 201 ms (train.py:32)");
+  EXPECT_EQ(Rendered(analysis::DoesFor(at, 201 * kOneMs, false)),
+            "sleeps 201 ms in backward (slow_layer, train.py:32)");
+  EXPECT_EQ(Rendered(analysis::DoesFor(at, 201 * kOneMs, true)), "sleeps 201 ms (train.py:32)");
 }
 
 }  // namespace

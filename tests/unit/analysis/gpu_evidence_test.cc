@@ -3,6 +3,7 @@
 #include <gtest/gtest.h>
 
 #include "analysis/stragglers/straggler_cause.h"
+#include "analysis/words/render.h"
 
 namespace lockstep::analysis {
 namespace {
@@ -31,7 +32,7 @@ TEST(GpuEvidence, ALowerClockIsTold) {
   const auto evidence = SlowClockOf(analysis, 1);
   ASSERT_TRUE(evidence.has_value());
   EXPECT_EQ(evidence->others_sm_clock_mhz, 1980);
-  EXPECT_EQ(SlowClockText(*evidence),
+  EXPECT_EQ(Rendered(ClauseOf(*evidence)),
             "its GPU's clock is 1200 MHz (median of 50 samples), the others' 1980 MHz, throttled in 50 of 50 samples: "
             "hardware slowdown, heat (hardware)");
   EXPECT_FALSE(SlowClockOf(analysis, 0).has_value());
@@ -54,7 +55,7 @@ TEST(GpuEvidence, ThrottledWithoutAClockThatIsKnown) {
   const Analysis analysis = Of({Gpu(0, std::nullopt), Gpu(1, std::nullopt, 25, 128), Gpu(2, std::nullopt)});
   const auto evidence = SlowClockOf(analysis, 1);
   ASSERT_TRUE(evidence.has_value());
-  EXPECT_EQ(SlowClockText(*evidence), "its GPU is throttled in 25 of 50 samples: power brake");
+  EXPECT_EQ(Rendered(ClauseOf(*evidence)), "its GPU is throttled in 25 of 50 samples: power brake");
 }
 
 TEST(GpuEvidence, OtherModelsAreNotCompared) {

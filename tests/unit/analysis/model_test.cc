@@ -7,6 +7,7 @@
 #include <cstdlib>
 #include <filesystem>
 #include <fstream>
+#include <map>
 #include <nlohmann/json.hpp>
 #include <regex>
 #include <set>
@@ -66,7 +67,7 @@ std::string TypeName() {
     return "number";
   else if constexpr (std::is_same_v<T, LowHigh<double>> || std::is_same_v<T, LowHigh<std::int64_t>>)
     return "[low, high]";
-  else if constexpr (std::is_same_v<T, NamedValues>)
+  else if constexpr (std::is_same_v<T, NamedValues> || std::is_same_v<T, NamedFacts>)
     return "object";
   else if constexpr (std::is_same_v<T, RankValues>)
     return "array of objects";
@@ -126,11 +127,42 @@ std::string ModelMarkdown() {
   return document + rest.substr(0, rest.size() - 1);
 }
 
+// The first sentence of each kind: the row after its name in the comments of analysis/words/. What may be left out is;
+// {facts} stay.
+std::map<std::string, std::string> FirstSentences() {
+  static const std::map<std::string, std::string> kTexts{
+#define LS_WORD(id, text) {#id, text},
+#include "analysis/words/words.def"
+#undef LS_WORD
+  };
+  std::map<std::string, std::string> first;
+  for (const auto& file :
+       std::filesystem::directory_iterator(std::filesystem::path(LOCKSTEP_SOURCE_DIR) / "analysis/words")) {
+    std::ifstream lines(file.path());
+    std::string kind;
+    for (std::string line; std::getline(lines, line);) {
+      std::smatch found;
+      if (std::regex_search(line, found, std::regex("^// ([a-z0-9_]+(\\.[a-z0-9_]+)?)([,:]|$)"))) kind = found[1];
+      if (!std::regex_search(line, found, std::regex("^LS_WORD\\((k\\w+)"))) continue;
+      std::string text = kTexts.at(found[1]);
+      text = std::regex_replace(text, std::regex("\\{\\[.*?\\]\\}"), "");
+      text = std::regex_replace(text, std::regex("\\{[^{}|]*\\?([^{}|]*)\\|[^{}|]*\\}"), "$1");
+      first.emplace(kind, std::regex_replace(text, std::regex("\\{\\^?(\\w+)[^{}]*\\}"), "{$1}"));
+    }
+  }
+  return first;
+}
+
 std::string FindingsMarkdown() {
-  std::string text = "| id | shown when | price |\n|---|---|---|\n";
-  for (const FindingKind& kind : kFindingKinds)
-    text += "| `" + std::string(kind.name) + "` | " + std::string(kind.shown_when) + " | " + std::string(kind.price) +
-            " |\n";
+  const std::map<std::string, std::string> sentences = FirstSentences();
+  std::string text = "| id | says | shown when | price |\n|---|---|---|---|\n";
+  for (const FindingKind& kind : kFindingKinds) {
+    const auto says = sentences.find(std::string(kind.name));
+    EXPECT_NE(says, sentences.end()) << "no row of analysis/words/ stands under // " << kind.name;
+    if (says == sentences.end()) continue;
+    text += "| `" + std::string(kind.name) + "` | " + says->second + " | " + std::string(kind.shown_when) + " | " +
+            std::string(kind.price) + " |\n";
+  }
   return text;
 }
 

@@ -14,12 +14,12 @@
 namespace lockstep::analysis {
 namespace {
 
-using enum Part;
+using enum Section;
 
 bool Always(const Context&) { return true; }
 void Nothing(const Context&, Analysis&) {}
 
-Pass Named(std::string_view name, Parts reads, Parts writes, std::array<std::string_view, 2> after = {}) {
+Pass Named(std::string_view name, Sections reads, Sections writes, std::array<std::string_view, 2> after = {}) {
   return {name, "", Always, Nothing, reads, writes, after};
 }
 
@@ -60,27 +60,27 @@ TEST(PassOrder, WrongListsAreRefused) {
 template <typename F>
 void ForEachPart(Analysis& analysis, F&& f) {
   VisitFields(analysis, [&](const std::string_view key, const model::Form&, const auto& value, const char*) {
-    const auto at = std::find(kPartNames.begin(), kPartNames.end(), key);
+    const auto at = std::find(kSectionNames.begin(), kSectionNames.end(), key);
     if constexpr (!std::is_same_v<std::decay_t<decltype(value)>, std::nullptr_t>)
-      if (at != kPartNames.end())
-        f(static_cast<Part>(at - kPartNames.begin()), const_cast<std::decay_t<decltype(value)>&>(value));
+      if (at != kSectionNames.end())
+        f(static_cast<Section>(at - kSectionNames.begin()), const_cast<std::decay_t<decltype(value)>&>(value));
   });
 }
 
 // The parts in which two results differ; what is added to stragglers later does not count as a part of its own.
 std::vector<std::string> Differences(Analysis a, Analysis b) {
-  std::map<Part, std::function<bool(void*)>> same;
-  ForEachPart(a, [&](Part part, auto& value) {
+  std::map<Section, std::function<bool(void*)>> same;
+  ForEachPart(a, [&](Section part, auto& value) {
     same[part] = [&value](void* other) { return value == *static_cast<std::decay_t<decltype(value)>*>(other); };
   });
   std::vector<std::string> differ;
-  ForEachPart(b, [&](Part part, auto& value) {
-    if (!same[part](&value)) differ.emplace_back(kPartNames[static_cast<std::size_t>(part)]);
+  ForEachPart(b, [&](Section part, auto& value) {
+    if (!same[part](&value)) differ.emplace_back(kSectionNames[static_cast<std::size_t>(part)]);
   });
   return differ;
 }
 
-bool Writes(const Pass& pass, Part part) {
+bool Writes(const Pass& pass, Section part) {
   return pass.writes.Has(part) || (part == stragglers && pass.writes.Has(stragglers_replayed));
 }
 
@@ -93,13 +93,13 @@ void ExpectTrueDeclarations(const test::Job& job) {
     const Analysis before = analysis;
     pass.run(context, analysis);
     for (const std::string& part : Differences(before, analysis))
-      EXPECT_TRUE(
-          Writes(pass, static_cast<Part>(std::find(kPartNames.begin(), kPartNames.end(), part) - kPartNames.begin())))
+      EXPECT_TRUE(Writes(pass, static_cast<Section>(std::find(kSectionNames.begin(), kSectionNames.end(), part) -
+                                                    kSectionNames.begin())))
           << pass.name << " writes " << part;
     // Without what it does not read it gives the same.
     Analysis reduced = before;
     Analysis expected = analysis;
-    const auto clear = [&](Part part, auto& value) {
+    const auto clear = [&](Section part, auto& value) {
       if (!pass.reads.Has(part) && !Writes(pass, part)) value = {};
     };
     ForEachPart(reduced, clear);

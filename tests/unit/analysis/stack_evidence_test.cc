@@ -7,6 +7,7 @@
 #include <string>
 #include <vector>
 
+#include "analysis/words/render.h"
 #include "trace/file/strings.h"
 
 namespace lockstep::analysis {
@@ -67,7 +68,7 @@ TEST(StackEvidence, WhatItDoesLongerThanAHealthyRank) {
   EXPECT_EQ(place->samples, 20);
   EXPECT_EQ(place->healthy_samples, 0);
   EXPECT_EQ(place->longest_stop_ns, 50'000);
-  EXPECT_EQ(PlaceText(*place), "20 of 100 samples: collate, train.py:88 (in clock_nanosleep)");
+  EXPECT_EQ(Rendered(ClauseOf(*place)), "20 of 100 samples: collate, train.py:88 (in clock_nanosleep)");
 }
 
 TEST(StackEvidence, InItsLateTimeWhereNothingElseIsKnown) {
@@ -75,7 +76,7 @@ TEST(StackEvidence, InItsLateTimeWhereNothingElseIsKnown) {
   late.Add(60, {kMain, kWork}).Add(2, {kMain, kWork}, true).Add(9, {kMain, kCollate}, true);
   const auto place = PlaceOf(late.Take(), nullptr, 0.2);
   ASSERT_TRUE(place.has_value());
-  EXPECT_EQ(PlaceText(*place), "9 of 11 samples of its late time: collate, train.py:88");
+  EXPECT_EQ(Rendered(ClauseOf(*place)), "9 of 11 samples of its late time: collate, train.py:88");
 }
 
 TEST(StackEvidence, AFunctionStandsForTheManyThatItCalls) {
@@ -113,7 +114,7 @@ TEST(StackEvidence, ALibrarysFunctionIsToldByWhoCallsIt) {
   stripped.Add(10, {{"main", 0, "app"}, {"Burn()", 0, "app"}, kSleep}, true);
   place = PlaceOf(stripped.Take(), nullptr, 0.3);
   ASSERT_TRUE(place.has_value());
-  EXPECT_EQ(PlaceText(*place), "10 of 10 samples of its late time: Burn(), app (in clock_nanosleep)");
+  EXPECT_EQ(Rendered(ClauseOf(*place)), "10 of 10 samples of its late time: Burn(), app (in clock_nanosleep)");
 }
 
 TEST(StackEvidence, NothingFromFewSamplesOrAlikeRanks) {

@@ -57,12 +57,14 @@ TEST_F(Facts, WhatIsMissingIsALoss) {
   const auto tables =
       TablesOf(ThreadRecords()
                    .Text(RecordKind::kFact, 0, "python_isolated")
+                   .Text(RecordKind::kFact, 0, "torch_unhooked\twhat=the hooks failed: x")
                    .Text(RecordKind::kFact, 0, "mpi_unrecorded\tlibrary=libmpi.so\twhy=it was not there")
                    .Text(RecordKind::kFact, 0, "torch_hook_missing\tpart=DataLoader\twhy=AttributeError: x", 1)
                    .Text(RecordKind::kFact, 0, ""));
   EXPECT_EQ(LossCount(tables, "PythonIsolated"), 1u);
   EXPECT_EQ(LossCount(tables, "BackendNotCaptured"), 1u);
   EXPECT_EQ(MetaOf(tables, "fact.mpi_unrecorded"), "library=libmpi.so\twhy=it was not there");
+  EXPECT_EQ(LossCount(tables, "TorchUnhooked"), 1u);
   EXPECT_EQ(LossCount(tables, "TorchHook"), 1u);
   EXPECT_EQ(LossCount(tables, "StringTruncated"), 1u);
   EXPECT_EQ(LossCount(tables, "UnknownRecord"), 1u);

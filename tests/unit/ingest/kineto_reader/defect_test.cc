@@ -18,11 +18,11 @@ TEST(KinetoDefects, EachIsCountedInOneTrace) {
   EXPECT_EQ(outcome.Names(), (std::vector<std::string>{"a", "n", "z"}));
   EXPECT_EQ(outcome.Defects(),
             "ImportGarbage 1, ImportEventUnreadable 2, ImportTimeInvalid 2, ImportNegativeDuration 1, "
-            "ImportCategorySkipped 2, ImportCategorySkipped 2");
+            "ImportPythonSkipped 2, ImportCategorySkipped 2");
   EXPECT_EQ(outcome.result.events, 11u);
   EXPECT_EQ(outcome.Detail(Loss::kImportTimeInvalid),
             "first at byte " + std::to_string(json.find(Named("t", "\"ts\": NaN"))));
-  EXPECT_EQ(outcome.Detail(Loss::kImportCategorySkipped), "python_function");
+  EXPECT_EQ(outcome.Detail(Loss::kImportPythonSkipped), "python_function");
 }
 
 TEST(KinetoDefects, PythonFunctionsAreDeliveredWhenAskedFor) {
