@@ -291,7 +291,8 @@ class Importer {
   static Error NothingIn(const std::string& name, const TraceSummary& summary) {
     std::string kinds;
     for (const CountedLoss& loss : summary.losses)
-      if ((loss.loss == Loss::kImportCategorySkipped || loss.loss == Loss::kImportPythonSkipped) && !loss.detail.empty())
+      if ((loss.loss == Loss::kImportCategorySkipped || loss.loss == Loss::kImportPythonSkipped) &&
+          !loss.detail.empty())
         kinds += (kinds.empty() ? " (" : "; ") + loss.detail;
     if (!kinds.empty()) kinds += ")";
     return Error{ErrorCode::kMalformed,
