@@ -54,8 +54,8 @@ std::string TooFew(const RunSample& base, const RunSample& now) {
 
 std::string OtherRanks(const RunSample& base, const RunSample& now) {
   if (base.ranks == now.ranks) return "";
-  return fmt::format("{} against {}: a step of the one is no step of the other", analysis::Plural(base.ranks, "rank"),
-                     analysis::Plural(now.ranks, "rank"));
+  return fmt::format("{} against {}: rank counts differ, so steps are not comparable",
+                     analysis::Plural(base.ranks, "rank"), analysis::Plural(now.ranks, "rank"));
 }
 
 // Means over ranks for which the other run has no file do not show a change.
@@ -184,9 +184,9 @@ std::string LargestPart(const std::vector<MeasureResult>& measures, bool grew) {
   }
   if (largest == nullptr) return "";
   std::string_view name = largest->measure->text;
-  while (name.starts_with(' ')) name.remove_prefix(1);
-  if (name == "transfer") name = "exposed transfer";
-  if (name == "not split") name = "exposed communication";
+  name.remove_prefix(std::min(name.find_first_not_of(' '), name.size()));
+  if (largest->measure->name == "exposed_transfer_ns") name = "exposed transfer";
+  if (largest->measure->name == "exposed_unsplit_ns") name = "unsplit communication";
   return fmt::format("{} {} on average over the ranks", name, SignedDuration(largest->difference.value));
 }
 

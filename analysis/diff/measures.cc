@@ -74,7 +74,7 @@ constexpr Measure kMeasures[] = {
     {"exposed_comm_ns", "exposed communication", true, false, ExposedComm},
     {"exposed_wait_ns", "  waiting", true, false, LS_TERM(exposed_wait_ns)},
     {"exposed_transfer_ns", "  transfer", true, false, LS_TERM(exposed_transfer_ns)},
-    {"exposed_unsplit_ns", "  not split", true, false, LS_TERM(exposed_unsplit_ns)},
+    {"exposed_unsplit_ns", "  unsplit", true, false, LS_TERM(exposed_unsplit_ns)},
     {"exposed_copy_ns", "exposed copies", true, false, LS_DEVICE_TERM(exposed_copy_ns)},
     {"idle_ns", "idle", true, false, LS_DEVICE_TERM(idle_ns)},
     {"input_ns", "  input", true, false, LS_TERM(input_ns)},

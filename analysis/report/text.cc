@@ -89,13 +89,13 @@ class Writer : private TextLines {
     if (t.device_unknown)
       return {{glyphs().transfer, "exposed transfer", t.exposed_transfer_ns},
               {glyphs().wait, "waiting", t.exposed_wait_ns},
-              {glyphs().unsplit, "exposed, not split", t.exposed_unsplit_ns},
+              {glyphs().unsplit, "exposed, unsplit", t.exposed_unsplit_ns},
               {"?", "not known (GPU not recorded)", t.Sum() - t.ExposedComm()}};
     return {{glyphs().compute, "compute", t.compute_ns},
             {glyphs().blocked, "blocked", t.blocked_ns},
             {glyphs().transfer, "exposed transfer", t.exposed_transfer_ns},
             {glyphs().wait, "waiting", t.exposed_wait_ns},
-            {glyphs().unsplit, a_.wait_only && a_.mostly_posted ? "exposed, moved in Wait" : "exposed, not split",
+            {glyphs().unsplit, a_.wait_only && a_.mostly_posted ? "exposed, moved in Wait" : "exposed, unsplit",
              t.exposed_unsplit_ns},
             {glyphs().copy, "exposed copy", t.exposed_copy_ns},
             {glyphs().idle, "idle", t.idle_ns}};

@@ -110,10 +110,10 @@ void ShowNotShown(const TextTable::Laid& laid, TextLines& out) {
   out.Wrapped("  ", NotShown(laid.left_out, out.width()), "2");
 }
 
-// Where the kind of a collective is not enough: "3 end uncertain".
+// Where the kind of a collective is not enough: "3 end unknown".
 std::string NotesOn(const CollectiveLine& one) {
   std::string notes;
-  if (one.censored > 0) notes += fmt::format("  ({} end uncertain)", analysis::Count(one.censored));
+  if (one.censored > 0) notes += fmt::format("  ({} end unknown)", analysis::Count(one.censored));
   if (one.partial > 0)
     notes += fmt::format("  ({} {} members)", analysis::Count(one.partial), one.partial == 1 ? "lacks" : "lack");
   if (one.grouped > 0) notes += fmt::format("  ({} share a kernel)", analysis::Count(one.grouped));

@@ -310,14 +310,14 @@ class RankRanges {
 
 // The range, and the ranks that are in it. `longer`: ranks whose own part of the bursts is longer, the longest first;
 // that of a rank that waits in a way which its own events do not show is, too.
-struct WhoIsIn {
+struct NamedWithRanks {
   std::optional<NamedBurst> named;
   std::size_t position = kNowhere;  // On which it was found.
   std::vector<std::size_t> positions;
 };
 
-WhoIsIn FindRange(const Context& context, const SlowSeries& series, const std::vector<std::size_t>& longer) {
-  WhoIsIn who;
+NamedWithRanks FindRange(const Context& context, const SlowSeries& series, const std::vector<std::size_t>& longer) {
+  NamedWithRanks who;
   std::size_t unnamed = 0;
   const std::size_t read = std::min(longer.size(), kMostRead);
   for (const std::size_t position : std::span(longer).first(read)) {
@@ -385,7 +385,7 @@ Clause BurstAction(const std::optional<NamedBurst>& named, const std::optional<B
 }
 
 // Returns whether they are bursts. `by_range`: only those that a range of their own names.
-bool TellBursts(const Context& context, SlowSeries series, bool by_range, Analysis& analysis) {
+bool ReportBursts(const Context& context, SlowSeries series, bool by_range, Analysis& analysis) {
   std::vector<HostShare> shares = SharesOf(context, series);
   // If the steps are longer only because of transfers, it is not a burst of the host.
   const auto of_host = [&] {
@@ -399,8 +399,8 @@ bool TellBursts(const Context& context, SlowSeries series, bool by_range, Analys
       if (2 * share.own_ns >= shares[0].own_ns) positions.push_back(share.position);
     return positions;
   };
-  const WhoIsIn who_is_in = FindRange(context, series, longer());
-  const std::optional<NamedBurst>& named = who_is_in.named;
+  const NamedWithRanks in_range = FindRange(context, series, longer());
+  const std::optional<NamedBurst>& named = in_range.named;
   if (by_range && (!named || named->other_ns > kMostInOthers * static_cast<double>(named->extra_ns))) return false;
   std::vector<std::size_t> at;
   if (named) {
@@ -420,8 +420,8 @@ bool TellBursts(const Context& context, SlowSeries series, bool by_range, Analys
   const std::int64_t each = series.MedianExcess();
   const std::int64_t per_step = sum / static_cast<std::int64_t>(series.ns.size());
   std::vector<std::int32_t> ranks;
-  for (const std::size_t position : named ? who_is_in.positions : longer()) ranks.push_back(context.ranks()[position]);
-  const std::size_t position = named ? who_is_in.position : shares[0].position;
+  for (const std::size_t position : named ? in_range.positions : longer()) ranks.push_back(context.ranks()[position]);
+  const std::size_t position = named ? in_range.position : shares[0].position;
   const bool all = ranks.size() == context.ranks().size();
   std::sort(ranks.begin(), ranks.end());
 
@@ -485,7 +485,7 @@ void FindBursts(const Context& context, Analysis& analysis) {
     auto series = FindSlowSteps(context, by_range ? kNamedBurstDeviations : kBurstDeviations);
     if (!series || series->bursts.size() == asked) continue;
     asked = series->bursts.size();
-    if (TellBursts(context, std::move(*series), by_range, analysis)) return;
+    if (ReportBursts(context, std::move(*series), by_range, analysis)) return;
   }
 }
 

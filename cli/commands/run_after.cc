@@ -133,7 +133,7 @@ void TellWhatIsMissing(const agent::RunResult& result, const AfterOptions& optio
                             (result.inside_mpi ? ", which was not seen to call MPI_Finalize" : " (--after-wait)");
   if (!waited.running.empty())
     agent::Say(RankWords(waited.running) + (waited.running.size() == 1 ? " still runs " : " still run ") + limit +
-               ", or ended without a word; what is recorded is in " + result.run_dir +
+               ", or exited without a status; what is recorded is in " + result.run_dir +
                ". When the job has ended: lockstep analyze " + RunWord(result.run_dir));
   std::vector<std::int32_t> missing;
   std::set_difference(waited.missing.begin(), waited.missing.end(), waited.running.begin(), waited.running.end(),

@@ -193,7 +193,7 @@ class HostDies(Case):
         early = analysis["run"]["ranks_ended_early"]
         self.assertIn(early, ([], [4, 5]))
         if early:
-            self.assertTrue(analysis["run"]["endings"][0].startswith("ranks 4 and 5 (all of node3) ended without a word"), analysis["run"]["endings"])
+            self.assertTrue(analysis["run"]["endings"][0].startswith("ranks 4 and 5 (all of node3) exited without a status"), analysis["run"]["endings"])
             self.assertIn("(all of node3)", " ".join(analysis["remarks"]))
         else:
             self.assertTrue(analysis["run"]["endings"][0].startswith("ranks 0-3, 6 and 7 "), analysis["run"]["endings"])

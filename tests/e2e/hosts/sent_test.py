@@ -219,7 +219,7 @@ class Sent(Case):
         # By more than is waited for.
         done = self.rank_0_ends(6, ("--after", "none", "--after-wait", "2"))
         self.check_gather_is_named(done, "2-7")
-        self.assertRegex(done.stderr, r"(?m)^lockstep: rank 1 still runs 2 s after rank 0 \(--after-wait\), or ended without a word; what is recorded is in \S+\. When the job has ended: lockstep analyze \S+$")
+        self.assertRegex(done.stderr, r"(?m)^lockstep: rank 1 still runs 2 s after rank 0 \(--after-wait\), or exited without a status; what is recorded is in \S+\. When the job has ended: lockstep analyze \S+$")
         command, = re.findall(r"; programs there still run 2 s after rank 0 \(--after-wait\): call this once they have ended\. To bring all into one run: lockstep (gather .*) -o \S+   then: ", done.stderr)
         self.check_gathered(command.split())
 

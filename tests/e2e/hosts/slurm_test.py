@@ -219,7 +219,7 @@ class Slurm(Case):
         analysis = self.analyze(self.run_of(of_hosts.SHARED), "node1", code=3)
         self.assertEqual((analysis["run"]["ranks"], analysis["run"]["ranks_missing"]), (8, []))
         self.assertGreater(analysis["run"]["steps"], 3)
-        self.assertRegex(json.dumps(analysis["run"]["endings"]), "signal 15|without a word", done.stderr)
+        self.assertRegex(json.dumps(analysis["run"]["endings"]), "signal 15|without a status", done.stderr)
 
 
 if __name__ == "__main__":

@@ -98,7 +98,7 @@ TEST(MissingMembers, AreSaidToBeMissing) {
   EXPECT_EQ(analysis.collectives[0].censored, 0);
   const std::string text = TextOf(analysis);
   EXPECT_NE(text.find("lack members)"), std::string::npos) << text;
-  EXPECT_EQ(text.find("end uncertain"), std::string::npos) << text;
+  EXPECT_EQ(text.find("end unknown"), std::string::npos) << text;
 }
 
 }  // namespace

@@ -379,10 +379,10 @@ TEST(Verdict, EndingsNameTheHostWhoseRanksAreGone) {
   ranks.ended_early[4] = ranks.ended_early[5] = 1;
   const analysis::Analysis analysis = job.Analyze();
   ASSERT_EQ(analysis.run.endings.size(), 2u);
-  EXPECT_TRUE(analysis.run.endings[0].starts_with("ranks 4 and 5 (all of node2) ended without a word"))
+  EXPECT_TRUE(analysis.run.endings[0].starts_with("ranks 4 and 5 (all of node2) exited without a status"))
       << analysis.run.endings[0];
   ranks.ended_early[5] = 0;
-  EXPECT_TRUE(job.Analyze().run.endings[0].starts_with("rank 4 ended without a word"))
+  EXPECT_TRUE(job.Analyze().run.endings[0].starts_with("rank 4 exited without a status"))
       << "the other rank of its host did not";
 }
 

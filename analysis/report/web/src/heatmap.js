@@ -10,7 +10,7 @@ const kMeasures = {
   delay_ns: ['arrival delay', 'behind the first rank to arrive, median over the step\'s collectives'],
   step_ns: ['step time', 'length of the step on this rank'],
   wait_ns: ['exposed waiting', 'waiting for other ranks that compute does not hide'],
-  transfer_ns: ['exposed transfer', 'transfer that compute does not hide, with what cannot be split'],
+  transfer_ns: ['exposed transfer', 'transfer that compute does not hide, with what is unsplit'],
   compute_ns: ['compute', 'compute time in the step'],
   blocked_ns: ['blocked', 'asleep, or waiting for locks, files and sockets'],
   idle_ns: ['idle', 'neither compute nor communication'],

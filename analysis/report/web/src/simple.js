@@ -21,7 +21,7 @@ export function collectives(data) {
     numeric('transfer_ns_median', 'transfer', duration), numeric('wait_ns_median', 'mean wait', duration),
     numeric('longest_wait_ns_median', 'longest wait', duration), numeric('longest_wait_rank', 'on rank', String),
     numeric('algbw', 'algorithm bandwidth', bandwidth), numeric('busbw', 'bus bandwidth', bandwidth),
-    numeric('censored', 'end uncertain', count), numeric('partial', 'members missing', count), numeric('grouped', 'share a kernel', count),
+    numeric('censored', 'end unknown', count), numeric('partial', 'members missing', count), numeric('grouped', 'share a kernel', count),
   ].filter((column) => !['censored', 'partial', 'grouped'].includes(column.key) || rows.some((row) => row[column.key] > 0));
   return [
     h('p', { class: 'note' }, 'Medians over instances: of the transfer, what remains after the last rank arrived, in the middle of the ranks; of the wait, its mean over the ranks, and that of the rank that waits longest. No transfer is given for operations whose end is uncertain (non-blocking, moved only now and then) or that share a kernel. Bandwidths are of one transfer: of transfers that share the network at the same time, each has its part, and the network moves more than either says.'),

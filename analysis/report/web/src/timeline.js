@@ -16,7 +16,7 @@ const kStates = [
   ['compute; communication is posted, nothing shows that it moves', 'compute', 'posted'],
   ['exposed transfer', null, 'transfer'],
   ['waiting for another rank', null, 'wait'],
-  ['exposed communication, not split into waiting and transfer', null, 'unsplit'],
+  ['exposed communication, unsplit (waiting or transfer)', null, 'unsplit'],
   ['copy', 'copy', null],
   ['idle', null, null],
   ['input', 'input', null],
@@ -182,7 +182,7 @@ function oneStep(data, suffix, begin) {
       const speed = transfer > 0 && kind.bytes > 0 && c.op_sharers[i] <= 1 ? kind.bytes * 1e9 / transfer : null;
       lines.push(`waits ${duration(c.op_wait_ns[i])}, transfers ${transfer > 0 ? duration(transfer) : 'an uncertain time'}` +
         (speed ? `: ${bandwidth(speed)}, bus ${bandwidth(speed * kind.bus_factor)}` : ''));
-    } else lines.push('cannot be split into waiting and transfer');
+    } else lines.push('unsplit: waiting or transfer');
     if (!c.op_certain[i]) lines.push('non-blocking: it moves only while the program is inside MPI');
     if (c.op_sharers[i] > 1) lines.push(`shares its kernel with ${plural(c.op_sharers[i] - 1, 'other')}`);
     if (!Number.isNaN(c.op_last_rank[i])) lines.push(`last to arrive: rank ${c.op_last_rank[i]}, ${duration(c.op_charge_ns[i])} after the one before`);
@@ -351,7 +351,7 @@ function oneStep(data, suffix, begin) {
         h('span', { class: 'dim' }, 'drag to zoom, double click for all; Ctrl + wheel zooms')),
       missing,
       legend([['compute', 'compute'], ['transfer', 'exposed transfer'], ['wait', 'waiting that costs time'], ['hidden-wait striped', 'waiting hidden under compute'], ['hidden-transfer striped', 'transfer hidden under compute'],
-        ...(c.piece_state?.includes(7) || c.piece_state?.includes(3) ? [['unsplit', 'exposed, not split'], ['hidden-unsplit striped', 'the same, hidden']] : []), ...(c.piece_state?.includes(4) ? [['posted', 'posted, not known to move']] : []),
+        ...(c.piece_state?.includes(7) || c.piece_state?.includes(3) ? [['unsplit', 'exposed, unsplit'], ['hidden-unsplit striped', 'the same, hidden']] : []), ...(c.piece_state?.includes(4) ? [['posted', 'posted, not known to move']] : []),
         ...(c.piece_state?.includes(8) ? [['copy', 'copy']] : []), ...(c.piece_state?.includes(10) ? [['input', 'input']] : []), ...(c.piece_state?.some((state) => state >= 11) ? [['blocked', 'blocked: asleep, in locks, files, sockets']] : [])]),
       told, plot.box,
       small ? null : h('p', { class: 'dim' }, '▲ this rank arrived last: the others wait for it until here.'),
