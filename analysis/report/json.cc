@@ -54,7 +54,8 @@ Json ToJson(const analysis::NamedFacts& facts) {
             return field.per_step ? set("_ns", field.ns)
                                   : set("_share", static_cast<double>(field.ns) /
                                                       static_cast<double>(std::max<std::int64_t>(1, field.whole_ns)));
-          if constexpr (requires { field.values; }) return set("", field.values);
+          if constexpr (std::is_same_v<T, Ranks>) return set("", RankList(field.values));
+          if constexpr (std::is_same_v<T, Names>) return set("", field.values);
           if constexpr (requires { field.value; }) return set("", field.value);
           if constexpr (std::is_same_v<T, std::string> || std::is_same_v<T, bool>) return set("", field);
         },

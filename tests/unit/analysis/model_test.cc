@@ -189,6 +189,29 @@ TEST(ModelJson, HasTheKeysOfTheModel) {
   EXPECT_EQ(written, keys);
 }
 
+TEST(ModelJson, FactsEndInTheirUnit) {
+  Analysis analysis;
+  Finding finding;
+  finding.said.headline = {Say(Word::kKernelsTake, {{"cost", Part{2'000'000, 20'000'000, true}},
+                                                    {"wait", Part{2'000'000, 20'000'000, false}},
+                                                    {"late", Ns{7}},
+                                                    {"largest", Size{8}},
+                                                    {"chance", Share{0.5}},
+                                                    {"slow", Rate{1.4e9}},
+                                                    {"ranks", Ranks{{0, 1, 2, 7}}},
+                                                    {"hosts", Names{{"a", "{b}"}}},
+                                                    {"steps", Num{9}},
+                                                    {"name", std::string("x")},
+                                                    {"sure", true},
+                                                    {"unknown", {}}})};
+  analysis.findings.push_back(finding);
+  const auto facts = nlohmann::ordered_json::parse(report::RenderJson(analysis))["findings"][0]["facts"];
+  EXPECT_EQ(
+      facts.dump(),
+      R"({"cost_ns":2000000,"wait_share":0.1,"late_ns":7,"largest_bytes":8,"chance_share":0.5,)"
+      R"("slow_bytes_per_s":1400000000,"ranks":"0-2,7","hosts":["a","{b}"],"steps":9,"name":"x","sure":true})");
+}
+
 // Every name with an underscore that the page's sources read as a property is one that the page's data has: a key of
 // the model, or a name that analysis/report/html writes. (Other names cannot be told from JavaScript's own.)
 TEST(Page, ReadsOnlyWhatThereIs) {
