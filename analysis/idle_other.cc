@@ -144,7 +144,6 @@ void TellOtherIdle(const Context& context, const std::set<FindingId>& told, Anal
       Say(gpu && s.per_step ? Word::kIdleOtherMeanEvidence : Word::kIdleOtherEvidence, {{"causes", parts}})};
   finding.said.action = {Say(ActionForIdle(largest != nullptr ? *largest : IdleCause{}, gpu))};
   finding.upper_bound = true;
-  finding.confidence = 0.5;
   SetPrice(s, rest, finding);
   finding.explain.columns = {"ns"};
   for (const IdleCause& cause : analysis.idle_causes) {

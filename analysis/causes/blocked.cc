@@ -97,7 +97,6 @@ class BlockedCause : public CauseOf<BlockedFound> {
                                      {"ranks", Num{static_cast<std::int64_t>(rows.rows.size())}}})};
     finding.said.action = {ActionFor(at)};
     finding.upper_bound = true;
-    finding.confidence = 0.8;
     SetPrice(cost, finding);
     finding.explain = std::move(rows);
     finding.blocked = std::move(at);

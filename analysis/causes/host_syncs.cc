@@ -139,7 +139,6 @@ class HostSyncs : public CauseOf<Syncs> {
           Say(Word::kSyncNextMost, {{"share", share(order[1].second)}, {"where", Clauses{{Where(order[1].first)}}}}));
     finding.said.action = {Say(SyncAction(site))};
     finding.upper_bound = true;
-    finding.confidence = 0.7;
     SetPrice(cost, finding);
     // The replay computes what limits the step without these waits; the gain is never more than these gaps.
     if (const auto price = cost.per_step ? PriceWithoutSyncs(context) : std::nullopt) {

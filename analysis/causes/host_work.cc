@@ -134,7 +134,6 @@ class HostWork : public CauseOf<HostWorkFound> {
                                                    {"works", Clauses{works}}})};
     AddTo(finding.said.evidence, GapEvidence::AfterWaits(in_gaps.rows));
     finding.upper_bound = true;
-    finding.confidence = takes_most ? 0.6 : 0.5;
     SetPrice(cost, finding);
     finding.explain = GapEvidence::Rows(in_gaps.rows);
     analysis.findings.push_back(std::move(finding));

@@ -68,7 +68,6 @@ class IdleWaits : public CauseOf<FoundWaits> {
       finding.said.action = {Say(Word::kIdleOtherDeviceAction)};
     }
     finding.upper_bound = true;
-    finding.confidence = 0.7;
     SetPrice(cost, finding);
     finding.explain = GapEvidence::Rows(in_gaps.rows);
     analysis.findings.push_back(std::move(finding));

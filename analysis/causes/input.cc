@@ -47,7 +47,6 @@ void FindInputBound(const Context& context, Analysis& analysis) {
   finding.said.brief = {Say(Word::kInputWaitsBrief)};
   SetPrice(s, input, finding);
   finding.upper_bound = true;
-  finding.confidence = 0.9;
   finding.said.evidence = {
       s.per_step
           ? Say(Word::kInputPerStep, {{"input", Ns{input}}})

@@ -117,7 +117,6 @@ class InputSource : public CauseOf<Loading> {
       finding.said.brief = {Say(Word::kInputIdleBrief)};
       finding.said.evidence = {Say(Word::kInputGaps, {{"gaps", gaps}})};
       finding.said.action = {Say(Word::kInputAction)};
-      finding.confidence = 0.9;
     } else {
       const auto most = std::max_element(all.unmarked.begin(), all.unmarked.end(),
                                          [](const auto& a, const auto& b) { return a.second < b.second; });
@@ -136,7 +135,6 @@ class InputSource : public CauseOf<Loading> {
       finding.said.action = {
           Say(Word::kInputUnmarkedAction, {{"advice", Advise(source, Word::kInputThread, Word::kInputDataLoader)},
                                            {"name_host_work", Clauses{{ToNameHostWork(context)}}}})};
-      finding.confidence = 0.6;
     }
     finding.upper_bound = true;
     SetPrice(cost, finding);

@@ -108,7 +108,6 @@ class KernelFixes : public CauseOf<Kernels> {
                                                                               static_cast<double>(total)}}})};
     finding.said.action = Advise(SourceOf(context.timeline()), pattern.action, pattern.in_torch).all;
     finding.upper_bound = true;
-    finding.confidence = 0.5;
     finding.explain = {{"count", "on_critical_path_ns"}, {}};
     for (const auto& [name, sum] : order) {
       if (finding.explain.rows.size() >= 20) break;

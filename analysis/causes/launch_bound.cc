@@ -117,7 +117,6 @@ class LaunchBound : public CauseOf<Launches> {
                                      : Advise(source, Word::kLaunchBoundAction, Word::kLaunchBoundTorchAction))
                               .all;
     finding.upper_bound = true;
-    finding.confidence = 0.7;
     SetPrice(cost, finding);
     finding.explain = GapEvidence::Rows(rows);
     analysis.findings.push_back(std::move(finding));

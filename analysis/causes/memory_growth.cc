@@ -66,7 +66,6 @@ class MemoryGrowth : public Cause {
         (worst->gpu ? Advise(source, Word::kMemoryGrowsOnGpuAction, Word::kMemoryGrowsOnGpuTorchAction)
                     : Advise(source, Word::kMemoryGrowsOnHostAction, Word::kMemoryGrowsOnHostTorchAction))
             .all;
-    finding.confidence = 0.8;
     finding.explain = std::move(rows);
     analysis.findings.push_back(std::move(finding));
   }

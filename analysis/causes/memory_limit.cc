@@ -109,14 +109,12 @@ class MemoryLimit : public CauseOf<Memory> {
       AddTo(finding.said.evidence, level.all);
       SetPrice(cost, finding);
       finding.upper_bound = true;
-      finding.confidence = 0.7;
     } else {
       finding.said.headline = {Say(Word::kMemoryFull, {{"rank", Index{fullest->cost.rank}}, {"level", level}})};
       finding.said.brief = {Say(Word::kMemoryFullBrief)};
       const auto reserved = static_cast<std::uint64_t>(std::max<std::int64_t>(0, fullest->reserved));
       finding.said.evidence = {Say(Word::kMemoryFullEvidence, {{"level", level}, {"reserved", Size{reserved}}})};
       finding.rank = found().size() > 1 ? -1 : fullest->cost.rank;
-      finding.confidence = 0.9;
     }
     const Source source = SourceOf(context.timeline());
     finding.said.action = (full ? Advise(source, Word::kMemoryFullAction, Word::kMemoryFullTorchAction)

@@ -87,7 +87,6 @@ class PageableCopies : public CauseOf<Copies> {
     finding.said.action =
         Advise(SourceOf(context.timeline()), Word::kCopiesPageableAction, Word::kCopiesPageableTorchAction).all;
     finding.upper_bound = true;
-    finding.confidence = 0.8;
     SetPrice(cost, finding);
     finding.explain = std::move(rows);
     analysis.findings.push_back(std::move(finding));

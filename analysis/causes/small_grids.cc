@@ -120,7 +120,6 @@ class SmallGrids : public CauseOf<Grids> {
                                         {"each", Ns{most.ns / std::max<std::int64_t>(1, most.count)}}})};
     finding.said.action = {Say(Word::kGridsSmallAction)};
     finding.upper_bound = true;
-    finding.confidence = 0.5;
     SetPrice(cost, finding);
     finding.explain = {{"count", "blocks", "on_critical_path_ns", "unused_ns"}, {}};
     for (const auto& [each, sum] : order) {

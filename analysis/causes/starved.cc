@@ -54,7 +54,6 @@ void FindStarved(const Context& context, Analysis& analysis) {
                                 {"torch", SourceOf(context.timeline()).torch},
                                 {"without_core", Share{share}}})};
   // It has no price, because part of that time is within waits that would be spent anyway.
-  finding.confidence = 0.7;
   finding.explain.columns = {"rank", "offcpu_ns", "outside_calls_ns", "cpu_ns", "span_ns"};
   const CoreTime::OfRank* most = nullptr;
   const auto of = [](const CoreTime::OfRank& rank) {

@@ -67,7 +67,6 @@ class UnexplainedIdle : public CauseOf<Found> {
     }
     AddTo(finding.said.evidence, GapEvidence::AfterWaits(in_gaps.rows));
     finding.upper_bound = true;
-    finding.confidence = 0.9;
     SetPrice(cost, finding);
     finding.explain = GapEvidence::Rows(in_gaps.rows);
     analysis.findings.push_back(std::move(finding));

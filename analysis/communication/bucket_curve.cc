@@ -296,7 +296,6 @@ class Recommendation {
     }
     finding.then = answer.limit;
     finding.replayed = true;
-    finding.confidence = answer.extrapolated ? 0.4 : buckets.exact_sizes ? 0.8 : 0.6;
     finding.explain.columns = {"buckets", "largest_bytes", "step_ns", "low_ns", "high_ns", "extrapolated"};
     for (std::size_t i = 0; i < answers_.size(); ++i)
       finding.explain.rows.push_back(
@@ -375,7 +374,6 @@ void TellOtherSizesUnknown(const ReplayedRun& replayed, const std::vector<Candid
   const double cap_mb = std::max(25.0, 4 * analysis.buckets.current_cap_mb.value_or(0));
   finding.said.action = {replayed.run().torch ? Say(Word::kBucketsSlowDdpAction, {{"cap", Real{cap_mb}}})
                                               : Say(Word::kBucketsSlowAction)};
-  finding.confidence = 0.3;
   analysis.findings.push_back(std::move(finding));
 }
 

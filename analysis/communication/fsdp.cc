@@ -150,7 +150,6 @@ class Sharded {
     finding.then = best->limit;
     finding.replayed = true;
     finding.upper_bound = at_most;
-    finding.confidence = at_most ? 0.4 : 0.6;
     finding.explain = UnitRows();
     analysis_.findings.push_back(std::move(finding));
   }
@@ -188,7 +187,6 @@ class Sharded {
     finding.then = larger->limit;
     finding.replayed = true;
     if (larger->extrapolated) SayExtrapolated(finding);
-    finding.confidence = larger->extrapolated ? 0.4 : 0.6;
     finding.explain = UnitRows();
     analysis_.findings.push_back(std::move(finding));
     return true;
@@ -215,7 +213,6 @@ class Sharded {
     finding.then = fewer->limit;
     finding.upper_bound = true;
     finding.replayed = true;
-    finding.confidence = 0.3;
     finding.explain = UnitRows();
     analysis_.findings.push_back(std::move(finding));
     return true;
@@ -251,7 +248,6 @@ class Sharded {
     finding.then = smaller->limit;
     finding.upper_bound = true;
     finding.replayed = true;
-    finding.confidence = 0.4;
     finding.explain = UnitRows();
     analysis_.findings.push_back(std::move(finding));
   }

@@ -203,7 +203,6 @@ void FindSlowLinks(const Context& context, Analysis& analysis) {
   }
   finding.id = FindingId::kLinkSlow;
   finding.upper_bound = true;
-  finding.confidence = 0.7;
   analysis.findings.push_back(std::move(finding));
 }
 

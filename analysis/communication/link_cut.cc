@@ -298,7 +298,6 @@ void FindLinkCuts(const Context& context, Analysis& analysis) {
                                {"count", Num{count}},
                                {"typical", Ns{LowerMedian(std::move(others))}}})};
   finding.said.action = {Say(Word::kCutAction, {{"suspects", suspects}})};
-  finding.confidence = 0.8;
   // A longer run is none the worse for it.
   if (static_cast<double>(lost_ns) < kWorthShare * static_cast<double>(recorded_ns))
     analysis.remarks.push_back(Concatenated(finding.said.headline) + ".");

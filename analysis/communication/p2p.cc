@@ -256,7 +256,6 @@ void FindKind(const Context& context, Analysis& analysis, const std::vector<P2pP
   const std::int64_t waited = kind.sender ? s.late_sender_ns : s.late_receiver_ns;
   SetPrice(s, calls.gpu ? std::min(waited, s.message_wait_ns) : waited, finding);
   finding.upper_bound = true;
-  finding.confidence = 0.7;
   finding.explain.columns = {"source", "destination", "messages", "bytes", "late_sender_ns", "late_receiver_ns"};
   std::vector<const P2pPair*> rows;
   for (const P2pPair& each : pairs)

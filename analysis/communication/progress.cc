@@ -98,7 +98,6 @@ void FindWaitOnlyProgress(const Context& context, Analysis& analysis) {
   finding.said.brief = {Say(Word::kPostedBrief)};
   SetPrice(s, std::min(exposed, s.terms.Own()), finding);
   finding.upper_bound = true;
-  finding.confidence = 0.6;
   finding.said.evidence = {
       Say(Word::kPostedEvidence, {{"wait_only", Num{all.wait_only}},
                                   {"early", Num{all.early}},

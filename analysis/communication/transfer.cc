@@ -93,7 +93,6 @@ void FindExposedTransfer(const Context& context, Analysis& analysis) {
   finding.said.brief = {Say(Word::kExposedBrief)};
   SetPrice(s, exposed, finding);
   finding.upper_bound = true;
-  finding.confidence = 0.8;
   const CollectiveRow* largest = nullptr;
   const std::vector<std::int64_t> in_steps = InSteps(context, analysis);
   const auto cost = [&](const CollectiveRow& row) {

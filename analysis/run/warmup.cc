@@ -98,7 +98,6 @@ void FindWarmup(const Context& context, Analysis& analysis) {
                              : source.torch          ? Word::kWarmupRecordTorchAction
                                                      : Word::kWarmupRecordAction,
                              {{"from_step", Index{last + 1}}})};
-  finding.confidence = 0.8;
   analysis.findings.push_back(std::move(finding));
 }
 

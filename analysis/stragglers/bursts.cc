@@ -468,7 +468,6 @@ bool ReportBursts(const Context& context, SlowSeries series, bool by_range, Anal
   finding.saves_ns_per_step = per_step;
   finding.upper_bound = true;
   finding.rank = all ? -1 : context.ranks()[position];
-  finding.confidence = named || finding.blocked ? 0.8 : 0.6;
   finding.explain = {{"step", "step_ns", "longer_ns"}, {}};
   for (std::size_t i = 0; i < at.size(); ++i)
     finding.explain.rows.push_back(

@@ -301,7 +301,6 @@ void FindStalls(const Context& context, Analysis& analysis) {
                                          : Say(Word::kStallAction, {late})};
   finding.rank = most.late.size() == 1 ? most.late.front() : -1;
   finding.took_ns = sum_ns;
-  finding.confidence = 0.8;
   analysis.findings.push_back(std::move(finding));
 }
 

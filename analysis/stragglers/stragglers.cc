@@ -314,11 +314,6 @@ class Search {
   std::string NodeOf(std::size_t position) const {
     return std::string(context_.timeline().Text(context_.tables().ranks.node[context_.RankRow(position)]));
   }
-  double ConfidenceIn(double p_value) const {
-    return std::clamp(1 - 10 * p_value, 0.0, 1.0) * std::min(1.0, static_cast<double>(late_.mean_ns.size()) / 20) *
-           (read_.exact ? 1.0 : 0.7);
-  }
-
   void Report(const Named& named) {
     const Straggler& straggler = named.assessment.straggler;
     const std::string node = NodeOf(named.position);
@@ -339,7 +334,6 @@ class Search {
     AddTo(finding.said.evidence, why_);
     finding.said.action = {ActionFor(named.cause, {straggler.rank}, {node})};
     finding.upper_bound = !read_.exact;
-    finding.confidence = ConfidenceIn(straggler.p_value);
     finding.explain = RowsFor(context_, prices_.of[named.position], late_, named.position, by_work_);
     analysis_.findings.push_back(std::move(finding));
   }
@@ -411,7 +405,6 @@ class Search {
               {{"more", Index{static_cast<std::int64_t>(named_.size() - kMaxExplained)}}, {"number", Index{0}}}));
     finding.said.action = ActionsByCause();
     finding.upper_bound = !read_.exact;
-    finding.confidence = ConfidenceIn(worst_p);
     finding.explain = {{"rank", "others_wait_ns", "low_ns", "high_ns", "arrives_late_ns"}, {}};
     for (const Named& named : named_) {
       const Straggler& straggler = named.assessment.straggler;

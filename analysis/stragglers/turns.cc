@@ -232,7 +232,6 @@ void FindTurns(const Context& context, Analysis& analysis) {
   }
   SetPrice(s, left, finding);
   finding.upper_bound = true;
-  finding.confidence = 0.5;
 
   for (const ArrivalRow& arrival : analysis.arrivals)
     finding.explain.rows.push_back({arrival.rank, arrival.collectives, arrival.last, arrival.ties, arrival.charge_ns});

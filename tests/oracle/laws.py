@@ -181,7 +181,6 @@ class Laws:
         saves = []
         for place, f in enumerate(self.d["findings"]):
             where = f"finding {f['id']}"
-            self.law(0 <= f["confidence"] <= 1, where, f"confidence {f['confidence']}")
             self.interval(where, f["saves_interval_ns"], f["saves_ns_per_step"])
             self.law(f["saves_ns_per_step"] is None or f["saves_ns_per_step"] >= 0, where, f"saves {f['saves_ns_per_step']}")
             if step and f["saves_ns_per_step"] is not None:

@@ -285,7 +285,7 @@ TEST(Json, HoldsEveryKeyOfTheContract) {
       {"op", "comm", "group", "bytes", "count", "transfer_ns_median", "wait_ns_median", "algbw", "busbw", "censored"});
   has(json["arrivals"][0], {"rank", "last", "ties", "charge_ns"});
   has(json["stragglers"][0], {"rank", "score", "interval", "p_value", "kind", "cause", "saves_ns_per_step"});
-  has(json["findings"][0], {"id", "headline", "evidence", "action", "saves_ns_per_step", "confidence"});
+  has(json["findings"][0], {"id", "headline", "evidence", "action", "saves_ns_per_step"});
   EXPECT_TRUE(json["trust"]["overhead_fraction"].is_null()) << "not measured is null, never 0";
   EXPECT_EQ(json["trust"]["clock_error_ns_max"], 500);
   std::int64_t sum = 0;

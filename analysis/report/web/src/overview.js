@@ -103,8 +103,7 @@ export function findings(data) {
           f.then ? h('p', { class: 'dim' }, 'then limited by: ', name(f.then)) : null,
           rowsBehind(f, i + 1)),
         h('div', { class: 'price' }, h('b', {}, value), h('span', {}, part), bar, within(f),
-          f.replayed ? h('span', { class: 'dim' }, 'from replay') : null,
-          h('span', { class: 'dim' }, `confidence ${percent(f.confidence)}`)));
+          f.replayed ? h('span', { class: 'dim' }, 'from replay') : null));
     })),
     analysis.additivity ? h('p', { class: 'note' }, name(analysis.additivity)) : null,
   ];
