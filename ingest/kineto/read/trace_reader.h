@@ -84,7 +84,7 @@ struct Defect {
 
 struct ReadOptions {
   unsigned jobs = 0;              // Threads, 0: all allowed cores. Never changes what is read.
-  bool python_functions = false;  // If false they are counted (ImportCategorySkipped) and not delivered.
+  bool python_functions = false;  // If false they are counted (ImportPythonSkipped) and not delivered.
   // Bytes of the file read so far and its size; from any thread, one call at a time.
   std::function<void(std::uint64_t done_bytes, std::uint64_t file_bytes)> progress;
   // JSON text that one thread takes at a time. Never changes what is read.

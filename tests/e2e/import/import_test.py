@@ -170,7 +170,7 @@ class Content(Case):
             trace.event("python_function", "train.py(3): main", 10 + i, 100, **{"Python id": i})
         path = traces.write(trace, self.dir / "in" / "rank_0.json")
         without = self.imported(path)[0]
-        self.assertEqual(without.losses["ImportCategorySkipped"], 3 + 5)
+        self.assertEqual((without.losses["ImportCategorySkipped"], without.losses["ImportPythonSkipped"]), (3, 5))
         with_them = self.imported(path, run="run-2", options=["--python-functions"])[0]
         self.assertEqual(sum(int(s) == 4 for s in with_them.column("ranges", "source")), 5)
         self.assertEqual(with_them.losses["ImportCategorySkipped"], 3)

@@ -103,7 +103,7 @@ Read Finish(const Result<ReadResult>& result, const Lines& lines) {
   for (const Defect& defect : r.defects) {
     read.rest += "\n" + std::string(Info(defect.loss).name) + " " + std::to_string(defect.count) + " " + defect.detail;
     const bool event = defect.loss == Loss::kImportEventUnreadable || defect.loss == Loss::kImportTimeInvalid ||
-                       defect.loss == Loss::kImportCategorySkipped;
+                       defect.loss == Loss::kImportCategorySkipped || defect.loss == Loss::kImportPythonSkipped;
     lost += event ? defect.count : 0;
     read.harmful += defect.loss == Loss::kImportEventUnreadable || defect.loss == Loss::kImportGarbage ||
                     defect.loss == Loss::kImportCutShort;
