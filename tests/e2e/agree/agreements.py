@@ -73,7 +73,7 @@ def headline(v):
         if shown and not near(shown, s[key]):
             yield f"text {shown}, {key} {s[key]}"
     names = {"compute": "compute_ns", "blocked": "blocked_ns", "exposed transfer": "exposed_transfer_ns", "waiting": "exposed_wait_ns",
-             "exposed, moved in Wait": "exposed_unsplit_ns", "exposed, not split": "exposed_unsplit_ns",
+             "exposed, moved in Wait": "exposed_unsplit_ns", "exposed, unsplit": "exposed_unsplit_ns",
              "exposed copy": "exposed_copy_ns", "idle": "idle_ns"}
     legend = v.text[line.end():v.text.find("WHAT TO FIX") if "WHAT TO FIX" in v.text else None].split("RANKS")[0]
     found = {}

@@ -382,7 +382,7 @@ TEST(Starved, WhereItDominatesItIsTheHeadlineAndNothingBesideItMisleads) {
     EXPECT_EQ(text.find("sleeps"), std::string::npos) << text;
     EXPECT_EQ(text.find("faster network"), std::string::npos) << text;
     if (WaitsForOthers(finding.id) && finding.id != FindingId::kStragglerArrival) {
-      EXPECT_NE(finding.action.find("cores first"), std::string::npos) << text;
+      EXPECT_NE(finding.action.find("give the ranks cores"), std::string::npos) << text;
     }
   }
 }
