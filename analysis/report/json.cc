@@ -37,12 +37,16 @@ Json ToJson(const analysis::RankValues& values) {
   for (const auto& [rank, value] : values) json.push_back({{"rank", rank}, {"slowdown", value}});
   return json;
 }
-// Keys end in the unit of their value.
+// Keys end in the unit of their value. Flags only choose between words.
 Json ToJson(const analysis::NamedFacts& facts) {
   using namespace analysis;
   Json json = Json::object();
   for (const auto& [name, value] : facts.all) {
-    const auto set = [&](const char* unit, const auto& field) { json[std::string(name) + unit] = field; };
+    const auto set = [&](std::string_view unit, const auto& field) {
+      std::string key(name);
+      if ("_" + key != unit && !key.ends_with(unit)) key += unit;
+      json[key] = field;
+    };
     std::visit(
         [&](const auto& field) {
           using T = std::decay_t<decltype(field)>;
@@ -57,7 +61,8 @@ Json ToJson(const analysis::NamedFacts& facts) {
           if constexpr (std::is_same_v<T, Ranks>) return set("", RankList(field.values));
           if constexpr (std::is_same_v<T, Names>) return set("", field.values);
           if constexpr (requires { field.value; }) return set("", field.value);
-          if constexpr (std::is_same_v<T, std::string> || std::is_same_v<T, bool>) return set("", field);
+          if constexpr (std::is_same_v<T, std::string>)
+            if (!field.empty()) set("", field);
         },
         value);
   }

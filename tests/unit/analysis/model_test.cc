@@ -202,13 +202,14 @@ TEST(ModelJson, FactsEndInTheirUnit) {
                                                     {"hosts", Names{{"a", "{b}"}}},
                                                     {"steps", Num{9}},
                                                     {"name", std::string("x")},
+                                                    {"bytes", Size{10}},
                                                     {"sure", true},
                                                     {"unknown", {}}})};
   analysis.findings.push_back(finding);
   const auto facts = nlohmann::ordered_json::parse(report::RenderJson(analysis))["findings"][0]["facts"];
   EXPECT_EQ(facts.dump(),
             R"({"cost_ns":2000000,"wait_share":0.1,"late_ns":7,"largest_bytes":8,"chance_share":0.5,)"
-            R"("slow_bytes_per_s":1400000000,"ranks":"0-2,7","hosts":["a","{b}"],"steps":9,"name":"x","sure":true})");
+            R"("slow_bytes_per_s":1400000000,"ranks":"0-2,7","hosts":["a","{b}"],"steps":9,"name":"x","bytes":10})");
 }
 
 // Every name with an underscore that the page's sources read as a property is one that the page's data has: a key of
