@@ -139,11 +139,11 @@ void PutContentionFirst(const Context& context, Analysis& analysis) {
   }
 }
 
-// Passes do not know at which place theirs will be.
+// Passes do not know at which place theirs will be: they say 0, which no count of hosts or ranks is.
 void Number(std::vector<Clause>& clauses, std::int64_t number) {
   for (Clause& clause : clauses)
     for (Fact& fact : clause.facts) {
-      if (fact.name == "number") fact.value = Index{number};
+      if (fact == Fact{"number", Index{0}}) fact.value = Index{number};
       if (auto* nested = std::get_if<Clauses>(&fact.value)) Number(nested->all, number);
     }
 }

@@ -91,6 +91,17 @@ JobSpec CutInStep42() {
   return spec;
 }
 
+// Too many hosts to name are counted, whatever the finding's own number.
+TEST(LinkCutSummary, CountsManyHosts) {
+  JobSpec spec = CutInStep42();
+  spec.ranks = 20;
+  const analysis::Analysis analysis = Analyzed(Simulate(spec));
+  const analysis::Finding* cut = CutIn(analysis);
+  ASSERT_NE(cut, nullptr) << analysis.verdict;
+  EXPECT_NE(cut->headline.find("one of 10 hosts"), std::string::npos) << cut->headline;
+  EXPECT_NE(cut->action.find("one of 10 hosts"), std::string::npos) << cut->action;
+}
+
 // When the longest collective begins and ends.
 Interval StallOf(const Job& job) {
   const schema::TlCollectives& t = job.timeline.tables.collectives;
