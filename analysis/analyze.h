@@ -9,6 +9,7 @@
 #include <vector>
 
 #include "analysis/core/model.h"
+#include "analysis/rules/run.h"
 #include "core/result.h"
 #include "core/schema.h"
 #include "merge/timeline/timeline.h"
@@ -18,8 +19,9 @@ namespace lockstep::analysis {
 struct AnalyzeOptions {
   unsigned jobs = 0;  // Threads, 0: all allowed cores. Never changes the result.
   // Of Analysis::steps, which says `truncated` above that (listed_cells.h): a file that is read as a whole.
-  std::size_t max_steps = 10'000, max_step_cells = 2'000, max_named_cells = 100'000;
-  std::uint64_t seed = 1;  // Of bootstrap and permutations.
+  std::size_t max_steps = rules::kStepsListed, max_step_cells = rules::kStepCellsListed,
+              max_named_cells = rules::kNamedStepCellsListed;
+  std::uint64_t seed = rules::kSeed;  // Of bootstrap and permutations.
   // What `lockstep hang` says of the run, line by line: asked for only if ranks were ended or failed. Empty: not known.
   std::function<std::vector<std::string>()> hang;
   bool replay = true;  // Answer what takes a replay of the run.

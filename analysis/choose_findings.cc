@@ -9,18 +9,17 @@
 #include "analysis/core/format.h"
 #include "analysis/passes.h"
 #include "analysis/replayed/prices.h"
+#include "analysis/rules/run.h"
 #include "analysis/stacks/blocked_places.h"
 #include "analysis/words/render.h"
 
 namespace lockstep::analysis {
 namespace {
 
-constexpr std::size_t kMaxFindings = 5;
-
 // A rank that does something every n steps is late in those: one cause with one price, told once, by what says more.
 void DropStragglerOfBurst(Analysis& analysis) {
   const auto burst = std::find_if(analysis.findings.begin(), analysis.findings.end(), [&](const Finding& f) {
-    return f.id == FindingId::kBurstPeriodic && f.rank >= 0 && GainShare(analysis, f) >= kWorthShare;
+    return f.id == FindingId::kBurstPeriodic && f.rank >= 0 && GainShare(analysis, f) >= rules::kWorthShare;
   });
   if (burst == analysis.findings.end()) return;
   const std::int32_t rank = burst->rank;
@@ -83,23 +82,20 @@ void AddUp(const Context& context, Analysis& analysis) {
                               {"share", If(steps, Share{sum})}});
 }
 
-// For the order: of a bound it is not known how much of it comes true, so it counts half beside what is certain.
-constexpr double kOfABound = 0.5;
 double Weight(const Context& context, const Analysis& analysis, const Finding& finding) {
   if (finding.id == FindingId::kStallOnce)  // It took that, and no step has it.
     return static_cast<double>(*finding.took_ns) / static_cast<double>(context.recorded_ns());
-  return GainShare(analysis, finding) * (finding.upper_bound ? kOfABound : 1.0);
+  return GainShare(analysis, finding) * (finding.upper_bound ? rules::kUpperBoundWeight : 1.0);
 }
 
-// Of two bounds the one that says what to change comes before the one that says what transfers cost in all, if it is
-// worth half of that.
+// Of two bounds the one that says what to change comes before the one that says what transfers cost in all.
 void PutRemedyFirst(Analysis& analysis) {
   auto& findings = analysis.findings;
   const auto transfer = std::find_if(findings.begin(), findings.end(),
                                      [](const Finding& f) { return f.id == FindingId::kTransferExposed; });
   const auto remedy = std::find_if(transfer, findings.end(), [&](const Finding& f) {
     return (f.id == FindingId::kBucketsCap || f.id == FindingId::kFsdpUnits) && f.upper_bound &&
-           2 * GainShare(analysis, f) >= GainShare(analysis, *transfer);
+           GainShare(analysis, f) >= rules::kRemedyFirstShare * GainShare(analysis, *transfer);
   });
   if (remedy != findings.end()) std::rotate(transfer, remedy, remedy + 1);
 }
@@ -124,7 +120,7 @@ void PutContentionFirst(const Context& context, Analysis& analysis) {
   const auto [outside_calls, all] = analysis.without_core_share;
   // Where they share cores, whoever spins takes one from somebody who computes.
   const double certain = analysis.run.cores_scarce ? all : outside_calls;
-  const double weight = certain + kOfABound * (all - certain);
+  const double weight = certain + rules::kUpperBoundWeight * (all - certain);
   for (const Finding& finding : analysis.findings)
     if (Weight(context, analysis, finding) > weight) return;
   std::rotate(analysis.findings.begin(), at, at + 1);
@@ -224,10 +220,10 @@ void ChooseFindings(const Context& context, Analysis& analysis) {
       ++analysis.impossible_findings;
       return true;
     }
-    if (gain < 0 || gain >= kWorthShare) return false;
+    if (gain < 0 || gain >= rules::kWorthShare) return false;
     // Much time, and the replay has it that it is spent anyway: told, but nothing to fix.
     if (finding.replayed && finding.took_ns &&
-        static_cast<double>(*finding.took_ns) >= kNameShare * static_cast<double>(whole))
+        static_cast<double>(*finding.took_ns) >= rules::kNameShare * static_cast<double>(whole))
       analysis.remarks.push_back(HeadlineOf(finding)), told.insert(finding.id);
     return true;
   });
@@ -245,7 +241,7 @@ void ChooseFindings(const Context& context, Analysis& analysis) {
   PutCauseFirst(analysis);
   PutRemedyFirst(analysis);
   PutContentionFirst(context, analysis);
-  if (analysis.findings.size() > kMaxFindings) analysis.findings.resize(kMaxFindings);
+  if (analysis.findings.size() > rules::kFindingsListed) analysis.findings.resize(rules::kFindingsListed);
   Phrase(analysis);
   AddUp(context, analysis);
 }

@@ -8,18 +8,12 @@
 #include "analysis/core/statistics.h"
 #include "analysis/core/unrecorded.h"
 #include "analysis/replayed/replayed_run.h"
+#include "analysis/rules/run.h"
 #include "analysis/run/warmup.h"
 #include "core/loss.h"
 #include "merge/timeline/rank_activity.h"
 
 namespace lockstep::analysis {
-namespace {
-
-// Enough slices for medians and permutations.
-constexpr std::int64_t kMaxSlices = 50;
-
-}  // namespace
-
 Context::Context(const merge::Timeline& timeline, const AnalyzeOptions& options)
     : timeline_(timeline), options_(options) {
   const auto& ranks = tables().ranks;
@@ -112,10 +106,11 @@ void Context::SliceIntoUnits() {
     if (!cuts.empty()) cuts.push_back(first_ns);
     std::sort(cuts.begin(), cuts.end());
     // Slices are of time, so that a thousand collectives of a moment count no more than that moment. Half-open after
-    // the boundary's arrival: its wait lies before it and belongs to the slice it ends. A rest is no slice of its own.
-    const std::int64_t least_ns = cuts.empty() ? 0 : (cuts.back() - cuts.front()) / kMaxSlices;
+    // the boundary's arrival: its wait lies before it and belongs to the slice it ends.
+    const std::int64_t least_ns = cuts.empty() ? 0 : (cuts.back() - cuts.front()) / rules::kRunSlices;
     for (std::size_t begin = 0, end = 1; end < cuts.size(); ++end) {
-      const bool whole = cuts[end] - cuts[begin] >= least_ns && cuts.back() - cuts[end] >= least_ns / 2;
+      const bool whole =
+          cuts[end] - cuts[begin] >= least_ns && cuts.back() - cuts[end] >= least_ns / rules::kRunSliceRestOneIn;
       if ((!whole && end + 1 < cuts.size()) || cuts[end] == cuts[begin]) continue;
       units_.push_back({{cuts[begin] + 1, cuts[end] + 1}, kNowhere});
       begin = end;

@@ -10,6 +10,7 @@
 #include "analysis/core/idle_kinds.h"
 #include "analysis/core/statistics.h"
 #include "analysis/passes.h"
+#include "analysis/rules/run.h"
 #include "analysis/words/render.h"
 
 namespace lockstep::analysis {
@@ -73,9 +74,9 @@ void RemarkOnMpiSetup(const Context& context, Analysis& analysis) {
   if (at == analysis.idle_causes.end()) return;
   at->told = true;
   const std::int64_t whole = analysis.summary.terms.Sum();
-  if (static_cast<double>(at->ns) < kNameShare * static_cast<double>(whole)) return;
+  if (static_cast<double>(at->ns) < rules::kNameShare * static_cast<double>(whole)) return;
   const std::int64_t waited_ns = context.timeline().MetaNumber("fact.init_wait_ns", 0);
-  const bool waited = static_cast<double>(waited_ns) >= kNameShare * static_cast<double>(whole);
+  const bool waited = static_cast<double>(waited_ns) >= rules::kNameShare * static_cast<double>(whole);
   analysis.remarks.push_back(
       Told(Word::kIdleMpiSetup, {{"idle", Ns{at->ns}},
                                  {"share", Share{static_cast<double>(at->ns) / static_cast<double>(whole)}},
@@ -133,7 +134,7 @@ void TellOtherIdle(const Context& context, const std::set<FindingId>& told, Anal
   }
   // A mean over steps, of which one may be an outlier: no more is told than is idle in the step that is shown.
   rest = std::min(rest, s.terms.idle_ns);
-  if (static_cast<double>(rest) < kNameShare * static_cast<double>(whole)) return;
+  if (static_cast<double>(rest) < rules::kNameShare * static_cast<double>(whole)) return;
   Finding finding;
   finding.id = FindingId::kIdleOther;
   finding.said.headline = {

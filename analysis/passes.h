@@ -47,13 +47,4 @@ void Conclude(const Context& context, Analysis& analysis);               // verd
 // Runs all of them.
 void RunPasses(const Context& context, Analysis& analysis);
 
-// Below this share of the step nothing is worth a line.
-inline constexpr double kWorthShare = 0.01;
-// A rank is named, and starvation reported, from this share of the step.
-inline constexpr double kNameShare = 0.02;
-// Replays further off than this from what was recorded price nothing (OSDI'25 discards such traces).
-inline constexpr double kMostSelfError = 0.05;
-// Beyond this it is of another job: nothing is said from it. In between are small jobs whose steps vary by themselves.
-inline constexpr double kMostErrorOfAnything = 0.25;
-
 }  // namespace lockstep::analysis

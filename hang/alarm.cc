@@ -13,8 +13,7 @@ constexpr double kAsleep = 0.05;
 
 // A service that has nothing to do, or a process that waits for another one's word.
 bool ListensOutside(const RankFacts& facts) {
-  return facts.asleep_in.starts_with("poll") || facts.asleep_in.starts_with("accept") ||
-         facts.asleep_in.starts_with("recv");
+  return facts.asleep_in == "poll" || facts.asleep_in == "accept" || facts.asleep_in == "recv";
 }
 
 bool AllSleep(const Progress& progress, const std::vector<std::int32_t>& ranks) {

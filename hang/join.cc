@@ -80,7 +80,7 @@ bool Join(Progress& progress, Progress more) {
   }
   progress.ranks.clear();
   for (auto& [rank, facts] : ranks) progress.ranks.push_back(std::move(facts));
-  if (more.open.empty()) progress.open.clear();
+  if (more.open == Open::kNothing) progress.open = Open::kNothing;
   std::move(more.groups.begin(), more.groups.end(), std::back_inserter(progress.groups));
   return true;
 }

@@ -3,6 +3,7 @@
 // whoever found it out. A reader of dumps fills it; so may whoever sees a running job, or what a killed one left.
 
 #include <algorithm>
+#include <compare>
 #include <cstdint>
 #include <string>
 #include <vector>
@@ -18,6 +19,7 @@ struct Frame {
   std::int32_t line = 0;       // 0 unknown.
   bool python = false;
   bool library = false;  // Of the system, of Python or of an installed package: not what somebody wrote for this job.
+  auto operator<=>(const Frame&) const = default;
 };
 
 struct Thread {
@@ -49,7 +51,7 @@ struct RankFacts {
   std::string doing;                         // What it does now, as part of a sentence; "" unknown.
   std::int64_t seen_ns = kNotKnown;          // When these facts were taken, on the clock of its operations' times.
   double cpu_share = -1;                     // Of one core, its main thread in its last seconds; -1 not known.
-  std::string asleep_in;                     // The system call that its main thread sleeps in; "" none, or not known.
+  std::string asleep_in, asleep_on;          // The system call that its main thread sleeps in, its file; "" not known.
   std::vector<Thread> threads;               // Where they stood when nothing moved; empty: not known.
   std::string stacks_file;                   // The same as text, below the run directory; "" there is none.
   std::string no_stacks;                     // Why not; "" nobody looked.
@@ -109,10 +111,20 @@ struct Group {
   bool on_host = false;         // Hosts carry its operations (MPI, gloo), not GPUs.
 };
 
+// What a rank's facts come from.
+enum class Source : std::uint8_t { kDump, kRankFile, kAnswer };
+
+// What the facts leave open where no rank is seen to wait.
+enum class Open : std::uint8_t {
+  kNothing,
+  kWhoIsBehind,  // Ranks are behind whose numbers in the job are not known.
+  kWhoIsInside,  // Whether all are inside an operation.
+};
+
 struct Progress {
-  std::string source = "dump";   // What a rank's facts come from, in words: "no dump of rank 3".
-  bool own_ranks = false;        // Its ranks are numbers of its own: those of the job are not known.
-  std::string open;              // What it does not tell, where no rank is seen to wait: a clause; "" nothing.
+  Source source = Source::kDump;
+  bool own_ranks = false;  // Its ranks are numbers of its own: those of the job are not known.
+  Open open = Open::kNothing;
   bool whole = false;            // What every rank of the job is inside of is there.
   std::vector<RankFacts> ranks;  // Ascending.
   std::vector<Group> groups;

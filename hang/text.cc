@@ -1,214 +1,223 @@
 #include "hang/text.h"
 
-#include <fmt/format.h>
-
 #include <algorithm>
 #include <iterator>
 #include <map>
 #include <set>
 
-#include "analysis/core/format.h"
+#include "analysis/words/render.h"
 #include "core/printed.h"
+#include "hang/source_words.h"
 #include "hang/stacks.h"
 
 namespace lockstep::hang {
 namespace {
 
-using analysis::Plural;
+using analysis::AddTo;
+using analysis::Clause;
+using analysis::Clauses;
+using analysis::Fact;
+using analysis::If;
+using analysis::Index;
+using analysis::Ns;
+using analysis::Num;
+using analysis::Ranks;
+using analysis::Rendered;
+using analysis::Say;
+using analysis::Size;
+using analysis::Value;
+using analysis::Word;
 
-std::string Dashed(std::string kind) {
+std::string NameOfKind(std::string kind) {
   std::replace(kind.begin(), kind.end(), '_', '-');
-  return kind.empty() ? "operation" : Printed(kind);
+  return Printed(kind);
 }
+
+bool IsMessage(const Operation& call) { return call.kind == "send" || call.kind == "recv"; }
+
+Num NumberOf(std::size_t count) { return {static_cast<std::int64_t>(count)}; }
 
 // "all-reduce #482 of 17.7 MB", "send to rank 3 of 40 MB".
-std::string NameOfCall(const Operation& call, bool message) {
-  std::string text = Dashed(call.kind);
-  if (message) {
-    text += call.kind == "send" ? " to " : " from ";
-    text += call.peer < 0 ? "some rank" : fmt::format("rank {}", call.peer);
-  } else if (call.sequence != kNotKnown && call.numbered) {
-    text += fmt::format(" #{}", call.sequence);
-  }
-  if (call.bytes != kNotKnown && call.kind != "barrier")
-    text += " of " + analysis::Bytes(static_cast<std::uint64_t>(call.bytes));
-  return text;
-}
-
-// What distinguishes a call from that of another rank.
-std::string Exactly(const Operation& call) {
-  std::string text = Dashed(call.kind);
-  if (call.elements_in != kNotKnown)
-    text += fmt::format(" of {} {}", analysis::Count(call.elements_in),
-                        call.type.empty() ? "elements" : Printed(call.type));
-  if (call.peer >= 0 && call.kind != "send" && call.kind != "recv") text += fmt::format(", root rank {}", call.peer);
-  if (!call.site.empty()) text += ", " + Printed(call.site);
-  return text;
+Clauses SayCall(const Operation& call, bool message) {
+  const bool numbered = !message && call.sequence != kNotKnown && call.numbered;
+  const bool sized = call.bytes != kNotKnown && call.kind != "barrier";
+  return {{Say(Word::kHangCall, {{"kind", NameOfKind(call.kind)},
+                                 {"sends", call.kind == "send"},
+                                 {"peer", If(message && call.peer >= 0, Ranks{{call.peer}})},
+                                 {"peer_unknown", message && call.peer < 0},
+                                 {"number", If(numbered, Index{call.sequence})},
+                                 {"size", If(sized, Size{static_cast<std::uint64_t>(call.bytes)})}})}};
 }
 
 class Teller {
  public:
   Teller(const Progress& progress, const Verdict& verdict, bool all_ranks)
-      : progress_(progress), verdict_(verdict), all_ranks_(all_ranks) {}
+      : progress_(progress), verdict_(verdict), all_ranks_(all_ranks) {
+    const Verdict& v = verdict_;
+    facts_ = {{"culprits", Names(v.culprits)},
+              {"candidates", Names(v.candidates)},
+              {"waiting", Names(v.waiting)},
+              {"host", HostOf(v.culprits)},
+              {"call", Clauses{{CallOnGroup()}}},
+              {"message", v.message},
+              {"on_host", OnHost()},
+              {"waited", Clauses{{Waited()}}},
+              {"last", LastCall()},
+              {"source", Clauses{{SaySource(progress.source)}}}};
+  }
 
-  Words Tell() {
+  Words Tell() const {
     Words words;
-    const std::string call = NameOfCall(verdict_.call, verdict_.message) + OnGroup(verdict_.group);
-    words.headline = LeftMpi() ? fmt::format("{} exited with code 0 without MPI_Finalize while {} waited for {} in {}",
-                                             Names(verdict_.culprits), Names(verdict_.waiting),
-                                             One(verdict_.culprits) ? "it" : "them", call)
-                               : call + Headline();
-    Details(words.details);
-    words.remedy = Remedy();
+    words.headline = Rendered(Whole(Headline()));
+    for (const Clause& detail : Details()) words.details.push_back(Rendered(detail));
+    words.remedy = Rendered(Whole(Remedy()));
     return words;
   }
 
  private:
-  std::string Names(const std::vector<std::int32_t>& ranks) const {
-    if (!all_ranks_) return analysis::RankNames(ranks);
-    return (ranks.size() == 1 ? "rank " : "ranks ") + analysis::RankList(ranks);
-  }
-  std::string NamesAndHost(const std::vector<std::int32_t>& ranks) const {
+  // A row about the verdict as a whole.
+  Clause Whole(Word word) const { return {word, facts_}; }
+
+  Ranks Names(const std::vector<std::int32_t>& ranks) const { return {ranks, all_ranks_}; }
+  // "" if they are on several.
+  std::string HostOf(const std::vector<std::int32_t>& ranks) const {
     std::set<std::string> hosts;
     for (const std::int32_t rank : ranks)
       if (const RankFacts* facts = FactsOf(progress_, rank); facts != nullptr && !facts->host.empty())
         hosts.insert(Printed(facts->host));
-    return Names(ranks) + (hosts.size() == 1 ? " (" + *hosts.begin() + ")" : "");
+    return hosts.size() == 1 ? *hosts.begin() : "";
   }
   std::string NameOfGroup(std::size_t index) const {
     const Group& group = progress_.groups[index];
     return Printed(group.label.empty() ? group.name : group.label);
   }
-  std::string OnGroup(std::size_t index) const {
-    const Group& group = progress_.groups[index];
-    std::vector<std::int32_t> ranks;
-    for (const Member& member : group.members) ranks.push_back(member.rank);
-    return fmt::format(" on group {} ({} {}{})", NameOfGroup(index), ranks.size() == 1 ? "rank" : "ranks",
-                       all_ranks_ ? analysis::RankList(ranks) : analysis::ShortRankList(ranks),
-                       group.complete ? "" : " and perhaps more");
+  Clause CallOnGroup() const {
+    const Group& group = progress_.groups[verdict_.group];
+    std::vector<std::int32_t> members;
+    for (const Member& member : group.members) members.push_back(member.rank);
+    return Say(Word::kHangCallOnGroup, {{"call", SayCall(verdict_.call, verdict_.message)},
+                                        {"group", NameOfGroup(verdict_.group)},
+                                        {"members", Names(members)},
+                                        {"incomplete", !group.complete}});
   }
-  static bool One(const std::vector<std::int32_t>& ranks) { return ranks.size() == 1; }
+  Clause Waited() const {
+    const bool known = verdict_.waited_ns != kNotKnown;
+    return Say(known ? Word::kHangHaveWaited : Word::kHangWait,
+               {{"ranks", NumberOf(verdict_.waiting.size())}, {"waited", If(known, Ns{verdict_.waited_ns})}});
+  }
+  Clauses LastCall() const {
+    const Operation& last = verdict_.last;
+    if (last.kind.empty()) return {};
+    return {{Say(Word::kHangLastCall, {{"call", SayCall(last, IsMessage(last))}, {"site", Printed(last.site)}})}};
+  }
+
+  bool AllOf(const std::vector<std::int32_t>& ranks, bool (*is)(const RankFacts&)) const {
+    return std::all_of(ranks.begin(), ranks.end(), [&](std::int32_t rank) {
+      const RankFacts* facts = FactsOf(progress_, rank);
+      return facts != nullptr && is(*facts);
+    });
+  }
   // The launcher ends the others soon, so that it does not matter how long they have waited.
   bool LeftMpi() const {
     return verdict_.cause == Cause::kEarlyExit &&
-           std::all_of(verdict_.culprits.begin(), verdict_.culprits.end(), [&](std::int32_t rank) {
-             const RankFacts* facts = FactsOf(progress_, rank);
-             return facts != nullptr && facts->without_finalize;
-           });
+           AllOf(verdict_.culprits, [](const RankFacts& facts) { return facts.without_finalize; });
   }
-
   bool CountsOnly(const std::vector<std::int32_t>& ranks) const {
     return std::any_of(ranks.begin(), ranks.end(), [&](std::int32_t rank) {
       const RankFacts* facts = FactsOf(progress_, rank);
       return facts != nullptr && facts->counts_only;
     });
   }
-
   // A message that its sender is through with and its receiver is not, or the other way round.
   bool OnItsWay() const {
     return verdict_.cause == Cause::kAllInside && verdict_.message && !verdict_.candidates.empty();
   }
   bool OnHost() const { return progress_.groups[verdict_.group].on_host; }
 
-  std::string Waited() const {
-    const std::size_t count = verdict_.waiting.size();
-    std::string text = fmt::format("; {} {}", Plural(static_cast<std::int64_t>(count), "rank"),
-                                   verdict_.waited_ns != kNotKnown ? count == 1 ? "has waited " : "have waited "
-                                   : count == 1                    ? "waits"
-                                                                   : "wait");
-    if (verdict_.waited_ns != kNotKnown) text += analysis::Duration(verdict_.waited_ns);
-    return text;
-  }
-
-  std::string Headline() const {
-    const std::string who = NamesAndHost(verdict_.culprits);
+  Word Headline() const {
     switch (verdict_.cause) {
+      case Cause::kEarlyExit:
+        return LeftMpi() ? Word::kHangLeftMpi : Word::kHangWaitsFor;
       case Cause::kDidNotEnter:
       case Cause::kStopped:
-      case Cause::kEarlyExit:
       case Cause::kKilled:
       case Cause::kUnreachable:
       case Cause::kNoDump:
-        return " waits for " + who + Waited();
       case Cause::kBehindOnGpu:
-        return " waits for " + who + Waited();
+        return Word::kHangWaitsFor;
       case Cause::kOtherOperation:
-        return " cannot end: the ranks called different operations" + Waited();
+        return Word::kHangOtherOperation;
       case Cause::kMismatch:
-        return " cannot end: the ranks' calls do not fit together" + Waited();
+        return Word::kHangMismatch;
       case Cause::kExtraOrMissingCall:
-        return " cannot end: one side made a call more than the other" + Waited();
+        return Word::kHangExtraOrMissing;
       case Cause::kAllInside:
-        return (OnItsWay() ? " does not move: its other end is through with it"
-                           : " does not move: everybody is inside") +
-               Waited();
+        return OnItsWay() ? Word::kHangOnItsWay : Word::kHangAllInside;
       case Cause::kCircularWait:
-        return fmt::format(" is part of a circle: {} wait for one another", who) + Waited();
+        return Word::kHangCircle;
       case Cause::kCannotTell:
         break;
     }
-    return " waits, and the facts do not say for whom" + Waited();
+    return Word::kHangCannotTell;
   }
 
-  static std::string DoingText(const RankFacts& facts) {
-    const std::string place = PlaceOf(facts);
-    return Printed(facts.doing) + (place.empty() ? "" : (facts.doing.empty() ? "in " : ", in ") + place);
+  // Nothing where it is not known.
+  static Clauses Doing(const RankFacts& facts) {
+    const Frame* place = PlaceOf(facts);
+    if (facts.doing.empty() && place == nullptr) return {};
+    return {{Say(Word::kHangDoing, {{"doing", Printed(facts.doing)},
+                                    {"place", place == nullptr ? Value() : Value(Clauses{{SayFrame(*place)}})}})}};
   }
 
-  void AddDoing(std::vector<std::string>& details) const {
+  void AddDoing(std::vector<Clause>& details) const {
+    constexpr std::size_t kMostDetails = 8;
     for (const std::int32_t rank : verdict_.culprits) {
       const RankFacts* facts = FactsOf(progress_, rank);
-      if (facts == nullptr || facts->state == RankState::kStopped || LeftMpi() || details.size() >= 8) continue;
-      if (!facts->process.empty()) details.push_back(fmt::format("rank {} is {}", rank, Printed(facts->process)));
-      const std::string text = DoingText(*facts);
-      if (!text.empty()) details.push_back(fmt::format("rank {} is {}", rank, text));
+      if (facts == nullptr || facts->state == RankState::kStopped || LeftMpi() || details.size() >= kMostDetails)
+        continue;
+      const Fact who{"rank", Index{rank}};
+      if (!facts->process.empty()) details.push_back(Say(Word::kHangRankIs, {who, {"what", Printed(facts->process)}}));
+      if (Clauses doing = Doing(*facts); !doing.all.empty())
+        details.push_back(Say(Word::kHangRankIs, {who, {"what", std::move(doing)}}));
     }
   }
 
-  static const char* OutsideAs(RankState state) {
+  static Word OutsideAs(RankState state) {
     switch (state) {
       case RankState::kStopped:
-        return "is stopped by a signal or a debugger";
+        return Word::kHangStopped;
       case RankState::kExited:
-        return "has left";
+        return Word::kHangLeft;
       case RankState::kKilled:
-        return "was killed";
+        return Word::kHangKilled;
       case RankState::kSilent:
-        return "does not answer";
+        return Word::kHangSilent;
       case RankState::kUnknown:
       case RankState::kAlive:
       case RankState::kMissing:
         break;
     }
-    return "is inside no call";
+    return Word::kHangOutside;
   }
 
   // Who waits for nobody, and what each of some does.
-  void AddOutside(std::vector<std::string>& details) const {
+  void AddOutside(std::vector<Clause>& details) const {
     constexpr std::size_t kMostEach = 3;
     const std::vector<std::int32_t>& ranks = verdict_.candidates;
     if (ranks.size() > kMostEach) {
-      details.push_back(Names(ranks) + " are inside no call");
+      details.push_back(Say(Word::kHangOutside, {{"ranks", Names(ranks)}, {"doing", {}}}));
     } else {
       for (const std::int32_t rank : ranks) {
         const RankFacts* facts = FactsOf(progress_, rank);
-        const std::string doing = facts == nullptr ? "" : DoingText(*facts);
-        details.push_back(fmt::format("rank {} {}{}", rank,
-                                      OutsideAs(facts == nullptr ? RankState::kUnknown : facts->state),
-                                      doing.empty() ? "" : ": " + doing));
+        details.push_back(Say(OutsideAs(facts == nullptr ? RankState::kUnknown : facts->state),
+                              {{"ranks", Ranks{{rank}}}, {"doing", facts == nullptr ? Clauses() : Doing(*facts)}}));
       }
     }
-    for (std::string& line : BriefStacks(progress_, ranks, false)) details.push_back(std::move(line));
-  }
-
-  static std::string WhereAllStacksAre(const RankFacts& facts) {
-    if (facts.stacks_file.empty()) return "";
-    return " (" + Printed(facts.stacks_file) +
-           (facts.threads.size() > 1 ? fmt::format(" has all of its {} threads)", facts.threads.size()) : ")");
+    AddTo(details, BriefStacks(progress_, ranks, false));
   }
 
   // Where those who wait called what they wait in: one collective may be called from several lines.
-  void AddSites(std::vector<std::string>& details) const {
+  void AddSites(std::vector<Clause>& details) const {
     constexpr std::size_t kMost = 3;
     std::map<std::string, std::vector<std::int32_t>> sites;
     for (const Member& member : progress_.groups[verdict_.group].members) {
@@ -220,20 +229,19 @@ class Teller {
     }
     if (sites.size() <= 1) {
       const std::string& site = sites.empty() ? verdict_.call.site : sites.begin()->first;
-      if (!site.empty()) details.push_back("those who wait called it at " + Printed(site));
+      if (!site.empty()) details.push_back(Say(Word::kHangCalledAt, {{"site", Printed(site)}}));
       return;
     }
     std::size_t told = 0;
     for (const auto& [site, ranks] : sites) {
       if (++told > kMost) break;
-      details.push_back(fmt::format("{} called it at {}", Names(ranks), Printed(site)));
+      details.push_back(Say(Word::kHangRanksCalledAt, {{"ranks", Names(ranks)}, {"site", Printed(site)}}));
     }
-    if (sites.size() > kMost)
-      details.push_back(fmt::format("and {} more", Plural(static_cast<std::int64_t>(sites.size() - kMost), "line")));
+    if (sites.size() > kMost) details.push_back(Say(Word::kHangMoreLines, {{"more", NumberOf(sites.size() - kMost)}}));
   }
 
   // Of one or two who are named, the stacks line by line; of more, and of those who wait, which stacks there are.
-  void AddStacks(std::vector<std::string>& details) const {
+  void AddStacks(std::vector<Clause>& details) const {
     constexpr std::size_t kMostWhole = 2, kMostFrames = 8;
     std::vector<std::int32_t> others;
     std::set_difference(verdict_.waiting.begin(), verdict_.waiting.end(), verdict_.culprits.begin(),
@@ -242,105 +250,98 @@ class Teller {
     for (const std::int32_t rank : verdict_.culprits) {
       const RankFacts* facts = FactsOf(progress_, rank);
       if (!whole || facts == nullptr) break;
+      const Fact who{"rank", Index{rank}};
       if (!facts->no_stacks.empty())
-        details.push_back(fmt::format("no stack of rank {}: {}", rank, Printed(facts->no_stacks)));
+        details.push_back(Say(Word::kHangNoStack, {who, {"why", Printed(facts->no_stacks)}}));
       const Thread* thread = MainThread(*facts);
       if (thread == nullptr) continue;
-      details.push_back(fmt::format("stack of rank {}{}:", rank, WhereAllStacksAre(*facts)));
-      for (const Frame& frame : FramesThatMatter(*thread, kMostFrames)) details.push_back("  " + FrameText(frame));
-      for (std::string& line : HolderOf(*facts, *thread, kMostFrames)) details.push_back(std::move(line));
-    }
-    if (!whole)
-      for (std::string& line : BriefStacks(progress_, verdict_.culprits, false)) details.push_back(std::move(line));
-    for (std::string& line : BriefStacks(progress_, others, !verdict_.culprits.empty()))
-      details.push_back(std::move(line));
-  }
-
-  std::string LastCall() const {
-    return "its last call in this group was " +
-           NameOfCall(verdict_.last, verdict_.last.kind == "send" || verdict_.last.kind == "recv") +
-           (verdict_.last.site.empty() ? "" : ", " + Printed(verdict_.last.site));
-  }
-
-  std::string DidNotEnter() const {
-    if (verdict_.began)
-      return Names(verdict_.culprits) + " began it and does not wait for it; MPI moves it only inside its calls";
-    std::string text = Names(verdict_.culprits) + (verdict_.message ? " made no call that fits" : " did not enter");
-    if (!verdict_.last.kind.empty()) text += ": " + LastCall();
-    if (CountsOnly(verdict_.culprits)) return text + "; whether it waits elsewhere is not known";
-    return text + (verdict_.hides_messages ? "; its dump shows no other call that is open, and would show no message"
-                                           : "; it waits for nobody else");
-  }
-
-  // Most of a group did not come: candidates are named, nobody is blamed.
-  std::string Absent() const {
-    const bool one = One(verdict_.candidates);
-    const bool ended = std::all_of(verdict_.candidates.begin(), verdict_.candidates.end(), [&](std::int32_t rank) {
-      const RankFacts* facts = FactsOf(progress_, rank);
-      return facts != nullptr && facts->state == RankState::kExited;
-    });
-    const std::string who = Names(verdict_.candidates), others = Names(verdict_.waiting);
-    if (ended) return fmt::format("{} ended without it: either too early, or {} made a call too many", who, others);
-    return fmt::format("{} did not enter and {} nowhere else: either {} late, or {} made a call too many", who,
-                       one ? "waits" : "wait", one ? "it is" : "they are", others);
-  }
-
-  void AddSides(std::vector<std::string>& details) const {
-    constexpr std::size_t kMost = 6;
-    for (std::size_t i = 0; i < std::min(kMost, verdict_.sides.size()); ++i)
-      details.push_back(fmt::format("{} called {}", Names(verdict_.sides[i].ranks), Exactly(verdict_.sides[i].call)));
-    if (verdict_.sides.size() > kMost)
       details.push_back(
-          fmt::format("and {} more", Plural(static_cast<std::int64_t>(verdict_.sides.size() - kMost), "call")));
-    if (verdict_.culprits.empty() && !verdict_.sides.empty())
-      details.emplace_back("whose call is the wrong one cannot be told: too few ranks agree");
+          Say(Word::kHangStack, {who,
+                                 {"file", Printed(facts->stacks_file)},
+                                 {"threads", If(facts->threads.size() > 1, NumberOf(facts->threads.size()))}}));
+      for (const Frame& frame : FramesThatMatter(*thread, kMostFrames)) details.push_back(SayFrameOfStack(frame));
+      AddTo(details, HolderOf(*facts, *thread, kMostFrames));
+    }
+    if (!whole) AddTo(details, BriefStacks(progress_, verdict_.culprits, false));
+    AddTo(details, BriefStacks(progress_, others, !verdict_.culprits.empty()));
   }
 
-  void AddCircle(std::vector<std::string>& details) const {
-    for (std::size_t i = 0; i < std::min<std::size_t>(6, verdict_.cycle.size()); ++i) {
+  Clause DidNotEnter() const {
+    if (verdict_.began) return Whole(Word::kHangBegan);
+    Clause clause = Whole(Word::kHangDidNotEnter);
+    const Word elsewhere = CountsOnly(verdict_.culprits) ? Word::kHangCallsHidden
+                           : verdict_.hides_messages     ? Word::kHangMessagesHidden
+                                                         : Word::kHangWaitsForNobody;
+    clause.facts.push_back({"elsewhere", Clauses{{Whole(elsewhere)}}});
+    return clause;
+  }
+
+  void AddSides(std::vector<Clause>& details) const {
+    constexpr std::size_t kMost = 6;
+    for (std::size_t i = 0; i < std::min(kMost, verdict_.sides.size()); ++i) {
+      const Operation& call = verdict_.sides[i].call;
+      details.push_back(Say(Word::kHangSide, {{"ranks", Names(verdict_.sides[i].ranks)},
+                                              {"kind", NameOfKind(call.kind)},
+                                              {"elements", If(call.elements_in != kNotKnown, Num{call.elements_in})},
+                                              {"type", Printed(call.type)},
+                                              {"root", If(call.peer >= 0 && !IsMessage(call), Ranks{{call.peer}})},
+                                              {"site", Printed(call.site)}}));
+    }
+    if (verdict_.sides.size() > kMost)
+      details.push_back(Say(Word::kHangMoreCalls, {{"more", NumberOf(verdict_.sides.size() - kMost)}}));
+    if (verdict_.culprits.empty() && !verdict_.sides.empty()) details.push_back(Say(Word::kHangSidesEven));
+  }
+
+  void AddCircle(std::vector<Clause>& details) const {
+    constexpr std::size_t kMost = 6;
+    for (std::size_t i = 0; i < std::min(kMost, verdict_.cycle.size()); ++i) {
       const Link& link = verdict_.cycle[i];
-      const bool message = link.call.kind == "send" || link.call.kind == "recv";
-      const std::string what = NameOfCall(link.call, message) + " on group " + NameOfGroup(link.group);
-      details.push_back(link.missing.empty()
-                            ? fmt::format("{} {} queued in {} behind another one", Names(link.waiting),
-                                          One(link.waiting) ? "is" : "are", what)
-                            : fmt::format("{} {} in {} for {}", Names(link.waiting),
-                                          One(link.waiting) ? "waits" : "wait", what, Names(link.missing)));
+      details.push_back(Say(link.missing.empty() ? Word::kHangQueued : Word::kHangLink,
+                            {{"waiting", Names(link.waiting)},
+                             {"call", SayCall(link.call, IsMessage(link.call))},
+                             {"group", NameOfGroup(link.group)},
+                             {"missing", Names(link.missing)}}));
     }
   }
 
-  void Details(std::vector<std::string>& details) const {
-    const std::string who = Names(verdict_.culprits), candidates = Names(verdict_.candidates);
-    const bool one = One(verdict_.culprits);
+  // What is said of candidates, or of nobody.
+  Clause AllInside() const {
+    if (OnItsWay()) return Whole(Word::kHangMessagesCompleted);
+    if (verdict_.candidates.empty()) return Whole(Word::kHangNobodyMissing);
+    Clause clause = Whole(Word::kHangSomeNotFinished);
+    // Of a rank without a file nothing is known.
+    clause.facts.push_back({"some_unknown", verdict_.waiting.size() + verdict_.candidates.size() <
+                                                progress_.groups[verdict_.group].members.size()});
+    return clause;
+  }
+
+  std::vector<Clause> Details() const {
+    std::vector<Clause> details;
+    const auto whole = [&](Word word) { details.push_back(Whole(word)); };
     switch (verdict_.cause) {
       case Cause::kDidNotEnter:
         details.push_back(DidNotEnter());
         break;
       case Cause::kStopped:
-        details.push_back(fmt::format("{} {} stopped by a signal or a debugger", who, one ? "is" : "are"));
+        details.push_back(Say(Word::kHangStopped, {{"ranks", Names(verdict_.culprits)}, {"doing", {}}}));
         break;
       case Cause::kEarlyExit:
         if (!LeftMpi())
-          details.push_back(fmt::format("{} left by {} before this call", who, one ? "itself" : "themselves"));
-        else if (!verdict_.last.kind.empty())
-          details.push_back(LastCall());
+          whole(Word::kHangLeftBefore);
+        else
+          AddTo(details, LastCall().all);
         break;
       case Cause::kKilled:
-        details.push_back(fmt::format("{} {} killed", who, one ? "was" : "were"));
+        details.push_back(Say(Word::kHangKilled, {{"ranks", Names(verdict_.culprits)}, {"doing", {}}}));
         break;
       case Cause::kUnreachable:
-        details.push_back(fmt::format("the {} of {} {} not answer: ended, killed or stopped, or {} network is gone",
-                                      one ? "process" : "processes", who, one ? "does" : "do", one ? "its" : "their"));
+        whole(Word::kHangUnreachable);
         break;
       case Cause::kNoDump:
-        details.push_back(
-            fmt::format("there is no {} of {}, and all others that wait are inside", progress_.source, who));
+        whole(Word::kHangNoFacts);
         break;
       case Cause::kBehindOnGpu:
-        details.push_back(verdict_.not_started
-                              ? "the GPU of " + who + " has not started it; others' have"
-                              : fmt::format("{} called and {} not finished what other ranks have finished", who,
-                                            one ? "has" : "have"));
+        whole(verdict_.not_started ? Word::kHangNotStarted : Word::kHangNotFinished);
         break;
       case Cause::kOtherOperation:
       case Cause::kMismatch:
@@ -349,105 +350,78 @@ class Teller {
         break;
       case Cause::kExtraOrMissingCall:
         AddSides(details);
-        if (verdict_.made_one_less) details.push_back(who + " made a call less: its next one is already here");
-        if (verdict_.made_one_more) details.push_back(who + " made a call more: the others' call is its next one");
-        if (!verdict_.candidates.empty()) details.push_back(Absent());
+        if (verdict_.made_one_less) whole(Word::kHangOneLess);
+        if (verdict_.made_one_more) whole(Word::kHangOneMore);
+        // Most of a group did not come: candidates are named, nobody is blamed.
+        if (!verdict_.candidates.empty())
+          whole(AllOf(verdict_.candidates, [](const RankFacts& facts) { return facts.state == RankState::kExited; })
+                    ? Word::kHangMostLeft
+                    : Word::kHangMostAbsent);
         break;
       case Cause::kAllInside:
-        if (OnItsWay()) {
-          details.push_back(fmt::format("{} {} for nothing but messages whose other ends, on other hosts, are through",
-                                        candidates, One(verdict_.candidates) ? "waits" : "wait"));
-          break;
-        }
-        if (!verdict_.candidates.empty()) {
-          // Of a rank without a file nothing is known.
-          const bool all =
-              verdict_.waiting.size() + verdict_.candidates.size() >= progress_.groups[verdict_.group].members.size();
-          details.push_back(fmt::format("all {}have called; {} {} not finished what other ranks have finished",
-                                        all ? "" : "that are known of ", candidates,
-                                        One(verdict_.candidates) ? "has" : "have"));
-          break;
-        }
-        details.emplace_back(
-            OnHost() ? "nobody is missing and nobody is ahead: the network between their hosts stopped"
-                     : "nobody is missing and nobody is ahead: the GPUs or the network between them stopped");
+        details.push_back(AllInside());
         break;
       case Cause::kCircularWait:
         AddCircle(details);
         break;
       case Cause::kCannotTell:
         if (verdict_.in_message)
-          details.push_back(candidates + " did not enter, and may be inside a message" +
-                            (CountsOnly(verdict_.candidates) ? " or another communicator, which RAS does not show"
-                                                             : ", which gloo's dumps do not show"));
+          whole(CountsOnly(verdict_.candidates) ? Word::kHangMayBeElsewhere : Word::kHangMayBeInMessage);
         else if (verdict_.outside)
           AddOutside(details);
         else if (verdict_.nobody_outside)
-          details.push_back("every rank of the job is inside a call: nobody is left who could end it");
+          whole(Word::kHangNobodyOutside);
         else if (!verdict_.candidates.empty())
-          details.push_back(fmt::format("no {} of {}, so it cannot be told who is late", progress_.source, candidates));
+          whole(Word::kHangNoFactsToTell);
         break;
     }
     if (verdict_.sides.empty()) AddSites(details);
     AddDoing(details);
     AddStacks(details);
+    return details;
   }
 
-  std::string Remedy() const {
-    const std::string who = Names(verdict_.culprits);
+  Word Remedy() const {
     switch (verdict_.cause) {
       case Cause::kDidNotEnter:
-        if (CountsOnly(verdict_.culprits))
-          return "look at the stacks of " + who + ": its host waits for something, or for its own GPU";
-        return "look at what the host of " + who +
-               " does: input, a lock, the file system, a caught exception; the others are "
-               "healthy";
+        return CountsOnly(verdict_.culprits) ? Word::kHangCallsHiddenAction : Word::kHangDidNotEnterAction;
       case Cause::kStopped:
-        return "let it go on (kill -CONT), or end the debugger";
+        return Word::kHangStoppedAction;
       case Cause::kEarlyExit:
-        if (LeftMpi()) return "look for what calls exit() or returns from main() on " + who + " before MPI_Finalize";
-        return "look at the output and the exit code of " + who + ": it left while others went on";
+        return LeftMpi() ? Word::kHangLeftMpiAction : Word::kHangLeftAction;
       case Cause::kKilled:
-        return "look for why " + who + " was killed: out of memory (dmesg), the scheduler, a fault";
+        return Word::kHangKilledAction;
       case Cause::kUnreachable:
-        return "look at the machine of " + who + ", and at the end of its output";
+        return Word::kHangUnreachableAction;
       case Cause::kNoDump:
-        return "look at the output and the machine of " + who + ": it may have ended before it could write";
+        return Word::kHangNoFactsAction;
       case Cause::kBehindOnGpu:
-        if (OnHost())
-          return "look at the host and the network of " + who + ": dmesg, the links' counters, its other processes";
-        return "look at the GPU and the network of " + who + ": Xid errors in dmesg, nvidia-smi, the links";
+        return OnHost() ? Word::kHangHostAction : Word::kHangGpuAction;
       case Cause::kOtherOperation:
-        return "the program's order of calls depends on the rank: look for a branch around these lines";
+        return Word::kHangOtherOperationAction;
       case Cause::kMismatch:
-        return "make size, type and root the same on all ranks: look for an uneven last batch or a branch on the rank";
+        return Word::kHangMismatchAction;
       case Cause::kExtraOrMissingCall:
-        return "look for a call that some ranks skip: a branch on the rank, on the data or on the number of batches";
+        return Word::kHangExtraOrMissingAction;
       case Cause::kAllInside:
-        if (OnHost()) return "look at the network between these ranks' hosts (a firewall, dmesg, the links' counters)";
-        return "look at the network and the GPUs of these ranks (NCCL_DEBUG=INFO, dmesg, the links' counters)";
+        return OnHost() ? Word::kHangHostNetworkAction : Word::kHangGpuNetworkAction;
       case Cause::kCircularWait:
-        return "let all ranks make these calls in the same order, or receive before they send";
+        return Word::kHangCircleAction;
       case Cause::kCannotTell:
         break;
     }
-    if (verdict_.in_message)
-      return "look at the stacks of " + Names(verdict_.candidates) + ": in a receive, or elsewhere";
-    if (verdict_.outside)
-      return "look at " + Names(verdict_.candidates) + ": those who wait may wait for " +
-             (One(verdict_.candidates) ? "it" : "one of them");
-    if (CountsOnly(verdict_.candidates)) return "look at the output and the machines of " + Names(verdict_.candidates);
-    if (!verdict_.candidates.empty())
-      return "add the " + progress_.source + " of " + Names(verdict_.candidates) +
-             ", or look at its output and machine";
+    if (verdict_.in_message) return Word::kHangInMessageAction;
+    if (verdict_.outside) return Word::kHangOutsideAction;
+    if (CountsOnly(verdict_.candidates)) return Word::kHangMachinesAction;
+    if (!verdict_.candidates.empty()) return Word::kHangAddFactsAction;
     // Of a recorded run every rank's file is here, or named.
-    return progress_.source == "dump" ? "add the dumps of all ranks"
-                                      : "look at the stacks of " + Names(verdict_.waiting) + ": whom they wait for";
+    return progress_.source == Source::kDump ? Word::kHangAddDumpsAction : Word::kHangWaitingAction;
   }
 
   const Progress& progress_;
   const Verdict& verdict_;
   bool all_ranks_;
+  std::vector<Fact> facts_;
 };
 
 }  // namespace

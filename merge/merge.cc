@@ -22,6 +22,7 @@
 #include "merge/readers/outcome.h"
 #include "merge/readers/run_files.h"
 #include "merge/release.h"
+#include "merge/rules/match.h"
 #include "merge/saturated.h"
 #include "merge/shards.h"
 #include "merge/steps/steps.h"
@@ -35,9 +36,6 @@ namespace lockstep::merge {
 namespace fs = std::filesystem;
 namespace {
 
-// The progress at which each phase begins: shares of the time of large runs.
-constexpr double kAlignFrom = 0.20, kMatchFrom = 0.23, kBreakDownFrom = 0.35, kWriteFrom = 0.70;
-
 class Merger {
  public:
   explicit Merger(const MergeOptions& options) : options_(options) {}
@@ -47,15 +45,15 @@ class Merger {
     // Taken before anything is read: if a file changes or appears meanwhile, the result counts as an old timeline.
     inputs_ = InputsHash(options_.run_dir);
     LS_TRY(run_, OpenRun(
-                     options_.run_dir, options_.jobs, [&](double done) { Progress("read", kAlignFrom * done); },
-                     options_.team));
+                     options_.run_dir, options_.jobs,
+                     [&](double done) { Progress("read", rules::kProgressAlignFrom * done); }, options_.team));
     for (const RunRank& rank : run_.ranks) AddFileLosses(rank, run_.losses);
     for (RunLoss& loss : NumberCollectives(run_.ranks, options_.jobs)) run_.losses.push_back(std::move(loss));
-    Progress("align", kAlignFrom);
+    Progress("align", rules::kProgressAlignFrom);
     LS_CHECK(Align());
     LeaveOut();
     Windows();
-    Progress("match", kMatchFrom);
+    Progress("match", rules::kProgressMatchFrom);
     matched_ = MatchCollectives(ranks_, run_.missing.size() + run_.left_out.size(), options_.jobs);
     p2p_ = MatchP2p(ranks_, options_.jobs);
     steps_ = FindSteps(ranks_, matched_);
@@ -280,8 +278,9 @@ class Merger {
       if (options_.team == nullptr) LeaveOutZeros(passed_[r].step_ranks);
       ForgetOperations(r);
       const std::lock_guard lock(mutex);
-      Progress("break down", kBreakDownFrom + (kWriteFrom - kBreakDownFrom) * static_cast<double>(++done) /
-                                                  static_cast<double>(run_.ranks.size()));
+      Progress("break down", rules::kProgressBreakDownFrom +
+                                 (rules::kProgressWriteFrom - rules::kProgressBreakDownFrom) *
+                                     static_cast<double>(++done) / static_cast<double>(run_.ranks.size()));
     });
     if (options_.team != nullptr) SharePasses();
     for (std::size_t r = 0; r < run_.ranks.size(); ++r) {
@@ -291,8 +290,7 @@ class Merger {
       if (const std::uint64_t marked = whole(steps_.ranks[r]), found = whole(passed_[r].steps); found < marked)
         run_.losses.push_back(MakeLoss(run_.ranks[r].rank, Loss::kStepWithoutKernel, marked - found, ""));
       Release(steps_.ranks[r]);
-      // From a hundredth of the time on, as findings.
-      if (passed_[r].unexplained_ns * 100 > passed_[r].steps_ns)
+      if (passed_[r].unexplained_ns * rules::kComputeUnexplainedOneIn > passed_[r].steps_ns)
         run_.losses.push_back(
             MakeLoss(run_.ranks[r].rank, Loss::kComputeUnexplained, 1,
                      std::to_string(passed_[r].unexplained_ns * 100 / passed_[r].steps_ns) + " % of its steps"));
@@ -484,7 +482,7 @@ Result<Timeline> MergeRun(const MergeOptions& options) {
   if (options.write && options.team != nullptr) {
     LS_CHECK(WriteShards(options, tables));
   } else if (options.write) {
-    if (options.progress) options.progress("write", kWriteFrom);
+    if (options.progress) options.progress("write", rules::kProgressWriteFrom);
     LS_CHECK(trace::WriteTimelineFile(
         (fs::path(options.run_dir) / "timeline.h5").string(), tables,
         [&](std::size_t n, const std::function<void(std::size_t)>& f) { ParallelFor(options.jobs, n, f); }));

@@ -8,6 +8,7 @@
 
 #include "merge/pack.h"
 #include "merge/parallel.h"
+#include "merge/rules/match.h"
 #include "trace/file/digest.h"
 #include "trace/file/table_file.h"
 
@@ -15,9 +16,6 @@ namespace lockstep::merge {
 namespace {
 
 namespace fs = std::filesystem;
-
-// More shards would only make many small files, and their list would be too long.
-constexpr unsigned kMostShards = 256;
 
 std::string ShardName(unsigned i) {
   char name[64];
@@ -131,7 +129,7 @@ Status MakeShardDir(const std::string& run_dir) {
 
 Status WriteShards(const MergeOptions& options, const schema::TimelineTables& tables) {
   MergeTeam& team = *options.team;
-  const unsigned shards = std::min(team.count(), kMostShards);
+  const unsigned shards = std::min(team.count(), rules::kTimelineShards);
   LS_CHECK(Agree(team, team.index() == 0 ? MakeShardDir(options.run_dir) : Ok()));
   std::vector<std::uint64_t> own;
   const bool writes = team.index() < shards;

@@ -4,13 +4,11 @@
 #include <algorithm>
 
 #include "analysis/causes/cause.h"
+#include "analysis/rules/causes.h"
 #include "analysis/stacks/blocked_places.h"
 
 namespace lockstep::analysis {
 namespace {
-
-// Places with a finding of their own, the costliest: more would leave no room for other causes.
-constexpr std::size_t kMostPlaces = 3;
 
 struct BlockedFound {
   RankCost frame;  // Its ns stay 0.
@@ -70,7 +68,7 @@ class BlockedCause : public CauseOf<BlockedFound> {
     }
     std::stable_sort(priced.begin(), priced.end(),
                      [](const Priced& a, const Priced& b) { return a.cost.ns > b.cost.ns; });
-    priced.resize(std::min(priced.size(), kMostPlaces));
+    priced.resize(std::min(priced.size(), rules::kBlockedPlacesListed));
     for (Priced& one : priced) Tell(context, whole, one.cost, std::move(one.at), std::move(one.rows), analysis);
   }
 

@@ -9,12 +9,11 @@
 #include "analysis/causes/cause.h"
 #include "analysis/causes/rank_blocks.h"
 #include "analysis/passes.h"
+#include "analysis/rules/causes.h"
 #include "merge/parallel.h"
 
 namespace lockstep::analysis {
 namespace {
-
-constexpr std::size_t kMostGpuRanks = 4, kMostHostRanks = 2;
 
 constexpr std::unique_ptr<Cause> (*kCauses[])() = {
     MakeInputSource,       MakeHostSyncs,       MakeLaunchBound,  MakeHostWork,      MakeUnexplainedIdle,
@@ -28,7 +27,7 @@ std::vector<std::int32_t> ChooseRanks(const Context& context) {
   for (std::size_t p = 0; p < context.ranks().size(); ++p)
     if (context.tables().ranks.gpu[context.RankRow(p)]) gpu.push_back(context.ranks()[p]);
   const std::vector<std::int32_t>& all = gpu.empty() ? context.ranks() : gpu;
-  const std::size_t n = std::min(all.size(), gpu.empty() ? kMostHostRanks : kMostGpuRanks);
+  const std::size_t n = std::min(all.size(), gpu.empty() ? rules::kCauseHostRanks : rules::kCauseGpuRanks);
   std::vector<std::int32_t> chosen;
   for (std::size_t i = 0; i < n; ++i) chosen.push_back(all[i * all.size() / n]);
   return chosen;
@@ -56,6 +55,8 @@ void FindCausesInBlocks(const Context& context, Analysis& analysis, std::uint64_
   for (const auto& cause : causes) cause->Report(context, analysis);
 }
 
-void FindCauses(const Context& context, Analysis& analysis) { FindCausesInBlocks(context, analysis, kBlockRows); }
+void FindCauses(const Context& context, Analysis& analysis) {
+  FindCausesInBlocks(context, analysis, rules::kEventBlockRows);
+}
 
 }  // namespace lockstep::analysis

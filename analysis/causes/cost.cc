@@ -7,13 +7,11 @@
 
 #include "analysis/core/statistics.h"
 #include "analysis/passes.h"
+#include "analysis/rules/causes.h"
+#include "analysis/rules/run.h"
 #include "merge/timeline/step_length.h"
 
 namespace lockstep::analysis {
-namespace {
-constexpr std::size_t kStepsForInterval = 8;
-}  // namespace
-
 RankCost::RankCost(const RankEvents& events) : rank(events.view().rank), per_step(events.per_step()) {
   for (const gpu::RankView::Step& stretch : events.stretches()) {
     step.push_back(stretch.index);
@@ -62,9 +60,9 @@ Cost CostOf(const std::vector<RankCost>& ranks, std::int64_t whole_ns, std::uint
   std::vector<std::int64_t> series;
   for (auto& [step, values] : by_step) series.push_back(LowerMedian(std::move(values)));
   cost.ns = std::min(whole_ns, merge::MeanLength(series));
-  cost.intermittent = IsIntermittent(series, kWorthShare * static_cast<double>(whole_ns));
+  cost.intermittent = IsIntermittent(series, rules::kWorthShare * static_cast<double>(whole_ns));
   cost.share = static_cast<double>(cost.ns) / static_cast<double>(whole_ns);
-  if (series.size() >= kStepsForInterval) {
+  if (series.size() >= rules::kCostIntervalSteps) {
     const std::vector<double> values(series.begin(), series.end());
     const auto [low, high] = BootstrapInterval(values, BlockLength({values}), Statistic::kMean, seed);
     cost.interval_ns = {std::llround(low), std::llround(high)};

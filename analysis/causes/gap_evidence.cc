@@ -7,12 +7,11 @@
 #include <utility>
 
 #include "analysis/causes/sync_site.h"
+#include "analysis/rules/causes.h"
 #include "analysis/words/render.h"
 
 namespace lockstep::analysis {
 namespace {
-
-constexpr std::size_t kMostEvidenceRows = 50;  // The number of rows in analysis.json.
 
 // Parts that the trace does not explain are one column.
 constexpr auto kGroups = std::to_array<std::string_view>(
@@ -47,7 +46,7 @@ void GapEvidence::Look(const RankEvents& events,
     return Rendered(Where(SiteOf(events, events.gaps().blocking[blocking])));
   };
   for (const auto& [blocking, ns] : after_call) after_wait_[where(blocking)] += ns;
-  const std::size_t kept = std::min(kMostEvidenceRows, found.size());
+  const std::size_t kept = std::min(rules::kGapsListed, found.size());
   std::partial_sort(found.begin(), found.begin() + static_cast<std::ptrdiff_t>(kept), found.end(),
                     [](const auto& a, const auto& b) {
                       return std::pair(-a.first, a.second->at.begin) < std::pair(-b.first, b.second->at.begin);
@@ -109,7 +108,7 @@ void GapEvidence::Add(GapEvidence&& next) {
   }
   std::sort(rows_.begin(), rows_.end(),
             [](const Row& a, const Row& b) { return std::pair(-a.own_ns, a.at_ns) < std::pair(-b.own_ns, b.at_ns); });
-  rows_.resize(std::min(rows_.size(), kMostEvidenceRows));
+  rows_.resize(std::min(rows_.size(), rules::kGapsListed));
 }
 
 std::vector<Clause> GapEvidence::AfterWaits(const std::vector<const GapEvidence*>& ranks) {
@@ -121,7 +120,7 @@ std::vector<Clause> GapEvidence::AfterWaits(const std::vector<const GapEvidence*
   }
   const auto most =
       std::max_element(sums.begin(), sums.end(), [](const auto& a, const auto& b) { return a.second < b.second; });
-  if (most == sums.end() || most->second * 10 < total) return {};
+  if (most == sums.end() || most->second * rules::kIdlePartToldOneIn < total) return {};
   return {Say(Word::kAfterWaits, {{"share", Share{static_cast<double>(most->second) / static_cast<double>(total)}},
                                   {"call", most->first}})};
 }
@@ -133,7 +132,7 @@ Evidence GapEvidence::Rows(const std::vector<const GapEvidence*>& ranks) {
   std::stable_sort(rows.begin(), rows.end(), [](const Row* a, const Row* b) {
     return std::tuple(-a->own_ns, a->rank, a->at_ns) < std::tuple(-b->own_ns, b->rank, b->at_ns);
   });
-  rows.resize(std::min(rows.size(), kMostEvidenceRows));
+  rows.resize(std::min(rows.size(), rules::kGapsListed));
   Evidence evidence{{"rank", "step", "at_ns", "length_ns", "of_this_ns"}, {}};
   std::vector<std::size_t> shown;
   for (std::size_t group = 0; group < kGroups.size(); ++group)

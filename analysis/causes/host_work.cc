@@ -12,6 +12,7 @@
 #include "analysis/core/source.h"
 #include "analysis/core/step_names.h"
 #include "analysis/passes.h"
+#include "analysis/rules/causes.h"
 
 namespace lockstep::analysis {
 namespace {
@@ -87,14 +88,14 @@ class HostWork : public CauseOf<HostWorkFound> {
     const Part idle = PartOf(cost, whole);
     const WorkKey& first = order.front().first;
     const std::int64_t between = by_place[Place::kNothing] + by_place[Place::kModel];
-    const bool takes_most = 2 * order.front().second > total;
+    const bool takes_most = rules::kHostWorkMainOneIn * order.front().second > total;
     if (takes_most && (first.place == Place::kRange || first.place == Place::kCall)) {
       finding.said.headline = {Say(Word::kHostInOne, {{"idle", idle}, {"name", first.name}})};
       finding.said.brief = {Say(Word::kHostInOneBrief, {{"short_name", ShortName(first.name, 32)}})};
       finding.said.action = {first.place == Place::kCall
                                  ? Say(Word::kHostInCallAction, {{"record_later", Clauses{{ToRecordLater(context)}}}})
                                  : Say(Word::kHostInOneAction, {{"name", first.name}})};
-    } else if (2 * (by_place[Place::kOperator] + by_place[Place::kCall]) > total) {
+    } else if (rules::kHostWorkMainOneIn * (by_place[Place::kOperator] + by_place[Place::kCall]) > total) {
       const auto* library = LargestLibrary(order);
       finding.said.headline = {Say(Word::kHostInOperators, {{"idle", idle}, {"most", Mainly(library, total)}})};
       finding.said.brief = {Say(Word::kHostInOperatorsBrief)};
@@ -104,7 +105,7 @@ class HostWork : public CauseOf<HostWorkFound> {
                                         {{"record_later", Clauses{{ToRecordLater(context)}}},
                                          {"advice", Advise(source, Word::kUseGraphs, Word::kUseGraphsTorch)}})}})
               .all;
-    } else if (2 * between > total) {
+    } else if (rules::kHostWorkMainOneIn * between > total) {
       // Where most of it is between operators; outside of all ranges has no name.
       const auto at = std::find_if(order.begin(), order.end(), [](const auto& one) {
         return one.first.place == Place::kModel || one.first.place == Place::kNothing;
@@ -124,8 +125,8 @@ class HostWork : public CauseOf<HostWorkFound> {
       return ShareOf(one.first, static_cast<double>(one.second) / static_cast<double>(total));
     };
     std::vector<Clause> works{of(order[0])};
-    for (std::size_t i = 1; i < std::min<std::size_t>(3, order.size()); ++i)
-      if (order[i].second * 10 > total) works.push_back(of(order[i]));
+    for (std::size_t i = 1; i < std::min(rules::kHostWorkListed, order.size()); ++i)
+      if (order[i].second * rules::kIdlePartToldOneIn > total) works.push_back(of(order[i]));
     const Value count =
         cost.per_step ? Value(MeanNum{static_cast<double>(gaps) / static_cast<double>(stretches)}) : Value(Num{gaps});
     finding.said.evidence = {Say(Word::kHostGaps, {{"gaps", count},
@@ -146,11 +147,10 @@ class HostWork : public CauseOf<HostWorkFound> {
       if (one.first.place == Place::kOperator || one.first.place == Place::kCall) return &one;
     return nullptr;
   }
-  // It is named as the main one only if it takes at least half of the time.
   static Clauses Mainly(const OfWork* one, std::int64_t total) {
     if (one == nullptr) return {};
     return {{Say(
-        2 * one->second > total ? Word::kHostMostly : Word::kHostMost,
+        rules::kHostWorkMainOneIn * one->second > total ? Word::kHostMostly : Word::kHostMost,
         {{"name", one->first.name}, {"share", Share{static_cast<double>(one->second) / static_cast<double>(total)}}})}};
   }
 };

@@ -8,6 +8,7 @@
 #include "analysis/causes/gap_evidence.h"
 #include "analysis/core/source.h"
 #include "analysis/passes.h"
+#include "analysis/rules/run.h"
 
 namespace lockstep::analysis {
 namespace {
@@ -44,7 +45,7 @@ class IdleWaits : public CauseOf<FoundWaits> {
     for (const FoundWaits* one : found())
       for (const auto& [name, ns] : one->by_name) by_name[name] += ns;
     const Cost cost = CostOf(in_gaps.costs, whole, context.options().seed);
-    if (cost.ns <= 0 || total <= 0 || cost.share < kNameShare) return;
+    if (cost.ns <= 0 || total <= 0 || cost.share < rules::kNameShare) return;
     Finding finding;
     const auto most = std::max_element(by_name.begin(), by_name.end(),
                                        [](const auto& a, const auto& b) { return a.second < b.second; });

@@ -6,6 +6,7 @@
 #include "analysis/core/statistics.h"
 #include "analysis/passes.h"
 #include "analysis/replayed/replay_price.h"
+#include "analysis/rules/run.h"
 #include "merge/timeline/step_length.h"
 
 namespace lockstep::analysis {
@@ -40,7 +41,7 @@ void FindInputBound(const Context& context, Analysis& analysis) {
   } else {
     input = static_cast<std::int64_t>(1e-9 * static_cast<double>(LowerMedian(shares_ppb)) * static_cast<double>(whole));
   }
-  if (whole <= 0 || static_cast<double>(input) < kNameShare * static_cast<double>(whole)) return;
+  if (whole <= 0 || static_cast<double>(input) < rules::kNameShare * static_cast<double>(whole)) return;
   finding.id = FindingId::kInputBound;
   finding.said.headline = {Say(Word::kInputWaits, {{"ranks", Num{static_cast<std::int64_t>(context.ranks().size())}},
                                                    {"input", PartOf(s, input)}})};

@@ -9,6 +9,7 @@
 #include "analysis/causes/recording_advice.h"
 #include "analysis/core/source.h"
 #include "analysis/passes.h"
+#include "analysis/rules/run.h"
 
 namespace lockstep::analysis {
 namespace {
@@ -79,7 +80,7 @@ class InputSource : public CauseOf<Loading> {
       rows.push_back(&one->rows);
     }
     if (const Cost cost = CostOf(costs, analysis.summary.terms.Sum(), context.options().seed);
-        cost.ns > 0 && cost.share >= kNameShare)
+        cost.ns > 0 && cost.share >= rules::kNameShare)
       AddFinding(context, cost, all, rows, analysis);
     const auto at = std::find_if(analysis.findings.begin(), analysis.findings.end(),
                                  [](const Finding& f) { return f.id == FindingId::kInputBound; });

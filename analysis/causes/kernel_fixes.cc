@@ -8,11 +8,10 @@
 #include "analysis/causes/kernel_patterns.h"
 #include "analysis/core/source.h"
 #include "analysis/passes.h"
+#include "analysis/rules/causes.h"
 
 namespace lockstep::analysis {
 namespace {
-
-constexpr std::int64_t kManyInOptimizer = 20;
 
 struct NameSum {
   std::int64_t count = 0, ns = 0;
@@ -88,7 +87,7 @@ class KernelFixes : public CauseOf<Kernels> {
     }
     Cost cost = CostOf(costs, whole, context.options().seed);
     if (cost.ns <= 0 || stretches == 0 || cost.share < pattern.least_share) return;
-    if (pattern.needs == KernelPattern::kInOptimizer && count < kManyInOptimizer * stretches) return;
+    if (pattern.needs == KernelPattern::kInOptimizer && count < rules::kOptimizerKernelsPerStep * stretches) return;
     std::vector<std::pair<std::string, NameSum>> order(by_name.begin(), by_name.end());
     std::stable_sort(order.begin(), order.end(),
                      [](const auto& a, const auto& b) { return a.second.ns > b.second.ns; });
@@ -110,7 +109,7 @@ class KernelFixes : public CauseOf<Kernels> {
     finding.upper_bound = true;
     finding.explain = {{"count", "on_critical_path_ns"}, {}};
     for (const auto& [name, sum] : order) {
-      if (finding.explain.rows.size() >= 20) break;
+      if (finding.explain.rows.size() >= rules::kKernelNamesListed) break;
       finding.explain.rows.push_back({sum.count, sum.ns});
       finding.explain.names.push_back(name);
     }

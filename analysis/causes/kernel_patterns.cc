@@ -5,6 +5,8 @@
 #include <map>
 #include <string>
 
+#include "analysis/rules/causes.h"
+
 namespace lockstep::analysis {
 namespace {
 
@@ -61,7 +63,7 @@ class Matcher {
       : events_(events), t_(events.view().tables), ops_(events.activity().timeline.ops) {
     for (std::uint32_t row = 0; row < t_.devices.rows(); ++row)
       tensor_cores_[t_.devices.device[row]] =
-          t_.devices.vendor[row] != schema::Vendor::kAmd && t_.devices.compute_major[row] >= 8;
+          t_.devices.vendor[row] != schema::Vendor::kAmd && t_.devices.compute_major[row] >= rules::kTf32ComputeMajor;
   }
 
   std::vector<std::uint8_t> Match() {
@@ -131,16 +133,15 @@ class Matcher {
 
   // Finds the matrix product within a few kernels on the same stream.
   std::uint32_t FindGemm(std::uint32_t i, bool forward) {
-    constexpr int kMostBetween = 4, kMostLooked = 64;
     int between = 0;
     std::uint32_t at = i;
-    for (int looked = 0; looked < kMostLooked; ++looked) {
+    for (int looked = 0; looked < rules::kAttentionKernelsLooked; ++looked) {
       if (forward ? at + 1 >= ops_.size() : at == 0) return kNone;
       at = forward ? at + 1 : at - 1;
       const gpu::GpuOp& op = ops_[at];
       if (op.stream != ops_[i].stream || op.copy || !op.busy) continue;
       if (NameOf(op).gemm) return at;
-      if (op.cls != merge::KernelClass::kCompute || ++between >= kMostBetween) return kNone;
+      if (op.cls != merge::KernelClass::kCompute || ++between >= rules::kAttentionKernelsBetween) return kNone;
     }
     return kNone;
   }

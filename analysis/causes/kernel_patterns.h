@@ -33,6 +33,6 @@ std::span<const KernelPattern> KernelPatterns();
 
 // For each operation of events.activity().timeline.ops its index in KernelPatterns(), 255 for none.
 std::vector<std::uint8_t> MatchPatterns(const RankEvents& events);
-inline constexpr std::uint8_t kNoPattern = 255;
+inline constexpr std::uint8_t kNoPattern = UINT8_MAX;
 
 }  // namespace lockstep::analysis

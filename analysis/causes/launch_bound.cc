@@ -6,12 +6,11 @@
 #include "analysis/causes/gap_evidence.h"
 #include "analysis/core/source.h"
 #include "analysis/passes.h"
+#include "analysis/rules/causes.h"
 
 namespace lockstep::analysis {
 namespace {
 
-constexpr std::int64_t kShortNs = 10'000;
-constexpr std::size_t kStepPhases = 7;
 constexpr std::uint8_t kOptimizer = schema::Category::kOptimizer;
 
 struct Launches {
@@ -58,7 +57,7 @@ class LaunchBound : public CauseOf<Launches> {
       }
       ++all.kernels;
       all.kernel_ns += op.end_ns - op.begin_ns;
-      all.short_kernels += op.end_ns - op.begin_ns < kShortNs;
+      all.short_kernels += op.end_ns - op.begin_ns < rules::kShortKernelNs;
       if (op.api == schema::kNone || seen[op.api]) continue;
       seen[op.api] = true;
       ++all.launches;
@@ -108,7 +107,7 @@ class LaunchBound : public CauseOf<Launches> {
                                                      {"short_share", share(all.short_kernels, all.kernels)}})};
     if (all.launches > 0)
       finding.said.evidence.push_back(Say(Word::kLaunchCalls, {{"each_call", Ns{all.launch_ns / all.launches}}}));
-    const bool optimizer = all.optimizer_gap_ns * 3 > total;
+    const bool optimizer = all.optimizer_gap_ns * rules::kLaunchOptimizerOneIn > total;
     if (optimizer)
       finding.said.evidence.push_back(
           Say(Word::kLaunchOptimizer, {{"optimizer_share", share(all.optimizer_gap_ns, total)},

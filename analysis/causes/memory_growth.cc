@@ -5,16 +5,12 @@
 
 #include "analysis/causes/cause.h"
 #include "analysis/core/source.h"
+#include "analysis/rules/causes.h"
 #include "analysis/tables/engine/cells.h"
 #include "analysis/tables/engine/kinds.h"
 
 namespace lockstep::analysis {
 namespace {
-
-// Growth over the recorded time, as a share of the peak and in bytes; less than that may have other reasons.
-constexpr double kLeastGrowth = 0.01;
-constexpr double kLeastBytes = 4e6;
-constexpr std::size_t kLeastGrowthSteps = 12;
 
 struct Growth {
   std::int32_t rank = -1;
@@ -28,13 +24,14 @@ class MemoryGrowth : public Cause {
   void Prepare(std::size_t ranks) override { found_.resize(ranks); }
   void Examine(std::size_t, const RankEvents&) override {}
   void ExamineMemory(std::size_t i, const RankEvents& events, std::uint16_t) override {
-    if (events.per_step() && events.stretches().size() >= kLeastGrowthSteps &&
+    if (events.per_step() && events.stretches().size() >= rules::kMemoryGrowthSteps &&
         events.view().tables.gpu_memory.rows() > 0)
       found_[i] = GrowthOf(events);
   }
 
   void Report(const Context& context, Analysis& analysis) override {
     const Growth* worst = nullptr;
+    const auto weight = [](const Growth& g) { return g.slope * (g.gpu ? rules::kMemoryGpuTimes : 1); };
     std::size_t grow = 0;
     Evidence rows{{"rank", "device", "bytes_per_step", "low", "high", "peak_bytes", "steps"}, {}};
     for (const std::vector<Growth>& rank : found_)
@@ -42,7 +39,7 @@ class MemoryGrowth : public Cause {
         ++grow;
         rows.rows.push_back({g.rank, Evidence::OrUnknown(g.device), std::llround(g.slope), std::llround(g.low),
                              std::llround(g.high), g.peak, g.steps});
-        if (worst == nullptr || g.slope * (g.gpu ? 4 : 1) > worst->slope * (worst->gpu ? 4 : 1)) worst = &g;
+        if (worst == nullptr || weight(g) > weight(*worst)) worst = &g;
       }
     if (worst == nullptr) return;
     const auto bytes = [](double n) { return Size{static_cast<std::uint64_t>(std::max(0.0, n))}; };
@@ -73,12 +70,11 @@ class MemoryGrowth : public Cause {
  private:
   static std::vector<Growth> GrowthOf(const RankEvents& events) {
     std::vector<Growth> all = Slopes(events, 0);
-    // Memory that is filled only once grows in the first half and not in the second.
     const std::vector<Growth> late = Slopes(events, events.stretches().size() / 2);
     std::erase_if(all, [&](const Growth& g) {
       const auto same = std::find_if(late.begin(), late.end(),
                                      [&](const Growth& l) { return l.gpu == g.gpu && l.device == g.device; });
-      return same == late.end() || same->slope < 0.5 * g.slope;
+      return same == late.end() || same->slope < rules::kMemoryLateGrowthShare * g.slope;
     });
     return all;
   }
@@ -126,7 +122,8 @@ class MemoryGrowth : public Cause {
       g.steps = steps;
       g.slope = tables::RealOf(row[slope]), g.low = tables::RealOf(row[low]), g.high = tables::RealOf(row[high]);
       const double grown = g.slope * static_cast<double>(steps);
-      if (grown >= kLeastGrowth * static_cast<double>(g.peak) && grown >= kLeastBytes) found.push_back(g);
+      if (grown >= rules::kMemoryGrowthShare * static_cast<double>(g.peak) && grown >= rules::kMemoryGrowthBytes)
+        found.push_back(g);
     }
     return found;
   }

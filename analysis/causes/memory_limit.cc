@@ -6,14 +6,13 @@
 #include "analysis/causes/gap_evidence.h"
 #include "analysis/core/source.h"
 #include "analysis/passes.h"
+#include "analysis/rules/causes.h"
+#include "analysis/rules/run.h"
 #include "analysis/tables/engine/cells.h"
 #include "analysis/tables/engine/kinds.h"
 
 namespace lockstep::analysis {
 namespace {
-
-// A caching allocator keeps memory that it has freed, so only the allocated memory shows how full a GPU is.
-constexpr double kNearlyFull = 0.9;
 
 struct Memory {
   RankCost cost;
@@ -86,8 +85,8 @@ class MemoryLimit : public CauseOf<Memory> {
     for (const Memory* one : found()) gaps.push_back(&one->gaps);
     if (fullest == nullptr) return;
     const Cost cost = CostOf(costs, whole, context.options().seed);
-    const bool full = share(*fullest) >= kNearlyFull;
-    const bool stalls = cost.ns > 0 && cost.share >= kWorthShare;
+    const bool full = share(*fullest) >= rules::kMemoryFullShare;
+    const bool stalls = cost.ns > 0 && cost.share >= rules::kWorthShare;
     if (!full && !stalls) return;
     Finding finding;
     finding.id = FindingId::kMemoryLimit;

@@ -7,6 +7,7 @@
 #include <utility>
 #include <vector>
 
+#include "analysis/rules/causes.h"
 #include "merge/timeline/event_windows.h"
 
 namespace lockstep::analysis {
@@ -85,7 +86,7 @@ class BlockDivider {
       // The host runs ahead.
       if (const auto marked = host_.find(step.index); marked != host_.end()) Add(marked->second, core, longest);
     }
-    const std::int64_t beside = (core.end - core.begin) / 8 + 2 * longest;
+    const std::int64_t beside = (core.end - core.begin) / rules::kBlockBesideOneIn + rules::kBlockBesideSteps * longest;
     return {core.begin - beside, core.end + beside};
   }
   static void Add(const Interval& step, Interval& core, std::int64_t& longest) {

@@ -8,9 +8,6 @@
 
 namespace lockstep::analysis {
 
-// Rows of the tables of events that are held at once, about: 150 bytes each, with what is made of them.
-inline constexpr std::uint64_t kBlockRows = 512 * 1024;
-
 struct RankExaminer {
   std::function<void(const RankEvents& events)> events;  // For each block, in order.
   // Once, after that: as Cause::ExamineMemory.

@@ -4,6 +4,7 @@
 #include <utility>
 
 #include "analysis/core/step_names.h"
+#include "analysis/rules/causes.h"
 #include "core/collective.h"
 #include "core/function_name.h"
 #include "core/printed.h"
@@ -12,9 +13,6 @@ namespace lockstep::analysis {
 namespace {
 
 using schema::kNone;
-// Python needs tens of microseconds from one launch to the next; a longer gap contains other work.
-constexpr std::int64_t kLaunchGapNs = 100'000;
-constexpr std::size_t kMostPaths = 16;
 
 std::size_t At(const std::vector<gpu::RankView::Step>& stretches, std::int64_t time_ns) {
   const auto after = std::upper_bound(stretches.begin(), stretches.end(), time_ns,
@@ -90,7 +88,8 @@ RankEvents::RankEvents(const Context& context, const tables::ViewIndex& index, s
   host_communication_ = Normalize(std::move(operations));
   finder_ = std::make_unique<gpu::CriticalPathFinder>(*activity_);
   // Evenly chosen from all stretches, those of other blocks included.
-  const std::size_t n = block != nullptr ? all_stretches : stretches_.size(), paths = std::min(n, kMostPaths);
+  const std::size_t n = block != nullptr ? all_stretches : stretches_.size(),
+                    paths = std::min(n, rules::kCriticalPathsPerRank);
   for (std::size_t i = 0; i < paths; ++i) {
     const std::size_t stretch = i * n / paths;
     if (stretch >= earlier_.size() && stretch - earlier_.size() < stretches_.size())
@@ -112,7 +111,7 @@ std::size_t RankEvents::FirstEndingAfter(std::int64_t time_ns) const {
 }
 
 IdleKind RankEvents::KindOf(const gpu::Gap& gap, const gpu::GapPart& part) {
-  const bool short_gap = gap.at.end - gap.at.begin < kLaunchGapNs;
+  const bool short_gap = gap.at.end - gap.at.begin < rules::kLaunchGapNs;
   switch (part.kind) {
     case gpu::PartKind::kInput:
       return IdleKind::kInput;
@@ -128,8 +127,7 @@ IdleKind RankEvents::KindOf(const gpu::Gap& gap, const gpu::GapPart& part) {
     case gpu::PartKind::kStart:
       return IdleKind::kLaunch;
     case gpu::PartKind::kLaunch:
-      // A call that takes longer than that loads code.
-      return part.at.end - part.at.begin < kLaunchGapNs ? IdleKind::kLaunch : IdleKind::kHostWork;
+      return part.at.end - part.at.begin < rules::kLaunchCallNs ? IdleKind::kLaunch : IdleKind::kHostWork;
     case gpu::PartKind::kLoad:
       return IdleKind::kHostWork;
     case gpu::PartKind::kCall:

@@ -7,16 +7,10 @@
 #include "analysis/causes/cause.h"
 #include "analysis/causes/kernel_patterns.h"
 #include "analysis/passes.h"
+#include "analysis/rules/causes.h"
 
 namespace lockstep::analysis {
 namespace {
-
-// A shorter kernel is dominated by its start: more blocks would not make it shorter.
-constexpr std::int64_t kLongEnoughNs = 20'000;
-constexpr double kWorthTelling = 0.03;
-// Only half of the multiprocessors or fewer count: many libraries choose slightly fewer blocks than multiprocessors on
-// purpose.
-constexpr std::int64_t kFewBlocks = 2;
 
 struct GridSum {
   std::int64_t count = 0, ns = 0, unused_ns = 0, blocks = 0;
@@ -65,8 +59,8 @@ class SmallGrids : public CauseOf<Grids> {
         grids.multiprocessors = sms->second;
         const std::int64_t blocks =
             std::int64_t{t.kernel_shapes.grid_x[shape]} * t.kernel_shapes.grid_y[shape] * t.kernel_shapes.grid_z[shape];
-        if (blocks <= 0 || kFewBlocks * blocks > sms->second || !alone[piece.op] ||
-            op.end_ns - op.begin_ns < kLongEnoughNs)
+        if (blocks <= 0 || rules::kSmallGridOneIn * blocks > sms->second || !alone[piece.op] ||
+            op.end_ns - op.begin_ns < rules::kSmallGridKernelNs)
           continue;
         const auto unused = static_cast<std::int64_t>(
             static_cast<double>(ns) * (1 - static_cast<double>(blocks) / static_cast<double>(sms->second)));
@@ -96,7 +90,7 @@ class SmallGrids : public CauseOf<Grids> {
       }
     }
     const Cost cost = CostOf(costs, whole, context.options().seed);
-    if (cost.share < kWorthTelling || by_name.empty()) return;
+    if (cost.share < rules::kSmallGridShare || by_name.empty()) return;
     std::vector<std::pair<std::string, GridSum>> order(by_name.begin(), by_name.end());
     std::stable_sort(order.begin(), order.end(),
                      [](const auto& a, const auto& b) { return a.second.unused_ns > b.second.unused_ns; });
@@ -123,7 +117,7 @@ class SmallGrids : public CauseOf<Grids> {
     SetPrice(cost, finding);
     finding.explain = {{"count", "blocks", "on_critical_path_ns", "unused_ns"}, {}};
     for (const auto& [each, sum] : order) {
-      if (finding.explain.rows.size() >= 20) break;
+      if (finding.explain.rows.size() >= rules::kKernelNamesListed) break;
       finding.explain.rows.push_back(
           {sum.count, sum.blocks / std::max<std::int64_t>(1, sum.count), sum.ns, sum.unused_ns});
       finding.explain.names.push_back(each);

@@ -7,12 +7,11 @@
 #include "analysis/core/source.h"
 #include "analysis/core_time.h"
 #include "analysis/passes.h"
+#include "analysis/rules/causes.h"
+#include "analysis/rules/run.h"
 
 namespace lockstep::analysis {
 namespace {
-
-// A tenth of the processes' CPU time: less may be what they used before recording began and after it ended.
-constexpr std::int64_t kStartOfAll = 10;
 
 // At least what the processes' other threads used of the CPU: beyond what the ranks' threads used in the window, and
 // may have used outside of it; 0 if that is little. -1: not known.
@@ -30,11 +29,8 @@ std::int64_t OtherThreadsNs(const Context& context) {
     others_ns += std::max<std::int64_t>(0, app_ns - own_ns - outside_ns);
     all_ns += app_ns;
   }
-  return others_ns * kStartOfAll >= all_ns ? others_ns : 0;
+  return others_ns * rules::kStarvedOthersOneIn >= all_ns ? others_ns : 0;
 }
-
-// The ranks' other threads run in place of them if they used this part of the time for which the ranks lacked a core.
-constexpr double kOwnThreads = 0.5;
 
 }  // namespace
 
@@ -42,7 +38,7 @@ void FindStarved(const Context& context, Analysis& analysis) {
   const RunFacts& run = analysis.run;
   const CoreTime time = WithoutCore(context);
   const double share = time.share(), outside = time.outside_calls_share();
-  if (share < kNameShare) return;
+  if (share < rules::kNameShare) return;
   analysis.without_core_share = {outside, share};
   Finding finding;
   finding.id = FindingId::kStarved;
@@ -74,8 +70,8 @@ void FindStarved(const Context& context, Analysis& analysis) {
   std::int64_t without_ns = 0;
   for (const CoreTime::OfRank& rank : time.ranks) without_ns += rank.without_core_ns;
   const std::int64_t others_ns = OtherThreadsNs(context);
-  const bool own_threads =
-      others_ns > 0 && static_cast<double>(others_ns) >= kOwnThreads * static_cast<double>(without_ns);
+  const bool own_threads = others_ns > 0 && static_cast<double>(others_ns) >=
+                                                rules::kStarvedOwnThreadsShare * static_cast<double>(without_ns);
   if (own_threads) finding.said.evidence.push_back(Say(Word::kStarvedThreadsEvidence, {{"others_cpu", Ns{others_ns}}}));
   finding.said.brief = {Say(own_threads ? Word::kStarvedThreadsBrief : Word::kStarvedBrief)};
   finding.said.action = {Say(own_threads                   ? Word::kStarvedThreadsAction

@@ -7,6 +7,8 @@
 #include "analysis/causes/gap_evidence.h"
 #include "analysis/causes/recording_advice.h"
 #include "analysis/passes.h"
+#include "analysis/rules/causes.h"
+#include "analysis/rules/run.h"
 
 namespace lockstep::analysis {
 namespace {
@@ -47,7 +49,7 @@ class UnexplainedIdle : public CauseOf<Found> {
     for (const Found* one : found())
       for (std::size_t i = 0; i < kMissing; ++i) sums[i] += one->ns[i];
     const Cost cost = CostOf(in_gaps.costs, whole, context.options().seed);
-    if (cost.ns <= 0 || total <= 0 || cost.share < kNameShare) return;
+    if (cost.ns <= 0 || total <= 0 || cost.share < rules::kNameShare) return;
     const auto most = static_cast<std::size_t>(std::max_element(sums.begin(), sums.end()) - sums.begin());
     Finding finding;
     finding.id = FindingId::kIdleUnexplained;
@@ -63,7 +65,7 @@ class UnexplainedIdle : public CauseOf<Found> {
       if (sums[i] > 0)
         finding.said.evidence.push_back(
             Say(kShares[i], {{"share", Share{static_cast<double>(sums[i]) / static_cast<double>(total)}}}));
-      if (sums[i] * 10 >= total) finding.said.action.push_back(kActions[i](context));
+      if (sums[i] * rules::kIdlePartToldOneIn >= total) finding.said.action.push_back(kActions[i](context));
     }
     AddTo(finding.said.evidence, GapEvidence::AfterWaits(in_gaps.rows));
     finding.upper_bound = true;

@@ -16,6 +16,9 @@
 #include "analysis/passes.h"
 #include "analysis/replay/graph/bucket_rule.h"
 #include "analysis/replayed/replayed_run.h"
+#include "analysis/rules/network.h"
+#include "analysis/rules/replay.h"
+#include "analysis/rules/run.h"
 #include "analysis/words/render.h"
 #include "merge/parallel.h"
 
@@ -26,17 +29,7 @@ using replay::Answer;
 using replay::BucketSequence;
 using replay::Question;
 
-constexpr std::size_t kMaxPoints = 30, kLeastPoints = 6, kMostBuckets = 128;
-// Reductions that the graph of one point has, of all ranks and steps, and the number of buckets that is asked about
-// whatever their number: each takes some kilobytes while the graph is made, and with thousands of ranks small buckets
-// would be many times the rest of the job.
-constexpr std::size_t kMostReductions = 330'000, kLeastBuckets = 8;
-// The replays of one point: with the costs of the table, with higher and with lower ones. Making the graphs costs more
-// than replaying them.
-constexpr std::size_t kPlaysPerPoint = 9;
 constexpr double kMiB = 1 << 20;
-// Of a cap in MiB that is printed: a byte more or less may be other buckets.
-constexpr int kDigits = 9;
 
 // If the framework reported the buckets, they are the ones that were reduced.
 bool MadeByHooks(const Buckets& buckets, const BucketSequence& sequence) {
@@ -51,14 +44,14 @@ bool MadeByHooks(const Buckets& buckets, const BucketSequence& sequence) {
 bool FirstFollowsCap(const Buckets& buckets, const BucketSequence& sequence) {
   if (buckets.recognised_by != "hooks" || sequence.gradients.empty() || !buckets.current_cap_mb) return false;
   const auto cap = static_cast<std::uint64_t>(std::llround(*buckets.current_cap_mb * kMiB));
-  return SizesFor(sequence, std::min(cap, replay::kDdpFirstBucketBytes), cap).bytes != sequence.bytes &&
+  return SizesFor(sequence, std::min(cap, rules::kDdpFirstBucketBytes), cap).bytes != sequence.bytes &&
          SizesFor(sequence, cap, cap).bytes == sequence.bytes;
 }
 
 // The limit of the first bucket: DDP has a constant; a job without that constant has a smaller first bucket on purpose.
 std::uint64_t FirstLimit(const Buckets& buckets, const BucketSequence& sequence, std::uint64_t cap) {
   if (FirstFollowsCap(buckets, sequence)) return cap;
-  if (buckets.recognised_by == "hooks") return std::min(cap, replay::kDdpFirstBucketBytes);
+  if (buckets.recognised_by == "hooks") return std::min(cap, rules::kDdpFirstBucketBytes);
   if (sequence.bytes.size() > 1 && sequence.bytes[0] < sequence.bytes[1]) return std::min(cap, sequence.bytes[0]);
   return cap;
 }
@@ -71,15 +64,16 @@ struct Candidate {
 
 // How many buckets a candidate may have; no fewer than there are now.
 std::size_t MostBuckets(const replay::RecordedRun& run, const BucketSequence& sequence) {
-  const std::size_t fit = kMostReductions / std::max<std::size_t>(1, run.ranks.size() * run.steps.size());
-  return std::max(std::clamp(fit, kLeastBuckets, kMostBuckets), std::min(sequence.bytes.size(), kMostBuckets));
+  const std::size_t fit = rules::kBucketReductions / std::max<std::size_t>(1, run.ranks.size() * run.steps.size());
+  return std::max(std::clamp(fit, rules::kBucketLeastBuckets, rules::kBucketBuckets),
+                  std::min(sequence.bytes.size(), rules::kBucketBuckets));
 }
 
 // Of caps that give these buckets one that is short to write and not above this one, which is the largest: who writes
 // more than that in a program gets others.
 double ShortCap(const Buckets& buckets, const BucketSequence& sequence, double cap_mb,
                 const std::vector<std::uint64_t>& sizes) {
-  for (int digits = 1; digits <= kDigits; ++digits) {
+  for (int digits = 1; digits <= rules::kBucketCapDigits; ++digits) {
     const double unit = std::pow(10, std::floor(std::log10(cap_mb)) + 1 - digits);
     // Not a multiple of the unit, whose own error would show.
     const double rounded =
@@ -103,12 +97,13 @@ std::vector<Candidate> Candidates(const Buckets& buckets, const BucketSequence& 
   for (double cap = std::exp2(std::floor(std::log2(total / static_cast<double>(most_buckets)))); cap < total;
        cap *= 2) {
     caps.push_back(cap);
-    if (cap * 1.5 < total) caps.push_back(cap * 1.5);
+    if (cap * rules::kBucketCapStep < total) caps.push_back(cap * rules::kBucketCapStep);
   }
   if (!sequence.gradients.empty()) {
     caps.clear();
-    const std::uint64_t first = FirstFollowsCap(buckets, sequence) ? UINT64_MAX : replay::kDdpFirstBucketBytes;
-    for (const std::uint64_t cap : replay::DistinctCaps(sequence.gradients, first, kMaxPoints * 4, true))
+    const std::uint64_t first = FirstFollowsCap(buckets, sequence) ? UINT64_MAX : rules::kDdpFirstBucketBytes;
+    for (const std::uint64_t cap :
+         replay::DistinctCaps(sequence.gradients, first, rules::kBucketPoints * rules::kBucketCapsPerPoint, true))
       caps.push_back(static_cast<double>(cap) / kMiB);
   }
   if (buckets.current_cap_mb && *buckets.current_cap_mb < total) caps.push_back(*buckets.current_cap_mb);
@@ -147,7 +142,7 @@ std::optional<BucketCosts> CostsOf(const replay::WhatIf& what_if) {
   BucketCosts costs;
   for (const replay::CostModel::Knot& knot : what_if.costs().knots())
     costs.table.push_back({knot.bytes, std::llround(knot.transfer_ns), static_cast<std::int64_t>(knot.samples),
-                           knot.samples >= kLeastInstancesOfRate ? OptReal(knot.spread) : std::nullopt,
+                           knot.samples >= rules::kRateInstances ? OptReal(knot.spread) : std::nullopt,
                            knot.doubt != replay::CostModel::Doubt::kNothing});
   if (costs.table.empty()) return std::nullopt;
   if (const auto line = what_if.costs().AlphaBeta()) {
@@ -166,7 +161,7 @@ std::optional<BucketCosts> CostsOf(const replay::WhatIf& what_if) {
 // and is taken to gain what lies in the middle. Two jobs over gloo whose cores had no room for transfers beside work
 // were promised at most 2.6 and 3.6 % by smaller buckets; they gained nothing (bench/torch_faults/run).
 bool WorthABound(std::int64_t least_ns, std::int64_t most_ns, std::int64_t step_ns) {
-  return 0.5 * static_cast<double>(least_ns + most_ns) >= kNameShare * static_cast<double>(step_ns);
+  return 0.5 * static_cast<double>(least_ns + most_ns) >= rules::kNameShare * static_cast<double>(step_ns);
 }
 
 class Recommendation {
@@ -177,7 +172,7 @@ class Recommendation {
 
   void Make(Analysis& analysis) const {
     const std::int64_t step = replayed_.what_if().replayed_step_ns();
-    const auto worth = static_cast<std::int64_t>(kWorthShare * static_cast<double>(step));
+    const auto worth = static_cast<std::int64_t>(rules::kWorthShare * static_cast<double>(step));
     // The present bucketing is not recommended, and nothing is whose gain may be chance, if another's is not.
     // Candidates that differ from the best by less than is worth reporting count as equally good. Of these the one
     // whose costs were measured is chosen, if there is one, then the smallest change.
@@ -192,7 +187,7 @@ class Recommendation {
     for (std::size_t i = 0; i < answers_.size(); ++i)
       if (as_good(i) && (!any_shown || Shown(answers_[i])) && Rank(i) < Rank(chosen)) chosen = i;
     if (candidates_[chosen].bytes == replayed_.what_if().buckets()->bytes) return;
-    if (replayed_.what_if().self_error() > kMostSelfError) return;
+    if (replayed_.what_if().self_error() > rules::kMostSelfError) return;
     if (answers_[chosen].gain_ns <= worth || !Shown(answers_[chosen])) return;
     if (SmallerThanMeasured(chosen) &&
         !WorthABound(answers_[chosen].gain_interval_ns->first, answers_[chosen].gain_ns, step))
@@ -318,7 +313,7 @@ bool MostlyHidden(const Analysis& analysis) {
   std::vector<double> fractions;
   for (const RankRow& row : analysis.ranks)
     if (row.overlap_fraction) fractions.push_back(*row.overlap_fraction);
-  return !fractions.empty() && 2 * LowerMedian(std::move(fractions)) > 1;
+  return !fractions.empty() && LowerMedian(std::move(fractions)) > rules::kBucketHiddenShare;
 }
 
 // What fewer buckets gain at most: none of them takes less than one of the smaller ones of now.
@@ -352,7 +347,7 @@ void TellOtherSizesUnknown(const ReplayedRun& replayed, const std::vector<Candid
                                          {"each_outside", Ns{std::llround(costs.contradiction()->transfer_ns)}}})}};
   const IdentityTerms& terms = analysis.summary.terms;
   const std::int64_t exposed_ns = terms.exposed_transfer_ns + terms.exposed_unsplit_ns;
-  if (static_cast<double>(exposed_ns) < kWorthShare * static_cast<double>(terms.Sum())) {
+  if (static_cast<double>(exposed_ns) < rules::kWorthShare * static_cast<double>(terms.Sum())) {
     analysis.remarks.push_back(Told(Word::kBucketsSlowRemark, {{"transfers", transfers}}));
     return;
   }
@@ -371,7 +366,8 @@ void TellOtherSizesUnknown(const ReplayedRun& replayed, const std::vector<Candid
   finding.saves_ns_per_step = most_ns;
   finding.upper_bound = true;
   finding.replayed = true;
-  const double cap_mb = std::max(25.0, 4 * analysis.buckets.current_cap_mb.value_or(0));
+  const double cap_mb = std::max(static_cast<double>(rules::kDdpBucketCapBytes) / kMiB,
+                                 rules::kBucketSlowCapTimes * analysis.buckets.current_cap_mb.value_or(0));
   finding.said.action = {replayed.run().torch ? Say(Word::kBucketsSlowDdpAction, {{"cap", Real{cap_mb}}})
                                               : Say(Word::kBucketsSlowAction)};
   analysis.findings.push_back(std::move(finding));
@@ -409,8 +405,9 @@ void PredictBuckets(const Context& context, Analysis& analysis) {
   buckets.exact_sizes = !sequence.gradients.empty();
   buckets.cost_model = CostsOf(replayed->what_if());
 
-  const std::size_t points =
-      replayed->Plays(kLeastPoints * kPlaysPerPoint, kMaxPoints * kPlaysPerPoint) / kPlaysPerPoint;
+  const std::size_t points = replayed->Plays(rules::kBucketLeastPoints * rules::kBucketPlaysPerPoint,
+                                             rules::kBucketPoints * rules::kBucketPlaysPerPoint) /
+                             rules::kBucketPlaysPerPoint;
   std::vector<Candidate> candidates = Candidates(buckets, sequence, points, MostBuckets(replayed->run(), sequence));
   std::vector<std::optional<Answer>> asked(candidates.size());
   merge::ParallelFor(context.options().jobs, candidates.size(), [&](std::size_t i) {

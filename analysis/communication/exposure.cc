@@ -2,6 +2,7 @@
 
 #include <algorithm>
 
+#include "analysis/rules/network.h"
 #include "core/collective.h"
 #include "merge/timeline/activity_stream.h"
 #include "merge/timeline/blocked_time.h"
@@ -29,7 +30,7 @@ void CpuShares(const schema::RankTables& t, std::uint32_t thread, const Interval
     if (have_before) {
       const Interval stretch{samples.time_ns[before], samples.time_ns[i]};
       const std::int64_t length = stretch.end - stretch.begin;
-      if (length > 0 && TotalWithin(busy, stretch) * 20 <= length) {
+      if (length > 0 && TotalWithin(busy, stretch) * rules::kCpuStretchParts <= length) {
         ExposedActivity::CpuStretch& row = activity.cpu.emplace_back();
         row.window = {clock.ToCluster(stretch.begin), clock.ToCluster(stretch.end)};
         row.cpu_ns = samples.cpu_ns[i] - samples.cpu_ns[before];
@@ -143,10 +144,10 @@ ProgressCounts CountProgress(const schema::RankTables& t) {
     if (c.wait_begin_ns[i] == schema::kNoTime || c.end_ns[i] == schema::kNoTime) continue;
     ++counts.posted;
     const std::int64_t apart = c.wait_begin_ns[i] - c.post_end_ns[i], life = c.end_ns[i] - c.begin_ns[i];
-    if (apart <= 0 || apart * 10 < life) continue;
+    if (apart <= 0 || apart * rules::kProgressEarlyParts < life) continue;
     ++counts.early;
     if (c.last_incomplete_ns[i] != schema::kNoTime) continue;
-    if (TotalWithin(inside, {c.post_end_ns[i], c.wait_begin_ns[i]}) * 10 >= apart) continue;
+    if (TotalWithin(inside, {c.post_end_ns[i], c.wait_begin_ns[i]}) * rules::kProgressAttendedParts >= apart) continue;
     ++counts.wait_only;
     counts.apart_ns += apart;
   }

@@ -4,7 +4,6 @@
 #include <algorithm>
 
 #include "analysis/choose_findings.h"
-#include "analysis/communication/link.h"
 #include "analysis/core/format.h"
 #include "analysis/core/statistics.h"
 #include "analysis/passes.h"
@@ -13,6 +12,8 @@
 #include "analysis/replay/questions/prefetch.h"
 #include "analysis/replay/questions/smaller_units.h"
 #include "analysis/replayed/replayed_run.h"
+#include "analysis/rules/network.h"
+#include "analysis/rules/run.h"
 
 namespace lockstep::analysis {
 namespace {
@@ -110,10 +111,10 @@ class Sharded {
   void PricePrefetch() {
     const replay::WhatIf& what_if = replayed_.what_if();
     const std::int64_t step = what_if.replayed_step_ns();
-    const auto worth = static_cast<std::int64_t>(kWorthShare * static_cast<double>(step));
+    const auto worth = static_cast<std::int64_t>(rules::kWorthShare * static_cast<double>(step));
     std::optional<Answer> best;
     std::size_t depth = 0;
-    for (const std::size_t each : {std::size_t{1}, std::size_t{2}, std::size_t{4}}) {
+    for (std::size_t each = 1; each <= rules::kPrefetchDepth; each *= 2) {
       Question question;
       question.kind = Question::kPrefetch;
       question.depth = each;
@@ -157,7 +158,7 @@ class Sharded {
   // Whether it told of them.
   bool TellLargerUnits() {
     const std::int64_t step = replayed_.what_if().replayed_step_ns();
-    const auto worth = static_cast<std::int64_t>(kWorthShare * static_cast<double>(step));
+    const auto worth = static_cast<std::int64_t>(rules::kWorthShare * static_cast<double>(step));
     const std::optional<replay::LargerUnits> larger = FindLargerUnits(replayed_.what_if(), replayed_.job(), worth);
     if (!larger || larger->gain_ns <= worth || !larger->gain_interval_ns || larger->gain_interval_ns->first <= 0)
       return TellUnitsAreMany(step, worth);
@@ -195,7 +196,8 @@ class Sharded {
   // Units of one size say nothing of others. Where they are slower than any network, it is not their bytes that take
   // the time: fewer may be as slow each, or slower, and what there is to gain is known at most.
   bool TellUnitsAreMany(std::int64_t step_ns, std::int64_t worth_ns) {
-    const auto fewer = FewerUnitsAtMost(replayed_.what_if(), replayed_.job(), kSlowestNetwork / kShared / 1e9);
+    const auto fewer = FewerUnitsAtMost(replayed_.what_if(), replayed_.job(),
+                                        rules::kGigabitEthernetBytesPerS / rules::kNetworkSharedTimes / 1e9);
     if (!fewer || fewer->gain_ns <= worth_ns || !fewer->gain_interval_ns || fewer->gain_interval_ns->first <= 0)
       return false;
     Finding finding;
@@ -224,7 +226,7 @@ class Sharded {
     // Who lacks a core while data move has none to compute on beside them, and what moves in waits only hides nothing.
     if (analysis_.run.cores_scarce || analysis_.wait_only) return;
     const std::int64_t step = replayed_.what_if().replayed_step_ns();
-    const auto worth = static_cast<std::int64_t>(kWorthShare * static_cast<double>(step));
+    const auto worth = static_cast<std::int64_t>(rules::kWorthShare * static_cast<double>(step));
     const auto smaller = replay::FindSmallerUnits(replayed_.what_if(), replayed_.job(), replayed_.schedule(), worth);
     if (!smaller || smaller->gain_ns <= prefetched_ns_ + worth || !smaller->gain_interval_ns ||
         smaller->gain_interval_ns->first <= 0)

@@ -3,14 +3,10 @@
 #include <algorithm>
 #include <map>
 
+#include "analysis/rules/network.h"
+
 namespace lockstep::analysis {
 namespace {
-
-// How much longer a sender is on the critical path than the one waited for longest, if it decides in its place.
-constexpr std::int64_t kDecidesBy = 2;
-// The share of what all late senders are on the critical path, from which on one of them is the last as a rule. Two
-// that take turns have a half each.
-constexpr double kDecidesShare = 0.6;
 
 std::vector<std::int32_t> ChainFrom(const Context& context, const std::vector<P2pPair>& pairs,
                                     const std::vector<std::int64_t>& costs_ns, std::int32_t waiting,
@@ -18,8 +14,9 @@ std::vector<std::int32_t> ChainFrom(const Context& context, const std::vector<P2
   std::vector<std::int32_t> chain{waiting, late};
   for (;;) {
     const std::size_t before = context.Position(chain[chain.size() - 2]), at = context.Position(chain.back());
-    // It cannot send earlier while it waits itself for at least half as long as it is waited for.
-    if (before == kNowhere || at == kNowhere || 2 * costs_ns[at] < costs_ns[before]) return chain;
+    // It cannot send earlier while it waits itself.
+    if (before == kNowhere || at == kNowhere || rules::kLateSenderChainParts * costs_ns[at] < costs_ns[before])
+      return chain;
     const P2pPair* pair = HeaviestOf(pairs, chain.back(), &P2pPair::destination, &P2pPair::late_sender_ns);
     if (pair == nullptr || std::find(chain.begin(), chain.end(), pair->source) != chain.end()) return chain;
     chain.push_back(pair->source);
@@ -56,13 +53,13 @@ LateSender LateSenderOf(const Context& context, const Analysis& analysis, const 
     if (on_path_ns[pair->source] > on_path_ns[last->source]) last = pair;
   }
   if (sum == 0) return late;  // Nothing was replayed.
-  if (on_path_ns[last->source] > kDecidesBy * on_path_ns[late.pair->source] && last != late.pair) {
+  if (on_path_ns[last->source] > rules::kLateSenderPathTimes * on_path_ns[late.pair->source] && last != late.pair) {
     late.pair = last;
     late.chain = ChainFrom(context, pairs, costs_ns, waiting, last->source);
   }
   late.on_path_ns = on_path_ns[late.pair->source];
   late.others_on_path_ns = sum - late.on_path_ns;
-  late.decides = static_cast<double>(late.on_path_ns) >= kDecidesShare * static_cast<double>(sum);
+  late.decides = static_cast<double>(late.on_path_ns) >= rules::kLateSenderPathShare * static_cast<double>(sum);
   return late;
 }
 

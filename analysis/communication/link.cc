@@ -8,12 +8,12 @@
 #include "analysis/core/format.h"
 #include "analysis/core/statistics.h"
 #include "analysis/passes.h"
+#include "analysis/rules/network.h"
+#include "analysis/rules/run.h"
 #include "merge/timeline/step_length.h"
 
 namespace lockstep::analysis {
 namespace {
-
-constexpr std::size_t kRowsShown = 20;
 
 std::string HostName(const Context& context, std::uint32_t node) { return std::string(context.timeline().Text(node)); }
 // The host before the one that has the data last around a ring, if there is one.
@@ -31,7 +31,7 @@ std::vector<std::string> SlowHosts(const Context& context, const SlowNetwork& fo
 Clause EvidenceOf(const Context& context, const SlowNetwork& found) {
   const std::vector<double> behind(found.behind_ns.begin(), found.behind_ns.end());
   const auto [low, high] =
-      BootstrapInterval(behind, BlockLength({behind}), Statistic::kMean, context.options().seed + 211);
+      BootstrapInterval(behind, BlockLength({behind}), Statistic::kMean, context.options().seed + rules::kLinkSeed);
   // The same to three digits: one number.
   const auto from = static_cast<std::int64_t>(low), to = static_cast<std::int64_t>(high);
   const bool rates = found.most_rate > 0;
@@ -112,7 +112,7 @@ Finding OfCollectives(const Context& context, const Analysis& analysis, const Sl
   for (std::size_t u = 0; u < order.size(); ++u) order[u] = u;
   std::stable_sort(order.begin(), order.end(),
                    [&](std::size_t a, std::size_t b) { return found.behind_ns[a] > found.behind_ns[b]; });
-  order.resize(std::min(order.size(), kRowsShown));
+  order.resize(std::min(order.size(), rules::kLinkRowsShown));
   for (const std::size_t u : order) {
     const Unit& unit = context.units()[u];
     finding.explain.rows.push_back(
@@ -164,7 +164,7 @@ Finding OfMessages(const Context& context, const Analysis& analysis, const SlowM
 
 SlowLink FindSlowLink(const Context& context, const Analysis& analysis) {
   SlowLink link;
-  const double least = kWorthShare * static_cast<double>(analysis.summary.terms.Sum());
+  const double least = rules::kWorthShare * static_cast<double>(analysis.summary.terms.Sum());
   link.messages = FindSlowMessages(context, analysis.summary);
   link.collectives = FindSlowNetwork(context);
   if (!link.collectives) return link;

@@ -8,12 +8,9 @@
 
 #include "analysis/context.h"
 #include "analysis/replayed/message_rates.h"
+#include "analysis/rules/network.h"
 
 namespace lockstep::analysis {
-
-// Bytes per second of gigabit Ethernet, the slowest that servers are sold with. Of two transfers that share a cable
-// each has half of it, so only less than that is too little.
-inline constexpr double kSlowestNetwork = 125e6, kShared = 2;
 
 // What lateness that runs around the hosts, each a little earlier than the one before it, says of a ring's links.
 enum class RingLinks : std::uint8_t {
@@ -26,9 +23,7 @@ enum class RingLinks : std::uint8_t {
 // Hosts that have the data of collectives late, as far as the times show at which these had reached each: the network
 // of one of them is slow, or that of a host that sends to them, which itself can have everything early.
 struct SlowNetwork {
-  // Fewer hosts around a ring are at places that they may have in other algorithms, too.
-  static constexpr std::size_t kLeastRing = 5;
-  bool SurelyRing() const { return ring != RingLinks::kNone && all.size() >= kLeastRing; }
+  bool SurelyRing() const { return ring != RingLinks::kNone && all.size() >= rules::kLinkRingHosts; }
 
   std::vector<std::size_t> hosts;  // Indices into `all`, the latest first.
   bool first = false;              // It has the data long before all others, which get them from it too slowly.
@@ -51,9 +46,9 @@ struct SlowNetwork {
   std::vector<std::int64_t> behind_ns;
 };
 
-// Evaluates the collectives of at least three hosts. Returns nothing if no host differs: in fewer than kLeastInstances
-// of them, in fewer than nine of ten, or by less than three tenths of the time that the transfer takes on the first; or
-// if it may be any of more than half of the hosts.
+// Evaluates the collectives of at least three hosts. Returns nothing if no host differs: in fewer than
+// rules::kNetworkInstances of them, in fewer than nine of ten, or by less than three tenths of the time that the
+// transfer takes on the first; or if it may be any of more than half of the hosts.
 std::optional<SlowNetwork> FindSlowNetwork(const Context& context);
 
 // Collectives that some hosts have left long before others, whichever these are.
@@ -65,8 +60,9 @@ struct UnlikeHosts {
   std::int64_t spread_ns = 0, behind_ns = 0;
 };
 
-// Nothing if fewer than nine of ten instances, or than kLeastInstances, differ by a fifth of the transfer. What differs
-// need not be slow: a host that only sends slowly leaves first, as the root of a tree does on a healthy network.
+// Nothing if fewer than nine of ten instances, or than rules::kNetworkInstances, differ by a fifth of the transfer.
+// What differs need not be slow: a host that only sends slowly leaves first, as the root of a tree does on a healthy
+// network.
 std::optional<UnlikeHosts> FindUnlikeHosts(const Context& context);
 
 // Both kinds of evidence of one slow network, each if it is worth 1 % of the step. The evidence of collectives is

@@ -14,20 +14,14 @@
 
 #include "analysis/core/statistics.h"
 #include "analysis/passes.h"
+#include "analysis/rules/network.h"
+#include "analysis/rules/run.h"
 #include "analysis/words/render.h"
 #include "core/collective.h"
 #include "core/schema_enums.h"
 
 namespace lockstep::analysis {
 namespace {
-
-// TCP waits for 0.2 s and longer before it sends again what was lost; a second is no single loss.
-constexpr std::int64_t kLeastStallNs = 1'000'000'000;
-// It takes this multiple of what its like take, of which there are so many at least.
-constexpr std::int64_t kTimesAlike = 20;
-constexpr std::size_t kLeastAlike = 5;
-// What is common is no cut: at most so many times. Files are read for the longest candidates only.
-constexpr std::size_t kMostStalls = 5, kMostCandidates = 32;
 
 using HostNames = std::set<std::string_view>;
 
@@ -100,14 +94,15 @@ class CutSearch {
     for (const auto& [key, instances] : alike) {
       std::vector<std::int64_t> lengths;
       for (const std::size_t c : instances) lengths.push_back(LengthOf(c));
-      if (instances.size() <= kLeastAlike) continue;
-      const std::int64_t least = std::max(kLeastStallNs, kTimesAlike * LowerMedian(std::move(lengths)));
+      if (instances.size() <= rules::kLinkCutAlike) continue;
+      const std::int64_t least =
+          std::max(rules::kLinkCutStallNs, rules::kLinkCutTimes * LowerMedian(std::move(lengths)));
       for (const std::size_t c : instances)
         if (LengthOf(c) >= least) candidates.push_back(c);
     }
     std::stable_sort(candidates.begin(), candidates.end(),
                      [&](std::size_t a, std::size_t b) { return LengthOf(a) > LengthOf(b); });
-    candidates.resize(std::min(candidates.size(), kMostCandidates));
+    candidates.resize(std::min(candidates.size(), rules::kLinkCutCandidates));
     return candidates;
   }
 
@@ -130,12 +125,12 @@ class CutSearch {
     std::int64_t left_ns = INT64_MAX;
     std::size_t stalled = 0;
     for (std::size_t m = begin; m < end; ++m) {
-      if (members.end_high_ns[m] - entered_ns < kLeastStallNs) continue;
+      if (members.end_high_ns[m] - entered_ns < rules::kLinkCutStallNs) continue;
       left_ns = std::min(left_ns, members.end_high_ns[m]);
       ++stalled;
     }
     HostNames hosts = HostsOf(c);
-    if (2 * stalled < end - begin || stalled == 0 || hosts.size() < 2) return std::nullopt;
+    if (rules::kLinkCutMemberParts * stalled < end - begin || stalled == 0 || hosts.size() < 2) return std::nullopt;
     return NetworkStall{entered_ns, left_ns, {c}, hosts, hosts};
   }
 
@@ -160,7 +155,7 @@ class CutSearch {
   // Hosts that exchanged data with each other meanwhile.
   void LeaveOutWhoseNetworkWorks(NetworkStall& stall) const {
     for (std::size_t c = 0; c < t_.rows(); ++c) {
-      const std::int64_t margin = stall.length_ns() / 10 + t_.error_ns[c];
+      const std::int64_t margin = stall.length_ns() / rules::kLinkCutMarginParts + t_.error_ns[c];
       if (t_.last_arrival_ns[c] < stall.begin_ns + margin || t_.end_ns[c] > stall.end_ns - margin) continue;
       const HostNames hosts = HostsOf(c);
       if (hosts.size() < 2) continue;
@@ -197,7 +192,7 @@ class CutSearch {
         if (peer < 0 || id == ids.end() || p2p.end_ns[i] == schema::kNoTime ||
             p2p.outcome[i] != static_cast<std::uint8_t>(schema::RequestOutcome::kCompleted))
           continue;
-        const std::int64_t margin = stall.length_ns() / 10 + t_.error_ns[stall.collectives[0]];
+        const std::int64_t margin = stall.length_ns() / rules::kLinkCutMarginParts + t_.error_ns[stall.collectives[0]];
         if (p2p.direction[i] == static_cast<std::uint8_t>(schema::Direction::kSend)) {
           if (clock.ToCluster(p2p.begin_ns[i]) >= stall.begin_ns + margin)
             sent.insert({id->second, rank, peer, p2p.tag[i], p2p.seq[i]});
@@ -227,10 +222,9 @@ class CutSearch {
   std::map<std::uint64_t, std::size_t> first_;
 };
 
-// The names of a few; of many only how many they are: `hosts` in JSON has them.
-constexpr std::size_t kMostCutNames = 8;
+// The names of a few; of many only how many they are.
 Value NamesOr(Clause many, std::vector<std::string> names) {
-  return names.size() > kMostCutNames ? Value(Clauses{{std::move(many)}}) : Value(Names{std::move(names)});
+  return names.size() > rules::kLinkCutNames ? Value(Clauses{{std::move(many)}}) : Value(Names{std::move(names)});
 }
 
 // What stood still, as far as it is known: hosts that took no part may have gone on, and of those that did some may
@@ -250,7 +244,7 @@ Clause WhatStood(const HostNames& took_part, const HostNames& suspected, std::in
 void FindLinkCuts(const Context& context, Analysis& analysis) {
   if (analysis.run.nodes.value_or(0) < 2 || context.units().empty()) return;
   const std::vector<NetworkStall> stalls = CutSearch(context).Find();
-  if (stalls.empty() || stalls.size() > kMostStalls) return;
+  if (stalls.empty() || stalls.size() > rules::kLinkCutStalls) return;
   const auto& t = context.tables().collectives;
   const std::int64_t begin_ns = context.units().front().window.begin;
   const std::int64_t recorded_ns = context.recorded_ns();
@@ -299,7 +293,7 @@ void FindLinkCuts(const Context& context, Analysis& analysis) {
                                {"typical", Ns{LowerMedian(std::move(others))}}})};
   finding.said.action = {Say(Word::kCutAction, {{"suspects", suspects}})};
   // A longer run is none the worse for it.
-  if (static_cast<double>(lost_ns) < kWorthShare * static_cast<double>(recorded_ns))
+  if (static_cast<double>(lost_ns) < rules::kWorthShare * static_cast<double>(recorded_ns))
     analysis.remarks.push_back(Concatenated(finding.said.headline) + ".");
   else
     analysis.findings.push_back(std::move(finding));

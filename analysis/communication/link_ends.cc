@@ -9,26 +9,11 @@
 #include "analysis/communication/link.h"
 #include "analysis/core/binomial.h"
 #include "analysis/core/statistics.h"
+#include "analysis/rules/network.h"
 #include "core/collective.h"
 
 namespace lockstep::analysis {
 namespace {
-
-// From the first host's end to the last one's, as a share of the time that one transfer takes on the first. On a
-// healthy network the hosts that an algorithm serves in its last round have the data later every time: by a fifth with
-// eight ranks, and a little more where they lack cores.
-constexpr double kLeastSpread = 0.3;
-// Hosts at their places around a ring are no accident of that kind.
-constexpr double kLeastRingSpread = 0.2;
-// The same for what is only said to be unlike.
-constexpr double kLeastUnlike = 0.2;
-// Shares of the spread: what a host may be away from its place around a ring; a host beyond the second is not among the
-// first; hosts that are named are later than the others by the third.
-constexpr double kRingTolerance = 0.1, kFollowing = 0.2, kLeastGap = 0.25;
-constexpr double kMostly = 0.9, kSurelyLast = 0.01;
-constexpr std::size_t kLeastHosts = 3, kMostNamed = 4;
-// Of three hosts the one between the first and the last is at its place around a ring by accident.
-constexpr std::size_t kLeastAround = 4;
 
 // One instance: how long the data took to reach each host after the last arrival.
 struct Passage {
@@ -147,7 +132,7 @@ std::vector<double> TypicalPlaces(const Passages& group) {
 std::vector<std::size_t> LateHosts(const std::vector<double>& typical) {
   std::vector<std::size_t> late;
   for (std::size_t h = 0; h < typical.size(); ++h)
-    if (typical[h] >= kFollowing) late.push_back(h);
+    if (typical[h] >= rules::kLinkLatePlace) late.push_back(h);
   std::stable_sort(late.begin(), late.end(), [&](std::size_t a, std::size_t b) { return typical[a] > typical[b]; });
   return late;
 }
@@ -157,8 +142,8 @@ std::vector<std::size_t> LateHosts(const std::vector<double>& typical) {
 std::optional<std::size_t> OnlyFirst(const std::vector<double>& typical) {
   std::optional<std::size_t> first;
   for (std::size_t h = 0; h < typical.size(); ++h) {
-    if (typical[h] > 1 - kFollowing) continue;
-    if (first || typical[h] >= kFollowing) return std::nullopt;
+    if (typical[h] > 1 - rules::kLinkLatePlace) continue;
+    if (first || typical[h] >= rules::kLinkLatePlace) return std::nullopt;
     first = h;
   }
   return first;
@@ -175,8 +160,8 @@ RingLinks AroundRing(const std::vector<double>& typical, std::size_t behind) {
   bool one_link = true, both = true;
   for (std::size_t i = 0; i < n; ++i) {
     const double place = typical[(behind + i) % n], steps = static_cast<double>(n - 1);
-    one_link &= std::abs(place - (1 - static_cast<double>(i) / steps)) <= kRingTolerance;
-    both &= std::abs(place - (i == 0 ? 1 : 1 - static_cast<double>(i - 1) / (steps - 1))) <= kRingTolerance;
+    one_link &= std::abs(place - (1 - static_cast<double>(i) / steps)) <= rules::kLinkRingPlace;
+    both &= std::abs(place - (i == 0 ? 1 : 1 - static_cast<double>(i - 1) / (steps - 1))) <= rules::kLinkRingPlace;
   }
   if (one_link && both) return RingLinks::kEither;
   return one_link ? RingLinks::kInto : both ? RingLinks::kAround : RingLinks::kNone;
@@ -199,10 +184,11 @@ InRing BehindSlowLink(const Passages& group, const std::vector<double>& typical)
         most = step;
         at = h;
       }
-    largest[at] += 2 * most > Most(passage.ns) - Least(passage.ns) && most > passage.resolution_ns;
+    largest[at] +=
+        rules::kLinkRingStepParts * most > Most(passage.ns) - Least(passage.ns) && most > passage.resolution_ns;
   }
   const std::int64_t times = Most(largest);
-  if (static_cast<double>(times) < kMostly * static_cast<double>(group.passages.size())) return {};
+  if (static_cast<double>(times) < rules::kNetworkSlowShare * static_cast<double>(group.passages.size())) return {};
   const auto behind = static_cast<std::size_t>(std::find(largest.begin(), largest.end(), times) - largest.begin());
   return {behind, AroundRing(typical, behind)};
 }
@@ -212,16 +198,16 @@ InRing BehindSlowLink(const Passages& group, const std::vector<double>& typical)
 double FindSuspects(const Passages& group, SlowNetwork& found) {
   const std::vector<double> typical = TypicalPlaces(group);
   const std::size_t n = group.hosts.size();
-  double least_spread = kLeastSpread;
+  double least_spread = rules::kLinkSpread;
   if (const auto first = OnlyFirst(typical)) {
     found.hosts = {*first};
     found.first = true;
     return least_spread;
   }
   found.hosts = LateHosts(typical);
-  if (found.hosts.size() > 1 && n >= kLeastAround) {
+  if (found.hosts.size() > 1 && n >= rules::kLinkAroundHosts) {
     if (const InRing in = BehindSlowLink(group, typical); in.links != RingLinks::kNone) {
-      least_spread = kLeastRingSpread;
+      least_spread = rules::kLinkRingSpread;
       found.ring = in.links;
       found.hosts = {in.behind};
       // Of few hosts the next may be late because its own network is slow, by another algorithm.
@@ -229,7 +215,8 @@ double FindSuspects(const Passages& group, SlowNetwork& found) {
       if (found.hosts.size() == 1) found.from = (in.behind + n - 1) % n;
     }
   }
-  if (found.hosts.size() > kMostNamed || 2 * found.hosts.size() > n) found.hosts.clear();
+  if (found.hosts.size() > rules::kLinkSuspects || rules::kLinkSuspectsParts * found.hosts.size() > n)
+    found.hosts.clear();
   return least_spread;
 }
 
@@ -286,7 +273,7 @@ std::optional<SlowNetwork> Judge(const Context& context, const Passages& group) 
   SlowNetwork found;
   found.all = group.hosts;
   found.instances = static_cast<std::int64_t>(group.passages.size());
-  if (found.instances < kLeastInstances) return std::nullopt;
+  if (found.instances < rules::kNetworkInstances) return std::nullopt;
   std::vector<std::int64_t> spreads, first;
   std::int64_t operations = 1;
   for (const Passage& passage : group.passages) {
@@ -322,9 +309,9 @@ std::optional<SlowNetwork> Judge(const Context& context, const Passages& group) 
   found.others_ns = LowerMedian(std::move(others));
   const std::int64_t gap_ns = LowerMedian(std::move(gaps));
   found.p_value = ChanceOf(found.last, found.instances, group.hosts.size(), found.hosts.size());
-  if (found.last < kLeastInstances || found.p_value >= kSurelyLast ||
-      static_cast<double>(found.last) < kMostly * static_cast<double>(found.instances) ||
-      static_cast<double>(gap_ns) < kLeastGap * static_cast<double>(spread_ns))
+  if (found.last < rules::kNetworkInstances || found.p_value >= rules::kNetworkChance ||
+      static_cast<double>(found.last) < rules::kNetworkSlowShare * static_cast<double>(found.instances) ||
+      static_cast<double>(gap_ns) < rules::kLinkGap * static_cast<double>(spread_ns))
     return std::nullopt;
   const auto& t = context.tables().collectives;
   const std::size_t c = group.passages.front().collective;
@@ -337,7 +324,9 @@ std::optional<SlowNetwork> Judge(const Context& context, const Passages& group) 
   FindRates(context, group, operations, found.first ? spread_ns : gap_ns, found);
   // The root of a tree on a healthy network looks like this as well: the network is slow only if what crossed it in
   // that time is too little even if this host sent everything to every other rank by itself.
-  if (found.first && (found.most_rate == 0 || found.most_rate * kShared >= kSlowestNetwork)) return std::nullopt;
+  if (found.first &&
+      (found.most_rate == 0 || found.most_rate * rules::kNetworkSharedTimes >= rules::kGigabitEthernetBytesPerS))
+    return std::nullopt;
   return found;
 }
 
@@ -359,7 +348,7 @@ std::map<SizeClass, Passages> GroupPassages(const Context& context) {
     }
     at->second = {c, nullptr};
     const std::vector<std::uint32_t>& hosts = found.Find(c);
-    if (hosts.size() < kLeastHosts) continue;
+    if (hosts.size() < rules::kLinkHosts) continue;
     std::optional<Passage> passage = PassageOf(context, c, found);
     if (!passage || passage->unit == kNowhere) continue;
     Passages& group = groups[{hosts, t.kind[c], t.bytes[c]}];
@@ -396,12 +385,12 @@ std::optional<UnlikeHosts> FindUnlikeHosts(const Context& context) {
     const std::int64_t first = Least(passage.ns), ns = Most(passage.ns) - first;
     spread.push_back(ns);
     per_unit[passage.unit] += ns;
-    found.unlike += ns > passage.resolution_ns &&
-                    static_cast<double>(ns * passage.operations) >= kLeastUnlike * static_cast<double>(first);
+    found.unlike += ns > passage.resolution_ns && static_cast<double>(ns * passage.operations) >=
+                                                      rules::kLinkUnlikeSpread * static_cast<double>(first);
   }
   found.instances = static_cast<std::int64_t>(spread.size());
-  if (found.unlike < kLeastInstances ||
-      static_cast<double>(found.unlike) < kMostly * static_cast<double>(found.instances))
+  if (found.unlike < rules::kNetworkInstances ||
+      static_cast<double>(found.unlike) < rules::kNetworkSlowShare * static_cast<double>(found.instances))
     return std::nullopt;
   found.spread_ns = LowerMedian(std::move(spread));
   found.behind_ns = LowerMedian(std::move(per_unit));

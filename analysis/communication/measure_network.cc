@@ -14,15 +14,12 @@
 #include "analysis/core/statistics.h"
 #include "analysis/passes.h"
 #include "analysis/replayed/message_rates.h"
+#include "analysis/rules/network.h"
+#include "analysis/rules/run.h"
 #include "core/collective.h"
 
 namespace lockstep::analysis {
 namespace {
-
-// A transfer that takes so long at that rate is not a matter of latency, which is a tenth of a millisecond there.
-constexpr double kMuchLongerThanLatencyNs = 1e6;
-// Of the same kind and size one transfer is as long as another, but for others on the same cable.
-constexpr std::int64_t kMuchLonger = 2;
 
 std::vector<std::uint32_t> Hosts(const Context& context) {
   std::vector<std::uint32_t> nodes;
@@ -50,8 +47,11 @@ std::vector<Clause> Slow(const Context& context, const Analysis& analysis) {
   const CollectiveRow* slowest = nullptr;
   for (const CollectiveRow& row : analysis.collectives) {
     if (!row.busbw || !row.transfer_ns_median || !OnBoth(context, row.group)) continue;
-    const double least_ns = static_cast<double>(*row.transfer_ns_median) * *row.busbw / kSlowestNetwork;
-    if (least_ns < kMuchLongerThanLatencyNs || *row.busbw * kShared >= kSlowestNetwork) continue;
+    const double least_ns =
+        static_cast<double>(*row.transfer_ns_median) * *row.busbw / rules::kGigabitEthernetBytesPerS;
+    if (least_ns < rules::kMeasureTransferNs ||
+        *row.busbw * rules::kNetworkSharedTimes >= rules::kGigabitEthernetBytesPerS)
+      continue;
     if (slowest == nullptr || *row.busbw < *slowest->busbw) slowest = &row;
   }
   if (slowest == nullptr) return {};
@@ -74,17 +74,18 @@ std::vector<Clause> Differing(const Context& context, const Analysis& analysis) 
   std::int64_t most_ns = 0, longer = 0, all = 0;
   const CollectiveRow* most = nullptr;
   for (const auto& [row, list] : transfers) {
-    if (list.size() < kLeastInstancesOfRate || !OnBoth(context, row->group)) continue;
+    if (list.size() < rules::kRateInstances || !OnBoth(context, row->group)) continue;
     const std::int64_t median = LowerMedian(list);
     std::int64_t beyond_ns = 0, count = 0;
     for (const std::int64_t ns : list)
-      if (ns >= kMuchLonger * median) beyond_ns += ns - median, ++count;
-    // A single one is an accident.
-    if (count < 2 || beyond_ns <= most_ns) continue;
+      if (static_cast<double>(ns) >= rules::kNetworkSharedTimes * static_cast<double>(median))
+        beyond_ns += ns - median, ++count;
+    if (count < rules::kMeasureLonger || beyond_ns <= most_ns) continue;
     most = row, most_ns = beyond_ns, longer = count, all = static_cast<std::int64_t>(list.size());
   }
-  if (most == nullptr || static_cast<double>(most_ns / units) <
-                             kWorthShare * static_cast<double>(std::max<std::int64_t>(1, analysis.summary.terms.Sum())))
+  if (most == nullptr ||
+      static_cast<double>(most_ns / units) <
+          rules::kWorthShare * static_cast<double>(std::max<std::int64_t>(1, analysis.summary.terms.Sum())))
     return {};
   return {Say(Word::kMeasureDiffering, {{"longer", Num{longer}},
                                         {"instances", Num{all}},
@@ -104,12 +105,13 @@ std::vector<Clause> OneSlowerDirection(const Context& context) {
 // Between more than two hosts.
 std::vector<Clause> UnlikeEnds(const Context& context, const Analysis& analysis) {
   const std::optional<UnlikeHosts> unlike = FindUnlikeHosts(context);
-  if (!unlike || static_cast<double>(unlike->spread_ns) < kMuchLongerThanLatencyNs) return {};
+  if (!unlike || static_cast<double>(unlike->spread_ns) < rules::kMeasureTransferNs) return {};
   // The data of a rank that is late itself are late by as much.
   std::int64_t own_ns = 0;
   for (const Straggler& straggler : analysis.stragglers)
     own_ns = std::max(own_ns, straggler.own_late_ns.value_or(unlike->behind_ns));
-  if (static_cast<double>(unlike->behind_ns - own_ns) < kWorthShare * static_cast<double>(analysis.summary.terms.Sum()))
+  if (static_cast<double>(unlike->behind_ns - own_ns) <
+      rules::kWorthShare * static_cast<double>(analysis.summary.terms.Sum()))
     return {};
   return {Say(Word::kMeasureUnlike, {{"unlike", Num{unlike->unlike}},
                                      {"instances", Num{unlike->instances}},

@@ -9,13 +9,12 @@
 #include "analysis/core/source.h"
 #include "analysis/core/statistics.h"
 #include "analysis/passes.h"
+#include "analysis/rules/network.h"
+#include "analysis/rules/run.h"
 #include "merge/timeline/step_length.h"
 
 namespace lockstep::analysis {
 namespace {
-
-// The number of pairs that a reader can look at, by bytes and by waits each; all pairs are in p2p_pairs.
-constexpr std::size_t kMaxPairs = 100;
 
 std::int64_t WaitNs(const P2pPair& pair) { return pair.late_sender_ns + pair.late_receiver_ns; }
 
@@ -48,14 +47,14 @@ void Add(P2pPair& sum, const P2pPair& pair) {
 
 // The heaviest pairs by bytes and by waits, in the order of the matrix.
 std::vector<P2pPair> Heaviest(const std::vector<P2pPair>& pairs) {
-  if (pairs.size() <= kMaxPairs) return pairs;
+  if (pairs.size() <= rules::kP2pPairsListed) return pairs;
   std::vector<std::size_t> order(pairs.size());
   std::set<std::size_t> chosen;
   const auto choose = [&](auto&& weight) {
     std::iota(order.begin(), order.end(), std::size_t{0});
     std::stable_sort(order.begin(), order.end(),
                      [&](std::size_t a, std::size_t b) { return weight(pairs[a]) > weight(pairs[b]); });
-    for (std::size_t i = 0; i < kMaxPairs; ++i)
+    for (std::size_t i = 0; i < rules::kP2pPairsListed; ++i)
       if (weight(pairs[order[i]]) > 0) chosen.insert(order[i]);
   };
   choose([](const P2pPair& pair) { return pair.bytes; });
@@ -99,7 +98,7 @@ std::vector<Clause> Meanwhile(const std::vector<std::int32_t>& chain) {
   return {Say(Word::kP2pMeanwhile, {{"second", Index{chain[1]}},
                                     {"third", Index{chain[2]}},
                                     {"fourth", If(chain.size() == 4, Index{chain.back()})},
-                                    {"last", If(chain.size() > 4, Index{chain.back()})}})};
+                                    {"last", If(chain.size() != 3 && chain.size() != 4, Index{chain.back()})}})};
 }
 
 // What the program itself calls, for advice.
@@ -111,7 +110,6 @@ struct Calls {
 // has more to do, or is slower, and whatever is posted earlier or later only moves the wait elsewhere. 0: it is not.
 std::int64_t MoreWorkNs(const Context& context, const Analysis& analysis, std::int32_t late, std::int32_t waiting,
                         std::int64_t wait_ns) {
-  constexpr double kExplains = 0.5;
   const auto terms_of = [&](std::int32_t rank) -> const IdentityTerms* {
     const std::size_t p = context.Position(rank);
     if (p == kNowhere || p >= analysis.ranks.size()) return nullptr;
@@ -122,12 +120,12 @@ std::int64_t MoreWorkNs(const Context& context, const Analysis& analysis, std::i
   const IdentityTerms *busy = terms_of(late), *idle = terms_of(waiting);
   if (busy == nullptr || idle == nullptr || busy->device_unknown || idle->device_unknown) return 0;
   const std::int64_t more_ns = busy->Own() - idle->Own();
-  return static_cast<double>(more_ns) >= kExplains * static_cast<double>(wait_ns) ? more_ns : 0;
+  return static_cast<double>(more_ns) >= rules::kP2pMoreWorkShare * static_cast<double>(wait_ns) ? more_ns : 0;
 }
 
 // An earlier message had already arrived during a good part of the wait.
 bool OutOfOrder(const LateSender& late) {
-  return late.decides && late.pair->wrong_order_ns * 4 > late.pair->late_sender_ns;
+  return late.decides && late.pair->wrong_order_ns * rules::kP2pOrderParts > late.pair->late_sender_ns;
 }
 
 // Headline, evidence and advice of waiting for late senders. `part`: how much of the step.
@@ -219,7 +217,7 @@ void FindKind(const Context& context, Analysis& analysis, const std::vector<P2pP
   if (costs.empty() || whole <= 0) return;
   const auto worst = static_cast<std::size_t>(std::max_element(costs.begin(), costs.end()) - costs.begin());
   const auto worth = [&](std::int64_t cost) {
-    return static_cast<double>(cost) >= kNameShare * static_cast<double>(whole);
+    return static_cast<double>(cost) >= rules::kNameShare * static_cast<double>(whole);
   };
   if (!worth(costs[worst])) return;
   const std::int32_t waiting = context.ranks()[worst];
@@ -263,7 +261,7 @@ void FindKind(const Context& context, Analysis& analysis, const std::vector<P2pP
   std::stable_sort(rows.begin(), rows.end(), [&](const P2pPair* a, const P2pPair* b) {
     return kind.sender ? a->late_sender_ns > b->late_sender_ns : a->late_receiver_ns > b->late_receiver_ns;
   });
-  if (rows.size() > kMaxPairs) rows.resize(kMaxPairs);
+  if (rows.size() > rules::kP2pPairsListed) rows.resize(rules::kP2pPairsListed);
   for (const P2pPair* each : rows)
     finding.explain.rows.push_back({each->source, each->destination, each->messages,
                                     static_cast<std::int64_t>(each->bytes), each->late_sender_ns,

@@ -6,13 +6,12 @@
 #include "analysis/communication/exposure.h"
 #include "analysis/communication/measure_network.h"
 #include "analysis/passes.h"
+#include "analysis/rules/network.h"
+#include "analysis/rules/run.h"
 #include "merge/timeline/rank_activity.h"
 
 namespace lockstep::analysis {
 namespace {
-
-// All ranks run the same program, so a few of them suffice.
-constexpr std::size_t kMaxRanksRead = 4;
 
 // If ends are certain, it is known when data moved.
 bool EndsUncertain(const schema::TlCollectives& t) {
@@ -24,7 +23,7 @@ bool EndsUncertain(const schema::TlCollectives& t) {
     ++posted;
     censored += t.censored[c] != 0;
   }
-  return censored > 0 && censored * 4 >= posted;
+  return censored > 0 && censored * rules::kProgressCensoredParts >= posted;
 }
 
 // Whether nearly all bytes of collectives were posted: then the transfer that ends in Wait is theirs as well.
@@ -36,7 +35,7 @@ bool MostlyPosted(const schema::TlCollectives& t) {
         t.mode[c] == schema::Code(CollectiveMode::kPersistent))
       posted += static_cast<double>(t.bytes[c]);
   }
-  return posted >= 0.9 * all;
+  return posted >= rules::kProgressPostedShare * all;
 }
 
 // Time that non-blocking collectives were exposed in their Wait after the last member had arrived, mean over ranks, per
@@ -57,14 +56,10 @@ std::int64_t MovedInWait(const Context& context, const Analysis& analysis) {
   return sum / std::max<std::int64_t>(1, steps * static_cast<std::int64_t>(context.ranks().size()));
 }
 
-// If less than this share of the step is exposed, the operations made progress in the meantime, or there is nothing to
-// report.
-constexpr std::int64_t kLeastPart = 500;
-
 }  // namespace
 
 void FindWaitOnlyProgress(const Context& context, Analysis& analysis) {
-  const std::size_t n = context.ranks().size(), read = std::min(n, kMaxRanksRead);
+  const std::size_t n = context.ranks().size(), read = std::min(n, rules::kProgressRanksRead);
   if (!EndsUncertain(context.tables().collectives)) return;
   ProgressCounts all;
   Finding finding;
@@ -80,7 +75,9 @@ void FindWaitOnlyProgress(const Context& context, Analysis& analysis) {
     all.apart_ns += counts.apart_ns;
     finding.explain.rows.push_back({rank, counts.posted, counts.early, counts.wait_only, counts.apart_ns});
   }
-  if (all.early == 0 || all.early * 10 < all.posted || all.wait_only * 2 < all.early) return;
+  if (all.early == 0 || all.early * rules::kProgressPostedEarlyParts < all.posted ||
+      all.wait_only * rules::kProgressWaitOnlyParts < all.early)
+    return;
   const Summary& s = analysis.summary;
   const std::int64_t whole = s.terms.Sum();
   finding.covers_transfer = MostlyPosted(context.tables().collectives);
@@ -89,9 +86,9 @@ void FindWaitOnlyProgress(const Context& context, Analysis& analysis) {
   const std::int64_t exposed = finding.covers_transfer
                                    ? s.terms.exposed_unsplit_ns + s.terms.exposed_transfer_ns
                                    : std::min(s.terms.exposed_unsplit_ns, MovedInWait(context, analysis));
-  if (whole <= 0 || exposed * kLeastPart < whole) return;
+  if (whole <= 0 || exposed * rules::kProgressExposedParts < whole) return;
   analysis.wait_only = true;
-  if (static_cast<double>(exposed) < kWorthShare * static_cast<double>(whole)) return;
+  if (static_cast<double>(exposed) < rules::kWorthShare * static_cast<double>(whole)) return;
   finding.id = FindingId::kProgressWaitOnly;
   finding.said.headline = {Say(analysis.mostly_posted ? Word::kPosted : Word::kPostedInPart),
                            Say(Word::kPostedCost, {{"exposed", PartOf(s, exposed)}, {"per_step", s.per_step}})};

@@ -14,6 +14,8 @@
 #include "analysis/communication/op_names.h"
 #include "analysis/passes.h"
 #include "analysis/replayed/replayed_run.h"
+#include "analysis/rules/network.h"
+#include "analysis/rules/run.h"
 #include "analysis/words/render.h"
 #include "core/collective.h"
 
@@ -69,15 +71,15 @@ void FindExposedTransfer(const Context& context, Analysis& analysis) {
   const bool by_replay = replayed != nullptr && replayed->Holds() &&
                          replayed->what_if().Answerable({.kind = replay::Question::kFreeCommunication}).ok();
   if (analysis.comm_on_path_ns && !by_replay) exposed = std::min(exposed, *analysis.comm_on_path_ns);
-  if (whole > 0 && 2 * exposed < all_exposed &&
-      static_cast<double>(all_exposed) >= kNameShare * static_cast<double>(whole)) {
+  if (whole > 0 && rules::kExposedHostParts * exposed < all_exposed &&
+      static_cast<double>(all_exposed) >= rules::kNameShare * static_cast<double>(whole)) {
     const double of_step = static_cast<double>(all_exposed) / static_cast<double>(whole),
                  gain = static_cast<double>(exposed) / static_cast<double>(whole);
-    const bool worth = static_cast<double>(exposed) >= kWorthShare * static_cast<double>(whole);
+    const bool worth = static_cast<double>(exposed) >= rules::kWorthShare * static_cast<double>(whole);
     analysis.remarks.push_back(Told(worth ? Word::kExposedButHost : Word::kExposedForNothing,
                                     {{"exposed", Share{of_step}}, {"gain", If(worth, Share{gain})}}));
   }
-  if (whole <= 0 || static_cast<double>(exposed) < kWorthShare * static_cast<double>(whole)) return;
+  if (whole <= 0 || static_cast<double>(exposed) < rules::kWorthShare * static_cast<double>(whole)) return;
 
   Finding finding;
   finding.id = FindingId::kTransferExposed;
@@ -121,20 +123,22 @@ void FindExposedTransfer(const Context& context, Analysis& analysis) {
                                ? Say(Word::kExposedEvidence, {{"transferring", transferring},
                                                               {"unsplit", If(exposed > transferring.value, unsplit)}})
                                : Say(Word::kExposedUnsplitEvidence, {{"unsplit", unsplit}})};
-  if (largest != nullptr && cost(*largest) * 10 > exposed * units)
+  if (largest != nullptr && cost(*largest) * rules::kExposedLargestParts > exposed * units)
     finding.said.evidence.push_back(
         Say(Word::kExposedMostEvidence, {{"count", Num{largest->count}},
                                          {"collectives", Clauses{{NameOfCollectives(*largest, largest->count == 1)}}},
                                          {"rate", If(largest->busbw.has_value(), Rate{largest->busbw.value_or(0)})}}));
   AddTo(finding.said.evidence, ReasonToMeasureNetwork(context, analysis));
   if (others_missing) finding.said.evidence.push_back(Say(Word::kExposedOthersMissingEvidence));
-  const bool barriers = largest != nullptr && largest->op == "barrier" && 2 * cost(*largest) > exposed * units;
+  const bool barriers =
+      largest != nullptr && largest->op == "barrier" && rules::kExposedBarrierParts * cost(*largest) > exposed * units;
   // Hiding no communication at all means that the job does not overlap it.
-  finding.said.action = {Say(others_missing                                ? Word::kExposedOthersMissingAction
-                             : by_itself                                   ? Word::kExposedByItselfAction
-                             : barriers                                    ? Word::kExposedBarriersAction
-                             : s.hidden_comm_high_ns * 20 < s.comm_high_ns ? Word::kExposedPostAction
-                                                                           : Word::kExposedStartAction)};
+  finding.said.action = {Say(others_missing ? Word::kExposedOthersMissingAction
+                             : by_itself    ? Word::kExposedByItselfAction
+                             : barriers     ? Word::kExposedBarriersAction
+                             : s.hidden_comm_high_ns * rules::kExposedHiddenParts < s.comm_high_ns
+                                 ? Word::kExposedPostAction
+                                 : Word::kExposedStartAction)};
   analysis.findings.push_back(std::move(finding));
 }
 

@@ -6,8 +6,8 @@
 namespace lockstep::analysis {
 
 // gpu_samples.device and rank_gpus.device where it is not known which.
-inline constexpr std::uint16_t kUnknownDevice = 65535;
+inline constexpr std::uint16_t kUnknownDevice = UINT16_MAX;
 // gpu_memory.device of what is the host's.
-inline constexpr std::uint16_t kHostMemory = 65535;
+inline constexpr std::uint16_t kHostMemory = UINT16_MAX;
 
 }  // namespace lockstep::analysis

@@ -7,9 +7,6 @@
 
 namespace lockstep::analysis {
 
-// With fewer certain instances the bandwidth is left out: one slow or one lucky transfer would be half of it.
-inline constexpr std::size_t kLeastInstancesOfRate = 5;
-
 // All members are there and agree.
 inline bool IsSound(const schema::TlCollectives& t, std::size_t row) {
   return !t.mismatch[row] && !t.violation[row] && t.seen[row] == t.expected[row];

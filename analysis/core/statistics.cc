@@ -5,21 +5,10 @@
 #include <limits>
 #include <numeric>
 
+#include "analysis/rules/run.h"
 #include "merge/parallel.h"
 
 namespace lockstep::analysis {
-namespace {
-
-constexpr std::size_t kMinBlocks = 10;
-// More blocks add too little power for their time.
-constexpr std::size_t kMaxBlocks = 64;
-// A change that begins later than this is too short to be shown: blocks, and share of all.
-constexpr std::size_t kLeastTail = 5, kTailShare = 4;
-// Tolerance for differences between sums whose order must not depend on rounding.
-constexpr double kTolerance = 1e-9;
-
-}  // namespace
-
 double MeanOf(const std::vector<double>& values) {
   return values.empty() ? 0 : std::accumulate(values.begin(), values.end(), 0.0) / static_cast<double>(values.size());
 }
@@ -33,7 +22,7 @@ std::vector<double> Weighted(const std::vector<std::int64_t>& values, const std:
 
 std::optional<TwoGroups> FindTwoGroups(std::vector<std::int64_t> lengths_ns) {
   const std::size_t n = lengths_ns.size();
-  if (n < kLeastOfGroups) return std::nullopt;
+  if (n < rules::kTwoGroupsLengths) return std::nullopt;
   std::sort(lengths_ns.begin(), lengths_ns.end());
   double all = 0, variance = 0, lower = 0, most = 0, lower_sum = 0;
   for (const std::int64_t ns : lengths_ns) all += static_cast<double>(ns);
@@ -48,9 +37,10 @@ std::optional<TwoGroups> FindTwoGroups(std::vector<std::int64_t> lengths_ns) {
     if (explained <= most || lengths_ns[k] == lengths_ns[k - 1]) continue;
     most = explained, at = k, lower_sum = lower;
   }
-  if (at == 0 || most < kGroupsExplain * variance) return std::nullopt;
+  if (at == 0 || most < rules::kTwoGroupsExplained * variance) return std::nullopt;
   const double longer = (all - lower_sum) / static_cast<double>(n - at), other = lower_sum / static_cast<double>(at);
-  if (longer < kGroupsApart * other || static_cast<double>(n - at) * (longer - other) < kGroupsShare * all)
+  if (longer < rules::kTwoGroupsTimes * other ||
+      static_cast<double>(n - at) * (longer - other) < rules::kTwoGroupsShare * all)
     return std::nullopt;
   return TwoGroups{lengths_ns[at], n - at, static_cast<std::int64_t>(longer), static_cast<std::int64_t>(other)};
 }
@@ -66,8 +56,8 @@ namespace {
 
 // Subtracts the means of both sides of the largest change of level, which causes most of a drifting rank's correlation.
 void RemoveShift(std::vector<double>& values) {
-  const std::size_t n = values.size(), least = std::max<std::size_t>(n / 10, 2);
-  if (n < 20) return;
+  const std::size_t n = values.size(), least = std::max(n / rules::kShiftSideOneIn, rules::kShiftSideValues);
+  if (n < rules::kShiftValues) return;
   const double all = std::accumulate(values.begin(), values.end(), 0.0);
   double before = 0, best = 0, best_before = 0;
   std::size_t at = 0;
@@ -94,7 +84,7 @@ std::size_t Length(const std::vector<std::vector<double>>& series, void (*prepar
   std::vector<double> correlations(series.size(), 0.0);
   merge::ParallelFor(jobs, series.size(), [&](std::size_t which) {
     const std::vector<double>& values = series[which];
-    if (values.size() < 8) return;
+    if (values.size() < rules::kAutocorrelationValues) return;
     // Uses ranks instead of values, because one outlier would hide the correlation of the others.
     std::vector<std::size_t> order(values.size());
     std::iota(order.begin(), order.end(), std::size_t{0});
@@ -116,10 +106,10 @@ std::size_t Length(const std::vector<std::vector<double>>& series, void (*prepar
   });
   double largest = 0;
   for (const double each : correlations) largest = std::max(largest, each);
-  const double correlation = std::min(largest, 0.95);
+  const double correlation = std::min(largest, rules::kAutocorrelationMost);
   const double time = (1 + correlation) / (1 - correlation);
-  const std::size_t most = std::max<std::size_t>(1, n / kMinBlocks);
-  return std::clamp<std::size_t>(static_cast<std::size_t>(std::ceil(2 * time)), 1, most);
+  const std::size_t most = std::max<std::size_t>(1, n / rules::kBootstrapBlocks);
+  return std::clamp<std::size_t>(static_cast<std::size_t>(std::ceil(rules::kBlockLengthTimes * time)), 1, most);
 }
 
 }  // namespace
@@ -201,7 +191,8 @@ struct BlockSums {
   BlockSums(const std::vector<std::vector<double>>& values, std::size_t least_block)
       : units(values.size()),
         subjects(values[0].size()),
-        block(std::max({least_block, std::size_t{1}, (units + kMaxBlocks - 1) / kMaxBlocks})),
+        block(std::max(
+            {least_block, std::size_t{1}, (units + rules::kPermutationBlocks - 1) / rules::kPermutationBlocks})),
         blocks((units + block - 1) / block),
         sums(blocks * subjects, 0.0) {}
   double& At(std::size_t unit, std::size_t subject) { return sums[unit / block * subjects + subject]; }
@@ -225,9 +216,6 @@ void LargestFromBeginnings(const BlockSums& of, std::size_t last_begin, std::vec
     for (std::size_t s = 0; s < of.subjects; ++s) largest[s] = std::max(largest[s], running[s] * scale);
   }
 }
-
-// How probable it may be that shuffling would have given another p than the bound below.
-constexpr double kOddsOfShuffles = 1e-9;
 
 // An upper bound on the chance that in one shuffle some subject's statistic is at least a given one: Bennett's
 // inequality for the sum of the blocks from each beginning on, which holds for draws without replacement as well
@@ -273,8 +261,8 @@ std::vector<double> FamilywiseP(BlockSums cells, std::size_t last_begin, std::ui
   }
   const Chance chance(cells, last_begin);
   std::erase_if(open, [&](std::size_t s) {
-    const double least = observed[s] - 2 * kTolerance * std::max(1.0, std::abs(observed[s]));
-    const bool never = chance.LogOf(least) + std::log(static_cast<double>(rounds)) < std::log(kOddsOfShuffles);
+    const double least = observed[s] - 2 * rules::kSumTolerance * std::max(1.0, std::abs(observed[s]));
+    const bool never = chance.LogOf(least) + std::log(static_cast<double>(rounds)) < std::log(rules::kShuffleSkipOdds);
     if (never) p[s] = 1 / static_cast<double>(1 + rounds);
     return never;
   });
@@ -288,7 +276,7 @@ std::vector<double> FamilywiseP(BlockSums cells, std::size_t last_begin, std::ui
     for (std::size_t i = cells.sums.size() - 1; i > 0; --i) std::swap(cells.sums[i], cells.sums[random.Below(i + 1)]);
     LargestFromBeginnings(cells, last_begin, null);
     double largest = *std::max_element(null.begin(), null.end());
-    largest += kTolerance * std::max(1.0, std::abs(largest));
+    largest += rules::kSumTolerance * std::max(1.0, std::abs(largest));
     for (const std::size_t s : open) reached[s] += largest >= observed[s];
     if (static_cast<double>(1 + reached[top]) >= options.interesting * static_cast<double>(1 + rounds)) return p;
   }
@@ -323,7 +311,8 @@ std::vector<double> ConsistencyTest(const std::vector<std::vector<double>>& valu
     }
   });
   cells.Center(0.5 * static_cast<double>(subjects - 1));
-  const std::size_t tail = std::max(kLeastTail, (cells.blocks + kTailShare - 1) / kTailShare);
+  const std::size_t tail =
+      std::max(rules::kChangeLastBlocks, (cells.blocks + rules::kChangeLastOneIn - 1) / rules::kChangeLastOneIn);
   const std::size_t last_begin = cells.blocks - std::min(cells.blocks, tail);
   return FamilywiseP(std::move(cells), last_begin, seed, options);
 }
@@ -341,10 +330,10 @@ std::vector<double> RareExcessTest(const std::vector<std::vector<double>>& value
 }
 
 bool IsIntermittent(const std::vector<std::int64_t>& by_step, double worth) {
-  constexpr std::size_t kLeastOfSteps = 5;
   const auto with = static_cast<std::size_t>(std::count_if(
       by_step.begin(), by_step.end(), [&](std::int64_t value) { return static_cast<double>(value) >= worth; }));
-  return 2 * with <= by_step.size() && kLeastOfSteps * with >= by_step.size() && with >= 2;
+  return 2 * with <= by_step.size() && rules::kIntermittentOneIn * with >= by_step.size() &&
+         with >= rules::kIntermittentSteps;
 }
 
 }  // namespace lockstep::analysis

@@ -9,6 +9,7 @@
 #include <utility>
 #include <vector>
 
+#include "analysis/rules/run.h"
 #include "core/order_statistics.h"
 
 namespace lockstep::analysis {
@@ -47,12 +48,10 @@ struct TwoGroups {
   std::int64_t mean_ns = 0, other_ns = 0;  // Of the longer ones and of the others, floored.
 };
 // Of the divisions into longer and shorter ones that which explains most of the variance (Otsu, IEEE Transactions on
-// Systems, Man, and Cybernetics 9, 1979), if it explains kGroupsExplain of it, if the longer ones are kGroupsApart
-// times as long on average, and if what they have beyond the others is kGroupsShare of all. One long stall makes a
-// group, too. Of values with a normal distribution the best division explains 64 %, of even ones 75 %.
+// Systems, Man, and Cybernetics 9, 1979), if it explains enough of it (rules::kTwoGroupsExplained), if the longer ones
+// are that much longer on average (kTwoGroupsTimes), and if what they have beyond the others is worth it
+// (kTwoGroupsShare). One long stall makes a group, too.
 std::optional<TwoGroups> FindTwoGroups(std::vector<std::int64_t> lengths_ns);
-inline constexpr double kGroupsExplain = 0.85, kGroupsApart = 1.25, kGroupsShare = 0.02;
-inline constexpr std::size_t kLeastOfGroups = 8;  // Fewer lengths form no groups.
 
 // Is this in too few of the steps for its lower median to show it, and in enough of them (a fifth, and at least two) to
 // be no accident? Then its mean is what it costs. A step has it if its value is at least `worth`.
@@ -60,10 +59,10 @@ bool IsIntermittent(const std::vector<std::int64_t>& by_step, double worth);
 
 // 95 % interval by moving-block bootstrap with `rounds` resamples.
 std::pair<double, double> BootstrapInterval(const std::vector<double>& values, std::size_t block, Statistic statistic,
-                                            std::uint64_t seed, std::size_t rounds = 1000);
+                                            std::uint64_t seed, std::size_t rounds = rules::kBootstrapRounds);
 
 struct PermutationOptions {
-  std::size_t rounds = 1999;
+  std::size_t rounds = rules::kTestRounds;
   double interesting = 1;
   // The subjects whose p is wanted; empty: all. The others' p is 1.
   std::vector<std::size_t> asked = {};
@@ -86,6 +85,6 @@ std::vector<double> RareExcessTest(const std::vector<std::vector<double>>& value
 // Is the median of the differences of a pair other than 0? By moving-block bootstrap, two-sided; never below
 // 1 / (rounds + 1).
 double PairedTest(const std::vector<double>& differences, std::size_t block, std::uint64_t seed,
-                  std::size_t rounds = 1999);
+                  std::size_t rounds = rules::kTestRounds);
 
 }  // namespace lockstep::analysis

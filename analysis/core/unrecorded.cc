@@ -5,14 +5,12 @@
 #include <cstdint>
 #include <string_view>
 
+#include "analysis/rules/run.h"
 #include "core/fact.h"
 #include "core/loss.h"
 
 namespace lockstep::analysis {
 namespace {
-
-// Below this share of the time, calls of which only the waits are unknown change no finding.
-constexpr double kLeastShare = 0.01;
 
 // Values of all facts of a name.
 template <typename F>
@@ -37,10 +35,8 @@ struct GroupUse {
   bool counted = false;  // All of its groups were counted.
   std::int64_t steps = 0, used = 0, operations = 0, covered = 0;
 
-  // Building the model needs some operations, and so does the second step, when DDP agrees on new buckets.
   bool OnlySetsUp() const {
-    constexpr std::int64_t kSetUpSteps = 2;
-    return counted && steps > 0 && used <= kSetUpSteps && used * 2 <= steps;
+    return counted && steps > 0 && used <= rules::kBackendSetUpSteps && used * rules::kBackendSetUpOneIn <= steps;
   }
   // Each operation was awaited within a call that is recorded as a range.
   bool AllInRanges() const { return counted && steps > 0 && covered >= operations; }
@@ -100,7 +96,7 @@ Unrecorded FindUnrecorded(const merge::Timeline& timeline) {
     const std::string name(FactValue(fact, "name"));
     const GroupUse use = UseOf(timeline, name);
     if (use.OnlySetsUp()) return;
-    if (use.AllInRanges() && found.share < kLeastShare) {
+    if (use.AllInRanges() && found.share < rules::kUnrecordedCallsShare) {
       found.beside.push_back(name);
       return;
     }
@@ -123,9 +119,9 @@ Unrecorded FindUnrecorded(const merge::Timeline& timeline) {
   const auto& comm = tables.rank_totals.comm_high_ns;
   const bool else_recorded = tables.collectives.rows() > 0 || tables.p2p_pairs.rows() > 0;
   const bool alone = !else_recorded && std::none_of(comm.begin(), comm.end(), [](std::int64_t ns) { return ns > 0; });
-  found.what = Clauses{{Say(found.share >= kLeastShare ? Word::kBackendCalls
-                            : alone                    ? Word::kBackendAlone
-                                                       : Word::kBackendUnknown,
+  found.what = Clauses{{Say(found.share >= rules::kUnrecordedCallsShare ? Word::kBackendCalls
+                            : alone                                     ? Word::kBackendAlone
+                                                                        : Word::kBackendUnknown,
                             {{"share", Real{100 * found.share}}})}};
   return found;
 }

@@ -2,10 +2,12 @@
 
 #include <fmt/format.h>
 
+#include <algorithm>
 #include <cmath>
 #include <nlohmann/json.hpp>
 
 #include "analysis/diff/sample.h"
+#include "analysis/rules/diff.h"
 
 namespace lockstep::diff {
 namespace {
@@ -15,7 +17,9 @@ constexpr const char* kSchema = "lockstep.baseline/2";
 constexpr NameKind kKinds[] = {NameKind::kKernel, NameKind::kOperator, NameKind::kRange};
 
 // Times are whole ns in files; fractions keep nine digits.
-double Rounded(double value) { return std::fabs(value) >= 100 ? std::round(value) : std::round(value * 1e9) / 1e9; }
+double Rounded(double value) {
+  return std::fabs(value) >= rules::kBaselineWholeFrom ? std::round(value) : std::round(value * 1e9) / 1e9;
+}
 
 Json ToJson(const Spread& spread) {
   if (spread.count == 0) return nullptr;
@@ -50,6 +54,14 @@ Json OrNull(const std::optional<T>& value) {
   return value ? Json(*value) : Json(nullptr);
 }
 
+// A cause that this version does not know is an unknown one.
+std::optional<analysis::CauseId> ToCause(const std::optional<std::string>& name) {
+  if (!name || name->empty()) return std::nullopt;
+  const auto at = std::find(analysis::kCauseNames.begin(), analysis::kCauseNames.end(), *name);
+  if (at == analysis::kCauseNames.end()) return analysis::CauseId::kUnknown;
+  return static_cast<analysis::CauseId>(at - analysis::kCauseNames.begin());
+}
+
 RunSample Parse(const Json& json) {
   RunSample sample;
   const Json& run = json.at("run");
@@ -70,7 +82,7 @@ RunSample Parse(const Json& json) {
   for (const Json& rank : json.at("ranks"))
     sample.rank_samples.push_back({rank.at("rank").get<std::int32_t>(), rank.at("node").get<std::string>(),
                                    ToSpread(rank.at("compute_ns")), OrNothing<std::int64_t>(rank, "sm_clock_mhz"),
-                                   OrNothing<std::string>(rank, "straggler").value_or(""),
+                                   ToCause(OrNothing<std::string>(rank, "straggler")),
                                    OrNothing<double>(rank, "blocked_ns").value_or(0)});
   for (const Json& row : json.at("collectives"))
     sample.collectives.push_back({row.at("op").get<std::string>(), row.at("members").get<std::int64_t>(),
@@ -119,7 +131,7 @@ std::string BaselineJson(const RunSample& sample) {
                              {"node", ""},
                              {"compute_ns", ToJson(rank.work_ns)},
                              {"sm_clock_mhz", OrNull(rank.sm_clock_mhz)},
-                             {"straggler", rank.straggler.empty() ? Json(nullptr) : Json(rank.straggler)},
+                             {"straggler", rank.straggler ? Json(NameOf(*rank.straggler)) : Json(nullptr)},
                              {"blocked_ns", Rounded(rank.blocked_ns)}});
   json["collectives"] = Json::array();
   for (const CollectiveSample& row : sample.collectives)

@@ -1,39 +1,44 @@
 // Finds what changed between two runs and explains their difference.
 
-#include <fmt/format.h>
-
 #include <algorithm>
 #include <cmath>
 #include <functional>
 #include <map>
 #include <tuple>
 
-#include "analysis/core/format.h"
 #include "analysis/core/statistics.h"
 #include "analysis/diff/compare.h"
-#include "analysis/passes.h"
+#include "analysis/rules/diff.h"
+#include "analysis/rules/run.h"
+#include "analysis/words/render.h"
 
 namespace lockstep::diff {
 namespace {
 
-constexpr std::size_t kMostOfAKind = 4;
-// Launches per step, clocks: smaller changes count as none.
-constexpr double kCountShare = 0.02, kClockShare = 0.03;
+using analysis::Clauses;
+using analysis::If;
+using analysis::Index;
+using analysis::Ns;
+using analysis::Num;
+using analysis::Real;
+using analysis::Value;
+using analysis::Word;
 
-std::string Ns(double ns) { return analysis::Duration(static_cast<std::int64_t>(std::llround(std::fabs(ns)))); }
-std::string Change(double now, double base) {
-  return base > 0 ? fmt::format("{:+.1f} %", 100 * (now - base) / base) : "new";
+// The amount, whatever its sign.
+Ns Amount(double ns) { return {std::llround(std::fabs(ns))}; }
+Clauses ChangeOf(double now, double base) {
+  return {{base > 0 ? Say(Word::kDiffChange, {{"change", Real{100 * (now - base) / base}}}) : Say(Word::kDiffNew)}};
 }
-std::string PerStep(double count) {
-  return std::fabs(count - std::round(count)) < 0.005 ? analysis::Count(std::llround(count))
-                                                      : fmt::format("{:.2f}", count);
+Value PerStep(double count) {
+  if (std::fabs(count - std::round(count)) < rules::kDiffWholeCount) return Num{std::llround(count)};
+  return Clauses{{Say(Word::kDiffFraction, {{"count", Real{count}}})}};
 }
 
 class Causes {
  public:
   Causes(const RunSample& base, const RunSample& now, const NameChanges& names)
       : base_(base), now_(now), names_(names), blocked_known_(base.BlockedKnown() && now.BlockedKnown()) {
-    if (const MeasureSample* step = base.Find("step_ns")) worth_ns_ = analysis::kWorthShare * step->spread.center;
+    if (const MeasureSample* step = base.Find("step_ns")) worth_ns_ = rules::kWorthShare * step->spread.center;
   }
 
   std::vector<Cause> All() {
@@ -54,9 +59,10 @@ class Causes {
            difference.value != 0;
   }
 
-  void Add(std::string kind, std::int32_t rank, std::string what, std::string sentence, const Difference& difference) {
-    causes_.push_back({std::move(kind), rank, std::move(what), std::move(sentence), difference.value,
-                       std::pair(difference.low, difference.high)});
+  static Cause Sure(CauseKind kind, std::int32_t rank, std::string what, std::string sentence,
+                    const Difference& difference) {
+    return {
+        kind, rank, std::move(what), std::move(sentence), difference.value, std::pair(difference.low, difference.high)};
   }
 
   void Ranks() {
@@ -69,7 +75,7 @@ class Causes {
     for (const RankSample& now : now_.rank_samples)
       for (const RankSample& base : base_.rank_samples)
         if (base.rank == now.rank && base.work_ns.count > 0 && now.work_ns.count > 0) {
-          ranks.push_back({&base, &now, DifferenceOf(base.work_ns, now.work_ns, kWiden99)});
+          ranks.push_back({&base, &now, DifferenceOf(base.work_ns, now.work_ns, rules::kDiffWiden99)});
           changes.push_back(ranks.back().difference.value);
           blocked_changes.push_back(now.blocked_ns - base.blocked_ns);
         }
@@ -83,7 +89,7 @@ class Causes {
     if (base_compute != nullptr && now_compute != nullptr) {
       double base_own = base_compute->spread.center;
       const auto widen = [&](const MeasureSample& base, const MeasureSample& now) {
-        const Difference mean = DifferenceOf(base.spread, now.spread, kWiden99);
+        const Difference mean = DifferenceOf(base.spread, now.spread, rules::kDiffWiden99);
         all.low += mean.low - mean.value;
         all.high += mean.high - mean.value;
       };
@@ -94,13 +100,12 @@ class Causes {
         base_own += base_blocked->spread.center;
       }
       if (Counts(all))
-        Add("all_ranks", -1, "compute",
-            fmt::format("all ranks {} {} {} per step ({})",
-                        !blocked_known_                         ? "compute or are blocked"
-                        : MostlyBlocked(common_blocked, common) ? "are blocked"
-                                                                : "compute",
-                        Ns(common), common > 0 ? "longer" : "less", Change(base_own + common, base_own)),
-            all);
+        causes_.push_back(Sure(CauseKind::kAllRanks, -1, "compute",
+                               Told(Word::kDiffAllRanks, {{"do", Does(false, common_blocked, common)},
+                                                          {"by", Amount(common)},
+                                                          {"longer", common > 0},
+                                                          {"change", ChangeOf(base_own + common, base_own)}}),
+                               all));
     }
     std::vector<Both> own;
     for (Both& rank : ranks) {
@@ -112,39 +117,45 @@ class Causes {
     std::stable_sort(own.begin(), own.end(), [](const Both& a, const Both& b) {
       return std::fabs(a.difference.value) > std::fabs(b.difference.value);
     });
-    for (std::size_t i = 0; i < std::min(own.size(), kMostOfAKind); ++i) {
-      const Both& rank = own[i];
-      const bool longer = rank.difference.value > 0;
-      std::string sentence = fmt::format(
-          "rank {}{} {} {} {} per step ({}){}", rank.now->rank, rank.now->node.empty() ? "" : " on " + rank.now->node,
-          !blocked_known_ ? "computes or is blocked"
-          : MostlyBlocked(rank.now->blocked_ns - rank.base->blocked_ns - common_blocked, rank.difference.value)
-              ? "is blocked"
-              : "computes",
-          Ns(rank.difference.value), longer ? "longer" : "less",
-          Change(rank.now->work_ns.center, rank.base->work_ns.center),
-          !longer || ranks.size() < 2 ? ""
-          : Counts(all)               ? ", beyond what all do"
-                                      : "; the others do not");
-      if (longer && !rank.now->straggler.empty() && rank.now->straggler != "unknown")
-        sentence += fmt::format("; it is a straggler now, cause: {}", rank.now->straggler);
-      if (!rank.base->node.empty() && !rank.now->node.empty() && rank.base->node != rank.now->node)
-        sentence += fmt::format("; it was on {}", rank.base->node);
-      Add("rank", rank.now->rank, "compute", std::move(sentence), rank.difference);
-    }
-    if (own.size() > kMostOfAKind) {
-      std::vector<std::int32_t> rest;
-      for (std::size_t i = kMostOfAKind; i < own.size(); ++i) rest.push_back(own[i].now->rank);
-      std::sort(rest.begin(), rest.end());
+    for (std::size_t i = 0; i < std::min(own.size(), rules::kDiffCausesOfAKind); ++i) {
+      const RankSample &base = *own[i].base, &now = *own[i].now;
+      const double by_ns = own[i].difference.value;
+      const bool longer = by_ns > 0, beside = longer && ranks.size() > 1;
+      const bool straggler = longer && now.straggler && *now.straggler != analysis::CauseId::kUnknown;
+      const bool moved = !base.node.empty() && !now.node.empty() && base.node != now.node;
       causes_.push_back(
-          {"rank", -1, "compute", "so do, by less, " + analysis::RankNames(rest), std::nullopt, std::nullopt});
+          Sure(CauseKind::kRank, now.rank, "compute",
+               Told(Word::kDiffRank, {{"rank", Index{now.rank}},
+                                      {"host", now.node},
+                                      {"does", Does(true, now.blocked_ns - base.blocked_ns - common_blocked, by_ns)},
+                                      {"by", Amount(by_ns)},
+                                      {"longer", longer},
+                                      {"change", ChangeOf(now.work_ns.center, base.work_ns.center)},
+                                      {"beside_all", beside && Counts(all)},
+                                      {"alone", beside && !Counts(all)},
+                                      {"cause", straggler ? Value(std::string(NameOf(*now.straggler))) : Value()},
+                                      {"host_before", If(moved, base.node)}}),
+               own[i].difference));
+    }
+    if (own.size() > rules::kDiffCausesOfAKind) {
+      std::vector<std::int32_t> rest;
+      for (std::size_t i = rules::kDiffCausesOfAKind; i < own.size(); ++i) rest.push_back(own[i].now->rank);
+      std::sort(rest.begin(), rest.end());
+      causes_.push_back({CauseKind::kRank, -1, "compute",
+                         Told(Word::kDiffOtherChanged, {{"ranks", analysis::Ranks{rest}}}), std::nullopt,
+                         std::nullopt});
     }
     Stragglers();
   }
 
-  // Half of a change of the rank's own time is.
-  static bool MostlyBlocked(double blocked_ns, double own_ns) {
-    return blocked_ns * own_ns > 0 && 2 * std::fabs(blocked_ns) >= std::fabs(own_ns);
+  // What a rank does longer or less, or all ranks do.
+  Clauses Does(bool one, double blocked_ns, double own_ns) const {
+    const bool blocked =
+        blocked_ns * own_ns > 0 && std::fabs(blocked_ns) >= rules::kDiffMostlyBlocked * std::fabs(own_ns);
+    const Word word = !blocked_known_ ? Word::kDiffComputesOrIsBlocked
+                      : blocked       ? Word::kDiffIsBlocked
+                                      : Word::kDiffComputes;
+    return {{Say(word, {{"one", one}})}};
   }
 
   void Blocked() {
@@ -160,13 +171,14 @@ class Causes {
       places.try_emplace(place.what, std::pair(of(base_), place.spread)).first->second.second = place.spread;
     std::vector<Cause> found;
     for (const auto& [what, both] : places) {
-      const Difference difference = DifferenceOf(both.first, both.second, kWiden99);
+      const Difference difference = DifferenceOf(both.first, both.second, rules::kDiffWiden99);
       if (!Counts(difference)) continue;
-      found.push_back(
-          {"blocked", -1, what,
-           fmt::format("blocked {} {} per step ({}): {}", Ns(difference.value),
-                       difference.value > 0 ? "longer" : "less", Change(both.second.center, both.first.center), what),
-           difference.value, std::pair(difference.low, difference.high)});
+      found.push_back(Sure(CauseKind::kBlocked, -1, what,
+                           Told(Word::kDiffBlockedIn, {{"by", Amount(difference.value)},
+                                                       {"longer", difference.value > 0},
+                                                       {"change", ChangeOf(both.second.center, both.first.center)},
+                                                       {"place", what}}),
+                           difference));
     }
     Take(std::move(found));
   }
@@ -179,22 +191,24 @@ class Causes {
       });
       const auto before = std::find_if(base_.rank_samples.begin(), base_.rank_samples.end(),
                                        [&](const RankSample& base) { return base.rank == now.rank; });
-      if (named || now.straggler.empty() || before == base_.rank_samples.end() || !before->straggler.empty()) continue;
-      causes_.push_back({"straggler", now.rank, now.straggler,
-                         fmt::format("rank {} holds the others back now, cause: {}", now.rank, now.straggler),
-                         std::nullopt, std::nullopt});
+      if (named || !now.straggler || before == base_.rank_samples.end() || before->straggler) continue;
+      const std::string cause(NameOf(*now.straggler));
+      causes_.push_back({CauseKind::kStraggler, now.rank, cause,
+                         Told(Word::kDiffHoldsBack, {{"rank", Index{now.rank}}, {"cause", cause}}), std::nullopt,
+                         std::nullopt});
     }
   }
 
   using Sizes = std::map<std::uint64_t, double>;  // Bytes -> per step.
   static std::string Text(const Sizes& sizes) {
     std::string text;
-    std::size_t shown = 0;
-    for (auto at = sizes.rbegin(); at != sizes.rend(); ++at) {
-      if (shown++ == kMostOfAKind) return text + fmt::format(" + {} other sizes", sizes.size() - kMostOfAKind);
-      text += fmt::format("{}{} x {}", text.empty() ? "" : " + ", PerStep(at->second), analysis::Bytes(at->first));
-    }
-    return text.empty() ? "none" : text;
+    const auto add = [&](const std::string& part) { text += (text.empty() ? "" : " + ") + part; };
+    std::size_t listed = 0;
+    for (auto at = sizes.rbegin(); at != sizes.rend() && listed < rules::kDiffSizesListed; ++at, ++listed)
+      add(Told(Word::kDiffSize, {{"count", PerStep(at->second)}, {"bytes", analysis::Size{at->first}}}));
+    if (listed < sizes.size())
+      add(Told(Word::kDiffOtherSizes, {{"sizes", Num{static_cast<std::int64_t>(sizes.size() - listed)}}}));
+    return text.empty() ? Told(Word::kDiffNone) : text;
   }
 
   // Collectives of other sizes, or another number of them: another bucket cap, another model.
@@ -223,21 +237,21 @@ class Causes {
       const auto differs = [&](const Sizes& from) {
         return std::any_of(from.begin(), from.end(), [&](const auto& size) {
           const double a = count(sides.base, size.first), b = count(sides.now, size.first);
-          // One more launch in a hundred steps comes from a checkpoint or an evaluation.
-          return std::fabs(a - b) > std::max(0.1, kCountShare * std::max(a, b));
+          return std::fabs(a - b) > std::max(rules::kDiffCountMargin, rules::kDiffCountShare * std::max(a, b));
         });
       };
       if (!differs(sides.base) && !differs(sides.now)) continue;
-      std::string sentence = fmt::format("{} of {} per step: {} became {}", key.first,
-                                         analysis::Plural(key.second, "rank"), Text(sides.base), Text(sides.now));
-      Cause cause{"buckets", -1, key.first, std::move(sentence), std::nullopt, std::nullopt};
-      if (sides.known) {
-        cause.change_ns = sides.now_ns - sides.base_ns;
-        cause.sentence += fmt::format("; they transfer for {} instead of {}", Ns(sides.now_ns), Ns(sides.base_ns));
-      }
-      if (base_.bucket_cap_mb && now_.bucket_cap_mb && *base_.bucket_cap_mb != *now_.bucket_cap_mb)
-        cause.sentence += fmt::format("; bucket_cap_mb {:g} became {:g}", *base_.bucket_cap_mb, *now_.bucket_cap_mb);
-      causes_.push_back(std::move(cause));
+      const bool caps = base_.bucket_cap_mb && now_.bucket_cap_mb && *base_.bucket_cap_mb != *now_.bucket_cap_mb;
+      causes_.push_back({CauseKind::kBuckets, -1, key.first,
+                         Told(Word::kDiffBuckets, {{"op", key.first},
+                                                   {"members", Num{key.second}},
+                                                   {"base", Text(sides.base)},
+                                                   {"now", Text(sides.now)},
+                                                   {"now_transfer", If(sides.known, Amount(sides.now_ns))},
+                                                   {"base_transfer", If(sides.known, Amount(sides.base_ns))},
+                                                   {"base_cap", If(caps, Real{base_.bucket_cap_mb.value_or(0)})},
+                                                   {"now_cap", If(caps, Real{now_.bucket_cap_mb.value_or(0)})}}),
+                         sides.known ? std::optional(sides.now_ns - sides.base_ns) : std::nullopt, std::nullopt});
     }
   }
 
@@ -248,16 +262,19 @@ class Causes {
       for (const CollectiveSample& base : base_.collectives) {
         if (std::tie(base.op, base.members, base.bytes) != std::tie(now.op, now.members, now.bytes)) continue;
         // Buckets() reports these.
-        if (std::fabs(base.per_step - now.per_step) > kCountShare * base.per_step) continue;
+        if (std::fabs(base.per_step - now.per_step) > rules::kDiffCountShare * base.per_step) continue;
         if (base.transfer_ns.count == 0 || now.transfer_ns.count == 0) continue;
-        const Difference difference = DifferenceOf(base.transfer_ns, now.transfer_ns, kWiden99);
+        const Difference difference = DifferenceOf(base.transfer_ns, now.transfer_ns, rules::kDiffWiden99);
         if (!Counts(difference)) continue;
         found.push_back(
-            {"collective", -1, now.op,
-             fmt::format("{} x {} of {}: transfer {} {} per step ({})", PerStep(now.per_step), now.op,
-                         analysis::Bytes(now.bytes), Ns(difference.value), difference.value > 0 ? "longer" : "less",
-                         Change(now.transfer_ns.center, base.transfer_ns.center)),
-             difference.value, std::pair(difference.low, difference.high)});
+            Sure(CauseKind::kCollective, -1, now.op,
+                 Told(Word::kDiffTransfer, {{"count", PerStep(now.per_step)},
+                                            {"op", now.op},
+                                            {"bytes", analysis::Size{now.bytes}},
+                                            {"by", Amount(difference.value)},
+                                            {"longer", difference.value > 0},
+                                            {"change", ChangeOf(now.transfer_ns.center, base.transfer_ns.center)}}),
+                 difference));
       }
     Take(std::move(found));
   }
@@ -267,13 +284,14 @@ class Causes {
     for (const PhaseSample& now : now_.phases)
       for (const PhaseSample& base : base_.phases) {
         if (base.name != now.name || base.spread.count == 0 || now.spread.count == 0) continue;
-        const Difference difference = DifferenceOf(base.spread, now.spread, kWiden99);
+        const Difference difference = DifferenceOf(base.spread, now.spread, rules::kDiffWiden99);
         if (!Counts(difference)) continue;
-        found.push_back(
-            {"phase", -1, now.name,
-             fmt::format("{} takes {} {} per step ({}), its waiting included", now.name, Ns(difference.value),
-                         difference.value > 0 ? "longer" : "less", Change(now.spread.center, base.spread.center)),
-             difference.value, std::pair(difference.low, difference.high)});
+        found.push_back(Sure(CauseKind::kPhase, -1, now.name,
+                             Told(Word::kDiffPhase, {{"phase", now.name},
+                                                     {"by", Amount(difference.value)},
+                                                     {"longer", difference.value > 0},
+                                                     {"change", ChangeOf(now.spread.center, base.spread.center)}}),
+                             difference));
       }
     Take(std::move(found));
   }
@@ -282,10 +300,11 @@ class Causes {
   void Names() {
     if (base_.names.kernels_per_step && now_.names.kernels_per_step) {
       const double before = *base_.names.kernels_per_step, after = *now_.names.kernels_per_step;
-      if (std::fabs(after - before) > kCountShare * std::max(before, after))
+      if (std::fabs(after - before) > rules::kDiffCountShare * std::max(before, after))
         causes_.push_back(
-            {"kernels_per_step", -1, "",
-             fmt::format("{} kernels per step became {} ({})", PerStep(before), PerStep(after), Change(after, before)),
+            {CauseKind::kKernelsPerStep, -1, "",
+             Told(Word::kDiffKernels,
+                  {{"base", PerStep(before)}, {"now", PerStep(after)}, {"change", ChangeOf(after, before)}}),
              std::nullopt, std::nullopt});
     }
     for (const NameKind kind : {NameKind::kKernel, NameKind::kOperator}) {
@@ -293,30 +312,40 @@ class Causes {
       for (const NameResult& result : names_.rows) {
         const double change = result.difference_ns.value, base = result.base_ns.center;
         // Single steps do not tell how much a time varies by itself; what changed much is listed all the same.
-        const bool single = result.verdict == NameVerdict::kCannotTell && std::fabs(change) >= kFewStepsShare * base &&
-                            result.base_launches.count > 0 && result.now_launches.count > 0;
+        const bool single = result.verdict == NameVerdict::kCannotTell &&
+                            std::fabs(change) >= rules::kDiffFewStepsShare * base && result.base_launches.count > 0 &&
+                            result.now_launches.count > 0;
         if (result.kind != kind || !(result.Changed() || single) || std::fabs(change) < worth_ns_ || change == 0)
           continue;
-        found.push_back({std::string(Noun(kind)), -1, result.name, SentenceOf(result), change, std::nullopt});
+        found.push_back({kind == NameKind::kKernel ? CauseKind::kKernel : CauseKind::kOperator, -1, result.name,
+                         SentenceOf(result), change, std::nullopt});
       }
       Take(std::move(found));
     }
   }
 
   static std::string SentenceOf(const NameResult& result) {
-    const std::string_view calls = result.kind == NameKind::kKernel ? "launches" : "calls";
-    const std::string name = fmt::format("{} {}", Noun(result.kind), result.name);
+    const std::string kind = Noun(result.kind);
+    const bool launches = result.kind == NameKind::kKernel;
     const double base_ns = result.base_ns.center, now_ns = result.now_ns.center;
-    const std::string before = PerStep(result.base_launches.center), after = PerStep(result.now_launches.center);
-    if (result.verdict == NameVerdict::kNew)
-      return fmt::format("{} is new: {} per step in {} {}", name, Ns(now_ns), after, calls);
-    if (result.verdict == NameVerdict::kGone)
-      return fmt::format("{} is gone: it took {} per step in {} {}", name, Ns(base_ns), before, calls);
+    const Value before = PerStep(result.base_launches.center), after = PerStep(result.now_launches.center);
+    const bool came = result.verdict == NameVerdict::kNew;
+    if (came || result.verdict == NameVerdict::kGone)
+      return Told(came ? Word::kDiffNameNew : Word::kDiffNameGone, {{"kind", kind},
+                                                                    {"name", result.name},
+                                                                    {"time", Amount(came ? now_ns : base_ns)},
+                                                                    {"count", came ? after : before},
+                                                                    {"launches", launches}});
     const bool other = result.verdict == NameVerdict::kMore || result.verdict == NameVerdict::kFewer;
-    return fmt::format(
-        "{}: {} {} per step ({}), {}", name, Ns(now_ns - base_ns), now_ns > base_ns ? "longer" : "less",
-        Change(now_ns, base_ns),
-        other ? fmt::format("{} {} became {}", before, calls, after) : fmt::format("in as many {} ({})", calls, after));
+    return Told(Word::kDiffNameChanged, {{"kind", kind},
+                                         {"name", result.name},
+                                         {"by", Amount(now_ns - base_ns)},
+                                         {"longer", now_ns > base_ns},
+                                         {"change", ChangeOf(now_ns, base_ns)},
+                                         {"launches", launches},
+                                         {"base", If(other, before)},
+                                         {"now", If(other, after)},
+                                         {"same", If(!other, after)}});
   }
 
   void Clocks() {
@@ -325,10 +354,12 @@ class Causes {
       for (const RankSample& base : base_.rank_samples) {
         if (base.rank != now.rank || !base.sm_clock_mhz || !now.sm_clock_mhz || *base.sm_clock_mhz <= 0) continue;
         const auto before = static_cast<double>(*base.sm_clock_mhz), after = static_cast<double>(*now.sm_clock_mhz);
-        if (std::fabs(after - before) < kClockShare * before) continue;
-        found.push_back({"gpu_clock", now.rank, "",
-                         fmt::format("rank {}'s GPU runs at {} MHz instead of {} ({})", now.rank, *now.sm_clock_mhz,
-                                     *base.sm_clock_mhz, Change(after, before)),
+        if (std::fabs(after - before) < rules::kDiffClockShare * before) continue;
+        found.push_back({CauseKind::kGpuClock, now.rank, "",
+                         Told(Word::kDiffClock, {{"rank", Index{now.rank}},
+                                                 {"now", Index{*now.sm_clock_mhz}},
+                                                 {"base", Index{*base.sm_clock_mhz}},
+                                                 {"change", ChangeOf(after, before)}}),
                          std::nullopt, std::nullopt});
       }
     Take(std::move(found));
@@ -338,7 +369,7 @@ class Causes {
     std::stable_sort(found.begin(), found.end(), [](const Cause& a, const Cause& b) {
       return std::fabs(a.change_ns.value_or(0)) > std::fabs(b.change_ns.value_or(0));
     });
-    if (found.size() > kMostOfAKind) found.resize(kMostOfAKind);
+    if (found.size() > rules::kDiffCausesOfAKind) found.resize(rules::kDiffCausesOfAKind);
     causes_.insert(causes_.end(), std::make_move_iterator(found.begin()), std::make_move_iterator(found.end()));
   }
 
@@ -350,6 +381,13 @@ class Causes {
 };
 
 }  // namespace
+
+std::string_view Name(CauseKind kind) {
+  static constexpr std::string_view kNames[] = {"rank",    "all_ranks",  "blocked",  "straggler",
+                                                "buckets", "collective", "phase",    "kernels_per_step",
+                                                "kernel",  "operator",   "gpu_clock"};
+  return kNames[static_cast<std::size_t>(kind)];
+}
 
 std::vector<Cause> FindCauses(const RunSample& base, const RunSample& now, const NameChanges& names) {
   return Causes(base, now, names).All();

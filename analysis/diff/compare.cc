@@ -1,84 +1,96 @@
 #include "analysis/diff/compare.h"
 
-#include <fmt/format.h>
-
 #include <algorithm>
 #include <cmath>
 #include <set>
 
-#include "analysis/core/format.h"
+#include "analysis/rules/diff.h"
+#include "analysis/words/render.h"
 
 namespace lockstep::diff {
 namespace {
 
-std::string List(const std::vector<std::string>& names) {
-  std::string text;
-  for (const std::string& name : names) text += (text.empty() ? "" : ", ") + name;
-  return text.empty() ? "none" : text;
-}
+using analysis::Clause;
+using analysis::Clauses;
+using analysis::If;
+using analysis::Index;
+using analysis::Names;
+using analysis::Ns;
+using analysis::Num;
+using analysis::Real;
+using analysis::Value;
+using analysis::Word;
 
-// The reason why these two cannot be compared; "" if they can.
-std::string Incomparable(const RunSample& base, const RunSample& now) {
+constexpr std::string_view kStep = "step_ns", kCompute = "compute_ns";
+
+Ns Time(double ns) { return {std::llround(ns)}; }
+Clauses One(Clause clause) { return {{std::move(clause)}}; }
+
+// The reason why these two cannot be compared, if they cannot.
+std::optional<Clause> Incomparable(const RunSample& base, const RunSample& now) {
   // Where kernels were recorded, what one rank does in a step can be compared.
   if (base.ranks != now.ranks && (!base.names.kernels_per_step || !now.names.kernels_per_step))
-    return fmt::format("{} against {}: steps of different numbers of ranks cannot be compared",
-                       analysis::Plural(base.ranks, "rank"), analysis::Plural(now.ranks, "rank"));
+    return Say(Word::kDiffRankCounts, {{"base", Num{base.ranks}}, {"now", Num{now.ranks}}});
   const auto kind = [](const RunSample& run) {
     const auto recorded = static_cast<std::int64_t>(run.rank_samples.size());
-    return run.gpu_ranks == 0 ? "CPU" : run.gpu_ranks < recorded ? "partly GPU" : "GPU";
+    return run.gpu_ranks == 0 ? Word::kDiffOnCpu : run.gpu_ranks < recorded ? Word::kDiffPartlyOnGpu : Word::kDiffOnGpu;
   };
-  if (std::string_view(kind(base)) != kind(now))
-    return fmt::format("a {} run against a {} run: compute is defined differently for the two", kind(base), kind(now));
-  if (base.gpu_names != now.gpu_names)
-    return fmt::format("other GPUs: {} against {}", List(base.gpu_names), List(now.gpu_names));
-  if (base.steps_kind != now.steps_kind) {
-    const auto said = [](const RunSample& run) { return run.steps_kind.empty() ? "no steps" : run.steps_kind; };
-    return fmt::format("other kinds of steps: {} against {}", said(base), said(now));
+  if (kind(base) != kind(now))
+    return Say(Word::kDiffProcessors, {{"base", One(Say(kind(base)))}, {"now", One(Say(kind(now)))}});
+  if (base.gpu_names != now.gpu_names) {
+    const auto gpus = [](const RunSample& run) -> Value {
+      if (run.gpu_names.empty()) return One(Say(Word::kDiffNone));
+      return Names{run.gpu_names};
+    };
+    return Say(Word::kDiffGpuNames, {{"base", gpus(base)}, {"now", gpus(now)}});
   }
-  if (base.classes != now.classes)
-    return fmt::format("kernels were classified in two ways: {} against {}", base.classes, now.classes);
-  return "";
+  if (base.steps_kind != now.steps_kind) {
+    const auto steps = [](const RunSample& run) -> Value {
+      if (run.steps_kind.empty()) return One(Say(Word::kDiffNoSteps));
+      return run.steps_kind;
+    };
+    return Say(Word::kDiffStepKinds, {{"base", steps(base)}, {"now", steps(now)}});
+  }
+  if (base.classes != now.classes) return Say(Word::kDiffClasses, {{"base", base.classes}, {"now", now.classes}});
+  return std::nullopt;
 }
 
-std::string TooFew(const RunSample& base, const RunSample& now) {
-  if (base.steps >= kEnoughSteps && now.steps >= kEnoughSteps) return "";
-  if (base.steps == 0 && now.steps == 0)
-    return "one recording of each, without complete steps, does not tell whether that is chance";
-  const auto count = [](const RunSample& run) {
-    return run.steps_kind.empty() ? std::string("no steps") : analysis::Count(run.steps);
+std::optional<Clause> TooFew(const RunSample& base, const RunSample& now) {
+  if (base.steps >= rules::kDiffEnoughSteps && now.steps >= rules::kDiffEnoughSteps) return std::nullopt;
+  if (base.steps == 0 && now.steps == 0) return Say(Word::kDiffNoComplete);
+  const auto count = [](const RunSample& run) -> Value {
+    if (run.steps_kind.empty()) return One(Say(Word::kDiffNoSteps));
+    return Num{run.steps};
   };
-  return fmt::format(
-      "both runs need {} complete steps after warm-up for a change of this size: base has {}, new has {}", kEnoughSteps,
-      count(base), count(now));
+  return Say(Word::kDiffTooFew, {{"least", Num{rules::kDiffEnoughSteps}}, {"base", count(base)}, {"now", count(now)}});
 }
 
-std::string OtherRanks(const RunSample& base, const RunSample& now) {
-  if (base.ranks == now.ranks) return "";
-  return fmt::format("{} against {}: rank counts differ, so steps are not comparable",
-                     analysis::Plural(base.ranks, "rank"), analysis::Plural(now.ranks, "rank"));
+std::optional<Clause> OtherRanks(const RunSample& base, const RunSample& now) {
+  if (base.ranks == now.ranks) return std::nullopt;
+  return Say(Word::kDiffOtherRanks, {{"base", Num{base.ranks}}, {"now", Num{now.ranks}}});
 }
 
 // Means over ranks for which the other run has no file do not show a change.
-std::string OtherFiles(const RunSample& base, const RunSample& now) {
+std::optional<Clause> OtherFiles(const RunSample& base, const RunSample& now) {
   const auto ranks = [](const RunSample& run) {
     std::set<std::int32_t> ranks;
     for (const RankSample& rank : run.rank_samples) ranks.insert(rank.rank);
     return ranks;
   };
-  return ranks(base) == ranks(now) ? "" : "it is a mean over other ranks in each run";
+  if (ranks(base) == ranks(now)) return std::nullopt;
+  return Say(Word::kDiffOtherFiles);
 }
 
-std::string OtherCompute(const RunSample& base, const RunSample& now) {
-  if (base.BlockedKnown() == now.BlockedKnown()) return "";
-  return fmt::format("blocked time was recorded in the {} run only: compute of the other includes it",
-                     base.BlockedKnown() ? "base" : "new");
+std::optional<Clause> OtherCompute(const RunSample& base, const RunSample& now) {
+  if (base.BlockedKnown() == now.BlockedKnown()) return std::nullopt;
+  return Say(Word::kDiffOtherCompute, {{"base", base.BlockedKnown()}});
 }
 
 Limit UsualLimit(const Measure& measure) {
   Limit limit;
   limit.measure = measure.name;
-  limit.share = kOtherShare;
-  limit.text = fmt::format("{}{:g} %", measure.less_is_better ? "+" : "-", 100 * kOtherShare);
+  limit.share = rules::kDiffChangeShare;
+  limit.text = Told(Word::kDiffLimit, {{"more", measure.less_is_better}, {"share", Real{100 * limit.share}}});
   return limit;
 }
 
@@ -105,34 +117,34 @@ class Comparer {
     result.base = base_spread;
     result.now = now_spread;
     if (result.base.count == 0 || result.now.count == 0) {
-      result.reason = result.base.count == 0 ? (result.now.count == 0 ? "neither run has this measure"
-                                                                      : "the base run does not have this measure")
-                                             : "the new run does not have this measure";
-      if (!too_few_.empty()) result.reason = too_few_;
+      const bool in_base = result.base.count > 0, in_now = result.now.count > 0;
+      result.reason = too_few_;
+      if (!too_few_)
+        result.reason = in_base || in_now ? Say(Word::kDiffNotInOne, {{"base", !in_base}}) : Say(Word::kDiffNotInBoth);
       return result;
     }
-    const bool careful = !result.limit.asked && measure.name != std::string_view("step_ns");
-    result.difference = too_few_.empty() ? DifferenceOf(result.base, result.now, careful ? kWiden99 : 1)
-                                         : DifferenceOfFew(result.base, result.now, kWiden99);
+    const bool careful = !result.limit.asked && measure.name != kStep;
+    result.difference = too_few_ ? DifferenceOfFew(result.base, result.now, rules::kDiffWiden99)
+                                 : DifferenceOf(result.base, result.now, careful ? rules::kDiffWiden99 : 1);
     const double base = result.base.center;
     if (base > 0)
       result.relative = {result.difference.value / base, result.difference.low / base, result.difference.high / base};
-    if (!other_ranks_.empty()) {
+    if (other_ranks_) {
       result.reason = other_ranks_;
       return result;
     }
-    if (!other_files_.empty() && measure.name != std::string_view("step_ns")) {
+    if (other_files_ && measure.name != kStep) {
       result.reason = other_files_;
       return result;
     }
-    if (measure.name == std::string_view("compute_ns"))
-      if (result.reason = OtherCompute(comparison_.base, comparison_.now); !result.reason.empty()) return result;
+    if (measure.name == kCompute)
+      if (result.reason = OtherCompute(comparison_.base, comparison_.now); result.reason) return result;
     const double least = Least(result);
     const Difference& d = result.difference;
-    if (!too_few_.empty()) {
-      const double large = std::max(least, kFewStepsShare * std::fabs(result.base.center));
+    if (too_few_) {
+      const double large = std::max(least, rules::kDiffFewStepsShare * std::fabs(result.base.center));
       const bool beyond = d.low > large || d.high < -large;
-      if (beyond && std::min(result.base.count, result.now.count) >= kFewestSteps)
+      if (beyond && std::min(result.base.count, result.now.count) >= rules::kDiffFewestSteps)
         result.verdict = (d.value > 0) == measure.less_is_better ? Verdict::kWorse : Verdict::kBetter;
       else
         result.reason = too_few_;
@@ -145,8 +157,7 @@ class Comparer {
     } else if (d.low == 0 && d.high == 0) {
       result.verdict = Verdict::kSame;
     } else {
-      result.reason = d.low > 0 || d.high < 0 ? "it changed, but the limit is within its interval"
-                                              : "its interval includes both no change and a change beyond the limit";
+      result.reason = Say(d.low > 0 || d.high < 0 ? Word::kDiffLimitWithin : Word::kDiffOpen);
     }
     return result;
   }
@@ -157,74 +168,65 @@ class Comparer {
     if (result.limit.absolute) return *result.limit.absolute;
     const double share = result.limit.share * std::fabs(result.base.center);
     if (result.limit.asked) return share;
-    if (result.measure->fraction) return std::max(share, kOtherShare);
-    return std::max(share, kOtherStepShare * step_ns_);
+    if (result.measure->fraction) return std::max(share, rules::kDiffFractionChange);
+    return std::max(share, rules::kDiffChangeOfStep * step_ns_);
   }
 
-  std::string other_ranks_, other_files_, too_few_;
+  std::optional<Clause> other_ranks_, other_files_, too_few_;
   double step_ns_;
   const Comparison& comparison_;
 };
 
-std::string SignedDuration(double ns) {
-  return (ns > 0 ? "+" : "") + analysis::Duration(static_cast<std::int64_t>(std::llround(ns)));
-}
-
 // The part of the step that changed most, in words.
-std::string LargestPart(const std::vector<MeasureResult>& measures, bool grew) {
+Clauses LargestPart(const std::vector<MeasureResult>& measures, bool grew) {
   const MeasureResult* largest = nullptr;
   for (const MeasureResult& result : measures) {
-    const std::string_view name = result.measure->name;
-    if (name != "compute_ns" && name != "blocked_ns" && name != "exposed_wait_ns" && name != "exposed_transfer_ns" &&
-        name != "exposed_unsplit_ns" && name != "exposed_copy_ns" && name != "idle_ns")
-      continue;
-    if (result.verdict != (grew ? Verdict::kWorse : Verdict::kBetter)) continue;
+    if (!result.measure->part || result.verdict != (grew ? Verdict::kWorse : Verdict::kBetter)) continue;
     if (largest == nullptr || std::fabs(result.difference.value) > std::fabs(largest->difference.value))
       largest = &result;
   }
-  if (largest == nullptr) return "";
-  std::string_view name = largest->measure->text;
-  name.remove_prefix(std::min(name.find_first_not_of(' '), name.size()));
-  if (largest->measure->name == "exposed_transfer_ns") name = "exposed transfer";
-  if (largest->measure->name == "exposed_unsplit_ns") name = "unsplit communication";
-  return fmt::format("{} {} on average over the ranks", name, SignedDuration(largest->difference.value));
+  if (largest == nullptr) return {};
+  const double by_ns = largest->difference.value;
+  return One(
+      Say(Word::kDiffPart, {{"part", One(Say(*largest->measure->part))}, {"grew", by_ns > 0}, {"by", Time(by_ns)}}));
 }
 
 std::string Sentence(const Comparison& c) {
   const MeasureResult& step = c.measures.front();
-  const auto duration = [](double ns) { return analysis::Duration(static_cast<std::int64_t>(std::llround(ns))); };
+  const Ns base = Time(step.base.center), now = Time(step.now.center);
+  const Value change = step.relative ? Value(Real{100 * step.relative->value}) : Value();
+  const Value reason = step.reason ? Value(One(*step.reason)) : Value();
   switch (c.verdict) {
     case Verdict::kCannotTell:
       if (c.base.steps == 0 && c.now.steps == 0 && step.relative)
-        return fmt::format("The recording is {} long, it was {} ({:+.1f} %): {}.", duration(step.now.center),
-                           duration(step.base.center), 100 * step.relative->value, step.reason);
-      return "Whether a step takes longer cannot be decided: " + step.reason + ".";
+        return Told(Word::kDiffRecordings, {{"now", now}, {"base", base}, {"change", change}, {"reason", reason}});
+      return Told(Word::kDiffUndecided, {{"reason", reason}});
     case Verdict::kSame:
-      return fmt::format("A step takes as long as before: {} and {}.", duration(step.base.center),
-                         duration(step.now.center));
+      return Told(Word::kDiffAsLong, {{"base", base}, {"now", now}});
     case Verdict::kBetter:
     case Verdict::kWorse:
       break;
   }
-  const bool grew = c.verdict == Verdict::kWorse;
-  std::string text = fmt::format("A step takes {} {}: {} became {} ({:+.1f} %).",
-                                 duration(std::fabs(step.difference.value)), grew ? "longer" : "less",
-                                 duration(step.base.center), duration(step.now.center), 100 * step.relative->value);
-  if (const std::string part = LargestPart(c.measures, grew); !part.empty()) text.insert(text.size() - 1, ", " + part);
-  if (!TooFew(c.base, c.now).empty())
-    text.insert(text.size() - 1, fmt::format(", from {} and {}", analysis::Plural(c.base.steps, "step"), c.now.steps));
-  return text;
+  const bool grew = c.verdict == Verdict::kWorse, few = TooFew(c.base, c.now).has_value();
+  return Told(Word::kDiffStep, {{"by", Time(std::fabs(step.difference.value))},
+                                {"longer", grew},
+                                {"base", base},
+                                {"now", now},
+                                {"change", change},
+                                {"part", LargestPart(c.measures, grew)},
+                                {"base_steps", If(few, Num{c.base.steps})},
+                                {"now_steps", Index{c.now.steps}}});
 }
 
 // The causes that the data of the two runs support.
 std::vector<Cause> SupportedCauses(const RunSample& base, const RunSample& now, const NameChanges& names) {
   std::vector<Cause> causes = FindCauses(base, now, names);
-  const bool few = std::min(base.steps, now.steps) < kFewestSteps, other = base.ranks != now.ranks;
+  const bool few = std::min(base.steps, now.steps) < rules::kDiffFewestSteps, other = base.ranks != now.ranks;
   std::erase_if(causes, [&](const Cause& cause) {
     // For single steps nothing has an interval; for different ranks only what one rank does by itself can be compared.
     if (few && cause.interval_ns) return true;
-    return other && cause.kind != "kernel" && cause.kind != "operator" && cause.kind != "kernels_per_step" &&
-           cause.kind != "gpu_clock";
+    return other && cause.kind != CauseKind::kKernel && cause.kind != CauseKind::kOperator &&
+           cause.kind != CauseKind::kKernelsPerStep && cause.kind != CauseKind::kGpuClock;
   });
   return causes;
 }
@@ -234,26 +236,26 @@ std::vector<Cause> SupportedCauses(const RunSample& base, const RunSample& now, 
 // the steps did as it says: one cut step may lack all of that part.
 void DecideByParts(Comparison& c) {
   MeasureResult& step = c.measures.front();
-  const bool few = !TooFew(c.base, c.now).empty() && std::min(c.base.steps, c.now.steps) >= kFewestSteps;
-  if (step.verdict != Verdict::kCannotTell || !few || c.base.ranks != c.now.ranks || !OtherFiles(c.base, c.now).empty())
-    return;
-  const double large =
-      std::max(step.limit.absolute.value_or(step.limit.share * step.base.center), kFewStepsShare * step.base.center);
+  const bool few = TooFew(c.base, c.now) && std::min(c.base.steps, c.now.steps) >= rules::kDiffFewestSteps;
+  if (step.verdict != Verdict::kCannotTell || !few || c.base.ranks != c.now.ranks || OtherFiles(c.base, c.now)) return;
+  const double large = std::max(step.limit.absolute.value_or(step.limit.share * step.base.center),
+                                rules::kDiffFewStepsShare * step.base.center);
   const double changed = step.difference.value;
   if (large <= 0 || std::fabs(changed) < large) return;
   for (const Cause& cause : c.causes) {
     // A rank's own and a collective's need not change the step.
-    if ((cause.kind != "phase" && cause.kind != "all_ranks") || !cause.interval_ns || !cause.change_ns) continue;
+    if ((cause.kind != CauseKind::kPhase && cause.kind != CauseKind::kAllRanks) || !cause.interval_ns ||
+        !cause.change_ns)
+      continue;
     const auto [low, high] = *cause.interval_ns;
     if (changed > 0 ? low < large : high > -large) continue;
     const double of_cut = std::fabs(*cause.change_ns) / static_cast<double>(std::min(c.base.steps, c.now.steps));
-    if (std::fabs(changed - *cause.change_ns) > kFewStepsShare * step.base.center + of_cut) continue;
+    if (std::fabs(changed - *cause.change_ns) > rules::kDiffPartDeviates * step.base.center + of_cut) continue;
     step.verdict = changed > 0 ? Verdict::kWorse : Verdict::kBetter;
-    step.reason.clear();
+    step.reason.reset();
     c.verdict = step.verdict;
     c.regression = c.regression || (step.limit.asked && step.verdict == Verdict::kWorse);
-    c.remarks.push_back("the steps are too few to decide by their length alone; what decides is a part of them: " +
-                        cause.sentence);
+    c.remarks.push_back(Told(Word::kDiffByPart, {{"part", cause.sentence}}));
     return;
   }
 }
@@ -269,69 +271,63 @@ void CompareWithoutLongSteps(Comparison& c, const Comparer& comparer) {
   const MeasureResult without =
       comparer.Of(*step.measure, step.limit, others(c.base, step.base), others(c.now, step.now));
   if (!without.relative) return;
-  const auto duration = [](double ns) { return analysis::Duration(static_cast<std::int64_t>(std::llround(ns))); };
-  c.remarks.push_back(
-      fmt::format("{} of the base run and {} of the new one are long; without them a step takes {} and "
-                  "{} ({:+.1f} %): {}",
-                  analysis::Plural(c.base.long_steps, "step"), c.now.long_steps, duration(without.base.center),
-                  duration(without.now.center), 100 * without.relative->value, Name(without.verdict)));
+  c.remarks.push_back(Told(Word::kDiffWithoutLong, {{"base_long", Num{c.base.long_steps}},
+                                                    {"now_long", Index{c.now.long_steps}},
+                                                    {"base", Time(without.base.center)},
+                                                    {"now", Time(without.now.center)},
+                                                    {"change", Real{100 * without.relative->value}},
+                                                    {"verdict", std::string(Name(without.verdict))}}));
   if (step.verdict != Verdict::kCannotTell || without.verdict == Verdict::kCannotTell ||
       without.verdict == Verdict::kSame)
     return;
   step.verdict = c.verdict = without.verdict;
-  step.reason.clear();
+  step.reason.reset();
   c.regression = c.regression || (step.limit.asked && step.verdict == Verdict::kWorse);
 }
 
 void AddRemarks(Comparison& c) {
-  const auto add = [&](std::string text) { c.remarks.push_back(std::move(text)); };
-  for (const auto& [which, run] : {std::pair("base", &c.base), std::pair("new", &c.now)})
-    for (const std::string& why : run->incomplete) add(fmt::format("the {} run is not complete: {}", which, why));
+  const auto add = [&](Word word, std::initializer_list<analysis::Fact> facts = {}) {
+    c.remarks.push_back(Told(word, facts));
+  };
+  for (const RunSample* run : {&c.base, &c.now})
+    for (const std::string& why : run->incomplete) add(Word::kDiffIncomplete, {{"base", run == &c.base}, {"why", why}});
   if (c.base.rank_samples.size() != c.now.rank_samples.size() && c.base.ranks == c.now.ranks)
-    add(fmt::format("means are over {} of the base run and {} of the new one", c.base.rank_samples.size(),
-                    analysis::Plural(static_cast<std::int64_t>(c.now.rank_samples.size()), "rank")));
+    add(Word::kDiffMeansOver, {{"base", Num{static_cast<std::int64_t>(c.base.rank_samples.size())}},
+                               {"now", Num{static_cast<std::int64_t>(c.now.rank_samples.size())}}});
   if (c.base.job != c.now.job && !c.base.job.empty() && !c.now.job.empty())
-    add(fmt::format("the programs are called differently: {} and {}", c.base.job, c.now.job));
+    add(Word::kDiffPrograms, {{"base", c.base.job}, {"now", c.now.job}});
   if (c.base.nodes != c.now.nodes && c.base.nodes > 0 && c.now.nodes > 0)
-    add(fmt::format("{} against {}", analysis::Plural(c.base.nodes, "node"), analysis::Plural(c.now.nodes, "node")));
+    add(Word::kDiffNodes, {{"base", Num{c.base.nodes}}, {"now", Num{c.now.nodes}}});
   if (c.base.lockstep_version != c.now.lockstep_version)
-    add(fmt::format("made by Lockstep {} and {}", c.base.lockstep_version, c.now.lockstep_version));
+    add(Word::kDiffVersions, {{"base", c.base.lockstep_version}, {"now", c.now.lockstep_version}});
   for (std::size_t kind = 0; kind < kNameKinds; ++kind) {
-    const std::string nouns = fmt::format("{}s", Noun(static_cast<NameKind>(kind)));
+    const std::string noun = Noun(static_cast<NameKind>(kind));
     const bool before = c.base.names.recorded[kind], after = c.now.names.recorded[kind];
-    if (before != after) add(fmt::format("{} were recorded in the {} run only", nouns, before ? "base" : "new"));
-    if (const double factor = c.names.common[kind]; std::fabs(factor - 1) >= kOtherShare)
-      add(fmt::format("all {} take {:.0f} % {} in common: what is listed is beyond that", nouns,
-                      100 * std::fabs(factor - 1), factor > 1 ? "longer" : "less"));
+    if (before != after) add(Word::kDiffNamesOfOne, {{"nouns", noun + "s"}, {"base", before}});
+    if (const double factor = c.names.common[kind]; std::fabs(factor - 1) >= rules::kDiffCommonTold)
+      add(Word::kDiffInCommon, {{"noun", noun},
+                                {"nouns", noun + "s"},
+                                {"share", Real{100 * std::fabs(factor - 1)}},
+                                {"longer", factor > 1}});
   }
-  if (c.base.shared_cores > 0 || c.now.shared_cores > 0)
-    add("ranks share cores: their step times depend on the scheduler and differ from run to run");
+  if (c.base.shared_cores > 0 || c.now.shared_cores > 0) add(Word::kDiffSharedCores);
 }
 
 }  // namespace
 
 std::string_view Name(Verdict verdict) {
-  switch (verdict) {
-    case Verdict::kSame:
-      return "same";
-    case Verdict::kBetter:
-      return "better";
-    case Verdict::kWorse:
-      return "worse";
-    case Verdict::kCannotTell:
-      break;
-  }
-  return "cannot tell";
+  static constexpr Word kWords[] = {Word::kDiffSame, Word::kDiffBetter, Word::kDiffWorse, Word::kDiffCannotTell};
+  return TextOf(kWords[static_cast<std::size_t>(verdict)]);
 }
 
 Result<Comparison> Compare(RunSample base, RunSample now, const std::vector<Limit>& limits) {
-  if (const std::string why = Incomparable(base, now); !why.empty())
-    return Error{ErrorCode::kUnsupported, "these runs cannot be compared: " + why, base.label + " and " + now.label,
-                 "compare runs of the same job, ranks and machines; steps need lockstep_step() or hooks in both"};
+  if (const std::optional<Clause> why = Incomparable(base, now))
+    return Error{ErrorCode::kUnsupported, Told(Word::kDiffIncomparable, {{"why", One(*why)}}),
+                 base.label + " and " + now.label, Told(Word::kDiffIncomparableAction)};
   Comparison c;
   c.base = std::move(base);
   c.now = std::move(now);
-  const MeasureSample* step = c.base.Find("step_ns");
+  const MeasureSample* step = c.base.Find(kStep);
   const double step_ns = step == nullptr ? 0 : step->spread.center;
   const Comparer comparer(c, step_ns);
   for (const Measure& measure : Measures()) {
@@ -339,13 +335,13 @@ Result<Comparison> Compare(RunSample base, RunSample now, const std::vector<Limi
         std::find_if(limits.begin(), limits.end(), [&](const Limit& limit) { return limit.measure == measure.name; });
     Limit limit = asked != limits.end() ? *asked : UsualLimit(measure);
     // The step always has its own limit, whatever else is requested.
-    if (asked == limits.end() && measure.name == std::string_view("step_ns"))
+    if (asked == limits.end() && measure.name == kStep)
       limit = ParseLimits(kDefaultLimits).value().front(), limit.asked = false;
     MeasureResult result = comparer.Of(measure, std::move(limit));
     const bool nothing =
         (result.base.count == 0 && result.now.count == 0) ||
         (result.base.center == 0 && result.now.center == 0 && result.base.high == 0 && result.now.high == 0);
-    const bool wanted = asked != limits.end() || measure.name == std::string_view("step_ns");
+    const bool wanted = asked != limits.end() || measure.name == kStep;
     if (nothing && !wanted) continue;
     c.regression = c.regression || (result.limit.asked && result.verdict == Verdict::kWorse);
     c.measures.push_back(std::move(result));

@@ -10,6 +10,7 @@
 #include "analysis/diff/measures.h"
 #include "analysis/diff/names.h"
 #include "analysis/diff/sample.h"
+#include "analysis/words/clause.h"
 
 namespace lockstep::diff {
 
@@ -29,15 +30,6 @@ struct Limit {
 Result<std::vector<Limit>> ParseLimits(std::string_view text);
 inline constexpr std::string_view kDefaultLimits = "step_ns:+3%";
 
-// With at least so many steps on both sides the intervals decide as they are. With fewer, the steps may all come from
-// one phase of the run, which no interval of so few shows: then only a change counts whose whole 99 % interval is
-// beyond the limit and beyond this share of the measure, and no measure is called the same. Below the second number it
-// is unknown how much steps vary by themselves.
-inline constexpr std::int64_t kEnoughSteps = 20, kFewestSteps = 3;
-inline constexpr double kFewStepsShare = 0.1;
-// Measures without a limit from the user count as changed from this share of themselves, and of the step, on.
-inline constexpr double kOtherShare = 0.05, kOtherStepShare = 0.01;
-
 struct MeasureResult {
   const Measure* measure = nullptr;
   Limit limit;
@@ -45,13 +37,27 @@ struct MeasureResult {
   Difference difference;               // In the measure's unit.
   std::optional<Difference> relative;  // The same over the base's mean; empty where that is 0.
   Verdict verdict = Verdict::kCannotTell;
-  std::string reason;  // Set for "cannot tell".
+  std::optional<analysis::Clause> reason;  // Set for "cannot tell".
 };
+
+enum class CauseKind : std::uint8_t {
+  kRank,
+  kAllRanks,
+  kBlocked,
+  kStraggler,
+  kBuckets,
+  kCollective,
+  kPhase,
+  kKernelsPerStep,
+  kKernel,
+  kOperator,
+  kGpuClock,
+};
+std::string_view Name(CauseKind kind);  // In JSON: "all_ranks".
 
 // Something that changed and explains a difference, certainly or possibly.
 struct Cause {
-  std::string kind;        // rank, all_ranks, collective, buckets, kernel, operator, kernels_per_step, phase,
-                           // gpu_clock, straggler, blocked.
+  CauseKind kind{};
   std::int32_t rank = -1;  // The rank that it names.
   std::string what;        // Of the collective, kernel, operator, phase or place.
   std::string sentence;

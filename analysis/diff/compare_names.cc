@@ -8,23 +8,18 @@
 #include "analysis/core/statistics.h"
 #include "analysis/diff/compare.h"
 #include "analysis/diff/names.h"
+#include "analysis/rules/diff.h"
+#include "analysis/words/render.h"
 
 namespace lockstep::diff {
 namespace {
-
-// There are hundreds of names: the length of a 99.99 % interval relative to a 95 % one, for a normal distribution.
-constexpr double kWidenNames = 1.985;
-// Smaller changes count as none: of how often it runs, and of the step.
-constexpr double kCountChange = 0.02, kLeastOfStep = 0.001;
-// What fewer names have in common is the change of single ones.
-constexpr std::size_t kLeastInCommon = 5;
 
 bool Occurs(const Spread& launches) { return launches.count > 0 && launches.high > 0; }
 
 class NameComparer {
  public:
   NameComparer(const NamesSample& base, const NamesSample& now, std::int64_t steps, double step_ns)
-      : base_(base), now_(now), steps_(steps), worth_ns_(kLeastOfStep * step_ns) {}
+      : base_(base), now_(now), steps_(steps), worth_ns_(rules::kDiffNameOfStep * step_ns) {}
 
   NameChanges All() {
     std::map<std::pair<NameKind, std::string>, NameResult> rows;
@@ -62,7 +57,8 @@ class NameComparer {
   static std::size_t Index(NameKind kind) { return static_cast<std::size_t>(kind); }
 
   Difference Apart(const Spread& base, const Spread& now) const {
-    return steps_ >= kEnoughSteps ? DifferenceOf(base, now, kWidenNames) : DifferenceOfFew(base, now, kWidenNames);
+    return steps_ >= rules::kDiffEnoughSteps ? DifferenceOf(base, now, rules::kDiffWidenNames)
+                                             : DifferenceOfFew(base, now, rules::kDiffWidenNames);
   }
 
   // The time of what a run left out of its sample, at most.
@@ -87,31 +83,32 @@ class NameComparer {
     }
     const Difference count = Apart(result.base_launches, result.now_launches);
     const double most = std::max(result.base_launches.center, result.now_launches.center);
-    if (!(count.low > 0 || count.high < 0) || std::fabs(count.value) <= kCountChange * most) return NameVerdict::kSame;
+    if (!(count.low > 0 || count.high < 0) || std::fabs(count.value) <= rules::kDiffCountShare * most)
+      return NameVerdict::kSame;
     return count.value > 0 ? NameVerdict::kMore : NameVerdict::kFewer;
   }
 
   // A lower clock or a busier machine makes all of a kind slower: that is no change of each name.
   void FindCommon(NameChanges& changes) const {
-    if (steps_ < kFewestSteps) return;
+    if (steps_ < rules::kDiffFewestSteps) return;
     for (std::size_t kind = 0; kind < kNameKinds; ++kind) {
       std::vector<double> factors;
       for (const NameResult& result : changes.rows)
         if (Index(result.kind) == kind && result.verdict == NameVerdict::kSame && result.base_ns.center >= worth_ns_ &&
             result.base_ns.center > 0)
           factors.push_back(result.now_ns.center / result.base_ns.center);
-      if (factors.size() >= kLeastInCommon) changes.common[kind] = LowerMedian(std::move(factors));
+      if (factors.size() >= rules::kDiffNamesInCommon) changes.common[kind] = LowerMedian(std::move(factors));
     }
   }
 
   // Of one that runs as often.
   NameVerdict ByTime(const NameResult& result, double common) const {
-    if (steps_ < kFewestSteps) return NameVerdict::kCannotTell;
+    if (steps_ < rules::kDiffFewestSteps) return NameVerdict::kCannotTell;
     const double base = result.base_ns.center, shared = base * (common - 1);
     const Difference own{result.difference_ns.value - shared, result.difference_ns.low - shared,
                          result.difference_ns.high - shared};
-    const bool few = steps_ < kEnoughSteps;
-    const double least = std::max(worth_ns_, (few ? kFewStepsShare : kOtherShare) * base);
+    const bool few = steps_ < rules::kDiffEnoughSteps;
+    const double least = std::max(worth_ns_, (few ? rules::kDiffFewStepsShare : rules::kDiffChangeShare) * base);
     const bool certain = few ? own.low > least || own.high < -least : own.low > 0 || own.high < 0;
     if (!certain || std::fabs(own.value) < least) return NameVerdict::kSame;
     return own.value > 0 ? NameVerdict::kSlower : NameVerdict::kFaster;
@@ -137,25 +134,10 @@ const char* Noun(NameKind kind) {
 }
 
 std::string_view Name(NameVerdict verdict) {
-  switch (verdict) {
-    case NameVerdict::kSame:
-      return "same";
-    case NameVerdict::kNew:
-      return "new";
-    case NameVerdict::kGone:
-      return "gone";
-    case NameVerdict::kMore:
-      return "more often";
-    case NameVerdict::kFewer:
-      return "less often";
-    case NameVerdict::kSlower:
-      return "slower";
-    case NameVerdict::kFaster:
-      return "faster";
-    case NameVerdict::kCannotTell:
-      break;
-  }
-  return "cannot tell";
+  using analysis::Word;
+  static constexpr Word kWords[] = {Word::kDiffSame,      Word::kDiffNew,    Word::kDiffGone,   Word::kDiffMoreOften,
+                                    Word::kDiffLessOften, Word::kDiffSlower, Word::kDiffFaster, Word::kDiffCannotTell};
+  return TextOf(kWords[static_cast<std::size_t>(verdict)]);
 }
 
 NameChanges CompareNames(const NamesSample& base, const NamesSample& now, std::int64_t steps, double step_ns) {

@@ -5,6 +5,7 @@
 #include <charconv>
 
 #include "analysis/diff/compare.h"
+#include "analysis/rules/diff.h"
 
 namespace lockstep::diff {
 namespace {
@@ -43,7 +44,7 @@ Result<Limit> ParseLimit(std::string_view item) {
   if (change.starts_with('+') || change.starts_with('-')) change.remove_prefix(1);
   double value = 0;
   const auto [end, error] = std::from_chars(change.data(), change.data() + change.size(), value);
-  if (error != std::errc() || !(value >= 0) || value > 1e18)
+  if (error != std::errc() || !(value >= 0) || value > rules::kFailOnMost)
     return Refuse(item, fmt::format("'{}' is not a change", item.substr(colon + 1)));
   std::string_view unit(end, static_cast<std::size_t>(change.data() + change.size() - end));
   while (unit.starts_with(' ')) unit.remove_prefix(1);

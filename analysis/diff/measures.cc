@@ -4,6 +4,7 @@ namespace lockstep::diff {
 namespace {
 
 using analysis::Context;
+using analysis::Word;
 
 // Mean over the ranks, in a step or, of a run without steps, in all; a rank where it is unknown (-1) makes it unknown.
 template <typename Of>
@@ -68,18 +69,23 @@ std::optional<double> Blocked(const Context& context, std::size_t step_row) {
 }
 
 constexpr Measure kMeasures[] = {
-    {"step_ns", "step", true, false, JobStep},
-    {"compute_ns", "compute", true, false, LS_DEVICE_TERM(compute_ns)},
-    {"blocked_ns", "blocked", true, false, Blocked},
-    {"exposed_comm_ns", "exposed communication", true, false, ExposedComm},
-    {"exposed_wait_ns", "  waiting", true, false, LS_TERM(exposed_wait_ns)},
-    {"exposed_transfer_ns", "  transfer", true, false, LS_TERM(exposed_transfer_ns)},
-    {"exposed_unsplit_ns", "  unsplit", true, false, LS_TERM(exposed_unsplit_ns)},
-    {"exposed_copy_ns", "exposed copies", true, false, LS_DEVICE_TERM(exposed_copy_ns)},
-    {"idle_ns", "idle", true, false, LS_DEVICE_TERM(idle_ns)},
-    {"input_ns", "  input", true, false, LS_TERM(input_ns)},
-    {"offcpu_ns", "without a core", true, false, LS_TERM(offcpu_ns)},
-    {"overlap_fraction", "overlap", false, true, Overlap},
+    {"step_ns", Word::kDiffMeasureStep, false, {}, true, false, JobStep},
+    {"compute_ns", Word::kDiffMeasureCompute, false, Word::kDiffMeasureCompute, true, false,
+     LS_DEVICE_TERM(compute_ns)},
+    {"blocked_ns", Word::kDiffMeasureBlocked, false, Word::kDiffMeasureBlocked, true, false, Blocked},
+    {"exposed_comm_ns", Word::kCheckedExposed, false, {}, true, false, ExposedComm},
+    {"exposed_wait_ns", Word::kDiffMeasureWaiting, true, Word::kDiffMeasureWaiting, true, false,
+     LS_TERM(exposed_wait_ns)},
+    {"exposed_transfer_ns", Word::kDiffMeasureTransfer, true, Word::kDiffPartTransfer, true, false,
+     LS_TERM(exposed_transfer_ns)},
+    {"exposed_unsplit_ns", Word::kDiffMeasureUnsplit, true, Word::kDiffPartUnsplit, true, false,
+     LS_TERM(exposed_unsplit_ns)},
+    {"exposed_copy_ns", Word::kDiffMeasureCopies, false, Word::kDiffMeasureCopies, true, false,
+     LS_DEVICE_TERM(exposed_copy_ns)},
+    {"idle_ns", Word::kDiffMeasureIdle, false, Word::kDiffMeasureIdle, true, false, LS_DEVICE_TERM(idle_ns)},
+    {"input_ns", Word::kCheckedInput, true, {}, true, false, LS_TERM(input_ns)},
+    {"offcpu_ns", Word::kDiffMeasureOffCpu, false, {}, true, false, LS_TERM(offcpu_ns)},
+    {"overlap_fraction", Word::kDiffMeasureOverlap, false, {}, false, true, Overlap},
 };
 #undef LS_TERM
 #undef LS_DEVICE_TERM

@@ -7,12 +7,15 @@
 #include <string_view>
 
 #include "analysis/context.h"
+#include "analysis/words/clause.h"
 
 namespace lockstep::diff {
 
 struct Measure {
   std::string_view name;  // As JSON, --fail-on and analysis.json have it, unit included.
-  std::string_view text;  // In a table.
+  analysis::Word text;
+  bool inner = false;                  // In a table below the one that it is a part of.
+  std::optional<analysis::Word> part;  // Of those that a step consists of: its name in a sentence.
   bool less_is_better = true;
   bool fraction = false;  // Else ns.
   // Of a step (row of tables.steps), or of all of a run without steps (kNowhere); empty: not known.

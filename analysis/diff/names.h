@@ -22,7 +22,7 @@ enum class NameKind : std::uint8_t {
   kOperator,  // Of the framework. Its time is the host's, less that of the operators that it calls.
   kRange,     // Of the program: lockstep.h, NVTX, record_function. Its time is the host's.
 };
-inline constexpr std::size_t kNameKinds = 3;
+inline constexpr std::size_t kNameKinds = static_cast<std::size_t>(NameKind::kRange) + 1;
 const char* Noun(NameKind kind);  // "kernel"
 
 // Both are of a step and a rank: means over the ranks that recorded the kind.

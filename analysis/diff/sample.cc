@@ -1,7 +1,5 @@
 #include "analysis/diff/sample.h"
 
-#include <fmt/format.h>
-
 #include <algorithm>
 #include <map>
 #include <tuple>
@@ -9,6 +7,7 @@
 #include "analysis/context.h"
 #include "analysis/core/format.h"
 #include "analysis/diff/measures.h"
+#include "analysis/rules/diff.h"
 #include "analysis/stacks/blocked_places.h"
 #include "analysis/words/render.h"
 #include "core/collective.h"
@@ -18,10 +17,9 @@
 namespace lockstep::diff {
 namespace {
 
-// A baseline stays small: entries that affect no step noticeably are left out.
-constexpr std::size_t kMostCollectives = 100, kMostPlaces = 100;
-// So many ranks are read for where they are blocked.
-constexpr std::size_t kMostReadForBlocked = 8;
+using analysis::Num;
+using analysis::Ranks;
+using analysis::Word;
 
 void AddMeasures(const analysis::Context& context, RunSample& sample) {
   for (const Measure& measure : Measures()) {
@@ -61,7 +59,7 @@ void AddRanks(const analysis::Context& context, const analysis::Analysis& analys
     for (const analysis::GpuRow& gpu : analysis.gpus)
       if (gpu.rank == rank.rank && gpu.sm_clock_mhz) rank.sm_clock_mhz = gpu.sm_clock_mhz;
     for (const analysis::Straggler& straggler : analysis.stragglers)
-      if (straggler.rank == rank.rank) rank.straggler = NameOf(straggler.cause);
+      if (straggler.rank == rank.rank) rank.straggler = straggler.cause;
     sample.rank_samples.push_back(std::move(rank));
   }
 }
@@ -107,7 +105,7 @@ void AddCollectives(const analysis::Context& context, RunSample& sample) {
                    [](const CollectiveSample& a, const CollectiveSample& b) {
                      return a.transfer_ns.center + a.wait_ns.center > b.transfer_ns.center + b.wait_ns.center;
                    });
-  if (sample.collectives.size() > kMostCollectives) sample.collectives.resize(kMostCollectives);
+  if (sample.collectives.size() > rules::kSampleCollectives) sample.collectives.resize(rules::kSampleCollectives);
 }
 
 void AddPhases(const analysis::Analysis& analysis, RunSample& sample) {
@@ -142,7 +140,7 @@ void AddBlocked(const analysis::Context& context, RunSample& sample) {
     if (rank.blocked_ns > 0) most.push_back(&rank);
   std::stable_sort(most.begin(), most.end(),
                    [](const RankSample* a, const RankSample* b) { return a->blocked_ns > b->blocked_ns; });
-  most.resize(std::min(most.size(), kMostReadForBlocked));
+  most.resize(std::min(most.size(), rules::kSampleBlockedRanks));
   std::map<std::string, std::vector<double>> places;
   const auto& cells = context.tables().step_ranks;
   for (const RankSample* rank : most) {
@@ -158,8 +156,9 @@ void AddBlocked(const analysis::Context& context, RunSample& sample) {
       }
     for (const auto& [place, sum] : analysis::BlockedWithin(tables.value(), windows)) {
       const analysis::BlockedAt at = analysis::Described(place, sum);
-      const std::string line = analysis::LineOf(at);
-      std::vector<double>& series = places[Rendered(analysis::WaitName(at)) + (line.empty() ? "" : " (" + line + ")")];
+      std::vector<double>& series =
+          places[Told(Word::kBlockedBrief,
+                      {{"what", analysis::Clauses{{analysis::WaitName(at)}}}, {"line", analysis::LineOf(at)}})];
       series.resize(context.usable_steps().size());
       for (std::size_t i = 0; i < sum.ns.size(); ++i)
         series[step_of[i]] += static_cast<double>(sum.ns[i]) / static_cast<double>(most.size());
@@ -168,25 +167,26 @@ void AddBlocked(const analysis::Context& context, RunSample& sample) {
   for (const auto& [what, series] : places) sample.blocked.push_back({what, SpreadOf(series)});
   std::stable_sort(sample.blocked.begin(), sample.blocked.end(),
                    [](const BlockedSample& a, const BlockedSample& b) { return a.spread.center > b.spread.center; });
-  if (sample.blocked.size() > kMostPlaces) sample.blocked.resize(kMostPlaces);
+  if (sample.blocked.size() > rules::kSamplePlaces) sample.blocked.resize(rules::kSamplePlaces);
 }
 
 std::vector<std::string> WhyIncomplete(const analysis::Analysis& analysis) {
   std::vector<std::string> why;
   // Missing partners on those ranks follow from this and are not reported.
   const bool missing = !analysis.run.ranks_missing.empty();
-  if (missing) why.push_back("nothing is there of " + analysis::RankNames(analysis.run.ranks_missing));
+  if (missing) why.push_back(Told(Word::kDiffMissing, {{"ranks", Ranks{analysis.run.ranks_missing}}}));
   if (!analysis.run.ranks_ended_early.empty())
-    why.push_back(analysis::RankNames(analysis.run.ranks_ended_early) + " ended early");
+    why.push_back(Told(Word::kDiffEndedEarly, {{"ranks", Ranks{analysis.run.ranks_ended_early}}}));
   if (analysis.trust.unmatched_collectives > 0 && !missing)
-    why.push_back(analysis::Plural(analysis.trust.unmatched_collectives, "collective") + " found no partner");
+    why.push_back(Told(Word::kDiffUnmatched, {{"collectives", Num{analysis.trust.unmatched_collectives}}}));
   if (analysis.trust.clock_violations > 0)
-    why.push_back(analysis::Plural(analysis.trust.clock_violations, "collective") + " contradict the clocks");
+    why.push_back(Told(Word::kDiffClocks, {{"collectives", Num{analysis.trust.clock_violations}}}));
   for (const analysis::LossRow& loss : analysis.losses)
     if (loss.data_loss && !(missing && loss.name == Info(Loss::kRankMissing).name) &&
         !(missing && loss.name == Info(Loss::kUnmatchedCollective).name))
-      why.push_back(analysis::CountOf(static_cast<std::uint64_t>(loss.count), loss.sentence) +
-                    (loss.rank < 0 ? "" : fmt::format(" (rank {})", loss.rank)));
+      why.push_back(
+          Told(Word::kDiffLoss, {{"loss", analysis::CountOf(static_cast<std::uint64_t>(loss.count), loss.sentence)},
+                                 {"rank", analysis::If(loss.rank >= 0, analysis::Index{loss.rank})}}));
   if (why.empty() && analysis.incomplete()) why.push_back(analysis.verdict);
   return why;
 }

@@ -21,10 +21,10 @@ struct MeasureSample {
 struct RankSample {
   std::int32_t rank = -1;
   std::string node;
-  Spread work_ns;                            // Compute of a step, and what it is blocked in; rank clock.
-  std::optional<std::int64_t> sm_clock_mhz;  // Of its GPU, lower median.
-  std::string straggler;                     // Cause, where the analysis names it a straggler; "" else.
-  double blocked_ns = 0;                     // Of work_ns, mean.
+  Spread work_ns;                              // Compute of a step, and what it is blocked in; rank clock.
+  std::optional<std::int64_t> sm_clock_mhz;    // Of its GPU, lower median.
+  std::optional<analysis::CauseId> straggler;  // Its cause, if the analysis names the rank a straggler.
+  double blocked_ns = 0;                       // Of work_ns, mean.
 };
 
 // Collectives of one kind, size of group and number of bytes.

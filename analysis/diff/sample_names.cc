@@ -9,6 +9,7 @@
 #include "analysis/core/step_names.h"
 #include "analysis/diff/names.h"
 #include "analysis/gpu/launch_index.h"
+#include "analysis/rules/diff.h"
 #include "core/function_name.h"
 #include "core/interval.h"
 #include "merge/parallel.h"
@@ -18,8 +19,6 @@ namespace lockstep::diff {
 namespace {
 
 using schema::kNone;
-// A sample stays small; of longer runs every n-th step says as much.
-constexpr std::size_t kMostNames = 200, kMostSteps = 128;
 
 struct Sums {
   std::int64_t launches = 0, ns = 0;
@@ -143,7 +142,7 @@ class RankNames {
 Result<NamesSample> NamesOf(const analysis::Context& context) {
   NamesSample sample;
   const auto& usable = context.usable_steps();
-  const std::size_t stride = (usable.size() + kMostSteps - 1) / kMostSteps;
+  const std::size_t stride = (usable.size() + rules::kSampleNameSteps - 1) / rules::kSampleNameSteps;
   std::vector<std::size_t> steps;
   for (std::size_t i = 0; i < usable.size(); i += stride) steps.push_back(usable[i]);
   if (steps.empty()) return sample;
@@ -192,11 +191,12 @@ Result<NamesSample> NamesOf(const analysis::Context& context) {
     return std::pair(a.kind, -a.time_ns.center) < std::pair(b.kind, -b.time_ns.center);
   });
   std::array<std::size_t, kNameKinds> kept{};
-  std::erase_if(sample.rows,
-                [&](const NameSample& row) { return ++kept[static_cast<std::size_t>(row.kind)] > kMostNames; });
+  std::erase_if(sample.rows, [&](const NameSample& row) {
+    return ++kept[static_cast<std::size_t>(row.kind)] > rules::kSampleNames;
+  });
   for (std::size_t kind = 0; kind < kNameKinds; ++kind) {
     sample.recorded[kind] = having[kind] > 0;
-    sample.more[kind] = kept[kind] > kMostNames;
+    sample.more[kind] = kept[kind] > rules::kSampleNames;
   }
   return sample;
 }

@@ -6,26 +6,21 @@
 #include <numeric>
 
 #include "analysis/core/student.h"
+#include "analysis/rules/diff.h"
+#include "analysis/rules/run.h"
 
 namespace lockstep::diff {
 namespace {
 
 using analysis::Statistic;
 
-constexpr std::size_t kRounds = 400;
-// Longer series are reduced to the means (medians) of so many stretches: order and slow changes are kept, and the cost
-// does not grow with the run.
-constexpr std::size_t kMostValues = 512;
-constexpr std::size_t kCoarseBlocks = 6;
-// Below the first, neighbours count as independent; a memory beyond the second cannot be distinguished from a trend.
-constexpr double kLeastLikeness = 0.25, kMostMemory = 0.98, kLeastSeen = 0.1;
-
 // Student's t at 97.5 %, over the normal quantile. Each is worked out once: there are as many series as ranks and more.
 double StudentOverNormal(std::size_t freedom) {
-  thread_local std::array<double, kMostValues + 1> known{};
-  double& t = known[std::clamp<std::size_t>(freedom, 1, kMostValues)];
-  if (t == 0) t = analysis::StudentQuantile(0.025, std::clamp<std::size_t>(freedom, 1, kMostValues));
-  return t / 1.96;
+  thread_local std::array<double, rules::kSpreadValues + 1> known{};
+  double& t = known[std::clamp<std::size_t>(freedom, 1, rules::kSpreadValues)];
+  if (t == 0)
+    t = analysis::StudentQuantile(rules::kSpreadTail95, std::clamp<std::size_t>(freedom, 1, rules::kSpreadValues));
+  return t / rules::kSpreadNormal95;
 }
 
 // How much wider an interval from so few blocks must be.
@@ -44,9 +39,7 @@ double CenterOf(const std::vector<double>& values, Statistic statistic) {
 // neighbours are not alike.
 double HalfOfCorrelated(const std::vector<double>& values, double center, Statistic statistic) {
   const std::size_t n = values.size();
-  // With fewer values the likeness is mostly chance, and its correction is larger than the value itself.
-  constexpr std::size_t kLeastValues = 20;
-  if (n < kLeastValues) return 0;
+  if (n < rules::kSpreadLeastValues) return 0;
   // Uses ranks instead of values, because one outlier would hide the likeness of the others.
   std::vector<std::size_t> order(n);
   std::iota(order.begin(), order.end(), std::size_t{0});
@@ -62,29 +55,32 @@ double HalfOfCorrelated(const std::vector<double>& values, double center, Statis
   const auto count = static_cast<double>(n);
   // In a series around its own mean the correlations come out too small by about (1 + 4 rho) / n (Kendall, Biometrika
   // 41, 1954).
-  const auto corrected = [&](double rho) { return std::min((count * rho + 1) / (count - 4), kMostMemory); };
+  const auto corrected = [&](double rho) {
+    return std::min((count * rho + 1) / (count - 4), rules::kSpreadMostMemory);
+  };
   const double rho = corrected(first / variance);
-  if (rho < kLeastLikeness) return 0;
-  const double memory = std::clamp(corrected(second / variance) / rho, rho, kMostMemory);
+  if (rho < rules::kSpreadLeastLikeness) return 0;
+  const double memory = std::clamp(corrected(second / variance) / rho, rho, rules::kSpreadMostMemory);
   const double time = std::min(1 + 2 * rho / (1 - memory), count);
   std::vector<double> deviations;
   for (const double value : values) deviations.push_back(std::fabs(value - center));
   // The share of its variance that a series of this length does not show.
-  const double unseen = std::max(1 - time / count, kLeastSeen);
-  const double sigma = 1.4826 * LowerMedian(std::move(deviations)) / std::sqrt(unseen);
+  const double unseen = std::max(1 - time / count, rules::kSpreadLeastSeen);
+  const double sigma = rules::kMadToSigma * LowerMedian(std::move(deviations)) / std::sqrt(unseen);
   const auto independent = static_cast<std::size_t>(std::max(2.0, count / time));
-  const double of_statistic = statistic == Statistic::kMean ? 1 : 1.2533;
-  return 1.96 * StudentOverNormal(independent - 1) * of_statistic * sigma * std::sqrt(time / count);
+  const double of_statistic = statistic == Statistic::kMean ? 1 : rules::kSpreadMedianError;
+  return rules::kSpreadNormal95 * StudentOverNormal(independent - 1) * of_statistic * sigma * std::sqrt(time / count);
 }
 
 std::vector<double> Shortened(const std::vector<double>& series, Statistic statistic) {
-  if (series.size() <= kMostValues) return series;
+  if (series.size() <= rules::kSpreadValues) return series;
   std::vector<double> centers;
-  for (std::size_t i = 0; i < kMostValues; ++i)
-    centers.push_back(CenterOf(
-        std::vector<double>(series.begin() + static_cast<std::ptrdiff_t>(i * series.size() / kMostValues),
-                            series.begin() + static_cast<std::ptrdiff_t>((i + 1) * series.size() / kMostValues)),
-        statistic));
+  for (std::size_t i = 0; i < rules::kSpreadValues; ++i)
+    centers.push_back(
+        CenterOf(std::vector<double>(
+                     series.begin() + static_cast<std::ptrdiff_t>(i * series.size() / rules::kSpreadValues),
+                     series.begin() + static_cast<std::ptrdiff_t>((i + 1) * series.size() / rules::kSpreadValues)),
+                 statistic));
   return centers;
 }
 
@@ -100,10 +96,11 @@ Spread SpreadOf(const std::vector<double>& series, Statistic statistic) {
   const std::vector<double> values = Shortened(series, statistic);
   const double center = CenterOf(values, statistic);
   const std::size_t fine = analysis::BlockLength({values});
-  const std::size_t coarse = std::max<std::size_t>(1, values.size() / kCoarseBlocks);
+  const std::size_t coarse = std::max<std::size_t>(1, values.size() / rules::kSpreadCoarseBlocks);
   double below = HalfOfCorrelated(values, center, statistic), above = below;
   for (const std::size_t block : {fine, coarse}) {
-    const auto [low, high] = analysis::BootstrapInterval(values, block, statistic, 1, kRounds);
+    const auto [low, high] =
+        analysis::BootstrapInterval(values, block, statistic, rules::kSpreadSeed, rules::kSpreadRounds);
     const double wide = Widening(values.size() / block);
     below = std::max(below, wide * (center - low));
     above = std::max(above, wide * (high - center));

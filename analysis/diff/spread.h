@@ -33,7 +33,4 @@ Difference DifferenceOf(const Spread& base, const Spread& now, double widen = 1)
 // both sides.
 Difference DifferenceOfFew(const Spread& base, const Spread& now, double widen);
 
-// The length of a 99 % interval relative to a 95 % one, for a normal distribution.
-inline constexpr double kWiden99 = 1.3143;
-
 }  // namespace lockstep::diff

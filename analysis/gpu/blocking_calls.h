@@ -8,10 +8,6 @@
 
 namespace lockstep::gpu {
 
-// CPU and GPU times of one trace agree to about this; traces in whole microseconds
-// are rounded on either side.
-inline constexpr std::int64_t kClockSlackNs = 2'000;
-
 // A host call that returned when the GPU was done.
 struct BlockingCall {
   std::int64_t begin_ns, end_ns;

@@ -3,13 +3,12 @@
 #include <algorithm>
 #include <utility>
 
+#include "analysis/rules/causes.h"
+
 namespace lockstep::gpu {
 namespace {
 
 using schema::kNone;
-// A waiting call returns within this time of what it waited for; what is longer still waits, for something that is not
-// known.
-constexpr std::int64_t kReturnsWithinNs = 30'000;
 
 }  // namespace
 
@@ -50,7 +49,7 @@ std::uint32_t CriticalHosts::WaitedFor(const BlockingCall& call, const std::vect
                                        const std::vector<std::uint32_t>& op_of_copy) const {
   if (call.copy != kNone) {
     const std::uint32_t op = op_of_copy[call.copy];
-    const bool sound = ops_[op].end_ns > call.begin_ns && ops_[op].end_ns <= call.end_ns + kClockSlackNs &&
+    const bool sound = ops_[op].end_ns > call.begin_ns && ops_[op].end_ns <= call.end_ns + rules::kGpuClockSlackNs &&
                        ops_[op].begin_ns < call.end_ns;
     if (sound) return op;
   }
@@ -68,7 +67,7 @@ std::uint32_t CriticalHosts::WaitedFor(const BlockingCall& call, const std::vect
   constexpr std::uint8_t kStreamSync = schema::SyncKind::kStream;
   const bool one_stream =
       call.sync != kNone && t_.sync.kind[call.sync] == kStreamSync && t_.sync.stream[call.sync] != kNone;
-  auto at = std::upper_bound(by_end.begin(), by_end.end(), call.end_ns + kClockSlackNs,
+  auto at = std::upper_bound(by_end.begin(), by_end.end(), call.end_ns + rules::kGpuClockSlackNs,
                              [&](std::int64_t end, std::uint32_t op) { return end < ops_[op].end_ns; });
   while (at != by_end.begin()) {
     const std::uint32_t i = *--at;
@@ -100,11 +99,11 @@ void CriticalHosts::FindWaits() {
     // Waiting is no work of the host's, also where nothing shows what for: a call that spins would explain all its
     // time.
     if (op == kNone) {
-      if (call.end_ns - call.begin_ns > kReturnsWithinNs) blocked[thread].push_back({call.begin_ns, call.end_ns});
+      if (call.end_ns - call.begin_ns > rules::kWaitReturnNs) blocked[thread].push_back({call.begin_ns, call.end_ns});
       continue;
     }
     const std::int64_t released = std::min(ops_[op].end_ns, call.end_ns);
-    blocked[thread].push_back({call.begin_ns, call.end_ns - released > kReturnsWithinNs ? call.end_ns : released});
+    blocked[thread].push_back({call.begin_ns, call.end_ns - released > rules::kWaitReturnNs ? call.end_ns : released});
     releases_.push_back({released, thread, op});
   }
   for (std::size_t i = 0; i < threads_.size(); ++i) threads_[i].blocked = Normalize(std::move(blocked[i]));

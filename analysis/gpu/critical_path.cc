@@ -8,15 +8,13 @@
 
 #include "analysis/gpu/critical_hosts.h"
 #include "analysis/gpu/critical_shares.h"
+#include "analysis/rules/causes.h"
 
 namespace lockstep::gpu {
 namespace {
 
 using schema::kNone;
 using schema::kNoTime;
-// A device that has its next operation queued starts it within this time; longer means
-// that it waited for something (HTA's consecutive_kernel_delay).
-constexpr std::int64_t kStartsWithinNs = 30'000;
 
 // A point of a host thread that an edge leaves or enters. In the order of `kind` at one
 // time: what a launch depends on comes before it.
@@ -266,7 +264,9 @@ class CriticalPathFinder::Graph {
     const std::int64_t launch = op.api == kNone ? kNoTime : t_.api.begin_ns[op.api];
     const std::uint32_t own = streams_[op.stream].ended;
     const std::int64_t own_end = own == kNone ? window_.begin : ops_[own].end_ns;
-    const auto queued_and_prompt = [&](std::int64_t end) { return launch < end && begin - end <= kStartsWithinNs; };
+    const auto queued_and_prompt = [&](std::int64_t end) {
+      return launch < end && begin - end <= rules::kPromptStartNs;
+    };
     if (own != kNone) offer(PathEdge::kStream, own, own_end, AtEnd(own), queued_and_prompt(own_end));
     const std::uint32_t other = HeldBy(i, own_end);
     std::int64_t ready = own == kNone ? kNoTime : own_end;
@@ -278,7 +278,7 @@ class CriticalPathFinder::Graph {
     if (node != kNone && launch >= window_.begin && launch <= begin) {
       const std::int64_t call_end = launch + t_.api.duration_ns[op.api];
       offer(PathEdge::kLaunch, node, launch, node_steps_[node].best_ns,
-            launch >= ready && begin - call_end <= kStartsWithinNs);
+            launch >= ready && begin - call_end <= rules::kPromptStartNs);
     }
     op_steps_[i] = best;
     if (begin == window_.end) {

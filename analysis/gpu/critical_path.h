@@ -24,7 +24,7 @@ enum class PathCategory : std::uint8_t {
   kSync,
   kOther
 };
-inline constexpr std::size_t kPathCategories = 9;
+inline constexpr std::size_t kPathCategories = static_cast<std::size_t>(PathCategory::kOther) + 1;
 std::string_view PathCategoryName(PathCategory category);
 
 enum class PathEdge : std::uint8_t {

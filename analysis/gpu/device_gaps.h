@@ -36,15 +36,12 @@ enum class PartKind : std::uint8_t {
   kLaunchUnknown,  // its launching call is not in the trace,
   kEdge,           // or nothing ran after the gap, and no host thread is known.
 };
-inline constexpr std::size_t kPartKinds = 17;
+inline constexpr std::size_t kPartKinds = static_cast<std::size_t>(PartKind::kEdge) + 1;
 std::string_view PartKindName(PartKind kind);  // "before_forward"
 // The host was too slow with the launch, for reasons of its own; or the launch took long to start.
 bool LaunchLimited(PartKind kind);
 // The trace does not tell why.
 bool Unexplained(PartKind kind);
-
-// What starts within this after it could start has started promptly: launches take 5 to 10 us, of a graph some more.
-inline constexpr std::int64_t kPromptStartNs = 30'000;
 
 struct GapPart {
   Interval at;

@@ -5,6 +5,8 @@
 #include <tuple>
 #include <utility>
 
+#include "analysis/rules/causes.h"
+
 namespace lockstep::gpu {
 namespace {
 
@@ -129,7 +131,7 @@ std::uint32_t GapSplitter::LastBlocking(std::uint32_t thread, Interval idle, std
                                       });
   for (auto at = after; at != by_thread_.begin();) {
     const BlockingCall& call = blocking_[*--at];
-    if (call.thread != thread || call.end_ns < idle.begin - kClockSlackNs) break;
+    if (call.thread != thread || call.end_ns < idle.begin - rules::kGpuClockSlackNs) break;
     if (call.begin_ns < idle.begin && (call.end_ns >= idle.begin || launched_ns <= call.begin_ns)) return *at;
   }
   return kNone;
@@ -179,7 +181,7 @@ void GapSplitter::Split(const Gap& gap, Interval whole, std::vector<GapPart>& pa
     add({ready, held}, PartKind::kStreamWait);
     ready = held;
   }
-  const std::int64_t prompt = ready + kPromptStartNs;
+  const std::int64_t prompt = ready + rules::kPromptStartNs;
   const bool delayed = gap.follows != kNone;
   add({ready, prompt}, delayed ? KindOfBlocking(gap.follows) : PartKind::kStart, gap.follows);
   add({prompt, gap.at.end}, PartKind::kNotStarted);

@@ -7,6 +7,7 @@
 #include <numeric>
 #include <utility>
 
+#include "analysis/rules/causes.h"
 #include "trace/file/strings.h"
 
 namespace lockstep::gpu {
@@ -68,7 +69,7 @@ class CorrelationMap {
       return api.begin_ns[a] != api.begin_ns[b] ? api.begin_ns[a] < api.begin_ns[b] : a < b;
     };
     least_ = least;
-    if (most - least < 8 * api.rows() + 65536) {
+    if (most - least < rules::kCorrelationSpreadPerCall * api.rows() + rules::kCorrelationSpread) {
       dense_.assign(most - least + 1, kNone);
       for (std::uint32_t row = 0; row < api.rows(); ++row) {
         if (api.correlation[row] == 0) continue;
@@ -122,8 +123,8 @@ class StreamNumbers {
 
  private:
   std::map<GpuStream, std::uint32_t> numbers_;
-  std::array<std::pair<GpuStream, std::uint32_t>, 64> recent_ = [] {
-    std::array<std::pair<GpuStream, std::uint32_t>, 64> none;
+  std::array<std::pair<GpuStream, std::uint32_t>, rules::kRecentStreams> recent_ = [] {
+    std::array<std::pair<GpuStream, std::uint32_t>, rules::kRecentStreams> none;
     none.fill({GpuStream{}, kNone});
     return none;
   }();
@@ -172,7 +173,7 @@ std::vector<HostCall> ClassifyHostCalls(const schema::RankTables& tables) {
   for (std::size_t row = 0; row < calls.size(); ++row) {
     const std::uint32_t name = api.name[row];
     const std::uint8_t kind = api.kind[row];
-    if (name >= by_name.size() || kind >= 8) {
+    if (name >= by_name.size() || kind >= by_name[name].size()) {
       calls[row] = ClassifyHostCall({}, kind);
       continue;
     }
@@ -192,11 +193,10 @@ LaunchIndex FindLaunches(const schema::RankTables& tables) {
 
 RangeNest::RangeNest(const schema::RankTables& tables, std::uint32_t sources) : ranges_(tables.ranges) {
   constexpr std::uint8_t kMark = schema::RangeKind::kMark;
-  constexpr std::uint32_t kMaxThreads = 1u << 20;  // More come from a damaged file only.
   const schema::Ranges& r = ranges_;
   const auto takes_part = [&](std::uint32_t row) {
-    return r.kind[row] != kMark && r.duration_ns[row] > 0 && r.thread[row] < kMaxThreads && r.source[row] < 32 &&
-           (sources >> r.source[row] & 1u) != 0;
+    return r.kind[row] != kMark && r.duration_ns[row] > 0 && r.thread[row] < rules::kRangeThreads &&
+           r.source[row] < 32 && (sources >> r.source[row] & 1u) != 0;
   };
   std::uint32_t threads = 0;
   for (std::uint32_t row = 0; row < r.rows(); ++row)

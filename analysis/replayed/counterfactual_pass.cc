@@ -11,15 +11,13 @@
 #include "analysis/replay/graph/counterfactual.h"
 #include "analysis/replay/graph/likeness.h"
 #include "analysis/replayed/replayed_run.h"
+#include "analysis/rules/network.h"
 
 namespace lockstep::analysis {
 namespace {
 
 using replay::Counterfactual;
 using replay::Job;
-
-constexpr std::size_t kMostCounterfactualRanks = 1024, kLeastRanks = 16;
-constexpr double kWorstShare = 0.03, kLeastWaste = 0.002;
 
 class Counter {
  public:
@@ -50,7 +48,7 @@ class Counter {
     result.ranks_sampled = asked.size() < replayed_.run().ranks.size();
     std::sort(result.by_rank.begin(), result.by_rank.end());
     // Of a waste of nothing nobody has a share.
-    if (result.slowdown - 1 >= kLeastWaste) Groups(counter, result);
+    if (result.slowdown - 1 >= rules::kCounterfactualWaste) Groups(counter, result);
     for (Straggler& straggler : analysis_.stragglers) Share(counter, of_rank, straggler);
     analysis_.counterfactual = std::move(result);
   }
@@ -62,7 +60,7 @@ class Counter {
   std::vector<std::uint32_t> RanksToAsk() const {
     std::vector<std::uint32_t> ranks(replayed_.run().ranks.size());
     std::iota(ranks.begin(), ranks.end(), 0u);
-    const std::size_t room = replayed_.Plays(2 * kLeastRanks, 2 * kMostCounterfactualRanks) / 2;
+    const std::size_t room = replayed_.Plays(2 * rules::kCounterfactualLeastRanks, 2 * rules::kCounterfactualRanks) / 2;
     if (ranks.size() <= room) return ranks;
     std::vector<std::int64_t> beyond(ranks.size(), 0);
     const std::vector<std::int64_t> ordinary = OrdinaryDurations(replayed_.run(), job_);
@@ -84,7 +82,7 @@ class Counter {
     const std::size_t n = replayed_.run().ranks.size();
     std::vector<std::pair<std::int32_t, double>> worst = result.by_rank;
     std::stable_sort(worst.begin(), worst.end(), [](const auto& a, const auto& b) { return a.second > b.second; });
-    const auto count = static_cast<std::size_t>(std::ceil(kWorstShare * static_cast<double>(n)));
+    const auto count = static_cast<std::size_t>(std::ceil(rules::kCounterfactualWorstShare * static_cast<double>(n)));
     worst.resize(std::min(worst.size(), std::max<std::size_t>(1, count)));
     std::vector<bool> chosen(n, false);
     for (const auto& [rank, slowdown] : worst) chosen[replayed_.run().PositionOf(rank)] = true;
@@ -165,7 +163,9 @@ void CountCounterfactuals(const Context& context, Analysis& analysis) {
   const ReplayedRun* replayed = context.Replayed();
   if (replayed == nullptr || !replayed->Reproduces() || replayed->run().ranks.size() < 2) return;
   // All of a run without steps may be so much that even few ranks cannot be asked.
-  if (replayed->run().whole_window && replayed->Plays(0, 2 * kLeastRanks) < 2 * kLeastRanks) return;
+  if (replayed->run().whole_window &&
+      replayed->Plays(0, 2 * rules::kCounterfactualLeastRanks) < 2 * rules::kCounterfactualLeastRanks)
+    return;
   Counter(context, *replayed, analysis).Run();
 }
 

@@ -9,11 +9,10 @@
 #include "analysis/replay/graph/likeness.h"
 #include "analysis/replayed/enclosing_range.h"
 #include "analysis/replayed/replayed_run.h"
+#include "analysis/rules/network.h"
 
 namespace lockstep::analysis {
 namespace {
-
-constexpr std::size_t kMaxShares = 40;
 
 struct Link {
   std::uint32_t operation;
@@ -81,7 +80,7 @@ void FindCriticalPath(const Context& context, Analysis& analysis) {
   }
   std::stable_sort(analysis.critical_path.begin(), analysis.critical_path.end(),
                    [](const CriticalShare& a, const CriticalShare& b) { return a.ns > b.ns; });
-  if (analysis.critical_path.size() > kMaxShares) analysis.critical_path.resize(kMaxShares);
+  if (analysis.critical_path.size() > rules::kReplayedRows) analysis.critical_path.resize(rules::kReplayedRows);
 }
 
 }  // namespace lockstep::analysis

@@ -8,13 +8,9 @@
 #include "analysis/replay/questions/delays.h"
 #include "analysis/replayed/enclosing_range.h"
 #include "analysis/replayed/replayed_run.h"
+#include "analysis/rules/network.h"
 
 namespace lockstep::analysis {
-namespace {
-
-constexpr std::size_t kMaxRows = 40;
-
-}  // namespace
 
 void AttributeDelays(const Context& context, Analysis& analysis) {
   const ReplayedRun* replayed = context.Replayed();
@@ -41,7 +37,7 @@ void AttributeDelays(const Context& context, Analysis& analysis) {
   std::stable_sort(analysis.delays.begin(), analysis.delays.end(), [](const DelayRow& a, const DelayRow& b) {
     return a.short_term_ns + a.long_term_ns > b.short_term_ns + b.long_term_ns;
   });
-  if (analysis.delays.size() > kMaxRows) analysis.delays.resize(kMaxRows);
+  if (analysis.delays.size() > rules::kReplayedRows) analysis.delays.resize(rules::kReplayedRows);
 }
 
 }  // namespace lockstep::analysis

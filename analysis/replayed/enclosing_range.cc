@@ -4,13 +4,13 @@
 #include <array>
 
 #include "analysis/core/step_names.h"
+#include "analysis/rules/network.h"
 #include "merge/timeline/rank_pass.h"
 #include "trace/file/strings.h"
 
 namespace lockstep::analysis {
 namespace {
 
-constexpr std::size_t kMostRanksNamed = 8;
 constexpr std::array<std::string_view, 7> kCategories{"",          "input",         "forward",   "backward",
                                                       "optimizer", "communication", "checkpoint"};
 
@@ -23,7 +23,7 @@ EnclosingRanges::EnclosingRanges(const Context& context, const ReplayedRun& repl
   for (const auto& [rank, ns] : of_rank) ranks.push_back(rank);
   std::stable_sort(ranks.begin(), ranks.end(),
                    [&](std::uint32_t a, std::uint32_t b) { return of_rank.at(a) > of_rank.at(b); });
-  ranks.resize(std::min(ranks.size(), kMostRanksNamed));
+  ranks.resize(std::min(ranks.size(), rules::kReplayedRanksNamed));
   const replay::RecordedRun& run = replayed.run();
   std::map<std::int32_t, std::uint32_t> position_of;
   for (const std::uint32_t r : ranks)
@@ -65,13 +65,12 @@ std::string EnclosingRanges::Of(std::uint32_t operation) const {
   if (end == replay::kNone) return {};
   const replay::Schedule& schedule = replayed_.schedule();
   // Where most of it lies that has a name: work is cut by calls, not by ranges.
-  constexpr int kSamples = 16;
   std::map<std::string, int> counts;
   const std::int64_t shift = ends->second[about.step] - schedule.end_ns[end];
   const std::int64_t length = schedule.end_ns[operation] - schedule.begin_ns[operation];
-  for (int k = 0; k < kSamples; ++k)
-    if (const std::string* name =
-            At(ranges->second, shift + schedule.begin_ns[operation] + length * (2 * k + 1) / (2 * kSamples)))
+  for (int k = 0; k < rules::kReplayedNameSamples; ++k)
+    if (const std::string* name = At(ranges->second, shift + schedule.begin_ns[operation] +
+                                                         length * (2 * k + 1) / (2 * rules::kReplayedNameSamples)))
       ++counts[*name];
   counts.erase("");
   const auto most =
@@ -83,7 +82,7 @@ std::string EnclosingRanges::Of(std::uint32_t operation) const {
 const std::string* EnclosingRanges::At(const std::vector<Range>& list, std::int64_t local_ns) {
   auto at = std::upper_bound(list.begin(), list.end(), local_ns,
                              [](std::int64_t ns, const Range& range) { return ns < range.begin_ns; });
-  for (std::size_t looked = 0; at != list.begin() && looked < 1000; ++looked) {
+  for (std::size_t looked = 0; at != list.begin() && looked < rules::kReplayedRangesLooked; ++looked) {
     --at;
     if (at->end_ns > local_ns) return &at->name;
   }

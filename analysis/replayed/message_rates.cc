@@ -14,17 +14,11 @@
 #include "analysis/passes.h"
 #include "analysis/replayed/message_transfers.h"
 #include "analysis/replayed/replayed_run.h"
+#include "analysis/rules/network.h"
+#include "analysis/rules/run.h"
 
 namespace lockstep::analysis {
 namespace {
-
-// Two messages that go through one cable at the same time have half of it each, so a healthy way may be slower by that
-// where not all that was in flight was recorded.
-constexpr double kTimes = 2;
-// Two directions of one way are alike but for what else is sent; data that come later by less say nothing of
-// collectives either (link_ends.cc).
-constexpr double kUnlike = 1.2;
-constexpr double kMostMessages = 0.9, kSurelySlow = 0.01;
 
 using MessageClass = std::array<int, 3>;              // Transfer::of.
 using MedianRates = std::pair<std::int64_t, double>;  // Median time, median bytes per ns.
@@ -77,7 +71,7 @@ class MessageFinder {
       std::vector<Slow>& ones = slow[level];
       std::erase_if(ones, [&](const Slow& one) {
         const auto is_part = [&](const Slow& whole) { return IsPartOf(*one.suspect, *whole.suspect); };
-        return one.compared.Unexplained() > least + 1 - kMostMessages ||
+        return one.compared.Unexplained() > least + 1 - rules::kMessageOthersShare ||
                std::any_of(slow.begin() + static_cast<std::ptrdiff_t>(level) + 1, slow.end(),
                            [&](const auto& wider) { return std::any_of(wider.begin(), wider.end(), is_part); });
       });
@@ -147,7 +141,8 @@ class MessageFinder {
     std::int64_t slow = 0, all = 0, others_slow = 0, others = 0;
     std::map<MessageClass, MedianRates> others_rates;
     bool Mostly() const {
-      return slow >= kLeastInstances && static_cast<double>(slow) >= kMostMessages * static_cast<double>(all);
+      return slow >= rules::kNetworkInstances &&
+             static_cast<double>(slow) >= rules::kNetworkSlowShare * static_cast<double>(all);
     }
     // The share of the others that are slow as well.
     double Unexplained() const {
@@ -165,7 +160,7 @@ class MessageFinder {
       Compared compared = Compare(suspect.own, suspect.others);
       if (!compared.Mostly()) continue;
       const double p_value = ChanceOf(compared);
-      if (p_value < kSurelySlow && AllSlow(suspect)) slow.push_back({&suspect, std::move(compared), p_value});
+      if (p_value < rules::kNetworkChance && AllSlow(suspect)) slow.push_back({&suspect, std::move(compared), p_value});
     }
     return slow;
   }
@@ -181,7 +176,7 @@ class MessageFinder {
     std::size_t slow = 0, judged = 0;
     for (const Of& part : suspect.parts) {
       const Compared compared = Compare(part, suspect.others);
-      judged += compared.all >= kLeastInstances;
+      judged += compared.all >= rules::kNetworkInstances;
       slow += compared.Mostly();
     }
     return suspect.parts.empty() || (slow > 1 && slow == judged);
@@ -193,7 +188,7 @@ class MessageFinder {
                      [](const Slow& a, const Slow& b) { return a.compared.others_slow < b.compared.others_slow; });
     if (ones.size() == 1) return &ones[0];
     const std::int64_t least = ones[0].compared.others_slow, next = ones[1].compared.others_slow;
-    return next >= kLeastInstances && next > 2 * least ? &ones[0] : nullptr;
+    return next >= rules::kNetworkInstances && next > rules::kMessageNextTimes * least ? &ones[0] : nullptr;
   }
 
   static MedianRates RatesOf(const std::vector<const Transfer*>& transfers) {
@@ -238,14 +233,14 @@ class MessageFinder {
     }
     Compared result;
     for (auto& [of, both] : classes) {
-      if (both.others.size() < static_cast<std::size_t>(kLeastInstances))
+      if (both.others.size() < static_cast<std::size_t>(rules::kNetworkInstances))
         both.others.insert(both.others.end(), both.senders.begin(), both.senders.end());
       // What the others take is told by those of which it is known better than what is asked.
       std::vector<const Transfer*> known = both.others;
       std::erase_if(known, [&](const Transfer* each) {
         return static_cast<double>(each->most_ns) >= times_ * static_cast<double>(each->least_ns);
       });
-      if (known.size() < static_cast<std::size_t>(kLeastInstances)) continue;
+      if (known.size() < static_cast<std::size_t>(rules::kNetworkInstances)) continue;
       const MedianRates rates = RatesOf(known);
       result.others_rates[of] = rates;
       Count(both.own, rates, result.slow, result.all);
@@ -356,8 +351,8 @@ class MessageFinder {
 std::optional<SlowMessages> FindSlowMessages(const Context& context, const Summary& summary) {
   const ReplayedRun* replayed = context.Replayed();
   if (replayed == nullptr || replayed->run().messages.empty()) return std::nullopt;
-  std::optional<SlowMessages> found = MessageFinder(context, *replayed, kTimes).Find();
-  const double least = kWorthShare * static_cast<double>(summary.terms.Sum());
+  std::optional<SlowMessages> found = MessageFinder(context, *replayed, rules::kNetworkSharedTimes).Find();
+  const double least = rules::kWorthShare * static_cast<double>(summary.terms.Sum());
   if (found && static_cast<double>(found->behind_ns) < least) found.reset();
   return found;
 }
@@ -365,7 +360,7 @@ std::optional<SlowMessages> FindSlowMessages(const Context& context, const Summa
 std::optional<SlowMessages> FindUnlikeDirections(const Context& context) {
   const ReplayedRun* replayed = context.Replayed();
   if (replayed == nullptr || replayed->run().messages.empty()) return std::nullopt;
-  std::optional<SlowMessages> found = MessageFinder(context, *replayed, kUnlike).Find();
+  std::optional<SlowMessages> found = MessageFinder(context, *replayed, rules::kMessageUnlikeTimes).Find();
   if (found && !found->beside_the_way_back) found.reset();
   return found;
 }

@@ -12,9 +12,6 @@
 
 namespace lockstep::analysis {
 
-// Of one kind and size, to say anything of a network.
-inline constexpr std::int64_t kLeastInstances = 5;
-
 struct SlowMessages {
   // One: the ways of this host are slow; two: the way between them.
   std::vector<std::uint32_t> hosts;  // Texts of ranks.node.

@@ -9,17 +9,13 @@
 #include <set>
 #include <tuple>
 
+#include "analysis/rules/network.h"
 #include "merge/timeline/timeline.h"
 
 namespace lockstep::analysis {
 namespace {
 
 using replay::RunMessage;
-
-// As the definitions have it of collectives: a transfer is known if its begin is to a tenth of it.
-constexpr std::int64_t kCertainParts = 10;
-// No rank is followed through more calls in a row; that keeps it linear where a receive was posted long before.
-constexpr int kMostCalls = 64;
 
 // Errors beyond this are no bound, and cannot be added to times.
 constexpr std::int64_t kNoBound = std::numeric_limits<std::int64_t>::max() / 8;
@@ -138,10 +134,10 @@ class Transfers {
     const std::map<std::int64_t, std::int64_t>& calls = calls_of_[rank];
     auto at = calls.find(call_ns);
     std::int64_t since = call_ns, away_ns = 0;
-    for (int i = 0; i < kMostCalls && at != calls.end() && at != calls.begin(); ++i) {
+    for (int i = 0; i < rules::kMessageCalls && at != calls.end() && at != calls.begin(); ++i) {
       const auto before = std::prev(at);
       away_ns += std::max<std::int64_t>(0, at->first - before->second);
-      if (posted_ns >= before->second || away_ns * kCertainParts > end_ns - before->first) break;
+      if (posted_ns >= before->second || away_ns * rules::kMessageAwayParts > end_ns - before->first) break;
       since = std::max(posted_ns, before->first);
       at = before;
     }
@@ -155,7 +151,7 @@ class Transfers {
   }
   // A call that found everything done says nothing of when it was.
   static bool Waited(std::int64_t since_ns, std::int64_t call_ns, std::int64_t end_ns) {
-    return (end_ns - call_ns) * kCertainParts >= end_ns - since_ns;
+    return (end_ns - call_ns) * rules::kMessageWaitedParts >= end_ns - since_ns;
   }
 
   Transfer OfMessage(std::size_t i) const {

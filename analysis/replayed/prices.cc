@@ -17,26 +17,15 @@
 #include "analysis/replayed/link_price.h"
 #include "analysis/replayed/replay_price.h"
 #include "analysis/replayed/replayed_run.h"
+#include "analysis/rules/network.h"
+#include "analysis/rules/replay.h"
+#include "analysis/rules/run.h"
 
 namespace lockstep::analysis {
 namespace {
 
 using replay::Answer;
 using replay::Question;
-
-// Of a rank that is late for a reason that is not known the replay knows no remedy, if making its work ordinary gains
-// less than this share of what the others wait.
-constexpr double kExplainedShare = 0.5;
-
-// A rank whose cause is its input is priced by that alone where all of its work, made ordinary, gains more than so many
-// times as much: the rest has another cause. Less is what two replays differ by.
-constexpr double kBeyondInput = 1.25;
-
-// Spreading a rank's work is another answer than being rid of it if it gains less than this share: of two ranks half.
-constexpr double kNearlyAll = 0.7;
-
-// Named ranks that are priced one by one.
-constexpr std::size_t kLeastRows = 8, kMostRows = 64;
 
 const ReplayedRun* Held(const Context& context) {
   const ReplayedRun* replayed = context.Replayed();
@@ -48,7 +37,7 @@ bool PricedByInput(const Analysis& analysis) {
   if (analysis.stragglers.size() != 1) return false;
   const Straggler& only = analysis.stragglers.front();
   return only.cause == CauseId::kInput && only.priced_by == "replay" && only.price_ns && only.replayed_saves_ns &&
-         kBeyondInput * static_cast<double>(*only.price_ns) < static_cast<double>(*only.replayed_saves_ns);
+         rules::kPriceInputTimes * static_cast<double>(*only.price_ns) < static_cast<double>(*only.replayed_saves_ns);
 }
 
 bool IsWaiting(FindingId id) {
@@ -62,7 +51,7 @@ struct Gains {
   bool intermittent = false;    // Only some of the steps gain.
   std::int64_t Mean() const { return static_cast<std::int64_t>(std::floor(MeanOf(Weighted(by_step, weights)))); }
   std::optional<std::pair<std::int64_t, std::int64_t>> Interval(std::uint64_t seed) const {
-    if (by_step.size() < replay::kLeastStepsOfInterval) return std::nullopt;
+    if (by_step.size() < rules::kWhatIfIntervalLeastSteps) return std::nullopt;
     const std::vector<double> values = Weighted(by_step, weights);
     const auto [low, high] = BootstrapInterval(values, BlockLength({values}), Statistic::kMean, seed);
     // The mean, which is a whole number as well, is within.
@@ -134,7 +123,7 @@ class Pricing {
   }
   Gains SeenBy(Gains gains) const {
     const auto whole = static_cast<double>(analysis_.summary.terms.Sum());
-    gains.intermittent |= IsIntermittent(gains.by_step, kWorthShare * whole);
+    gains.intermittent |= IsIntermittent(gains.by_step, rules::kWorthShare * whole);
     return gains;
   }
 
@@ -145,8 +134,8 @@ class Pricing {
     const std::optional<Question> remedy = WithoutMoreInput(context_, {straggler.rank});
     if (!remedy) return std::nullopt;
     std::optional<Gains> gains = OfItsSteps(Between(LengthsOf({}), LengthsOf({*remedy})), {&straggler});
-    if (gains && (gains->Mean() <= 0 ||
-                  kBeyondInput * static_cast<double>(gains->Mean()) >= static_cast<double>(ordinary->Mean())))
+    if (gains && (gains->Mean() <= 0 || rules::kPriceInputTimes * static_cast<double>(gains->Mean()) >=
+                                            static_cast<double>(ordinary->Mean())))
       gains.reset();
     return gains;
   }
@@ -162,7 +151,7 @@ class Pricing {
     }
     bool replayed = true, bound = false;
     std::vector<const Straggler*> rows;
-    std::size_t room = replayed_.Plays(kLeastRows, kMostRows);
+    std::size_t room = replayed_.Plays(rules::kPriceLeastRows, rules::kPriceRows);
     for (Straggler& straggler : analysis_.stragglers) {
       rows.push_back(&straggler);
       // Costliest first; beyond what may be played a row says what the others wait.
@@ -177,7 +166,7 @@ class Pricing {
       if (gains) straggler.replayed_saves_ns = gains->Mean();
       const bool plays = gains && (straggler.cause != CauseId::kUnknown ||
                                    static_cast<double>(*straggler.replayed_saves_ns) >=
-                                       kExplainedShare * static_cast<double>(straggler.saves_ns));
+                                       rules::kPriceExplainedShare * static_cast<double>(straggler.saves_ns));
       replayed &= plays;
       // The replay shows no more than part of it: what the others wait is then at most what there is to gain.
       bound |= gains && !plays;
@@ -211,8 +200,8 @@ class Pricing {
     if (!spread) return {};
     const std::int64_t gain_ns = spread->Mean();
     for (Straggler& straggler : analysis_.stragglers) straggler.spread_saves_ns = gain_ns;
-    if (static_cast<double>(gain_ns) < kWorthShare * static_cast<double>(analysis_.summary.terms.Sum()) ||
-        static_cast<double>(gain_ns) > kNearlyAll * static_cast<double>(together.Mean()))
+    if (static_cast<double>(gain_ns) < rules::kWorthShare * static_cast<double>(analysis_.summary.terms.Sum()) ||
+        static_cast<double>(gain_ns) > rules::kPriceSpreadShare * static_cast<double>(together.Mean()))
       return {};
     return Ns{gain_ns};
   }
@@ -247,7 +236,7 @@ class Pricing {
   Clauses Shorter(const Finding& finding) const {
     const std::int64_t gain = PriceNs(analysis_, finding).value_or(0), whole = WholeOf(analysis_, finding);
     const bool steps = analysis_.summary.per_step;
-    if (static_cast<double>(gain) < kWorthShare * static_cast<double>(whole))
+    if (static_cast<double>(gain) < rules::kWorthShare * static_cast<double>(whole))
       return {{Say(steps ? Word::kStepNotShorter : Word::kRunNotShorter, {Sampled()})}};
     const bool named = finding.id != FindingId::kStragglerArrival && NamesStep(finding.said.headline);
     return {{Say(!steps  ? Word::kRunShorter
@@ -259,7 +248,7 @@ class Pricing {
   void Take(const Gains& gains, Finding& finding) const {
     finding.took_ns = PriceNs(analysis_, finding);
     SetPrice(analysis_.summary, std::max<std::int64_t>(0, gains.Mean()), finding);
-    finding.saves_interval_ns = gains.Interval(context_.options().seed + 104);
+    finding.saves_interval_ns = gains.Interval(context_.options().seed + rules::kPriceSeed);
     finding.replayed = true;
   }
 
@@ -282,7 +271,7 @@ class Pricing {
         const bool transfer = finding.id == FindingId::kTransferExposed;
         finding.said.headline.resize(1);
         // Where nothing is gained the reason is what is worth knowing.
-        const bool reason = GainShare(analysis_, finding) < kWorthShare;
+        const bool reason = GainShare(analysis_, finding) < rules::kWorthShare;
         SetGain(finding, Say(transfer ? Word::kIfTransfersTookNoTime : Word::kIfItMovedMeanwhile,
                              {{"shorter", Shorter(finding)}, {"limit", reason ? then : std::string()}}));
         finding.then = std::move(then);
@@ -320,8 +309,8 @@ class Pricing {
         Take(*gains, finding);
         finding.upper_bound = false;
         // The named ranks made it: without them it is gone already.
-        if (parts.size() > 1 && GainShare(analysis_, finding) < kWorthShare &&
-            static_cast<double>(in_all->Mean()) >= kExplainedShare * static_cast<double>(*finding.took_ns))
+        if (parts.size() > 1 && GainShare(analysis_, finding) < rules::kWorthShare &&
+            static_cast<double>(in_all->Mean()) >= rules::kPriceOfNamedShare * static_cast<double>(*finding.took_ns))
           of_named_.push_back(finding.id);
         finding.said.headline.push_back(
             Say(remedy->kind == Question::kWithoutRanks ? Word::kWaitWithoutWhatSlows : Word::kWaitWithEqualWork,
@@ -359,7 +348,7 @@ class Pricing {
     Take(*gains, finding);
     finding.took_ns = took_ns;
     finding.said.evidence.push_back(Say(Word::kIfNoSendWaited, {{"shorter", Shorter(finding)}}));
-    finding.upper_bound = GainShare(analysis_, finding) >= kWorthShare;
+    finding.upper_bound = GainShare(analysis_, finding) >= rules::kWorthShare;
     if (finding.upper_bound) return;
     DropPrice(finding);
     finding.said.action = {Say(Word::kNothingFromEarlierReceives)};
@@ -391,7 +380,7 @@ class Pricing {
             Say(Word::kSameWaiting, {{"brief", Clauses{other.said.brief}}, {"took", Ns{other.took_ns.value_or(0)}}}));
         kept.tells_also.push_back(other.id);
       }
-    if (IsMessage(kept.id) && GainShare(analysis_, kept) < kWorthShare) {
+    if (IsMessage(kept.id) && GainShare(analysis_, kept) < rules::kWorthShare) {
       DropPrice(kept);
       kept.said.action = kept.action_of_equal;
       if (kept.id == FindingId::kP2pLateReceiver) PriceEarlierReceives(kept);

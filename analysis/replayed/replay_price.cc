@@ -8,16 +8,12 @@
 
 #include "analysis/core/statistics.h"
 #include "analysis/replayed/replayed_run.h"
+#include "analysis/rules/network.h"
 #include "merge/parallel.h"
 #include "merge/timeline/rank_activity.h"
 
 namespace lockstep::analysis {
 namespace {
-
-constexpr std::int64_t kSameTimeNs = 20'000;
-constexpr std::size_t kMostRanks = 64;
-// Where replayed steps are not as long as recorded ones, so much of the ranges must be found in the replayed work.
-constexpr double kLeastFound = 0.9;
 
 // Where ranges lie in the replayed steps.
 struct Origin {
@@ -55,7 +51,7 @@ std::optional<Origin> OriginOf(const Context& context, const ReplayedRun& replay
     }
   }
   if (low > high) return std::nullopt;
-  origin.same = high - low <= kSameTimeNs;
+  origin.same = high - low <= rules::kPriceSameTimeNs;
   return origin;
 }
 
@@ -90,7 +86,7 @@ using CutOf = std::function<std::int64_t(const std::vector<std::int64_t>& of_ste
 std::optional<replay::Question> CutRanges(const Context& context, std::uint8_t category, const CutOf& cut_of) {
   for (std::size_t p = 0; p < context.ranks().size(); ++p)
     if (context.tables().ranks.gpu[context.RankRow(p)]) return std::nullopt;
-  if (context.ranks().size() > kMostRanks) return std::nullopt;
+  if (context.ranks().size() > rules::kPriceRanks) return std::nullopt;
   const ReplayedRun* replayed = context.Replayed();
   if (replayed == nullptr || !replayed->HoldsInSteps()) return std::nullopt;
   const auto origin = OriginOf(context, *replayed);
@@ -117,7 +113,8 @@ std::optional<replay::Question> CutRanges(const Context& context, std::uint8_t c
     if (about.step > 0) found_ns += cut[i];
   }
   for (std::size_t r = 0; r < without.size(); ++r) there_ns += TotalWithin(without[r], origin->recorded[r]);
-  if (!origin->same && static_cast<double>(found_ns) < kLeastFound * static_cast<double>(there_ns)) return std::nullopt;
+  if (!origin->same && static_cast<double>(found_ns) < rules::kPriceFoundShare * static_cast<double>(there_ns))
+    return std::nullopt;
   for (std::size_t i = 0; i < cut.size(); ++i) {
     if (cut[i] == 0) continue;
     const std::vector<std::int64_t>& ranks = of_step[job.operations[i].step];

@@ -8,29 +8,11 @@
 #include "analysis/context.h"
 #include "analysis/core/format.h"
 #include "analysis/passes.h"
+#include "analysis/rules/network.h"
+#include "analysis/rules/run.h"
 
 namespace lockstep::analysis {
 namespace {
-
-// An event of the ranks' files becomes two operations at most, itself and what comes before it, and far fewer where
-// kernels follow each other; a step of a rank is some however little is in it. A play of a million operations takes a
-// second at most, where the order of time decides (propagate.h), and an analysis plays some hundred times.
-constexpr double kOperationsPerEvent = 2, kOperationsPerRank = 8;
-constexpr double kMostOperations = 5e5;
-// Files are read whole, whatever part of them is replayed: beyond this it would double the time of the analysis.
-constexpr std::uint64_t kMostEventsRead = 60'000'000;
-// Of a run without steps all is replayed: so many events are read in a second, and so many operations played in one to
-// two.
-constexpr std::uint64_t kMostEventsWhole = 1'000'000;
-constexpr double kMostOperationsWhole = 1.5e6;
-constexpr std::size_t kMostSteps = 40, kLeastSteps = 4;
-// So many operations take a hundredth of a second to play: as many steps as they fill are replayed at any rate. Other
-// buckets may be 128 operations in each step of a rank, so these are bounded, too.
-constexpr double kCheapOperations = 3e4, kCheapRankSteps = 800;
-// Operations that one pass may play, all its replays together.
-constexpr double kPlayedPerPass = 6e6;
-// Where more than this share of what ranks did together lacks a member, ranks do not wait for each other in the replay.
-constexpr double kMostLacking = 0.1;
 
 // Of the parts that ranks had in collectives of usable steps those whose collective is not whole.
 double Lacking(const Context& context) {
@@ -56,8 +38,8 @@ Error TooMuch(const Context& context, std::uint64_t events) {
 // What a step becomes, from its events: at least this, and most often far less.
 double OperationsOfStep(const Context& context, std::uint64_t events) {
   const std::size_t all = std::max<std::size_t>(1, context.tables().steps.rows());
-  return std::max({1.0, kOperationsPerEvent * static_cast<double>(events) / static_cast<double>(all),
-                   kOperationsPerRank * static_cast<double>(context.ranks().size())});
+  return std::max({1.0, rules::kReplayedOperationsPerEvent * static_cast<double>(events) / static_cast<double>(all),
+                   rules::kReplayedOperationsPerRank * static_cast<double>(context.ranks().size())});
 }
 
 std::uint64_t EventsOf(const Context& context) {
@@ -70,11 +52,13 @@ std::uint64_t EventsOf(const Context& context) {
 
 Result<std::unique_ptr<replay::RecordedRun>> ReadStepsToReplay(const Context& context, bool anyway) {
   const auto fit = [&](double operations_of_step) {
-    const double usual = anyway ? kMostSteps : std::min<double>(kMostSteps, kMostOperations / operations_of_step);
-    const double cheap =
-        std::min(kCheapOperations / operations_of_step,
-                 kCheapRankSteps / static_cast<double>(std::max<std::size_t>(1, context.ranks().size())));
-    return std::max(kLeastSteps, static_cast<std::size_t>(std::max(usual, cheap)));
+    const double usual = anyway
+                             ? rules::kReplayedSteps
+                             : std::min<double>(rules::kReplayedSteps, rules::kReplayedOperations / operations_of_step);
+    const double cheap = std::min(
+        rules::kReplayedOperationsCheap / operations_of_step,
+        rules::kReplayedRankStepsCheap / static_cast<double>(std::max<std::size_t>(1, context.ranks().size())));
+    return std::max(rules::kReplayedLeastSteps, static_cast<std::size_t>(std::max(usual, cheap)));
   };
   replay::ReadRunOptions options;
   options.most_steps = fit(OperationsOfStep(context, EventsOf(context)));
@@ -91,33 +75,35 @@ Result<std::unique_ptr<replay::RecordedRun>> ReadStepsToReplay(const Context& co
   const double made =
       static_cast<double>(run->MakeJob().graph.operations().size()) / static_cast<double>(run->steps.size());
   const std::size_t room = fit(std::max(1.0, made));
-  if (room < 2 * options.most_steps) return run;
+  if (room < rules::kReplayedReadAgainTimes * options.most_steps) return run;
   options.most_steps = room;
   return replay::ReadRun(context.timeline(), options);
 }
 
 std::optional<Error> WhyNotReplayed(const Context& context) {
   const double lacking = Lacking(context);
-  if (lacking <= kMostLacking) return std::nullopt;
+  if (lacking <= rules::kReplayedLackingShare) return std::nullopt;
   return Error{ErrorCode::kUnsupported,
                fmt::format("{} of the ranks' collectives lack members, so replayed ranks would not wait for each other",
                            Percent(lacking)),
                context.timeline().run_dir, "record all ranks"};
 }
 
-bool ReplayedRun::Reproduces() const { return what_if_.self_error() <= kMostErrorOfAnything; }
+bool ReplayedRun::Reproduces() const { return what_if_.self_error() <= rules::kMostErrorOfAnything; }
 
-bool ReplayedRun::Holds() const { return what_if_.self_error() <= kMostSelfError; }
+bool ReplayedRun::Holds() const { return what_if_.self_error() <= rules::kMostSelfError; }
 
 Result<std::unique_ptr<const ReplayedRun>> ReplayedRun::Make(const Context& context) {
   const std::uint64_t events = EventsOf(context);
-  const bool steps_fit = kMostOperations / OperationsOfStep(context, events) >= static_cast<double>(kLeastSteps) / 4;
-  if (events > kMostEventsRead || (context.usable_steps().empty() ? events > kMostEventsWhole : !steps_fit))
+  const bool steps_fit = rules::kReplayedOperations / OperationsOfStep(context, events) >=
+                         static_cast<double>(rules::kReplayedLeastSteps) / rules::kReplayedEstimateTimes;
+  if (events > rules::kReplayedEvents ||
+      (context.usable_steps().empty() ? events > rules::kReplayedEventsWhole : !steps_fit))
     return TooMuch(context, events);
   if (std::optional<Error> why = WhyNotReplayed(context)) return *why;
   LS_TRY(std::unique_ptr<replay::RecordedRun> run, ReadStepsToReplay(context, false));
   replay::Job job = run->MakeJob();
-  if (run->whole_window && static_cast<double>(job.graph.operations().size()) > kMostOperationsWhole)
+  if (run->whole_window && static_cast<double>(job.graph.operations().size()) > rules::kReplayedOperationsWhole)
     return TooMuch(context, events);
   LS_TRY(replay::WhatIf what_if, replay::WhatIf::Make(std::move(run)));
   std::unique_ptr<ReplayedRun> replayed(new ReplayedRun(std::move(what_if)));
@@ -129,7 +115,8 @@ Result<std::unique_ptr<const ReplayedRun>> ReplayedRun::Make(const Context& cont
 }
 
 std::size_t ReplayedRun::Plays(std::size_t least, std::size_t most) const {
-  const double fit = kPlayedPerPass / std::max(1.0, static_cast<double>(job_.graph.operations().size()));
+  const double fit =
+      rules::kReplayedOperationsPerPass / std::max(1.0, static_cast<double>(job_.graph.operations().size()));
   return std::max(least, static_cast<std::size_t>(std::min(fit, static_cast<double>(most))));
 }
 

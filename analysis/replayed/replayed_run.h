@@ -34,10 +34,10 @@ class ReplayedRun {
   const replay::Job& job() const { return job_; }
   const replay::Schedule& schedule() const { return schedule_; }
 
-  // It gives back what was recorded, if roughly: no further off than kMostErrorOfAnything. Where it does not, nothing
-  // is said from it.
+  // It gives back what was recorded, if roughly: no further off than rules::kMostErrorOfAnything. Where it does not,
+  // nothing is said from it.
   bool Reproduces() const;
-  // It gives back what was recorded well enough to say what a change gains: no further off than kMostSelfError.
+  // It gives back what was recorded well enough to say what a change gains: no further off than rules::kMostSelfError.
   bool Holds() const;
   // Likewise of each step: there are steps.
   bool HoldsInSteps() const { return Holds() && !run().whole_window; }

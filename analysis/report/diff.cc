@@ -10,6 +10,7 @@
 #include "analysis/core/format.h"
 #include "analysis/report/text_lines.h"
 #include "analysis/report/text_table.h"
+#include "analysis/words/render.h"
 #include "core/function_name.h"
 #include "core/printed.h"
 
@@ -21,6 +22,8 @@ using diff::MeasureResult;
 using diff::Spread;
 using diff::Verdict;
 using Json = nlohmann::ordered_json;
+
+std::string NameOf(const diff::Measure& measure) { return std::string(TextOf(measure.text)); }
 
 std::string Value(const MeasureResult& result, const Spread& spread) {
   if (spread.count == 0) return "-";
@@ -106,7 +109,7 @@ Json ToJson(const MeasureResult& result) {
   };
   Json json{{"name", result.measure->name},
             {"verdict", Name(result.verdict)},
-            {"reason", result.reason.empty() ? Json(nullptr) : Json(result.reason)},
+            {"reason", result.reason ? Json(Rendered(*result.reason)) : Json(nullptr)},
             {"base", ToJson(result.base, fraction)},
             {"new", ToJson(result.now, fraction)},
             {"difference", number(result.difference.value, known)},
@@ -269,8 +272,8 @@ std::string RenderDiffText(const Comparison& c, const TextOptions& options) {
   for (const MeasureResult& result : c.measures) {
     const std::string verdict(Name(result.verdict));
     const bool whole = &result == &c.measures.front() && !OfSteps(c);
-    table.Add({std::string(whole ? "recording" : result.measure->text), Value(result, result.base),
-               Value(result, result.now), Change(result), IntervalText(result),
+    table.Add({whole ? std::string("recording") : (result.measure->inner ? "  " : "") + NameOf(*result.measure),
+               Value(result, result.base), Value(result, result.now), Change(result), IntervalText(result),
                result.verdict == Verdict::kWorse    ? paint("31", verdict)
                : result.verdict == Verdict::kBetter ? paint("32", verdict)
                                                     : verdict});
@@ -280,12 +283,11 @@ std::string RenderDiffText(const Comparison& c, const TextOptions& options) {
   for (const std::string& row : laid.rows) out += row + "\n";
   Wrap(out, "  ", NotShown(laid.left_out, options.width), options.width);
   // If there are too few steps, all measures have the same reason.
-  std::string last;
+  std::optional<analysis::Clause> last;
   for (const MeasureResult& result : c.measures) {
     if (result.verdict != Verdict::kCannotTell || result.reason == last) continue;
-    std::string_view name = result.measure->text;
-    while (name.starts_with(' ')) name.remove_prefix(1);
-    Wrap(out, "    ", fmt::format("{}: {}", name, result.reason), options.width);
+    Wrap(out, "    ", fmt::format("{}: {}", NameOf(*result.measure), result.reason ? Rendered(*result.reason) : ""),
+         options.width);
     last = result.reason;
   }
   if (!c.causes.empty()) {
@@ -311,7 +313,7 @@ std::string RenderDiffJson(const Comparison& c) {
   json["causes"] = Json::array();
   for (const diff::Cause& cause : c.causes)
     json["causes"].push_back(
-        {{"kind", cause.kind},
+        {{"kind", Name(cause.kind)},
          {"rank", cause.rank < 0 ? Json(nullptr) : Json(cause.rank)},
          {"what", cause.what},
          {"sentence", cause.sentence},

@@ -5,6 +5,7 @@
 #include <set>
 
 #include "analysis/core/named_ranks.h"
+#include "analysis/rules/run.h"
 
 namespace lockstep::analysis {
 
@@ -22,7 +23,7 @@ std::vector<std::size_t> ListedSteps(const std::vector<std::int64_t>& lengths_ns
     listed[step] = true;
   };
   if (always && *always < order.size()) list(*always);
-  for (std::size_t i = 0; i < most / 10; ++i) list(order[i]);
+  for (std::size_t i = 0; i < most / rules::kLongestStepsOneIn; ++i) list(order[i]);
   std::vector<std::size_t> others;
   for (std::size_t step = 0; step < order.size(); ++step)
     if (!listed[step]) others.push_back(step);

@@ -8,6 +8,7 @@
 #include "analysis/core/identity.h"
 #include "analysis/core/statistics.h"
 #include "analysis/passes.h"
+#include "analysis/rules/run.h"
 #include "merge/parallel.h"
 #include "merge/timeline/step_length.h"
 
@@ -45,7 +46,7 @@ void Score(const Context& context, std::vector<RankRow>& rows) {
   }
   if (deviation[0].size() < 2) return;
   const std::size_t block = BlockLength(deviation, context.options().jobs);
-  const std::size_t rounds = n > 64 ? 200 : 1000;
+  const std::size_t rounds = n > rules::kScoreRanks ? rules::kScoreRounds : rules::kBootstrapRounds;
   merge::ParallelFor(context.options().jobs, n, [&](std::size_t p) {
     rows[p].straggler_score = LowerMedian(deviation[p]);
     rows[p].straggler_interval =

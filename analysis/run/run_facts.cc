@@ -10,6 +10,7 @@
 #include "analysis/core/source.h"
 #include "analysis/core_time.h"
 #include "analysis/passes.h"
+#include "analysis/rules/run.h"
 #include "analysis/run/job_name.h"
 #include "analysis/words/render.h"
 #include "core/fact.h"
@@ -20,14 +21,6 @@
 
 namespace lockstep::analysis {
 namespace {
-
-constexpr std::int64_t kMostRanksCounted = 1 << 20;
-
-// A rank in the middle that lacks a core for so much of its time: cores are scarce, whatever the ranks may use. Other
-// programs run on the nodes, or the nodes are containers of one machine. Measured with 8 ranks of 4 such nodes on two
-// cores (bench/stragglers/hosts): 13 to 17 %, and ranks that do 5 % more are still found; with two programs that spin
-// beside them 39 to 55 %, and the rank that lacks a core most was named in their place.
-constexpr double kCommonLackShare = 0.25;
 
 // Ranks of one node on fewer cores than ranks. Files of older versions say how
 // many cores a rank may use, but not which: there a mask of one core says nothing
@@ -52,7 +45,7 @@ void FindSharedCores(const Context& context, RunFacts& run) {
   for (const auto& [name, node] : merge::CoresOfNodes(context.timeline())) {
     if (node.cores == 0 || node.ranks <= node.cores) continue;
     const OffCpu& off = off_cpu[name];
-    const bool proven = off.offcpu_ns >= off.span_ns / 10 && off.span_ns > 0;
+    const bool proven = off.offcpu_ns >= off.span_ns / rules::kSharedCoresOneIn && off.span_ns > 0;
     if (node.cores == 1 && !node.known && !proven) continue;
     if (run.shared_cores != 0 && node.ranks * run.shared_cores <= run.ranks_sharing_cores * node.cores) continue;
     run.ranks_sharing_cores = node.ranks;
@@ -65,7 +58,6 @@ bool EndedByLauncher(std::int32_t exit_code) { return exit_code == -SIGTERM || e
 
 // The hosts, if these are all recorded ranks of a few hosts of several; else nothing.
 Names WholeHosts(const Context& context, const std::vector<std::int32_t>& some) {
-  constexpr std::size_t kMostHosts = 3;
   const auto& ranks = context.tables().ranks;
   std::map<std::string_view, std::pair<std::size_t, std::size_t>>
       hosts;  // Name: how many of its ranks; how many it has.
@@ -80,7 +72,8 @@ Names WholeHosts(const Context& context, const std::vector<std::int32_t>& some) 
     if (counts.first != 0 && counts.first != counts.second) return {};
     if (counts.first != 0) whole.emplace_back(name);
   }
-  if (whole.empty() || whole.size() == hosts.size() || whole.size() > kMostHosts || whole.front().empty()) return {};
+  if (whole.empty() || whole.size() == hosts.size() || whole.size() > rules::kHostsListed || whole.front().empty())
+    return {};
   return {whole};
 }
 
@@ -148,7 +141,7 @@ void DescribeRun(const Context& context, Analysis& analysis) {
     if (ranks.state[row] == schema::RankState::kLeftOut) left_out.insert(ranks.rank[row]);
   run.ranks_left_out.assign(left_out.begin(), left_out.end());
   // A timeline may come from anywhere, so the number is limited to what merge accepts.
-  const std::int64_t world = std::min<std::int64_t>(timeline.MetaNumber("world_size", -1), kMostRanksCounted);
+  const std::int64_t world = std::min<std::int64_t>(timeline.MetaNumber("world_size", -1), rules::kRanksCounted);
   for (std::int64_t r = 0; r < world; ++r)
     if (const auto rank = static_cast<std::int32_t>(r); context.Position(rank) == kNowhere && !left_out.contains(rank))
       missing.push_back(rank);
@@ -173,8 +166,8 @@ void DescribeRun(const Context& context, Analysis& analysis) {
   for (std::size_t i = 0; i < totals.rows(); ++i)
     run.window.span_ns = std::max(run.window.span_ns.value_or(0), SpanOf(totals, i));
   FindSharedCores(context, run);
-  run.cores_scarce =
-      run.ranks_sharing_cores > 0 || WithoutCore(context).common_share(context.ranks().size()) >= kCommonLackShare;
+  run.cores_scarce = run.ranks_sharing_cores > 0 ||
+                     WithoutCore(context).common_share(context.ranks().size()) >= rules::kCoresScarceShare;
   DescribeWindows(context, analysis);
 }
 

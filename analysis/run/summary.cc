@@ -6,6 +6,7 @@
 #include "analysis/core/identity.h"
 #include "analysis/core/statistics.h"
 #include "analysis/passes.h"
+#include "analysis/rules/run.h"
 #include "analysis/words/render.h"
 #include "merge/timeline/step_length.h"
 
@@ -65,10 +66,9 @@ void SayLongSteps(const Context& context, Analysis& analysis) {
   s.long_steps = static_cast<std::int64_t>(groups->count);
   s.long_step_ns_mean = groups->mean_ns;
   s.other_step_ns_mean = groups->other_ns;
-  constexpr std::size_t kMostListed = 3;
   Names listed;
   for (const std::size_t row : context.usable_steps())
-    if (steps.step_ns[row] >= groups->least_ns && groups->count <= kMostListed)
+    if (steps.step_ns[row] >= groups->least_ns && groups->count <= rules::kLongStepsListed)
       listed.values.push_back(std::to_string(steps.index[row]));
   const bool named = !listed.values.empty();
   analysis.remarks.push_back(Told(named ? Word::kLongStepsNamed : Word::kLongSteps,
@@ -82,7 +82,8 @@ void SayLongSteps(const Context& context, Analysis& analysis) {
 
 void RemarkOnHelperWaits(Analysis& analysis) {
   const Summary& s = analysis.summary;
-  if (s.helper_wait_ns <= 0 || static_cast<double>(s.helper_wait_ns) < kNameShare * static_cast<double>(s.terms.Sum()))
+  if (s.helper_wait_ns <= 0 ||
+      static_cast<double>(s.helper_wait_ns) < rules::kNameShare * static_cast<double>(s.terms.Sum()))
     return;
   analysis.remarks.push_back(Told(Word::kHelperWaits, {{"wait", Ns{s.helper_wait_ns}}, {"per_step", s.per_step}}));
 }

@@ -6,13 +6,10 @@
 
 #include "analysis/core/statistics.h"
 #include "analysis/passes.h"
+#include "analysis/rules/run.h"
 
 namespace lockstep::analysis {
 namespace {
-
-constexpr std::size_t kMaxErrorSamples = 1'000'000;
-// Of a program that used less, the agents' start and end would be told as a share of next to nothing.
-constexpr std::int64_t kLeastCpuNs = 1'000'000'000;
 
 // Error bounds at the arrivals; at the knots if nothing was matched.
 void ClockError(const Context& context, Trust& trust) {
@@ -22,7 +19,7 @@ void ClockError(const Context& context, Trust& trust) {
   for (const std::int32_t rank : context.ranks()) maps.emplace(rank, merge::ClockMap(tables.clock, rank));
   std::vector<std::int64_t> errors;
   const auto& members = tables.collective_ranks;
-  const std::size_t stride = members.rows() / kMaxErrorSamples + 1;
+  const std::size_t stride = members.rows() / rules::kClockErrorSamples + 1;
   for (std::size_t i = 0; i < members.rows(); i += stride) {
     const auto map = maps.find(members.rank[i]);
     if (map != maps.end()) errors.push_back(map->second.ErrorAt(map->second.ToLocal(members.arrival_ns[i])));
@@ -55,7 +52,8 @@ void AssessTrust(const Context& context, Analysis& analysis) {
     }
   }
   if (known) trust.agent_cpu_ns = agent_ns;
-  if (app_ns >= kLeastCpuNs) trust.agent_cpu_fraction = static_cast<double>(agent_ns) / static_cast<double>(app_ns);
+  if (app_ns >= rules::kAgentShareCpuNs)
+    trust.agent_cpu_fraction = static_cast<double>(agent_ns) / static_cast<double>(app_ns);
 
   const auto& collectives = tables.collectives;
   trust.collectives = static_cast<std::int64_t>(collectives.rows());

@@ -10,6 +10,7 @@
 #include "analysis/core/format.h"
 #include "analysis/core/source.h"
 #include "analysis/passes.h"
+#include "analysis/rules/run.h"
 #include "analysis/run/ranks_recorded.h"
 #include "analysis/words/render.h"
 #include "core/loss.h"
@@ -42,8 +43,9 @@ Clause Nothing(const Analysis& analysis) {
   if (s.per_step) looked.push_back(Word::kCheckedBursts);
   Names checked;
   for (const Word what : looked) checked.values.push_back(Told(what));
-  return Say(Word::kNothingFound,
-             {{"least", Real{100 * kNameShare}}, {"step", If(s.per_step, Ns{s.terms.Sum()})}, {"checked", checked}});
+  return Say(
+      Word::kNothingFound,
+      {{"least", Real{100 * rules::kNameShare}}, {"step", If(s.per_step, Ns{s.terms.Sum()})}, {"checked", checked}});
 }
 
 bool Communicates(const Context& context) {
@@ -139,13 +141,13 @@ std::int64_t Beyond(const std::vector<std::string>& texts, std::size_t most) {
 
 // Input that is in no figure: mentioned before all others.
 std::string LeftOut(const Analysis& analysis) {
-  constexpr std::size_t kMostNamed = 4;
   std::vector<std::string> runs;
   for (const LossRow& loss : analysis.losses)
     if (loss.name == Info(Loss::kRunMixed).name) runs.push_back(loss.detail);
   if (runs.empty()) return "";
-  const std::int64_t more = Beyond(runs, kMostNamed);
-  return Told(Word::kFilesLeftOut, {{"runs", FirstOf(runs, kMostNamed)}, {"more", If(more > 0, Num{more})}});
+  const std::int64_t more = Beyond(runs, rules::kRemarkPhrasesListed);
+  return Told(Word::kFilesLeftOut,
+              {{"runs", FirstOf(runs, rules::kRemarkPhrasesListed)}, {"more", If(more > 0, Num{more})}});
 }
 
 // Mentioned before everything that was found in the ranks that are there.
@@ -184,7 +186,7 @@ bool MostlyWarmup(const Context& context) {
     if (steps.warmup[row] != 0) left_out_ns += steps.step_ns[row];
   }
   for (const std::size_t row : context.slow_start()) left_out_ns += steps.warmup[row] == 0 ? steps.step_ns[row] : 0;
-  return 2 * left_out_ns > all_ns;
+  return rules::kMostlyWarmupOneIn * left_out_ns > all_ns;
 }
 
 // `verdict`: the finding whose headline it is.
@@ -198,16 +200,15 @@ void Remark(const Context& context, const Finding* verdict, Analysis& analysis) 
     add(Word::kSettingsDiffer, {{"settings", std::string(differ)}});
   if (const std::string_view why = context.timeline().Meta("clock_by_collectives"); !why.empty())
     add(Word::kClockByCollectives, {{"why", std::string(why)}});
-  constexpr std::int64_t kWorthSaying = 100'000;
-  if (const std::int64_t gpu = context.timeline().MetaNumber("gpu_clock_error_ns", 0); gpu >= kWorthSaying)
+  if (const std::int64_t gpu = context.timeline().MetaNumber("gpu_clock_error_ns", 0); gpu >= rules::kGpuClockErrorNs)
     add(Word::kClockOfGpu, {{"error", Ns{gpu}}});
   if (!run.ranks_ended_early.empty())
     add(Word::kRanksEndedEarly,
         {{"ranks", Ranks{run.ranks_ended_early}}, {"rank_list", ShortRankList(run.ranks_ended_early)}});
-  constexpr std::size_t kMaxEndings = 4;
-  const std::int64_t more = Beyond(run.endings, kMaxEndings);
+  const std::int64_t more = Beyond(run.endings, rules::kRemarkPhrasesListed);
   if (!run.endings.empty())
-    add(Word::kRanksEnded, {{"endings", FirstOf(run.endings, kMaxEndings)}, {"more", If(more > 0, Index{more})}});
+    add(Word::kRanksEnded,
+        {{"endings", FirstOf(run.endings, rules::kRemarkPhrasesListed)}, {"more", If(more > 0, Index{more})}});
   if (analysis.suspicious && run.ranks > 1 && !Communicates(context) && analysis.trust.dropped == 0 &&
       !OneSided(context) && SourceOf(context.timeline()).imported.empty() &&
       std::none_of(analysis.losses.begin(), analysis.losses.end(), SaysWhy))
@@ -224,7 +225,7 @@ void Remark(const Context& context, const Finding* verdict, Analysis& analysis) 
   if (run.ranks > 1 && !analysis.suspicious) {
     if (run.steps + run.incomplete_steps == 0)
       add(Word::kStepsNotMarked, {{"mark_steps", mark_steps()}});
-    else if (context.usable_steps().size() < 5 && context.units_are_steps())
+    else if (context.usable_steps().size() < rules::kFewSteps && context.units_are_steps())
       add(Word::kStepsTooFew, {{"steps", Num{static_cast<std::int64_t>(context.usable_steps().size())}}});
     else if (context.usable_steps().empty())
       add(Word::kStepsNoneComplete);

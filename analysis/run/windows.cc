@@ -4,12 +4,11 @@
 
 #include "analysis/core/format.h"
 #include "analysis/passes.h"
+#include "analysis/rules/run.h"
 #include "analysis/words/render.h"
 
 namespace lockstep::analysis {
 namespace {
-
-constexpr std::size_t kMaxWindowsNamed = 3;
 
 std::string StepsOf(const CaptureWindow& window) {
   if (!window.first_step) return Duration(window.span_ns);
@@ -21,9 +20,10 @@ std::string RecordingSentence(const RunFacts& run) {
   if (run.window.windows.empty())
     return Told(run.window.outside_steps > 0 ? Word::kWindowsShareNoStep : Word::kWindowsShareNothing);
   std::string named;
-  for (std::size_t i = 0; i < std::min(run.window.windows.size(), kMaxWindowsNamed); ++i)
+  for (std::size_t i = 0; i < std::min(run.window.windows.size(), rules::kWindowsListed); ++i)
     named += (i == 0 ? "" : ", ") + StepsOf(run.window.windows[i]);
-  const auto more = static_cast<std::int64_t>(run.window.windows.size()) - static_cast<std::int64_t>(kMaxWindowsNamed);
+  const auto more =
+      static_cast<std::int64_t>(run.window.windows.size()) - static_cast<std::int64_t>(rules::kWindowsListed);
   const CaptureWindow& first = run.window.windows.front();
   const bool one = run.window.windows.size() == 1;
   const bool cut =

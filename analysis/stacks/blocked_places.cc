@@ -6,6 +6,7 @@
 #include <utility>
 
 #include "analysis/core/step_names.h"
+#include "analysis/rules/causes.h"
 #include "analysis/stacks/job_frame.h"
 #include "analysis/words/render.h"
 #include "core/printed.h"
@@ -17,11 +18,6 @@ namespace lockstep::analysis {
 namespace {
 
 using Kind = schema::BlockedKind;
-
-// A place is in nearly every step from this share of them on.
-constexpr double kNearlyAll = 0.9;
-// The number of occasions from which a period can be told.
-constexpr std::size_t kLeastOccasions = 4;
 
 // The program's ranges that are open around moments which come in order.
 class RangesAround {
@@ -56,7 +52,7 @@ std::string LastOf(std::string_view path) { return std::string(path.substr(path.
 std::string MostOf(const std::map<std::string, std::int64_t>& by_name, std::int64_t total_ns) {
   const auto most = std::max_element(by_name.begin(), by_name.end(),
                                      [](const auto& a, const auto& b) { return a.second < b.second; });
-  return most == by_name.end() || 2 * most->second < total_ns ? std::string() : most->first;
+  return most == by_name.end() || rules::kBlockedMainOneIn * most->second < total_ns ? std::string() : most->first;
 }
 
 // The number of windows between those that have it, if that is regular.
@@ -64,7 +60,7 @@ std::int64_t EveryOf(const std::vector<std::int64_t>& ns) {
   std::vector<std::size_t> at;
   for (std::size_t i = 0; i < ns.size(); ++i)
     if (ns[i] > 0) at.push_back(i);
-  if (at.size() < kLeastOccasions) return 0;
+  if (at.size() < rules::kBlockedPeriodSteps) return 0;
   const std::size_t period = at[1] - at[0];
   for (std::size_t i = 1; i < at.size(); ++i)
     if (at[i] - at[i - 1] != period) return 0;
@@ -221,7 +217,7 @@ Clause DoesFor(const BlockedAt& at, std::int64_t ns, bool brief) {
 
 Clauses HowOften(const BlockedAt& at) {
   if (at.every > 0) return {{Say(Word::kBlockedEvery, {{"every", Index{at.every}}})}};
-  if (static_cast<double>(at.steps) >= kNearlyAll * static_cast<double>(at.of_steps)) return {};
+  if (static_cast<double>(at.steps) >= rules::kBlockedEveryStepShare * static_cast<double>(at.of_steps)) return {};
   return {{Say(Word::kBlockedInSome, {{"steps", Index{at.steps}}, {"of_steps", Num{at.of_steps}}})}};
 }
 

@@ -13,28 +13,14 @@
 #include "analysis/core/statistics.h"
 #include "analysis/core/step_names.h"
 #include "analysis/passes.h"
+#include "analysis/rules/run.h"
+#include "analysis/rules/stragglers.h"
 #include "analysis/stacks/blocked_places.h"
 #include "core/printed.h"
 #include "trace/file/strings.h"
 
 namespace lockstep::analysis {
 namespace {
-
-constexpr std::size_t kLeastBurstSteps = 12, kLeastBursts = 4, kLeastBurstsInTime = 5;
-// A burst must exceed the other steps' length by this many deviations, and by this share of it to be worth reporting.
-constexpr double kBurstDeviations = 6, kLeastBurstExcess = 0.05;
-// Where steps scatter so much that this hides bursts, they must exceed it by this many deviations, and be in a range of
-// which other steps have next to nothing.
-constexpr double kNamedBurstDeviations = 3, kMostInOthers = 0.1;
-// Bursts with one cause are similar: steps with far less than this share of their excess are scatter of the other
-// steps, which would fall between the bursts and hide their period.
-constexpr double kAlike = 0.5;
-// Shares of the distances between bursts.
-constexpr double kRegular = 0.8, kTimeTolerance = 0.15;
-// Where so many ranks, those first that take longest, have no range that says what they do, none has.
-constexpr std::size_t kMostUnnamed = 8;
-// So many ranks' files are read. Of more ranks that are longer the others are as these are, if all of these are alike.
-constexpr std::size_t kMostRead = 64;
 
 struct Period {
   std::int64_t steps = 0, ns = 0;  // The length of one period.
@@ -78,18 +64,21 @@ std::optional<SlowSeries> FindSlowSteps(const Context& context, double least_dev
     series.ns.push_back(steps.step_ns[row]);
   }
   const std::size_t n = series.ns.size();
-  if (n < kLeastBurstSteps) return std::nullopt;
+  if (n < rules::kBurstLeastSteps) return std::nullopt;
   series.ordinary_ns = LowerMedian(series.ns);
   std::vector<std::int64_t> deviations;
   for (const std::int64_t ns : series.ns) deviations.push_back(std::abs(ns - series.ordinary_ns));
-  const double scatter = 1.4826 * static_cast<double>(LowerMedian(std::move(deviations)));
+  const double scatter = rules::kMadToSigma * static_cast<double>(LowerMedian(std::move(deviations)));
   const double limit =
       static_cast<double>(series.ordinary_ns) +
-      std::max(kLeastBurstExcess * static_cast<double>(series.ordinary_ns), least_deviations * scatter);
+      std::max(rules::kBurstLeastExcess * static_cast<double>(series.ordinary_ns), least_deviations * scatter);
   std::vector<std::int64_t> largest = series.ns;
-  std::nth_element(largest.begin(), largest.begin() + (kLeastBursts - 1), largest.end(), std::greater<>());
+  std::nth_element(largest.begin(), largest.begin() + (rules::kPeriodLeastOccasions - 1), largest.end(),
+                   std::greater<>());
   const auto ordinary = static_cast<double>(series.ordinary_ns);
-  const double least = std::max(limit, ordinary + kAlike * (static_cast<double>(largest[kLeastBursts - 1]) - ordinary));
+  const double least =
+      std::max(limit, ordinary + rules::kBurstShareOfLargest *
+                                     (static_cast<double>(largest[rules::kPeriodLeastOccasions - 1]) - ordinary));
   const auto is_slow = [&](std::size_t i) { return static_cast<double>(series.ns[i]) > limit; };
   std::size_t slow = 0;
   std::vector<Burst> bursts;
@@ -108,13 +97,13 @@ std::optional<SlowSeries> FindSlowSteps(const Context& context, double least_dev
     i = std::max(i, burst.first + 1);
   }
   series.Keep(std::move(bursts));
-  if (series.bursts.size() < kLeastBursts || slow * 3 > n) return std::nullopt;
+  if (series.bursts.size() < rules::kPeriodLeastOccasions || slow * rules::kBurstStepsPerSlow > n) return std::nullopt;
   return series;
 }
 
 // `at`: the step of each burst, as an index of Series::rows.
 std::optional<Period> FindPeriod(const Context& context, const SlowSeries& series, const std::vector<std::size_t>& at) {
-  if (at.size() < kLeastBursts) return std::nullopt;
+  if (at.size() < rules::kPeriodLeastOccasions) return std::nullopt;
   const auto& steps = context.tables().steps;
   std::vector<std::int64_t> in_steps, in_time;
   for (std::size_t i = 1; i < at.size(); ++i) {
@@ -127,16 +116,17 @@ std::optional<Period> FindPeriod(const Context& context, const SlowSeries& serie
   period.steps = LowerMedian(in_steps);
   period.fitting = static_cast<std::size_t>(std::count(in_steps.begin(), in_steps.end(), period.steps));
   const auto enough = [&] {
-    return static_cast<double>(period.fitting) >= kRegular * static_cast<double>(period.distances);
+    return static_cast<double>(period.fitting) >= rules::kBurstRegularShare * static_cast<double>(period.distances);
   };
-  if (period.steps >= 2 && enough()) return period;
-  if (at.size() < kLeastBurstsInTime) return std::nullopt;
+  if (period.steps >= rules::kPeriodLeastSteps && enough()) return period;
+  if (at.size() < rules::kBurstLeastInTime) return std::nullopt;
   period.steps = 0;
   period.ns = LowerMedian(in_time);
   // The time of a burst is only known to the step that contains it.
-  const double tolerance =
-      std::max(kTimeTolerance * static_cast<double>(period.ns), 1.0 * static_cast<double>(series.ordinary_ns));
-  if (static_cast<double>(period.ns) < 4 * static_cast<double>(series.ordinary_ns)) return std::nullopt;
+  const double tolerance = std::max(rules::kBurstTimeTolerance * static_cast<double>(period.ns),
+                                    1.0 * static_cast<double>(series.ordinary_ns));
+  if (static_cast<double>(period.ns) < rules::kBurstTimeLeastSteps * static_cast<double>(series.ordinary_ns))
+    return std::nullopt;
   period.fitting = static_cast<std::size_t>(std::count_if(in_time.begin(), in_time.end(), [&](std::int64_t ns) {
     return std::abs(static_cast<double>(ns - period.ns)) <= tolerance;
   }));
@@ -228,7 +218,7 @@ void FindItsBursts(const schema::RankTables& t, const std::vector<StepWindow>& w
     const auto begin = in_step.begin() + static_cast<std::ptrdiff_t>(burst.Begin());
     const auto end = in_step.begin() + static_cast<std::ptrdiff_t>(burst.last + 1);
     const std::int64_t in_burst = std::accumulate(begin, end, std::int64_t{0});
-    if (2 * in_burst < named.extra_ns) continue;
+    if (rules::kBurstContainsTimes * in_burst < named.extra_ns) continue;
     extra += static_cast<double>(in_burst) - named.other_ns * static_cast<double>(end - begin);
     named.bursts.push_back(burst);
     named.at.push_back(static_cast<std::size_t>(std::max_element(begin, end) - in_step.begin()));
@@ -275,7 +265,7 @@ class RankRanges {
     double best_length = 0;
     for (const auto& [id, sum] : sums_) {
       const double extra = ExtraOf(sum);
-      if (extra < 0.5 * static_cast<double>(excess)) continue;
+      if (extra < rules::kBurstExplainedShare * static_cast<double>(excess)) continue;
       const std::string name(trace::TextOf(tables_, id));
       if (name.empty() || IsProfilerStep(name)) continue;
       // A range that encloses it takes at least as long.
@@ -291,7 +281,7 @@ class RankRanges {
   // Whether this rank, too, spends at least half as long in that range.
   bool IsIn(const NamedBurst& named) const {
     return std::any_of(sums_.begin(), sums_.end(), [&](const auto& each) {
-      return 2 * ExtraOf(each.second) >= static_cast<double>(named.extra_ns) &&
+      return rules::kBurstInRangeTimes * ExtraOf(each.second) >= static_cast<double>(named.extra_ns) &&
              trace::TextOf(tables_, each.first) == named.name;
     });
   }
@@ -319,9 +309,9 @@ struct NamedWithRanks {
 NamedWithRanks FindRange(const Context& context, const SlowSeries& series, const std::vector<std::size_t>& longer) {
   NamedWithRanks who;
   std::size_t unnamed = 0;
-  const std::size_t read = std::min(longer.size(), kMostRead);
+  const std::size_t read = std::min(longer.size(), rules::kBurstRanksRead);
   for (const std::size_t position : std::span(longer).first(read)) {
-    if (!who.named && unnamed == kMostUnnamed) break;
+    if (!who.named && unnamed == rules::kBurstUnnamedRanks) break;
     const RankRanges ranges(context, series, position);
     if (!who.named) {
       who.named = ranges.NameIt(series, series.MedianExcess());
@@ -365,7 +355,9 @@ std::optional<BlockedAt> BlockedInBursts(const Context& context, const SlowSerie
     std::int64_t in_bursts = 0;
     for (std::size_t i = 0; i < burst.size(); ++i) in_bursts += burst[i] ? sum.ns[i] : 0;
     const std::int64_t extra = (in_bursts - (sum.Total() - in_bursts) / others * steps) / bursts;
-    if (2 * extra < series.MedianExcess() || extra <= most_ns) continue;
+    if (static_cast<double>(extra) < rules::kBurstExplainedShare * static_cast<double>(series.MedianExcess()) ||
+        extra <= most_ns)
+      continue;
     most_ns = extra;
     most = Described(place, sum);
   }
@@ -389,19 +381,20 @@ bool ReportBursts(const Context& context, SlowSeries series, bool by_range, Anal
   std::vector<HostShare> shares = SharesOf(context, series);
   // If the steps are longer only because of transfers, it is not a burst of the host.
   const auto of_host = [&] {
-    return !shares.empty() && 2 * shares[0].own_ns >= series.MedianExcess() &&
-           2 * shares[0].host_ns >= shares[0].own_ns;
+    return !shares.empty() && rules::kBurstOwnTimes * shares[0].own_ns >= series.MedianExcess() &&
+           rules::kBurstHostTimes * shares[0].host_ns >= shares[0].own_ns;
   };
   if (!of_host()) return false;
   const auto longer = [&] {
     std::vector<std::size_t> positions;
     for (const HostShare& share : shares)
-      if (2 * share.own_ns >= shares[0].own_ns) positions.push_back(share.position);
+      if (rules::kBurstRankTimes * share.own_ns >= shares[0].own_ns) positions.push_back(share.position);
     return positions;
   };
   const NamedWithRanks in_range = FindRange(context, series, longer());
   const std::optional<NamedBurst>& named = in_range.named;
-  if (by_range && (!named || named->other_ns > kMostInOthers * static_cast<double>(named->extra_ns))) return false;
+  if (by_range && (!named || named->other_ns > rules::kBurstRangeInOthers * static_cast<double>(named->extra_ns)))
+    return false;
   std::vector<std::size_t> at;
   if (named) {
     at = named->at;
@@ -432,7 +425,8 @@ bool ReportBursts(const Context& context, SlowSeries series, bool by_range, Anal
   // The same calls are no second finding, unless most of their time lies outside the bursts.
   if (finding.blocked)
     std::erase_if(analysis.findings, [&](const Finding& other) {
-      return other.id == FindingId::kBlocked && other.saves_ns_per_step.value_or(0) <= 2 * per_step &&
+      return other.id == FindingId::kBlocked &&
+             other.saves_ns_per_step.value_or(0) <= rules::kBurstBlockedTimes * per_step &&
              SamePlace(*other.blocked, *finding.blocked);
     });
   const Clauses blocked_in = finding.blocked ? Clauses{{WhatAndWhere(*finding.blocked)}} : Clauses();
@@ -481,7 +475,7 @@ bool ReportBursts(const Context& context, SlowSeries series, bool by_range, Anal
 void FindBursts(const Context& context, Analysis& analysis) {
   std::size_t asked = 0;  // With the same bursts the answer is the same.
   for (const bool by_range : {false, true}) {
-    auto series = FindSlowSteps(context, by_range ? kNamedBurstDeviations : kBurstDeviations);
+    auto series = FindSlowSteps(context, by_range ? rules::kBurstNamedDeviations : rules::kBurstDeviations);
     if (!series || series->bursts.size() == asked) continue;
     asked = series->bursts.size();
     if (ReportBursts(context, std::move(*series), by_range, analysis)) return;

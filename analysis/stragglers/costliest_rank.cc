@@ -6,22 +6,13 @@
 #include <utility>
 #include <vector>
 
+#include "analysis/rules/stragglers.h"
 #include "analysis/stragglers/hidden_waiting.h"
 #include "analysis/stragglers/lateness.h"
+#include "core/order_statistics.h"
 
 namespace lockstep::analysis {
 namespace {
-
-// Ranks that are replayed: the first of each order by which a rank may be the costliest.
-constexpr std::size_t kOfEachOrder = 2;
-constexpr std::int64_t kTimesNext = 2;
-// Of a difference by chance: it exceeds so many of its standard errors in 1 of 2,000 runs, and a piece of work deviates
-// by so many times the median deviation in 1 of 10,000.
-constexpr double kStandardErrors = 3.5, kMedianDeviations = 6;
-// The same of the median of few pieces: so many median deviations over the root of their number, five standard errors.
-constexpr double kMedianErrors = 9;
-// Pieces that deviate by more are not chance if they are at least this share of the difference: two stalls of 100 ms.
-constexpr double kOfDifference = 2.0 / 3;
 
 std::set<std::size_t> MayCostMost(const Context& context, const Analysis& analysis, const AwaitedTime& awaited) {
   std::set<std::size_t> found;
@@ -29,7 +20,7 @@ std::set<std::size_t> MayCostMost(const Context& context, const Analysis& analys
     std::vector<std::pair<double, std::size_t>> order;
     for (std::size_t p = 0; p < context.ranks().size(); ++p) order.emplace_back(of(p), p);
     std::ranges::stable_sort(order, [](const auto& a, const auto& b) { return a.first > b.first; });
-    for (std::size_t i = 0; i < std::min(kOfEachOrder, order.size()); ++i) found.insert(order[i].second);
+    for (std::size_t i = 0; i < std::min(rules::kCostliestReplayed, order.size()); ++i) found.insert(order[i].second);
   };
   add([&](std::size_t p) { return awaited.Of(p); });
   if (analysis.arrivals.size() == context.ranks().size())
@@ -61,18 +52,18 @@ bool IsChance(const Context& context, std::size_t position) {
   if (differences.size() < 2 || all <= 0) return true;
   double squares = 0;
   for (const double each : differences) squares += (each - all / n) * (each - all / n);
-  if (all >= kStandardErrors * std::sqrt(squares * n / (n - 1))) return false;
+  if (all >= rules::kCostliestStandardErrors * std::sqrt(squares * n / (n - 1))) return false;
   const double middle = MiddleMedian(shares);
   std::vector<double> deviations;
   for (const double each : shares) deviations.push_back(std::abs(each - middle));
   const double deviation = MiddleMedian(std::move(deviations));
   // Of pieces that differ in length by much the median share tells more than the sum.
-  if (middle * std::sqrt(n) >= kMedianErrors * deviation) return false;
-  const double least = kMedianDeviations * deviation;
+  if (middle * std::sqrt(n) >= rules::kCostliestMedianErrors * deviation) return false;
+  const double least = rules::kCostliestPieceDeviations * deviation;
   double large = 0;
   for (std::size_t u = 0; u < shares.size(); ++u)
     if (std::abs(shares[u] - middle) > least) large += differences[u];
-  return large < kOfDifference * all;
+  return large < rules::kCostliestShareOfPieces * all;
 }
 
 }  // namespace
@@ -87,8 +78,8 @@ std::optional<CostliestRank> CostliestRankOf(const Context& context, const Analy
     gains.emplace_back(GainByReplay(context, position), position);
   std::ranges::sort(gains, std::greater());
   const auto [gain_ns, position] = gains.front();
-  if (static_cast<double>(gain_ns) < limit_ns || (gains.size() > 1 && gain_ns < kTimesNext * gains[1].first) ||
-      IsChance(context, position))
+  if (static_cast<double>(gain_ns) < limit_ns ||
+      (gains.size() > 1 && gain_ns < rules::kCostliestTimesNext * gains[1].first) || IsChance(context, position))
     return std::nullopt;
   return CostliestRank{position, std::move(awaited)};
 }

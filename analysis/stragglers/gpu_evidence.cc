@@ -5,15 +5,11 @@
 
 #include "analysis/core/format.h"
 #include "analysis/core/statistics.h"
+#include "analysis/rules/stragglers.h"
 #include "analysis/stragglers/straggler_cause.h"
 
 namespace lockstep::analysis {
 namespace {
-
-// In healthy runs the median over samples varies by one step of the clock (15 MHz of 2 GHz).
-constexpr double kLowerClock = 0.97;
-// A GPU counts as throttled if at least this share of its samples is, and twice the others' share.
-constexpr double kThrottled = 0.2;
 
 double ThrottledShare(const GpuRow& gpu) {
   return gpu.samples > 0 ? static_cast<double>(gpu.throttled) / static_cast<double>(gpu.samples) : 0;
@@ -39,10 +35,11 @@ std::optional<GpuEvidence> SlowClockOf(const Analysis& analysis, std::int32_t ra
     const double share = ThrottledShare(own), others = throttled[(throttled.size() - 1) / 2];
     const bool known = own.sm_clock_mhz && evidence.others_sm_clock_mhz;
     const bool lower = known && static_cast<double>(*own.sm_clock_mhz) <=
-                                    kLowerClock * static_cast<double>(*evidence.others_sm_clock_mhz);
+                                    rules::kSlowGpuClock * static_cast<double>(*evidence.others_sm_clock_mhz);
     // If its clock is as high as the others', the throttle reasons cost nothing.
     const bool as_high = known && *own.sm_clock_mhz >= *evidence.others_sm_clock_mhz;
-    if (!lower && (as_high || share < kThrottled || share < 2 * others)) continue;
+    if (!lower && (as_high || share < rules::kSlowGpuThrottledShare || share < rules::kSlowGpuThrottledTimes * others))
+      continue;
     if (!worst || own.sm_clock_mhz.value_or(0) < worst->gpu.sm_clock_mhz.value_or(0)) worst = std::move(evidence);
   }
   return worst;

@@ -7,13 +7,11 @@
 #include "analysis/core/statistics.h"
 #include "analysis/replayed/replay_price.h"
 #include "analysis/replayed/replayed_run.h"
+#include "analysis/rules/replay.h"
+#include "analysis/rules/stragglers.h"
 
 namespace lockstep::analysis {
 namespace {
-
-constexpr std::size_t kLeastAsked = 8, kMostAsked = 64;
-// A single step is no sign of a rank.
-constexpr std::size_t kLeastGains = 2;
 
 using Lengths = std::vector<std::int64_t>;
 
@@ -36,9 +34,11 @@ class Asking {
     const Lengths of_steps = Gains(before, after);
     if (replayed_.run().whole_window) return of_steps.empty() ? 0 : static_cast<double>(of_steps.front());
     const std::vector<double> gains(of_steps.begin(), of_steps.end());
-    if (gains.size() < kLeastGains) return 0;
-    if (gains.size() < replay::kLeastStepsOfInterval) return *std::min_element(gains.begin(), gains.end());
-    return BootstrapInterval(gains, BlockLength({gains}), Statistic::kMedian, context_.options().seed + 105).first;
+    if (gains.size() < rules::kLateLeastSteps) return 0;
+    if (gains.size() < rules::kWhatIfIntervalLeastSteps) return *std::min_element(gains.begin(), gains.end());
+    return BootstrapInterval(gains, BlockLength({gains}), Statistic::kMedian,
+                             context_.options().seed + rules::kStragglerSeedGain)
+        .first;
   }
 
   static Lengths Gains(const std::optional<Lengths>& before, const std::optional<Lengths>& after) {
@@ -61,7 +61,7 @@ std::vector<std::size_t> WorthByReplay(const Context& context, std::vector<std::
   const Asking asking(context, *replayed);
   std::optional<Lengths> without = asking.Without(positions);
   if (asking.SureGain(asking.Without({}), without) < limit_ns) return {};
-  if (positions.size() > replayed->Plays(kLeastAsked, kMostAsked)) return {};
+  if (positions.size() > replayed->Plays(rules::kHiddenAskedLeast, rules::kHiddenAskedMost)) return {};
   for (bool dropped = true; dropped && positions.size() > 1;) {
     dropped = false;
     for (std::size_t i = 0; i < positions.size() && !dropped; ++i) {

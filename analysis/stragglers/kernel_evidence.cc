@@ -5,21 +5,13 @@
 #include <map>
 
 #include "analysis/core/statistics.h"
+#include "analysis/rules/stragglers.h"
 #include "core/interval.h"
 #include "core/printed.h"
 #include "merge/timeline/rank_activity.h"
 
 namespace lockstep::analysis {
 namespace {
-
-// A kind of kernel is compared if it takes at least this share of all kernels' time.
-constexpr double kLeastShare = 0.02;
-// Shares of the largest slowdown (its logarithm): a kind is slow from the first on, and as fast as elsewhere up to the
-// second.
-constexpr double kSlow = 0.6, kFast = 0.25;
-// The fast kinds must take at least this share of the time; otherwise all count as slow.
-constexpr double kFastShare = 0.05;
-constexpr std::size_t kOthersRead = 3, kNamesTold = 2;
 
 struct KernelCalls {
   std::int64_t ns = 0, count = 0;
@@ -73,7 +65,7 @@ std::optional<KernelEvidence> SlowKernelsOf(const Context& context, std::size_t 
   const auto own = KernelsOf(context, position, steps);
   if (!own) return std::nullopt;
   std::vector<ByName> peers;
-  for (std::size_t i = 0; i < others.size() && peers.size() < kOthersRead; ++i)
+  for (std::size_t i = 0; i < others.size() && peers.size() < rules::kLateRanksCompared; ++i)
     if (auto peer = KernelsOf(context, others[i], steps)) peers.push_back(std::move(*peer));
   if (peers.empty()) return std::nullopt;
 
@@ -91,26 +83,26 @@ std::optional<KernelEvidence> SlowKernelsOf(const Context& context, std::size_t 
       if (const auto at = peer.find(name); at != peer.end() && at->second.ns > 0)
         each.push_back(static_cast<double>(at->second.ns) / static_cast<double>(at->second.count));
     const double share = static_cast<double>(calls.ns) / static_cast<double>(std::max<std::int64_t>(all_ns, 1));
-    if (each.empty() || calls.ns <= 0 || share < kLeastShare) continue;
+    if (each.empty() || calls.ns <= 0 || share < rules::kSlowKernelLeastShare) continue;
     const double here = static_cast<double>(calls.ns) / static_cast<double>(calls.count), there = LowerMedian(each);
     kinds.push_back({name, share, std::log(here / there),
                      static_cast<std::int64_t>((here - there) * static_cast<double>(calls.count))});
   }
-  if (kinds.size() < 2) return std::nullopt;
+  if (kinds.size() < rules::kSlowKernelLeastKinds) return std::nullopt;
   double most = 0;
   for (const Kind& kind : kinds) most = std::max(most, kind.slowdown);
   if (most <= 0) return std::nullopt;
   double fast_share = 0, between = 0;
   std::vector<Kind> slow;
   for (const Kind& kind : kinds) {
-    if (kind.slowdown >= kSlow * most)
+    if (kind.slowdown >= rules::kSlowKernelSlowdown * most)
       slow.push_back(kind);
     else
-      (kind.slowdown <= kFast * most ? fast_share : between) += kind.share;
+      (kind.slowdown <= rules::kSlowKernelFastSlowdown * most ? fast_share : between) += kind.share;
   }
   KernelEvidence evidence;
-  evidence.all = slow.size() == kinds.size() && kinds.size() >= 3;
-  const bool some = !evidence.all && fast_share >= kFastShare && fast_share > between;
+  evidence.all = slow.size() == kinds.size() && kinds.size() >= rules::kSlowKernelAllKinds;
+  const bool some = !evidence.all && fast_share >= rules::kSlowKernelFastShare && fast_share > between;
   if (!evidence.all && !some) return std::nullopt;
   std::sort(slow.begin(), slow.end(), [](const Kind& a, const Kind& b) { return a.excess_ns > b.excess_ns; });
   double weight = 0, sum = 0;
@@ -119,7 +111,7 @@ std::optional<KernelEvidence> SlowKernelsOf(const Context& context, std::size_t 
     sum += kind.share * kind.slowdown;
   }
   evidence.factor = std::exp(sum / weight);
-  for (std::size_t i = 0; i < std::min(slow.size(), kNamesTold); ++i)
+  for (std::size_t i = 0; i < std::min(slow.size(), rules::kSlowKernelNames); ++i)
     evidence.names.emplace_back(BeginOf(slow[i].name, 60));
   evidence.more = slow.size() - evidence.names.size();
   return evidence;

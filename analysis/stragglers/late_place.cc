@@ -4,6 +4,7 @@
 #include <numeric>
 
 #include "analysis/core/statistics.h"
+#include "analysis/rules/stragglers.h"
 #include "analysis/stacks/blocked_places.h"
 #include "analysis/stragglers/stack_evidence.h"
 #include "analysis/stragglers/straggler_cause.h"
@@ -11,12 +12,6 @@
 
 namespace lockstep::analysis {
 namespace {
-
-// So many ranks that are not late are read to compare with.
-constexpr std::size_t kMostCompared = 3;
-// A place that explains less than this part is none to name.
-constexpr double kLeastOfBlocked = 0.25;
-constexpr std::size_t kMaxEvidenceRows = 20;
 
 // When these units were on the rank, by its own clock; of a run without steps all that was recorded.
 std::vector<Interval> WindowsOf(const Context& context, std::size_t position, const std::vector<std::size_t>& units) {
@@ -56,7 +51,7 @@ std::optional<BlockedAt> FindLateBlocked(const Context& context, std::size_t pos
   if (!own || own->empty()) return std::nullopt;
   std::vector<BlockedSums> theirs;
   for (const std::size_t other : others)
-    if (theirs.size() < kMostCompared)
+    if (theirs.size() < rules::kLateRanksCompared)
       if (std::optional<BlockedSums> sums = SumsOf(context, other, units)) theirs.push_back(std::move(*sums));
   std::optional<BlockedAt> most;
   std::int64_t most_ns = 0;
@@ -65,7 +60,8 @@ std::optional<BlockedAt> FindLateBlocked(const Context& context, std::size_t pos
     for (const BlockedSums& sums : theirs) of_others.push_back(MeanAt(sums, place));
     const std::int64_t others_ns = of_others.empty() ? 0 : LowerMedian(std::move(of_others));
     const std::int64_t more_ns = MeanAt(*own, place) - others_ns;
-    if (more_ns <= most_ns || static_cast<double>(more_ns) < kLeastOfBlocked * static_cast<double>(of_ns)) continue;
+    if (more_ns <= most_ns || static_cast<double>(more_ns) < rules::kLateBlockedShare * static_cast<double>(of_ns))
+      continue;
     most_ns = more_ns;
     most = Described(place, sum);
     most->others_ns_per_step = others_ns;
@@ -82,9 +78,8 @@ std::optional<BlockedAt> BlockedPlaceOf(const Context& context, std::size_t posi
   std::vector<std::size_t> others;
   for (const std::size_t p : read.positions)
     if (p != position) others.push_back(p);
-  // Of its price it must explain half.
   return FindLateBlocked(context, position, others, cause.units,
-                         of_calls ? 2 * cause.price_ns : *cause.more_blocked_ns);
+                         of_calls ? rules::kLateBlockedPriceTimes * cause.price_ns : *cause.more_blocked_ns);
 }
 
 Evidence WorkOfRanks(const Context& context) {
@@ -117,7 +112,7 @@ Evidence RowsFor(const Context& context, const std::vector<std::int64_t>& price,
   std::vector<std::size_t> order(price.size());
   std::iota(order.begin(), order.end(), std::size_t{0});
   std::stable_sort(order.begin(), order.end(), [&](std::size_t a, std::size_t b) { return price[a] > price[b]; });
-  order.resize(std::min(order.size(), kMaxEvidenceRows));
+  order.resize(std::min(order.size(), rules::kLateUnitsListed));
   for (const std::size_t u : order) {
     const Unit& unit = context.units()[u];
     const bool is_step = unit.step != kNowhere;

@@ -5,16 +5,10 @@
 
 #include "analysis/core/binomial.h"
 #include "analysis/core/statistics.h"
+#include "analysis/rules/stragglers.h"
 
 namespace lockstep::analysis {
 namespace {
-
-constexpr double kDense = 0.8, kLateOutside = 0.1;
-// Shares of the lateness within the stretch: at most the first outside of it; at least this multiple of the others'
-// within; at least this multiple of what noise gives any rank.
-constexpr double kShareOutside = 0.35, kTimesOthers = 2, kTimesNoise = 1.5;
-// A single step on time must not end a stretch.
-constexpr int kWorthOfOnTime = -3;
 
 // The number of neighbouring units of the others' lateness that are correlated and count as one.
 std::size_t UnitsAlike(const LatenessTable& late, std::size_t position) {
@@ -31,7 +25,7 @@ std::size_t UnitsAlike(const LatenessTable& late, std::size_t position) {
 
 std::optional<LateStretch> LateStretchOf(const LatenessTable& late, std::size_t r, double limit) {
   const std::size_t units = late.behind_ns.size();
-  if (units < kMinUnits || late.behind_ns[0].size() < 2) return std::nullopt;
+  if (units < rules::kStretchLeastUnits || late.behind_ns[0].size() < 2) return std::nullopt;
   const std::size_t n = late.behind_ns[0].size();
   std::vector<std::int64_t> worth, noise;
   for (const auto& unit : late.behind_ns) {
@@ -39,8 +33,8 @@ std::optional<LateStretch> LateStretchOf(const LatenessTable& late, std::size_t 
     for (std::size_t o = 0; o < n; ++o)
       if (o != r) noise.push_back(unit[o]);
   }
-  if (worth.size() < kMinUnits) return std::nullopt;
-  const double least = std::max(limit, 0.5 * static_cast<double>(LowerMedian(worth)));
+  if (worth.size() < rules::kStretchLeastUnits) return std::nullopt;
+  const double least = std::max(limit, rules::kStretchLateShare * static_cast<double>(LowerMedian(worth)));
   std::vector<bool> latest(units);
   for (std::size_t u = 0; u < units; ++u) {
     const auto& unit = late.behind_ns[u];
@@ -55,7 +49,7 @@ std::optional<LateStretch> LateStretchOf(const LatenessTable& late, std::size_t 
       sum = 0;
       begin = u;
     }
-    sum += latest[u] ? 1 : kWorthOfOnTime;
+    sum += latest[u] ? 1 : rules::kStretchOnTimeWorth;
     if (sum <= best) continue;
     best = sum;
     stretch.first_unit = begin;
@@ -69,19 +63,20 @@ std::optional<LateStretch> LateStretchOf(const LatenessTable& late, std::size_t 
     (in ? stretch.late : outside) += latest[u];
     (in ? within : before_and_after).push_back(late.behind_ns[u][r]);
   }
-  if (stretch.late < kMinUnits || static_cast<double>(stretch.late) < kDense * static_cast<double>(length) ||
+  if (stretch.late < rules::kStretchLeastUnits ||
+      static_cast<double>(stretch.late) < rules::kLateThroughoutShare * static_cast<double>(length) ||
       before_and_after.empty() ||
-      static_cast<double>(outside) > kLateOutside * static_cast<double>(before_and_after.size()))
+      static_cast<double>(outside) > rules::kStretchLateOutside * static_cast<double>(before_and_after.size()))
     return std::nullopt;
   const auto level = static_cast<double>(LowerMedian(within));
-  if (static_cast<double>(LowerMedian(before_and_after)) > kShareOutside * level ||
-      level < kTimesNoise * static_cast<double>(LowerQuantile(noise, 0.95)))
+  if (static_cast<double>(LowerMedian(before_and_after)) > rules::kLateOnTimeShare * level ||
+      level < rules::kStretchTimesNoise * static_cast<double>(LowerQuantile(noise, rules::kStretchNoiseQuantile)))
     return std::nullopt;
   for (std::size_t o = 0; o < n; ++o) {
     if (o == r) continue;
     std::vector<std::int64_t> theirs;
     for (std::size_t u = stretch.first_unit; u <= stretch.last_unit; ++u) theirs.push_back(late.behind_ns[u][o]);
-    if (level < kTimesOthers * static_cast<double>(LowerMedian(theirs))) return std::nullopt;
+    if (level < rules::kLateTimesOthers * static_cast<double>(LowerMedian(theirs))) return std::nullopt;
   }
   // The probability covers any rank, any begin and any end.
   const auto alike = static_cast<double>(UnitsAlike(late, r));
@@ -101,8 +96,8 @@ std::optional<Assessment> AssessStretch(const Context& context, const LateStretc
   for (const double ns : within) sum += ns;
   const double mean = sum / static_cast<double>(price.size());
   if (mean < limit) return std::nullopt;
-  const auto [low, high] =
-      BootstrapInterval(within, BlockLength({within}), Statistic::kMean, context.options().seed + 104);
+  const auto [low, high] = BootstrapInterval(within, BlockLength({within}), Statistic::kMean,
+                                             context.options().seed + rules::kStragglerSeedStretch);
   Assessment assessment;
   Straggler& straggler = assessment.straggler;
   straggler.rank = context.ranks()[position];

@@ -6,26 +6,14 @@
 #include <numeric>
 
 #include "analysis/core/statistics.h"
+#include "analysis/rules/run.h"
+#include "analysis/rules/stragglers.h"
 #include "core/interval.h"
 #include "core/soon_after.h"
 #include "merge/parallel.h"
 #include "merge/timeline/rank_activity.h"
 
 namespace lockstep::analysis {
-namespace {
-
-constexpr std::size_t kMaxWaitingRanks = 33;
-// Of two ranks one that works this many times as long has a task of its own: the other hands it out and waits.
-constexpr std::int64_t kOwnTask = 10;
-// Ranks of an iteration have at most so many times as many operations as others: those at an end of a chain half.
-constexpr std::size_t kManyMore = 4;
-// Of a piece of time: less than this is none's work.
-constexpr double kNobodyWorks = 0.01;
-// Ranks whose summed lateness is less than this share of the latest rank's do not count as late by size.
-constexpr double kSmallShare = 0.25;
-
-}  // namespace
-
 LatenessTable Lateness(const Context& context) {
   const auto& t = context.tables().collectives;
   const auto& members = context.tables().collective_ranks;
@@ -74,7 +62,7 @@ Series LargeOf(Series series) {
   const auto sum = [](const std::vector<double>& of) { return std::accumulate(of.begin(), of.end(), 0.0); };
   double most = 0;
   for (const std::vector<double>& of : series) most = std::max(most, sum(of));
-  std::erase_if(series, [&](const std::vector<double>& of) { return sum(of) < kSmallShare * most; });
+  std::erase_if(series, [&](const std::vector<double>& of) { return sum(of) < rules::kLateSmallShare * most; });
   return series;
 }
 
@@ -121,7 +109,7 @@ Work WorkByPieces(const Context& context) {
   }
   if (totals.rows() < n || end_ns <= begin_ns) return {};
   const auto of_all = [&](std::size_t row) { return totals.compute_ns[row] + totals.blocked_ns[row]; };
-  if (n == 2 && std::max(of_all(0), of_all(1)) > kOwnTask * std::min(of_all(0), of_all(1))) return {};
+  if (n == 2 && std::max(of_all(0), of_all(1)) > rules::kWorkOwnTaskTimes * std::min(of_all(0), of_all(1))) return {};
   std::vector<IntervalSet> exposed(n);
   std::vector<std::vector<std::int64_t>> operations(n);
   std::atomic<bool> read = true;
@@ -138,9 +126,10 @@ Work WorkByPieces(const Context& context) {
   if (!read) return {};
   const auto fewer = [](const auto& a, const auto& b) { return a.size() < b.size(); };
   const auto [fewest, most] = std::minmax_element(operations.begin(), operations.end(), fewer);
-  const bool alike = !fewest->empty() && most->size() <= kManyMore * fewest->size();
-  // Pieces of fewer than two operations are of other work on each rank.
-  const std::size_t pieces = alike ? std::clamp<std::size_t>(fewest->size() / 2, 1, kPieces) : kPieces;
+  const bool alike = !fewest->empty() && most->size() <= rules::kWorkOperationsTimes * fewest->size();
+  const std::size_t pieces =
+      alike ? std::clamp<std::size_t>(fewest->size() / rules::kWorkPieceOperations, 1, rules::kWorkPieces)
+            : rules::kWorkPieces;
   const auto work_of = [&](std::size_t p) { return end_ns - begin_ns - TotalWithin(exposed[p], {begin_ns, end_ns}); };
   std::size_t longest = 0;
   for (std::size_t p = 1; p < n; ++p)
@@ -163,7 +152,7 @@ Work WorkByPieces(const Context& context) {
   // Where nobody works, in MPI_Init say, nothing is compared.
   std::erase_if(work, [&](const std::vector<std::int64_t>& of_ranks) {
     return static_cast<double>(*std::max_element(of_ranks.begin(), of_ranks.end())) <
-           kNobodyWorks * static_cast<double>(end_ns - begin_ns) / static_cast<double>(pieces);
+           rules::kWorkNobodyShare * static_cast<double>(end_ns - begin_ns) / static_cast<double>(pieces);
   });
   return work;
 }
@@ -178,7 +167,7 @@ std::int64_t WaitAtTheEnd(const Context& context) {
     longest_ns = std::max(longest_ns, totals.end_ns[i] - totals.begin_ns[i]);
   for (std::size_t c = 0; c < t.rows(); ++c)
     if (t.kind[c] == schema::Code(CollectiveKind::kFinalize) && t.wait_ns[c] > 0 &&
-        static_cast<double>(t.wait_ns[c]) >= kNameShare * static_cast<double>(longest_ns))
+        static_cast<double>(t.wait_ns[c]) >= rules::kNameShare * static_cast<double>(longest_ns))
       return t.wait_ns[c];
   return 0;
 }
@@ -186,7 +175,7 @@ std::int64_t WaitAtTheEnd(const Context& context) {
 bool WaitsUnseen(const Context& context, const Analysis& analysis) {
   const IdentityTerms& terms = analysis.summary.terms;
   if (analysis.run.gpu_ranks > 0 ||
-      static_cast<double>(terms.exposed_unsplit_ns) < kNameShare * static_cast<double>(terms.Sum()))
+      static_cast<double>(terms.exposed_unsplit_ns) < rules::kNameShare * static_cast<double>(terms.Sum()))
     return false;
   const auto& t = context.tables().collectives;
   const auto& members = context.tables().collective_ranks;
@@ -264,7 +253,7 @@ Suspects::Suspects(const Context& context, const std::vector<std::size_t>& posit
 }
 
 std::vector<std::size_t> WaitingRanks(const Context& context) {
-  const std::size_t n = context.ranks().size(), k = std::min(n, kMaxWaitingRanks);
+  const std::size_t n = context.ranks().size(), k = std::min(n, rules::kPriceWaitingRanks);
   std::vector<std::size_t> chosen(k);
   for (std::size_t i = 0; i < k; ++i) chosen[i] = i * n / k;
   return chosen;

@@ -19,9 +19,6 @@ inline bool SaysWhoCameLast(const Context& context, std::size_t collective) {
          context.WaitsForOne(collective);
 }
 
-// With fewer units no rank can be named.
-inline constexpr std::size_t kMinUnits = 5;
-
 // Per unit and rank (position), over the unit's collectives. A rank counts as on time if it is within the clocks'
 // resolution for that instance.
 struct LatenessTable {
@@ -37,9 +34,9 @@ struct LatenessTable {
 LatenessTable Lateness(const Context& context);
 
 // The same of a rank's own work in each step, computing and loading input, against the lower median of all ranks. In a
-// run without steps in each of kPieces parts of the rank's operations, fewer where these are few, or of time, where the
-// ranks' operations are not alike: from their files, empty where one cannot be read, or one of two has a task of its
-// own.
+// run without steps in each of rules::kWorkPieces parts of the rank's operations, fewer where these are few, or of
+// time, where the ranks' operations are not alike: from their files, empty where one cannot be read, or one of two has
+// a task of its own.
 LatenessTable WorkBeyond(const Context& context);
 // How long ranks wait for others in MPI_Finalize, on average, because nothing made them wait before; 0 if that is no
 // part of the recording that is worth naming.
@@ -47,7 +44,6 @@ std::int64_t WaitAtTheEnd(const Context& context);
 // Whether collectives that were posted early ended because the last rank came to its wait: who it waits for is not seen
 // in them, because when each of them began to move is not known.
 bool WaitsUnseen(const Context& context, const Analysis& analysis);
-inline constexpr std::size_t kPieces = 50;
 
 using Series = std::vector<std::vector<double>>;
 // values[unit][rank] as series[rank][unit].

@@ -5,6 +5,7 @@
 #include <optional>
 
 #include "analysis/core/statistics.h"
+#include "analysis/rules/stragglers.h"
 #include "analysis/stragglers/lateness.h"
 #include "core/interval.h"
 #include "core/mpi_ops.h"
@@ -16,9 +17,6 @@
 
 namespace lockstep::analysis {
 namespace {
-
-// The number is odd so that there is a middle one; more peers do not change the median noticeably.
-constexpr std::size_t kMaxPeers = 9;
 
 IntervalSet Communicating(const schema::RankTables& t) {
   std::vector<Interval> communicating;
@@ -85,9 +83,10 @@ std::vector<std::size_t> PeersOf(const Context& context, std::size_t position,
     (std::find(suspects.begin(), suspects.end(), p) == suspects.end() ? others : suspected).push_back(p);
   }
   if (others.empty()) others = std::move(suspected);
-  if (others.size() <= kMaxPeers) return others;
+  if (others.size() <= rules::kOwnLatenessPeers) return others;
   std::vector<std::size_t> chosen;
-  for (std::size_t i = 0; i < kMaxPeers; ++i) chosen.push_back(others[i * others.size() / kMaxPeers]);
+  for (std::size_t i = 0; i < rules::kOwnLatenessPeers; ++i)
+    chosen.push_back(others[i * others.size() / rules::kOwnLatenessPeers]);
   return chosen;
 }
 

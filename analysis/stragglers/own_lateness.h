@@ -9,9 +9,6 @@
 
 namespace lockstep::analysis {
 
-// A rank passes on earlier lateness if less than this share of its lateness is its own.
-inline constexpr double kOwnShare = 0.5;
-
 // The time that a rank has for its own work, since the beginning of the time axis: not in collectives and messages, nor
 // asleep until collectives of another thread have ended.
 class OwnTime {

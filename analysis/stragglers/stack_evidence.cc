@@ -5,20 +5,13 @@
 #include <cmath>
 #include <cstddef>
 
+#include "analysis/rules/run.h"
+#include "analysis/rules/stragglers.h"
 #include "merge/timeline/charged.h"
 #include "trace/file/strings.h"
 
 namespace lockstep::analysis {
 namespace {
-
-constexpr std::int64_t kLeastSamples = 20;  // Of each of two ranks that are compared.
-constexpr std::int64_t kLeastInPlace = 5, kLeastLate = 5;
-constexpr double kSureDeviations = 3;
-// A function stands for those that it calls unless one of them takes this share of what it does.
-constexpr double kMostOfIt = 0.6, kSurely = 0.5;
-constexpr double kOneSided = 1.645;  // 95 % of a normal distribution lie above.
-// What a rank does longer explains its lateness if it is at least this part of it.
-constexpr double kExplains = 0.5;
 
 using Node = std::size_t;
 
@@ -48,9 +41,9 @@ class Compared {
       const double p = (static_cast<double>(in) + 1) / (static_cast<double>(of) + 2);
       return p * (1 - p) / static_cast<double>(of);
     };
-    return late_.nodes[node].samples >= kLeastInPlace &&
-           More(node) >= kSureDeviations * std::sqrt(spread(late_.nodes[node].samples, late_.samples()) +
-                                                     spread(Healthy(node), healthy_.samples()));
+    return late_.nodes[node].samples >= rules::kStackLeastInPlace &&
+           More(node) >= rules::kStackDeviations * std::sqrt(spread(late_.nodes[node].samples, late_.samples()) +
+                                                             spread(Healthy(node), healthy_.samples()));
   }
   std::int64_t Healthy(Node node) const {
     const StackNode* there = Counterpart(late_, node, healthy_);
@@ -73,13 +66,14 @@ template <typename Weight>
 Node Deepest(const SampledStacks& stacks, Node node, double whole, std::int64_t samples, Weight&& weight) {
   const auto least = [&](Node callee) {
     const double p = std::clamp(weight(callee) / whole, 0.0, 1.0);
-    return p - kOneSided * std::sqrt(p * (1 - p) / static_cast<double>(std::max<std::int64_t>(1, samples)));
+    return p - rules::kNormal95Below * std::sqrt(p * (1 - p) / static_cast<double>(std::max<std::int64_t>(1, samples)));
   };
   for (;;) {
     Node best = 0;
     for (const auto& [name, callee] : stacks.nodes[node].callees)
       if (best == 0 || weight(callee) > weight(best)) best = callee;
-    if (best == 0 || weight(best) < kMostOfIt * whole || least(best) < kSurely) return node;
+    if (best == 0 || weight(best) < rules::kStackCalleeShare * whole || least(best) < rules::kStackCalleeLeastShare)
+      return node;
     node = best;
   }
 }
@@ -103,15 +97,16 @@ Node ShownFor(const SampledStacks& stacks, Node node) {
 std::optional<StackPlace> PlaceOf(const SampledStacks& late, const SampledStacks* healthy, double late_share) {
   StackPlace place;
   Node node = 0;
-  if (healthy != nullptr && late.samples() >= kLeastSamples && healthy->samples() >= kLeastSamples) {
+  if (healthy != nullptr && late.samples() >= rules::kStackLeastSamples &&
+      healthy->samples() >= rules::kStackLeastSamples) {
     const Compared compared(late, *healthy);
     for (Node each = 1; each < late.nodes.size(); ++each)
       if (node == 0 || compared.More(each) > compared.More(node)) node = each;
-    if (node == 0 || compared.More(node) < kExplains * late_share) return std::nullopt;
+    if (node == 0 || compared.More(node) < rules::kStackExplainedShare * late_share) return std::nullopt;
     node = Deepest(late, node, compared.More(node), late.nodes[node].samples,
                    [&](Node each) { return compared.More(each); });
     if (!compared.Sure(node)) return std::nullopt;
-  } else if (healthy == nullptr && late.late() >= kLeastLate) {
+  } else if (healthy == nullptr && late.late() >= rules::kStackLeastLate) {
     const auto weight = [&](Node each) { return static_cast<double>(late.nodes[each].late); };
     node = Deepest(late, 0, static_cast<double>(late.late()), late.late(), weight);
   }
@@ -157,8 +152,9 @@ std::optional<StackPlace> FindPlace(const Context& context, std::int32_t rank, C
 }
 
 Clause ClauseOf(const StackPlace& place) {
-  const bool mostly = place.of_late_samples >= kLeastLate &&
-                      static_cast<double>(place.late_samples) >= kMostOfIt * static_cast<double>(place.of_late_samples);
+  const bool mostly = place.of_late_samples >= rules::kStackLeastLate &&
+                      static_cast<double>(place.late_samples) >=
+                          rules::kStackLateShareTold * static_cast<double>(place.of_late_samples);
   const bool compared = place.healthy_rank >= 0;
   return Say(mostly ? Word::kStragglerLateSamples : Word::kStragglerSamples,
              {{"late_samples", If(mostly, Index{place.late_samples})},

@@ -16,6 +16,7 @@
 #include "analysis/core/statistics.h"
 #include "analysis/core/step_names.h"
 #include "analysis/passes.h"
+#include "analysis/rules/stragglers.h"
 #include "analysis/stacks/blocked_places.h"
 #include "core/counter_curve.h"
 #include "core/printed.h"
@@ -24,20 +25,6 @@
 
 namespace lockstep::analysis {
 namespace {
-
-// Of the recording. A shorter one is what any machine does to a program now and then.
-constexpr double kLeastShareHeld = 0.05;
-constexpr std::int64_t kLeastHeldNs = 200'000'000;
-// It is this multiple of how late somebody is as a rule at its like, of which so many came before.
-constexpr std::int64_t kTimesTheirs = 20;
-constexpr std::size_t kLeastBefore = 5;
-// What is more frequent has findings of its own.
-constexpr std::size_t kMostHeld = 5;
-// A rank may be late for several collectives of one step, for each by so small a part.
-constexpr std::int64_t kMostParts = 20;
-// So many ranks' files are read for who was stopped.
-constexpr std::size_t kMostRanksAsked = 64;
-constexpr double kMuchOfStall = 0.5, kSleepsInStall = 0.05;
 
 // The others waited for `late` in this time (cluster).
 struct HeldBack {
@@ -73,8 +60,7 @@ bool Stopped(const std::vector<Interval>& stops, const Interval& held) {
   std::int64_t stood_ns = 0;
   for (const Interval& stop : stops)
     stood_ns += std::max<std::int64_t>(0, std::min(held.end, stop.end) - std::max(held.begin, stop.begin));
-  // It is looked for once a second.
-  return 3 * stood_ns >= held.end - held.begin;
+  return rules::kStallStoppedTimes * stood_ns >= held.end - held.begin;
 }
 
 class StallSearch {
@@ -97,13 +83,14 @@ class StallSearch {
         alike[{t_.comm_id[c], t_.kind[c], t_.bytes[c]}].push_back(c);
     std::vector<HeldBack> found;
     for (const auto& [key, instances] : alike) {
-      if (instances.size() <= kLeastBefore) continue;
+      if (instances.size() <= rules::kStallLeastBefore) continue;
       std::vector<std::int64_t> spread, transfer;
       for (const std::size_t c : instances) spread.push_back(t_.last_arrival_ns[c] - t_.first_arrival_ns[c]);
       for (const std::size_t c : instances) transfer.push_back(t_.end_ns[c] - t_.last_arrival_ns[c]);
-      const std::int64_t late_ns = std::max(least_ns_ / kMostParts, kTimesTheirs * LowerMedian(spread));
-      const std::int64_t long_ns = std::max(least_ns_, kTimesTheirs * LowerMedian(transfer));
-      for (std::size_t i = kLeastBefore; i < instances.size(); ++i) {
+      const std::int64_t late_ns =
+          std::max(least_ns_ / rules::kStallParts, rules::kStallTimesMedian * LowerMedian(spread));
+      const std::int64_t long_ns = std::max(least_ns_, rules::kStallTimesMedian * LowerMedian(transfer));
+      for (std::size_t i = rules::kStallLeastBefore; i < instances.size(); ++i) {
         std::optional<HeldBack> one;
         if (spread[i] >= late_ns) one = WhoCameLate(instances[i], late_ns);
         if (!one && transfer[i] >= long_ns) one = WhoWasStopped(instances[i]);
@@ -130,7 +117,7 @@ class StallSearch {
   }
 
  private:
-  // Those behind the largest gap between two arrivals, at most half of the members.
+  // Those behind the largest gap between two arrivals, if they are few enough (kStallLateTimes).
   std::optional<HeldBack> WhoCameLate(std::size_t c, std::int64_t least_ns) const {
     const auto& members = context_.tables().collective_ranks;
     std::vector<std::pair<std::int64_t, std::int32_t>> arrivals;
@@ -140,7 +127,7 @@ class StallSearch {
     std::sort(arrivals.begin(), arrivals.end());
     std::size_t first_late = arrivals.size() - 1;
     const auto gap = [&](std::size_t i) { return arrivals[i].first - arrivals[i - 1].first; };
-    for (std::size_t i = first_late; i > 0 && 2 * (arrivals.size() - i) <= arrivals.size(); --i)
+    for (std::size_t i = first_late; i > 0 && rules::kStallLateTimes * (arrivals.size() - i) <= arrivals.size(); --i)
       if (gap(i) > gap(first_late)) first_late = i;
     if (gap(first_late) < least_ns) return std::nullopt;
     HeldBack one{c, {arrivals[first_late - 1].first, arrivals[first_late].first}, {}, {}};
@@ -156,7 +143,7 @@ class StallSearch {
     const auto& members = context_.tables().collective_ranks;
     HeldBack one{c, {t_.last_arrival_ns[c], t_.end_ns[c]}, {}, {}, true};
     const std::size_t begin = context_.timeline().FirstMember(c), end = context_.timeline().FirstMember(c + 1);
-    for (std::size_t m = begin; m < std::min(end, begin + kMostRanksAsked); ++m) {
+    for (std::size_t m = begin; m < std::min(end, begin + rules::kStallRanksAsked); ++m) {
       const auto [stops, fresh] = stops_.try_emplace(members.rank[m]);
       if (fresh) {
         const Result<schema::RankTables> read = context_.ReadActivity(members.rank[m]);
@@ -182,7 +169,7 @@ class StallSearch {
     std::int64_t longer_ns = 0;
     for (std::int64_t step = StepOf(one) - 1; step <= StepOf(one) + 1; ++step)
       if (const auto at = longer_ns_.find(step); at != longer_ns_.end()) longer_ns += at->second;
-    return 2 * longer_ns >= one.ns;
+    return rules::kStallStepTimes * longer_ns >= one.ns;
   }
 
   const Context& context_;
@@ -195,7 +182,7 @@ class StallSearch {
 // What the rank did meanwhile, as far as its calls, samples and ranges tell: "asleep (CPU 0 %), in \"checkpoint\"".
 struct DidMeanwhile {
   bool stopped = false;
-  std::optional<BlockedAt> blocked;  // Where it was blocked for half of the time.
+  std::optional<BlockedAt> blocked;  // Where it was blocked for most of the time.
   Clauses said;
 };
 
@@ -210,8 +197,9 @@ DidMeanwhile WhatItDid(const Context& context, const HeldBack& one) {
   const Interval held{clock.ToLocal(one.held.begin), clock.ToLocal(one.held.end)};
   if (Stopped(StopsOf(t), held)) return stopped;
   std::optional<BlockedAt> blocked;
+  const double much_ns = rules::kStallDidShare * static_cast<double>(held.end - held.begin);
   for (const auto& [place, sum] : BlockedWithin(t, {held}))
-    if (2 * sum.Total() >= held.end - held.begin) blocked = Described(place, sum);
+    if (static_cast<double>(sum.Total()) >= much_ns) blocked = Described(place, sum);
   if (blocked)
     return {false,
             blocked,
@@ -231,7 +219,7 @@ DidMeanwhile WhatItDid(const Context& context, const HeldBack& one) {
   for (std::size_t i = 0; i < t.ranges.rows(); ++i) {
     const std::int64_t begin = t.ranges.begin_ns[i], length = t.ranges.duration_ns[i];
     const std::int64_t within = std::min(held.end, begin + length) - std::max(held.begin, begin);
-    if (t.ranges.thread[i] != training || 2 * within < held.end - held.begin || length >= shortest_ns) continue;
+    if (t.ranges.thread[i] != training || static_cast<double>(within) < much_ns || length >= shortest_ns) continue;
     const std::string_view here = trace::TextOf(t, t.ranges.name[i]);
     if (here.empty() || IsProfilerStep(here)) continue;
     shortest_ns = length;
@@ -239,13 +227,13 @@ DidMeanwhile WhatItDid(const Context& context, const HeldBack& one) {
   }
   const Fact range{"range", Printed(name)};
   if (cpu.Within(0) < 0) return {false, {}, name.empty() ? Clauses() : Clauses{{Say(Word::kStallIn, {range})}}};
-  const bool ready = share(delay) >= kMuchOfStall;
+  const bool ready = share(delay) >= rules::kStallDidShare;
   return {false,
           {},
-          {{Say(ready                          ? Word::kStallReady
-                : share(cpu) >= kMuchOfStall   ? Word::kStallComputing
-                : share(cpu) >= kSleepsInStall ? Word::kStallMostlyAsleep
-                                               : Word::kStallAsleep,
+          {{Say(ready                                          ? Word::kStallReady
+                : share(cpu) >= rules::kStallDidShare          ? Word::kStallComputing
+                : share(cpu) >= rules::kStallMostlyAsleepShare ? Word::kStallMostlyAsleep
+                                                               : Word::kStallAsleep,
                 {{"share", Share{share(ready ? delay : cpu)}}, range})}}};
 }
 
@@ -253,12 +241,12 @@ DidMeanwhile WhatItDid(const Context& context, const HeldBack& one) {
 
 void FindStalls(const Context& context, Analysis& analysis) {
   const std::int64_t recorded_ns = context.recorded_ns();
-  const std::int64_t least_ns =
-      std::max(kLeastHeldNs, static_cast<std::int64_t>(kLeastShareHeld * static_cast<double>(recorded_ns)));
+  const std::int64_t least_ns = std::max(
+      rules::kStallLeastNs, static_cast<std::int64_t>(rules::kStallLeastShare * static_cast<double>(recorded_ns)));
   std::vector<HeldBack> all = StallSearch(context, least_ns).Find();
   const auto longest =
       std::max_element(all.begin(), all.end(), [&](const HeldBack& a, const HeldBack& b) { return a.ns < b.ns; });
-  if (longest == all.end() || all.size() > kMostHeld) return;
+  if (longest == all.end() || all.size() > rules::kStallMost) return;
   const HeldBack most = *longest;
   std::erase_if(all, [&](const HeldBack& one) { return one.late != most.late; });
   std::int64_t sum_ns = 0;

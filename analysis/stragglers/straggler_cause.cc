@@ -7,6 +7,7 @@
 
 #include "analysis/choose_findings.h"
 #include "analysis/core/unrecorded.h"
+#include "analysis/rules/stragglers.h"
 #include "analysis/stacks/blocked_places.h"
 #include "analysis/stragglers/hidden_waiting.h"
 #include "analysis/stragglers/stack_evidence.h"
@@ -17,12 +18,6 @@ namespace lockstep::analysis {
 namespace {
 
 constexpr std::uint8_t kForward = schema::Phase::kForward, kBackward = schema::Phase::kBackward;
-// Forward and backward passes that vary together by at least this much do so because of the amount of work.
-constexpr double kImbalanceCorrelation = 0.9, kImbalanceVariation = 0.02, kImbalanceTimes = 3;
-// Longer computing is computing if a part in so many of it is CPU time.
-constexpr std::int64_t kCpuOfCompute = 4;
-// The number of occasions from which a period can be found.
-constexpr std::size_t kPeriodic = 4;
 
 using Steps = std::vector<std::size_t>;
 
@@ -103,7 +98,7 @@ Variation VariationOf(const Context& context, std::size_t position) {
     }
     before = &at->second;
   }
-  if (forward.size() < kMinUnits) return {};
+  if (forward.size() < rules::kImbalanceLeastDifferences) return {};
   double ff = 0, bb = 0, fb = 0;
   for (std::size_t i = 0; i < forward.size(); ++i) {
     ff += forward[i] * forward[i];
@@ -117,10 +112,10 @@ Variation VariationOf(const Context& context, std::size_t position) {
 // Whether they vary more than other ranks' do: a disturbance of all ranks is no evidence about this rank's work.
 bool WorkVaries(const Context& context, std::size_t position, const std::vector<std::size_t>& others) {
   const Variation own = VariationOf(context, position);
-  if (own.deviation < kImbalanceVariation || own.correlation < kImbalanceCorrelation) return false;
+  if (own.deviation < rules::kImbalanceVariation || own.correlation < rules::kImbalanceCorrelation) return false;
   std::vector<double> deviations;
   for (const std::size_t other : others) deviations.push_back(VariationOf(context, other).deviation);
-  return !deviations.empty() && own.deviation >= kImbalanceTimes * LowerMedian(std::move(deviations));
+  return !deviations.empty() && own.deviation >= rules::kImbalanceTimesOthers * LowerMedian(std::move(deviations));
 }
 
 Steps OneBefore(const Context& context, const Steps& steps) {
@@ -133,14 +128,15 @@ Steps OneBefore(const Context& context, const Steps& steps) {
 
 // The number of steps between occasions if these are regular, otherwise 0.
 std::int64_t PeriodOf(const Context& context, const Steps& steps) {
-  if (steps.size() < kPeriodic) return 0;
+  if (steps.size() < rules::kPeriodLeastOccasions) return 0;
   std::vector<std::int64_t> gaps;
   for (std::size_t i = 1; i < steps.size(); ++i)
     gaps.push_back(context.tables().steps.index[steps[i]] - context.tables().steps.index[steps[i - 1]]);
   const std::int64_t period = LowerMedian(gaps);
-  const bool regular =
-      std::all_of(gaps.begin(), gaps.end(), [&](std::int64_t gap) { return std::llabs(gap - period) * 10 <= period; });
-  return period >= 2 && regular ? period : 0;
+  const bool regular = std::all_of(gaps.begin(), gaps.end(), [&](std::int64_t gap) {
+    return std::llabs(gap - period) * rules::kPeriodToleranceTimes <= period;
+  });
+  return period >= rules::kPeriodLeastSteps && regular ? period : 0;
 }
 
 // The units in which a rank is late.
@@ -153,14 +149,13 @@ struct LateUnits {
 LateUnits LateUnitsOf(const Context& context, const std::vector<std::int64_t>& price_by_unit,
                       const Assessment& assessment, double limit_ns) {
   const bool some = assessment.straggler.kind == StragglerKind::kTransient;
-  // Work that is left over makes the rank slightly late in the next unit too, so only the costlier half of the range
-  // counts.
   double least = limit_ns;
   if (some) {
     std::vector<std::int64_t> worth;
     for (const std::int64_t ns : price_by_unit)
       if (static_cast<double>(ns) >= limit_ns) worth.push_back(ns);
-    least = std::max(least, 0.5 * static_cast<double>(LowerQuantile(std::move(worth), 0.9)));
+    least = std::max(least, rules::kLateCauseLateShare *
+                                static_cast<double>(LowerQuantile(std::move(worth), rules::kLateCauseLateQuantile)));
   }
   LateUnits late;
   std::vector<std::int64_t> prices;
@@ -209,9 +204,9 @@ void CompareCpuTimeOfSteps(const Context& context, const RankActivities& read, s
   const std::int64_t high_ns = *Excess(context, late.steps, r, kCpuNs, least);
   const std::int64_t low_ns = *Excess(context, late.steps, r, least, kCpuNs);
   const std::int64_t compute = cause.more_compute_ns.value_or(0);
-  if (high_ns * kCpuOfCompute < compute)
+  if (high_ns * rules::kLateCauseCpuTimes < compute)
     cause.more_cpu_ns = high_ns;
-  else if (low_ns * kCpuOfCompute >= compute)
+  else if (low_ns * rules::kLateCauseCpuTimes >= compute)
     cause.more_cpu_ns = low_ns;
   else
     return;
@@ -259,9 +254,9 @@ CauseId CauseOfCompute(const StragglerCause& cause) {
   if (!cause.more_cpu_ns) return CauseId::kCompute;
   const std::int64_t compute = cause.more_compute_ns.value_or(0);
   const std::int64_t cpu = std::max(*cause.more_cpu_ns, cause.more_others_cpu_ns.value_or(0));
-  const bool delayed = cause.more_delay_ns && *cause.more_delay_ns * 2 >= compute;
-  if (delayed && cpu * 5 < compute) return CauseId::kStarved;
-  return cpu * kCpuOfCompute >= compute ? CauseId::kCompute : CauseId::kWaiting;
+  const bool delayed = cause.more_delay_ns && *cause.more_delay_ns * rules::kLateCauseStarvedDelayTimes >= compute;
+  if (delayed && cpu * rules::kLateCauseStarvedCpuTimes < compute) return CauseId::kStarved;
+  return cpu * rules::kLateCauseCpuTimes >= compute ? CauseId::kCompute : CauseId::kWaiting;
 }
 
 }  // namespace
@@ -293,15 +288,16 @@ StragglerCause Explain(const Context& context, const Analysis& analysis, std::si
       cause.more_delay_ns = std::min(*ns, cause.more_compute_ns.value_or(0));
   CompareOthers(read, r, late, cause);
 
-  // A cause explains a price if it covers at least half of it. Where others wait for the rank's messages only, no
-  // collective says what that costs, and the least that is worth naming stands for it.
+  // Where others wait for the rank's messages only, no collective says what that costs, and the least that is worth
+  // naming stands for it.
   const auto explains = [&](std::optional<std::int64_t> ns, double price_ns) {
-    return static_cast<double>(ns.value_or(0)) * 2 >= price_ns;
+    return static_cast<double>(ns.value_or(0)) * rules::kLateCauseExplainsTimes >= price_ns;
   };
   const auto cause_of = [&](double price_ns) {
     if (explains(cause.more_input_ns, price_ns)) return CauseId::kInput;
     if (explains(more_own_ns, price_ns))
-      return 2 * cause.more_blocked_ns.value_or(0) >= *more_own_ns ? CauseId::kWaiting : CauseOfCompute(cause);
+      return rules::kLateCauseBlockedTimes * cause.more_blocked_ns.value_or(0) >= *more_own_ns ? CauseId::kWaiting
+                                                                                               : CauseOfCompute(cause);
     return gpu && explains(more(kIdleNs), price_ns) ? CauseId::kHost : CauseId::kUnknown;
   };
   cause.id = cause_of(late.price_ns > 0 ? static_cast<double>(late.price_ns) : limit_ns);
@@ -316,7 +312,7 @@ StragglerCause Explain(const Context& context, const Analysis& analysis, std::si
     if (const auto more_ns = static_cast<double>(cause.more_input_ns.value_or(0));
         cause.id == CauseId::kUnknown && more_ns >= limit_ns)
       if (const auto gain_ns = static_cast<double>(GainWithoutMoreInput(context, r));
-          gain_ns >= std::max(limit_ns, more_ns / 2))
+          gain_ns >= std::max(limit_ns, more_ns / rules::kLateCauseInputGainTimes))
         cause.id = CauseId::kInput;
   }
   std::vector<std::size_t> others;
@@ -410,9 +406,10 @@ Clauses ByCause(const StragglerCause& cause) {
     case CauseId::kCompute:
       if (!cause.more_cpu_ns) return {};
       if (others_cpu.value > cpu.value) return {{Say(Word::kStragglerOthersCpu, {{"cpu", others_cpu}})}};
-      return {{Say(
-          Word::kStragglerCpu,
-          {{"cpu", cpu}, {"delay", If(delay.value * kCpuOfCompute >= cause.more_compute_ns.value_or(0) + 1, delay)}})}};
+      return {{Say(Word::kStragglerCpu,
+                   {{"cpu", cpu},
+                    {"delay", If(delay.value * rules::kLateCauseDelayToldTimes >= cause.more_compute_ns.value_or(0) + 1,
+                                 delay)}})}};
     case CauseId::kStarved:
       return {{Say(Word::kStragglerStarved, {{"delay", delay}})}};
     default:
@@ -452,7 +449,8 @@ std::vector<Clause> EvidenceFor(const Analysis& analysis, std::size_t r, const S
     const Fact late{"late", If(late_ns > 0 && arrival.collectives > 0, Ns{late_ns})};
     const Fact collectives{"collectives", Num{arrival.collectives}};
     // A rank that messages make others late by need not be the last itself, nor late in half of the collectives.
-    if (2 * arrival.last < arrival.collectives && 2 * arrival.charge_ns > all_ns)
+    if (rules::kLastOftenTimes * arrival.last < arrival.collectives &&
+        rules::kLastByTimeTimes * arrival.charge_ns > all_ns)
       evidence.push_back(Say(Word::kStragglerLastByTime, {{"last", Num{arrival.last}},
                                                           collectives,
                                                           {"late_in_all", Ns{arrival.charge_ns}},

@@ -5,19 +5,12 @@
 #include <numeric>
 
 #include "analysis/passes.h"
+#include "analysis/rules/run.h"
+#include "analysis/rules/stragglers.h"
 #include "merge/timeline/step_length.h"
 
 namespace lockstep::analysis {
 namespace {
-
-constexpr double kPersistentShare = 0.8;
-// Before its onset a drifting rank was late by at most this share of its lateness since: noise alone makes every rank
-// late at times.
-constexpr double kOnTimeShare = 0.35;
-// Late for good is late for a tenth of the units, and so many: others' programs take a rank's core for a few in a row.
-constexpr std::size_t kLeastSinceOnset = 10;
-// An occasional straggler must cost this multiple of what any other rank costs, and often enough not to be an accident.
-constexpr double kOccasionalTimes = 2, kMinOccasions = 4, kMinOccasionalShare = 0.05;
 
 using Matrix = std::vector<std::vector<std::int64_t>>;  // [position][unit]
 
@@ -26,9 +19,9 @@ double ShareAbove(const std::vector<std::int64_t>& values, std::int64_t limit) {
   return static_cast<double>(above) / static_cast<double>(values.size());
 }
 
-// Limits values to their 95th percentile, so that a single outlier does not make a straggler.
+// Limits values to an upper quantile, so that a single outlier does not make a straggler.
 std::vector<double> Winsorized(const std::vector<std::int64_t>& values) {
-  const std::int64_t limit = LowerQuantile(values, 0.95);
+  const std::int64_t limit = LowerQuantile(values, rules::kPriceOutlierQuantile);
   std::vector<double> result;
   for (const std::int64_t value : values) result.push_back(static_cast<double>(std::min(value, limit)));
   return result;
@@ -57,18 +50,17 @@ std::optional<StragglerCost> CostBy(Statistic statistic, const Context& context,
     net[u] -= static_cast<double>(price[costliest][from + u]);
   const double usual_ns = median ? LowerMedian(own) : MeanOf(own);
   const std::size_t block = BlockLength({own});
-  const auto usual_interval = BootstrapInterval(own, block, statistic, context.options().seed + 101);
-  if (!median && usual_ns < kOccasionalTimes * most) return std::nullopt;
+  const auto usual_interval =
+      BootstrapInterval(own, block, statistic, context.options().seed + rules::kStragglerSeedCost);
+  if (!median && usual_ns < rules::kOccasionalTimesOthers * most) return std::nullopt;
   // The interval must show that it costs more than the limit, and more than the costliest of the others: autocorrelated
-  // noise makes some rank the costliest of any short run, and p alone would name one in ten such runs. The mean of what
-  // happens in a tenth of the steps is known only to a third, even if it certainly happens, so a lower bound suffices
-  // for it.
-  const double sure = median ? limit : 0.75 * limit;
+  // noise makes some rank the costliest of any short run, and p alone would name one in ten such runs.
+  const double sure = median ? limit : rules::kOccasionalLowShare * limit;
   if (usual_ns < limit || usual_interval.first <= sure) return std::nullopt;
-  const auto net_interval = BootstrapInterval(net, block, statistic, context.options().seed + 102);
-  if (net_interval.first <= 0.5 * limit) return std::nullopt;
+  const auto net_interval = BootstrapInterval(net, block, statistic, context.options().seed + rules::kStragglerSeedNet);
+  if (net_interval.first <= rules::kPriceNetShare * limit) return std::nullopt;
   StragglerCost cost = MeanCost(context, price[r], from);
-  cost.mutual = usual_ns < kOccasionalTimes * most;
+  cost.mutual = usual_ns < rules::kMutualTimesOthers * most;
   return cost;
 }
 
@@ -76,14 +68,14 @@ std::optional<StragglerCost> CostBy(Statistic statistic, const Context& context,
 
 std::optional<std::size_t> OnsetOf(const std::vector<std::int64_t>& behind, std::int64_t limit) {
   const std::size_t n = behind.size();
-  if (n < 20) return std::nullopt;
+  if (n < rules::kOnsetLeastRun) return std::nullopt;
   const std::vector<double> values = Winsorized(behind);
   double before = 0, after = MeanOf(values) * static_cast<double>(n), best = 0;
   std::size_t at = 0;
   for (std::size_t k = 1; k < n; ++k) {
     before += values[k - 1];
     after -= values[k - 1];
-    if (k < n / 10 || k > n - std::max(n / 10, kLeastSinceOnset)) continue;
+    if (k < n / rules::kOnsetParts || k > n - std::max(n / rules::kOnsetParts, rules::kOnsetLeastUnits)) continue;
     const double difference = after / static_cast<double>(n - k) - before / static_cast<double>(k);
     if (difference > best) {
       best = difference;
@@ -96,8 +88,8 @@ std::optional<std::size_t> OnsetOf(const std::vector<std::int64_t>& behind, std:
   const std::vector<std::int64_t> early(behind.begin(), middle), late(middle, behind.end());
   const double level_before = MeanOf(Winsorized(early)), level_after = MeanOf(Winsorized(late));
   const auto cut = static_cast<std::int64_t>(0.5 * (level_before + level_after));
-  if (best < static_cast<double>(limit) || level_before > kOnTimeShare * level_after || ShareAbove(early, cut) > 0.3 ||
-      ShareAbove(late, cut) < kPersistentShare)
+  if (best < static_cast<double>(limit) || level_before > rules::kLateOnTimeShare * level_after ||
+      ShareAbove(early, cut) > rules::kOnsetLateBefore || ShareAbove(late, cut) < rules::kLateThroughoutShare)
     return std::nullopt;
   return at;
 }
@@ -156,14 +148,15 @@ bool WorthAtLeast(const std::vector<std::int64_t>& price, double limit_ns) {
 StragglerCost MeanCost(const Context& context, const std::vector<std::int64_t>& price, std::size_t from) {
   const std::vector<double> paid(price.begin() + static_cast<std::ptrdiff_t>(from), price.end());
   return {.ns = MeanOf(paid),
-          .interval = BootstrapInterval(paid, BlockLength({paid}), Statistic::kMean, context.options().seed + 103)};
+          .interval = BootstrapInterval(paid, BlockLength({paid}), Statistic::kMean,
+                                        context.options().seed + rules::kStragglerSeedMean)};
 }
 
 double CostInAll(const Context& context, const std::vector<std::int64_t>& price, std::size_t from) {
   std::vector<double> shares;
   const auto length_ns = [&](std::size_t u) { return static_cast<double>(context.units()[u].length_ns()); };
   for (std::size_t u = from; u < price.size(); ++u) shares.push_back(static_cast<double>(price[u]) / length_ns(u));
-  const double limit = LowerQuantile(shares, 0.95);
+  const double limit = LowerQuantile(shares, rules::kPriceOutlierQuantile);
   double paid_ns = 0;
   for (std::size_t u = from; u < price.size(); ++u) paid_ns += std::min(shares[u - from], limit) * length_ns(u);
   return paid_ns;
@@ -173,7 +166,7 @@ std::optional<Assessment> Assess(const Context& context, const Prices& prices, c
                                  const std::vector<std::int64_t>& behind, double p_value, std::int64_t length,
                                  bool sharing) {
   const Matrix& price = prices.of;
-  const double limit = kNameShare * static_cast<double>(length);
+  const double limit = rules::kNameShare * static_cast<double>(length);
   const auto limit_ns = static_cast<std::int64_t>(limit);
   // A drifting rank is priced at its cost since the onset.
   const std::optional<std::size_t> onset = OnsetOf(behind, limit_ns);
@@ -182,9 +175,10 @@ std::optional<Assessment> Assess(const Context& context, const Prices& prices, c
   const double share = ShareAbove(own, limit_ns);
 
   std::optional<StragglerCost> cost;
-  if (share >= kPersistentShare) cost = CostBy(Statistic::kMedian, context, price, suspects, r, from, limit);
+  if (share >= rules::kLateThroughoutShare) cost = CostBy(Statistic::kMedian, context, price, suspects, r, from, limit);
   // If it is late, or the only late rank, in some steps only, the median would be either nothing or all of it.
-  if (!cost && !sharing && share >= kMinOccasionalShare && share * static_cast<double>(own.size()) >= kMinOccasions)
+  if (!cost && !sharing && share >= rules::kOccasionalLeastShare &&
+      share * static_cast<double>(own.size()) >= rules::kOccasionalLeastUnits)
     cost = CostBy(Statistic::kMean, context, price, suspects, r, from, limit);
   if (!cost) return std::nullopt;
 
@@ -194,9 +188,9 @@ std::optional<Assessment> Assess(const Context& context, const Prices& prices, c
   Straggler& straggler = assessment.straggler;
   straggler.rank = context.ranks()[r];
   straggler.p_value = p_value;
-  straggler.kind = onset                       ? StragglerKind::kDrifting
-                   : share >= kPersistentShare ? StragglerKind::kPersistent
-                                               : StragglerKind::kTransient;
+  straggler.kind = onset                                  ? StragglerKind::kDrifting
+                   : share >= rules::kLateThroughoutShare ? StragglerKind::kPersistent
+                                                          : StragglerKind::kTransient;
   if (onset && context.units_are_steps())
     straggler.onset_step = context.tables().steps.index[context.units()[from].step];
   else if (onset)
@@ -227,7 +221,7 @@ std::optional<Assessment> OfAll(const Context& context, std::optional<Assessment
   if (!assessment || context.units_are_steps()) return assessment;
   Straggler& straggler = assessment->straggler;
   const double cost_ns = CostInAll(context, price, assessment->from_unit);
-  if (cost_ns < kNameShare * static_cast<double>(whole_ns) || straggler.saves_ns <= 0) return std::nullopt;
+  if (cost_ns < rules::kNameShare * static_cast<double>(whole_ns) || straggler.saves_ns <= 0) return std::nullopt;
   const double factor = cost_ns / static_cast<double>(straggler.saves_ns);
   const auto scaled = [&](std::int64_t ns) { return std::llround(factor * static_cast<double>(ns)); };
   straggler.saves_interval_ns = {scaled(straggler.saves_interval_ns.first), scaled(straggler.saves_interval_ns.second)};
@@ -236,14 +230,14 @@ std::optional<Assessment> OfAll(const Context& context, std::optional<Assessment
 }
 
 bool IsPersistent(const std::vector<std::int64_t>& behind, double limit_ns) {
-  return !behind.empty() && ShareAbove(behind, static_cast<std::int64_t>(limit_ns)) >= kPersistentShare;
+  return !behind.empty() && ShareAbove(behind, static_cast<std::int64_t>(limit_ns)) >= rules::kLateThroughoutShare;
 }
 
 Assessment AssessHidden(const Context& context, const std::vector<std::int64_t>& price, std::size_t position,
                         double p_value) {
   const std::vector<double> values(price.begin(), price.end());
-  const auto [low, high] =
-      BootstrapInterval(values, BlockLength({values}), Statistic::kMean, context.options().seed + 106);
+  const auto [low, high] = BootstrapInterval(values, BlockLength({values}), Statistic::kMean,
+                                             context.options().seed + rules::kStragglerSeedHidden);
   Assessment assessment;
   Straggler& straggler = assessment.straggler;
   straggler.rank = context.ranks()[position];

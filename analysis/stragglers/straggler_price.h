@@ -54,9 +54,9 @@ std::optional<std::size_t> OnsetOf(const std::vector<std::int64_t>& behind, std:
 // chosen), by chance. `differences`: of their lateness by unit. 1 where it is not the later one.
 double PairedP(const std::vector<double>& differences, std::size_t from, std::uint64_t seed, std::size_t rounds);
 
-// A suspect's kind and price if it is to be named: it costs at least `length_ns` x kNameShare, and certainly more than
-// any rank that is not a suspect. `sharing`: ranks share cores, in which case no rank is responsible for being late now
-// and then.
+// A suspect's kind and price if it is to be named: it costs at least `length_ns` x rules::kNameShare, and certainly
+// more than any rank that is not a suspect. `sharing`: ranks share cores, in which case no rank is responsible for
+// being late now and then.
 struct Assessment {
   Straggler straggler;
   std::size_t from_unit = 0;  // A drifting rank is priced from here on.

@@ -4,6 +4,8 @@
 // than by chance. Ranks that pass this test are suspected together: each is compared with those that do not, so that
 // both of two equally slow ranks are found.
 
+#include "analysis/rules/stragglers.h"
+
 #include <algorithm>
 #include <cmath>
 #include <map>
@@ -12,6 +14,7 @@
 
 #include "analysis/choose_findings.h"
 #include "analysis/passes.h"
+#include "analysis/rules/run.h"
 #include "analysis/stragglers/hidden_waiting.h"
 #include "analysis/stragglers/late_stretch.h"
 #include "analysis/stragglers/own_lateness.h"
@@ -22,13 +25,6 @@
 
 namespace lockstep::analysis {
 namespace {
-
-constexpr double kSignificant = 0.01;
-constexpr std::size_t kRounds = 3999;
-// A share of the least cost that is worth naming: latenesses that differ by less count as equal.
-constexpr double kTieShare = 0.25;
-// The number of suspects whose own files are read for their cause; for further ones the timeline must suffice.
-constexpr std::size_t kMaxSuspectsRead = 32, kMaxExplained = 3;
 
 struct Named {
   std::size_t position;
@@ -43,7 +39,7 @@ class Search {
 
   void Run() {
     late_ = Lateness(context_);
-    if (context_.units().size() >= kMinUnits && length_ > 0 && Suspect()) NameLate();
+    if (context_.units().size() >= rules::kNamedLeastUnits && length_ > 0 && Suspect()) NameLate();
     if (named_.empty()) NameByWork();
     if (named_.empty()) return ReportResolution();
     FindPlaces();
@@ -79,7 +75,7 @@ class Search {
     // Without steps files are read for it: for nothing, where no replay says what it costs.
     if (!steps && (analysis_.run.cores_scarce || context_.Replayed() == nullptr)) return;
     LatenessTable arrivals = std::exchange(late_, WorkBeyond(context_));
-    if (!steps) limit_ = kNameShare * static_cast<double>(whole_ns_) / static_cast<double>(late_.mean_ns.size());
+    if (!steps) limit_ = rules::kNameShare * static_cast<double>(whole_ns_) / static_cast<double>(late_.mean_ns.size());
     positions_.clear();
     by_work_ = Suspect();
     if (by_work_) {
@@ -105,15 +101,16 @@ class Search {
         const auto by = static_cast<double>(late_.behind_ns[u][r]);
         much[u][r] = by >= limit_ ? by : 0;
       }
-    // Differences far below the least that is worth naming count as none: healthy ranks tie, and the autocorrelation of
-    // their noise must not matter.
     std::vector<std::vector<double>> rounded = late_.mean_ns;
     for (std::vector<double>& unit : rounded)
-      for (double& value : unit) value = std::round(value / (kTieShare * limit_));
+      for (double& value : unit) value = std::round(value / (rules::kNamedTieShare * limit_));
     p_.assign(n, 1.0);
     const auto also = [&](std::size_t r, double p) { p_[r] = std::min(p_[r], std::min(1.0, 2 * p)); };
     const auto [seed, jobs] = std::pair(context_.options().seed, context_.options().jobs);
-    const PermutationOptions how{.rounds = kRounds, .interesting = kSignificant / 2, .asked = positions_, .jobs = jobs};
+    const PermutationOptions how{.rounds = rules::kNamedPermutations,
+                                 .interesting = rules::kNamedSignificance / 2,
+                                 .asked = positions_,
+                                 .jobs = jobs};
     if (n == 2) {
       Pair(also);
     } else {
@@ -127,10 +124,10 @@ class Search {
     stretches_.assign(n, std::nullopt);
     for (const std::size_t r : positions_) {
       stretches_[r] = LateStretchOf(late_, r, limit_);
-      if (stretches_[r] && stretches_[r]->p_value >= kSignificant / 2) stretches_[r].reset();
+      if (stretches_[r] && stretches_[r]->p_value >= rules::kNamedSignificance / 2) stretches_[r].reset();
       if (stretches_[r]) also(r, stretches_[r]->p_value);
     }
-    std::erase_if(positions_, [&](std::size_t r) { return p_[r] >= kSignificant; });
+    std::erase_if(positions_, [&](std::size_t r) { return p_[r] >= rules::kNamedSignificance; });
     return !positions_.empty();
   }
 
@@ -141,7 +138,7 @@ class Search {
     const std::vector<std::size_t> suspects = positions_;
     std::erase_if(positions_, [&](std::size_t r) {
       const auto at = std::find(suspects.begin(), suspects.end(), r);
-      if (static_cast<std::size_t>(at - suspects.begin()) >= kMaxSuspectsRead) return false;
+      if (static_cast<std::size_t>(at - suspects.begin()) >= rules::kSuspectsRead) return false;
       const OwnLateness lateness = OwnLatenessOf(context_, r, suspects);
       // It compares sums: if a rank is late now and then, the noise of the other steps contains no information.
       double late = 0, own = 0;
@@ -154,7 +151,7 @@ class Search {
       const std::int64_t added_ns = LowerMedian(lateness.own_most_ns);
       if (lateness.compared > 0) own_late_ns_[r] = added_ns;
       const bool adds = static_cast<double>(added_ns) >= limit_;
-      const bool passed = late > 0 && own < kOwnShare * late && !adds;
+      const bool passed = late > 0 && own < rules::kOwnLatenessShare * late && !adds;
       if (passed) messengers_.push_back(r);
       return passed;
     });
@@ -185,7 +182,7 @@ class Search {
       const std::size_t from = OnsetOf(Behind(r), static_cast<std::int64_t>(limit_)).value_or(0);
       std::vector<double> all;
       for (const auto& unit : late_.mean_ns) all.push_back(unit[r] - unit[1 - r]);
-      also(r, PairedP(all, from, context_.options().seed + 7, kRounds));
+      also(r, PairedP(all, from, context_.options().seed + rules::kStragglerSeedPair, rules::kNamedPermutations));
     }
   }
 
@@ -212,7 +209,7 @@ class Search {
     std::stable_sort(read.begin(), read.end(), [&](std::size_t a, std::size_t b) {
       return LowerMedian(prices_.of[a]) > LowerMedian(prices_.of[b]);
     });
-    read.resize(std::min(read.size(), kMaxSuspectsRead));
+    read.resize(std::min(read.size(), rules::kSuspectsRead));
     read.insert(read.end(), waiting_.begin(), waiting_.end());
     std::sort(read.begin(), read.end());
     read.erase(std::unique(read.begin(), read.end()), read.end());
@@ -286,7 +283,7 @@ class Search {
                   std::vector<std::size_t> others = all;
                   std::erase(others, r);
                   const std::optional<std::int64_t> gain_ns = GainBeside(context_, std::move(others), r);
-                  const double least_ns = steps ? limit_ : kNameShare * static_cast<double>(whole_ns_);
+                  const double least_ns = steps ? limit_ : rules::kNameShare * static_cast<double>(whole_ns_);
                   if (gain_ns && static_cast<double>(*gain_ns) < least_ns) return true;
                 }
                 return (sharing || named->assessment.mutual) &&
@@ -300,7 +297,7 @@ class Search {
   }
 
   void FindPlaces() {
-    for (std::size_t i = 0; i < std::min(named_.size(), kMaxExplained); ++i) {
+    for (std::size_t i = 0; i < std::min(named_.size(), rules::kNamedExplained); ++i) {
       Straggler& straggler = named_[i].assessment.straggler;
       const double share = static_cast<double>(straggler.saves_ns) /
                            static_cast<double>(context_.units_are_steps() ? length_ : whole_ns_);
@@ -347,7 +344,8 @@ class Search {
     std::erase_if(positions_, [&](std::size_t r) { return !IsPersistent(Behind(r), limit_); });
     if (positions_.empty()) return;
     positions_.insert(positions_.end(), named.begin(), named.end());
-    positions_ = WorthByReplay(context_, positions_, steps ? limit_ : kNameShare * static_cast<double>(whole_ns_));
+    positions_ =
+        WorthByReplay(context_, positions_, steps ? limit_ : rules::kNameShare * static_cast<double>(whole_ns_));
     const auto is_named = [&](std::size_t r) { return std::ranges::count(named, r) > 0; };
     if (std::ranges::all_of(positions_, is_named)) return;
     if (named.empty()) why_ = {std::move(why)};
@@ -390,19 +388,19 @@ class Search {
     finding.said.headline.push_back(Say(Word::kStragglersWait, {{"wait", PartSince(saves, from)}}));
     SetPriceSince(saves, from, finding);
     std::vector<Clause>& evidence = finding.said.evidence;
-    for (std::size_t i = 0; i < std::min(named_.size(), kMaxExplained); ++i) {
+    for (std::size_t i = 0; i < std::min(named_.size(), rules::kNamedExplained); ++i) {
       std::vector<Clause> each = BriefEvidenceFor(analysis_, named_[i].position, named_[i].cause,
                                                   named_[i].assessment.straggler, NodeOf(named_[i].position));
       if (i > 0) each = {Say(Word::kStragglersNextRank, {{"rank_evidence", Clauses{std::move(each)}}})};
       AddTo(evidence, std::move(each));
     }
     AddTo(evidence, why_);
-    evidence.push_back(Say(worst_p < 0.001 ? Word::kStragglersSmallChance : Word::kStragglersChance,
+    evidence.push_back(Say(worst_p < rules::kNamedSmallP ? Word::kStragglersSmallChance : Word::kStragglersChance,
                            {{"p_value", Probability{worst_p}}}));
-    if (named_.size() > kMaxExplained)
-      evidence.push_back(
-          Say(Word::kStragglersMore,
-              {{"more", Index{static_cast<std::int64_t>(named_.size() - kMaxExplained)}}, {"number", Index{0}}}));
+    if (named_.size() > rules::kNamedExplained)
+      evidence.push_back(Say(
+          Word::kStragglersMore,
+          {{"more", Index{static_cast<std::int64_t>(named_.size() - rules::kNamedExplained)}}, {"number", Index{0}}}));
     finding.said.action = ActionsByCause();
     finding.upper_bound = !read_.exact;
     finding.explain = {{"rank", "others_wait_ns", "low_ns", "high_ns", "arrives_late_ns"}, {}};
@@ -464,7 +462,7 @@ class Search {
   const Context& context_;
   Analysis& analysis_;
   const std::int64_t length_, whole_ns_;  // Of an ordinary unit; of the step or the recording.
-  double limit_ = kNameShare * static_cast<double>(length_);
+  double limit_ = rules::kNameShare * static_cast<double>(length_);
   LatenessTable late_;
   std::vector<double> p_;
   std::vector<std::optional<LateStretch>> stretches_;  // By rank; only those that chance does not explain.
@@ -484,7 +482,7 @@ class Search {
 void FindStragglers(const Context& context, Analysis& analysis) {
   const bool pieces =
       !context.units_are_steps() && (context.tables().p2p_pairs.rows() > 0 || WaitAtTheEnd(context) > 0);
-  if ((context.units().size() >= kMinUnits || pieces) && analysis.summary.terms.Sum() > 0)
+  if ((context.units().size() >= rules::kNamedLeastUnits || pieces) && analysis.summary.terms.Sum() > 0)
     Search(context, analysis, UnitLength(context)).Run();
 }
 

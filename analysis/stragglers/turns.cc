@@ -9,6 +9,8 @@
 #include "analysis/choose_findings.h"
 #include "analysis/core/statistics.h"
 #include "analysis/passes.h"
+#include "analysis/rules/run.h"
+#include "analysis/rules/stragglers.h"
 #include "analysis/stragglers/costliest_rank.h"
 #include "analysis/stragglers/hidden_waiting.h"
 #include "analysis/stragglers/lateness.h"
@@ -25,11 +27,6 @@ struct Arrived {
   std::vector<std::int64_t> last, charge_ns;  // By position of the rank, as in ArrivalRow.
 };
 
-// A rank that is late in every step, and the last in fewer than one of so many collectives.
-constexpr std::int64_t kSelfLast = 10;
-// Of what waiting for last ranks costs, the share from which it is mostly for one.
-constexpr double kMostlyForOne = 2.0 / 3;
-
 Arrived WithoutNamed(const Context& context, const Analysis& analysis) {
   Arrived arrived;
   const auto& t = context.tables().collectives;
@@ -42,7 +39,8 @@ Arrived WithoutNamed(const Context& context, const Analysis& analysis) {
   for (const Straggler& straggler : analysis.stragglers)
     if (const std::size_t p = context.Position(straggler.rank); p < arrived.last.size()) {
       // It makes others late, by messages, who came last in its place: who would come last without it is not known.
-      if (straggler.kind == StragglerKind::kPersistent && kSelfLast * arrived.last[p] < arrived.compared)
+      if (straggler.kind == StragglerKind::kPersistent &&
+          rules::kTurnsSelfLastTimes * arrived.last[p] < arrived.compared)
         return {.last = std::vector<std::int64_t>(arrived.last.size(), 0),
                 .charge_ns = std::vector<std::int64_t>(arrived.last.size(), 0)};
       arrived.compared -= arrived.last[p];
@@ -54,7 +52,6 @@ Arrived WithoutNamed(const Context& context, const Analysis& analysis) {
 // "rank 7 came last in 4 of 8 collectives, by 31 ms in all, rank 5 in 2, by 1 ms; in 2 nobody did by more than the
 // clocks can tell"
 std::vector<Clause> WhoCameLast(const Context& context, const Arrived& arrived, bool others) {
-  constexpr std::size_t kMostNamed = 3;
   const std::vector<std::int64_t>& last = arrived.last;
   std::vector<std::size_t> order(last.size());
   std::iota(order.begin(), order.end(), std::size_t{0});
@@ -62,7 +59,7 @@ std::vector<Clause> WhoCameLast(const Context& context, const Arrived& arrived, 
                    [&](std::size_t a, std::size_t b) { return arrived.charge_ns[a] > arrived.charge_ns[b]; });
   const Fact compared{"collectives", Num{arrived.compared}}, ties{"ties", Num{arrived.ties}};
   std::vector<Clause> who;
-  for (std::size_t i = 0; i < std::min(order.size(), kMostNamed) && last[order[i]] > 0; ++i)
+  for (std::size_t i = 0; i < std::min(order.size(), rules::kTurnsRanksTold) && last[order[i]] > 0; ++i)
     who.push_back(Say(i > 0    ? Word::kTurnsLastNext
                       : others ? Word::kTurnsLastOfOthers
                                : Word::kTurnsLast,
@@ -75,12 +72,13 @@ std::vector<Clause> WhoCameLast(const Context& context, const Arrived& arrived, 
   return who;
 }
 
-// The rank (position) that two thirds of all waiting for a last one is for. Time decides, not how often it was: a rank
+// The rank (position) that most of all waiting for a last one is for. Time decides, not how often it was: a rank
 // that is late by 1 us two thousand times costs less than one that is late by 50 ms twenty times.
 std::optional<std::size_t> OneRank(const Arrived& arrived) {
   const std::int64_t all_ns = std::accumulate(arrived.charge_ns.begin(), arrived.charge_ns.end(), std::int64_t{0});
   const auto most = std::max_element(arrived.charge_ns.begin(), arrived.charge_ns.end());
-  if (all_ns <= 0 || static_cast<double>(*most) < kMostlyForOne * static_cast<double>(all_ns)) return std::nullopt;
+  if (all_ns <= 0 || static_cast<double>(*most) < rules::kTurnsForOneShare * static_cast<double>(all_ns))
+    return std::nullopt;
   return static_cast<std::size_t>(most - arrived.charge_ns.begin());
 }
 
@@ -115,7 +113,6 @@ struct ProbablyLate {
   std::int64_t gain_ns = 0;  // Of a rank that works longest, where no collective shows who waits for it.
 };
 std::optional<ProbablyLate> LatestIn(const LatenessTable& late, std::size_t n, double limit) {
-  constexpr double kTimesOthers = 2;
   const std::size_t units = late.behind_ns.size();
   ProbablyLate found;
   found.p_value = std::pow(static_cast<double>(n), 1 - static_cast<double>(units));
@@ -125,7 +122,8 @@ std::optional<ProbablyLate> LatestIn(const LatenessTable& late, std::size_t n, d
     if (u > 0 && at != found.position) return std::nullopt;
     found.position = at;
     const std::int64_t most = std::exchange(behind[at], 0), next = *std::max_element(behind.begin(), behind.end());
-    if (static_cast<double>(most) < limit || static_cast<double>(most) < kTimesOthers * static_cast<double>(next))
+    if (static_cast<double>(most) < limit ||
+        static_cast<double>(most) < rules::kLateTimesOthers * static_cast<double>(next))
       return std::nullopt;
     found.least_ns = std::min(found.least_ns, most);
     found.others_ns = std::max(found.others_ns, next);
@@ -137,13 +135,13 @@ std::optional<ProbablyLate> LatestIn(const LatenessTable& late, std::size_t n, d
 // rank that works longest, if the steps were shorter without that.
 std::optional<ProbablyLate> LatestThroughout(const Context& context, double limit) {
   const std::size_t n = context.ranks().size(), units = context.units().size();
-  if (n < 2 || units < 2 || units >= kMinUnits) return std::nullopt;
+  if (n < 2 || units < rules::kLateLeastSteps || units >= rules::kNamedLeastUnits) return std::nullopt;
   if (const std::optional<ProbablyLate> found = LatestIn(Lateness(context), n, limit)) {
     const OwnLateness lateness = OwnLatenessOf(context, found->position, {found->position});
     const auto sum = [](const std::vector<std::int64_t>& of) {
       return static_cast<double>(std::accumulate(of.begin(), of.end(), std::int64_t{0}));
     };
-    if (lateness.compared > 0 && sum(lateness.own_ns) >= kOwnShare * sum(lateness.late_ns)) return found;
+    if (lateness.compared > 0 && sum(lateness.own_ns) >= rules::kOwnLatenessShare * sum(lateness.late_ns)) return found;
   }
   if (context.tables().p2p_pairs.rows() == 0 || !context.units_are_steps()) return std::nullopt;
   std::optional<ProbablyLate> found = LatestIn(WorkBeyond(context), n, limit);
@@ -170,7 +168,7 @@ void FindTurns(const Context& context, Analysis& analysis) {
   }
   if (whole <= 0) return;
   const bool also = !analysis.stragglers.empty();
-  const double limit = kNameShare * static_cast<double>(whole);
+  const double limit = rules::kNameShare * static_cast<double>(whole);
   const std::optional<ProbablyLate> found = also ? std::nullopt : LatestThroughout(context, limit);
   if (found && found->gain_ns > 0) left = found->gain_ns;
   const std::optional<CostliestRank> in_all = CostliestRankOf(context, analysis, limit);
@@ -187,9 +185,8 @@ void FindTurns(const Context& context, Analysis& analysis) {
   if (named_last > 0 && others_last == 0 && arrived.ties == 0) return;  // Nobody else was ever last.
   const std::optional<std::size_t> one_rank = OneRank(arrived);
   const std::size_t mostly = one_rank.value_or(0);
-  constexpr double kProbable = 0.05, kPossible = 0.1;
   const ProbablyLate latest = found.value_or(ProbablyLate{});  // GCC 12 warns of an optional that is read below.
-  const bool probably = found && latest.p_value <= kPossible;
+  const bool probably = found && latest.p_value <= rules::kTurnsPossible;
   const bool by_work = found && latest.gain_ns > 0;
   const Fact by_chance{"by_chance", Share{latest.p_value}}, units_fact{"units", Num{units}};
   const auto rank_fact = [&](std::size_t position) { return Fact{"rank", Index{context.ranks()[position]}}; };
@@ -198,16 +195,16 @@ void FindTurns(const Context& context, Analysis& analysis) {
     finding.rank = context.ranks()[in_all->position];
     finding.said.headline = {Say(Word::kTurnsMostly, {per_step, cost, rank_fact(in_all->position)})};
     finding.said.brief = {Say(Word::kTurnsMostlyBrief, {rank_fact(in_all->position)})};
-  } else if (!by_work && !also && arrived.ties * 2 > arrived.compared) {
+  } else if (!by_work && !also && arrived.ties * rules::kTurnsTiesTimes > arrived.compared) {
     finding.said.headline = {whichever, Say(Word::kTurnsBelowResolution)};
     finding.said.brief = {Say(Word::kTurnsWhicheverBrief)};
   } else if (probably) {
-    const Fact rank = rank_fact(latest.position), likely{"likely", latest.p_value <= kProbable};
+    const Fact rank = rank_fact(latest.position), likely{"likely", latest.p_value <= rules::kTurnsProbable};
     finding.said.headline = {Say(by_work ? Word::kTurnsProbablyByWork : Word::kTurnsProbably,
                                  {per_step, cost, likely, rank, units_fact, by_chance})};
     finding.said.brief = {Say(Word::kTurnsProbablyBrief, {likely, rank})};
     finding.rank = context.ranks()[latest.position];
-  } else if (!also && context.units().size() < kMinUnits) {
+  } else if (!also && context.units().size() < rules::kNamedLeastUnits) {
     // It is unknown whether it is always the same rank.
     const Fact short_run{"short_run", Clauses{{s.per_step ? Say(Word::kTurnsFewSteps, {{"steps", Num{units}}})
                                                           : Say(Word::kTurnsShort)}}};

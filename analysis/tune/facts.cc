@@ -7,6 +7,7 @@
 #include <map>
 #include <set>
 
+#include "analysis/rules/diff.h"
 #include "core/collective.h"
 #include "core/fact.h"
 #include "core/rank_list.h"
@@ -86,7 +87,7 @@ void AddTorch(const Context& context, Facts& facts) {
     break;
   }
   for (const std::string_view fact : FactsNamed(context, "trial_ddp")) {
-    facts.ddp = Facts::Ddp{.bucket_cap_mb = NumberOf(fact, "bucket_cap_mb", 25),
+    facts.ddp = Facts::Ddp{.bucket_cap_mb = NumberOf(fact, "bucket_cap_mb", rules::kTuneDdpCapMb),
                            .default_cap = FlagOf(fact, "default_cap"),
                            .bytes = static_cast<std::uint64_t>(std::max(NumberOf(fact, "bytes", 0), 0.0)),
                            .bucket_view = FlagOf(fact, "gradient_as_bucket_view"),

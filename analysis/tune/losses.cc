@@ -5,17 +5,9 @@
 #include <algorithm>
 #include <cmath>
 
+#include "analysis/rules/diff.h"
+
 namespace lockstep::tune {
-namespace {
-
-// A job whose own losses are further apart than this from one run to the next cannot be used to check anything.
-constexpr double kMostNoise = 1e-3;
-// What a job was seen to do by itself, in few runs, it may do a few times as much of.
-constexpr double kNoiseFactor = 4;
-// Where no sum changes its order. Threads may still share work differently from run to run.
-constexpr double kSameTolerance = 1e-7;
-
-}  // namespace
 
 LossDifference CompareLosses(const std::vector<double>& a, const std::vector<double>& b) {
   LossDifference difference;
@@ -43,7 +35,7 @@ void LossGuard::Reference(const std::vector<double>& losses) {
 
 std::string LossGuard::why_not() const {
   if (reference_.empty()) return "no loss was seen: only PyTorch's backward() shows it";
-  if (noise_ > kMostNoise)
+  if (noise_ > rules::kTuneLossNoise)
     return fmt::format("the job's own losses differ by {:.1g} from run to run: seed it to have them compared", noise_);
   return "";
 }
@@ -52,7 +44,7 @@ std::string LossGuard::Differs(const std::vector<double>& losses, bool same) con
   if (!checks()) return "";
   const LossDifference difference = CompareLosses(reference_, losses);
   if (difference.compared == 0) return "no loss was seen";
-  const double tolerance = std::max(kNoiseFactor * noise_, same ? kSameTolerance : tolerance_);
+  const double tolerance = std::max(rules::kTuneLossNoiseFactor * noise_, same ? rules::kTuneSameLoss : tolerance_);
   if (difference.relative <= tolerance) return "";
   return fmt::format("loss {} is {:.9g} instead of {:.9g} ({:.1g} apart, {:.1g} allowed)", difference.at + 1,
                      losses[difference.at], reference_[difference.at], difference.relative, tolerance);

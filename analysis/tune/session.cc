@@ -6,18 +6,13 @@
 #include <utility>
 
 #include "analysis/core/student.h"
+#include "analysis/rules/diff.h"
 
 namespace lockstep::tune {
 namespace {
 
 // Pairs after which a confirmation looks at what it has.
 constexpr std::array<std::size_t, 8> kLooks = {4, 6, 8, 12, 16, 24, 32, 48};
-constexpr std::size_t kMostConfirmations = 3;
-// The rest is for confirming what was found.
-constexpr double kScreeningShare = 0.6;
-constexpr std::size_t kRoundsOfStage = 2;
-// The job as it is may fail once by accident.
-constexpr std::size_t kMostFailures = 2;
 
 // Of logarithms of ratios; `error`: two-sided.
 Estimate EstimateOf(const std::vector<double>& logs, double error) {
@@ -61,7 +56,7 @@ Verdict Of(End end) {
 // Runs that screening so many takes: rounds of all that are left and of the job as it is.
 std::size_t RunsToScreen(std::size_t candidates) {
   std::size_t runs = 0;
-  for (std::size_t live = candidates; live > 1; live = (live + 1) / 2) runs += kRoundsOfStage * (live + 1);
+  for (std::size_t live = candidates; live > 1; live = (live + 1) / 2) runs += rules::kTuneRoundsOfStage * (live + 1);
   return runs;
 }
 
@@ -108,7 +103,7 @@ std::size_t Session::MostRunsLeft() const {
   if (in_question_ != kAsItIs)
     runs += kRunsToConfirm - std::min(kRunsToConfirm, 2 * rows_[in_question_].confirming_logs.size() + planned_.size());
   if (!pool_.empty()) runs += RunsToScreen(pool_.size());
-  return runs + kRunsToConfirm * std::min(candidates, kMostConfirmations - confirmations_);
+  return runs + kRunsToConfirm * std::min(candidates, rules::kTuneConfirmations - confirmations_);
 }
 
 double Session::MostLeft(double elapsed_s) const {
@@ -128,7 +123,7 @@ void Session::StartScreening(double elapsed_s) {
     if (Taken(i)) rows_[i].why = "another value of it was found to be better";
     return Taken(i);
   });
-  screening_until_s_ = elapsed_s + kScreeningShare * (options_.budget_s - elapsed_s);
+  screening_until_s_ = elapsed_s + rules::kTuneScreeningShare * (options_.budget_s - elapsed_s);
   std::size_t count = pool_.size();
   const std::size_t affordable = Affordable(screening_until_s_ - elapsed_s);
   while (count > 1 && RunsToScreen(count) > affordable) --count;
@@ -145,7 +140,7 @@ void Session::PlanScreening(double elapsed_s) {
     if (live_.size() <= 1) return EndScreening();
   } else {
     EndRound();
-    if (rounds_ % kRoundsOfStage == 0) Halve();
+    if (rounds_ % rules::kTuneRoundsOfStage == 0) Halve();
     if (live_.size() <= 1 || live_.size() + 1 > Affordable(screening_until_s_ - elapsed_s)) return EndScreening();
   }
   planned_.push_back(kAsItIs);
@@ -184,7 +179,7 @@ void Session::EndScreening() {
     row.screened = EstimateOf(row.screening_logs, options_.error);
     row.verdict = Verdict::kNoSign;
     // One that is left alone after a single round has not shown anything yet.
-    if (row.screened->gain > 0 || row.screening_logs.size() < kRoundsOfStage) order_.push_back(i);
+    if (row.screened->gain > 0 || row.screening_logs.size() < rules::kTuneRoundsOfStage) order_.push_back(i);
   }
   // One that was not compared with others has to show itself.
   if (order_.empty() && live_.size() == 1 && rows_[live_[0]].screening_logs.empty()) order_ = live_;
@@ -197,7 +192,7 @@ void Session::EndScreening() {
 
 // Returns whether there is a candidate to confirm.
 bool Session::ChooseNext() {
-  if (confirmations_ == kMostConfirmations) return false;
+  if (confirmations_ == rules::kTuneConfirmations) return false;
   while (!order_.empty() && Taken(order_.front())) order_.erase(order_.begin());
   if (order_.empty()) return false;
   in_question_ = order_.front();
@@ -216,7 +211,7 @@ void Session::PlanConfirming(double elapsed_s) {
     const bool enough = affordable >= 2 * kLooks[0];
     if (enough && ChooseNext()) {
       // Its first pairs are planned below.
-    } else if (enough && confirmations_ < kMostConfirmations && !pool_.empty()) {
+    } else if (enough && confirmations_ < rules::kTuneConfirmations && !pool_.empty()) {
       phase_ = Phase::kScreening;
       return;
     } else {
@@ -229,7 +224,7 @@ void Session::PlanConfirming(double elapsed_s) {
     if (Look(looks_ == kLooks.size())) return;
   }
   if (affordable < 2) return Stop();
-  const std::size_t pairs = affordable >= 4 ? 2 : 1;
+  const std::size_t pairs = affordable >= 2 * rules::kTunePairs ? rules::kTunePairs : 1;
   bool with_first = random_.Below(2) == 1;
   for (std::size_t i = 0; i < pairs; ++i, with_first = !with_first) {
     planned_.push_back(with_first ? in_question_ : kAsItIs);
@@ -276,7 +271,7 @@ void Session::Took(const RunResult& result) {
   runs_ += 1;
   cost_s_ += result.cost_s;
   const bool good = result.end == End::kGood && result.step_ns > 0;
-  if (!good && what == kAsItIs && ++failures_ >= kMostFailures) {
+  if (!good && what == kAsItIs && ++failures_ >= rules::kTuneFailures) {
     trouble_ = result.why;
     planned_.clear();
     phase_ = Phase::kOver;
@@ -333,7 +328,8 @@ std::optional<Estimate> Session::total() const {
 }
 
 bool Session::decided() const {
-  return trouble_.empty() && (!best_.empty() || (!cut_ && (pool_.empty() || confirmations_ == kMostConfirmations)));
+  return trouble_.empty() &&
+         (!best_.empty() || (!cut_ && (pool_.empty() || confirmations_ == rules::kTuneConfirmations)));
 }
 
 }  // namespace lockstep::tune

@@ -26,15 +26,16 @@
 #include <vector>
 
 #include "analysis/core/statistics.h"
+#include "analysis/rules/diff.h"
 
 namespace lockstep::tune {
 
 struct SessionOptions {
-  double budget_s = 600;    // For everything, from when `elapsed_s` was 0.
-  double first_cost_s = 0;  // What a run takes, as far as is known before the first one.
-  double error = 0.05;      // Intervals miss with at most this probability, over the whole session.
-  double worth = 0.01;      // A gain of a smaller part of the step is none.
-  std::uint64_t seed = 1;
+  double budget_s = rules::kTuneBudgetS;  // For everything, from when `elapsed_s` was 0.
+  double first_cost_s = 0;                // What a run takes, as far as is known before the first one.
+  double error = rules::kTuneError;       // Intervals miss with at most this probability, over the whole session.
+  double worth = rules::kTuneWorth;       // A gain of a smaller part of the step is none.
+  std::uint64_t seed = rules::kTuneSeed;
 };
 
 enum class End : std::uint8_t {

@@ -27,21 +27,24 @@ Values BucketCaps(const Facts& facts) {
   if (!facts.ddp || facts.ranks < 2) return {};
   const double whole = std::ceil(static_cast<double>(facts.ddp->bytes) / kMebibyte);
   Values values;
-  for (const double cap : {50.0, 10.0, 100.0, 5.0, 2.0, 200.0}) {
+  static constexpr double kCaps[] = {50, 10, 100, 5, 2, 200};  // MiB
+  for (const double cap : kCaps) {
     // Above all gradients every cap is the same.
     if (cap != facts.ddp->bucket_cap_mb && cap < whole) values.push_back(Number(cap));
   }
   // All in one. Where that is what there is already, nothing.
   if (whole >= 1 && facts.ddp->bucket_cap_mb < whole) values.push_back(Number(whole));
-  if (facts.ddp->bucket_cap_mb != 25 && 25 < whole) values.insert(values.begin(), "25");
+  if (facts.ddp->bucket_cap_mb != rules::kTuneDdpCapMb && rules::kTuneDdpCapMb < whole)
+    values.insert(values.begin(), Number(rules::kTuneDdpCapMb));
   return values;
 }
 
 Values FirstBuckets(const Facts& facts) {
   // With a cap of the program's own the first bucket is as large as the others.
-  if (!facts.ddp || facts.ranks < 2 || !facts.ddp->default_cap || static_cast<double>(facts.ddp->bytes) < 4 * kMebibyte)
+  if (!facts.ddp || facts.ranks < 2 || !facts.ddp->default_cap ||
+      static_cast<double>(facts.ddp->bytes) < rules::kTuneFirstBucketMb * kMebibyte)
     return {};
-  return {"4"};
+  return {Number(rules::kTuneFirstBucketMb)};
 }
 
 Values Views(const Facts& facts) { return facts.ddp && !facts.ddp->bucket_view ? Values{"True"} : Values{}; }
@@ -58,10 +61,10 @@ Values Reshard(const Facts& facts) { return facts.fully_shard && facts.ranks > 1
 Values Workers(const Facts& facts) {
   if (!facts.loader || facts.loader->iterable) return {};
   const std::int64_t cores = facts.cores_per_node / std::max<std::int64_t>(facts.ranks_per_node, 1);
-  const std::int64_t most = std::max<std::int64_t>(2, 2 * cores);
+  const std::int64_t most = rules::kTuneWorkersPerCore * std::max<std::int64_t>(1, cores);
   Values values;
   for (std::int64_t workers : {1, 2, 4, 8, 16})
-    if (workers > facts.loader->workers && workers <= most && values.size() < 3)
+    if (workers > facts.loader->workers && workers <= most && values.size() < rules::kTuneWorkerCounts)
       values.push_back(std::to_string(workers));
   return values;
 }
@@ -86,10 +89,10 @@ Values Threads(const Facts& facts) {
 
 // --- Open MPI. ---
 
-// Collectives that a step spends at least a hundredth of its time in: others cannot gain that much.
+// Whether a step spends enough time in these collectives.
 bool Matters(const Facts& facts, const char* kind) {
   const auto it = facts.blocking_ns.find(kind);
-  return it != facts.blocking_ns.end() && it->second >= 0.01 * facts.step_ns;
+  return it != facts.blocking_ns.end() && it->second >= rules::kTuneMattersShare * facts.step_ns;
 }
 
 // `algorithms`: numbers that coll/tuned of Open MPI 4 and 5 knows. 0: its own choice, where another is forced now.
@@ -124,13 +127,14 @@ Values OpenReduce(const Facts& facts) {
   return Algorithms(facts, "reduce", "OMPI_MCA_coll_tuned_reduce_algorithm", std::array{"7", "5"});
 }
 Values OpenSegments(const Facts& facts) {
-  if (facts.mpi != "openmpi" || facts.ranks < 3 || !Matters(facts, "all_reduce")) return {};  // A ring of two has none.
+  if (facts.mpi != "openmpi" || facts.ranks < rules::kTuneRingRanks || !Matters(facts, "all_reduce")) return {};
   return {"1048576"};
 }
 Values OpenYield(const Facts& facts) {
   if (facts.mpi != "openmpi" || SetTo(facts, "OMPI_MCA_mpi_yield_when_idle", "1")) return {};
-  // Where every rank has a core for all that it does, nobody waits for one.
-  return facts.cores_per_node > 0 && facts.cores_per_node >= 2 * facts.ranks_per_node ? Values{} : Values{"1"};
+  const bool enough_cores =
+      facts.cores_per_node > 0 && facts.cores_per_node >= rules::kTuneCoresPerRank * facts.ranks_per_node;
+  return enough_cores ? Values{} : Values{"1"};
 }
 Values OpenBinding(const Facts& facts) {
   if (!facts.openmpi_launcher) return {};
@@ -297,17 +301,16 @@ void OrderByPromise(std::vector<Candidate>& candidates, double worth) {
   for (Candidate& candidate : candidates)
     if (candidate.promise && !candidate.promise->bound && candidate.promise->high < -worth)
       candidate.dropped = fmt::format("the replay says a loss of at least {:.1f} %", -100 * candidate.promise->high);
-  // What is promised, or half of what the replay cannot rule out; of what nobody knows about, a little.
   const auto hope = [](const Candidate& candidate) {
-    if (!candidate.promise) return 0.02;
-    const double possible = candidate.promise->high / 2;
+    if (!candidate.promise) return rules::kTuneHopeUnknown;
+    const double possible = rules::kTuneHopeOfHigh * candidate.promise->high;
     return candidate.promise->bound ? possible : std::max(candidate.promise->gain, possible);
   };
   std::stable_sort(candidates.begin(), candidates.end(),
                    [&](const Candidate& a, const Candidate& b) { return hope(a) > hope(b); });
   std::map<const Setting*, std::size_t> values;
   for (Candidate& candidate : candidates)
-    if (candidate.dropped.empty() && ++values[candidate.setting] > kMostValues)
+    if (candidate.dropped.empty() && ++values[candidate.setting] > rules::kTuneValues)
       candidate.dropped = "other values of the same setting promise more";
 }
 

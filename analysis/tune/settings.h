@@ -11,6 +11,8 @@
 #include <utility>
 #include <vector>
 
+#include "analysis/rules/diff.h"
+
 namespace lockstep::tune {
 
 // What is known of a job from its recording, as far as settings depend on it.
@@ -24,7 +26,7 @@ struct Facts {
   bool torch = false, cuda = false, fully_shard = false, nccl = false;
   std::int64_t threads = 0;  // That PyTorch computes with in a rank; 0: not known.
   struct Ddp {
-    double bucket_cap_mb = 25;
+    double bucket_cap_mb = rules::kTuneDdpCapMb;
     bool default_cap = true;
     std::uint64_t bytes = 0;  // Of all gradients.
     bool bucket_view = false, static_graph = false, find_unused = false;
@@ -94,8 +96,7 @@ struct Candidate {
 // All that apply, in the order of the registry, with what bounds them; those whose bound is below `worth` dropped.
 std::vector<Candidate> CandidatesOf(const Facts& facts, double worth);
 // Puts those with the largest promise first, those without any behind those of one that is a gain, and drops those that
-// the replay is sure to be losses of more than `worth`. Of one setting at most kMostValues stay.
-inline constexpr std::size_t kMostValues = 4;
+// the replay is sure to be losses of more than `worth`. Of one setting at most rules::kTuneValues stay.
 void OrderByPromise(std::vector<Candidate>& candidates, double worth);
 
 }  // namespace lockstep::tune

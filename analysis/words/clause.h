@@ -14,9 +14,7 @@
 namespace lockstep::analysis {
 
 enum class Word : std::uint16_t {
-#define LS_WORD(id, text) id,
-#include "analysis/words/words.def"
-#undef LS_WORD
+#include "analysis/words/names.inc"  // By CMake from the rows of words.def.
 };
 
 // Quantities by their unit, as render.h writes them.
@@ -58,6 +56,7 @@ struct Probability {
 };
 struct Ranks {
   std::vector<std::int32_t> values;
+  bool all = false;  // Every one is named, however many there are.
   bool operator==(const Ranks&) const = default;
 };
 struct Names {

@@ -3,6 +3,7 @@
 #include <fmt/format.h>
 
 #include <algorithm>
+#include <array>
 #include <cctype>
 #include <optional>
 
@@ -11,11 +12,19 @@
 namespace lockstep::analysis {
 namespace {
 
-constexpr std::string_view kTexts[] = {
-#define LS_WORD(id, text) text,
+#define LS_WORD(id, text) +1
+constexpr std::size_t kWords = 0
+#include "analysis/words/words.def"
+    ;
+#undef LS_WORD
+
+constexpr auto kTexts = [] {
+  std::array<std::string_view, kWords> texts;
+#define LS_WORD(id, text) texts[static_cast<std::size_t>(Word::id)] = text;
 #include "analysis/words/words.def"
 #undef LS_WORD
-};
+  return texts;
+}();
 
 template <typename... Each>
 struct Overloaded : Each... {
@@ -29,9 +38,11 @@ std::string PartText(const Part& part, std::string_view form) {
                      part.intermittent ? " on average (not in every step)" : "");
 }
 
-std::string RanksText(const std::vector<std::int32_t>& ranks, std::string_view form) {
-  if (form == "list") return RankList(ranks);
-  std::string names = RankNames(ranks);
+std::string RanksText(const Ranks& ranks, std::string_view form) {
+  const std::vector<std::int32_t>& values = ranks.values;
+  if (form == "list" || (form == "short" && ranks.all)) return RankList(values);
+  if (form == "short") return ShortRankList(values);
+  std::string names = ranks.all ? (values.size() == 1 ? "rank " : "ranks ") + RankList(values) : RankNames(values);
   return form == "numbers" ? names.substr(names.find(' ') + 1) : names;
 }
 
@@ -51,7 +62,7 @@ std::string ValueText(const Value& value, std::string_view form) {
           [](Size size) { return Bytes(size.bytes); },
           [](Rate rate) { return Bandwidth(rate.bytes_per_s); },
           [](Probability p) { return p.value < 0.001 ? std::string("< 0.001") : fmt::format("{:.3f}", p.value); },
-          [&](const Ranks& ranks) { return RanksText(ranks.values, form); },
+          [&](const Ranks& ranks) { return RanksText(ranks, form); },
           [&](const Names& names) { return Listed(names.values, form == "or" ? " or " : " and "); },
           [&](const Part& part) { return PartText(part, form); },
           [](const std::string& text) { return text; },

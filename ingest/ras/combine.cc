@@ -98,7 +98,7 @@ class Combiner {
       : answers_(answers), last_(answers.back()), notes_(notes) {}
 
   hang::Progress Combine() {
-    progress_.source = "answer";
+    progress_.source = hang::Source::kAnswer;
     std::vector<bool> troubled;
     for (const Communicator& each : last_.communicators)
       troubled.push_back(AnySilent(each) || !DifferingKinds(each).empty());
@@ -395,11 +395,11 @@ class Combiner {
       notes_.emplace_back("some rank is behind that was not in the answer before: ask RAS again and name the last two");
     if (waits_) return;
     if (unplaced_ > 0) {
-      progress_.open = "ranks are behind that are not known by their number in the job";
+      progress_.open = hang::Open::kWhoIsBehind;
       return;
     }
     if (moves_) return;
-    progress_.open = "no rank is behind the others; whether all are inside an operation is not known";
+    progress_.open = hang::Open::kWhoIsInside;
     if (recent_) return;
     notes_.emplace_back(answers_.size() > 1 && stands_
                             ? "no count has moved since the first answer, and all ranks have called alike: either all "

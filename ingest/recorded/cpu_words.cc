@@ -35,7 +35,8 @@ std::string CpuWords(ingest::EventReader& reader, const schema::RankTables& head
   // A thread that gets no core is not asleep.
   std::string text = used + lacked >= 50 ? "computing" : used + lacked >= 5 ? "mostly asleep" : "asleep";
   text += " (CPU " + std::to_string(used) + " %";
-  if (!facts.asleep_in.empty() && used + lacked < 50) text += ", in " + facts.asleep_in;
+  if (!facts.asleep_in.empty() && used + lacked < 50)
+    text += ", in " + facts.asleep_in + (facts.asleep_on.empty() ? "" : " of " + facts.asleep_on);
   if (lacked >= 10) text += ", " + std::to_string(lacked) + " % without a core";
   return text + ")";
 }

@@ -49,7 +49,7 @@ class Composer {
   }
 
   hang::Progress Compose() {
-    progress_.source = "rank file";
+    progress_.source = hang::Source::kRankFile;
     messages_ = MatchMessages(views_);
     for (const RankView& view : views_) waits_since_.push_back(WaitsSince(view));
     anybody_waits_ =

@@ -121,7 +121,7 @@ class Viewer {
       }
       const std::string pid = std::to_string(processes.pid[0]), key = "stopped." + pid;
       facts.pid = processes.pid[0];
-      facts.asleep_in = trace::MetaValue(head_, "blocked." + pid);
+      TakeBlocked(trace::MetaValue(head_, "blocked." + pid));
       TakeStacks(trace::MetaValue(head_, "stack." + pid), facts);
       if (!trace::MetaValue(head_, key).empty()) facts.state = hang::RankState::kStopped;
     }
@@ -134,6 +134,14 @@ class Viewer {
     for (const Loss loss : {Loss::kRingFull, Loss::kNoRing, Loss::kSpoolWrite, Loss::kSpoolBlock, Loss::kSpoolTail,
                             Loss::kUnknownRecord, Loss::kBytesLimit})
       view_.whole &= !HasLoss(loss);
+  }
+
+  // "read of /data/shard-17": the system call that the main thread sleeps in, and its file.
+  void TakeBlocked(std::string_view text) {
+    constexpr std::string_view kOf = " of ";
+    const std::size_t end = text.find(kOf);
+    view_.facts.asleep_in = text.substr(0, end);
+    if (end != std::string_view::npos) view_.facts.asleep_on = text.substr(end + kOf.size());
   }
 
   void FindComms() {

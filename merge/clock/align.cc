@@ -15,20 +15,14 @@
 #include "merge/clock/end_fit.h"
 #include "merge/clock/fit.h"
 #include "merge/parallel.h"
+#include "merge/rules/clock.h"
 
 namespace lockstep::merge {
 namespace {
 
 using enum schema::ClockMethod::Value;
 
-// Assumed when the system has no estimate of its own (an unsynchronised machine reports 16 s): the error within which
-// NTP keeps clocks.
-constexpr std::int64_t kWallErrorNs = 10'000'000;
 constexpr std::int64_t kUnbounded = std::numeric_limits<std::int64_t>::max();
-// Wider differences between ends are reported, because the error they cause is part of every figure.
-constexpr std::int64_t kWideSkewNs = 50'000;
-// Instances of mapped domains are joined when as many rows wait as there are, and at least this many.
-constexpr std::size_t kJoinRows = 1 << 20;
 
 struct Exchanges {
   // (file's rank, burst, transport) names a burst; values are bounds as seen from the domain.
@@ -138,7 +132,7 @@ void Aligner::Transfers() {
   std::size_t joined = 0;
   for (const Domain& domain : domains_) {
     for (const InstanceBounds& instance : domain.instances) stays.emplace_back(instance.key, instance.shortest_ns);
-    if (stays.size() - joined < std::max(kJoinRows, joined)) continue;
+    if (stays.size() - joined < std::max(rules::kClockJoinRows, joined)) continue;
     join();
     joined = stays.size();
   }
@@ -216,7 +210,8 @@ bool Aligner::FitFromWall(std::size_t d) {
   Normalise(&to_reference.knots);
   domains_[d].map.method = kWallClock;
   for (const auto& [realtime, raw] : own)
-    domains_[d].map.knots.push_back({raw, to_reference.ToCluster(realtime) - raw, kWallErrorNs, 1000});
+    domains_[d].map.knots.push_back(
+        {raw, to_reference.ToCluster(realtime) - raw, rules::kWallClockErrorNs, rules::kWallClockSlewPpb});
   Normalise(&domains_[d].map.knots);
   return true;
 }
@@ -254,7 +249,7 @@ const std::vector<InstanceBounds>& Aligner::MappedInstances() {
   std::size_t joined = mapped_instances_.size();
   for (const std::size_t d : not_joined_) {
     AddMapped(domains_[d].instances, domains_[d].map, &mapped_instances_);
-    if (mapped_instances_.size() - joined < std::max(kJoinRows, joined)) continue;
+    if (mapped_instances_.size() - joined < std::max(rules::kClockJoinRows, joined)) continue;
     JoinInstances(&mapped_instances_);
     joined = mapped_instances_.size();
   }
@@ -283,7 +278,7 @@ bool Aligner::FitFromEnds(std::size_t d, const CommGraph::Mapped& mapped) {
       domain.map.method = kCorridors;
       domain.map.knots = std::move(fit.knots);
       domain.by_ends = true;
-      if (std::max(fit.skew_ns, fit.systematic_ns) >= kWideSkewNs)
+      if (std::max(fit.skew_ns, fit.systematic_ns) >= rules::kEndSkewToldNs)
         ends_losses_[d] = {domain.leader(), Loss::kClockCorridor, fit.samples,
                            "kernels of one collective end " + std::to_string(std::max(fit.skew_ns, fit.systematic_ns)) +
                                " ns apart from rank " + std::to_string(partner.leader()) + "'s"};
@@ -297,7 +292,7 @@ bool Aligner::FitFromEnds(std::size_t d, const CommGraph::Mapped& mapped) {
 void Aligner::Anchor(std::size_t d) {
   Domain& domain = domains_[d];
   domain.map.method = choice_ == ClockChoice::kWall ? kWallClock : kNone;
-  domain.map.knots = {{domain.begin_ns, 0, choice_ == ClockChoice::kWall ? kWallErrorNs : 0, 0}};
+  domain.map.knots = {{domain.begin_ns, 0, choice_ == ClockChoice::kWall ? rules::kWallClockErrorNs : 0, 0}};
 }
 
 // Goes layer by layer from the mapped domains: GPU collectives first, because their ends are exact; then the corridors
@@ -376,9 +371,10 @@ Error Aligner::Refusal() const {
   for (const Domain& domain : domains_) {
     if (domain.mapped) continue;
     for (const AlignRank* rank : domain.ranks)
-      if (++count <= 8) ranks += (ranks.empty() ? "" : ", ") + std::to_string(rank->rank);
+      if (++count <= rules::kUnrelatedRanksNamed) ranks += (ranks.empty() ? "" : ", ") + std::to_string(rank->rank);
   }
-  if (count > 8) ranks += " and " + std::to_string(count - 8) + " more";
+  if (count > rules::kUnrelatedRanksNamed)
+    ranks += " and " + std::to_string(count - rules::kUnrelatedRanksNamed) + " more";
   return {
       ErrorCode::kUnsupported,
       "the clock of " + std::to_string(count) + (count == 1 ? " rank" : " ranks") +

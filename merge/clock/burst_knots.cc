@@ -4,13 +4,10 @@
 #include <cmath>
 #include <cstdlib>
 
+#include "merge/rules/clock.h"
+
 namespace lockstep::merge {
 namespace {
-
-// Largest drift of the offset between two unknown clocks: two crystals of 50 ppm.
-constexpr double kKnotDriftLimit = 100e-6;
-// Knots closer than this do not determine the drift.
-constexpr std::int64_t kSlopeSpanNs = 200'000'000;
 
 const OffsetBounds& Tightest(const Burst& burst) {
   return *std::min_element(burst.exchanges.begin(), burst.exchanges.end(),
@@ -20,23 +17,24 @@ const OffsetBounds& Tightest(const Burst& burst) {
 std::int64_t Middle(const OffsetBounds& e) { return e.low_at_ns + (e.high_at_ns - e.low_at_ns) / 2; }
 
 struct Slope {
-  double rate = 0, doubt = kKnotDriftLimit;
+  double rate = 0, doubt = rules::kClockCrystalsDrift;
 };
 
 // From the nearest knots on both sides that are far enough away.
 Slope LocalSlope(const std::vector<OffsetKnot>& knots, std::size_t k) {
   std::size_t left = k, right = k;
-  while (left > 0 && knots[k].local_ns - knots[left].local_ns < kSlopeSpanNs) --left;
-  while (right + 1 < knots.size() && knots[right].local_ns - knots[k].local_ns < kSlopeSpanNs) ++right;
+  while (left > 0 && knots[k].local_ns - knots[left].local_ns < rules::kClockDriftSpanNs) --left;
+  while (right + 1 < knots.size() && knots[right].local_ns - knots[k].local_ns < rules::kClockDriftSpanNs) ++right;
   const auto span = static_cast<double>(knots[right].local_ns - knots[left].local_ns);
-  if (span < static_cast<double>(kSlopeSpanNs)) return {};
+  if (span < static_cast<double>(rules::kClockDriftSpanNs)) return {};
   const double rate = static_cast<double>(knots[right].mid_ns() - knots[left].mid_ns()) / span;
   const double doubt = static_cast<double>(knots[right].half_ns() + knots[left].half_ns()) / span;
   // Wide knots bound the drift less than the known tolerance of crystals does.
-  const double low = std::max(rate - doubt, -kKnotDriftLimit), high = std::min(rate + doubt, kKnotDriftLimit);
+  const double low = std::max(rate - doubt, -rules::kClockCrystalsDrift),
+               high = std::min(rate + doubt, rules::kClockCrystalsDrift);
   if (low <= high) return {(low + high) / 2, (high - low) / 2};
   // A jump between the two is not drift.
-  if (std::abs(rate) > 3 * kKnotDriftLimit) return {};
+  if (std::abs(rate) > rules::kClockDriftBelieved * rules::kClockCrystalsDrift) return {};
   return {rate, doubt};
 }
 

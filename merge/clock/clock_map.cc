@@ -4,6 +4,7 @@
 #include <cmath>
 #include <cstdlib>
 
+#include "merge/rules/clock.h"
 #include "merge/saturated.h"
 
 namespace lockstep::merge {
@@ -24,10 +25,9 @@ std::int64_t OffsetChange(std::int64_t distance_ns, double slope) {
 }
 
 std::int64_t Grown(const MapKnot& knot, double base_ns, std::int64_t local_ns) {
-  constexpr double kNoBound = 9e18;
   const double distance = std::fabs(static_cast<double>(local_ns) - static_cast<double>(knot.local_ns));
   const double growth = distance * 1e-9 * static_cast<double>(knot.slew_ppb);
-  if (growth >= kNoBound || base_ns >= kNoBound) return kForever;
+  if (growth >= rules::kClockErrorBoundedNs || base_ns >= rules::kClockErrorBoundedNs) return kForever;
   return Sum(static_cast<std::int64_t>(std::ceil(base_ns)), static_cast<std::int64_t>(std::ceil(growth)));
 }
 

@@ -5,17 +5,10 @@
 #include <unordered_map>
 
 #include "merge/clock/align.h"
+#include "merge/rules/clock.h"
 #include "merge/saturated.h"
 
 namespace lockstep::merge {
-namespace {
-
-// The cost of one more hop, and of a hop that rests on very few operations.
-constexpr std::int64_t kHopNs = 7'000, kFewHopNs = 30'000;
-constexpr std::uint64_t kFew = 4;
-constexpr std::size_t kPartnersPerComm = 4, kPartnersAtMost = 256;
-
-}  // namespace
 
 CommGraph::CommGraph(const std::vector<std::vector<const AlignRank*>>& domains) : ties_(domains.size()) {
   std::unordered_map<std::uint64_t, std::uint32_t> dense;
@@ -68,7 +61,7 @@ std::vector<std::size_t> CommGraph::Mapped::Partners(std::size_t domain, bool al
   std::vector<std::pair<std::size_t, std::uint64_t>> met;
   for (const Tie& tie : graph_.ties_[domain]) {
     const auto& mapped = by_comm_[tie.comm];
-    const std::size_t n = std::min(mapped.size(), all ? kPartnersAtMost : kPartnersPerComm);
+    const std::size_t n = std::min(mapped.size(), all ? rules::kHopPartners : rules::kHopPartnersPerComm);
     for (std::size_t i = 0; i < n; ++i) met.emplace_back(mapped[i], tie.operations);
   }
   std::sort(met.begin(), met.end());
@@ -81,7 +74,7 @@ std::vector<std::size_t> CommGraph::Mapped::Partners(std::size_t domain, bool al
   }
   met.resize(kept);
   const auto cost = [&](const std::pair<std::size_t, std::uint64_t>& p) {
-    return Sum(errors_[p.first], p.second < kFew ? kFewHopNs : kHopNs);
+    return Sum(errors_[p.first], p.second < rules::kHopFewOperations ? rules::kHopFewErrorNs : rules::kGpuEndErrorNs);
   };
   std::sort(met.begin(), met.end(), [&](const auto& a, const auto& b) {
     const std::int64_t x = cost(a), y = cost(b);

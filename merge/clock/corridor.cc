@@ -11,13 +11,10 @@
 #include "core/hash.h"
 #include "core/order_statistics.h"
 #include "merge/clock/align.h"
+#include "merge/rules/clock.h"
 
 namespace lockstep::merge {
 namespace {
-
-constexpr std::int64_t kLeastGpuErrorNs = 7'000;  // The error of the GPU's timestamp conversion alone.
-constexpr double kWanderRate = 2e-6;              // Uncertainty of the drift within a window.
-constexpr double kUnknownRate = 1e-4;             // Two crystals drift apart by less.
 
 std::int32_t Saturated(std::int64_t ns) {
   return static_cast<std::int32_t>(std::min<std::int64_t>(ns, std::numeric_limits<std::int32_t>::max()));
@@ -64,7 +61,7 @@ struct Window {
 // Intersects the corridors of each window of `length_ns`, moved to its middle along
 // `rate`, which the clock may leave by `wander`.
 std::vector<Window> Windows(const std::vector<Corridor>& corridors, std::int64_t length_ns, double rate,
-                            double wander = kWanderRate) {
+                            double wander = rules::kClockWander) {
   std::vector<Window> windows;
   for (std::size_t i = 0; i < corridors.size();) {
     const std::int64_t begin = TimeOf(corridors[i]);
@@ -96,7 +93,7 @@ std::vector<Window> Windows(const std::vector<Corridor>& corridors, std::int64_t
       const std::int64_t median = UpperMedian(differences);
       std::vector<std::int64_t> deviations;
       for (const std::int64_t d : differences) deviations.push_back(std::llabs(d - median));
-      const std::int64_t error = std::max(kLeastGpuErrorNs, 3 * UpperMedian(deviations));
+      const std::int64_t error = std::max(rules::kGpuEndErrorNs, rules::kGpuEndMads * UpperMedian(deviations));
       const std::int64_t middle = std::clamp(median, low, high);
       low = std::max(low, middle - error);
       high = std::min(high, middle + error);
@@ -113,7 +110,7 @@ std::vector<Window> BestWindows(const std::vector<Corridor>& corridors, std::int
                                 double wander) {
   std::vector<Window> best;
   double best_cost = std::numeric_limits<double>::max();
-  for (std::int64_t length = 62'500'000; length <= 32'000'000'000; length *= 2) {
+  for (std::int64_t length = rules::kCorridorShortestWindowNs; length <= rules::kCorridorLongestWindowNs; length *= 2) {
     auto windows = Windows(corridors, length, rate, wander);
     std::vector<std::int64_t> widths;
     for (const Window& w : windows) widths.push_back(w.knot.high_ns - w.knot.low_ns);
@@ -197,8 +194,8 @@ std::vector<OffsetKnot> KnotsOfCorridors(const std::vector<Corridor>& corridors)
   const std::int64_t span = TimeOf(corridors.back()) - TimeOf(corridors.front());
   // The drift first: median slope between windows half the run apart, refined because windows may be longer once the
   // drift is known better.
-  double rate = 0, wander = kUnknownRate;
-  for (const double part : {1.0 / 64, 1.0 / 16}) {
+  double rate = 0, wander = rules::kClockCrystalsDrift;
+  for (const double part : {rules::kCorridorFirstPart, rules::kCorridorSecondPart}) {
     const auto windows = Windows(
         corridors, std::max<std::int64_t>(1, static_cast<std::int64_t>(static_cast<double>(span) * part)), rate);
     std::vector<double> rates;
@@ -208,12 +205,12 @@ std::vector<OffsetKnot> KnotsOfCorridors(const std::vector<Corridor>& corridors)
       // Windows of few collectives whose members wait long for each other, on one side more than on the other, have
       // middles that are far from the truth: their slope is no drift.
       const auto widths = static_cast<double>((first.high_ns - first.low_ns) + (second.high_ns - second.low_ns));
-      if (dt > 0 && widths / 2 <= kUnknownRate * dt)
+      if (dt > 0 && widths / 2 <= rules::kClockCrystalsDrift * dt)
         rates.push_back(static_cast<double>(second.mid_ns() - first.mid_ns()) / dt);
     }
     if (rates.empty()) continue;
     rate = UpperMedian(rates);
-    wander = kWanderRate;
+    wander = rules::kClockWander;
   }
   std::vector<Window> best = BestWindows(corridors, span, rate, wander);
   // A clock that left its common rate by more gets that as its allowance.
@@ -224,8 +221,8 @@ std::vector<OffsetKnot> KnotsOfCorridors(const std::vector<Corridor>& corridors)
       leaves.push_back(
           std::abs(static_cast<double>(b.mid_ns() - a.mid_ns()) / static_cast<double>(b.local_ns - a.local_ns) - rate));
   }
-  if (leaves.size() >= 8) {
-    const double most_leave_by = NthElement(leaves, leaves.size() * 9 / 10);
+  if (leaves.size() >= rules::kCorridorLeaves) {
+    const double most_leave_by = NthElement(leaves, leaves.size() * rules::kCorridorLeavesPercent / 100);
     if (most_leave_by > wander) best = BestWindows(corridors, span, rate, most_leave_by);
   }
   std::vector<OffsetKnot> knots;
@@ -269,7 +266,7 @@ void NarrowGaps(const std::vector<Corridor>& corridors, DomainFit* fit) {
 CorridorCheck ApplyCorridors(const std::vector<Corridor>& corridors, ClockMap* map) {
   CorridorCheck check;
   // Finds the largest contradiction in each stretch between two knots; the next round checks the repaired map.
-  for (int round = 0; round < 8; ++round) {
+  for (int round = 0; round < rules::kCorridorRepairs; ++round) {
     struct Worst {
       std::int64_t at_ns = 0, shift_ns = 0, excess_ns = 0;
     };
@@ -306,8 +303,9 @@ CorridorCheck ApplyCorridors(const std::vector<Corridor>& corridors, ClockMap* m
       for (const std::size_t k : {i - 1, i})
         if (k < map->knots.size())
           nearest = std::min<std::int64_t>(nearest, std::llabs(map->knots[k].local_ns - w.at_ns));
-      const double distance_s = std::max(1e-3, static_cast<double>(nearest) * 1e-9);
-      const auto slew = static_cast<std::int64_t>(std::min(1e9, static_cast<double>(size) / distance_s));
+      const double distance_s = std::max(rules::kCorridorLeastRepairS, static_cast<double>(nearest) * 1e-9);
+      const auto slew =
+          static_cast<std::int64_t>(std::min(rules::kCorridorMostSlewPpb, static_cast<double>(size) / distance_s));
       repaired.push_back({w.at_ns, map->OffsetAt(w.at_ns) + w.shift_ns, map->ErrorAt(w.at_ns) + size, slew});
       for (const std::size_t k : {i - 1, i})
         if (k < map->knots.size()) repaired[k].slew_ppb = std::max(repaired[k].slew_ppb, slew);

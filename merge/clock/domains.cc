@@ -4,11 +4,10 @@
 #include <map>
 #include <string>
 
+#include "merge/rules/clock.h"
+
 namespace lockstep::merge {
 namespace {
-
-// Two clocks that differ by more than this within one domain are not one clock.
-constexpr std::int64_t kSameClockNs = 1'000;
 
 // Ranks whose check against a rank of the same domain failed.
 std::vector<std::int32_t> OddRanks(const std::vector<const AlignRank*>& ranks) {
@@ -19,7 +18,7 @@ std::vector<std::int32_t> OddRanks(const std::vector<const AlignRank*>& ranks) {
       const auto row = rank->bursts->Get(i);
       if (row.purpose != schema::Purpose::kCheck) continue;
       const OffsetBounds bounds = BoundsOfOwn(row.send_ns, row.peer_receive_ns, row.peer_send_ns, row.receive_ns);
-      if (bounds.low_ns <= kSameClockNs && bounds.high_ns >= -kSameClockNs) continue;
+      if (bounds.low_ns <= rules::kSameClockNs && bounds.high_ns >= -rules::kSameClockNs) continue;
       odd.push_back(rank->rank);
       break;
     }

@@ -6,26 +6,10 @@
 #include <limits>
 
 #include "core/order_statistics.h"
+#include "merge/rules/clock.h"
 
 namespace lockstep::merge {
 namespace {
-
-// The least error: conversion of GPU timestamps and differences of leaving.
-constexpr std::int64_t kLeastErrorNs = 7'000;
-// Relative drift of two unknown clocks of 50 ppm each.
-constexpr double kUnknownDrift = 100e-6;
-// A crystal's wander around its common rate: 50 us in 300 s and 2 us in 12 s are 1 ppm each.
-constexpr double kWander = 2e-6, kLeastWander = 0.1e-6;
-// Ranks may leave in the same order each time, which looks like an offset. It is at most as long as the transfer; this
-// share of the transfer is always assumed.
-constexpr double kExitOrderShare = 0.02;
-// Operations of the shortest half always count, as do all that are at most this long.
-constexpr std::int64_t kShortTransferNs = 100'000;
-constexpr std::size_t kWindowSamples = 9, kMaxWindows = 512;
-constexpr std::int64_t kWindowNs = 1'000'000'000;
-// Shorter spans determine the drift less well than the known tolerance of crystals does.
-constexpr std::int64_t kDriftSpanNs = 200'000'000;
-constexpr std::size_t kDriftSamples = 8;
 
 // The median distance from the median.
 std::int64_t MadOf(std::vector<std::int64_t> values) {
@@ -67,7 +51,7 @@ class Fitter {
   void Choose() {
     std::vector<std::int64_t> transfers;
     for (const EndSample& s : all_) transfers.push_back(s.transfer_ns);
-    const std::int64_t limit = std::max(kShortTransferNs, LowerMedian(transfers));
+    const std::int64_t limit = std::max(rules::kEndShortTransferNs, LowerMedian(transfers));
     for (const EndSample& s : all_)
       if (s.transfer_ns <= limit) used_.push_back(s);
     fit_.samples = used_.size();
@@ -77,7 +61,7 @@ class Fitter {
   void FindRate() {
     const std::size_t n = used_.size();
     span_ns_ = used_.back().at_ns - used_.front().at_ns;
-    if (n < kDriftSamples || span_ns_ < kDriftSpanNs) return;
+    if (n < rules::kEndDriftOperations || span_ns_ < rules::kClockDriftSpanNs) return;
     std::vector<double> rates;
     for (std::size_t a = 0, b = 0; a < n; ++a) {
       while (b < n && used_[b].at_ns - used_[a].at_ns < span_ns_ / 2) ++b;
@@ -85,7 +69,7 @@ class Fitter {
       rates.push_back(static_cast<double>(used_[b].difference_ns - used_[a].difference_ns) /
                       static_cast<double>(used_[b].at_ns - used_[a].at_ns));
     }
-    if (rates.size() < kDriftSamples / 2) return;
+    if (rates.size() < rules::kEndDriftOperations / 2) return;
     rate_ = UpperMedian(rates);
     rate_known_ = true;
   }
@@ -96,13 +80,14 @@ class Fitter {
   void Windows() {
     std::vector<std::int64_t> flat;
     for (const EndSample& s : used_) flat.push_back(Flat(s));
-    const std::int64_t length =
-        rate_known_ ? std::max<std::int64_t>(kWindowNs, span_ns_ / static_cast<std::int64_t>(kMaxWindows))
-                    : std::numeric_limits<std::int64_t>::max();
+    const std::int64_t length = rate_known_ ? std::max(rules::kEndWindowNs, span_ns_ / rules::kEndWindows)
+                                            : std::numeric_limits<std::int64_t>::max();
     for (std::size_t i = 0; i < used_.size();) {
       std::size_t end = i;
-      while (end < used_.size() && (end - i < kWindowSamples || used_[end].at_ns - used_[i].at_ns < length)) ++end;
-      if (used_.size() - end < kWindowSamples) end = used_.size();
+      while (end < used_.size() &&
+             (end - i < rules::kEndWindowOperations || used_[end].at_ns - used_[i].at_ns < length))
+        ++end;
+      if (used_.size() - end < rules::kEndWindowOperations) end = used_.size();
       windows_.push_back({i, end});
       i = end;
     }
@@ -114,22 +99,21 @@ class Fitter {
       w.offset_ns = middle + Along(rate_, w.at_ns - origin_ns_);
       for (std::size_t i = w.first; i < w.end; ++i) residuals[i] = flat[i] - middle;
     }
-    const std::int64_t skew = 3 * MadOf(residuals);
+    const std::int64_t skew = rules::kGpuEndMads * MadOf(residuals);
     fit_.skew_ns = skew;
     for (Window& w : windows_) {
       // The error of a stretch may be larger than that of the whole; a smaller one may be chance.
       const auto at = [&](std::size_t i) { return residuals.begin() + static_cast<std::ptrdiff_t>(i); };
-      w.error_ns = std::max({kLeastErrorNs, skew, 3 * MadOf({at(w.first), at(w.end)})});
+      w.error_ns = std::max({rules::kGpuEndErrorNs, skew, rules::kGpuEndMads * MadOf({at(w.first), at(w.end)})});
       std::vector<std::int64_t> partner, transfers;
       for (std::size_t i = w.first; i < w.end; ++i) {
         partner.push_back(used_[i].partner_error_ns);
         transfers.push_back(used_[i].transfer_ns);
       }
       const std::int64_t transfer = LowerMedian(transfers);
-      w.error_ns = std::max(w.error_ns, Along(kExitOrderShare, transfer));
-      // One operation shows no spread, two or three hardly any. The transfer, within which all members left, is used
-      // instead.
-      if (used_.size() < 4) w.error_ns = std::max(w.error_ns, transfer / static_cast<std::int64_t>(2 * used_.size()));
+      w.error_ns = std::max(w.error_ns, Along(rules::kEndExitOrderShare, transfer));
+      if (used_.size() < rules::kEndSpreadOperations)
+        w.error_ns = std::max(w.error_ns, transfer / static_cast<std::int64_t>(2 * used_.size()));
       partner_error_ns_.push_back(LowerMedian(partner));
     }
   }
@@ -147,7 +131,7 @@ class Fitter {
       std::vector<std::int64_t> residuals;
       for (; end < by_sort.size() && by_sort[end].first == by_sort[i].first; ++end)
         residuals.push_back(by_sort[end].second);
-      if (residuals.size() >= 3)
+      if (residuals.size() >= rules::kEndSortOperations)
         fit_.systematic_ns = std::max<std::int64_t>(fit_.systematic_ns, std::llabs(LowerMedian(residuals)));
       i = end;
     }
@@ -156,7 +140,7 @@ class Fitter {
 
   // Corridors of the window's operations: the estimate stays inside, and the error need not extend beyond.
   void Bound() {
-    const double doubt = rate_known_ ? kWander : kUnknownDrift;
+    const double doubt = rate_known_ ? rules::kClockWander : rules::kClockCrystalsDrift;
     std::size_t next = 0;
     for (std::size_t k = 0; k < windows_.size(); ++k) {
       Window& w = windows_[k];
@@ -184,7 +168,7 @@ class Fitter {
       w.error_ns += std::llabs(inside - w.offset_ns);
       w.offset_ns = inside;
       if (low != std::numeric_limits<std::int64_t>::min() && high != std::numeric_limits<std::int64_t>::max())
-        w.error_ns = std::clamp(std::max(high - inside, inside - low), kLeastErrorNs, w.error_ns);
+        w.error_ns = std::clamp(std::max(high - inside, inside - low), rules::kGpuEndErrorNs, w.error_ns);
     }
   }
 
@@ -193,23 +177,26 @@ class Fitter {
     const std::size_t n = windows_.size();
     for (std::size_t k = 0; k < n; ++k) {
       // Between neighbours the clock may leave the line through them by as much again.
-      double slew = n < 5 ? kWander : kLeastWander;
+      double slew = n < rules::kEndWanderWindows ? rules::kClockWander : rules::kClockLeastSlew;
       for (std::size_t j = k < 2 ? 1 : k - 1; j + 1 < n && j <= k + 1; ++j) {
         const Window &a = windows_[j - 1], &b = windows_[j], &c = windows_[j + 1];
         const double share = static_cast<double>(b.at_ns - a.at_ns) / static_cast<double>(c.at_ns - a.at_ns);
         const double line = static_cast<double>(a.offset_ns) + share * static_cast<double>(c.offset_ns - a.offset_ns);
         // A difference that the skew of a few operations explains is not wander.
-        const double off = std::abs(static_cast<double>(b.offset_ns) - line) - static_cast<double>(fit_.skew_ns) / 3;
-        if (off > 0) slew = std::max(slew, 2 * off / (static_cast<double>(c.at_ns - a.at_ns) / 2));
+        const double off = std::abs(static_cast<double>(b.offset_ns) - line) -
+                           static_cast<double>(fit_.skew_ns) / static_cast<double>(rules::kGpuEndMads);
+        if (off > 0)
+          slew = std::max(slew, rules::kClockLeaveTimes * off / (static_cast<double>(c.at_ns - a.at_ns) / 2));
       }
       knots.push_back({windows_[k].at_ns, windows_[k].offset_ns, windows_[k].error_ns + partner_error_ns_[k],
-                       static_cast<std::int64_t>(std::ceil((rate_known_ ? slew : kUnknownDrift) * 1e9))});
+                       static_cast<std::int64_t>(std::ceil((rate_known_ ? slew : rules::kClockCrystalsDrift) * 1e9))});
     }
     // Beyond the middles of the outer windows the common line continues, and its uncertainty grows.
-    double doubt = kUnknownDrift;
+    double doubt = rules::kClockCrystalsDrift;
     if (rate_known_)
-      doubt = std::min(doubt, kWander + 2 * static_cast<double>(std::max(kLeastErrorNs, fit_.skew_ns)) /
-                                            static_cast<double>(span_ns_));
+      doubt =
+          std::min(doubt, rules::kClockWander + 2 * static_cast<double>(std::max(rules::kGpuEndErrorNs, fit_.skew_ns)) /
+                                                    static_cast<double>(span_ns_));
     const auto beyond = [&](MapKnot& edge, std::int64_t at) {
       const std::int64_t distance = at - edge.local_ns;
       const double slew = std::max(doubt, static_cast<double>(edge.slew_ppb) * 1e-9);

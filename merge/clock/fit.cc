@@ -6,22 +6,15 @@
 #include <limits>
 
 #include "core/order_statistics.h"
+#include "merge/rules/clock.h"
 
 namespace lockstep::merge {
 namespace {
 
-constexpr std::int64_t kReadCostNs = 50;  // Two clock reads per exchange, 22 ns each.
-// The middle of an exchange is off by some part of the round trip even at best, and by the time to read the clocks.
-constexpr double kLeastAsymmetry = 0.1, kReadNoiseNs = 30;
-constexpr double kUnknownSlewPpb = 50'000;    // Between knots, when it is not known how steady the clock is.
-constexpr double kUnknownDriftPpb = 100'000;  // When the drift is not known either: two crystals.
-constexpr double kLeastSlewPpb = 100;
-// A crystal's wander around its common rate, when wide knots cannot show it: 50 us in 300 s and 2 us in 12 s are 1,050
-// each. The second value applies where the steadiness is not known.
-constexpr double kWanderPpb = 2'000, kUnknownWanderPpb = 10'000;
-constexpr std::int64_t kNeighbourNs = 200'000'000;  // Closer knots do not determine rates.
-// A change between two knots that no crystal makes: more than this much plus this rate.
-constexpr double kJumpNs = 30'000, kJumpRate = 30e-6;
+constexpr double kCrystalsDriftPpb = rules::kClockCrystalsDrift * 1e9;
+double WanderPpb() { return rules::kClockWander * 1e9; }
+// The noises of exchanges that are tried, in widths of a knot.
+constexpr double kNoiseScales[] = {0.05, 0.1, 0.2, 0.4, 0.8};
 
 struct State {
   double x, f;  // Offset, ns; frequency, ns per s.
@@ -36,7 +29,7 @@ struct Sample {
 // Runs the filter; returns the log likelihood. `states` may be null.
 double Filter(const std::vector<Sample>& samples, double q, double scale, double first_rate,
               std::vector<State>* filtered, std::vector<State>* predicted) {
-  State s{samples[0].z, first_rate, 0, 0, 1e10};
+  State s{samples[0].z, first_rate, 0, 0, kCrystalsDriftPpb * kCrystalsDriftPpb};
   s.pxx = samples[0].sigma * samples[0].sigma * scale * scale;
   if (filtered != nullptr) {
     filtered->assign(1, s);
@@ -98,7 +91,6 @@ struct RateRange {
   double low, high;
   double middle() const { return (low + high) / 2; }
 };
-constexpr double kDriftLimit = kUnknownDriftPpb * 1e-9;
 
 // The rates that the bounds of two knots allow. Their middles are not used: on a busy host round trips take
 // milliseconds, nearly all of it in one direction.
@@ -112,18 +104,18 @@ RateRange RatesBetween(const OffsetKnot& a, const OffsetKnot& b) {
 RateRange CommonRates(const std::vector<OffsetKnot>& knots) {
   std::vector<double> low, high;
   for (std::size_t a = 0, b = 0; a < knots.size(); ++a) {
-    while (b < knots.size() && knots[b].local_ns - knots[a].local_ns < kNeighbourNs) ++b;
+    while (b < knots.size() && knots[b].local_ns - knots[a].local_ns < rules::kClockDriftSpanNs) ++b;
     if (b == knots.size()) break;
     const RateRange range = RatesBetween(knots[a], knots[b]);
     low.push_back(range.low);
     high.push_back(range.high);
   }
-  // With two or three knots a jump, if there is one, determines the common rate itself.
-  RateRange common{-3 * kDriftLimit, 3 * kDriftLimit};
-  if (knots.size() < 4 || low.empty()) return common;
+  const double believed = rules::kClockDriftBelieved * rules::kClockCrystalsDrift;
+  RateRange common{-believed, believed};
+  if (knots.size() < rules::kFitCommonRateKnots || low.empty()) return common;
   common.low = std::max(common.low, UpperMedian(low));
   common.high = std::min(common.high, UpperMedian(high));
-  if (common.low > common.high) return {-3 * kDriftLimit, 3 * kDriftLimit};
+  if (common.low > common.high) return {-believed, believed};
   return common;
 }
 
@@ -135,7 +127,7 @@ std::vector<std::size_t> Jumps(const std::vector<OffsetKnot>& knots) {
     const auto dt = static_cast<double>(knots[k].local_ns - knots[k - 1].local_ns);
     const double least = static_cast<double>(knots[k].low_ns - knots[k - 1].high_ns) - common.high * dt;
     const double most = static_cast<double>(knots[k].high_ns - knots[k - 1].low_ns) - common.low * dt;
-    const double limit = kJumpNs + kJumpRate * dt;
+    const double limit = rules::kFitJumpNs + rules::kFitJumpRate * dt;
     if (least > limit || most < -limit) starts.push_back(k);
   }
   return starts;
@@ -145,11 +137,11 @@ std::vector<std::size_t> Jumps(const std::vector<OffsetKnot>& knots) {
 // differs from another by at most `wander` or, if that is more, by `bend` for each segment between them; limited to the
 // drift of two crystals where that is possible.
 RateRange SegmentRates(const std::vector<OffsetKnot>& knots, std::size_t k, double wander, double bend) {
-  constexpr std::size_t kAround = 7;
+  constexpr std::size_t around = rules::kFitKnotsAround;
   const RateRange own = RatesBetween(knots[k], knots[k + 1]);
   RateRange range = own;
-  for (std::size_t i = k < kAround ? 0 : k - kAround; i <= k; ++i)
-    for (std::size_t j = k + 1; j < std::min(knots.size(), k + 2 + kAround); ++j) {
+  for (std::size_t i = k < around ? 0 : k - around; i <= k; ++i)
+    for (std::size_t j = k + 1; j < std::min(knots.size(), k + 2 + around); ++j) {
       if (i == k && j == k + 1) continue;
       const RateRange wider = RatesBetween(knots[i], knots[j]);
       const double segments = static_cast<double>(knots[j].local_ns - knots[i].local_ns) /
@@ -159,15 +151,15 @@ RateRange SegmentRates(const std::vector<OffsetKnot>& knots, std::size_t k, doub
       range.high = std::min(range.high, wider.high + allowed);
     }
   if (range.low > range.high) range = own;
-  if (range.low <= kDriftLimit && range.high >= -kDriftLimit) {
-    range.low = std::max(range.low, -kDriftLimit);
-    range.high = std::min(range.high, kDriftLimit);
+  if (range.low <= rules::kClockCrystalsDrift && range.high >= -rules::kClockCrystalsDrift) {
+    range.low = std::max(range.low, -rules::kClockCrystalsDrift);
+    range.high = std::min(range.high, rules::kClockCrystalsDrift);
   }
   return range;
 }
 
 // Per knot, the largest rate in ppb at which the smoothed clock leaves the line through its own neighbours, taken over
-// three knots to both sides. Only tight knots can show it; -1 where there are too few.
+// those on both sides. Only tight knots can show it; -1 where there are too few.
 std::vector<double> Slews(const std::vector<OffsetKnot>& all, const std::vector<State>& all_states) {
   std::int64_t least_half = std::numeric_limits<std::int64_t>::max();
   for (const OffsetKnot& knot : all) least_half = std::min(least_half, knot.half_ns());
@@ -176,7 +168,7 @@ std::vector<double> Slews(const std::vector<OffsetKnot>& all, const std::vector<
   std::vector<std::size_t> tight_before(all.size());  // The number of tight knots before each.
   for (std::size_t k = 0; k < all.size(); ++k) {
     tight_before[k] = knots.size();
-    if (all[k].half_ns() > 10 * least_half + 5'000) continue;
+    if (all[k].half_ns() > rules::kFitTightTimes * least_half + rules::kFitTightNs) continue;
     knots.push_back(all[k]);
     states.push_back(all_states[k]);
   }
@@ -184,20 +176,23 @@ std::vector<double> Slews(const std::vector<OffsetKnot>& all, const std::vector<
   std::vector<double> own(n, -1);
   for (std::size_t k = 1; k + 1 < n; ++k) {
     std::size_t left = k, right = k;
-    while (left > 0 && knots[k].local_ns - knots[left].local_ns < kNeighbourNs) --left;
-    while (right + 1 < n && knots[right].local_ns - knots[k].local_ns < kNeighbourNs) ++right;
+    while (left > 0 && knots[k].local_ns - knots[left].local_ns < rules::kClockDriftSpanNs) --left;
+    while (right + 1 < n && knots[right].local_ns - knots[k].local_ns < rules::kClockDriftSpanNs) ++right;
     const double before = static_cast<double>(knots[k].local_ns - knots[left].local_ns) * 1e-9;
     const double after = static_cast<double>(knots[right].local_ns - knots[k].local_ns) * 1e-9;
-    if (before <= 0 || after <= 0 || before + after < 2e-9 * static_cast<double>(kNeighbourNs)) continue;
+    if (before <= 0 || after <= 0 || before + after < 2 * 1e-9 * static_cast<double>(rules::kClockDriftSpanNs))
+      continue;
     const double line = states[left].x + (states[right].x - states[left].x) * before / (before + after);
     own[k] = std::abs(states[k].x - line) / ((before + after) / 2);
   }
   std::vector<double> slew(all.size(), -1);
+  const std::size_t around = rules::kFitSlewKnots;
   for (std::size_t k = 0; k < all.size(); ++k) {
     const std::size_t at = tight_before[k];
     double largest = -1;
-    for (std::size_t j = at < 3 ? 0 : at - 3; j < std::min(n, at + 4); ++j) largest = std::max(largest, own[j]);
-    if (largest >= 0) slew[k] = std::max(kLeastSlewPpb, 2 * largest);
+    for (std::size_t j = at < around ? 0 : at - around; j < std::min(n, at + around + 1); ++j)
+      largest = std::max(largest, own[j]);
+    if (largest >= 0) slew[k] = std::max(rules::kClockLeastSlew * 1e9, rules::kClockLeaveTimes * largest);
   }
   return slew;
 }
@@ -208,20 +203,21 @@ std::vector<Sample> SamplesOf(const std::vector<OffsetKnot>& knots) {
   const auto least_half = static_cast<double>(std::ranges::min_element(knots, {}, &OffsetKnot::half_ns)->half_ns());
   std::vector<Sample> samples;
   for (const OffsetKnot& knot : knots)
-    samples.push_back(
-        {static_cast<double>(knot.local_ns - knots[0].local_ns) * 1e-9,
-         static_cast<double>(knot.mid_ns() - knots[0].mid_ns()),
-         kLeastAsymmetry * least_half + (static_cast<double>(knot.half_ns()) - least_half) + kReadNoiseNs});
+    samples.push_back({static_cast<double>(knot.local_ns - knots[0].local_ns) * 1e-9,
+                       static_cast<double>(knot.mid_ns() - knots[0].mid_ns()),
+                       rules::kFitLeastAsymmetry * least_half + (static_cast<double>(knot.half_ns()) - least_half) +
+                           rules::kFitReadNoiseNs});
   return samples;
 }
 
 // Smoothed with the noises under which the samples are most likely.
 std::vector<State> SmoothLikeliest(const std::vector<Sample>& samples, double first_rate) {
-  // With few knots the filter follows them. (1,000 ns/s of wander within 3 s gives 3e5.)
-  if (samples.size() < 5) return Smooth(samples, 1e5, 0.3, first_rate);
-  double best_q = 1, best_scale = 0.3, best = -std::numeric_limits<double>::infinity();
-  for (double q = 1; q <= 1e9; q *= 10)
-    for (const double scale : {0.05, 0.1, 0.2, 0.4, 0.8}) {
+  if (samples.size() < rules::kFitLikelihoodKnots)
+    return Smooth(samples, rules::kFitFewNoise, rules::kFitStartScale, first_rate);
+  double best_q = rules::kFitLeastNoise, best_scale = rules::kFitStartScale,
+         best = -std::numeric_limits<double>::infinity();
+  for (double q = rules::kFitLeastNoise; q <= rules::kFitMostNoise; q *= 10)
+    for (const double scale : kNoiseScales) {
       const double likelihood = Filter(samples, q, scale, first_rate, nullptr, nullptr);
       if (likelihood > best) best = likelihood, best_q = q, best_scale = scale;
     }
@@ -267,7 +263,7 @@ std::vector<MapKnot> MapKnotsOf(const std::vector<OffsetKnot>& knots, const std:
     double larger = slew[k];
     if (k > 0) larger = std::max(larger, slew[k - 1]);
     if (k + 1 < knots.size()) larger = std::max(larger, slew[k + 1]);
-    out.push_back({knots[k].local_ns, knots[0].mid_ns() + std::llround(states[k].x), error + kReadCostNs,
+    out.push_back({knots[k].local_ns, knots[0].mid_ns() + std::llround(states[k].x), error + rules::kClockReadsNs,
                    static_cast<std::int64_t>(std::ceil(larger))});
   }
   return out;
@@ -277,9 +273,9 @@ std::vector<MapKnot> MapKnotsOf(const std::vector<OffsetKnot>& knots, const std:
 FitPiece FitOne(const std::vector<OffsetKnot>& knots) {
   FitPiece piece;
   if (knots.size() == 1) {
-    constexpr auto kUnknownPpb = static_cast<std::int64_t>(kUnknownDriftPpb);
+    constexpr auto kUnknownPpb = static_cast<std::int64_t>(kCrystalsDriftPpb);
     piece.knots.push_back({knots[0].local_ns, knots[0].mid_ns(),
-                           std::max(knots[0].least_error_ns, knots[0].half_ns()) + kReadCostNs, kUnknownPpb});
+                           std::max(knots[0].least_error_ns, knots[0].half_ns()) + rules::kClockReadsNs, kUnknownPpb});
     piece.begin_slew_ppb = piece.end_slew_ppb = kUnknownPpb;
     return piece;
   }
@@ -288,22 +284,22 @@ FitPiece FitOne(const std::vector<OffsetKnot>& knots) {
   std::vector<RateRange> rates;
   for (std::size_t k = 0; k + 1 < knots.size(); ++k) {
     const double larger = std::max(slew[k], slew[k + 1]);
-    rates.push_back(larger < 0 ? SegmentRates(knots, k, kUnknownWanderPpb * 1e-9, 0)
-                               : SegmentRates(knots, k, kWanderPpb * 1e-9, larger * 1e-9));
+    rates.push_back(larger < 0 ? SegmentRates(knots, k, rules::kFitUnknownWanderPpb * 1e-9, 0)
+                               : SegmentRates(knots, k, WanderPpb() * 1e-9, larger * 1e-9));
   }
   // The bounds are proven, the smoothing is not.
   const std::vector<Bounds> bounds = BoundsAtKnots(knots, rates);
   for (std::size_t k = 0; k < knots.size(); ++k) states[k].x = std::clamp(states[k].x, bounds[k].low, bounds[k].high);
   slew = Slews(knots, states);
   for (double& value : slew)
-    if (value < 0) value = kUnknownSlewPpb;
+    if (value < 0) value = rules::kFitUnknownSlewPpb;
   piece.knots = MapKnotsOf(knots, states, bounds, slew);
   // Beyond the ends the line continues with the smoothed frequency as far as the bounds allow; its uncertainty is the
   // remaining range of the bounds, plus the wander.
   const auto end_of = [&](const State& state, const RateRange& possible, double edge_slew, double* rate) {
     *rate = std::clamp(state.f * 1e-9, possible.low, possible.high);
-    const double doubt = std::max(possible.high - *rate, *rate - possible.low) * 1e9 + std::max(kWanderPpb, edge_slew);
-    return static_cast<std::int64_t>(std::ceil(std::min(doubt, 2 * kUnknownDriftPpb)));
+    const double doubt = std::max(possible.high - *rate, *rate - possible.low) * 1e9 + std::max(WanderPpb(), edge_slew);
+    return static_cast<std::int64_t>(std::ceil(std::min(doubt, 2 * kCrystalsDriftPpb)));
   };
   piece.begin_slew_ppb = end_of(states.front(), rates.front(), slew.front(), &piece.begin_rate);
   piece.end_slew_ppb = end_of(states.back(), rates.back(), slew.back(), &piece.end_rate);
@@ -315,8 +311,8 @@ std::uint64_t CountWide(const std::vector<OffsetKnot>& knots) {
   std::vector<std::int64_t> halves;
   for (const OffsetKnot& knot : knots) halves.push_back(knot.half_ns());
   const std::int64_t usual = UpperMedian(halves);
-  return static_cast<std::uint64_t>(
-      std::ranges::count_if(halves, [&](std::int64_t half) { return half > 4 * usual + 2000; }));
+  return static_cast<std::uint64_t>(std::ranges::count_if(
+      halves, [&](std::int64_t half) { return half > rules::kFitWideTimes * usual + rules::kFitWideNs; }));
 }
 
 }  // namespace
@@ -360,8 +356,7 @@ std::vector<MapKnot> DomainFit::Flatten(std::int64_t begin_ns, std::int64_t end_
       out.push_back({right.local_ns - 1, right.offset_ns, right.base_error_ns + jump, right.slew_ppb});
     }
   }
-  // With a single knot the drift would be undefined.
-  if (out.size() == 1) out.push_back(pieces[0].At(out[0].local_ns + 1'000'000'000));
+  if (out.size() == 1) out.push_back(pieces[0].At(out[0].local_ns + rules::kFitSecondKnotNs));
   Normalise(&out);
   return out;
 }
@@ -388,7 +383,8 @@ DomainFit FitKnots(const std::vector<OffsetKnot>& knots) {
                                 : fit.pieces[i + 1];
     if (other.knots.size() == 1) continue;
     piece.begin_rate = piece.end_rate = i > 0 && &other == &fit.pieces[i - 1] ? other.end_rate : other.begin_rate;
-    piece.begin_slew_ppb = piece.end_slew_ppb = piece.knots[0].slew_ppb = static_cast<std::int64_t>(kUnknownSlewPpb);
+    piece.begin_slew_ppb = piece.end_slew_ppb = piece.knots[0].slew_ppb =
+        static_cast<std::int64_t>(rules::kFitUnknownSlewPpb);
   }
   return fit;
 }

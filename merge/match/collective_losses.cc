@@ -5,6 +5,7 @@
 
 #include "core/collective.h"
 #include "merge/match/order.h"
+#include "merge/rules/match.h"
 
 namespace lockstep::merge {
 namespace {
@@ -47,7 +48,8 @@ void CountMismatches(const std::vector<MatchRank>& ranks, std::uint64_t doubled,
     if (!matched.collectives.mismatch[i]) continue;
     if (matched.mismatched++ > 0) continue;
     first = "first: number " + std::to_string(matched.collectives.seq[i]) + " is";
-    for (std::size_t m = matched.first_member[i]; m < matched.first_member[i + 1] && first.size() < 160; ++m) {
+    for (std::size_t m = matched.first_member[i];
+         m < matched.first_member[i + 1] && first.size() < rules::kMismatchTextBytes; ++m) {
       const std::int32_t rank = matched.members.rank[m];
       const auto at = std::find_if(ranks.begin(), ranks.end(), [&](const MatchRank& r) { return r.rank == rank; });
       const schema::Collectives& rows = at->tables->collectives;

@@ -13,6 +13,7 @@
 #include "merge/match/instance_key.h"
 #include "merge/match/order.h"
 #include "merge/parallel.h"
+#include "merge/rules/match.h"
 #include "merge/saturated.h"
 #include "trace/file/strings.h"
 
@@ -47,7 +48,7 @@ class Matcher {
     for (std::size_t comm = 0; comm < comms_.size(); ++comm) Enumerate(static_cast<std::uint32_t>(comm));
     Arrive();
     Order();
-    ParallelChunks(jobs_, order_.size(), 4096, [&](std::size_t begin, std::size_t end) {
+    ParallelChunks(jobs_, order_.size(), rules::kInstancesPerTask, [&](std::size_t begin, std::size_t end) {
       Waiting who;
       for (std::size_t i = begin; i < end; ++i) Fill(i, who);
     });
@@ -99,7 +100,7 @@ class Matcher {
 
   void Arrive() {
     arrival_.resize(members_.size());
-    ParallelChunks(jobs_, instances_.size(), 4096, [&](std::size_t begin, std::size_t end) {
+    ParallelChunks(jobs_, instances_.size(), rules::kInstancesPerTask, [&](std::size_t begin, std::size_t end) {
       for (std::size_t i = begin; i < end; ++i) {
         Instance& instance = instances_[i];
         instance.first_arrival_ns = kForever;
@@ -455,8 +456,7 @@ class Matcher {
     return {outside ? Lack::kOutside : Lack::kCut};
   }
 
-  // Numbers are counted while recording is off, so a rank that has an earlier and a
-  // later one of the same window should have this one too.
+  // Numbers are counted while recording is off: between two of one window this one should be there, too.
   bool WithinOneWindow(const RankOnComm& member, InstanceNumber number) const {
     const auto after = std::ranges::upper_bound(member.rows, number, {}, [&](std::uint32_t row) {
       return NumberOf({member.rank, row});

@@ -6,6 +6,7 @@
 #include "core/order_statistics.h"
 #include "merge/match/collectives.h"
 #include "merge/parallel.h"
+#include "merge/rules/match.h"
 #include "merge/saturated.h"
 #include "merge/timeline/step_length.h"
 
@@ -58,8 +59,7 @@ std::int64_t FinishOne(MatchedCollectives& matched, std::size_t i, std::vector<s
 // far apart members leave.
 void CheckWithoutClocks(const MatchedCollectives& matched, const std::vector<std::int64_t>& exit_skew,
                         CollectiveChecks& checks) {
-  // A stay counts if it is at least so many times the floor, and the two may differ by this part of it.
-  constexpr std::int64_t kLeastStays = 10, kToleranceParts = 20;
+  const std::int64_t least_stays = rules::kFreeCheckStays, one_in = rules::kFreeCheckOneIn;
   const schema::TlCollectives& c = matched.collectives;
   const schema::TlCollectiveRanks& members = matched.members;
   std::vector<std::int64_t> skews;
@@ -73,11 +73,11 @@ void CheckWithoutClocks(const MatchedCollectives& matched, const std::vector<std
     std::int64_t shortest = kForever;
     for (std::size_t m = matched.first_member[i]; m < matched.first_member[i + 1]; ++m)
       shortest = std::min(shortest, members.end_high_ns[m] - members.arrival_ns[m]);
-    if (floor > kForever / kLeastStays || shortest <= kLeastStays * floor) continue;
+    if (floor > kForever / least_stays || shortest <= least_stays * floor) continue;
     ++checks.free_checked;
     const std::int64_t difference =
         c.transfer_ns[i] > shortest ? c.transfer_ns[i] - shortest : shortest - c.transfer_ns[i];
-    checks.free_disagreed += difference > Sum(c.error_ns[i], shortest / kToleranceParts);
+    checks.free_disagreed += difference > Sum(c.error_ns[i], shortest / one_in);
   }
 }
 
@@ -86,7 +86,7 @@ void CheckWithoutClocks(const MatchedCollectives& matched, const std::vector<std
 CollectiveChecks FinishCollectives(MatchedCollectives& matched, unsigned jobs) {
   const std::size_t n = matched.collectives.rows();
   std::vector<std::int64_t> exit_skew(n, -1);
-  ParallelChunks(jobs, n, 4096, [&](std::size_t begin, std::size_t end) {
+  ParallelChunks(jobs, n, rules::kInstancesPerTask, [&](std::size_t begin, std::size_t end) {
     std::vector<std::int64_t> waits, transfers;
     for (std::size_t i = begin; i < end; ++i) exit_skew[i] = FinishOne(matched, i, waits, transfers);
   });

@@ -13,24 +13,10 @@
 #include "merge/match/sequence.h"
 #include "merge/match/sequence_parts.h"
 #include "merge/parallel.h"
+#include "merge/rules/match.h"
 
 namespace lockstep::merge {
 namespace {
-
-// Rounds in which the spine is extended by operations that single ranks have and it lacks. Each adds all that one rank
-// has more, so that traces of a dozen ranks with different holes are covered; what is left then stays an extra
-// operation.
-constexpr int kRounds = 12;
-// Once two ranks are related on one communicator, their clocks differ by the same on the next, but for how far members
-// leave apart; a relation is taken from matches with at most a quarter of that as their spread.
-constexpr std::int64_t kRelatedNs = 2'000'000, kRelatedSpreadNs = kRelatedNs / 4;
-// Members of a guessed group whose ends differ by more do not leave together, and with more pairs of different kind or
-// size they do different things: they are no group. Traces misname a few operations, so not all must agree.
-constexpr std::int64_t kOneGroupNs = 200'000;
-constexpr double kOneGroupAgree = 0.9;
-// Limit of the operations compared in order to divide a guessed group: each part is compared with all that is left, so
-// a group of thousands of parts would never finish. What is left then stays together.
-constexpr std::size_t kPartsOps = 4'000'000'000;
 
 struct Member {
   std::uint32_t rank;  // Index into the ranks.
@@ -197,7 +183,8 @@ class Orderer {
   OffsetPrior Prior(const Group& group, std::size_t spine, std::size_t own, std::int64_t span_ns) const {
     OffsetPrior prior;
     if (relations_.Offset(group.members[spine].rank, group.members[own].rank, &prior.offset_ns))
-      prior.within_ns = kRelatedNs + static_cast<std::int64_t>(kDriftLimit * static_cast<double>(span_ns));
+      prior.within_ns =
+          rules::kRelatedClockNs + static_cast<std::int64_t>(rules::kTracesDriftLimit * static_cast<double>(span_ns));
     return prior;
   }
 
@@ -213,7 +200,7 @@ class Orderer {
       if (ops[m].size() > ops[axis.first].size()) axis.first = m;
     auto spine = std::make_unique<Spine>(ops[axis.first]);
     std::vector<std::size_t> todo = members;
-    for (int round = 0; round < kRounds && !todo.empty(); ++round) {
+    for (int round = 0; round < rules::kOrderRounds && !todo.empty(); ++round) {
       ParallelFor(jobs_, todo.size(), [&](std::size_t i) {
         const std::size_t m = todo[i];
         if (m == axis.first && round == 0) {
@@ -226,7 +213,7 @@ class Orderer {
         }
         OffsetPrior prior;
         if (round > 0 && axis.match[m].fit == Fit::kUnique) {
-          prior = {axis.match[m].offset_ns, kRelatedNs + Allowance(ops[m])};
+          prior = {axis.match[m].offset_ns, rules::kRelatedClockNs + Allowance(ops[m])};
         } else {
           prior = Prior(group, axis.first, m, ops[m].empty() ? 0 : ops[m].back().end_ns - ops[m].front().end_ns);
         }
@@ -247,7 +234,7 @@ class Orderer {
       // Members that did not fit may fit a longer spine.
       for (const std::size_t m : todo)
         if (axis.match[m].fit != Fit::kUnique) again.push_back(m);
-      if (most == 0 || round + 1 == kRounds) break;
+      if (most == 0 || round + 1 == rules::kOrderRounds) break;
       std::sort(again.begin(), again.end());
       std::vector<std::int32_t> moved;
       spine =
@@ -261,9 +248,10 @@ class Orderer {
   }
 
   static std::int64_t Allowance(const std::vector<OrderedOp>& ops) {
-    return ops.empty() ? 0
-                       : static_cast<std::int64_t>(
-                             kDriftLimit * static_cast<double>(std::llabs(ops.back().end_ns - ops.front().end_ns)));
+    return ops.empty()
+               ? 0
+               : static_cast<std::int64_t>(rules::kTracesDriftLimit *
+                                           static_cast<double>(std::llabs(ops.back().end_ns - ops.front().end_ns)));
   }
 
   static std::size_t Extras(const Axis& axis, std::size_t m) {
@@ -325,7 +313,7 @@ class Orderer {
       std::vector<std::size_t> rest;
       compared += total;
       for (const std::size_t m : left) {
-        const bool here = !group.guessed || compared > kPartsOps || OneGroup(part.axis, m);
+        const bool here = !group.guessed || compared > rules::kGuessedGroupOperations || OneGroup(part.axis, m);
         (here ? part.members : rest).push_back(m);
       }
       parts.push_back(std::move(part));
@@ -366,9 +354,9 @@ class Orderer {
   // Whether a rank of a guessed group behaves as a member of it.
   static bool OneGroup(const Axis& axis, std::size_t m) {
     const SequenceMatch& match = axis.match[m];
-    return m == axis.first ||
-           (match.fit == Fit::kUnique && match.spread_ns <= kOneGroupNs &&
-            static_cast<double>(match.disagree) <= (1 - kOneGroupAgree) * static_cast<double>(match.matched));
+    return m == axis.first || (match.fit == Fit::kUnique && match.spread_ns <= rules::kGuessedGroupEndsNs &&
+                               static_cast<double>(match.disagree) <=
+                                   (1 - rules::kGuessedGroupAgree) * static_cast<double>(match.matched));
   }
 
   void LeaveOut(const Group& group, const Part& part, const Axis& first) {
@@ -403,7 +391,7 @@ class Orderer {
         }
       }
       if (fit == Fit::kUnique && m != axis.first && axis.match[m].spread_ns >= 0 &&
-          axis.match[m].spread_ns <= kRelatedSpreadNs)
+          axis.match[m].spread_ns <= rules::kRelatedClockSpreadNs)
         relations_.Relate(group.members[axis.first].rank, member.rank, axis.match[m].offset_ns);
     }
   }

@@ -10,50 +10,14 @@
 #include "core/hash.h"
 #include "core/order_statistics.h"
 #include "merge/match/sequence_parts.h"
+#include "merge/rules/clock.h"
+#include "merge/rules/match.h"
 
 namespace lockstep::merge {
 namespace {
 
-// The thresholds below are chosen, not measured. Each weighs a wrong position against an open one; in case of doubt an
-// operation stays open. tests/unit/merge/order_test.cc tests them on generated jobs.
-
-// Two sequences of at most kShort operations are compared at every shift; longer ones only where kGram symbols in a row
-// are equal: fewer repeat within one step, and more rarely occur without a hole.
-constexpr std::size_t kShort = 256, kGram = 8;
-// Such stretches are taken from so many points of the own sequence, so that a hole spoils one and leaves the others.
-constexpr std::size_t kSeeds = 8;
-// The largest number of shifts that are scored, the nearest by the clocks first: limits the time where a few symbols
-// repeat.
-constexpr std::size_t kCandidates = 4096;
-// Operations on both sides of a position by which it is scored. Near: few enough to be free of a nearby hole. Far:
-// several steps, because steps that always have the same operations differ in their rhythm only.
-constexpr std::int64_t kLookFar = 96, kLookNear = 12;
-// Required shares: a candidate's symbols agree, and its corridors are not contradicted, on so many of its operations.
-// Traces miss operations and name some differently, so neither share can be 1.
-constexpr double kAgree = 0.9, kContradicted = 0.2;
-// The rhythm decides when the spread at any other position is so many times the best one's, and larger by the floor,
-// below which spreads are only the jitter of the ends.
-constexpr double kRhythmRatio = 4;
-constexpr std::int64_t kRhythmFloorNs = 5'000;
-// A stretch continues while the clock difference of neighbours stays within this: coarsely, as members usually leave,
-// and finely, to distinguish steps of nearly equal length.
-constexpr std::array<std::int64_t, 2> kRunNs{kLeaveTogetherNs, 8'000};
-// The least number of operations for a rhythm: two or three agree by chance somewhere. Where members leave apart, which
-// blurs the rhythm, many are needed.
-constexpr std::size_t kRhythmPairs = 6, kManyPairs = 64;
-// The share of equal step numbers that supports a position (kernels start late in their step, so never all agree), how
-// far any other must be below it, and the share from which on only the number of operations left over distinguishes
-// two.
-constexpr double kSteps = 0.6, kStepsMargin = 0.3, kStepsWhole = 0.95;
-// Shifts of a sequence against itself that show whether it repeats: those nearest to the position that the other
-// candidates would make, and all up to a short step's length.
-constexpr std::size_t kSelfShifts = 64;
-constexpr std::int64_t kSelfNear = 48;
-// The difference within which wall clocks usually agree (NTP); a step must be much longer to be identified by them.
-constexpr std::int64_t kWallNs = 10'000'000;
-// How many times further off by the clocks the next position must be. Wall clocks are only a guess; a relation found on
-// another communicator is reliable.
-constexpr std::int64_t kWallRatio = 8, kRelatedRatio = 2;
+// Within which the clock difference of neighbours stays in a stretch: coarsely, and finely.
+std::array<std::int64_t, 2> RunNs() { return {rules::kLeaveTogetherNs, rules::kRhythmFineNs}; }
 
 std::uint64_t GramAt(const std::vector<OrderedOp>& ops, std::size_t at, std::size_t length) {
   Hash64 hash;
@@ -123,6 +87,7 @@ class Finder {
     std::size_t numbered = 0, same = 0;
     std::array<std::vector<std::size_t>, 2> runs;  // Own operations of the current stretch.
     std::size_t symbols = 0;
+    const std::array<std::int64_t, 2> run_ns = RunNs();
     for (std::int64_t j = first; j < last; ++j) {
       const OrderedOp &a = spine_[static_cast<std::size_t>(j + c.shift)], &b = own_[static_cast<std::size_t>(j)];
       ++c.pairs;
@@ -134,7 +99,7 @@ class Finder {
       if (!agree)
         for (auto& run : runs) run.clear();
       if (!agree || !a.together || !b.together) continue;
-      for (std::size_t r = 0; r < runs.size(); ++r) Extend(c, runs[r], j, kRunNs[r], &c.runs[r]);
+      for (std::size_t r = 0; r < runs.size(); ++r) Extend(c, runs[r], j, run_ns[r], &c.runs[r]);
       times.push_back(b.end_ns);
       differences.push_back(a.end_ns - b.end_ns);
       bounds.push_back({a.begin_ns - b.end_ns, a.end_ns - b.begin_ns});
@@ -153,19 +118,20 @@ class Finder {
       const std::int64_t middle = LowerMedian(copy);
       c.offset_ns = middle + std::llround(rate * static_cast<double>(own_[c.seed].end_ns - times[0]));
       std::size_t outside = 0;
+      const std::int64_t together_ns = rules::kLeaveTogetherNs;
       for (std::size_t i = 0; i < flat.size(); ++i) {
         const std::int64_t offset = middle + std::llround(rate * static_cast<double>(times[i] - times[0]));
         // It leaves the corridor by more than members' ends may differ.
-        outside += offset < bounds[i][0] - kLeaveTogetherNs || offset > bounds[i][1] + kLeaveTogetherNs;
+        outside += offset < bounds[i][0] - together_ns || offset > bounds[i][1] + together_ns;
         copy[i] = std::llabs(flat[i] - middle);
       }
       c.contradicted = static_cast<double>(outside) / static_cast<double>(flat.size());
-      // Three of four, or all of a few: a smaller share agrees by chance somewhere.
-      const std::size_t rank = copy.size() < kRhythmPairs + 2 ? copy.size() - 1 : copy.size() * 3 / 4;
+      const std::size_t rank =
+          copy.size() < rules::kRhythmFewOperations ? copy.size() - 1 : copy.size() * rules::kRhythmPercent / 100;
       c.spread_ns = NthElement(copy, rank);
     }
-    c.viable = c.pairs > 0 && static_cast<double>(c.agree) >= kAgree * static_cast<double>(c.pairs) &&
-               (c.together < 3 || c.contradicted <= kContradicted);
+    c.viable = c.pairs > 0 && static_cast<double>(c.agree) >= rules::kPositionAgree * static_cast<double>(c.pairs) &&
+               (c.together < rules::kPositionTimedOperations || c.contradicted <= rules::kPositionContradicted);
     if (prior_.within_ns > 0) c.viable &= std::llabs(c.offset_ns - prior_.offset_ns) <= prior_.within_ns;
   }
 
@@ -187,19 +153,19 @@ class Finder {
   // Drift between the medians of the halves, limited to what clocks may drift.
   static double Rate(const std::vector<std::int64_t>& times, const std::vector<std::int64_t>& differences) {
     const std::size_t n = differences.size(), half = n / 2;
-    if (n < 2 * kRhythmPairs) return 0;
+    if (n < 2 * rules::kRhythmOperations) return 0;
     std::vector<double> rates;
     for (std::size_t i = 0; i + half < n; ++i)
       if (times[i + half] > times[i])
         rates.push_back(static_cast<double>(differences[i + half] - differences[i]) /
                         static_cast<double>(times[i + half] - times[i]));
     if (rates.empty()) return 0;
-    return std::clamp(UpperMedian(rates), -kDriftLimit, kDriftLimit);
+    return std::clamp(UpperMedian(rates), -rules::kTracesDriftLimit, rules::kTracesDriftLimit);
   }
 
   static bool Sharper(const Candidate& best, const Candidate& other) {
     return static_cast<double>(other.spread_ns) >=
-           kRhythmRatio * static_cast<double>(best.spread_ns) + static_cast<double>(kRhythmFloorNs);
+           rules::kRhythmRatio * static_cast<double>(best.spread_ns) + static_cast<double>(rules::kRhythmFloorNs);
   }
 
   enum class Method : std::uint8_t { kRhythm, kVotes, kStepNumbers, kClock };
@@ -207,24 +173,26 @@ class Finder {
   // First compares closely around a position, where the least is missing; then far around it, which distinguishes steps
   // whose operations always have the same order.
   std::optional<Candidate> Choose() {
-    for (const auto& [method, look] : {std::pair{Method::kRhythm, kLookNear},
-                                       {Method::kRhythm, kLookFar},
-                                       {Method::kVotes, kLookFar},
-                                       {Method::kStepNumbers, kLookFar},
-                                       {Method::kStepNumbers, kLookNear},
-                                       {Method::kClock, kLookFar},
-                                       {Method::kClock, kLookNear}}) {
+    for (const auto& [method, look] : {std::pair{Method::kRhythm, rules::kPositionLookNear},
+                                       {Method::kRhythm, rules::kPositionLookFar},
+                                       {Method::kVotes, rules::kPositionLookFar},
+                                       {Method::kStepNumbers, rules::kPositionLookFar},
+                                       {Method::kStepNumbers, rules::kPositionLookNear},
+                                       {Method::kClock, rules::kPositionLookFar},
+                                       {Method::kClock, rules::kPositionLookNear}}) {
       if (method == Method::kVotes) {
         if (auto best = PositionByVotes(spine_, own_, prior_)) return best;
         continue;
       }
-      if (own_.size() <= kShort && spine_.size() <= kShort)
+      if (own_.size() <= rules::kPositionShortOperations && spine_.size() <= rules::kPositionShortOperations)
         if (auto best = Decide(AllShifts(), look, method)) return best;
       if (own_.size() < index_.gram() || index_.grams().empty()) continue;
       // From the middle outwards: 4/8, 3/8, 5/8, ...
-      for (std::size_t s = 0; s <= kSeeds; ++s) {
-        const std::size_t part = s % 2 == 1 ? kSeeds / 2 - (s + 1) / 2 : kSeeds / 2 + s / 2;
-        if (auto best = Decide(AtSeed((own_.size() - index_.gram()) * part / kSeeds), look, method)) return best;
+      for (std::size_t s = 0; s <= rules::kPositionSeeds; ++s) {
+        const std::size_t part =
+            s % 2 == 1 ? rules::kPositionSeeds / 2 - (s + 1) / 2 : rules::kPositionSeeds / 2 + s / 2;
+        if (auto best = Decide(AtSeed((own_.size() - index_.gram()) * part / rules::kPositionSeeds), look, method))
+          return best;
       }
     }
     return std::nullopt;
@@ -240,7 +208,8 @@ class Finder {
     for (const auto it : {zero, nearest}) {
       if (it == all.end()) continue;
       const auto at = it - all.begin(), n = static_cast<std::ptrdiff_t>(all.size());
-      Candidates near(all.begin() + std::max<std::ptrdiff_t>(0, at - 2), all.begin() + std::min(n, at + 3));
+      Candidates near(all.begin() + std::max<std::ptrdiff_t>(0, at - rules::kPositionNeighbours),
+                      all.begin() + std::min(n, at + rules::kPositionNeighbours + 1));
       for (Candidate& c : near) Score(c, look);
       const auto best = ByRuns(near);
       if (best && best->shift == it->shift && best->together > static_cast<std::size_t>(look)) return best;
@@ -249,14 +218,15 @@ class Finder {
   }
 
   std::optional<Candidate> Decide(Candidates all, std::int64_t look, Method method) {
-    if (all.size() > 2 * kShort && method == Method::kRhythm)
+    if (all.size() > 2 * rules::kPositionShortOperations && method == Method::kRhythm)
       if (auto best = Likely(all, look)) return best;
-    if (all.size() > kCandidates) {
-      std::nth_element(all.begin(), all.begin() + kCandidates, all.end(), [&](const Candidate& a, const Candidate& b) {
-        const std::int64_t x = Off(a), y = Off(b);
-        return x != y ? x < y : a.shift < b.shift;
-      });
-      all.resize(kCandidates);
+    if (all.size() > rules::kPositionCandidates) {
+      std::nth_element(all.begin(), all.begin() + rules::kPositionCandidates, all.end(),
+                       [&](const Candidate& a, const Candidate& b) {
+                         const std::int64_t x = Off(a), y = Off(b);
+                         return x != y ? x < y : a.shift < b.shift;
+                       });
+      all.resize(rules::kPositionCandidates);
     }
     Candidates fits;
     for (Candidate& c : all) {
@@ -273,21 +243,19 @@ class Finder {
   }
 
   std::optional<Candidate> Pick(const Candidates& all, const Candidates& fits, std::int64_t look, Method method) const {
-    // Shifts with little overlap fit more easily: without other support they do not compete with one that fits on more
-    // than twice as much.
     std::size_t most = 0;
     for (const Candidate& c : fits) most = std::max(most, c.agree);
     Candidates rivals;
     for (const Candidate& c : fits)
-      if (2 * c.agree > most || Supported(c)) rivals.push_back(c);
+      if (rules::kPositionRivalTimes * c.agree > most || Supported(c)) rivals.push_back(c);
     const std::size_t possible = std::min({own_.size(), spine_.size(), static_cast<std::size_t>(2 * look + 1)});
     if (rivals.size() == 1) {
       const Candidate& only = rivals[0];
-      const bool large = 2 * only.pairs > possible;
+      const bool large = rules::kPositionCoveredOneIn * only.pairs > possible;
       // Where something is missing nearby, the true position looks wrong as a whole, and a wrong one may be the only
       // one left: no other may have a long stretch.
       const bool alone = std::all_of(all.begin(), all.end(), [&](const Candidate& c) {
-        return c.shift == only.shift || 2 * c.symbols <= only.symbols;
+        return c.shift == only.shift || rules::kPositionRunTimes * c.symbols <= only.symbols;
       });
       if (large && alone && (only.together < Enough() || method == Method::kClock) &&
           (fits.size() == 1 || Supported(only) || only.together == 0))
@@ -305,21 +273,23 @@ class Finder {
     return ByClock(rivals);
   }
 
-  bool Sharp(const Candidate& c) const { return c.together >= Enough() && c.spread_ns <= kLeaveTogetherNs; }
+  bool Sharp(const Candidate& c) const { return c.together >= Enough() && c.spread_ns <= rules::kLeaveTogetherNs; }
 
   bool Supported(const Candidate& c) const {
-    return c.steps >= kSteps || Sharp(c) || std::llabs(c.offset_ns - prior_.offset_ns) <= WallLimit();
+    return c.steps >= rules::kStepNumbersAgree || Sharp(c) || std::llabs(c.offset_ns - prior_.offset_ns) <= WallLimit();
   }
 
-  // The number of operations that make a rhythm significant: two or three agree by chance somewhere, unless there are
-  // no more.
-  std::size_t Enough() const { return std::max<std::size_t>(2, std::min({kRhythmPairs, own_.size(), spine_.size()})); }
+  // The number of operations that make a rhythm significant.
+  std::size_t Enough() const {
+    return std::max(rules::kRhythmLeastOperations, std::min({rules::kRhythmOperations, own_.size(), spine_.size()}));
+  }
 
-  std::int64_t WallLimit() const { return prior_.within_ns > 0 ? prior_.within_ns : kWallNs; }
+  std::int64_t WallLimit() const { return prior_.within_ns > 0 ? prior_.within_ns : rules::kWallClockErrorNs; }
 
-  // The position with the longest stretch that keeps the difference, if it is twice as long as at any other.
+  // The position with the longest stretch that keeps the difference, if it is clearly longer than at any other.
   std::optional<Candidate> ByRuns(const Candidates& all) const {
-    for (std::size_t r = 0; r < kRunNs.size(); ++r) {
+    const std::array<std::int64_t, 2> run_ns = RunNs();
+    for (std::size_t r = 0; r < run_ns.size(); ++r) {
       const Candidate* best = nullptr;
       for (const Candidate& c : all)
         if (InReach(c.runs[r]) && (best == nullptr || c.runs[r].length > best->runs[r].length)) best = &c;
@@ -327,16 +297,16 @@ class Finder {
       const Candidate::Run& longest = best->runs[r];
       const bool clear = std::all_of(all.begin(), all.end(), [&](const Candidate& c) {
         const Candidate::Run& run = c.runs[r];
-        if (&c == best || !InReach(run) || 2 * run.length <= longest.length) return true;
+        if (&c == best || !InReach(run) || rules::kPositionRunTimes * run.length <= longest.length) return true;
         // After a hole the shift is another one, but the clocks are the same.
         return std::llabs(run.offset_ns - longest.offset_ns) <=
-               kLeaveTogetherNs + DriftWithin(own_[run.middle].end_ns - own_[longest.middle].end_ns);
+               rules::kLeaveTogetherNs + DriftWithin(own_[run.middle].end_ns - own_[longest.middle].end_ns);
       });
       if (!clear || Regular(all, *best, r)) continue;
       Candidate position = *best;
       position.seed = longest.middle;
       position.offset_ns = longest.offset_ns;
-      position.spread_ns = std::min(position.spread_ns, kRunNs[r]);
+      position.spread_ns = std::min(position.spread_ns, run_ns[r]);
       position.together = longest.length;
       return position;
     }
@@ -350,17 +320,21 @@ class Finder {
     std::vector<std::int64_t> shifts;
     for (const Candidate& c : all)
       if (c.shift != best.shift) shifts.push_back(c.shift - best.shift);
-    const std::size_t n = std::min(shifts.size(), kSelfShifts);
+    const std::size_t n = std::min(shifts.size(), rules::kRhythmSelfShifts);
     std::partial_sort(
         shifts.begin(), shifts.begin() + static_cast<std::ptrdiff_t>(n), shifts.end(),
         [](std::int64_t a, std::int64_t b) { return std::pair(std::llabs(a), a) < std::pair(std::llabs(b), b); });
     shifts.resize(n);
     // A stretch across a hole resembles no other, but the steps around it repeat all the same.
-    for (std::int64_t shift = 1; shift <= kSelfNear; ++shift) shifts.push_back(shift), shifts.push_back(-shift);
+    for (std::int64_t shift = 1; shift <= rules::kRhythmSelfNear; ++shift)
+      shifts.push_back(shift), shifts.push_back(-shift);
+    const std::int64_t limit_ns = RunNs()[r];
     const auto half = static_cast<std::int64_t>(run.length / 2), middle = static_cast<std::int64_t>(run.middle);
     return std::any_of(shifts.begin(), shifts.end(), [&](std::int64_t shift) {
-      return 2 * SelfRun(own_, middle - half, middle + half, shift, kRunNs[r]) > run.length ||
-             2 * SelfRun(spine_, middle + best.shift - half, middle + best.shift + half, shift, kRunNs[r]) > run.length;
+      return rules::kPositionRunTimes * SelfRun(own_, middle - half, middle + half, shift, limit_ns) > run.length ||
+             rules::kPositionRunTimes *
+                     SelfRun(spine_, middle + best.shift - half, middle + best.shift + half, shift, limit_ns) >
+                 run.length;
     });
   }
 
@@ -404,21 +378,22 @@ class Finder {
     }
     // If members leave apart, the rhythm is blurred: many operations, and other candidates to compare with, are then
     // required.
-    if (!compared || look < kLookFar || best->together < kManyPairs) return std::nullopt;
+    if (!compared || look < rules::kPositionLookFar || best->together < rules::kRhythmBlurredOperations)
+      return std::nullopt;
     return *best;
   }
 
   static std::optional<Candidate> BySteps(const Candidates& fits) {
     const Candidate* best = nullptr;
     for (const Candidate& c : fits)
-      if (c.steps >= kSteps &&
+      if (c.steps >= rules::kStepNumbersAgree &&
           (best == nullptr || c.steps > best->steps || (c.steps == best->steps && c.pairs > best->pairs)))
         best = &c;
     if (best == nullptr) return std::nullopt;
     for (const Candidate& c : fits) {
-      if (&c == best || c.steps <= best->steps - kStepsMargin) continue;
+      if (&c == best || c.steps <= best->steps - rules::kStepNumbersMargin) continue;
       // Within one step: the position that leaves no operation over.
-      if (best->steps < kStepsWhole || c.pairs >= best->pairs) return std::nullopt;
+      if (best->steps < rules::kStepNumbersWhole || c.pairs >= best->pairs) return std::nullopt;
     }
     return *best;
   }
@@ -429,9 +404,9 @@ class Finder {
     for (const Candidate& c : fits)
       if (off(c) < off(*best)) best = &c;
     if (off(*best) > WallLimit()) return std::nullopt;
+    const std::int64_t ratio = prior_.within_ns > 0 ? rules::kRelatedClockRatio : rules::kWallClockRatio;
     for (const Candidate& c : fits)
-      if (&c != best && off(c) < (prior_.within_ns > 0 ? kRelatedRatio : kWallRatio) * off(*best) + kLeaveTogetherNs)
-        return std::nullopt;
+      if (&c != best && off(c) < ratio * off(*best) + rules::kLeaveTogetherNs) return std::nullopt;
     return *best;
   }
 
@@ -445,7 +420,7 @@ class Finder {
 }  // namespace
 
 Spine::Spine(std::vector<OrderedOp> ops) : ops_(std::move(ops)) {
-  gram_ = std::min(kGram, std::max<std::size_t>(1, ops_.size()));
+  gram_ = std::min(rules::kPositionGram, std::max<std::size_t>(1, ops_.size()));
   if (ops_.size() < gram_) return;
   for (std::size_t i = 0; i + gram_ <= ops_.size(); ++i)
     grams_.emplace_back(GramAt(ops_, i, gram_), static_cast<std::uint32_t>(i));
@@ -466,7 +441,7 @@ SequenceMatch Spine::Match(const std::vector<OrderedOp>& own, const OffsetPrior&
   const auto paired = [](std::int32_t to) { return to >= 0; };
   const auto first = std::find_if(match.to.begin(), match.to.end(), paired);
   const auto last = std::find_if(match.to.rbegin(), match.to.rend(), paired).base();
-  if (first < last && 2 * match.matched > static_cast<std::size_t>(last - first)) {
+  if (first < last && rules::kPositionPairedOneIn * match.matched > static_cast<std::size_t>(last - first)) {
     match.fit = Fit::kUnique;
   } else {
     match.to.assign(own.size(), kExtraOp);

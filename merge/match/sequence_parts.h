@@ -11,17 +11,14 @@
 
 #include "core/order_statistics.h"
 #include "merge/match/sequence.h"
+#include "merge/rules/clock.h"
 
 namespace lockstep::merge {
 
-// The relative drift of two clocks is less than this.
-inline constexpr double kDriftLimit = 200e-6;
-// The change by drift within so much time: two crystals of 50 ppm.
+// The change by drift within so much time.
 inline std::int64_t DriftWithin(std::int64_t ns) {
-  return std::llround(kDriftLimit / 2 * static_cast<double>(std::llabs(ns)));
+  return std::llround(rules::kClockCrystalsDrift * static_cast<double>(std::llabs(ns)));
 }
-// Members of an operation that leave together do so within this time.
-inline constexpr std::int64_t kLeaveTogetherNs = 30'000;
 
 // Own operation j corresponds to spine position j + shift, around operation `seed`.
 struct Candidate {

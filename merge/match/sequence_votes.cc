@@ -4,20 +4,14 @@
 #include <tuple>
 
 #include "merge/match/sequence_parts.h"
+#include "merge/rules/match.h"
 
 namespace lockstep::merge {
-namespace {
-
-// Limits of the voting: the least number of own operations, the longest spine (all pairs are held in memory), the least
-// number of votes, and how many more than any other difference has.
-constexpr std::size_t kVoteOps = 64, kVoteSpine = 20'000, kVotesLeast = 3, kVotesRatio = 2;
-
-}  // namespace
 
 std::optional<Candidate> PositionByVotes(const std::vector<OrderedOp>& spine, const std::vector<OrderedOp>& own,
                                          const OffsetPrior& prior) {
-  if (spine.size() > kVoteSpine) return std::nullopt;
-  const std::size_t n = std::min(own.size(), kVoteOps), begin = (own.size() - n) / 2;
+  if (spine.size() > rules::kVoteSpine) return std::nullopt;
+  const std::size_t n = std::min(own.size(), rules::kVoteOperations), begin = (own.size() - n) / 2;
   struct Vote {
     std::int64_t difference_ns;
     std::uint32_t own, spine;
@@ -32,7 +26,7 @@ std::optional<Candidate> PositionByVotes(const std::vector<OrderedOp>& spine, co
   std::sort(votes.begin(), votes.end(), [](const Vote& a, const Vote& b) {
     return std::tie(a.difference_ns, a.own, a.spine) < std::tie(b.difference_ns, b.own, b.spine);
   });
-  const std::int64_t width = kLeaveTogetherNs + DriftWithin(own[begin + n - 1].end_ns - own[begin].end_ns);
+  const std::int64_t width = rules::kLeaveTogetherNs + DriftWithin(own[begin + n - 1].end_ns - own[begin].end_ns);
   // Count the votes within a width from each on; then find the best, and the best of those that do not overlap it.
   std::vector<std::size_t> ends(votes.size());
   std::size_t best = 0, end = 0;
@@ -46,7 +40,9 @@ std::optional<Candidate> PositionByVotes(const std::vector<OrderedOp>& spine, co
     if (std::llabs(votes[k].difference_ns - votes[best].difference_ns) > 2 * width)
       second = std::max(second, ends[k] - k);
   const std::size_t count = ends[best] - best;
-  if (count < kVotesLeast || 2 * count < std::min(n, spine.size()) || kVotesRatio * second > count) return std::nullopt;
+  if (count < rules::kVotesLeast || rules::kVotesOneIn * count < std::min(n, spine.size()) ||
+      rules::kVotesRatio * second > count)
+    return std::nullopt;
   const Vote& middle = votes[best + count / 2];
   Candidate c;
   c.shift = static_cast<std::int64_t>(middle.spine) - static_cast<std::int64_t>(middle.own);

@@ -6,29 +6,10 @@
 
 #include "core/order_statistics.h"
 #include "merge/match/sequence_parts.h"
+#include "merge/rules/match.h"
 
 namespace lockstep::merge {
 namespace {
-
-// Operations ahead by which two continuations are compared, and operations back by which a hole may be moved where
-// operations repeat.
-constexpr std::size_t kLookahead = 12, kSlide = 256;
-// Where order and time disagree, a stretch of this many on both sides is examined as a whole, until so many in a row
-// fit again.
-constexpr std::size_t kWindow = 32, kResync = 4;
-// Costs of a pair. Two operations without a partner cost less than one pair that is wrong twice, and more than one that
-// is wrong once; they cost little where the clock shows that the earlier one cannot have a partner.
-constexpr double kGap = 0.5, kGapByTime = 0.1, kNear = 0.05, kLate = 0.45, kWrong = 0.4, kWrongUntimed = 0.9,
-                 kApart = 1.5, kWrongAndLate = 1.6;
-// Operations beyond the end of a sequence or window may or may not fit. Those left over at the sequence's own end need
-// no partner.
-constexpr double kUnknownCost = 0.5, kLeftOver = 0.1;
-// Ends may differ by this many times the position's spread (a quarter of the ends is beyond one spread).
-constexpr std::int64_t kToleranceSpreads = 6;
-// Operations before and after the point at which, by the clock, the longer side continues: ends are not exact.
-constexpr std::size_t kJumpSearch = 2;
-// A hole is moved no further once that has cost so many tolerances more.
-constexpr std::int64_t kSlideTolerances = 64;
 
 // Follows the clock difference: the median of the latest, moved on by the drift they show.
 class Tracker {
@@ -39,28 +20,27 @@ class Tracker {
   }
   // The possible change by drift since then.
   std::int64_t Doubt(std::int64_t own_ns) const {
-    return std::llround((rate_known_ ? kSteadyDrift : kDriftLimit) * static_cast<double>(std::llabs(own_ns - at_ns_)));
+    return std::llround((rate_known_ ? rules::kWalkSteadyDrift : rules::kTracesDriftLimit) *
+                        static_cast<double>(std::llabs(own_ns - at_ns_)));
   }
   void Add(std::int64_t own_ns, std::int64_t difference_ns) {
     recent_[count_++ % recent_.size()] = {own_ns, difference_ns};
-    if (count_ < 3) return;
+    if (count_ < rules::kWalkTrackOperations) return;
     const auto newest = MedianOfPart(0);
     now_ns_ = newest.second, at_ns_ = newest.first;
     if (count_ < recent_.size()) return;
     const auto oldest = MedianOfPart(recent_.size() - kPart);
     const std::int64_t span = std::llabs(newest.first - oldest.first);
-    rate_known_ = span >= kRateSpanNs;
+    rate_known_ = span >= rules::kWalkRateSpanNs;
     rate_ = rate_known_ ? std::clamp(static_cast<double>(newest.second - oldest.second) /
                                          static_cast<double>(newest.first - oldest.first),
-                                     -kDriftLimit, kDriftLimit)
+                                     -rules::kTracesDriftLimit, rules::kTracesDriftLimit)
                         : 0;
   }
   void Reset(std::int64_t own_ns, std::int64_t difference_ns) { *this = Tracker(difference_ns, own_ns); }
 
  private:
-  static constexpr std::size_t kPart = 5;
-  static constexpr std::int64_t kRateSpanNs = 50'000'000;
-  static constexpr double kSteadyDrift = 40e-6;
+  static constexpr std::size_t kPart = rules::kWalkTrackMedian;
 
   // The lower median of the first n, without a copy on the heap: once per operation. Reorders them.
   static std::int64_t MiddleOf(std::array<std::int64_t, kPart>& values, std::size_t n) {
@@ -69,7 +49,7 @@ class Tracker {
     return *middle;
   }
 
-  // Time and difference at the middle of five, from the `back`-th latest on.
+  // Time and difference at the middle of kPart, from the `back`-th latest on.
   std::pair<std::int64_t, std::int64_t> MedianOfPart(std::size_t back) const {
     std::array<std::int64_t, kPart> times{}, differences{};
     const std::size_t n = std::min(kPart, count_);
@@ -80,7 +60,7 @@ class Tracker {
     return {MiddleOf(times, n), MiddleOf(differences, n)};
   }
 
-  std::array<std::pair<std::int64_t, std::int64_t>, 24> recent_{};
+  std::array<std::pair<std::int64_t, std::int64_t>, rules::kWalkTrackKept> recent_{};
   std::size_t count_ = 0;
   std::int64_t now_ns_, at_ns_;
   double rate_ = 0;
@@ -93,7 +73,8 @@ class Walker {
       : spine_(spine), own_(own), match_(match) {}
 
   void Walk(const Candidate& c) {
-    tolerance_ = std::max(kLeaveTogetherNs, kToleranceSpreads * std::max<std::int64_t>(0, c.spread_ns));
+    tolerance_ =
+        std::max(rules::kLeaveTogetherNs, rules::kWalkToleranceSpreads * std::max<std::int64_t>(0, c.spread_ns));
     differences_.reserve(own_.size());
     const auto seed = static_cast<std::int64_t>(c.seed);
     Tracker offset(c.offset_ns, own_[c.seed].end_ns);
@@ -102,7 +83,7 @@ class Walker {
     match_.offset_ns = c.offset_ns;
     if (!differences_.empty()) {
       match_.offset_ns = LowerMedian(differences_);
-      if (differences_.size() >= 3) match_.spread_ns = c.spread_ns;
+      if (differences_.size() >= rules::kWalkSpreadOperations) match_.spread_ns = c.spread_ns;
     }
     for (const std::int32_t to : match_.to) match_.matched += to >= 0;
   }
@@ -125,13 +106,14 @@ class Walker {
   double Cost(const View& s, const View& o, std::size_t i, std::size_t j, const Tracker& offset) const {
     double cost = 0;
     std::size_t k = 0;
-    for (; k < kLookahead && i + k < s.size() && j + k < o.size(); ++k) {
+    const std::size_t lookahead = rules::kWalkLookahead;
+    for (; k < lookahead && i + k < s.size() && j + k < o.size(); ++k) {
       const OrderedOp &a = s[i + k], &b = o[j + k];
       cost += !Compatible(a, b);
       if (a.together && b.together) cost += Late(a, b, offset) ? 1 : 0;
     }
     // Beyond the end nothing is known: it counts as neither good nor bad.
-    return cost + kUnknownCost * static_cast<double>(kLookahead - k);
+    return cost + rules::kWalkUnknownCost * static_cast<double>(lookahead - k);
   }
 
   std::int64_t Slack(const OrderedOp& b, const Tracker& offset) const { return tolerance_ + offset.Doubt(b.end_ns); }
@@ -173,13 +155,13 @@ class Walker {
     const std::size_t ahead_s = Reach(s, *i, o[*j].end_ns + now), ahead_o = Reach(o, *j, s[*i].end_ns - now);
     const bool in_spine = ahead_s >= ahead_o;
     const std::size_t jump = in_spine ? ahead_s : ahead_o;
-    if (jump < kWindow / 2) return false;
+    if (jump < rules::kWalkWindow / 2) return false;
     double best = Cost(s, o, *i, *j, offset);
     std::size_t skip = 0;
-    for (std::size_t k = jump - kJumpSearch; k <= jump + kJumpSearch; ++k) {
+    for (std::size_t k = jump - rules::kWalkJumpSearch; k <= jump + rules::kWalkJumpSearch; ++k) {
       const std::size_t x = *i + (in_spine ? k : 0), y = *j + (in_spine ? 0 : k);
       if (x > s.size() || y > o.size()) break;
-      const double cost = Cost(s, o, x, y, offset) + kGap;
+      const double cost = Cost(s, o, x, y, offset) + rules::kWalkGapCost;
       if (cost < best) best = cost, skip = k;
     }
     if (skip == 0) return false;
@@ -196,31 +178,34 @@ class Walker {
 
   double PairCost(const OrderedOp& a, const OrderedOp& b, const Tracker& offset) const {
     const bool fits = Compatible(a, b);
-    if (!a.together || !b.together) return fits ? 0 : kWrongUntimed;
+    if (!a.together || !b.together) return fits ? 0 : rules::kWalkWrongUntimedCost;
     const std::int64_t off = Off(a, b, offset), slack = Slack(b, offset);
     // Of several that fit, the nearest.
-    if (off <= slack) return (fits ? 0 : kWrong) + kNear * static_cast<double>(off) / static_cast<double>(slack);
-    if (!fits) return kWrongAndLate;
-    return Overlap(a, b, offset) ? kLate : kApart;
+    if (off <= slack)
+      return (fits ? 0 : rules::kWalkWrongCost) +
+             rules::kWalkNearCost * static_cast<double>(off) / static_cast<double>(slack);
+    if (!fits) return rules::kWalkWrongAndLateCost;
+    return Overlap(a, b, offset) ? rules::kWalkLateCost : rules::kWalkApartCost;
   }
 
   // The cost if one of the two, the earlier one, has no partner.
   double GapCost(const View& s, std::size_t i, const View& o, std::size_t j, bool in_spine,
                  const Tracker& offset) const {
     const OrderedOp &a = s[i], &b = o[j];
-    if (!a.together || !b.together || Overlap(a, b, offset)) return kGap;
+    if (!a.together || !b.together || Overlap(a, b, offset)) return rules::kWalkGapCost;
     const std::int64_t lead = s.direction * (a.end_ns - b.end_ns - offset.At(b.end_ns));
-    return (in_spine ? lead < 0 : lead > 0) ? kGapByTime : kGap;
+    return (in_spine ? lead < 0 : lead > 0) ? rules::kWalkGapByTimeCost : rules::kWalkGapCost;
   }
 
   enum Step : std::uint8_t { kPair, kSkipSpine, kSkipOwn };
-  using Steps = std::array<std::array<Step, kWindow + 1>, kWindow + 1>;
+  using Steps = std::array<std::array<Step, rules::kWalkWindow + 1>, rules::kWalkWindow + 1>;
 
   // The cheapest path through the next operations of both, n from s[i] and m from o[j]: which are pairs, and which are
   // missing on either side.
   Steps CheapestWay(const View& s, const View& o, std::size_t i, std::size_t j, std::size_t n, std::size_t m,
                     const Tracker& offset) const {
-    std::array<std::array<double, kWindow + 1>, kWindow + 1> cost;
+    std::array<std::array<double, rules::kWalkWindow + 1>, rules::kWalkWindow + 1> cost;
+    const double gap_cost = rules::kWalkGapCost;
     Steps step;
     // From the end backwards: after the end of one window the rest is open.
     for (std::size_t x = n + 1; x-- > 0;)
@@ -228,10 +213,11 @@ class Walker {
         cost[x][y] = 0;
         if (x == n && y == m) continue;
         if (x == n || y == m) {
-          const bool open = x == n ? n == kWindow : m == kWindow;
+          const bool open = x == n ? n == rules::kWalkWindow : m == rules::kWalkWindow;
           const std::size_t left = x == n ? m - y : n - x;
           step[x][y] = x == n ? kSkipOwn : kSkipSpine;
-          cost[x][y] = kGap * static_cast<double>(left) * (open ? kUnknownCost : kLeftOver);
+          cost[x][y] =
+              gap_cost * static_cast<double>(left) * (open ? rules::kWalkUnknownCost : rules::kWalkLeftOverCost);
           continue;
         }
         cost[x][y] = cost[x + 1][y + 1] + PairCost(s[i + x], o[j + y], offset);
@@ -246,12 +232,12 @@ class Walker {
 
   // Follows the cheapest path until order and time agree again. Returns false if it consists of gaps only.
   bool Bridge(const View& s, const View& o, std::size_t* i, std::size_t* j, Tracker& tracker) {
-    const std::size_t n = std::min(kWindow, s.size() - *i), m = std::min(kWindow, o.size() - *j);
+    const std::size_t n = std::min(rules::kWalkWindow, s.size() - *i), m = std::min(rules::kWalkWindow, o.size() - *j);
     const Tracker offset = tracker;  // As at the beginning: costs must not change on the way.
     const Steps step = CheapestWay(s, o, *i, *j, n, m, offset);
     const std::size_t first_i = *i, first_j = *j;
     const auto good = [&](std::size_t x, std::size_t y) {
-      return step[x][y] == kPair && PairCost(s[first_i + x], o[first_j + y], offset) <= kNear;
+      return step[x][y] == kPair && PairCost(s[first_i + x], o[first_j + y], offset) <= rules::kWalkNearCost;
     };
     bool any_good = n <= 1 || m <= 1;
     for (std::size_t x = 0, y = 0; x < n && y < m && !any_good;) {
@@ -262,7 +248,7 @@ class Walker {
     if (!any_good) return false;
     std::size_t x = 0, y = 0, run = 0;
     bool gap = false;
-    while (x < n && y < m && (run < kResync || !gap)) {
+    while (x < n && y < m && (run < rules::kWalkResync || !gap)) {
       const Step taken = step[x][y];
       if (taken == kPair) {
         run = good(x, y) ? run + 1 : 0;
@@ -303,14 +289,14 @@ class Walker {
     std::int64_t cost = 0, least = 0;
     std::size_t best = 0;
     std::vector<std::int64_t> costs{0};
-    for (std::size_t t = 1; t <= std::min({i, j, kSlide}); ++t) {
+    for (std::size_t t = 1; t <= std::min({i, j, rules::kWalkSlide}); ++t) {
       if (match_.to[o.at(j - t)] != static_cast<std::int32_t>(s.at(i - t))) break;
       const OrderedOp &in_spine = s[i - t + skip_s], &own = o[j - t + skip_o];
       if (!Compatible(in_spine, own)) break;
       cost += Off(in_spine, own, offset) - Off(s[i - t], o[j - t], offset);
       costs.push_back(cost);
       if (cost < least) least = cost, best = t;
-      if (cost > kSlideTolerances * tolerance_) break;
+      if (cost > rules::kWalkSlideTolerances * tolerance_) break;
     }
     if (best > 0) {
       for (std::size_t t = 1; t <= best; ++t) match_.to[o.at(j - t)] = kExtraOp;

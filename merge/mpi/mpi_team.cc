@@ -4,6 +4,8 @@
 
 #include <algorithm>
 
+#include "merge/rules/match.h"
+
 namespace lockstep::merge {
 
 MpiTeam::MpiTeam(int& argc, char**& argv) {
@@ -25,10 +27,8 @@ std::vector<std::string> MpiTeam::Share(const std::string& bytes) {
   for (unsigned from = 0; from < count_; ++from) {
     all[from].resize(sizes[from]);
     if (from == index_) all[from] = bytes;
-    // Counts are int: in pieces.
-    constexpr std::uint64_t kPiece = 1u << 28;
-    for (std::uint64_t at = 0; at < sizes[from]; at += kPiece)
-      MPI_Bcast(all[from].data() + at, static_cast<int>(std::min(kPiece, sizes[from] - at)), MPI_BYTE,
+    for (std::uint64_t at = 0; at < sizes[from]; at += rules::kMpiPieceBytes)
+      MPI_Bcast(all[from].data() + at, static_cast<int>(std::min(rules::kMpiPieceBytes, sizes[from] - at)), MPI_BYTE,
                 static_cast<int>(from), MPI_COMM_WORLD);
   }
   return all;

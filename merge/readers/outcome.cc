@@ -8,18 +8,18 @@
 #include <string_view>
 
 #include "ingest/rank_files/host_names.h"
+#include "merge/rules/match.h"
 
 namespace lockstep::merge {
 namespace {
 
-// Shells report a signal as 128 + its number.
-bool Terminated(std::int32_t code) { return code == -SIGTERM || code == 128 + SIGTERM; }
+bool Terminated(std::int32_t code) { return code == -SIGTERM || code == rules::kShellSignalCode + SIGTERM; }
 
 std::int32_t ExitOf(const schema::RankTables& head) {
   const std::int64_t signal = ingest::MetaNumber(head, "exit_signal", 0);
-  if (signal > 0 && signal < 256) return static_cast<std::int32_t>(-signal);
+  if (signal > 0 && signal < rules::kExitCodes) return static_cast<std::int32_t>(-signal);
   const std::int64_t code = ingest::MetaNumber(head, "exit_code", kExitUnknown);
-  if (code >= 0 && code < 256) return static_cast<std::int32_t>(code);
+  if (code >= 0 && code < rules::kExitCodes) return static_cast<std::int32_t>(code);
   for (std::size_t i = 0; i < head.processes.rows(); ++i) {
     if (head.processes.world_rank[i] < 0) continue;
     if (head.processes.ended[i] == schema::ProcessEnd::kExit) return head.processes.end_code[i];
@@ -59,9 +59,9 @@ std::vector<RankOutcome> FindOutcomes(const std::vector<RunRank>& ranks, const s
   if (ranks.empty()) return outcomes;
   const std::int64_t last = *std::max_element(last_ns.begin(), last_ns.end());
   const std::int64_t first = *std::min_element(first_ns.begin(), first_ns.end());
-  // A smaller difference is only that between one rank's last record and another's: agents write down the time every
-  // few seconds.
-  const std::int64_t slack = std::clamp<std::int64_t>((last - first) / 100, 1'000'000, 10'000'000'000);
+  // A smaller difference is only that between one rank's last record and another's.
+  const std::int64_t slack =
+      std::clamp((last - first) / rules::kEndedEarlyOneIn, rules::kEndedEarlyLeastNs, rules::kEndedEarlyMostNs);
   const auto before_others = [&](std::size_t r) {
     return "its records end " + std::to_string((last - last_ns[r]) / 1'000'000) + " ms before the others'";
   };

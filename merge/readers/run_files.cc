@@ -21,6 +21,7 @@
 #include "merge/readers/command_line.h"
 #include "merge/readers/rank_file_name.h"
 #include "merge/release.h"
+#include "merge/rules/match.h"
 #include "trace/file/strings.h"
 #include "trace/spool/spool_facts.h"
 
@@ -172,10 +173,9 @@ class SharedSource final : public ingest::RankSource {
 // One line for each missing rank, or, where a job is large and few of its traces are there, one for each row of
 // consecutive ranks.
 void AddMissing(const std::string& run_dir, const std::vector<std::int32_t>& ranks, std::vector<RunLoss>& losses) {
-  constexpr std::size_t kMostLines = 1024;
   for (std::size_t i = 0; i < ranks.size();) {
     std::size_t end = i + 1;
-    if (ranks.size() > kMostLines)
+    if (ranks.size() > rules::kMissingRanksLines)
       while (end < ranks.size() && ranks[end] == ranks[end - 1] + 1) ++end;
     if (end == i + 1)
       losses.push_back(MakeLoss(ranks[i], Loss::kRankMissing, 1, trace::SpoolElsewhere(run_dir, ranks[i])));
@@ -309,11 +309,12 @@ std::map<std::int32_t, Found> ChooseRanks(std::vector<SlotFiles>& slots, RunFile
         all.push_back({i, &found});
     }
   }
-  constexpr std::size_t kNamed = 3;
   for (const auto& [id, files] : others) {
     std::string names;
-    for (std::size_t k = 0; k < std::min(files.size(), kNamed); ++k) names += (k == 0 ? "" : ", ") + files[k];
-    if (files.size() > kNamed) names += " and " + std::to_string(files.size() - kNamed) + " more";
+    for (std::size_t k = 0; k < std::min(files.size(), rules::kMixedFilesNamed); ++k)
+      names += (k == 0 ? "" : ", ") + files[k];
+    if (files.size() > rules::kMixedFilesNamed)
+      names += " and " + std::to_string(files.size() - rules::kMixedFilesNamed) + " more";
     run.losses.push_back(
         MakeLoss(-1, Loss::kRunMixed, files.size(), names + ": recorded in run " + id + ", this is run " + run.run_id));
   }

@@ -7,29 +7,21 @@
 #include "core/hash.h"
 #include "core/order_statistics.h"
 #include "merge/match/instance_key.h"
+#include "merge/rules/match.h"
 #include "merge/steps/steps.h"
 
 namespace lockstep::merge {
 namespace {
 
-constexpr std::size_t kMinRepeats = 3;
-constexpr std::size_t kMaxPeriod = 4096;
-constexpr std::size_t kTriedAtOnce = 256;  // Each is a walk over the sequence.
-// What repeats is a step only if it holds nearly all of the time in which ranks communicate, because nothing else is
-// judged then; and most of it also without the longest of them: a few of hundreds in which most of the time passes are
-// no steps but what the run is about.
-constexpr double kLeastCovered = 0.9, kLeastByOrdinary = 0.5;
-constexpr std::size_t kLongestOf = 20;  // One in so many is left out.
-
-// The longest part of the sequence in which at most 2 % of the positions differ from the one a period earlier.
+// The longest part of the sequence in which few of the positions differ from the one a period earlier.
 Period LongestOf(const std::vector<std::uint64_t>& symbols, std::size_t length) {
-  constexpr std::int64_t kAgreeForOther = 49;
+  const std::int64_t agree_for_other = rules::kPeriodAgreeForOther;
   Period best{.length = length};
   std::int64_t sum = 0, most = 0;
   std::size_t begin = length;
   for (std::size_t i = length; i < symbols.size(); ++i) {
     if (sum <= 0) sum = 0, begin = i;
-    sum += symbols[i] == symbols[i - length] ? 1 : -kAgreeForOther;
+    sum += symbols[i] == symbols[i - length] ? 1 : -agree_for_other;
     if (sum > most) most = sum, best.first = begin - length, best.end = i + 1;
   }
   return best;
@@ -37,10 +29,10 @@ Period LongestOf(const std::vector<std::uint64_t>& symbols, std::size_t length) 
 
 // Distances at which symbols in the middle come again: what holds most of the sequence holds these.
 std::set<std::size_t> LikelyPeriods(const std::vector<std::uint64_t>& symbols) {
-  const std::size_t n = symbols.size(), longest = std::min(n / (kMinRepeats + 1), kMaxPeriod);
+  const std::size_t n = symbols.size(), longest = std::min(n / (rules::kPeriodRepeats + 1), rules::kPeriodLongest);
   std::set<std::size_t> lengths;
   for (const std::size_t at : {n / 3, n / 2, n / 2 + 1, 2 * n / 3})
-    for (std::size_t i = 1, found = 0; at + i < n && i <= longest && found < kTriedAtOnce; ++i)
+    for (std::size_t i = 1, found = 0; at + i < n && i <= longest && found < rules::kPeriodsTried; ++i)
       if (symbols[at + i] == symbols[at]) lengths.insert(i), ++found;
   return lengths;
 }
@@ -136,13 +128,13 @@ bool HoldTheTime(const std::vector<MatchRank>& ranks, const std::vector<std::vec
     std::vector<std::int64_t> lengths;
     for (const RankStep& step : steps[r]) lengths.push_back(step.window.end - step.window.begin);
     std::ranges::sort(lengths);
-    const std::size_t ordinary = lengths.size() - lengths.size() / kLongestOf;
+    const std::size_t ordinary = lengths.size() - lengths.size() / rules::kPeriodLongestOneIn;
     for (std::size_t i = 0; i < lengths.size(); ++i) {
       covered_ns += static_cast<double>(lengths[i]);
       if (i < ordinary) ordinary_ns += static_cast<double>(lengths[i]);
     }
   }
-  return covered_ns >= kLeastCovered * all_ns && ordinary_ns >= kLeastByOrdinary * all_ns;
+  return covered_ns >= rules::kPeriodLeastCovered * all_ns && ordinary_ns >= rules::kPeriodLeastByOrdinary * all_ns;
 }
 
 }  // namespace
@@ -151,8 +143,8 @@ Period FindPeriod(const std::vector<std::uint64_t>& symbols) {
   for (const std::size_t length : LikelyPeriods(symbols)) {
     const Period period = LongestOf(symbols, length);
     const std::size_t all = period.end - period.first;
-    // The repetition must cover most of the run.
-    if (all >= (kMinRepeats + 1) * length && all * 4 >= symbols.size() * 3) return period;
+    if (all >= (rules::kPeriodRepeats + 1) * length && all * 100 >= symbols.size() * rules::kPeriodPercent)
+      return period;
   }
   return {};
 }

@@ -6,6 +6,8 @@
 #include <string>
 #include <utility>
 
+#include "merge/rules/match.h"
+
 namespace lockstep::merge {
 namespace {
 
@@ -34,7 +36,8 @@ bool CoveredByOthers(const MatchRank& rank, const std::vector<MatchRank>& ranks,
     if (step == nullptr || !step->complete) continue;
     const std::int64_t begin = ranks[r].clock->ToCluster(step->window.begin),
                        end = ranks[r].clock->ToCluster(step->window.end);
-    return std::min(end, rank.window.end) - std::max(begin, rank.window.begin) > (end - begin) / 2;
+    return std::min(end, rank.window.end) - std::max(begin, rank.window.begin) >
+           (end - begin) / rules::kStepCoveredOneIn;
   }
   return false;
 }
@@ -91,11 +94,6 @@ std::vector<RankStep> Marked(const schema::Steps& steps, std::uint8_t source, st
   return kept;
 }
 
-// A profiler's last step counts as empty if it is so many times shorter than the shortest other one: stopping the
-// profiler takes tens of microseconds, while a step after a warm-up may legitimately be an order of magnitude shorter
-// than the others.
-constexpr std::int64_t kEmptyStep = 50;
-
 // torch.profiler ends the current step when it stops, so a step that had hardly begun, or was given up, looks like a
 // whole one. Its contents decide: it must have some length, and as many collectives as the least of the others. The
 // first step alone is not enough to compare with, because it may have collectives of its own.
@@ -110,7 +108,7 @@ void CutByProfiler(const schema::Collectives& collectives, std::vector<RankStep>
     shortest = std::min(shortest, steps[i].window.end - steps[i].window.begin);
     if (i > 0) fewest = std::min<std::int64_t>(fewest, begun(steps[i].window.begin, steps[i + 1].window.begin));
   }
-  if ((last.window.end - last.window.begin) < shortest / kEmptyStep) last.complete = false;
+  if ((last.window.end - last.window.begin) < shortest / rules::kLastStepEmptyTimes) last.complete = false;
   // GPU collectives run behind the host: some launched before may count here as well, but never too few.
   if (steps.size() > 2 && begun(last.window.begin, INT64_MAX) < fewest) last.complete = false;
 }

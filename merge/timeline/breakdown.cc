@@ -4,6 +4,8 @@
 #include <numeric>
 #include <utility>
 
+#include "merge/rules/match.h"
+
 namespace lockstep::merge {
 namespace {
 
@@ -123,7 +125,7 @@ void Breakdown::Add(Source source, const IntervalSet& set) {
 
 // Moves intervals that came out of order into the queue and drops those that were passed.
 void Breakdown::Settle(Queue& queue) {
-  if (queue.head > 0 && (queue.head == queue.members.size() || queue.head >= 4096)) {
+  if (queue.head > 0 && (queue.head == queue.members.size() || queue.head >= rules::kBreakdownPassedIntervals)) {
     queue.members.erase(queue.members.begin(), queue.members.begin() + static_cast<std::ptrdiff_t>(queue.head));
     queue.head = 0;
   }

@@ -52,7 +52,7 @@ enum class Activity : std::uint8_t {
   kAwaited,  // CPU ranks: the training thread in waits that another thread's collective ended.
   kMessage,  // In a call that waits for the other half of a message; counts outside the rank's own work.
 };
-inline constexpr std::size_t kActivities = 15;
+inline constexpr std::size_t kActivities = static_cast<std::size_t>(Activity::kMessage) + 1;
 
 // Computes the terms of some windows while the intervals stream by, roughly in order of time: only those that begin
 // after the last Advance are kept.

@@ -7,6 +7,7 @@
 
 #include "core/uneven.h"
 #include "merge/parallel.h"
+#include "merge/rules/match.h"
 #include "merge/saturated.h"
 
 namespace lockstep::merge {
@@ -75,7 +76,7 @@ Charges::Charges(const Timeline& timeline, unsigned jobs)
       share_ns_(order_.size(), 0),
       awaited_(timeline.tables.collectives.rows(), 0) {
   const auto& members = timeline.tables.collective_ranks;
-  ParallelChunks(jobs, awaited_.size(), 1024, [&](std::size_t begin, std::size_t end) {
+  ParallelChunks(jobs, awaited_.size(), rules::kChargesPerTask, [&](std::size_t begin, std::size_t end) {
     for (std::size_t c = begin; c < end; ++c) {
       const std::size_t first = timeline_.FirstMember(c);
       std::size_t n = 0;

@@ -12,9 +12,9 @@
 namespace lockstep::merge {
 
 // What is charged in place of a rank.
-inline constexpr std::int32_t kClocks = -1;       // Arrivals that the clocks cannot tell apart.
-inline constexpr std::int32_t kNotRecorded = -2;  // Members without a file may have come later.
-inline constexpr std::int32_t kNobodyKnown = -3;  // Who was waited for is not known.
+inline constexpr std::int32_t kClocks = -1;                     // Arrivals that the clocks cannot tell apart.
+inline constexpr std::int32_t kNotRecorded = -2;                // Members without a file may have come later.
+inline constexpr std::int32_t kNobodyKnown = kNotRecorded - 1;  // Who was waited for is not known.
 
 // Of all collectives of a run: 12 bytes per member. Thread: any, at once; `timeline` outlives it.
 class Charges {

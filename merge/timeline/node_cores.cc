@@ -4,6 +4,8 @@
 #include <charconv>
 #include <set>
 
+#include "merge/rules/match.h"
+
 namespace lockstep::merge {
 namespace {
 
@@ -17,7 +19,7 @@ bool AddCpus(std::string_view list, std::set<std::uint32_t>& cpus) {
     if (read.ec != std::errc{}) return false;
     last = first;
     if (read.ptr != end && *read.ptr == '-') read = std::from_chars(read.ptr + 1, end, last);
-    if (read.ec != std::errc{} || last < first || last - first >= 1u << 18) return false;
+    if (read.ec != std::errc{} || last < first || last - first >= rules::kNodeCpuRange) return false;
     for (std::uint32_t cpu = first; cpu <= last; ++cpu) cpus.insert(cpu);
     at = read.ptr;
     if (at != end && *at++ != ',') return false;

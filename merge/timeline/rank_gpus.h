@@ -7,6 +7,6 @@
 
 namespace lockstep::merge {
 
-inline constexpr std::uint64_t kThrottleReasons = 4 | 8 | 32 | 64 | 128;
+inline constexpr std::uint64_t kThrottleReasons = 1u << 2 | 1u << 3 | 1u << 5 | 1u << 6 | 1u << 7;
 
 }  // namespace lockstep::merge

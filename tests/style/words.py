@@ -13,17 +13,19 @@ import checking
 
 # Members that hold sentences. Nothing compares, searches or cuts them.
 SENTENCES = r"(?:headline|brief|evidence|action|sentence|remedy|verdict|additivity|remarks?|detail)"
-READS = re.compile(rf"\b{SENTENCES}(?:\[[^\]]*\])?\s*(?:\.|->)\s*"
+# What is known of a rank and only shown; what it is asleep in is the name of a call.
+SHOWN = r"(?:doing|asleep_in|asleep_on|no_stacks|waits_for)"
+READS = re.compile(rf"\b(?:{SENTENCES}|{SHOWN})(?:\[[^\]]*\])?\s*(?:\.|->)\s*"
                    r"(?:find|rfind|starts_with|ends_with|substr|contains|compare|pop_back)\s*\(")
 EQUALS = re.compile(rf"(?:\.|->){SENTENCES}\s*[!=]=(?!\s*\"\")|[!=]=\s*[\w.()>-]*(?:\.|->){SENTENCES}\b")
 ENUM = re.compile(r"[!=]= \(?\w* ?\??[\w: ]*Verdict::")  # verdict is a value of these in diff and tune.
-# Where sentences are not made: passes, and what chooses and prices findings.
+# Where sentences are not made: passes, what chooses and prices findings, and what says who holds a job up.
 PASSES = ("analysis/causes/", "analysis/communication/", "analysis/replayed/", "analysis/run/", "analysis/stragglers/",
-          "analysis/stacks/", "analysis/choose_findings", "analysis/idle_other")
+          "analysis/stacks/", "analysis/diff/", "analysis/choose_findings", "analysis/idle_other", "hang/")
 TEXT = re.compile(r'"((?:[^"\\]|\\.)*)"')
 SPOKEN = re.compile(r"\b[A-Za-z]{2,} [A-Za-z]{2,}\b")
-# Errors (what, where, what to do) that an analysis without a replay names as its reason.
-ERRORS = ("analysis/replayed/replayed_run.cc",)
+# Errors (what, where, what to do): that an analysis without a replay names as its reason, and of files and limits.
+ERRORS = ("analysis/replayed/replayed_run.cc", "analysis/diff/baseline.cc", "analysis/diff/limits.cc")
 
 
 def without_comments(text):
@@ -83,6 +85,11 @@ CASES = {
     'analysis/causes/x.cc|brief = "the GPU waits";': True,
     'analysis/causes/x.cc|#include "analysis/causes/x.h"': False,
     'analysis/report/x.cc|brief = "the GPU waits";': False,
+    'hang/x.cc|details.push_back("rank 3 is stopped");': True,
+    'hang/x.cc|details.push_back(Say(Word::kHangStopped));': False,
+    'hang/x.cc|if (words.remedy.starts_with("look")) {': True,
+    'hang/x.cc|if (facts.asleep_in.starts_with("poll")) {': True,
+    'hang/x.cc|if (facts.asleep_in == "poll") {': False,
 }
 
 

@@ -2,8 +2,11 @@
 // analysis says of stragglers per line out. Thousands of runs in minutes; bench/stragglers/run asks.
 //
 //   straggler_runs DIR < requests > answers
+//   straggler_runs --rules                    every rule of the analysis, as JSON
 //
-// A request: {"id": any, "text": "ranks 8\n...", "base": "directory that the text's files are relative to"}.
+// A request: {"id": any, "text": "ranks 8\n...", "base": "directory that the text's files are relative to"}, or with
+// "run": "run directory" instead of the text. With "vary": [["kRule", value], ...] the run is analysed again with each
+// of these rules changed; a line {"rule", "value", "same" or "answer"} for each comes before the answer (bench/rules).
 // DIR is scratch space, best on a tmpfs.
 
 #include <unistd.h>
@@ -16,6 +19,7 @@
 #include "analysis/analyze.h"
 #include "make_run/run_directory.h"
 #include "merge/merge.h"
+#include "rule_table.h"
 
 namespace {
 
@@ -47,6 +51,7 @@ json Describe(const lockstep::merge::Timeline& timeline, const Analysis& analysi
   answer["findings"] = json::array();
   for (const lockstep::analysis::Finding& f : analysis.findings) {
     json row = {{"id", KindOf(f.id).name},
+                {"rank", f.rank >= 0 ? json(f.rank) : json()},
                 {"headline", f.headline},
                 {"evidence", f.evidence},
                 {"action", f.action},
@@ -69,11 +74,9 @@ json Describe(const lockstep::merge::Timeline& timeline, const Analysis& analysi
   return answer;
 }
 
-lockstep::Result<json> Answer(const json& request, const std::string& directory) {
-  const std::string text = request.at("text"), base = request.value("base", ".");
-  LS_CHECK(lockstep::make_run::MakeRun(text, base + "/text", directory, {}, 1));
+lockstep::Result<json> Analyzed(const std::string& run) {
   lockstep::merge::MergeOptions merge;
-  merge.run_dir = directory;
+  merge.run_dir = run;
   merge.jobs = 1;
   merge.write = false;
   LS_TRY(const lockstep::merge::Timeline timeline, lockstep::merge::MergeRun(merge));
@@ -83,25 +86,72 @@ lockstep::Result<json> Answer(const json& request, const std::string& directory)
   return Describe(timeline, analysis);
 }
 
+json AnswerOf(const lockstep::Result<json>& result) {
+  return result.ok() ? result.value() : json{{"error", result.error().what + ": " + result.error().where}};
+}
+
+// One line for each rule that is changed.
+void Vary(const json& changes, const std::string& run, const json& answer) {
+  for (const json& change : changes) {
+    const std::string name = change.at(0);
+    for (const lockstep::rules::Rule& rule : lockstep::rules::Table()) {
+      if (rule.name != name) continue;
+      // An analysis that does not end under an absurd rule ends the process.
+      alarm(20);
+      rule.set(change.at(1));
+      const json changed = AnswerOf(Analyzed(run));
+      rule.set(rule.value);
+      alarm(0);
+      json line = {{"rule", name}, {"value", change.at(1)}};
+      changed == answer ? line["same"] = true : line["answer"] = changed;
+      std::cout << line.dump() << std::endl;
+    }
+  }
+}
+
+lockstep::Result<json> Answer(const json& request, const std::string& directory) {
+  std::string run = request.value("run", "");
+  if (run.empty()) {
+    const std::string text = request.at("text"), base = request.value("base", ".");
+    LS_CHECK(lockstep::make_run::MakeRun(text, base + "/text", directory, {}, 1));
+    run = directory;
+  }
+  LS_TRY(json answer, Analyzed(run));
+  if (request.contains("vary")) Vary(request["vary"], run, answer);
+  return answer;
+}
+
+void PrintRules() {
+  for (const lockstep::rules::Rule& rule : lockstep::rules::Table())
+    std::cout << json{{"list", rule.list}, {"name", rule.name},     {"type", rule.type},   {"unit", rule.unit},
+                      {"why", rule.why},   {"source", rule.source}, {"fails", rule.fails}, {"value", rule.value}}
+                     .dump()
+              << "\n";
+}
+
 }  // namespace
 
 int main(int argc, char** argv) {
   if (argc != 2) {
-    std::fprintf(stderr, "usage: straggler_runs DIR < requests > answers\n");
+    std::fprintf(stderr, "usage: straggler_runs DIR < requests > answers, or straggler_runs --rules\n");
     return 2;
+  }
+  if (std::string_view(argv[1]) == "--rules") {
+    PrintRules();
+    return 0;
   }
   const std::string directory = std::string(argv[1]) + "/" + std::to_string(getpid());
   bool failed = false;
   for (std::string line; std::getline(std::cin, line);) {
     const json request = json::parse(line, nullptr, false);
-    if (!request.is_object() || !request.contains("text")) {
+    if (!request.is_object() || !(request.contains("text") || request.contains("run"))) {
       std::fprintf(stderr, "straggler_runs: not a request: %.80s\n", line.c_str());
       return 2;
     }
     std::error_code ignored;
     std::filesystem::remove_all(directory, ignored);
     const lockstep::Result<json> answer = Answer(request, directory);
-    json out = answer.ok() ? answer.value() : json{{"error", answer.error().what + ": " + answer.error().where}};
+    json out = AnswerOf(answer);
     failed |= !answer.ok();
     out["id"] = request.value("id", json());
     std::cout << out.dump() << std::endl;

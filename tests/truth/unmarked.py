@@ -19,9 +19,6 @@ import subprocess
 import sys
 import tempfile
 
-import h5py
-
-BUILD, FIRST, LAST = pathlib.Path(sys.argv[1]).resolve(), int(sys.argv[2]), int(sys.argv[3])
 LIVE = sys.argv[4:] == ["--live"]
 HEAD = "ranks {ranks}\nsteps 1\nseed {seed}\nmarks off\nnetwork alpha={alpha}us bandwidth=5GB/s skew={skew}ns\n"
 
@@ -148,6 +145,7 @@ def launched(place, *before):
 
 def ends_ns(run):
     """When each rank's last call ended, on clocks that are the same in all simulated runs of a seed."""
+    import h5py  # Here: bench/rules needs the programs only.
     ends = []
     for path in sorted((run / "ranks").glob("*.h5")):
         with h5py.File(path) as file:
@@ -200,42 +198,50 @@ def bound_ns(analysis):
     return max(row["exposed_wait_ns"] + row["exposed_unsplit_ns"] + row["idle_ns"] for row in analysis["ranks"])
 
 
-failed = []
-KINDS = [kind for kind in (even, rare, passed, unseen, periodic) if not LIVE or kind is not unseen]
-for kind in KINDS:
-    slowed = named = priced = healthy = accused = 0
-    for seed in range(FIRST, LAST):
-        who, slow, head, body = kind(seed)
-        with tempfile.TemporaryDirectory() as place:
-            place = pathlib.Path(place)
-            (without, without_ends), (having, having_ends) = analysed(place, head + body), analysed(place, head + slow + body)
-        healthy += 1
-        # In rare programs another rank is late by little all the time: it may be named, nobody else.
-        others = named_in(without)
-        if others and (kind is not rare or others != [(who + 1) % len(without["ranks"])]):
-            accused += 1
-            print(f"{kind.__name__} {seed}: healthy, and named {others}")
-        gain_ns = max(late - early for late, early in zip(having_ends, without_ends))
-        if gain_ns < 0.02 * length_ns(having):
-            continue
-        slowed += 1
-        found = named_in(having)
-        if found != [who]:
-            print(f"{kind.__name__} {seed}: rank {who} costs {gain_ns / 1e6:.1f} ms, named {found}: {having['findings'][:1] and having['findings'][0]['headline']}")
-            continue
-        named += 1
-        if not naming(having)["explain"]["rows"]:
-            failed.append(f"{kind.__name__} {seed}: no rows behind the finding")
-        if abs(price_ns(having) - gain_ns) <= 0.2 * gain_ns:
-            priced += 1
-        else:
-            print(f"{kind.__name__} {seed}: rank {who} costs {gain_ns / 1e6:.1f} ms, price {price_ns(having) / 1e6:.1f} ms")
-        if price_ns(having) > bound_ns(having) + 0.005 * length_ns(having):
-            failed.append(f"{kind.__name__} {seed}: price {price_ns(having) / 1e6:.2f} ms, and no rank waits more than {bound_ns(having) / 1e6:.2f}")
-    print(f"{kind.__name__}: {named} of {slowed} named, {priced} priced within 20 %, {accused} of {healthy} healthy ones accused")
-    if named < 0.95 * slowed or accused > 0.01 * healthy:
-        failed.append(f"{kind.__name__}: named or accused")
-    if priced < 0.95 * named:
-        failed.append(f"{kind.__name__}: priced")
-print(*failed, sep="\n")
-sys.exit(1 if failed else 0)
+KINDS = (even, rare, passed, unseen, periodic)
+
+
+def main(first, last):
+    failed = []
+    for kind in [kind for kind in KINDS if not LIVE or kind is not unseen]:
+        slowed = named = priced = healthy = accused = 0
+        for seed in range(first, last):
+            who, slow, head, body = kind(seed)
+            with tempfile.TemporaryDirectory() as place:
+                place = pathlib.Path(place)
+                (without, without_ends), (having, having_ends) = analysed(place, head + body), analysed(place, head + slow + body)
+            healthy += 1
+            # In rare programs another rank is late by little all the time: it may be named, nobody else.
+            others = named_in(without)
+            if others and (kind is not rare or others != [(who + 1) % len(without["ranks"])]):
+                accused += 1
+                print(f"{kind.__name__} {seed}: healthy, and named {others}")
+            gain_ns = max(late - early for late, early in zip(having_ends, without_ends))
+            if gain_ns < 0.02 * length_ns(having):
+                continue
+            slowed += 1
+            found = named_in(having)
+            if found != [who]:
+                print(f"{kind.__name__} {seed}: rank {who} costs {gain_ns / 1e6:.1f} ms, named {found}: {having['findings'][:1] and having['findings'][0]['headline']}")
+                continue
+            named += 1
+            if not naming(having)["explain"]["rows"]:
+                failed.append(f"{kind.__name__} {seed}: no rows behind the finding")
+            if abs(price_ns(having) - gain_ns) <= 0.2 * gain_ns:
+                priced += 1
+            else:
+                print(f"{kind.__name__} {seed}: rank {who} costs {gain_ns / 1e6:.1f} ms, price {price_ns(having) / 1e6:.1f} ms")
+            if price_ns(having) > bound_ns(having) + 0.005 * length_ns(having):
+                failed.append(f"{kind.__name__} {seed}: price {price_ns(having) / 1e6:.2f} ms, and no rank waits more than {bound_ns(having) / 1e6:.2f}")
+        print(f"{kind.__name__}: {named} of {slowed} named, {priced} priced within 20 %, {accused} of {healthy} healthy ones accused")
+        if named < 0.95 * slowed or accused > 0.01 * healthy:
+            failed.append(f"{kind.__name__}: named or accused")
+        if priced < 0.95 * named:
+            failed.append(f"{kind.__name__}: priced")
+    print(*failed, sep="\n")
+    return 1 if failed else 0
+
+
+if __name__ == "__main__":
+    BUILD = pathlib.Path(sys.argv[1]).resolve()
+    sys.exit(main(int(sys.argv[2]), int(sys.argv[3])))

@@ -1,14 +1,9 @@
 #include <algorithm>
 
 #include "analysis/replay/gpu/gpu_raw.h"
+#include "analysis/rules/replay.h"
 
 namespace lockstep::replay {
-namespace {
-
-// Shorter pauses are the time that Python needs between two calls.
-constexpr std::int64_t kPauseNs = 20'000;
-
-}  // namespace
 
 std::vector<HandOver> FindHandOvers(const std::vector<IntervalSet>& activity) {
   std::vector<HandOver> found;
@@ -16,7 +11,7 @@ std::vector<HandOver> FindHandOvers(const std::vector<IntervalSet>& activity) {
     // A thread also waited before its first activity.
     for (std::size_t k = 0; k < activity[to].size(); ++k) {
       const std::int64_t stopped = k == 0 ? INT64_MIN : activity[to][k - 1].end, resumed = activity[to][k].begin;
-      if (k > 0 && resumed - stopped < kPauseNs) continue;
+      if (k > 0 && resumed - stopped < rules::kHandOverPauseNs) continue;
       HandOver best{0, to, 0, resumed, stopped};
       std::int64_t longest = 0;
       for (std::uint32_t from = 0; from < activity.size(); ++from) {
@@ -34,8 +29,7 @@ std::vector<HandOver> FindHandOvers(const std::vector<IntervalSet>& activity) {
         best.from = from;
         best.give_ns = last->end;
       }
-      // It waited for the other thread only if that one was active for most of the time.
-      if (longest == 0 || (k > 0 && 2 * longest < resumed - stopped)) continue;
+      if (longest == 0 || (k > 0 && rules::kHandOverActivePart * longest < resumed - stopped)) continue;
       found.push_back(best);
     }
   }

@@ -7,16 +7,9 @@
 
 #include "analysis/core/statistics.h"
 #include "analysis/replay/graph/interference.h"
+#include "analysis/rules/replay.h"
 
 namespace lockstep::replay {
-namespace {
-
-constexpr std::uint64_t kGpuSeed = 20'261;
-constexpr std::size_t kRounds = 200;
-// A slowdown that cannot be distinguished from this or less counts as none.
-constexpr double kLeast = 0.01;
-
-}  // namespace
 
 GpuOccupancy::GpuOccupancy(const GpuRun& run) : transfers_(run.collectives.size(), Interval{0, 0}) {
   members_.resize(run.collectives.size());
@@ -90,7 +83,7 @@ class Estimator {
       estimate.value.compute_slowdown = Compute(all);
       estimate.compute_interval = Interval95(cells_.size(), [&](const auto& drawn) { return Compute(drawn); });
       estimate.samples += kernels_;
-      if (estimate.compute_interval.first < kLeast) estimate.value.compute_slowdown = 0;
+      if (estimate.compute_interval.first < rules::kGpuSlowdownTold) estimate.value.compute_slowdown = 0;
     }
     if (!transfers_.empty()) {
       std::vector<std::size_t> all(transfers_.size());
@@ -98,15 +91,12 @@ class Estimator {
       estimate.value.transfer_slowdown = Transfer(all);
       estimate.transfer_interval = Interval95(transfers_.size(), [&](const auto& drawn) { return Transfer(drawn); });
       estimate.samples += transfers_.size();
-      if (estimate.transfer_interval.first < kLeast) estimate.value.transfer_slowdown = 0;
+      if (estimate.transfer_interval.first < rules::kGpuSlowdownTold) estimate.value.transfer_slowdown = 0;
     }
     return estimate;
   }
 
  private:
-  static constexpr double kMostSlowdown = 8;
-  static constexpr std::size_t kMostOfGroup = 100;
-
   // Sums for a line through 0: how much longer a kernel takes, against how long it runs beside a transfer, both in
   // units of the kernel's time alone.
   struct Cell {
@@ -131,7 +121,8 @@ class Estimator {
         if (beside[i] == 0) alone[item.ref].push_back(item.end_ns - item.begin_ns);
       }
       std::vector<std::int64_t> usual;
-      for (auto& each : alone) usual.push_back(each.size() < 3 ? 0 : LowerMedian(std::move(each)));
+      for (auto& each : alone)
+        usual.push_back(each.size() < rules::kGpuSlowdownLeastKernels ? 0 : LowerMedian(std::move(each)));
       std::map<std::size_t, Cell> by_step;
       std::size_t gate = 0;
       for (std::size_t i = 0; i < rank.items.size(); ++i) {
@@ -158,7 +149,8 @@ class Estimator {
       sum.beside_beside += cells_[i].beside_beside;
     }
     const double slope = sum.beside_beside > 0 ? sum.beside_longer / sum.beside_beside : 0;
-    return slope <= 0 ? 0 : std::min(kMostSlowdown, slope < 1 ? slope / (1 - slope) : kMostSlowdown);
+    return slope <= 0 ? 0
+                      : std::min(rules::kGpuSlowdownMost, slope < 1 ? slope / (1 - slope) : rules::kGpuSlowdownMost);
   }
 
   // Compares transfers of one kind, size and communicator that overlap with computing on different numbers of members.
@@ -169,8 +161,7 @@ class Estimator {
       if (transfer.begin >= transfer.end) continue;
       const std::vector<std::int64_t> by_computing = occupancy_.ByComputing(c, transfer);
       if (by_computing.size() < 2) continue;
-      // If there are many members, the share is rounded to a sixteenth.
-      const std::size_t members = by_computing.size() - 1, parts = std::min<std::size_t>(members, 16);
+      const std::size_t members = by_computing.size() - 1, parts = std::min(members, rules::kGpuSlowdownShareParts);
       std::vector<double> ns(parts + 1, 0);
       for (std::size_t k = 0; k <= members; ++k)
         ns[(k * parts + members / 2) / members] += static_cast<double>(by_computing[k]);
@@ -181,7 +172,6 @@ class Estimator {
       groups[{about.comm, about.kind, about.bytes}].push_back(std::move(moved));
     }
     for (auto& [key, list] : groups) {
-      // There is nothing to compare if the share is the same for all of them.
       double least = 1, most = 0;
       for (const Moved& moved : list) {
         double share = 0, whole = 0;
@@ -189,9 +179,8 @@ class Estimator {
         least = std::min(least, share / whole);
         most = std::max(most, share / whole);
       }
-      if (list.size() < 3 || most - least < 0.1) continue;
-      // A sample that is large enough, spread over the run.
-      for (std::size_t i = 0; i < list.size(); i += list.size() / kMostOfGroup + 1) {
+      if (list.size() < rules::kGpuSlowdownLeastTransfers || most - least < rules::kGpuSlowdownLeastContrast) continue;
+      for (std::size_t i = 0; i < list.size(); i += list.size() / rules::kGpuSlowdownGroupTransfers + 1) {
         list[i].group = groups_;
         transfers_.push_back(std::move(list[i]));
       }
@@ -221,23 +210,22 @@ class Estimator {
   // Finds the slowdown with the least scatter by golden section search: the scatter has one minimum if the shares
   // differ.
   double Transfer(const std::vector<std::size_t>& drawn) const {
-    constexpr double kGolden = 0.6180339887498949;
-    double low = 0, high = kMostSlowdown;
-    for (int round = 0; round < 40; ++round) {
-      const double a = high - kGolden * (high - low), b = low + kGolden * (high - low);
+    double low = 0, high = rules::kGpuSlowdownMost;
+    for (int round = 0; round < rules::kGpuSlowdownSearchRounds; ++round) {
+      const double a = high - rules::kGoldenSection * (high - low), b = low + rules::kGoldenSection * (high - low);
       if (Spread(drawn, a) <= Spread(drawn, b))
         high = b;
       else
         low = a;
     }
-    return low < 1e-6 ? 0 : (low + high) / 2;
+    return low < rules::kGpuSlowdownSearchPrecision ? 0 : (low + high) / 2;
   }
 
   template <typename F>
   static std::pair<double, double> Interval95(std::size_t n, F&& value) {
-    analysis::SeededRandom random(kGpuSeed);
+    analysis::SeededRandom random(rules::kInterferenceSeed);
     std::vector<double> values;
-    for (std::size_t round = 0; round < kRounds; ++round) {
+    for (std::size_t round = 0; round < rules::kInterferenceResamples; ++round) {
       std::vector<std::size_t> drawn(n);
       for (std::size_t& each : drawn) each = random.Below(n);
       values.push_back(value(drawn));

@@ -8,14 +8,10 @@
 #include "analysis/replay/gpu/gpu_interference.h"
 #include "analysis/replay/gpu/gpu_rank_graph.h"
 #include "analysis/replay/gpu/gpu_run.h"
+#include "analysis/rules/replay.h"
 
 namespace lockstep::replay {
 namespace {
-
-// The error of the difference between two ranks' clocks.
-constexpr std::int64_t kSlackNs = 2'000;
-// In a run with more items, chains of kernels are slowed as a whole: an operation and its description take 150 bytes.
-constexpr std::size_t kMostSingle = 1'000'000;
 
 // Sets each member's transfer: from the latest arrival to its end.
 void SetTransfers(GraphInMaking& s) {
@@ -48,7 +44,7 @@ void SetExchanges(GraphInMaking& s) {
   for (const auto& [collective, ends] : by_collective) {
     if (ends.size() != 2) continue;
     const std::size_t send = sends(ends[0], collective) ? ends[0] : ends[1], receive = ends[0] + ends[1] - send;
-    eager |= s.exchanges[send].end_ns + kSlackNs < s.exchanges[receive].begin_ns;
+    eager |= s.exchanges[send].end_ns + rules::kGpuEagerSlackNs < s.exchanges[receive].begin_ns;
   }
   for (std::size_t i = 0; i < s.exchanges.size(); ++i) {
     const GraphInMaking::Exchange& exchange = s.exchanges[i];
@@ -73,7 +69,7 @@ Job GpuRun::MakeJob(const JobOptions& options) const {
   GraphInMaking shared{*this, options, alone.get(), {}, {}, {}, {}, false};
   std::size_t items = 0;
   for (const GpuRank& rank : gpu_ranks) items += rank.items.size();
-  shared.single_kernels = options.interference.any() && items <= kMostSingle;
+  shared.single_kernels = options.interference.any() && items <= rules::kGpuSingleKernelsMost;
   shared.groups.assign(collectives.size(), kNone);
   shared.members.resize(collectives.size());
   shared.job.step_ends.assign(steps.size(), std::vector<std::uint32_t>(ranks.size(), kNone));

@@ -6,6 +6,8 @@
 
 #include "analysis/core/statistics.h"
 #include "analysis/replay/gpu/gpu_raw.h"
+#include "analysis/rules/causes.h"
+#include "analysis/rules/replay.h"
 #include "core/order_statistics.h"
 
 namespace lockstep::replay {
@@ -13,9 +15,6 @@ namespace {
 
 using schema::kNone;
 constexpr std::int64_t kNever = std::numeric_limits<std::int64_t>::min();
-// A device with a queued operation starts it within this time; a longer gap means that the operation waited for
-// something (HTA's consecutive_kernel_delay).
-constexpr std::int64_t kStartsWithinNs = 30'000;
 
 // Applies the rules in the order in which the host requested the items.
 class Resolver {
@@ -160,7 +159,7 @@ class Resolver {
     // A wait whose target ended after the operation began cannot have held it.
     for (const std::uint32_t wait : lane.waits) {
       const std::int64_t ends = At(At(wait).ref).end_ns;
-      if (ends > begin + gpu::kClockSlackNs) {
+      if (ends > begin + rules::kGpuClockSlackNs) {
         At(wait).ref = kNone;
         ++out_.residuals.dropped_waits;
         continue;
@@ -192,7 +191,7 @@ class Resolver {
       }
     }
     if (ready == kNever) ready = out_.origin_ns;
-    if (begin < ready - gpu::kClockSlackNs) ++out_.residuals.negative;
+    if (begin < ready - rules::kGpuClockSlackNs) ++out_.residuals.negative;
     item.delay_ns = std::max<std::int64_t>(0, begin - ready);
     std::int64_t& rest = ready == held          ? out_.residuals.after_wait_ns
                          : ready == lane.end_ns ? out_.residuals.after_stream_ns
@@ -232,7 +231,7 @@ class Resolver {
       const Past& last = after[-1];
       // The trace contains no inner edges of a CUDA graph.
       if (told && (raw.correlation == 0 || last.correlation != raw.correlation)) continue;
-      if (last.end_ns <= ready_ns || item.begin_ns - last.end_ns > kStartsWithinNs) continue;
+      if (last.end_ns <= ready_ns || item.begin_ns - last.end_ns > rules::kGpuStartsWithinNs) continue;
       if (best == kNone || At(best).end_ns < last.end_ns) best = last.item;
     }
     if (best != kNone || told || item.kind != GpuItem::kMember) return best;
@@ -248,21 +247,21 @@ class Resolver {
     const std::int64_t call = raw.item.call_ns, call_end = raw.call_end_ns;
     std::int64_t released = call;
     const auto add_item = [&](std::uint32_t of) {
-      if (of == kNone || At(of).end_ns > call_end + gpu::kClockSlackNs) return;
+      if (of == kNone || At(of).end_ns > call_end + rules::kGpuClockSlackNs) return;
       sync.item = of;
       At(of).watched = true;
       released = std::max(released, At(of).end_ns);
     };
     const auto add_lane = [&](std::uint16_t lane) {
       // The call did not wait for work that ended later, whatever its name says.
-      if (lanes_[lane].past.empty() || lanes_[lane].end_ns > call_end + gpu::kClockSlackNs) return;
+      if (lanes_[lane].past.empty() || lanes_[lane].end_ns > call_end + rules::kGpuClockSlackNs) return;
       sync.lanes.push_back(lane);
       released = std::max(released, lanes_[lane].end_ns);
       // The stream may only have a wait for another one left, as after the last collective of a step.
       for (const std::uint32_t wait : lanes_[lane].waits) {
         if (At(wait).ref == kNone) continue;
         GpuItem& of = At(At(wait).ref);
-        if (of.end_ns > call_end + gpu::kClockSlackNs) {
+        if (of.end_ns > call_end + rules::kGpuClockSlackNs) {
           At(wait).ref = kNone;
           ++out_.residuals.dropped_waits;
           continue;
@@ -289,7 +288,7 @@ class Resolver {
         // The stream that finished last while the call waited.
         std::uint16_t best = GpuItem::kNoLane;
         for (std::uint16_t lane = 0; lane < lanes_.size(); ++lane)
-          if (lanes_[lane].end_ns > call && lanes_[lane].end_ns <= call_end + gpu::kClockSlackNs &&
+          if (lanes_[lane].end_ns > call && lanes_[lane].end_ns <= call_end + rules::kGpuClockSlackNs &&
               (best == GpuItem::kNoLane || lanes_[lane].end_ns > lanes_[best].end_ns))
             best = lane;
         if (best != GpuItem::kNoLane) add_lane(best);

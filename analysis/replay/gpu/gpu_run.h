@@ -7,6 +7,7 @@
 
 #include "analysis/replay/gpu/gpu_rank.h"
 #include "analysis/replay/graph/recorded_run.h"
+#include "analysis/rules/replay.h"
 
 namespace lockstep::replay {
 
@@ -18,9 +19,7 @@ class GpuRun : public RecordedRun {
 
   using RecordedRun::MakeJob;
   Job MakeJob(const JobOptions& options) const override;  // gpu_job.cc
-  // The bandwidth of one direction of a GPU's links: NVLink 4 of an H100, 450 GB/s (its data sheet has 900 for both
-  // directions).
-  double floor_bytes_per_ns() const override { return 450; }
+  double floor_bytes_per_ns() const override { return rules::kGpuLinkBytesPerNs; }
   // Uses this run alone. gpu_interference.cc
   InterferenceEstimate EstimateInterference(const std::vector<const RecordedRun*>& others = {}) const override;
   std::vector<Launch> LaunchesOfFirstRank() const override;  // gpu_rebucket.cc

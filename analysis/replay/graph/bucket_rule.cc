@@ -8,6 +8,8 @@
 #include <map>
 #include <utility>
 
+#include "analysis/rules/replay.h"
+
 namespace lockstep::replay {
 namespace {
 
@@ -68,7 +70,7 @@ std::vector<std::uint64_t> DistinctCaps(std::span<const Gradient> gradients, std
                                         std::size_t limit, bool first_follows) {
   std::vector<std::uint64_t> caps;
   std::vector<GradientBucket> last;
-  for (std::uint64_t cap = 1; caps.size() <= 64 * limit;) {
+  for (std::uint64_t cap = 1; caps.size() <= rules::kBucketCapsSearchedPerListed * limit;) {
     const bool of_first = first_follows && cap <= first_bytes;
     Assignment assignment = Assign(gradients, of_first ? cap : first_bytes, cap, of_first);
     // Nothing changes until the cap exceeds the smallest bucket that it closed.
@@ -95,7 +97,7 @@ std::string DdpSettings(std::uint64_t first_bytes, std::uint64_t cap_bytes, std:
   const std::uint64_t all = (total_bytes + kMiB - 1) / kMiB * kMiB;
   const std::uint64_t first = std::min(first_bytes, all), cap = std::min(cap_bytes, all);
   const std::string ddp = fmt::format("DistributedDataParallel(..., bucket_cap_mb={})", ShortMebibytes(cap));
-  if (first == kDdpFirstBucketBytes) return ddp;
+  if (first == rules::kDdpFirstBucketBytes) return ddp;
   return fmt::format("before the model is wrapped: torch.distributed._DEFAULT_FIRST_BUCKET_BYTES = {}; then {}", first,
                      ddp);
 }

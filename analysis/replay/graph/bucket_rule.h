@@ -7,6 +7,7 @@
 #include <string>
 #include <vector>
 
+#include "analysis/rules/replay.h"
 #include "core/collective.h"
 
 namespace lockstep::replay {
@@ -23,8 +24,6 @@ struct GradientBucket {
   std::uint64_t bytes = 0;
 };
 
-inline constexpr std::uint64_t kDdpFirstBucketBytes = 1 << 20, kDdpBucketCapBytes = 25 << 20;
-
 // `gradients` in the order in which DDP processes them: from its second step on the order of arrival. Per (dtype,
 // device): a gradient is added, and the bucket is closed when it has reached its limit: the first one `first_bytes`,
 // each later one `cap_bytes`. Gradients are never split, so buckets exceed the limit. Buckets are in the order in which
@@ -37,7 +36,7 @@ std::vector<GradientBucket> AssignBuckets(std::span<const Gradient> gradients, s
 // bucket is closed by the cap. At most `limit`, spread over the range. `first_follows`: the first bucket's limit is the
 // cap, and `first_bytes` at most.
 std::vector<std::uint64_t> DistinctCaps(std::span<const Gradient> gradients, std::uint64_t first_bytes,
-                                        std::size_t limit = 1000, bool first_follows = false);
+                                        std::size_t limit = rules::kBucketCapsListed, bool first_follows = false);
 
 // What to write in the program for buckets of these limits: the cap alone, and, if the first bucket's limit differs
 // from the default (1 MiB), the setting that changes it. DDP closes the first bucket at

@@ -4,32 +4,12 @@
 #include <cmath>
 #include <limits>
 
+#include "analysis/rules/replay.h"
+#include "analysis/rules/run.h"
 #include "core/order_statistics.h"
 
 namespace lockstep::replay {
 namespace {
-
-// Ten times the memory bandwidth of the fastest accelerator available (8 TB/s): bytes per ns.
-constexpr double kImpossibleBytesPerNs = 80'000;
-// An outlier is slower by this factor than the sizes on both sides of it imply. A change of protocol makes one side
-// faster by as much (LL to LL128: 1.6 to 2.1 in public logs), never both.
-constexpr double kOutlierFactor = 1.5;
-constexpr double kSigmas = 1.645;  // 90 % of a normal distribution.
-constexpr double kMadToSigma = 1.4826;
-constexpr std::size_t kLeastForQuantiles = 20;
-// If nothing was measured there, the true cost may differ from the last slope's by this much per doubling.
-constexpr double kExtrapolationPerDoubling = 0.1;
-// The most by which a straight line through latency and one size misses (cost_model.h).
-constexpr double kLineFactor = 1.5;
-// Transfers that move at least so many times the bytes per second of another are slow for something else than their
-// bytes: half of what they take and more.
-constexpr double kOtherRate = 2;
-// Of the transfers of one size the quickest part, which is no chance.
-constexpr double kQuick = 0.25;
-// Fewer bytes may take less than in proportion where they fit nearer to a core, by no more than this.
-constexpr double kNearerFactor = 4;
-// So many times of one size have a middle. Of fewer the first, which is slow, may be the middle.
-constexpr std::size_t kLeastForMiddle = 3;
 
 double LogBytes(std::uint64_t bytes) { return std::log(static_cast<double>(std::max<std::uint64_t>(bytes, 1))); }
 
@@ -46,7 +26,7 @@ double MostOff(const CostModel::Knot& a, const CostModel::Knot& b, std::uint64_t
   const double slope = std::log(b.transfer_ns / a.transfer_ns) / (from_a + to_b);
   // Times that fall with bytes are not bounded by each other.
   if (slope < 0) return std::numeric_limits<double>::infinity();
-  const double steepest = std::max(1.0, 2 * slope);
+  const double steepest = std::max(1.0, rules::kCostSteepestFactor * slope);
   const double above = std::min((steepest - slope) * from_a, slope * to_b);
   const double below = std::min(slope * from_a, (steepest - slope) * to_b);
   return std::max(above, below);
@@ -57,12 +37,12 @@ double MostOff(const CostModel::Knot& a, const CostModel::Knot& b, std::uint64_t
 double SpreadOf(const std::vector<double>& logs) {
   std::vector<double> away;
   for (const double log : logs) away.push_back(std::abs(log));
-  const double spread = kMadToSigma * MiddleMedian(away);
-  if (logs.size() < kLeastForQuantiles) return spread;
+  const double spread = rules::kMadToSigma * MiddleMedian(away);
+  if (logs.size() < rules::kCostQuantileLeastTimes) return spread;
   std::vector<double> sorted = logs;
   std::sort(sorted.begin(), sorted.end());
   const std::size_t beyond = sorted.size() / 20;
-  return std::min(spread, std::max(-sorted[beyond], sorted[sorted.size() - 1 - beyond]) / kSigmas);
+  return std::min(spread, std::max(-sorted[beyond], sorted[sorted.size() - 1 - beyond]) / rules::kNormal95Below);
 }
 
 }  // namespace
@@ -85,7 +65,7 @@ std::vector<CostModel::Knot> CostModel::KnotsOf(std::vector<Sample> samples) {
       values.push_back(static_cast<double>(samples[i].transfer_ns));
     const double middle = MiddleMedian(values);
     for (const double value : values) logs.push_back(std::log(value / middle));
-    knots.push_back({bytes, middle, LowerQuantile(values, kQuick), SpreadOf(logs), values.size()});
+    knots.push_back({bytes, middle, LowerQuantile(values, rules::kCostQuickShare), SpreadOf(logs), values.size()});
   }
   return knots;
 }
@@ -101,8 +81,8 @@ void CostModel::UseThoseBeside() {
   for (const Sample& each : beside_) {
     const auto ns = static_cast<double>(each.transfer_ns);
     const double rate = rate_of(each.bytes, ns);
-    if (!each.same_kind || each.bytes <= own.bytes || ns > own.transfer_ns || rate < kOtherRate * quick_rate ||
-        rate > kImpossibleBytesPerNs)
+    if (!each.same_kind || each.bytes <= own.bytes || ns > own.transfer_ns ||
+        rate < rules::kCostOtherRate * quick_rate || rate > rules::kCostImpossibleBytesPerNs)
       continue;
     if (!contradiction_ || std::pair(each.bytes, -ns) > std::pair(contradiction_->bytes, -contradiction_->transfer_ns))
       contradiction_ = Knot{each.bytes, ns, ns, own.spread, 1};
@@ -116,9 +96,9 @@ void CostModel::UseThoseBeside() {
   std::erase_if(beside_, [&](const Sample& each) {
     const auto ns = static_cast<double>(each.transfer_ns);
     const double rate = rate_of(each.bytes, ns);
-    return each.bytes == own.bytes || rate > kImpossibleBytesPerNs ||
+    return each.bytes == own.bytes || rate > rules::kCostImpossibleBytesPerNs ||
            (each.bytes > own.bytes) != (ns > own.transfer_ns) ||
-           (each.bytes < own.bytes && rate > kNearerFactor * own_rate);
+           (each.bytes < own.bytes && rate > rules::kCostCacheFactor * own_rate);
   });
   // Another kind of operation stands for the steps' only where none of that kind tells: of more bytes, of fewer. One of
   // more bytes that moved fewer per second was slow for another reason (a first time).
@@ -126,7 +106,8 @@ void CostModel::UseThoseBeside() {
     const auto there = [&](const Sample& each) { return (each.bytes > own.bytes) == more; };
     const auto tells = [&](const Sample& each) {
       return there(each) && each.same_kind &&
-             (!more || kLineFactor * rate_of(each.bytes, static_cast<double>(each.transfer_ns)) >= own_rate);
+             (!more ||
+              rules::kCostFirstTimeFactor * rate_of(each.bytes, static_cast<double>(each.transfer_ns)) >= own_rate);
     };
     if (std::any_of(beside_.begin(), beside_.end(), tells))
       std::erase_if(beside_, [&](const Sample& each) { return there(each) && !each.same_kind; });
@@ -138,7 +119,7 @@ void CostModel::UseThoseBeside() {
   for (auto begin = beside_.begin(); begin != beside_.end();) {
     const auto end = std::find_if(begin, beside_.end(), [&](const Sample& each) { return each.bytes != begin->bytes; });
     const auto count = static_cast<std::size_t>(end - begin);
-    chosen.push_back(begin[count < kLeastForMiddle ? 0 : static_cast<std::ptrdiff_t>((count - 1) / 2)]);
+    chosen.push_back(begin[count < rules::kCostMiddleLeastTimes ? 0 : static_cast<std::ptrdiff_t>((count - 1) / 2)]);
     begin = end;
   }
   for (Knot& knot : KnotsOf(std::move(chosen))) {
@@ -157,31 +138,32 @@ void CostModel::Fit() {
     if (knot.doubt == Doubt::kNothing) usable_.push_back(knot);
   std::vector<double> errors;
   for (const double error : LeaveOneOut()) errors.push_back(std::abs(std::log1p(error)));
-  between_ = kMadToSigma * MiddleMedian(std::move(errors));
+  between_ = rules::kMadToSigma * MiddleMedian(std::move(errors));
 }
 
 void CostModel::FindDoubtful() {
   for (Knot& knot : knots_)
-    if (static_cast<double>(knot.bytes) > kImpossibleBytesPerNs * knot.transfer_ns) knot.doubt = Doubt::kImpossible;
+    if (static_cast<double>(knot.bytes) > rules::kCostImpossibleBytesPerNs * knot.transfer_ns)
+      knot.doubt = Doubt::kImpossible;
   // An operation that takes no longer for a thousand times the bytes does not move them: operations in the same table
   // that are as fast at smaller sizes are the same operation.
   double nothing_ns = 0;
   for (const Knot& knot : knots_)
     if (knot.doubt == Doubt::kImpossible) nothing_ns = std::max(nothing_ns, knot.transfer_ns);
   for (Knot& knot : knots_)
-    if (knot.transfer_ns <= nothing_ns * 1.1) knot.doubt = Doubt::kImpossible;
+    if (knot.transfer_ns <= nothing_ns * rules::kCostNothingMovedFactor) knot.doubt = Doubt::kImpossible;
   std::vector<Knot*> real;
   for (Knot& knot : knots_)
     if (knot.doubt == Doubt::kNothing) real.push_back(&knot);
   for (std::size_t i = 0; i < real.size(); ++i) {
     // At the ends, one neighbour and the one after it must suffice: the time decreases for more bytes in both steps.
     const bool first = i == 0, last = i + 1 == real.size();
-    if (real.size() < 3 || last) continue;
+    if (real.size() <= 2 || last) continue;
     const double after = real[i + 1]->transfer_ns;
     const double before = first ? real[i + 2]->transfer_ns : real[i - 1]->transfer_ns;
     // Without the point, the points on its two sides must agree with each other.
     const double around = std::max(after, before);
-    if (real[i]->transfer_ns > kOutlierFactor * around) real[i]->doubt = Doubt::kOutlier;
+    if (real[i]->transfer_ns > rules::kCostOutlierFactor * around) real[i]->doubt = Doubt::kOutlier;
   }
 }
 
@@ -195,21 +177,23 @@ std::optional<CostModel::Estimate> CostModel::Interpolate(const std::vector<Knot
   if (after != knots.end() && after->bytes == bytes) {
     estimate.ns = after->transfer_ns;
     sigma = after->spread;
-    estimate.factor = std::exp(kSigmas * of_median(*after));
+    estimate.factor = std::exp(rules::kNormal95Below * of_median(*after));
   } else if (after != knots.begin() && after != knots.end()) {
     estimate.ns = Between(after[-1], *after, bytes);
     // However badly sizes are interpolated elsewhere, these two bound it.
-    const double off = std::min(kSigmas * between_, MostOff(after[-1], *after, bytes)) / kSigmas;
+    const double off =
+        std::min(rules::kNormal95Below * between_, MostOff(after[-1], *after, bytes)) / rules::kNormal95Below;
     sigma = std::hypot(std::max(after[-1].spread, after->spread), off);
-    estimate.factor = std::exp(kSigmas * std::hypot(std::max(of_median(after[-1]), of_median(*after)), off));
+    estimate.factor =
+        std::exp(rules::kNormal95Below * std::hypot(std::max(of_median(after[-1]), of_median(*after)), off));
   } else {
     estimate.extrapolated = true;
     const bool below = after == knots.begin();
     const Knot& end = below ? knots.front() : knots.back();
     const double doublings = std::abs(LogBytes(bytes) - LogBytes(end.bytes)) / std::log(2.0);
-    sigma = std::hypot(end.spread, between_) + kExtrapolationPerDoubling * doublings;
-    estimate.factor =
-        std::exp(kSigmas * (std::hypot(of_median(end), between_) + kExtrapolationPerDoubling * doublings));
+    sigma = std::hypot(end.spread, between_) + rules::kCostExtrapolationPerDoubling * doublings;
+    estimate.factor = std::exp(rules::kNormal95Below * (std::hypot(of_median(end), between_) +
+                                                        rules::kCostExtrapolationPerDoubling * doublings));
     if (knots.size() == 1) {
       // The time is proportional if it is all bandwidth, and constant if it is all latency.
       const double proportional = end.transfer_ns * static_cast<double>(std::max<std::uint64_t>(bytes, 1)) /
@@ -219,19 +203,19 @@ std::optional<CostModel::Estimate> CostModel::Interpolate(const std::vector<Knot
           return latency_ns + proportional * (1 - latency_ns / end.transfer_ns);
         };
         estimate.ns = along(latency_ns_);
-        double off = kLineFactor;
+        double off = rules::kCostLineFactor;
         // Beyond the one size, a latency that is off by so much turns the line.
         if (!below)
-          off = std::max({off, along(latency_ns_ / kLineFactor) / estimate.ns,
-                          estimate.ns / along(std::min(latency_ns_ * kLineFactor, end.transfer_ns))});
-        estimate.factor = off * std::exp(kSigmas * of_median(end));
-        estimate.low_ns = estimate.ns / off * std::exp(-kSigmas * end.spread);
-        estimate.high_ns = estimate.ns * off * std::exp(kSigmas * end.spread);
+          off = std::max({off, along(latency_ns_ / rules::kCostLineFactor) / estimate.ns,
+                          estimate.ns / along(std::min(latency_ns_ * rules::kCostLineFactor, end.transfer_ns))});
+        estimate.factor = off * std::exp(rules::kNormal95Below * of_median(end));
+        estimate.low_ns = estimate.ns / off * std::exp(-rules::kNormal95Below * end.spread);
+        estimate.high_ns = estimate.ns * off * std::exp(rules::kNormal95Below * end.spread);
         return estimate;
       }
       estimate.ns = below ? std::sqrt(proportional * end.transfer_ns) : proportional;
-      estimate.low_ns = std::min(proportional, end.transfer_ns) * std::exp(-kSigmas * sigma);
-      estimate.high_ns = std::max(proportional, end.transfer_ns) * std::exp(kSigmas * sigma);
+      estimate.low_ns = std::min(proportional, end.transfer_ns) * std::exp(-rules::kNormal95Below * sigma);
+      estimate.high_ns = std::max(proportional, end.transfer_ns) * std::exp(rules::kNormal95Below * sigma);
       estimate.factor *= std::max(estimate.ns / std::min(proportional, end.transfer_ns),
                                   std::max(proportional, end.transfer_ns) / estimate.ns);
       return estimate;
@@ -247,8 +231,8 @@ std::optional<CostModel::Estimate> CostModel::Interpolate(const std::vector<Knot
     estimate.ns = below ? std::clamp(line, std::min(proportional, end.transfer_ns), end.transfer_ns)
                         : std::clamp(line, end.transfer_ns, proportional);
   }
-  estimate.low_ns = estimate.ns * std::exp(-kSigmas * sigma);
-  estimate.high_ns = estimate.ns * std::exp(kSigmas * sigma);
+  estimate.low_ns = estimate.ns * std::exp(-rules::kNormal95Below * sigma);
+  estimate.high_ns = estimate.ns * std::exp(rules::kNormal95Below * sigma);
   return estimate;
 }
 
@@ -285,12 +269,12 @@ std::optional<CostModel::Line> CostModel::AlphaBeta() const {
   }
   const double determinant = w * wss - ws * ws;
   Line line{};
-  if (determinant > 1e-12 * w * wss) {
+  if (determinant > rules::kCostDeterminantPrecision * w * wss) {
     line.alpha_ns = (wss * wt - ws * wst) / determinant;
     line.beta_ns_per_byte = (w * wst - ws * wt) / determinant;
   }
   // Without latency it is the line through 0, except if the slope is what makes the solution invalid.
-  if (determinant <= 1e-12 * w * wss || (line.alpha_ns < 0 && line.beta_ns_per_byte > 0))
+  if (determinant <= rules::kCostDeterminantPrecision * w * wss || (line.alpha_ns < 0 && line.beta_ns_per_byte > 0))
     line = {0, wss > 0 ? wst / wss : 0, std::nullopt};
   if (!(line.beta_ns_per_byte > 0)) return std::nullopt;
   std::vector<double> errors;

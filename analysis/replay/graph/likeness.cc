@@ -6,12 +6,10 @@
 #include <tuple>
 
 #include "analysis/core/statistics.h"
+#include "analysis/rules/replay.h"
 
 namespace lockstep::replay {
 namespace {
-
-// The share of steps in which ranks divide their work equally from which on it is compared piece by piece.
-constexpr double kMostAgree = 0.9;
 
 class Likener {
  public:
@@ -66,7 +64,7 @@ class Likener {
       usual[r] = most->first;
       agree += most->second;
     }
-    if (static_cast<double>(agree) >= kMostAgree * static_cast<double>(cells.size())) {
+    if (static_cast<double>(agree) >= rules::kLikenessLeastAgreement * static_cast<double>(cells.size())) {
       std::map<std::pair<std::uint64_t, std::uint32_t>, std::pair<double, std::uint32_t>> sums;
       const auto whole = [&](std::uint32_t i) {
         const JobOperation& about = job_.operations[i];

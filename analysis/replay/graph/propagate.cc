@@ -4,10 +4,10 @@
 #include <tuple>
 #include <utility>
 
+#include "analysis/rules/replay.h"
+
 namespace lockstep::replay {
 namespace {
-
-constexpr std::uint32_t kAhead = 8;  // Members.
 
 class Propagation {
  public:
@@ -106,10 +106,10 @@ class Propagation {
     const std::int64_t all_ns = states_[last].begin_ns;
     for (std::uint32_t m = end; m-- > first;) {
       // Each member is of another rank, so it is far away in memory.
-      if (m >= first + kAhead) {
-        __builtin_prefetch(&operations_[s_.members[m - kAhead]]);
-        __builtin_prefetch(&states_[s_.members[m - kAhead]]);
-        __builtin_prefetch(&s_.first_dependent[s_.members[m - kAhead]]);
+      if (m >= first + rules::kReplayMembersAhead) {
+        __builtin_prefetch(&operations_[s_.members[m - rules::kReplayMembersAhead]]);
+        __builtin_prefetch(&states_[s_.members[m - rules::kReplayMembersAhead]]);
+        __builtin_prefetch(&s_.first_dependent[s_.members[m - rules::kReplayMembersAhead]]);
       }
       End(s_.members[m], all_ns + operations_[s_.members[m]].duration_ns);
     }

@@ -7,6 +7,7 @@
 #include <utility>
 
 #include "analysis/gpu/launch_index.h"
+#include "analysis/rules/replay.h"
 #include "merge/parallel.h"
 #include "merge/timeline/event_windows.h"
 #include "merge/timeline/step_length.h"
@@ -100,7 +101,8 @@ Result<schema::RankTables> ReadAround(const merge::Timeline& timeline, const Rea
     waits |= what == merge::EventWindows::kWait;
   });
   const std::int64_t length = steps.time.end - steps.time.begin;
-  const std::int64_t beside = length / 8 + 2 * length / static_cast<std::int64_t>(steps.count);
+  const std::int64_t beside = length / rules::kReplayReadBesidePart +
+                              rules::kReplayReadBesideSteps * length / static_cast<std::int64_t>(steps.count);
   schema::RankTables tables = events.ReadWithOperations({steps.time.begin - beside, steps.time.end + beside});
   // Where a rank tells what streams waited for it is not guessed.
   const bool told =
@@ -147,7 +149,7 @@ void ChooseCollectives(const merge::Timeline& timeline, std::int64_t steps_besid
       whole &= run.PositionOf(m.rank[k]) != kNone;
       inside |= m.step[k] >= first && m.step[k] <= last;
     }
-    if (whole && (!inside || c.bytes[i] <= kFewBytes) && c.transfer_ns[i] > 0 && !c.censored[i])
+    if (whole && (!inside || c.bytes[i] <= rules::kTinyTransferBytes) && c.transfer_ns[i] > 0 && !c.censored[i])
       run.beside.push_back({c.comm_id[i], static_cast<CollectiveKind>(c.kind[i]), c.bytes[i], TransferOf(timeline, i)});
     if (!inside) continue;
     if (!whole) {

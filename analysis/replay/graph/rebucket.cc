@@ -9,6 +9,7 @@
 #include "analysis/replay/graph/gradients.h"
 #include "analysis/replay/graph/recorded_run.h"
 #include "analysis/replay/graph/units.h"
+#include "analysis/rules/replay.h"
 
 namespace lockstep::replay {
 
@@ -34,7 +35,7 @@ BucketSizes SizesFor(const BucketSequence& buckets, std::uint64_t first_bytes, s
       break;
     }
     const auto end = std::lower_bound(ends.begin(), ends.end(), at + limit);
-    if (*end - at - limit <= limit / 4) {
+    if (*end - at - limit <= limit / rules::kBucketEndWithinPartOfCap) {
       sizes.bytes.push_back(*end - at);
     } else {
       sizes.bytes.push_back(limit);
@@ -115,7 +116,7 @@ std::optional<BucketSequence> RecordedRun::BucketsOf(const UnitCollectives& unit
 std::optional<BucketSequence> RecordedRun::FindBuckets() const {
   const UnitCollectives units = FindUnits(*this);
   std::optional<BucketSequence> found;
-  for (const std::uint64_t more_than : {std::uint64_t{0}, kFewBytes}) {
+  for (const std::uint64_t more_than : {std::uint64_t{0}, rules::kTinyTransferBytes}) {
     std::optional<BucketSequence> buckets = BucketsOf(units, more_than);
     if (!buckets) continue;
     for (const std::vector<Gradient>& model : gradients)

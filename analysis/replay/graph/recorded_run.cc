@@ -13,6 +13,7 @@
 #include "analysis/replay/gpu/gpu_run.h"
 #include "analysis/replay/graph/gradients.h"
 #include "analysis/replay/host/host_run.h"
+#include "analysis/rules/replay.h"
 #include "core/order_statistics.h"
 #include "merge/timeline/step_length.h"
 
@@ -29,7 +30,7 @@ std::size_t JobRanks(const merge::Timeline& timeline) {
 std::int64_t RecordedRun::LatencyNs(std::uint64_t comm) const {
   std::vector<std::int64_t> few_ns;
   for (const TransferBeside& each : beside)
-    if (each.comm == comm && each.bytes <= kFewBytes) few_ns.push_back(each.transfer_ns);
+    if (each.comm == comm && each.bytes <= rules::kTinyTransferBytes) few_ns.push_back(each.transfer_ns);
   return few_ns.empty() ? 0 : LowerMedian(std::move(few_ns));
 }
 

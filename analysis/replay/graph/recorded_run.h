@@ -15,6 +15,7 @@
 #include "analysis/replay/graph/cost_model.h"
 #include "analysis/replay/graph/job.h"
 #include "analysis/replay/graph/rebucket.h"
+#include "analysis/rules/replay.h"
 #include "core/result.h"
 #include "core/schema.h"
 #include "merge/timeline/timeline.h"
@@ -47,8 +48,6 @@ struct TransferBeside {
   std::uint64_t bytes = 0;
   std::int64_t transfer_ns = 0;
 };
-// Fit into one packet of any network.
-inline constexpr std::uint64_t kFewBytes = 1024;
 
 struct UnitCollectives;  // units.h
 
@@ -83,8 +82,8 @@ class RecordedRun {
   virtual Job MakeJob(const JobOptions& options) const = 0;
   Job MakeJob() const { return MakeJob(JobOptions{}); }
 
-  // No network is faster than this, because hosts copy the data (10 GB/s).
-  virtual double floor_bytes_per_ns() const { return 10; }
+  // No network that is asked about is faster.
+  virtual double floor_bytes_per_ns() const { return rules::kHostLinkBytesPerNs; }
 
   // What the collectives of few bytes of a communicator take, whatever they are; median. 0: there are none.
   std::int64_t LatencyNs(std::uint64_t comm) const;
@@ -131,12 +130,12 @@ class RecordedRun {
 std::int64_t MeanStep(const RecordedRun& run, const std::vector<std::int64_t>& by_step);
 
 struct ReadRunOptions {
-  std::size_t most_steps = 40;  // The last ones of the longest sequence of usable steps.
+  std::size_t most_steps = rules::kReplayMostSteps;  // The last ones of the longest sequence of usable steps.
   // Uses only steps with these numbers.
   std::int64_t first_step = INT64_MIN, last_step = INT64_MAX;
   unsigned jobs = 0;  // Threads that read ranks.
   // Of a GPU rank with more rows only those around the steps are read.
-  std::uint64_t most_rows = 512 * 1024;
+  std::uint64_t most_rows = rules::kReplayWholeRankRows;
   // Reads the tables of a rank. Empty: Timeline::ReadRank.
   std::function<Result<schema::RankTables>(std::int32_t rank)> read_rank;
 };

@@ -6,6 +6,7 @@
 #include <tuple>
 
 #include "analysis/replay/graph/graph.h"
+#include "analysis/rules/replay.h"
 #include "core/comm_calls.h"
 #include "core/interval.h"
 #include "core/mpi_ops.h"
@@ -17,8 +18,6 @@
 namespace lockstep::replay {
 namespace {
 
-// A thread that begins its next collective later than this after the last one was idle in between.
-constexpr std::int64_t kBusyNs = 20'000;
 constexpr std::uint8_t kBackward = schema::Category::kBackward;
 
 class Cutter {
@@ -127,7 +126,7 @@ class Cutter {
       }
       const bool said = c.ready_ns != RankCollective::kNotSaid;
       const std::int64_t begin = said ? c.ready_ns : c.begin_ns;
-      const bool fed = said || last == INT64_MIN || begin - last > kBusyNs;
+      const bool fed = said || last == INT64_MIN || begin - last > rules::kReplayBusyThreadNs;
       other.fed.push_back(fed);
       if (fed) points_.push_back({Stretch::kFeed, begin, begin, {i}, 0});
       last = out_.collectives[i].end_ns;

@@ -4,11 +4,10 @@
 #include <set>
 #include <utility>
 
+#include "analysis/rules/replay.h"
+
 namespace lockstep::replay {
 namespace {
-
-// Smaller all-gathers carry bookkeeping, unless a reduction has their bytes.
-constexpr std::uint64_t kLeastBytes = 64 << 10;
 
 using Sizes = std::set<std::pair<std::uint64_t, std::uint64_t>>;  // Communicator, bytes.
 
@@ -27,7 +26,7 @@ void FindAllReducesOfUnits(const RecordedRun& run, const std::vector<RecordedRun
     if (launch.step != step) gathered.clear();
     step = launch.step;
     const RunCollective& c = run.collectives[launch.collective];
-    if (c.bytes <= kFewBytes) continue;  // Any two of a few bytes may be alike.
+    if (c.bytes <= rules::kTinyTransferBytes) continue;  // Any two of a few bytes may be alike.
     if (c.kind == CollectiveKind::kAllGather)
       gathered.insert({c.comm, c.bytes});
     else if (c.kind == CollectiveKind::kAllReduce && HasBytesOf(gathered, c))
@@ -50,8 +49,8 @@ UnitCollectives FindUnits(const RecordedRun& run) {
     if (units.reductions[i]) reduced.insert({run.collectives[i].comm, run.collectives[i].bytes});
   for (std::size_t i = 0; i < count; ++i) {
     const RunCollective& c = run.collectives[i];
-    units.gathers[i] =
-        c.kind == CollectiveKind::kAllGather && c.bytes > 0 && (c.bytes >= kLeastBytes || HasBytesOf(reduced, c));
+    units.gathers[i] = c.kind == CollectiveKind::kAllGather && c.bytes > 0 &&
+                       (c.bytes >= rules::kUnitGatherLeastBytes || HasBytesOf(reduced, c));
   }
   for (const RecordedRun::Launch& launch : launches)
     if (launch.step != kNone && units.reductions[launch.collective])

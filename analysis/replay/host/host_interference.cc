@@ -9,22 +9,11 @@
 #include "analysis/core/statistics.h"
 #include "analysis/replay/graph/interference.h"
 #include "analysis/replay/host/host_run.h"
+#include "analysis/rules/replay.h"
 #include "core/order_statistics.h"
 
 namespace lockstep::replay {
 namespace {
-
-// The largest share of a core's time. Two threads that share a core get half each; a thread that lacks more than this
-// sleeps in its own work.
-constexpr double kMostStolen = 0.75;
-constexpr double kLeastOverlap = 0.02;  // A share of a step: less overlap contains no information.
-constexpr std::size_t kLeastBare = 5;   // Steps without overlap that show what a rank lacks anyway.
-constexpr double kMostSlowdown = 3;     // The largest slowdown of transfers.
-constexpr double kNeighbours = 2;       // Sizes within this factor of each other are neighbours.
-constexpr double kStep = 0.05;          // The step of the search.
-constexpr double kWorthIt = 0.05;       // The share by which it must explain the costs better than no slowdown.
-constexpr std::size_t kResamples = 200;
-constexpr std::uint64_t kSeed = 20'261;
 
 // Stolen time over overlapped time, by step and rank; one list per step. What a rank lacks in steps without overlap
 // other programs took, and they take as much of its other steps.
@@ -38,10 +27,10 @@ std::vector<std::vector<double>> StolenShares(const HostRun& run, bool& shown) {
   std::vector<double> bare;  // Of one rank: the share that it lacks of each step without overlap.
   std::vector<Overlapped> overlapped;
   const auto take = [&] {
-    const double usual = bare.size() < kLeastBare ? 0 : LowerMedian(bare);
+    const double usual = bare.size() < rules::kHostBareLeastSteps ? 0 : LowerMedian(bare);
     for (const Overlapped& each : overlapped) {
       const double share = (each.lacked_ns - usual * each.length_ns) / each.overlap_ns;
-      if (share <= kMostStolen) shares[each.step].push_back(std::max(0.0, share));
+      if (share <= rules::kHostMostStolenShare) shares[each.step].push_back(std::max(0.0, share));
     }
     bare.clear();
     overlapped.clear();
@@ -73,12 +62,12 @@ std::vector<std::vector<double>> StolenShares(const HostRun& run, bool& shown) {
           lacked_ns -= slept_ns;
         }
         const auto lacked = static_cast<double>(lacked_ns), overlap = static_cast<double>(overlap_ns);
-        if (overlap <= kLeastOverlap * length)
+        if (overlap <= rules::kHostOverlapLeastShare * length)
           bare.push_back(std::max(0.0, lacked) / length);
         else
           overlapped.push_back({stretch.step, lacked, overlap, length});
         // Where it slept for as long, all of the overlap may have been sleep, beside which nothing lacks anything.
-        shown |= overlap > kLeastOverlap * length && slept_ns < overlap_ns;
+        shown |= overlap > rules::kHostOverlapLeastShare * length && slept_ns < overlap_ns;
       }
       work_ns = overlap_ns = in_mpi_ns = 0;
       begin_ns = stretch.end_ns;
@@ -118,7 +107,8 @@ Interference PossibleOf(const HostRun& run) {
   // Who needs less than half gets all of it.
   const double of_work = std::min(*used, std::max(run.cores_of_rank / 2, run.cores_of_rank - 1));
   const double of_transfer = std::min(1.0, run.cores_of_rank - of_work);
-  return {SlowdownOf(std::min(kMostStolen, *used - of_work)), SlowdownOf(std::min(kMostStolen, 1 - of_transfer))};
+  return {SlowdownOf(std::min(rules::kHostMostStolenShare, *used - of_work)),
+          SlowdownOf(std::min(rules::kHostMostStolenShare, 1 - of_transfer))};
 }
 
 // The reductions at one position of the steps of a run.
@@ -163,7 +153,7 @@ double Misfit(const std::vector<double>& bytes, const std::vector<double>& ns) {
   for (std::size_t i = 0; i < ns.size(); ++i) {
     double weights = 0, rate = 0;
     for (std::size_t j = 0; j < ns.size(); ++j) {
-      const double apart = std::abs(std::log(bytes[j] / bytes[i])) / std::log(kNeighbours);
+      const double apart = std::abs(std::log(bytes[j] / bytes[i])) / std::log(rules::kHostNeighbourSizesFactor);
       if (j == i || apart >= 1) continue;
       const double weight = (1 - apart) * (1 - apart);
       weights += weight;
@@ -182,7 +172,7 @@ double BestSlowdown(const std::vector<Place>& places, Pick pick) {
   double best = 0, least = 0;
   std::vector<double> bytes;
   for (const Place& place : places) bytes.push_back(place.bytes);
-  for (double slowdown = 0; slowdown <= kMostSlowdown; slowdown += kStep) {
+  for (double slowdown = 0; slowdown <= rules::kHostSlowdownMost; slowdown += rules::kHostSlowdownSearchStep) {
     std::vector<double> ns;
     for (const Place& place : places) {
       std::vector<double> alone;
@@ -191,7 +181,7 @@ double BestSlowdown(const std::vector<Place>& places, Pick pick) {
     }
     const double misfit = Misfit(bytes, ns);
     if (slowdown == 0) {
-      least = misfit * (1 - kWorthIt);
+      least = misfit * (1 - rules::kHostSlowdownLeastBetter);
     } else if (misfit < least) {
       least = misfit;
       best = slowdown;
@@ -261,7 +251,7 @@ InterferenceEstimate HostRun::EstimateInterference(const std::vector<const Recor
   for (const RecordedRun* other : others)
     if (const auto* host = dynamic_cast<const HostRun*>(other); host != nullptr) runs.push_back(host);
   InterferenceEstimate estimate;
-  std::mt19937_64 random(kSeed);
+  std::mt19937_64 random(rules::kInterferenceSeed);
   std::vector<std::vector<double>> stolen;  // By step of any run.
   std::vector<Place> places;
   bool shown = false;
@@ -275,7 +265,7 @@ InterferenceEstimate HostRun::EstimateInterference(const std::vector<const Recor
     std::vector<double> values, drawn;
     for (const auto& each : stolen) values.insert(values.end(), each.begin(), each.end());
     estimate.value.compute_slowdown = SlowdownOf(UpperMedian(values));
-    for (std::size_t k = 0; k < kResamples; ++k) {
+    for (std::size_t k = 0; k < rules::kInterferenceResamples; ++k) {
       std::vector<double> again;
       for (std::size_t i = 0; i < stolen.size(); ++i) {
         const auto& step = stolen[random() % stolen.size()];
@@ -289,8 +279,7 @@ InterferenceEstimate HostRun::EstimateInterference(const std::vector<const Recor
   if (!shown) estimate.possible = PossibleOf(*this);
   std::map<double, int> sizes;
   for (const Place& place : places) ++sizes[place.bytes];
-  // The three parameters of a line and a slowdown fit any costs of so few sizes.
-  if (sizes.size() > 3) {
+  if (sizes.size() >= rules::kHostSlowdownLeastSizes) {
     std::vector<double> drawn;
     std::vector<std::size_t> list;
     estimate.value.transfer_slowdown = BestSlowdown(places, [&](const Place& place) -> const std::vector<std::size_t>& {
@@ -298,7 +287,7 @@ InterferenceEstimate HostRun::EstimateInterference(const std::vector<const Recor
       for (std::size_t i = 0; i < list.size(); ++i) list[i] = i;
       return list;
     });
-    for (std::size_t k = 0; k < kResamples / 10; ++k) {
+    for (std::size_t k = 0; k < rules::kHostSlowdownTransferResamples; ++k) {
       const std::uint64_t seed = random();
       drawn.push_back(BestSlowdown(places, [&](const Place& place) -> const std::vector<std::size_t>& {
         std::mt19937_64 steps(seed);  // All positions of a run use the same steps.

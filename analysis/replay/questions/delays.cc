@@ -8,12 +8,11 @@
 #include <utility>
 
 #include "analysis/replay/graph/structure.h"
+#include "analysis/rules/replay.h"
 
 namespace lockstep::replay {
 namespace {
 
-// The largest number of operations of an interval between two synchronisations; earlier ones are ignored.
-constexpr std::size_t kLongestInterval = 4096;
 constexpr std::uint32_t kNoWait = kNone;
 
 // A part of one rank's time, found backwards from its last operation.
@@ -101,7 +100,7 @@ class Finder {
   // duration of their own.
   std::uint32_t MemberBehind(std::uint32_t i) const {
     std::uint32_t at = schedule_.cause[i];
-    for (int hops = 0; at != kNone && hops < 4; ++hops) {
+    for (int hops = 0; at != kNone && hops < rules::kDelayMostHops; ++hops) {
       if (job_.operations[at].rank != job_.operations[i].rank) return kNone;
       if (operations_[at].collective != kNone) return at;
       // Only exits, and markers after a member on its stream, are passed through.
@@ -159,7 +158,7 @@ class Finder {
     std::vector<Part> parts;
     std::uint32_t at = i;
     bool first = true;
-    while (at != kNone && parts.size() < kLongestInterval) {
+    while (at != kNone && parts.size() < rules::kDelayIntervalMostOperations) {
       if (!first) {
         // A message to the other rank is a synchronisation.
         if (const auto to = offered_.find(at);

@@ -11,6 +11,7 @@
 
 #include "analysis/core/statistics.h"
 #include "analysis/replay/questions/like_work.h"
+#include "analysis/rules/replay.h"
 
 namespace lockstep::replay {
 namespace {
@@ -19,11 +20,6 @@ std::int64_t MeanOf(std::vector<std::int64_t> values) {
   return std::accumulate(values.begin(), values.end(), std::int64_t{0}) / static_cast<std::int64_t>(values.size());
 }
 
-// Further ranks change the median of their work no more.
-constexpr std::size_t kMostCompared = 64;
-// Pieces of a run without steps that are compared at once: the shortest takes what the others' shortest takes, and so
-// on. Nobody's work is alike each time: piece by piece would also take away what ranks wait for each other by chance.
-constexpr std::size_t kComparedAtOnce = 64;
 class Equaliser {
  public:
   Equaliser(const RecordedRun& run, std::vector<bool> changed, std::vector<bool> compared, TypicalFunction typical,
@@ -168,7 +164,7 @@ class Equaliser {
         continue;
       }
       const auto [at, fresh] = open.try_emplace(identity(k), Open{sets.size(), 0});
-      if (!fresh && at->second.pieces >= kComparedAtOnce) at->second = {sets.size(), 0};
+      if (!fresh && at->second.pieces >= rules::kEqualWorkComparedAtOnce) at->second = {sets.size(), 0};
       if (at->second.set == sets.size()) sets.emplace_back();
       sets[at->second.set].push_back(k);
       at->second.pieces += pieces_in(k);
@@ -328,9 +324,10 @@ class Equaliser {
     std::vector<std::uint32_t> others;
     for (std::uint32_t r = 0; r < run_.ranks.size(); ++r)
       if (compared_[r] && (r != rank || compared_[rank]) && !Cell(step, r).empty()) others.push_back(r);
-    if (others.size() > kMostCompared) {
-      for (std::size_t i = 0; i < kMostCompared; ++i) others[i] = others[i * others.size() / kMostCompared];
-      others.resize(kMostCompared);
+    if (others.size() > rules::kEqualWorkMostCompared) {
+      for (std::size_t i = 0; i < rules::kEqualWorkMostCompared; ++i)
+        others[i] = others[i * others.size() / rules::kEqualWorkMostCompared];
+      others.resize(rules::kEqualWorkMostCompared);
     }
     std::map<std::uint32_t, std::size_t>
         common;  // From a collective of this rank to how many of the others come to it.
@@ -423,8 +420,10 @@ bool EvenOutWork(const RecordedRun& run, Spread spread, Job& job) {
       work_ns[about.rank] += job.graph.operations()[i].duration_ns;
   const std::int64_t middle_ns = work_ns.empty() ? 0 : LowerMedian(work_ns);
   std::vector<bool> alike;
-  for (const std::int64_t ns : work_ns) alike.push_back(spread == Spread::kOverAll || 2 * ns >= middle_ns);
-  const bool apart = std::any_of(work_ns.begin(), work_ns.end(), [&](std::int64_t ns) { return 2 * ns < middle_ns; });
+  for (const std::int64_t ns : work_ns)
+    alike.push_back(spread == Spread::kOverAll || rules::kEqualWorkApartPart * ns >= middle_ns);
+  const bool apart = std::any_of(work_ns.begin(), work_ns.end(),
+                                 [&](std::int64_t ns) { return rules::kEqualWorkApartPart * ns < middle_ns; });
   return Equaliser(run, alike, alike, MeanOf, spread, job).DoAll() || apart;
 }
 

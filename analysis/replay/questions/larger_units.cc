@@ -9,6 +9,7 @@
 #include "analysis/core/statistics.h"
 #include "analysis/replay/graph/units.h"
 #include "analysis/replay/questions/prefetch.h"
+#include "analysis/rules/replay.h"
 
 namespace lockstep::replay {
 namespace {
@@ -140,7 +141,7 @@ void AddCosts(const RecordedRun& run, const Job& job, const Gathers& uses, CostM
     }
   const RunCollective& first = run.collectives[uses[0][0][0].collective];
   for (const TransferBeside& each : run.beside)
-    if (each.comm == first.comm && each.kind == first.kind && each.bytes > kFewBytes)
+    if (each.comm == first.comm && each.kind == first.kind && each.bytes > rules::kTinyTransferBytes)
       costs.AddBeside(each.bytes, each.transfer_ns);
   // An all-reduce goes there and back.
   costs.SetLatency((first.kind == CollectiveKind::kAllReduce ? 2 : 1) * run.LatencyNs(first.comm));
@@ -220,7 +221,7 @@ std::optional<LargerUnits> FindLargerUnits(const WhatIf& what_if, const Job& job
 std::optional<LargerUnits> FewerUnitsAtMost(const WhatIf& what_if, const Job& job, double bytes_per_ns) {
   const RecordedRun& run = what_if.run();
   const Uses uses = UsesOf(run, job);
-  if (uses.gathers.empty() || uses.reductions[0][0].size() < 3) return std::nullopt;
+  if (uses.gathers.empty() || uses.reductions[0][0].size() < rules::kMergedUnitsLeast) return std::nullopt;
   const std::shared_ptr<const UnitCosts> known = CostsOfUnits(run, job);
   auto same = std::make_shared<UnitCosts>();
   for (const auto& [costs, made] : {std::pair(&known->gather, &same->gather), {&known->reduction, &same->reduction}}) {
@@ -235,7 +236,8 @@ std::optional<LargerUnits> FewerUnitsAtMost(const WhatIf& what_if, const Job& jo
   double bytes = 0;
   for (const Gathers& all : {uses.gathers, uses.reductions})
     for (const Gather& each : all[0][0]) bytes += static_cast<double>(run.collectives[each.collective].bytes);
-  if (2 * bytes > bytes_per_ns * static_cast<double>(found.transfers_ns)) return std::nullopt;
+  if (rules::kMergedUnitsTimesOfBytes * bytes > bytes_per_ns * static_cast<double>(found.transfers_ns))
+    return std::nullopt;
   const std::optional<Question> question = WithLargerUnits(run, same, found.together);
   if (!question) return std::nullopt;
   const Result<Answer> answer = what_if.Ask(*question);

@@ -5,18 +5,11 @@
 #include <numeric>
 #include <utility>
 
+#include "analysis/rules/replay.h"
 #include "core/order_statistics.h"
 
 namespace lockstep::replay {
 namespace {
-
-// Of what would have to be longer by more than this factor the differences are no property of the work: each piece
-// takes what it takes on the others.
-constexpr std::int64_t kMostLonger = 2;
-// Places between the same operations are alike if the next longer piece there is longer by no more than this factor.
-constexpr double kLikeLength = 1.2;
-// Pieces of which so much lies where the others' do, too, are the same work.
-constexpr double kSamePlaces = 0.5;
 
 std::int64_t SumOf(const std::vector<std::int64_t>& ns) {
   return std::accumulate(ns.begin(), ns.end(), std::int64_t{0});
@@ -52,7 +45,7 @@ TypicalWork TypicalOf(const std::vector<std::vector<std::int64_t>>& by_rank,
   for (const std::size_t place : InOrder(work.by_place_ns.size(), of)) {
     const auto [its_kind, ns] = of(place);
     if (work.likes.empty() || its_kind != last.first ||
-        static_cast<double>(ns) > kLikeLength * static_cast<double>(last.second))
+        static_cast<double>(ns) > rules::kLikeWorkLengthFactor * static_cast<double>(last.second))
       work.likes.emplace_back();
     work.likes.back().places.push_back(place);
     last = {its_kind, ns};
@@ -75,12 +68,12 @@ bool LieAtSamePlaces(const std::vector<std::int64_t>& own_ns, const std::vector<
   double common = 0;  // Of 1.
   for (std::size_t k = 0; k < own_ns.size(); ++k)
     common += std::min(static_cast<double>(own_ns[k]) / own_all, static_cast<double>(theirs_ns[k]) / theirs_all);
-  return common >= kSamePlaces;
+  return common >= rules::kLikeWorkSamePlacesShare;
 }
 
 std::vector<std::int64_t> LikeTheirs(const TypicalWork& typical, const std::vector<std::int64_t>& own_ns) {
   const std::int64_t own_all_ns = SumOf(own_ns), all_ns = SumOf(typical.by_place_ns);
-  if (own_ns.size() == 1 || all_ns > kMostLonger * own_all_ns) return typical.by_place_ns;
+  if (own_ns.size() == 1 || all_ns > rules::kLikeWorkMostLonger * own_all_ns) return typical.by_place_ns;
   std::vector<std::int64_t> like_ns(own_ns.size());
   if (!LieAtSamePlaces(own_ns, typical.middle_ns)) {
     const double factor = own_all_ns > 0 ? static_cast<double>(all_ns) / static_cast<double>(own_all_ns) : 1;

@@ -7,11 +7,10 @@
 #include <map>
 
 #include "analysis/core/statistics.h"
+#include "analysis/rules/replay.h"
 
 namespace lockstep::replay {
 namespace {
-
-constexpr double kMostOperations = 6e6;
 
 class Grower {
  public:
@@ -26,7 +25,7 @@ class Grower {
                    "more ranks are predicted, fewer are not"};
     const Job job = run_.MakeJob();
     if (static_cast<double>(job.operations.size()) * static_cast<double>(to_) / static_cast<double>(from_) >
-        kMostOperations)
+        rules::kMoreRanksMostOperations)
       return Error{ErrorCode::kUnsupported, fmt::format("{} ranks are more than can be replayed here", to_), "--ranks",
                    "ask for fewer, or record fewer steps"};
     for (const Graph::Need& need : job.graph.needs())

@@ -5,13 +5,10 @@
 #include <numeric>
 
 #include "analysis/replay/questions/prefetch.h"
+#include "analysis/rules/replay.h"
 
 namespace lockstep::replay {
 namespace {
-
-// The number of pieces into which all gradients are divided: the transfer after the backward pass is then about 3 % of
-// the whole; it is 13 % if the ranks and steps are so many that more pieces would be most of the job.
-constexpr std::size_t kMostPieces = 32, kLeastPieces = 8, kMostPiecesInAll = 150'000;
 
 // The lanes on which steps end: the threads that compute. Steps of GPU runs also end there, but these lanes have no
 // members.
@@ -94,9 +91,11 @@ std::vector<Job> BetterSchedules(const RecordedRun& run, const std::optional<Buc
   std::vector<Job> jobs;
   if (buckets) {
     const std::uint64_t total = buckets->total_bytes();
-    const std::size_t fit = kMostPiecesInAll / std::max<std::size_t>(1, run.ranks.size() * run.steps.size());
+    const std::size_t fit =
+        rules::kBestScheduleMostPiecesInAll / std::max<std::size_t>(1, run.ranks.size() * run.steps.size());
     const std::size_t pieces =
-        std::min<std::uint64_t>(std::clamp(fit, kLeastPieces, kMostPieces), std::max<std::uint64_t>(1, total));
+        std::min<std::uint64_t>(std::clamp(fit, rules::kBestScheduleLeastPieces, rules::kBestSchedulePieces),
+                                std::max<std::uint64_t>(1, total));
     std::vector<std::uint64_t> bytes(pieces, total / pieces);
     bytes.back() += total % pieces;
     Result<std::unique_ptr<RecordedRun>> cut = run.Rebucket(*buckets, bytes, costs, times);

@@ -6,13 +6,10 @@
 #include <tuple>
 
 #include "analysis/replay/graph/structure.h"
+#include "analysis/rules/replay.h"
 
 namespace lockstep::replay {
 namespace {
-
-// The number of exits and markers between a member and the operation that waits for it is small. More are not followed,
-// so that a chain of markers cannot make this quadratic.
-constexpr std::size_t kMostPassedThrough = 64;
 
 // The order of operations on lanes, and which operations need which.
 class Order {
@@ -60,7 +57,7 @@ class Order {
     }
     std::uint32_t found = kNone;
     std::vector<std::uint32_t> open{member};
-    for (std::size_t k = 0; k < open.size() && k < kMostPassedThrough; ++k) {
+    for (std::size_t k = 0; k < open.size() && k < rules::kPrefetchMostPassedThrough; ++k) {
       for (std::uint32_t d = structure_.first_dependent[open[k]]; d < structure_.first_dependent[open[k] + 1]; ++d) {
         const std::uint32_t i = structure_.dependents[d].operation;
         if (operations[i].lane == kNone)

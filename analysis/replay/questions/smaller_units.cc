@@ -9,18 +9,11 @@
 #include "analysis/replay/graph/units.h"
 #include "analysis/replay/questions/larger_units.h"
 #include "analysis/replay/questions/prefetch.h"
+#include "analysis/rules/replay.h"
 #include "core/interval.h"
 
 namespace lockstep::replay {
 namespace {
-
-constexpr std::size_t kMostParts = 32;
-// More units than these are units of layers.
-constexpr std::size_t kMostUnits = 16;
-// With three units whose gathers and reductions hide each other as far as they can, 2 of 9 transfers are bare.
-constexpr std::int64_t kBareOf = 4;
-// Assumed of a network of which nothing is known, for whether there is anything to tell.
-constexpr std::int64_t kUnknownLatencyNs = 1'000'000;
 
 // As Clip, but looks at what is inside only.
 IntervalSet Within(const IntervalSet& set, Interval window) {
@@ -61,7 +54,7 @@ class Units {
 
   bool Found() const {
     return !gathers_.empty() && !reductions_.empty() && gathers_[0][0].size() >= reductions_[0][0].size() &&
-           gathers_[0][0].size() <= 2 * kMostUnits;
+           gathers_[0][0].size() <= 2 * rules::kLargeUnitsMost;
   }
 
   // Whether the rank computes on while they move.
@@ -236,10 +229,10 @@ std::optional<SmallerUnits> FindSmallerUnits(const WhatIf& what_if, const Job& j
   SmallerUnits found;
   found.transfers_ns = units.transfers_ns();
   found.bare_ns = units.bare_ns();
-  if (kBareOf * found.bare_ns < found.transfers_ns) return std::nullopt;
+  if (rules::kLargeUnitsBarePart * found.bare_ns < found.transfers_ns) return std::nullopt;
   bool tells = false;
-  for (std::size_t parts = 2; parts <= kMostParts; parts *= 2) {
-    const Result<Answer> slow = what_if.Ask(units.InParts(parts, kUnknownLatencyNs), false);
+  for (std::size_t parts = 2; parts <= rules::kUnitPartsMost; parts *= 2) {
+    const Result<Answer> slow = what_if.Ask(units.InParts(parts, rules::kUnknownLatencyNs), false);
     const Result<Answer> most = what_if.Ask(units.InParts(parts, 0), false);
     if (!slow.ok() || !most.ok()) return std::nullopt;
     tells |= slow.value().gain_ns > worth_ns;

@@ -13,15 +13,10 @@
 #include "analysis/replay/questions/more_ranks.h"
 #include "analysis/replay/questions/perfect_schedule.h"
 #include "analysis/replay/questions/prefetch.h"
+#include "analysis/rules/replay.h"
 
 namespace lockstep::replay {
 namespace {
-
-constexpr std::uint64_t kAnswerSeed = 20'260;
-// If median and mean gain differ by more than this share of the mean, and of the step, both are reported.
-constexpr double kApartShare = 0.2, kApartOfStep = 0.01;
-// The largest additional error of the replay that interference may cause.
-constexpr double kMostErrorOfInterference = 0.015;
 
 // Names the longest part of the step's critical chain.
 std::string LimitOf(const RecordedRun& run, const Job& job, const Schedule& schedule) {
@@ -142,7 +137,7 @@ Result<WhatIf> WhatIf::Make(std::unique_ptr<RecordedRun> run, std::vector<std::u
   if (what_if.interference_.value.any()) {
     LS_CHECK(play());
     // Whatever the estimate, the error of the replay without changes has priority.
-    if (what_if.self_error() > plain_error + kMostErrorOfInterference) {
+    if (what_if.self_error() > plain_error + rules::kWhatIfInterferenceMostError) {
       what_if.interference_ = {.possible = what_if.interference_.possible};
       LS_CHECK(play());
     }
@@ -166,7 +161,8 @@ Result<WhatIf::ChangedJob> WhatIf::Changed(const Question& question, const Assum
   if (question.kind == Question::kMoreRanks) {
     Note(answer, "an extrapolation: the work of a rank and the bus bandwidth stay, the latency grows with the ranks");
     if (answer != nullptr) answer->extrapolated = true;
-    LS_TRY(Job more, WithMoreRanks(*run_, costs_, question.rank_count, assume.growth, kAnswerSeed + assume.draw));
+    LS_TRY(Job more,
+           WithMoreRanks(*run_, costs_, question.rank_count, assume.growth, rules::kWhatIfSeed + assume.draw));
     return ChangedJob{std::move(more), {}};
   }
   const std::vector<Question> all =
@@ -366,13 +362,13 @@ Result<Answer> WhatIf::Ask(const Question& question, bool intervals) const {
   answer.gain_ns = MeanStep(*run_, gains);
   answer.step_ns = replayed_step_ns() - answer.gain_ns;
   const auto mean = static_cast<double>(answer.gain_ns), median = static_cast<double>(LowerMedian(gains));
-  if (std::abs(mean - median) >=
-      std::max(kApartShare * std::abs(mean), kApartOfStep * static_cast<double>(replayed_step_ns())))
+  if (std::abs(mean - median) >= std::max(rules::kWhatIfApartShare * std::abs(mean),
+                                          rules::kWhatIfApartOfStep * static_cast<double>(replayed_step_ns())))
     answer.caveats.push_back(fmt::format("the steps differ: the median of the {} replayed ones gains {:.3g} ms",
                                          gains.size(), median / 1e6));
   // A change that shortens nothing is not recommended.
   if (answer.gain_ns <= 0) answer.try_it.clear();
-  if (!intervals || after.size() < kLeastStepsOfInterval) return answer;
+  if (!intervals || after.size() < rules::kWhatIfIntervalLeastSteps) return answer;
 
   LS_TRY(const Range range,
          RangeOf(question, assume, answer, predicted_ns, changed, simulator ? &*simulator : nullptr));
@@ -382,7 +378,7 @@ Result<Answer> WhatIf::Ask(const Question& question, bool intervals) const {
   const auto interval_of = [&](const std::vector<std::int64_t>& values) {
     const std::vector<double> series = analysis::Weighted(values, run_->step_weights);
     return analysis::BootstrapInterval(series, analysis::BlockLength({series}), analysis::Statistic::kMean,
-                                       kAnswerSeed);
+                                       rules::kWhatIfSeed);
   };
   const auto [low, high] = interval_of(after);
   const auto [gain_low, gain_high] = interval_of(gains);

@@ -51,7 +51,7 @@ struct Answer {
   std::int64_t step_ns = 0;                   // WhatIf::replayed_step_ns() less the gain.
   std::int64_t gain_ns = 0;                   // Mean over the steps of replayed minus changed: positive is faster.
   std::vector<std::int64_t> step_lengths_ns;  // By step, as Comparable() has them.
-  // 95 %: from the mean over steps, and from the costs. Nothing for fewer than kLeastStepsOfInterval steps.
+  // 95 %: from the mean over steps, and from the costs. Nothing for fewer than rules::kWhatIfIntervalLeastSteps steps.
   std::optional<std::pair<std::int64_t, std::int64_t>> step_interval_ns;
   std::optional<std::pair<std::int64_t, std::int64_t>> gain_interval_ns;  // The same of the gain, paired by step.
   std::vector<std::uint64_t> bucket_bytes;                                // For another bucketing, in launch order.
@@ -60,9 +60,6 @@ struct Answer {
   std::string try_it;  // What to do to get it; "" if it is only a bound, or gains nothing.
   std::vector<std::string> caveats;
 };
-
-// With fewer steps there is no information about how much the next ones may differ.
-inline constexpr std::size_t kLeastStepsOfInterval = 5;
 
 class WhatIf {
  public:

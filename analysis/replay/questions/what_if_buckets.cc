@@ -10,12 +10,10 @@
 #include "analysis/replay/graph/gradients.h"
 #include "analysis/replay/graph/units.h"
 #include "analysis/replay/questions/what_if.h"
+#include "analysis/rules/replay.h"
 
 namespace lockstep::replay {
 namespace {
-
-// Steps of two runs of one job with the same buckets differ by at most this share.
-constexpr double kSameJob = 0.15;
 
 double MeanLength(const RecordedRun& run, const std::vector<std::int64_t>& lengths) {
   return static_cast<double>(MeanStep(run, Comparable(lengths)));
@@ -49,7 +47,7 @@ void WhatIf::AddBases(const std::vector<const RecordedRun*>& others) {
 
 void WhatIf::AddBeside() {
   for (const TransferBeside& each : run_->beside) {
-    if (each.comm != buckets_->comm || each.bytes <= kFewBytes) continue;
+    if (each.comm != buckets_->comm || each.bytes <= rules::kTinyTransferBytes) continue;
     if (each.kind == CollectiveKind::kAllReduce)
       costs_.AddBeside(each.bytes, each.transfer_ns);
     else if (each.kind == CollectiveKind::kBroadcast)  // One way of two: DDP's of the parameters.
@@ -132,7 +130,7 @@ Result<double> WhatIf::CorrectByBases(const Question& question, const std::vecto
     if (&base == &asked) own = ratio;
     // Only runs of the job as it is in this one; merging buckets is exact, splitting them is not.
     const bool finer = base.buckets.bytes.size() >= std::min(bytes.size(), finest);
-    if (finer && std::abs(alike - 1) <= kSameJob) ratios.push_back(ratio);
+    if (finer && std::abs(alike - 1) <= rules::kWhatIfSameJobShare) ratios.push_back(ratio);
   }
   if (ratios.empty()) ratios.push_back(own);
   double mean = 0, apart = same_apart;
@@ -140,7 +138,7 @@ Result<double> WhatIf::CorrectByBases(const Question& question, const std::vecto
   for (const double ratio : ratios) apart = std::max(apart, std::abs(ratio / mean - 1));
   const double agreement = mean / own;
   for (std::int64_t& ns : lengths) ns = std::llround(static_cast<double>(ns) * correction * agreement);
-  return apart + std::abs(correction - 1) / 2;
+  return apart + rules::kWhatIfCorrectionDoubt * std::abs(correction - 1);
 }
 
 Result<std::unique_ptr<RecordedRun>> WhatIf::OtherBuckets(const Question& question, double cost_factor,

@@ -4,6 +4,7 @@
 #include <cmath>
 
 #include "analysis/core/format.h"
+#include "analysis/rules/causes.h"
 #include "analysis/tables/engine/table.h"
 #include "core/printed.h"
 
@@ -11,7 +12,6 @@ namespace lockstep::tables {
 namespace {
 
 constexpr std::size_t kGap = 2;
-constexpr std::size_t kMostText = 300;  // Of one name in any column: a name may have any length.
 
 std::size_t Columns(std::string_view text) { return PrintedColumns(text); }
 
@@ -54,7 +54,7 @@ std::string Real(const TableColumn& column, double value) {
 std::string Shown(const TableColumn& column, const Cell& cell) {
   if (const auto* number = std::get_if<std::int64_t>(&cell)) return Integer(column, *number);
   if (const auto* real = std::get_if<double>(&cell)) return Real(column, *real);
-  if (const auto* text = std::get_if<std::string>(&cell)) return PrintedShort(Printed(*text), kMostText);
+  if (const auto* text = std::get_if<std::string>(&cell)) return PrintedShort(Printed(*text), rules::kTableTextColumns);
   return "-";
 }
 
@@ -196,7 +196,7 @@ class TextTable {
         line.clear();
       }
       line += line.empty() ? std::string(indent) : " ";
-      line += PrintedShort(Printed(word), kMostText);
+      line += PrintedShort(Printed(word), rules::kTableTextColumns);
       text.remove_prefix(std::min(space + 1, text.size()));
     }
     if (!line.empty()) Painted(line, code);

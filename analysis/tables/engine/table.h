@@ -14,6 +14,7 @@
 #include <vector>
 
 #include "analysis/gpu/rank_view.h"
+#include "analysis/rules/causes.h"
 #include "core/interval.h"
 #include "core/result.h"
 #include "core/schema.h"
@@ -95,16 +96,16 @@ struct Table {
 };
 
 struct TableOptions {
-  std::vector<std::int32_t> ranks;               // Empty: all, pooled where the table can be.
-  bool every_rank = false;                       // Rows of every rank beside the pooled ones.
-  std::int64_t first_step = -1, last_step = -1;  // -1: the analysis window.
-  std::size_t top = 20;                          // Rows per rank at most, 0: all. What was cut is a note.
-  std::string filter;                            // Name contains (operators of `sequences`, ranges, kernels).
-  std::size_t min_length = 3;                    // Kernels of a sequence at least.
-  unsigned jobs = 0;                             // Threads; never changes the result.
-  std::function<void(double done)> progress;     // Between ranks, from the calling thread. May be empty.
-  std::string sort_by;                           // A column's name; "": the table's own order.
-  bool by_shapes = false;                        // ops: a row for each combination of the inputs' shapes.
+  std::vector<std::int32_t> ranks;                   // Empty: all, pooled where the table can be.
+  bool every_rank = false;                           // Rows of every rank beside the pooled ones.
+  std::int64_t first_step = -1, last_step = -1;      // -1: the analysis window.
+  std::size_t top = rules::kTableRowsPerRank;        // Rows per rank at most, 0: all. What was cut is a note.
+  std::string filter;                                // Name contains (operators of `sequences`, ranges, kernels).
+  std::size_t min_length = rules::kSequenceKernels;  // Kernels of a sequence at least.
+  unsigned jobs = 0;                                 // Threads; never changes the result.
+  std::function<void(double done)> progress;         // Between ranks, from the calling thread. May be empty.
+  std::string sort_by;                               // A column's name; "": the table's own order.
+  bool by_shapes = false;                            // ops: a row for each combination of the inputs' shapes.
 };
 
 struct TableKind {

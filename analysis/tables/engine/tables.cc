@@ -4,6 +4,7 @@
 #include <utility>
 
 #include "analysis/core/format.h"
+#include "analysis/rules/causes.h"
 #include "analysis/tables/engine/cells.h"
 #include "analysis/tables/engine/kinds.h"
 #include "analysis/tables/engine/pool.h"
@@ -153,7 +154,8 @@ Result<Table> Make(const TableKind& kind, const merge::Timeline& timeline, const
 
   // Ranks are processed a block at a time, and what is kept of each block is cut.
   const auto threads = static_cast<std::size_t>(merge::ThreadsFor(options.jobs));
-  const std::size_t block = std::max<std::size_t>(16, 4 * std::min<std::size_t>(threads, 256));
+  const std::size_t block = std::max(rules::kTableBlockRanks,
+                                     rules::kTableBlockRanksPerThread * std::min(threads, rules::kTableBlockThreads));
   for (std::size_t begin = 0; begin < ranks.size(); begin += block) {
     std::vector<RankResult> results(std::min(block, ranks.size() - begin));
     if (options.progress) options.progress(static_cast<double>(begin) / static_cast<double>(ranks.size()));

@@ -5,6 +5,7 @@
 #include <tuple>
 
 #include "analysis/gpu/device_gaps.h"
+#include "analysis/rules/causes.h"
 #include "analysis/tables/engine/cells.h"
 #include "analysis/tables/engine/describe.h"
 #include "analysis/tables/engine/kinds.h"
@@ -39,11 +40,6 @@ std::vector<std::uint32_t> BlockedCalls(const schema::RankTables& tables, const 
 
 namespace sums {
 
-// A hint is shown for more than a thousandth of the window in avoidable copies, or for copies of less than 64 KiB on
-// average, which take longer to launch than to move.
-constexpr double kWorthShare = 0.001;
-constexpr std::int64_t kSmallBytes = 65'536, kManyCopies = 10;
-
 const struct Columns : TableColumns {
   Column device = Add("device", kId, "device, on ranks that use several", kKey);
   Column kind = Add("kind", kText, "direction, or memset", kKey);
@@ -73,7 +69,7 @@ void Derive(TableRow& row, const TableTotals&) {
   // Nothing copies no bytes: their number is not in the trace (ROCm's copies on the device and memsets).
   if (bytes > 0 && total > 0) row[col.rate] = Rate(static_cast<double>(bytes), total);
   if (bytes > 0 && active > 0) row[col.active_rate] = Rate(static_cast<double>(bytes), active);
-  const double worth = kWorthShare * static_cast<double>(IntOf(row[col.window]));
+  const double worth = rules::kCopyHintShare * static_cast<double>(IntOf(row[col.window]));
   std::string hint;
   const auto add = [&](bool applies, const char* word) {
     if (applies) hint += (hint.empty() ? "" : " ") + std::string(word);
@@ -81,7 +77,8 @@ void Derive(TableRow& row, const TableTotals&) {
   const auto total_ns = static_cast<double>(total);
   add(TextOfCell(row[col.memory]) == "pageable" && total_ns > worth, "pageable");
   add(static_cast<double>(IntOf(row[col.blocking_time])) > worth, "blocking");
-  add(bytes > 0 && count >= kManyCopies && bytes < count * kSmallBytes && total_ns > worth, "small");
+  add(bytes > 0 && count >= rules::kCopySmallCount && bytes < count * rules::kCopySmallBytes && total_ns > worth,
+      "small");
   row[col.hint] = hint.empty() ? Cell() : Cell(hint);
 }
 

@@ -8,6 +8,7 @@
 
 #include "analysis/core/statistics.h"
 #include "analysis/gpu/gpu_window.h"
+#include "analysis/rules/causes.h"
 #include "analysis/tables/engine/cells.h"
 #include "analysis/tables/engine/describe.h"
 #include "analysis/tables/engine/kinds.h"
@@ -15,8 +16,6 @@
 namespace lockstep::tables {
 namespace {
 namespace kernels {
-
-constexpr std::int64_t kShortNs = 10'000;  // docs/definitions.md, gaps.
 
 const struct Columns : TableColumns {
   Column kernel = Add("kernel", kText, "name as the trace has it", kKey);
@@ -162,7 +161,7 @@ void RankRows(const gpu::RankView& rank, const TableOptions& options, Table& tab
     sum.durations.push_back(duration);
     sum.intervals.push_back({kernels.begin_ns[i], kernels.begin_ns[i] + duration});
     sum.total_ns += duration;
-    sum.shortest += duration < kShortNs;
+    sum.shortest += duration < rules::kShortKernelNs;
     sum.devices.insert(kernels.device[i]);
     sum.streams.insert(kernels.stream[i]);
     const std::uint32_t shape = kernels.shape[i];

@@ -4,16 +4,13 @@
 #include <array>
 
 #include "analysis/gpu/device_gaps.h"
+#include "analysis/rules/causes.h"
 #include "analysis/tables/engine/cells.h"
 #include "analysis/tables/engine/kinds.h"
 
 namespace lockstep::tables {
 namespace {
 namespace launch_bound {
-
-constexpr std::int64_t kShortNs = 10'000;
-// A device that is busy for this part of the step is what limits it.
-constexpr double kBusyEnough = 0.8;
 
 const struct Columns : TableColumns {
   Column step = Add("step", kId, "step; none: the window", kKey);
@@ -46,7 +43,7 @@ void Derive(TableRow& row, const TableTotals&) {
   row[col.short_share] = Share(IntOf(row[col.short_count]), IntOf(row[col.ops]));
   const auto window = static_cast<double>(IntOf(row[col.window])), busy = static_cast<double>(IntOf(row[col.busy]));
   if (window <= 0) return;
-  if (busy >= kBusyEnough * window) {
+  if (busy >= rules::kStepBusyShare * window) {
     row[col.bound] = Text(2 * IntOf(row[col.compute]) >= IntOf(row[col.busy]) ? "compute" : "communication");
     return;
   }
@@ -137,7 +134,7 @@ class PerStep {
       if (w == windows_.size()) continue;
       if (!op.copy) {
         ++sums_[w].kernels;
-        sums_[w].short_kernels += op.end_ns - op.begin_ns < kShortNs;
+        sums_[w].short_kernels += op.end_ns - op.begin_ns < rules::kShortKernelNs;
       }
       if (op.api == schema::kNone || seen[op.api]) continue;
       seen[op.api] = true;

@@ -8,6 +8,7 @@
 
 #include "analysis/core/format.h"
 #include "analysis/gpu/launch_index.h"
+#include "analysis/rules/causes.h"
 #include "analysis/tables/engine/cells.h"
 #include "analysis/tables/engine/describe.h"
 #include "analysis/tables/engine/kinds.h"
@@ -17,7 +18,6 @@ namespace {
 namespace launches {
 
 using schema::kNone;
-constexpr std::int64_t kShortNs = 10'000, kSlowCallNs = 50'000, kLateNs = 100'000;
 
 const struct Columns : TableColumns {
   Column by = Add("by", kText, "all; hta: the calls that HTA looks at; call; kernel", kKey);
@@ -176,9 +176,9 @@ class Collector {
         return Int(std::count_if(values.begin(), values.end(), [&](std::int64_t v) { return v > limit; }));
       };
       row[col.short_count] =
-          Int(std::count_if(values.begin(), values.end(), [](std::int64_t v) { return v < kShortNs; }));
-      row[col.slow] = above(kSlowCallNs);
-      row[col.late] = above(kLateNs);
+          Int(std::count_if(values.begin(), values.end(), [](std::int64_t v) { return v < rules::kShortKernelNs; }));
+      row[col.slow] = above(rules::kHtaSlowCallNs);
+      row[col.late] = above(rules::kHtaLateStartNs);
       const Description d = Describe(values);
       row[col.total] = Int(d.total);
       row[col.mean] = d.mean;

@@ -6,6 +6,7 @@
 #include <map>
 
 #include "analysis/core/device.h"
+#include "analysis/rules/causes.h"
 #include "analysis/tables/engine/cells.h"
 #include "analysis/tables/engine/kinds.h"
 
@@ -14,8 +15,6 @@ namespace {
 namespace memory {
 
 using enum schema::MemoryKind::Value;
-// Slopes of all pairs of steps: beyond that many steps every n-th is taken.
-constexpr std::size_t kMaxSteps = 1500;
 
 const struct Columns : TableColumns {
   using TableColumns::TableColumns;
@@ -57,7 +56,7 @@ struct Slope {
 // (P. K. Sen, J. Am. Stat. Assoc. 63, 1968). Needs no normal errors: memory moves in blocks.
 Slope TheilSen(const std::vector<std::pair<std::int64_t, std::int64_t>>& all) {
   std::vector<std::pair<std::int64_t, std::int64_t>> points;
-  const std::size_t stride = all.size() / kMaxSteps + 1;
+  const std::size_t stride = all.size() / rules::kMemorySlopePoints + 1;
   for (std::size_t i = 0; i < all.size(); i += stride) points.push_back(all[i]);
   const std::size_t n = points.size();
   std::vector<double> slopes;
@@ -67,10 +66,10 @@ Slope TheilSen(const std::vector<std::pair<std::int64_t, std::int64_t>>& all) {
         slopes.push_back(static_cast<double>(points[j].second - points[i].second) /
                          static_cast<double>(points[j].first - points[i].first));
   Slope slope;
-  if (n < 5 || slopes.size() < 10) return slope;
+  if (n < rules::kMemorySlopeSteps || slopes.size() < rules::kMemorySlopePairs) return slope;
   std::sort(slopes.begin(), slopes.end());
   const auto pairs = static_cast<double>(slopes.size()), steps = static_cast<double>(n);
-  const double half = 1.959964 * std::sqrt(steps * (steps - 1) * (2 * steps + 5) / 18);
+  const double half = rules::kSenIntervalQuantile * std::sqrt(steps * (steps - 1) * (2 * steps + 5) / 18);
   const double below = std::floor((pairs - half) / 2), above = std::ceil((pairs + half) / 2);
   if (below < 1 || above >= pairs) return slope;
   slope.known = true;

@@ -7,6 +7,7 @@
 
 #include "analysis/core/format.h"
 #include "analysis/gpu/device_gaps.h"
+#include "analysis/rules/causes.h"
 #include "analysis/tables/engine/cells.h"
 #include "analysis/tables/engine/describe.h"
 #include "analysis/tables/engine/kinds.h"
@@ -16,8 +17,6 @@ namespace {
 namespace queue {
 
 using schema::kNone;
-// The capacity of a stream in launches; the next launch blocks its caller (HTA's constant, CUDA's default).
-constexpr std::int64_t kFull = 1024;
 
 const struct Columns : TableColumns {
   Column device = Add("device", kId, "device, on ranks that use several", kKey);
@@ -172,7 +171,7 @@ void RankRows(const gpu::RankView& rank, const TableOptions&, Table& table) {
     for (std::size_t length = 0; length < ns.size(); ++length) {
       window += ns[length];
       queued += ns[length] * static_cast<std::int64_t>(length);
-      if (static_cast<std::int64_t>(length) >= kFull) blocked += ns[length];
+      if (static_cast<std::int64_t>(length) >= rules::kStreamQueueLaunches) blocked += ns[length];
       if (ns[length] > 0) longest = static_cast<std::int64_t>(length);
     }
     const std::int64_t empty = ns.empty() ? 0 : ns[0];

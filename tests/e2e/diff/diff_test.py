@@ -146,7 +146,7 @@ class Diff(unittest.TestCase):
         self.assertEqual(done.stdout, b"")
         done = diff(run("a"), run("unmarked", 6, "marks off"))
         self.assertEqual(done.returncode, 1)
-        self.assertIn("other kinds of steps", done.stderr.decode())
+        self.assertIn("different kinds of steps", done.stderr.decode())
 
     def test_too_few_steps(self):
         code, report = compare(run("a"), run("short", 7, "slow rank=1 factor=1.01", "9MiB", "--set", "steps=15"))

@@ -72,11 +72,11 @@ TEST(Alarm, RankOfWhichNothingIsThereHasAsLong) {
 
 // Ranks of a service wait in a broadcast until one of them has a request.
 TEST(Alarm, RankThatListensHasAsLong) {
-  for (const char* call : {"poll", "accept of socket:[7]", "recv of socket:[7]"}) {
+  for (const char* call : {"poll", "accept", "recv"}) {
     Progress progress = Late(179 * kSecond, 0);
     progress.ranks[2].asleep_in = call;
     EXPECT_FALSE(Alarms(progress));
-    progress.ranks[2].asleep_in = "read of /data/shard";
+    progress.ranks[2].asleep_in = "read";
     EXPECT_TRUE(Alarms(progress));
   }
 }

@@ -5,6 +5,7 @@
 #include <nlohmann/json.hpp>
 #include <string>
 
+#include "analysis/words/render.h"
 #include "hang/text.h"
 #include "jobs.h"
 
@@ -76,7 +77,7 @@ TEST(HangStacksInWords, WhatIsNotKnownIsSaidOrLeftOut) {
   Progress job = JobOf({Named("dp", {At(0, 5, 4), At(1, 4, 4)})});
   job.ranks[1].no_stacks = "Yama forbids it\n: sysctl";
   std::string said = TextOf(job, Judge(job, {}), false);
-  EXPECT_NE(said.find("      no stack of rank 1: Yama forbids it\\x0a: sysctl\n"), std::string::npos) << said;
+  EXPECT_NE(said.find("      there is no stack of rank 1: Yama forbids it\\x0a: sysctl\n"), std::string::npos) << said;
   job.ranks[1].no_stacks = "";
   job.ranks[1].threads = {Main({})};
   said = TextOf(job, Judge(job, {}), false);
@@ -90,18 +91,19 @@ TEST(HangStacksInWords, ManyThatAreNamedAreToldTogether) {
   Progress job =
       JobOf({Named("dp", {At(0, 5, 4), At(1, 4, 4), At(2, 4, 4), At(3, 4, 4), At(4, 5, 4), At(5, 5, 4), At(6, 5, 4)})});
   for (RankFacts& facts : job.ranks) facts.threads = {Main({kSleep, Own("collate", 88)})};
-  const std::vector<std::string> lines = BriefStacks(job, {1, 2, 3}, false);
+  const std::vector<analysis::Clause> lines = BriefStacks(job, {1, 2, 3}, false);
   ASSERT_EQ(lines.size(), 1U);
-  EXPECT_EQ(lines[0], "ranks 1-3: clock_nanosleep <- collate (train.py:88)");
+  EXPECT_EQ(analysis::Rendered(lines[0]), "ranks 1-3: clock_nanosleep <- collate (train.py:88)");
 }
 
 TEST(HangStacksInWords, ThePlaceIsTheJobsOwnCode) {
   RankFacts facts;
-  EXPECT_EQ(PlaceOf(facts), "");
+  EXPECT_EQ(PlaceOf(facts), nullptr);
+  const auto place = [&] { return analysis::Rendered(SayFrame(*PlaceOf(facts))); };
   facts.threads = {Main({kSleep, kBackward})};
-  EXPECT_EQ(PlaceOf(facts), "backward, _tensor.py:5");
+  EXPECT_EQ(place(), "backward, _tensor.py:5");
   facts.threads[0].frames.push_back(Own("step", 40));
-  EXPECT_EQ(PlaceOf(facts), "step, train.py:40");
+  EXPECT_EQ(place(), "step, train.py:40");
   const Thread deep = Main(std::vector<Frame>(100, Own("f", 1)));
   EXPECT_EQ(FramesThatMatter(deep, 8).size(), 8U);
 }

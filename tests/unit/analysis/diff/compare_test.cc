@@ -5,14 +5,16 @@
 #include <nlohmann/json.hpp>
 
 #include "analysis/report/diff.h"
+#include "analysis/words/render.h"
 #include "tests/unit/analysis/diff/runs.h"
 
 namespace lockstep::test {
 namespace {
 
+using diff::CauseKind;
 using diff::Verdict;
 
-const diff::Cause* Find(const diff::Comparison& comparison, std::string_view kind) {
+const diff::Cause* Find(const diff::Comparison& comparison, CauseKind kind) {
   for (const diff::Cause& cause : comparison.causes)
     if (cause.kind == kind) return &cause;
   return nullptr;
@@ -51,7 +53,7 @@ TEST(Diff, OtherBucketsAreNamed) {
   few.buckets = 2;
   few.bucket_bytes = 2'500'000;
   const auto comparison = CompareRuns(SampleRun(MakeRun(many, 1), "base"), SampleRun(MakeRun(few, 2), "new"));
-  const diff::Cause* cause = Find(comparison, "buckets");
+  const diff::Cause* cause = Find(comparison, CauseKind::kBuckets);
   ASSERT_NE(cause, nullptr);
   EXPECT_EQ(cause->what, "all-reduce");
   EXPECT_NE(cause->sentence.find("5 x 1 MB became 2 x 2.5 MB"), std::string::npos) << cause->sentence;
@@ -70,13 +72,15 @@ TEST(Diff, WhatRanksAreBlockedInIsNamed) {
   const auto sentences = [](const diff::RunSample& before, const diff::RunSample& after) {
     std::string text;
     for (const diff::Cause& cause : CompareRuns(before, after).causes)
-      text += cause.kind + ": " + cause.sentence + "\n";
+      text += std::string(Name(cause.kind)) + ": " + cause.sentence + "\n";
     return text;
   };
   const std::string text = sentences(base, now);
-  EXPECT_NE(text.find("blocked: blocked 3.1 ms longer per step (new): sleep (train.py:32)"), std::string::npos) << text;
+  EXPECT_NE(text.find("blocked: ranks are blocked 3.1 ms longer per step (new): sleep (train.py:32)"),
+            std::string::npos)
+      << text;
   EXPECT_NE(text.find("all_ranks: all ranks are blocked 3.1 ms longer per step"), std::string::npos) << text;
-  EXPECT_NE(sentences(now, base).find("blocked 3.1 ms less per step (-100.0 %): sleep (train.py:32)"),
+  EXPECT_NE(sentences(now, base).find("ranks are blocked 3.1 ms less per step (-100.0 %): sleep (train.py:32)"),
             std::string::npos);
   EXPECT_EQ(sentences(now, now), "");
   // A baseline holds as much.
@@ -98,7 +102,8 @@ TEST(Diff, ComputeThatIncludesBlockedTimeIsNotComparedWithComputeThatDoesNot) {
   const diff::RunSample with = SampleRun(Simulate(spec), "with");
   const auto result = [](const diff::Comparison& comparison, std::string_view name) {
     for (const diff::MeasureResult& measure : comparison.measures)
-      if (measure.measure->name == name) return std::string(Name(measure.verdict)) + ": " + measure.reason;
+      if (measure.measure->name == name)
+        return std::string(Name(measure.verdict)) + ": " + (measure.reason ? Rendered(*measure.reason) : "");
     return std::string("absent");
   };
   const diff::Comparison comparison = CompareRuns(without, with);
@@ -106,10 +111,10 @@ TEST(Diff, ComputeThatIncludesBlockedTimeIsNotComparedWithComputeThatDoesNot) {
   EXPECT_EQ(result(comparison, "blocked_ns"), "cannot tell: the base run does not have this measure");
   EXPECT_EQ(result(comparison, "compute_ns"),
             "cannot tell: blocked time was recorded in the new run only: compute of the other includes it");
-  ASSERT_NE(Find(comparison, "all_ranks"), nullptr);
-  EXPECT_NE(Find(comparison, "all_ranks")->sentence.find("all ranks compute or are blocked 5 ms longer"),
+  ASSERT_NE(Find(comparison, CauseKind::kAllRanks), nullptr);
+  EXPECT_NE(Find(comparison, CauseKind::kAllRanks)->sentence.find("all ranks compute or are blocked 5 ms longer"),
             std::string::npos);
-  EXPECT_EQ(Find(comparison, "blocked"), nullptr);
+  EXPECT_EQ(Find(comparison, CauseKind::kBlocked), nullptr);
   EXPECT_EQ(result(CompareRuns(without, without), "compute_ns"), "same: ");
   EXPECT_EQ(result(CompareRuns(without, without), "blocked_ns"), "absent");
 }
@@ -124,10 +129,10 @@ TEST(Diff, WhatCannotBeComparedIsRefused) {
   EXPECT_NE(WhyNot(run, other).find("a CPU run against a GPU run"), std::string::npos);
   other = run;
   other.steps_kind = "signature";
-  EXPECT_NE(WhyNot(run, other).find("other kinds of steps"), std::string::npos);
+  EXPECT_NE(WhyNot(run, other).find("different kinds of steps"), std::string::npos);
   other = run;
   other.gpu_names = {"H200"};
-  EXPECT_NE(WhyNot(run, other).find("other GPUs"), std::string::npos);
+  EXPECT_NE(WhyNot(run, other).find("different GPUs: none against H200"), std::string::npos);
   other = run;
   other.classes = "hta";
   EXPECT_NE(WhyNot(run, other).find("classified in two ways"), std::string::npos);
@@ -189,8 +194,9 @@ TEST(Diff, OtherNumbersOfRanksCompareKernelsOnly) {
   EXPECT_EQ(comparison.verdict, Verdict::kCannotTell);
   EXPECT_NE(comparison.sentence.find("4 ranks against 2 ranks"), std::string::npos) << comparison.sentence;
   EXPECT_FALSE(comparison.regression);
-  ASSERT_NE(Find(comparison, "kernel"), nullptr);
-  for (const diff::Cause& cause : comparison.causes) EXPECT_TRUE(cause.kind.starts_with("kernel")) << cause.kind;
+  ASSERT_NE(Find(comparison, CauseKind::kKernel), nullptr);
+  for (const diff::Cause& cause : comparison.causes)
+    EXPECT_TRUE(cause.kind == CauseKind::kKernel || cause.kind == CauseKind::kKernelsPerStep) << Name(cause.kind);
 }
 
 TEST(Diff, MeansOverOtherRanksSayNothing) {
@@ -311,7 +317,7 @@ TEST(Diff, KernelsByWhatTellsThemApart) {
   now.names =
       Kernels(10, {{"elementwise_kernel<CUDAFunctor_add>", 5, 1e6}, {"elementwise_kernel<MulFunctor>", 5, 1e6}});
   const auto comparison = CompareRuns(base, now);
-  const diff::Cause* cause = Find(comparison, "kernel");
+  const diff::Cause* cause = Find(comparison, CauseKind::kKernel);
   ASSERT_NE(cause, nullptr);
   EXPECT_EQ(cause->what, "elementwise_kernel<CUDAFunctor_add>");
 }
@@ -325,11 +331,12 @@ TEST(Diff, ChangesOfKernelsAreNamed) {
   now.names = Kernels(150, {{"gemm", 50, 22e6}, {"copy", 100, 3e6}});
   now.rank_samples[1].sm_clock_mhz = 1200;
   const auto comparison = CompareRuns(base, now);
-  ASSERT_NE(Find(comparison, "kernels_per_step"), nullptr);
-  EXPECT_NE(Find(comparison, "kernels_per_step")->sentence.find("100 kernels per step became 150"), std::string::npos);
+  ASSERT_NE(Find(comparison, CauseKind::kKernelsPerStep), nullptr);
+  EXPECT_NE(Find(comparison, CauseKind::kKernelsPerStep)->sentence.find("100 kernels per step became 150"),
+            std::string::npos);
   std::string all;
   for (const auto& cause : comparison.causes) all += cause.sentence + "\n";
-  EXPECT_NE(all.find("kernel gemm: 2 ms longer per step (+10.0 %), in as many launches (50)"), std::string::npos)
+  EXPECT_NE(all.find("kernel gemm takes 2 ms longer per step (+10.0 %), in as many launches (50)"), std::string::npos)
       << all;
   EXPECT_NE(all.find("kernel softmax is gone"), std::string::npos) << all;
   EXPECT_NE(all.find("kernel copy is new"), std::string::npos) << all;

@@ -70,8 +70,8 @@ TEST(DiffTruth, OneRankFivePercentSlowerIsNamed) {
                                         SampleRun(MakeRun(slower, 3001 + 2 * static_cast<std::uint64_t>(i)), "new"));
     worse += comparison.verdict == Verdict::kWorse;
     for (const diff::Cause& cause : comparison.causes) {
-      named += cause.kind == "rank" && cause.rank == slower.slowed;
-      others_named += cause.kind == "rank" && cause.rank != slower.slowed;
+      named += cause.kind == diff::CauseKind::kRank && cause.rank == slower.slowed;
+      others_named += cause.kind == diff::CauseKind::kRank && cause.rank != slower.slowed;
     }
   }
   EXPECT_GE(worse, pairs - pairs / 10);

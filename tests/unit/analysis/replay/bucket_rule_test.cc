@@ -5,6 +5,8 @@
 #include <random>
 #include <set>
 
+#include "analysis/rules/replay.h"
+
 namespace lockstep::replay {
 namespace {
 
@@ -55,7 +57,7 @@ std::vector<std::uint64_t> Elements(const std::vector<GradientBucket>& buckets) 
 TEST(BucketRule, ResNet50AsTraced) {
   std::vector<std::uint64_t> parameters = ResNet({3, 4, 6, 3}, true, 1000);
   std::reverse(parameters.begin(), parameters.end());
-  EXPECT_EQ(Elements(AssignBuckets(Floats(parameters), kDdpFirstBucketBytes, kDdpBucketCapBytes)),
+  EXPECT_EQ(Elements(AssignBuckets(Floats(parameters), rules::kDdpFirstBucketBytes, rules::kDdpBucketCapBytes)),
             (std::vector<std::uint64_t>{2049000, 7875584, 6563840, 6637568, 2431040}));
 }
 
