@@ -17,8 +17,10 @@ std::span<const Rule> Table() {
   static const std::vector<Rule> rows = {
 #define LS_LIMIT(...)
 #define LS_FACT(...)
-#define LS_RULE(name, type, value, ...) \
-  {LIST, #name, #type, __VA_ARGS__, static_cast<double>(value), [](double to) { held::name = static_cast<type>(to); }},
+#define LS_RULE(name, type, value, ...)                                                      \
+  {LIST, #name, #type, __VA_ARGS__, static_cast<double>(value), &held::name, [](double to) { \
+     held::name = static_cast<type>(to);                                                     \
+   }},
 #define LIST "stragglers"
 #include "analysis/rules/stragglers.def"
 #undef LIST

@@ -9,6 +9,7 @@ namespace lockstep::rules {
 struct Rule {
   std::string_view list, name, type, unit, why, source, fails;
   double value;
+  const void* at;             // Where it is held.
   void (*set)(double value);  // For all later analyses of this process. Not while another thread reads rules.
 };
 

@@ -11,6 +11,7 @@
 
 #include <unistd.h>
 
+#include <algorithm>
 #include <cstdio>
 #include <filesystem>
 #include <iostream>
@@ -19,6 +20,7 @@
 #include "analysis/analyze.h"
 #include "make_run/run_directory.h"
 #include "merge/merge.h"
+#include "rule_reads.h"
 #include "rule_table.h"
 
 namespace {
@@ -74,38 +76,49 @@ json Describe(const lockstep::merge::Timeline& timeline, const Analysis& analysi
   return answer;
 }
 
-lockstep::Result<json> Analyzed(const std::string& run) {
+using Timeline = lockstep::merge::Timeline;
+
+lockstep::Result<Timeline> Merged(const std::string& run) {
   lockstep::merge::MergeOptions merge;
   merge.run_dir = run;
   merge.jobs = 1;
   merge.write = false;
-  LS_TRY(const lockstep::merge::Timeline timeline, lockstep::merge::MergeRun(merge));
+  return lockstep::merge::MergeRun(merge);
+}
+
+lockstep::Result<json> Analyzed(const lockstep::Result<Timeline>& merged) {
+  if (!merged.ok()) return merged.error();
   lockstep::analysis::AnalyzeOptions options;
   options.jobs = 1;
-  LS_TRY(const Analysis analysis, lockstep::analysis::Analyze(timeline, options));
-  return Describe(timeline, analysis);
+  LS_TRY(const Analysis analysis, lockstep::analysis::Analyze(merged.value(), options));
+  return Describe(merged.value(), analysis);
 }
 
 json AnswerOf(const lockstep::Result<json>& result) {
   return result.ok() ? result.value() : json{{"error", result.error().what + ": " + result.error().where}};
 }
 
-// One line for each rule that is changed.
-void Vary(const json& changes, const std::string& run, const json& answer) {
+// One line for each rule that is changed. Where the analysis did not read it, nothing changes.
+void Vary(const json& changes, const std::string& run, const lockstep::Result<Timeline>& merged, const json& answer) {
+  const std::span<const lockstep::rules::Rule> table = lockstep::rules::Table();
+  const std::vector<bool> read = lockstep::rules::ReadBy([&] { AnswerOf(Analyzed(Merged(run))); });
   for (const json& change : changes) {
     const std::string name = change.at(0);
-    for (const lockstep::rules::Rule& rule : lockstep::rules::Table()) {
-      if (rule.name != name) continue;
+    const auto rule = std::ranges::find(table, name, &lockstep::rules::Rule::name);
+    if (rule == table.end()) continue;
+    json line = {{"rule", name}, {"value", change.at(1)}, {"same", true}};
+    if (read[static_cast<std::size_t>(rule - table.begin())]) {
       // An analysis that does not end under an absurd rule ends the process.
       alarm(20);
-      rule.set(change.at(1));
-      const json changed = AnswerOf(Analyzed(run));
-      rule.set(rule.value);
+      rule->set(change.at(1));
+      const bool of_merge = rule->list == "match" || rule->list == "clock";
+      const json changed = AnswerOf(of_merge ? Analyzed(Merged(run)) : Analyzed(merged));
+      rule->set(rule->value);
       alarm(0);
-      json line = {{"rule", name}, {"value", change.at(1)}};
-      changed == answer ? line["same"] = true : line["answer"] = changed;
-      std::cout << line.dump() << std::endl;
+      line["read"] = true;
+      if (changed != answer) line.erase("same"), line["answer"] = changed;
     }
+    std::cout << line.dump() << std::endl;
   }
 }
 
@@ -116,8 +129,9 @@ lockstep::Result<json> Answer(const json& request, const std::string& directory)
     LS_CHECK(lockstep::make_run::MakeRun(text, base + "/text", directory, {}, 1));
     run = directory;
   }
-  LS_TRY(json answer, Analyzed(run));
-  if (request.contains("vary")) Vary(request["vary"], run, answer);
+  const lockstep::Result<Timeline> merged = Merged(run);
+  LS_TRY(json answer, Analyzed(merged));
+  if (request.contains("vary")) Vary(request["vary"], run, merged, answer);
   return answer;
 }
 
