@@ -104,7 +104,8 @@ class LaunchBound : public CauseOf<Launches> {
                                                      {"each", Ns{total / std::max<std::int64_t>(1, gaps)}},
                                                      {"kernels", number(all.kernels)},
                                                      {"each_kernel", Ns{all.kernel_ns / all.kernels}},
-                                                     {"short_share", share(all.short_kernels, all.kernels)}})};
+                                                     {"short_share", share(all.short_kernels, all.kernels)},
+                                                     {"short", Ns{rules::kShortKernelNs}}})};
     if (all.launches > 0)
       finding.said.evidence.push_back(Say(Word::kLaunchCalls, {{"each_call", Ns{all.launch_ns / all.launches}}}));
     const bool optimizer = all.optimizer_gap_ns * rules::kLaunchOptimizerOneIn > total;

@@ -26,11 +26,16 @@ constexpr std::string_view kStep = "step_ns", kCompute = "compute_ns";
 Ns Time(double ns) { return {std::llround(ns)}; }
 Clauses One(Clause clause) { return {{std::move(clause)}}; }
 
+std::optional<Clause> OtherRanks(const RunSample& base, const RunSample& now) {
+  if (base.ranks == now.ranks) return std::nullopt;
+  return Say(Word::kDiffOtherRanks, {{"base", Num{base.ranks}}, {"now", Num{now.ranks}}});
+}
+
 // The reason why these two cannot be compared, if they cannot.
 std::optional<Clause> Incomparable(const RunSample& base, const RunSample& now) {
   // Where kernels were recorded, what one rank does in a step can be compared.
   if (base.ranks != now.ranks && (!base.names.kernels_per_step || !now.names.kernels_per_step))
-    return Say(Word::kDiffRankCounts, {{"base", Num{base.ranks}}, {"now", Num{now.ranks}}});
+    return OtherRanks(base, now);
   const auto kind = [](const RunSample& run) {
     const auto recorded = static_cast<std::int64_t>(run.rank_samples.size());
     return run.gpu_ranks == 0 ? Word::kDiffOnCpu : run.gpu_ranks < recorded ? Word::kDiffPartlyOnGpu : Word::kDiffOnGpu;
@@ -63,11 +68,6 @@ std::optional<Clause> TooFew(const RunSample& base, const RunSample& now) {
     return Num{run.steps};
   };
   return Say(Word::kDiffTooFew, {{"least", Num{rules::kDiffEnoughSteps}}, {"base", count(base)}, {"now", count(now)}});
-}
-
-std::optional<Clause> OtherRanks(const RunSample& base, const RunSample& now) {
-  if (base.ranks == now.ranks) return std::nullopt;
-  return Say(Word::kDiffOtherRanks, {{"base", Num{base.ranks}}, {"now", Num{now.ranks}}});
 }
 
 // Means over ranks for which the other run has no file do not show a change.

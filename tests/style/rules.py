@@ -39,13 +39,9 @@ def fields(row):
     return [re.sub(r'"\s*"', "", part.strip()) for part in parts]
 
 
-def code(text):
-    return checking.stripped(text)
-
-
 def numbers(path, text):
     """Lines with a number of their own."""
-    stripped = code(text)
+    stripped = checking.stripped(text)
     for found in CONSTANT.finditer(stripped):
         own = [n for n in re.findall(NUMBER, found[1]) if n not in PLAIN]
         if own and not re.search(r"numeric_limits|_MAX\b|<<|0xff", found[1]) and path not in VERSIONS:

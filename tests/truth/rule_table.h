@@ -7,7 +7,7 @@ namespace lockstep::rules {
 
 // A row of analysis/rules/ or merge/rules/.
 struct Rule {
-  std::string_view list, name, type, unit, why, source, fails;
+  std::string_view list, name, type, unit, why, source, test;
   double value;
   const void* at;             // Where it is held.
   void (*set)(double value);  // For all later analyses of this process. Not while another thread reads rules.

@@ -137,8 +137,8 @@ lockstep::Result<json> Answer(const json& request, const std::string& directory)
 
 void PrintRules() {
   for (const lockstep::rules::Rule& rule : lockstep::rules::Table())
-    std::cout << json{{"list", rule.list}, {"name", rule.name},     {"type", rule.type},   {"unit", rule.unit},
-                      {"why", rule.why},   {"source", rule.source}, {"fails", rule.fails}, {"value", rule.value}}
+    std::cout << json{{"list", rule.list}, {"name", rule.name},     {"type", rule.type}, {"unit", rule.unit},
+                      {"why", rule.why},   {"source", rule.source}, {"test", rule.test}, {"value", rule.value}}
                      .dump()
               << "\n";
 }

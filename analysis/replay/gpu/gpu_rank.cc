@@ -7,7 +7,6 @@
 #include "analysis/core/statistics.h"
 #include "analysis/replay/gpu/gpu_raw.h"
 #include "analysis/rules/causes.h"
-#include "analysis/rules/replay.h"
 #include "core/order_statistics.h"
 
 namespace lockstep::replay {
@@ -231,7 +230,7 @@ class Resolver {
       const Past& last = after[-1];
       // The trace contains no inner edges of a CUDA graph.
       if (told && (raw.correlation == 0 || last.correlation != raw.correlation)) continue;
-      if (last.end_ns <= ready_ns || item.begin_ns - last.end_ns > rules::kGpuStartsWithinNs) continue;
+      if (last.end_ns <= ready_ns || item.begin_ns - last.end_ns > rules::kPromptStartNs) continue;
       if (best == kNone || At(best).end_ns < last.end_ns) best = last.item;
     }
     if (best != kNone || told || item.kind != GpuItem::kMember) return best;
