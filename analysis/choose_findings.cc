@@ -12,6 +12,7 @@
 #include "analysis/rules/run.h"
 #include "analysis/stacks/blocked_places.h"
 #include "analysis/words/render.h"
+#include "core/rules/common.h"
 
 namespace lockstep::analysis {
 namespace {
@@ -95,7 +96,7 @@ void PutRemedyFirst(Analysis& analysis) {
                                      [](const Finding& f) { return f.id == FindingId::kTransferExposed; });
   const auto remedy = std::find_if(transfer, findings.end(), [&](const Finding& f) {
     return (f.id == FindingId::kBucketsCap || f.id == FindingId::kFsdpUnits) && f.upper_bound &&
-           GainShare(analysis, f) >= rules::kRemedyFirstShare * GainShare(analysis, *transfer);
+           HalfOf(GainShare(analysis, f), GainShare(analysis, *transfer));
   });
   if (remedy != findings.end()) std::rotate(transfer, remedy, remedy + 1);
 }

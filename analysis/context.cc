@@ -11,6 +11,7 @@
 #include "analysis/rules/run.h"
 #include "analysis/run/warmup.h"
 #include "core/loss.h"
+#include "core/rules/common.h"
 #include "merge/timeline/rank_activity.h"
 
 namespace lockstep::analysis {
@@ -109,8 +110,7 @@ void Context::SliceIntoUnits() {
     // the boundary's arrival: its wait lies before it and belongs to the slice it ends.
     const std::int64_t least_ns = cuts.empty() ? 0 : (cuts.back() - cuts.front()) / rules::kRunSlices;
     for (std::size_t begin = 0, end = 1; end < cuts.size(); ++end) {
-      const bool whole =
-          cuts[end] - cuts[begin] >= least_ns && cuts.back() - cuts[end] >= least_ns / rules::kRunSliceRestOneIn;
+      const bool whole = cuts[end] - cuts[begin] >= least_ns && HalfOf(cuts.back() - cuts[end], least_ns);
       if ((!whole && end + 1 < cuts.size()) || cuts[end] == cuts[begin]) continue;
       units_.push_back({{cuts[begin] + 1, cuts[end] + 1}, kNowhere});
       begin = end;

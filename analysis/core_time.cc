@@ -5,12 +5,12 @@
 #include <utility>
 
 #include "analysis/core/statistics.h"
-#include "analysis/rules/run.h"
+#include "core/rules/common.h"
 
 namespace lockstep::analysis {
 
 double CoreTime::common_share(std::size_t job_ranks) const {
-  if (ranks.empty() || ranks.size() * rules::kCoreTimeRanksOneIn < job_ranks) return 0;
+  if (ranks.empty() || !HalfOf(ranks.size(), job_ranks)) return 0;
   std::vector<double> shares;
   for (const OfRank& rank : ranks)
     shares.push_back(static_cast<double>(rank.without_core_ns) / static_cast<double>(rank.span_ns));

@@ -10,8 +10,8 @@
 #include "analysis/core/idle_kinds.h"
 #include "analysis/core/statistics.h"
 #include "analysis/passes.h"
-#include "analysis/rules/run.h"
 #include "analysis/words/render.h"
+#include "core/rules/common.h"
 
 namespace lockstep::analysis {
 namespace {

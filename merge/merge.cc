@@ -9,6 +9,7 @@
 #include <utility>
 
 #include "core/collective.h"
+#include "core/rules/common.h"
 #include "core/version.h"
 #include "merge/clock/align.h"
 #include "merge/fresh.h"
@@ -290,7 +291,8 @@ class Merger {
       if (const std::uint64_t marked = whole(steps_.ranks[r]), found = whole(passed_[r].steps); found < marked)
         run_.losses.push_back(MakeLoss(run_.ranks[r].rank, Loss::kStepWithoutKernel, marked - found, ""));
       Release(steps_.ranks[r]);
-      if (passed_[r].unexplained_ns * rules::kComputeUnexplainedOneIn > passed_[r].steps_ns)
+      if (static_cast<double>(passed_[r].unexplained_ns) >
+          rules::kWorthShare * static_cast<double>(passed_[r].steps_ns))
         run_.losses.push_back(
             MakeLoss(run_.ranks[r].rank, Loss::kComputeUnexplained, 1,
                      std::to_string(passed_[r].unexplained_ns * 100 / passed_[r].steps_ns) + " % of its steps"));

@@ -7,8 +7,7 @@
 
 #include "analysis/core/statistics.h"
 #include "analysis/passes.h"
-#include "analysis/rules/causes.h"
-#include "analysis/rules/run.h"
+#include "core/rules/common.h"
 #include "merge/timeline/step_length.h"
 
 namespace lockstep::analysis {
@@ -62,7 +61,7 @@ Cost CostOf(const std::vector<RankCost>& ranks, std::int64_t whole_ns, std::uint
   cost.ns = std::min(whole_ns, merge::MeanLength(series));
   cost.intermittent = IsIntermittent(series, rules::kWorthShare * static_cast<double>(whole_ns));
   cost.share = static_cast<double>(cost.ns) / static_cast<double>(whole_ns);
-  if (series.size() >= rules::kCostIntervalSteps) {
+  if (series.size() >= rules::kScatter) {
     const std::vector<double> values(series.begin(), series.end());
     const auto [low, high] = BootstrapInterval(values, BlockLength({values}), Statistic::kMean, seed);
     cost.interval_ns = {std::llround(low), std::llround(high)};

@@ -9,6 +9,7 @@
 #include "analysis/causes/sync_site.h"
 #include "analysis/rules/causes.h"
 #include "analysis/words/render.h"
+#include "core/rules/common.h"
 
 namespace lockstep::analysis {
 namespace {
@@ -120,7 +121,7 @@ std::vector<Clause> GapEvidence::AfterWaits(const std::vector<const GapEvidence*
   }
   const auto most =
       std::max_element(sums.begin(), sums.end(), [](const auto& a, const auto& b) { return a.second < b.second; });
-  if (most == sums.end() || most->second * rules::kIdlePartToldOneIn < total) return {};
+  if (most == sums.end() || LittleOf(most->second, total)) return {};
   return {Say(Word::kAfterWaits, {{"share", Share{static_cast<double>(most->second) / static_cast<double>(total)}},
                                   {"call", most->first}})};
 }

@@ -9,7 +9,7 @@
 #include "analysis/causes/gap_evidence.h"
 #include "analysis/causes/sync_site.h"
 #include "analysis/replayed/replay_price.h"
-#include "analysis/rules/causes.h"
+#include "core/rules/common.h"
 
 namespace lockstep::analysis {
 namespace {
@@ -135,7 +135,7 @@ class HostSyncs : public CauseOf<Syncs> {
                                                     {"per_step", cost.per_step},
                                                     {"share", share(worst)},
                                                     {"late_calls", number(worst.gaps)}})};
-    if (order.size() > 1 && order[1].second.idle_ns * rules::kIdlePartToldOneIn > idle)
+    if (order.size() > 1 && !LittleOf(order[1].second.idle_ns, idle))
       finding.said.evidence.push_back(
           Say(Word::kSyncNextMost, {{"share", share(order[1].second)}, {"where", Clauses{{Where(order[1].first)}}}}));
     finding.said.action = {Say(SyncAction(site))};

@@ -13,6 +13,7 @@
 #include "analysis/core/step_names.h"
 #include "analysis/passes.h"
 #include "analysis/rules/causes.h"
+#include "core/rules/common.h"
 
 namespace lockstep::analysis {
 namespace {
@@ -88,14 +89,14 @@ class HostWork : public CauseOf<HostWorkFound> {
     const Part idle = PartOf(cost, whole);
     const WorkKey& first = order.front().first;
     const std::int64_t between = by_place[Place::kNothing] + by_place[Place::kModel];
-    const bool takes_most = rules::kHostWorkMainOneIn * order.front().second > total;
+    const bool takes_most = MostOf(order.front().second, total);
     if (takes_most && (first.place == Place::kRange || first.place == Place::kCall)) {
       finding.said.headline = {Say(Word::kHostInOne, {{"idle", idle}, {"name", first.name}})};
       finding.said.brief = {Say(Word::kHostInOneBrief, {{"short_name", ShortName(first.name, 32)}})};
       finding.said.action = {first.place == Place::kCall
                                  ? Say(Word::kHostInCallAction, {{"record_later", Clauses{{ToRecordLater(context)}}}})
                                  : Say(Word::kHostInOneAction, {{"name", first.name}})};
-    } else if (rules::kHostWorkMainOneIn * (by_place[Place::kOperator] + by_place[Place::kCall]) > total) {
+    } else if (MostOf(by_place[Place::kOperator] + by_place[Place::kCall], total)) {
       const auto* library = LargestLibrary(order);
       finding.said.headline = {Say(Word::kHostInOperators, {{"idle", idle}, {"most", Mainly(library, total)}})};
       finding.said.brief = {Say(Word::kHostInOperatorsBrief)};
@@ -105,7 +106,7 @@ class HostWork : public CauseOf<HostWorkFound> {
                                         {{"record_later", Clauses{{ToRecordLater(context)}}},
                                          {"advice", Advise(source, Word::kUseGraphs, Word::kUseGraphsTorch)}})}})
               .all;
-    } else if (rules::kHostWorkMainOneIn * between > total) {
+    } else if (MostOf(between, total)) {
       // Where most of it is between operators; outside of all ranges has no name.
       const auto at = std::find_if(order.begin(), order.end(), [](const auto& one) {
         return one.first.place == Place::kModel || one.first.place == Place::kNothing;
@@ -126,7 +127,7 @@ class HostWork : public CauseOf<HostWorkFound> {
     };
     std::vector<Clause> works{of(order[0])};
     for (std::size_t i = 1; i < std::min(rules::kHostWorkListed, order.size()); ++i)
-      if (order[i].second * rules::kIdlePartToldOneIn > total) works.push_back(of(order[i]));
+      if (!LittleOf(order[i].second, total)) works.push_back(of(order[i]));
     const Value count =
         cost.per_step ? Value(MeanNum{static_cast<double>(gaps) / static_cast<double>(stretches)}) : Value(Num{gaps});
     finding.said.evidence = {Say(Word::kHostGaps, {{"gaps", count},
@@ -150,7 +151,7 @@ class HostWork : public CauseOf<HostWorkFound> {
   static Clauses Mainly(const OfWork* one, std::int64_t total) {
     if (one == nullptr) return {};
     return {{Say(
-        rules::kHostWorkMainOneIn * one->second > total ? Word::kHostMostly : Word::kHostMost,
+        MostOf(one->second, total) ? Word::kHostMostly : Word::kHostMost,
         {{"name", one->first.name}, {"share", Share{static_cast<double>(one->second) / static_cast<double>(total)}}})}};
   }
 };

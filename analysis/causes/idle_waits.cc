@@ -8,7 +8,7 @@
 #include "analysis/causes/gap_evidence.h"
 #include "analysis/core/source.h"
 #include "analysis/passes.h"
-#include "analysis/rules/run.h"
+#include "core/rules/common.h"
 
 namespace lockstep::analysis {
 namespace {

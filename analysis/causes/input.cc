@@ -6,7 +6,7 @@
 #include "analysis/core/statistics.h"
 #include "analysis/passes.h"
 #include "analysis/replayed/replay_price.h"
-#include "analysis/rules/run.h"
+#include "core/rules/common.h"
 #include "merge/timeline/step_length.h"
 
 namespace lockstep::analysis {

@@ -9,7 +9,7 @@
 #include "analysis/causes/recording_advice.h"
 #include "analysis/core/source.h"
 #include "analysis/passes.h"
-#include "analysis/rules/run.h"
+#include "core/rules/common.h"
 
 namespace lockstep::analysis {
 namespace {

@@ -7,6 +7,7 @@
 #include "analysis/core/source.h"
 #include "analysis/passes.h"
 #include "analysis/rules/causes.h"
+#include "core/rules/common.h"
 
 namespace lockstep::analysis {
 namespace {
@@ -108,7 +109,7 @@ class LaunchBound : public CauseOf<Launches> {
                                                      {"short", Ns{rules::kShortKernelNs}}})};
     if (all.launches > 0)
       finding.said.evidence.push_back(Say(Word::kLaunchCalls, {{"each_call", Ns{all.launch_ns / all.launches}}}));
-    const bool optimizer = all.optimizer_gap_ns * rules::kLaunchOptimizerOneIn > total;
+    const bool optimizer = MuchOf(all.optimizer_gap_ns, total);
     if (optimizer)
       finding.said.evidence.push_back(
           Say(Word::kLaunchOptimizer, {{"optimizer_share", share(all.optimizer_gap_ns, total)},

@@ -8,6 +8,7 @@
 #include "analysis/rules/causes.h"
 #include "analysis/tables/engine/cells.h"
 #include "analysis/tables/engine/kinds.h"
+#include "core/rules/common.h"
 
 namespace lockstep::analysis {
 namespace {
@@ -71,10 +72,11 @@ class MemoryGrowth : public Cause {
   static std::vector<Growth> GrowthOf(const RankEvents& events) {
     std::vector<Growth> all = Slopes(events, 0);
     const std::vector<Growth> late = Slopes(events, events.stretches().size() / 2);
+    // What is filled once grows little in the second half of the steps; a leak goes on.
     std::erase_if(all, [&](const Growth& g) {
       const auto same = std::find_if(late.begin(), late.end(),
                                      [&](const Growth& l) { return l.gpu == g.gpu && l.device == g.device; });
-      return same == late.end() || same->slope < rules::kMemoryLateGrowthShare * g.slope;
+      return same == late.end() || !HalfOf(same->slope, g.slope);
     });
     return all;
   }
@@ -122,7 +124,7 @@ class MemoryGrowth : public Cause {
       g.steps = steps;
       g.slope = tables::RealOf(row[slope]), g.low = tables::RealOf(row[low]), g.high = tables::RealOf(row[high]);
       const double grown = g.slope * static_cast<double>(steps);
-      if (grown >= rules::kMemoryGrowthShare * static_cast<double>(g.peak) && grown >= rules::kMemoryGrowthBytes)
+      if (grown >= rules::kWorthShare * static_cast<double>(g.peak) && grown >= rules::kMemoryGrowthBytes)
         found.push_back(g);
     }
     return found;

@@ -6,10 +6,9 @@
 #include "analysis/causes/gap_evidence.h"
 #include "analysis/core/source.h"
 #include "analysis/passes.h"
-#include "analysis/rules/causes.h"
-#include "analysis/rules/run.h"
 #include "analysis/tables/engine/cells.h"
 #include "analysis/tables/engine/kinds.h"
+#include "core/rules/common.h"
 
 namespace lockstep::analysis {
 namespace {
@@ -85,7 +84,8 @@ class MemoryLimit : public CauseOf<Memory> {
     for (const Memory* one : found()) gaps.push_back(&one->gaps);
     if (fullest == nullptr) return;
     const Cost cost = CostOf(costs, whole, context.options().seed);
-    const bool full = share(*fullest) >= rules::kMemoryFullShare;
+    // What the caching allocator holds beyond what is allocated does not count: it keeps memory that was freed.
+    const bool full = share(*fullest) >= rules::kNearlyAll;
     const bool stalls = cost.ns > 0 && cost.share >= rules::kWorthShare;
     if (!full && !stalls) return;
     Finding finding;

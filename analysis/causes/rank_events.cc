@@ -127,7 +127,7 @@ IdleKind RankEvents::KindOf(const gpu::Gap& gap, const gpu::GapPart& part) {
     case gpu::PartKind::kStart:
       return IdleKind::kLaunch;
     case gpu::PartKind::kLaunch:
-      return part.at.end - part.at.begin < rules::kLaunchCallNs ? IdleKind::kLaunch : IdleKind::kHostWork;
+      return part.at.end - part.at.begin < rules::kLaunchGapNs ? IdleKind::kLaunch : IdleKind::kHostWork;
     case gpu::PartKind::kLoad:
       return IdleKind::kHostWork;
     case gpu::PartKind::kCall:

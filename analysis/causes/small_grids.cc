@@ -8,6 +8,7 @@
 #include "analysis/causes/kernel_patterns.h"
 #include "analysis/passes.h"
 #include "analysis/rules/causes.h"
+#include "core/rules/common.h"
 
 namespace lockstep::analysis {
 namespace {
@@ -59,7 +60,8 @@ class SmallGrids : public CauseOf<Grids> {
         grids.multiprocessors = sms->second;
         const std::int64_t blocks =
             std::int64_t{t.kernel_shapes.grid_x[shape]} * t.kernel_shapes.grid_y[shape] * t.kernel_shapes.grid_z[shape];
-        if (blocks <= 0 || rules::kSmallGridOneIn * blocks > sms->second || !alone[piece.op] ||
+        // Many libraries choose slightly fewer blocks than multiprocessors on purpose.
+        if (blocks <= 0 || MostOf(blocks, sms->second) || !alone[piece.op] ||
             op.end_ns - op.begin_ns < rules::kSmallGridKernelNs)
           continue;
         const auto unused = static_cast<std::int64_t>(
@@ -90,7 +92,7 @@ class SmallGrids : public CauseOf<Grids> {
       }
     }
     const Cost cost = CostOf(costs, whole, context.options().seed);
-    if (cost.share < rules::kSmallGridShare || by_name.empty()) return;
+    if (cost.share < rules::kNameShare || by_name.empty()) return;
     std::vector<std::pair<std::string, GridSum>> order(by_name.begin(), by_name.end());
     std::stable_sort(order.begin(), order.end(),
                      [](const auto& a, const auto& b) { return a.second.unused_ns > b.second.unused_ns; });

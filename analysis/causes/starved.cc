@@ -7,8 +7,7 @@
 #include "analysis/core/source.h"
 #include "analysis/core_time.h"
 #include "analysis/passes.h"
-#include "analysis/rules/causes.h"
-#include "analysis/rules/run.h"
+#include "core/rules/common.h"
 
 namespace lockstep::analysis {
 namespace {
@@ -29,7 +28,7 @@ std::int64_t OtherThreadsNs(const Context& context) {
     others_ns += std::max<std::int64_t>(0, app_ns - own_ns - outside_ns);
     all_ns += app_ns;
   }
-  return others_ns * rules::kStarvedOthersOneIn >= all_ns ? others_ns : 0;
+  return !LittleOf(others_ns, all_ns) ? others_ns : 0;
 }
 
 }  // namespace
@@ -70,8 +69,7 @@ void FindStarved(const Context& context, Analysis& analysis) {
   std::int64_t without_ns = 0;
   for (const CoreTime::OfRank& rank : time.ranks) without_ns += rank.without_core_ns;
   const std::int64_t others_ns = OtherThreadsNs(context);
-  const bool own_threads = others_ns > 0 && static_cast<double>(others_ns) >=
-                                                rules::kStarvedOwnThreadsShare * static_cast<double>(without_ns);
+  const bool own_threads = others_ns > 0 && HalfOf(others_ns, without_ns);
   if (own_threads) finding.said.evidence.push_back(Say(Word::kStarvedThreadsEvidence, {{"others_cpu", Ns{others_ns}}}));
   finding.said.brief = {Say(own_threads ? Word::kStarvedThreadsBrief : Word::kStarvedBrief)};
   finding.said.action = {Say(own_threads                   ? Word::kStarvedThreadsAction

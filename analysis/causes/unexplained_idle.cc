@@ -7,8 +7,7 @@
 #include "analysis/causes/gap_evidence.h"
 #include "analysis/causes/recording_advice.h"
 #include "analysis/passes.h"
-#include "analysis/rules/causes.h"
-#include "analysis/rules/run.h"
+#include "core/rules/common.h"
 
 namespace lockstep::analysis {
 namespace {
@@ -65,7 +64,7 @@ class UnexplainedIdle : public CauseOf<Found> {
       if (sums[i] > 0)
         finding.said.evidence.push_back(
             Say(kShares[i], {{"share", Share{static_cast<double>(sums[i]) / static_cast<double>(total)}}}));
-      if (sums[i] * rules::kIdlePartToldOneIn >= total) finding.said.action.push_back(kActions[i](context));
+      if (!LittleOf(sums[i], total)) finding.said.action.push_back(kActions[i](context));
     }
     AddTo(finding.said.evidence, GapEvidence::AfterWaits(in_gaps.rows));
     finding.upper_bound = true;

@@ -20,6 +20,7 @@
 #include "analysis/rules/replay.h"
 #include "analysis/rules/run.h"
 #include "analysis/words/render.h"
+#include "core/rules/common.h"
 #include "merge/parallel.h"
 
 namespace lockstep::analysis {
@@ -142,7 +143,7 @@ std::optional<BucketCosts> CostsOf(const replay::WhatIf& what_if) {
   BucketCosts costs;
   for (const replay::CostModel::Knot& knot : what_if.costs().knots())
     costs.table.push_back({knot.bytes, std::llround(knot.transfer_ns), static_cast<std::int64_t>(knot.samples),
-                           knot.samples >= rules::kRateInstances ? OptReal(knot.spread) : std::nullopt,
+                           knot.samples >= rules::kFewest ? OptReal(knot.spread) : std::nullopt,
                            knot.doubt != replay::CostModel::Doubt::kNothing});
   if (costs.table.empty()) return std::nullopt;
   if (const auto line = what_if.costs().AlphaBeta()) {
@@ -313,7 +314,7 @@ bool MostlyHidden(const Analysis& analysis) {
   std::vector<double> fractions;
   for (const RankRow& row : analysis.ranks)
     if (row.overlap_fraction) fractions.push_back(*row.overlap_fraction);
-  return !fractions.empty() && LowerMedian(std::move(fractions)) > rules::kBucketHiddenShare;
+  return !fractions.empty() && LowerMedian(std::move(fractions)) > rules::kHalf;
 }
 
 // What fewer buckets gain at most: none of them takes less than one of the smaller ones of now.

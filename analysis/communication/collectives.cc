@@ -7,8 +7,8 @@
 #include "analysis/core/rates.h"
 #include "analysis/core/statistics.h"
 #include "analysis/passes.h"
-#include "analysis/rules/run.h"
 #include "core/collective.h"
+#include "core/rules/common.h"
 
 namespace lockstep::analysis {
 namespace {
@@ -87,7 +87,7 @@ void TabulateCollectives(const Context& context, Analysis& analysis) {
     FindLongestWait(samples.waits_of_rank, row);
     if (const std::size_t timed = samples.transfer_ns.size(); timed > 0) {
       row.transfer_ns_median = LowerMedian(std::move(samples.transfer_ns));
-      if (samples.members > 1 && bytes > 0 && *row.transfer_ns_median > 0 && timed >= rules::kRateInstances) {
+      if (samples.members > 1 && bytes > 0 && *row.transfer_ns_median > 0 && timed >= rules::kFewest) {
         row.algbw = static_cast<double>(bytes) * 1e9 / static_cast<double>(*row.transfer_ns_median);
         row.busbw = *row.algbw * BusFactor(static_cast<CollectiveKind>(kind), samples.members);
       }

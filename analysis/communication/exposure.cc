@@ -4,6 +4,7 @@
 
 #include "analysis/rules/network.h"
 #include "core/collective.h"
+#include "core/rules/common.h"
 #include "merge/timeline/activity_stream.h"
 #include "merge/timeline/blocked_time.h"
 #include "merge/timeline/rank_pass.h"
@@ -144,10 +145,11 @@ ProgressCounts CountProgress(const schema::RankTables& t) {
     if (c.wait_begin_ns[i] == schema::kNoTime || c.end_ns[i] == schema::kNoTime) continue;
     ++counts.posted;
     const std::int64_t apart = c.wait_begin_ns[i] - c.post_end_ns[i], life = c.end_ns[i] - c.begin_ns[i];
-    if (apart <= 0 || apart * rules::kProgressEarlyParts < life) continue;
+    if (apart <= 0 || LittleOf(apart, life)) continue;
     ++counts.early;
     if (c.last_incomplete_ns[i] != schema::kNoTime) continue;
-    if (TotalWithin(inside, {c.post_end_ns[i], c.wait_begin_ns[i]}) * rules::kProgressAttendedParts >= apart) continue;
+    // Where threads were in MPI meanwhile, it may have moved before its wait.
+    if (!LittleOf(TotalWithin(inside, {c.post_end_ns[i], c.wait_begin_ns[i]}), apart)) continue;
     ++counts.wait_only;
     counts.apart_ns += apart;
   }

@@ -13,7 +13,7 @@
 #include "analysis/replay/questions/smaller_units.h"
 #include "analysis/replayed/replayed_run.h"
 #include "analysis/rules/network.h"
-#include "analysis/rules/run.h"
+#include "core/rules/common.h"
 
 namespace lockstep::analysis {
 namespace {

@@ -4,6 +4,7 @@
 #include <map>
 
 #include "analysis/rules/network.h"
+#include "core/rules/common.h"
 
 namespace lockstep::analysis {
 namespace {
@@ -15,8 +16,7 @@ std::vector<std::int32_t> ChainFrom(const Context& context, const std::vector<P2
   for (;;) {
     const std::size_t before = context.Position(chain[chain.size() - 2]), at = context.Position(chain.back());
     // It cannot send earlier while it waits itself.
-    if (before == kNowhere || at == kNowhere || rules::kLateSenderChainParts * costs_ns[at] < costs_ns[before])
-      return chain;
+    if (before == kNowhere || at == kNowhere || !HalfOf(costs_ns[at], costs_ns[before])) return chain;
     const P2pPair* pair = HeaviestOf(pairs, chain.back(), &P2pPair::destination, &P2pPair::late_sender_ns);
     if (pair == nullptr || std::find(chain.begin(), chain.end(), pair->source) != chain.end()) return chain;
     chain.push_back(pair->source);
@@ -53,7 +53,7 @@ LateSender LateSenderOf(const Context& context, const Analysis& analysis, const 
     if (on_path_ns[pair->source] > on_path_ns[last->source]) last = pair;
   }
   if (sum == 0) return late;  // Nothing was replayed.
-  if (on_path_ns[last->source] > rules::kLateSenderPathTimes * on_path_ns[late.pair->source] && last != late.pair) {
+  if (!HalfOf(on_path_ns[late.pair->source], on_path_ns[last->source])) {
     late.pair = last;
     late.chain = ChainFrom(context, pairs, costs_ns, waiting, last->source);
   }

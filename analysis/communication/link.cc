@@ -9,7 +9,7 @@
 #include "analysis/core/statistics.h"
 #include "analysis/passes.h"
 #include "analysis/rules/network.h"
-#include "analysis/rules/run.h"
+#include "core/rules/common.h"
 #include "merge/timeline/step_length.h"
 
 namespace lockstep::analysis {

@@ -46,9 +46,9 @@ struct SlowNetwork {
   std::vector<std::int64_t> behind_ns;
 };
 
-// Evaluates the collectives of at least three hosts. Returns nothing if no host differs: in fewer than
-// rules::kNetworkInstances of them, in fewer than nine of ten, or by less than three tenths of the time that the
-// transfer takes on the first; or if it may be any of more than half of the hosts.
+// Evaluates the collectives of at least three hosts. Returns nothing if no host differs: of fewer than rules::kFewest
+// collectives, in fewer than nine of ten, or by less than three tenths of the time that the transfer takes on the
+// first; or if it may be any of more than half of the hosts.
 std::optional<SlowNetwork> FindSlowNetwork(const Context& context);
 
 // Collectives that some hosts have left long before others, whichever these are.
@@ -60,7 +60,7 @@ struct UnlikeHosts {
   std::int64_t spread_ns = 0, behind_ns = 0;
 };
 
-// Nothing if fewer than nine of ten instances, or than rules::kNetworkInstances, differ by a fifth of the transfer.
+// Nothing of fewer than rules::kFewest instances, or if fewer than nine of ten differ by a fifth of the transfer.
 // What differs need not be slow: a host that only sends slowly leaves first, as the root of a tree does on a healthy
 // network.
 std::optional<UnlikeHosts> FindUnlikeHosts(const Context& context);

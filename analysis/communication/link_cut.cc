@@ -15,9 +15,9 @@
 #include "analysis/core/statistics.h"
 #include "analysis/passes.h"
 #include "analysis/rules/network.h"
-#include "analysis/rules/run.h"
 #include "analysis/words/render.h"
 #include "core/collective.h"
+#include "core/rules/common.h"
 #include "core/schema_enums.h"
 
 namespace lockstep::analysis {
@@ -94,9 +94,10 @@ class CutSearch {
     for (const auto& [key, instances] : alike) {
       std::vector<std::int64_t> lengths;
       for (const std::size_t c : instances) lengths.push_back(LengthOf(c));
-      if (instances.size() <= rules::kLinkCutAlike) continue;
+      if (instances.size() <= rules::kFewest) continue;  // One of them is the stall.
+      const auto median = static_cast<double>(LowerMedian(std::move(lengths)));
       const std::int64_t least =
-          std::max(rules::kLinkCutStallNs, rules::kLinkCutTimes * LowerMedian(std::move(lengths)));
+          std::max(rules::kLinkCutStallNs, static_cast<std::int64_t>(rules::kStallTimes * median));
       for (const std::size_t c : instances)
         if (LengthOf(c) >= least) candidates.push_back(c);
     }
@@ -130,7 +131,7 @@ class CutSearch {
       ++stalled;
     }
     HostNames hosts = HostsOf(c);
-    if (rules::kLinkCutMemberParts * stalled < end - begin || stalled == 0 || hosts.size() < 2) return std::nullopt;
+    if (!HalfOf(stalled, end - begin) || stalled == 0 || hosts.size() < 2) return std::nullopt;
     return NetworkStall{entered_ns, left_ns, {c}, hosts, hosts};
   }
 
@@ -152,10 +153,15 @@ class CutSearch {
     return at->second[row];
   }
 
+  // What moved so close to the begin or end of a stall does not show that the network worked in between.
+  std::int64_t MarginOf(const NetworkStall& stall, std::size_t collective) const {
+    return static_cast<std::int64_t>(rules::kLittle * static_cast<double>(stall.length_ns())) + t_.error_ns[collective];
+  }
+
   // Hosts that exchanged data with each other meanwhile.
   void LeaveOutWhoseNetworkWorks(NetworkStall& stall) const {
     for (std::size_t c = 0; c < t_.rows(); ++c) {
-      const std::int64_t margin = stall.length_ns() / rules::kLinkCutMarginParts + t_.error_ns[c];
+      const std::int64_t margin = MarginOf(stall, c);
       if (t_.last_arrival_ns[c] < stall.begin_ns + margin || t_.end_ns[c] > stall.end_ns - margin) continue;
       const HostNames hosts = HostsOf(c);
       if (hosts.size() < 2) continue;
@@ -192,7 +198,7 @@ class CutSearch {
         if (peer < 0 || id == ids.end() || p2p.end_ns[i] == schema::kNoTime ||
             p2p.outcome[i] != static_cast<std::uint8_t>(schema::RequestOutcome::kCompleted))
           continue;
-        const std::int64_t margin = stall.length_ns() / rules::kLinkCutMarginParts + t_.error_ns[stall.collectives[0]];
+        const std::int64_t margin = MarginOf(stall, stall.collectives[0]);
         if (p2p.direction[i] == static_cast<std::uint8_t>(schema::Direction::kSend)) {
           if (clock.ToCluster(p2p.begin_ns[i]) >= stall.begin_ns + margin)
             sent.insert({id->second, rank, peer, p2p.tag[i], p2p.seq[i]});
@@ -244,7 +250,8 @@ Clause WhatStood(const HostNames& took_part, const HostNames& suspected, std::in
 void FindLinkCuts(const Context& context, Analysis& analysis) {
   if (analysis.run.nodes.value_or(0) < 2 || context.units().empty()) return;
   const std::vector<NetworkStall> stalls = CutSearch(context).Find();
-  if (stalls.empty() || stalls.size() > rules::kLinkCutStalls) return;
+  // More of them are the usual state of this run, not a cut.
+  if (stalls.empty() || stalls.size() > rules::kFewest) return;
   const auto& t = context.tables().collectives;
   const std::int64_t begin_ns = context.units().front().window.begin;
   const std::int64_t recorded_ns = context.recorded_ns();

@@ -11,6 +11,7 @@
 #include "analysis/core/statistics.h"
 #include "analysis/rules/network.h"
 #include "core/collective.h"
+#include "core/rules/common.h"
 
 namespace lockstep::analysis {
 namespace {
@@ -160,8 +161,8 @@ RingLinks AroundRing(const std::vector<double>& typical, std::size_t behind) {
   bool one_link = true, both = true;
   for (std::size_t i = 0; i < n; ++i) {
     const double place = typical[(behind + i) % n], steps = static_cast<double>(n - 1);
-    one_link &= std::abs(place - (1 - static_cast<double>(i) / steps)) <= rules::kLinkRingPlace;
-    both &= std::abs(place - (i == 0 ? 1 : 1 - static_cast<double>(i - 1) / (steps - 1))) <= rules::kLinkRingPlace;
+    one_link &= std::abs(place - (1 - static_cast<double>(i) / steps)) <= rules::kLittle;
+    both &= std::abs(place - (i == 0 ? 1 : 1 - static_cast<double>(i - 1) / (steps - 1))) <= rules::kLittle;
   }
   if (one_link && both) return RingLinks::kEither;
   return one_link ? RingLinks::kInto : both ? RingLinks::kAround : RingLinks::kNone;
@@ -184,11 +185,11 @@ InRing BehindSlowLink(const Passages& group, const std::vector<double>& typical)
         most = step;
         at = h;
       }
-    largest[at] +=
-        rules::kLinkRingStepParts * most > Most(passage.ns) - Least(passage.ns) && most > passage.resolution_ns;
+    // Else several links take equally long.
+    largest[at] += MostOf(most, Most(passage.ns) - Least(passage.ns)) && most > passage.resolution_ns;
   }
   const std::int64_t times = Most(largest);
-  if (static_cast<double>(times) < rules::kNetworkSlowShare * static_cast<double>(group.passages.size())) return {};
+  if (!NearlyAllOf(times, group.passages.size())) return {};
   const auto behind = static_cast<std::size_t>(std::find(largest.begin(), largest.end(), times) - largest.begin());
   return {behind, AroundRing(typical, behind)};
 }
@@ -207,7 +208,7 @@ double FindSuspects(const Passages& group, SlowNetwork& found) {
   found.hosts = LateHosts(typical);
   if (found.hosts.size() > 1 && n >= rules::kLinkAroundHosts) {
     if (const InRing in = BehindSlowLink(group, typical); in.links != RingLinks::kNone) {
-      least_spread = rules::kLinkRingSpread;
+      least_spread = rules::kLinkUnlikeSpread;
       found.ring = in.links;
       found.hosts = {in.behind};
       // Of few hosts the next may be late because its own network is slow, by another algorithm.
@@ -215,8 +216,7 @@ double FindSuspects(const Passages& group, SlowNetwork& found) {
       if (found.hosts.size() == 1) found.from = (in.behind + n - 1) % n;
     }
   }
-  if (found.hosts.size() > rules::kLinkSuspects || rules::kLinkSuspectsParts * found.hosts.size() > n)
-    found.hosts.clear();
+  if (found.hosts.size() > rules::kLinkSuspects || MostOf(found.hosts.size(), n)) found.hosts.clear();
   return least_spread;
 }
 
@@ -273,7 +273,7 @@ std::optional<SlowNetwork> Judge(const Context& context, const Passages& group) 
   SlowNetwork found;
   found.all = group.hosts;
   found.instances = static_cast<std::int64_t>(group.passages.size());
-  if (found.instances < rules::kNetworkInstances) return std::nullopt;
+  if (group.passages.size() < rules::kFewest) return std::nullopt;
   std::vector<std::int64_t> spreads, first;
   std::int64_t operations = 1;
   for (const Passage& passage : group.passages) {
@@ -309,9 +309,8 @@ std::optional<SlowNetwork> Judge(const Context& context, const Passages& group) 
   found.others_ns = LowerMedian(std::move(others));
   const std::int64_t gap_ns = LowerMedian(std::move(gaps));
   found.p_value = ChanceOf(found.last, found.instances, group.hosts.size(), found.hosts.size());
-  if (found.last < rules::kNetworkInstances || found.p_value >= rules::kNetworkChance ||
-      static_cast<double>(found.last) < rules::kNetworkSlowShare * static_cast<double>(found.instances) ||
-      static_cast<double>(gap_ns) < rules::kLinkGap * static_cast<double>(spread_ns))
+  // Where others are as late as the named hosts there is no gap.
+  if (found.p_value >= rules::kChance || !NearlyAllOf(found.last, found.instances) || !MuchOf(gap_ns, spread_ns))
     return std::nullopt;
   const auto& t = context.tables().collectives;
   const std::size_t c = group.passages.front().collective;
@@ -348,7 +347,8 @@ std::map<SizeClass, Passages> GroupPassages(const Context& context) {
     }
     at->second = {c, nullptr};
     const std::vector<std::uint32_t>& hosts = found.Find(c);
-    if (hosts.size() < rules::kLinkHosts) continue;
+    // Of two that exchange data neither is known to be the slow one.
+    if (hosts.size() < rules::kMiddle) continue;
     std::optional<Passage> passage = PassageOf(context, c, found);
     if (!passage || passage->unit == kNowhere) continue;
     Passages& group = groups[{hosts, t.kind[c], t.bytes[c]}];
@@ -389,9 +389,7 @@ std::optional<UnlikeHosts> FindUnlikeHosts(const Context& context) {
                                                       rules::kLinkUnlikeSpread * static_cast<double>(first);
   }
   found.instances = static_cast<std::int64_t>(spread.size());
-  if (found.unlike < rules::kNetworkInstances ||
-      static_cast<double>(found.unlike) < rules::kNetworkSlowShare * static_cast<double>(found.instances))
-    return std::nullopt;
+  if (spread.size() < rules::kFewest || !NearlyAllOf(found.unlike, found.instances)) return std::nullopt;
   found.spread_ns = LowerMedian(std::move(spread));
   found.behind_ns = LowerMedian(std::move(per_unit));
   const std::size_t c = worst->passages.front().collective;

@@ -15,8 +15,8 @@
 #include "analysis/passes.h"
 #include "analysis/replayed/message_rates.h"
 #include "analysis/rules/network.h"
-#include "analysis/rules/run.h"
 #include "core/collective.h"
+#include "core/rules/common.h"
 
 namespace lockstep::analysis {
 namespace {
@@ -74,13 +74,13 @@ std::vector<Clause> Differing(const Context& context, const Analysis& analysis) 
   std::int64_t most_ns = 0, longer = 0, all = 0;
   const CollectiveRow* most = nullptr;
   for (const auto& [row, list] : transfers) {
-    if (list.size() < rules::kRateInstances || !OnBoth(context, row->group)) continue;
+    if (list.size() < rules::kFewest || !OnBoth(context, row->group)) continue;
     const std::int64_t median = LowerMedian(list);
     std::int64_t beyond_ns = 0, count = 0;
     for (const std::int64_t ns : list)
       if (static_cast<double>(ns) >= rules::kNetworkSharedTimes * static_cast<double>(median))
         beyond_ns += ns - median, ++count;
-    if (count < rules::kMeasureLonger || beyond_ns <= most_ns) continue;
+    if (count < 2 || beyond_ns <= most_ns) continue;
     most = row, most_ns = beyond_ns, longer = count, all = static_cast<std::int64_t>(list.size());
   }
   if (most == nullptr ||

@@ -10,7 +10,7 @@
 #include "analysis/core/statistics.h"
 #include "analysis/passes.h"
 #include "analysis/rules/network.h"
-#include "analysis/rules/run.h"
+#include "core/rules/common.h"
 #include "merge/timeline/step_length.h"
 
 namespace lockstep::analysis {
@@ -120,12 +120,12 @@ std::int64_t MoreWorkNs(const Context& context, const Analysis& analysis, std::i
   const IdentityTerms *busy = terms_of(late), *idle = terms_of(waiting);
   if (busy == nullptr || idle == nullptr || busy->device_unknown || idle->device_unknown) return 0;
   const std::int64_t more_ns = busy->Own() - idle->Own();
-  return static_cast<double>(more_ns) >= rules::kP2pMoreWorkShare * static_cast<double>(wait_ns) ? more_ns : 0;
+  return HalfOf(more_ns, wait_ns) ? more_ns : 0;
 }
 
 // An earlier message had already arrived during a good part of the wait.
 bool OutOfOrder(const LateSender& late) {
-  return late.decides && late.pair->wrong_order_ns * rules::kP2pOrderParts > late.pair->late_sender_ns;
+  return late.decides && MuchOf(late.pair->wrong_order_ns, late.pair->late_sender_ns);
 }
 
 // Headline, evidence and advice of waiting for late senders. `part`: how much of the step.

@@ -7,7 +7,7 @@
 #include "analysis/communication/measure_network.h"
 #include "analysis/passes.h"
 #include "analysis/rules/network.h"
-#include "analysis/rules/run.h"
+#include "core/rules/common.h"
 #include "merge/timeline/rank_activity.h"
 
 namespace lockstep::analysis {
@@ -23,7 +23,7 @@ bool EndsUncertain(const schema::TlCollectives& t) {
     ++posted;
     censored += t.censored[c] != 0;
   }
-  return censored > 0 && censored * rules::kProgressCensoredParts >= posted;
+  return censored > 0 && MuchOf(censored, posted);
 }
 
 // Whether nearly all bytes of collectives were posted: then the transfer that ends in Wait is theirs as well.
@@ -35,7 +35,7 @@ bool MostlyPosted(const schema::TlCollectives& t) {
         t.mode[c] == schema::Code(CollectiveMode::kPersistent))
       posted += static_cast<double>(t.bytes[c]);
   }
-  return posted >= rules::kProgressPostedShare * all;
+  return NearlyAllOf(posted, all);
 }
 
 // Time that non-blocking collectives were exposed in their Wait after the last member had arrived, mean over ranks, per
@@ -75,9 +75,7 @@ void FindWaitOnlyProgress(const Context& context, Analysis& analysis) {
     all.apart_ns += counts.apart_ns;
     finding.explain.rows.push_back({rank, counts.posted, counts.early, counts.wait_only, counts.apart_ns});
   }
-  if (all.early == 0 || all.early * rules::kProgressPostedEarlyParts < all.posted ||
-      all.wait_only * rules::kProgressWaitOnlyParts < all.early)
-    return;
+  if (all.early == 0 || LittleOf(all.early, all.posted) || !HalfOf(all.wait_only, all.early)) return;
   const Summary& s = analysis.summary;
   const std::int64_t whole = s.terms.Sum();
   finding.covers_transfer = MostlyPosted(context.tables().collectives);

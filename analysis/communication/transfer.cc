@@ -15,9 +15,9 @@
 #include "analysis/passes.h"
 #include "analysis/replayed/replayed_run.h"
 #include "analysis/rules/network.h"
-#include "analysis/rules/run.h"
 #include "analysis/words/render.h"
 #include "core/collective.h"
+#include "core/rules/common.h"
 
 namespace lockstep::analysis {
 namespace {
@@ -71,7 +71,7 @@ void FindExposedTransfer(const Context& context, Analysis& analysis) {
   const bool by_replay = replayed != nullptr && replayed->Holds() &&
                          replayed->what_if().Answerable({.kind = replay::Question::kFreeCommunication}).ok();
   if (analysis.comm_on_path_ns && !by_replay) exposed = std::min(exposed, *analysis.comm_on_path_ns);
-  if (whole > 0 && rules::kExposedHostParts * exposed < all_exposed &&
+  if (whole > 0 && !HalfOf(exposed, all_exposed) &&
       static_cast<double>(all_exposed) >= rules::kNameShare * static_cast<double>(whole)) {
     const double of_step = static_cast<double>(all_exposed) / static_cast<double>(whole),
                  gain = static_cast<double>(exposed) / static_cast<double>(whole);
@@ -123,15 +123,14 @@ void FindExposedTransfer(const Context& context, Analysis& analysis) {
                                ? Say(Word::kExposedEvidence, {{"transferring", transferring},
                                                               {"unsplit", If(exposed > transferring.value, unsplit)}})
                                : Say(Word::kExposedUnsplitEvidence, {{"unsplit", unsplit}})};
-  if (largest != nullptr && cost(*largest) * rules::kExposedLargestParts > exposed * units)
+  if (largest != nullptr && !LittleOf(cost(*largest), exposed * units))
     finding.said.evidence.push_back(
         Say(Word::kExposedMostEvidence, {{"count", Num{largest->count}},
                                          {"collectives", Clauses{{NameOfCollectives(*largest, largest->count == 1)}}},
                                          {"rate", If(largest->busbw.has_value(), Rate{largest->busbw.value_or(0)})}}));
   AddTo(finding.said.evidence, ReasonToMeasureNetwork(context, analysis));
   if (others_missing) finding.said.evidence.push_back(Say(Word::kExposedOthersMissingEvidence));
-  const bool barriers =
-      largest != nullptr && largest->op == "barrier" && rules::kExposedBarrierParts * cost(*largest) > exposed * units;
+  const bool barriers = largest != nullptr && largest->op == "barrier" && MostOf(cost(*largest), exposed * units);
   // Hiding no communication at all means that the job does not overlap it.
   finding.said.action = {Say(others_missing ? Word::kExposedOthersMissingAction
                              : by_itself    ? Word::kExposedByItselfAction

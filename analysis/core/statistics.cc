@@ -6,6 +6,7 @@
 #include <numeric>
 
 #include "analysis/rules/run.h"
+#include "core/rules/common.h"
 #include "merge/parallel.h"
 
 namespace lockstep::analysis {
@@ -22,7 +23,7 @@ std::vector<double> Weighted(const std::vector<std::int64_t>& values, const std:
 
 std::optional<TwoGroups> FindTwoGroups(std::vector<std::int64_t> lengths_ns) {
   const std::size_t n = lengths_ns.size();
-  if (n < rules::kTwoGroupsLengths) return std::nullopt;
+  if (n < rules::kScatter) return std::nullopt;
   std::sort(lengths_ns.begin(), lengths_ns.end());
   double all = 0, variance = 0, lower = 0, most = 0, lower_sum = 0;
   for (const std::int64_t ns : lengths_ns) all += static_cast<double>(ns);
@@ -40,7 +41,7 @@ std::optional<TwoGroups> FindTwoGroups(std::vector<std::int64_t> lengths_ns) {
   if (at == 0 || most < rules::kTwoGroupsExplained * variance) return std::nullopt;
   const double longer = (all - lower_sum) / static_cast<double>(n - at), other = lower_sum / static_cast<double>(at);
   if (longer < rules::kTwoGroupsTimes * other ||
-      static_cast<double>(n - at) * (longer - other) < rules::kTwoGroupsShare * all)
+      static_cast<double>(n - at) * (longer - other) < rules::kNameShare * all)
     return std::nullopt;
   return TwoGroups{lengths_ns[at], n - at, static_cast<std::int64_t>(longer), static_cast<std::int64_t>(other)};
 }
@@ -56,8 +57,10 @@ namespace {
 
 // Subtracts the means of both sides of the largest change of level, which causes most of a drifting rank's correlation.
 void RemoveShift(std::vector<double>& values) {
-  const std::size_t n = values.size(), least = std::max(n / rules::kShiftSideOneIn, rules::kShiftSideValues);
-  if (n < rules::kShiftValues) return;
+  const std::size_t n = values.size();
+  if (n < rules::kEnough) return;
+  // Fewer on either side are outliers.
+  const auto least = static_cast<std::size_t>(rules::kLittle * static_cast<double>(n));
   const double all = std::accumulate(values.begin(), values.end(), 0.0);
   double before = 0, best = 0, best_before = 0;
   std::size_t at = 0;
@@ -84,7 +87,7 @@ std::size_t Length(const std::vector<std::vector<double>>& series, void (*prepar
   std::vector<double> correlations(series.size(), 0.0);
   merge::ParallelFor(jobs, series.size(), [&](std::size_t which) {
     const std::vector<double>& values = series[which];
-    if (values.size() < rules::kAutocorrelationValues) return;
+    if (values.size() < rules::kScatter) return;
     // Uses ranks instead of values, because one outlier would hide the correlation of the others.
     std::vector<std::size_t> order(values.size());
     std::iota(order.begin(), order.end(), std::size_t{0});
@@ -311,8 +314,9 @@ std::vector<double> ConsistencyTest(const std::vector<std::vector<double>>& valu
     }
   });
   cells.Center(0.5 * static_cast<double>(subjects - 1));
-  const std::size_t tail =
-      std::max(rules::kChangeLastBlocks, (cells.blocks + rules::kChangeLastOneIn - 1) / rules::kChangeLastOneIn);
+  // A rank that became slower in fewer blocks has not been so for long enough to show it.
+  const auto much = static_cast<std::size_t>(std::ceil(rules::kMuch * static_cast<double>(cells.blocks)));
+  const std::size_t tail = std::max(rules::kFewest, much);
   const std::size_t last_begin = cells.blocks - std::min(cells.blocks, tail);
   return FamilywiseP(std::move(cells), last_begin, seed, options);
 }
@@ -332,8 +336,7 @@ std::vector<double> RareExcessTest(const std::vector<std::vector<double>>& value
 bool IsIntermittent(const std::vector<std::int64_t>& by_step, double worth) {
   const auto with = static_cast<std::size_t>(std::count_if(
       by_step.begin(), by_step.end(), [&](std::int64_t value) { return static_cast<double>(value) >= worth; }));
-  return 2 * with <= by_step.size() && rules::kIntermittentOneIn * with >= by_step.size() &&
-         with >= rules::kIntermittentSteps;
+  return !MostOf(with, by_step.size()) && rules::kIntermittentOneIn * with >= by_step.size() && with >= 2;
 }
 
 }  // namespace lockstep::analysis

@@ -50,7 +50,7 @@ struct TwoGroups {
 // Of the divisions into longer and shorter ones that which explains most of the variance (Otsu, IEEE Transactions on
 // Systems, Man, and Cybernetics 9, 1979), if it explains enough of it (rules::kTwoGroupsExplained), if the longer ones
 // are that much longer on average (kTwoGroupsTimes), and if what they have beyond the others is worth it
-// (kTwoGroupsShare). One long stall makes a group, too.
+// (kNameShare). One long stall makes a group, too.
 std::optional<TwoGroups> FindTwoGroups(std::vector<std::int64_t> lengths_ns);
 
 // Is this in too few of the steps for its lower median to show it, and in enough of them (a fifth, and at least two) to

@@ -8,6 +8,7 @@
 #include "analysis/rules/run.h"
 #include "core/fact.h"
 #include "core/loss.h"
+#include "core/rules/common.h"
 
 namespace lockstep::analysis {
 namespace {
@@ -35,9 +36,7 @@ struct GroupUse {
   bool counted = false;  // All of its groups were counted.
   std::int64_t steps = 0, used = 0, operations = 0, covered = 0;
 
-  bool OnlySetsUp() const {
-    return counted && steps > 0 && used <= rules::kBackendSetUpSteps && used * rules::kBackendSetUpOneIn <= steps;
-  }
+  bool OnlySetsUp() const { return counted && steps > 0 && used <= rules::kBackendSetUpSteps && !MostOf(used, steps); }
   // Each operation was awaited within a call that is recorded as a range.
   bool AllInRanges() const { return counted && steps > 0 && covered >= operations; }
 };
@@ -96,7 +95,7 @@ Unrecorded FindUnrecorded(const merge::Timeline& timeline) {
     const std::string name(FactValue(fact, "name"));
     const GroupUse use = UseOf(timeline, name);
     if (use.OnlySetsUp()) return;
-    if (use.AllInRanges() && found.share < rules::kUnrecordedCallsShare) {
+    if (use.AllInRanges() && found.share < rules::kWorthShare) {
       found.beside.push_back(name);
       return;
     }
@@ -119,9 +118,9 @@ Unrecorded FindUnrecorded(const merge::Timeline& timeline) {
   const auto& comm = tables.rank_totals.comm_high_ns;
   const bool else_recorded = tables.collectives.rows() > 0 || tables.p2p_pairs.rows() > 0;
   const bool alone = !else_recorded && std::none_of(comm.begin(), comm.end(), [](std::int64_t ns) { return ns > 0; });
-  found.what = Clauses{{Say(found.share >= rules::kUnrecordedCallsShare ? Word::kBackendCalls
-                            : alone                                     ? Word::kBackendAlone
-                                                                        : Word::kBackendUnknown,
+  found.what = Clauses{{Say(found.share >= rules::kWorthShare ? Word::kBackendCalls
+                            : alone                           ? Word::kBackendAlone
+                                                              : Word::kBackendUnknown,
                             {{"share", Real{100 * found.share}}})}};
   return found;
 }

@@ -9,8 +9,9 @@
 #include "analysis/core/statistics.h"
 #include "analysis/diff/compare.h"
 #include "analysis/rules/diff.h"
-#include "analysis/rules/run.h"
+#include "analysis/rules/stragglers.h"
 #include "analysis/words/render.h"
+#include "core/rules/common.h"
 
 namespace lockstep::diff {
 namespace {
@@ -150,8 +151,7 @@ class Causes {
 
   // What a rank does longer or less, or all ranks do.
   Clauses Does(bool one, double blocked_ns, double own_ns) const {
-    const bool blocked =
-        blocked_ns * own_ns > 0 && std::fabs(blocked_ns) >= rules::kDiffMostlyBlocked * std::fabs(own_ns);
+    const bool blocked = blocked_ns * own_ns > 0 && HalfOf(std::fabs(blocked_ns), std::fabs(own_ns));
     const Word word = !blocked_known_ ? Word::kDiffComputesOrIsBlocked
                       : blocked       ? Word::kDiffIsBlocked
                                       : Word::kDiffComputes;
@@ -237,7 +237,7 @@ class Causes {
       const auto differs = [&](const Sizes& from) {
         return std::any_of(from.begin(), from.end(), [&](const auto& size) {
           const double a = count(sides.base, size.first), b = count(sides.now, size.first);
-          return std::fabs(a - b) > std::max(rules::kDiffCountMargin, rules::kDiffCountShare * std::max(a, b));
+          return std::fabs(a - b) > std::max(rules::kDiffCountMargin, rules::kNameShare * std::max(a, b));
         });
       };
       if (!differs(sides.base) && !differs(sides.now)) continue;
@@ -262,7 +262,7 @@ class Causes {
       for (const CollectiveSample& base : base_.collectives) {
         if (std::tie(base.op, base.members, base.bytes) != std::tie(now.op, now.members, now.bytes)) continue;
         // Buckets() reports these.
-        if (std::fabs(base.per_step - now.per_step) > rules::kDiffCountShare * base.per_step) continue;
+        if (std::fabs(base.per_step - now.per_step) > rules::kNameShare * base.per_step) continue;
         if (base.transfer_ns.count == 0 || now.transfer_ns.count == 0) continue;
         const Difference difference = DifferenceOf(base.transfer_ns, now.transfer_ns, rules::kDiffWiden99);
         if (!Counts(difference)) continue;
@@ -300,7 +300,7 @@ class Causes {
   void Names() {
     if (base_.names.kernels_per_step && now_.names.kernels_per_step) {
       const double before = *base_.names.kernels_per_step, after = *now_.names.kernels_per_step;
-      if (std::fabs(after - before) > rules::kDiffCountShare * std::max(before, after))
+      if (std::fabs(after - before) > rules::kNameShare * std::max(before, after))
         causes_.push_back(
             {CauseKind::kKernelsPerStep, -1, "",
              Told(Word::kDiffKernels,
@@ -312,9 +312,8 @@ class Causes {
       for (const NameResult& result : names_.rows) {
         const double change = result.difference_ns.value, base = result.base_ns.center;
         // Single steps do not tell how much a time varies by itself; what changed much is listed all the same.
-        const bool single = result.verdict == NameVerdict::kCannotTell &&
-                            std::fabs(change) >= rules::kDiffFewStepsShare * base && result.base_launches.count > 0 &&
-                            result.now_launches.count > 0;
+        const bool single = result.verdict == NameVerdict::kCannotTell && std::fabs(change) >= rules::kLittle * base &&
+                            result.base_launches.count > 0 && result.now_launches.count > 0;
         if (result.kind != kind || !(result.Changed() || single) || std::fabs(change) < worth_ns_ || change == 0)
           continue;
         found.push_back({kind == NameKind::kKernel ? CauseKind::kKernel : CauseKind::kOperator, -1, result.name,
@@ -354,7 +353,7 @@ class Causes {
       for (const RankSample& base : base_.rank_samples) {
         if (base.rank != now.rank || !base.sm_clock_mhz || !now.sm_clock_mhz || *base.sm_clock_mhz <= 0) continue;
         const auto before = static_cast<double>(*base.sm_clock_mhz), after = static_cast<double>(*now.sm_clock_mhz);
-        if (std::fabs(after - before) < rules::kDiffClockShare * before) continue;
+        if (std::fabs(after - before) < (1 - rules::kSlowGpuClock) * before) continue;
         found.push_back({CauseKind::kGpuClock, now.rank, "",
                          Told(Word::kDiffClock, {{"rank", Index{now.rank}},
                                                  {"now", Index{*now.sm_clock_mhz}},

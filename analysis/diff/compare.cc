@@ -3,9 +3,11 @@
 #include <algorithm>
 #include <cmath>
 #include <set>
+#include <utility>
 
 #include "analysis/rules/diff.h"
 #include "analysis/words/render.h"
+#include "core/rules/common.h"
 
 namespace lockstep::diff {
 namespace {
@@ -60,14 +62,16 @@ std::optional<Clause> Incomparable(const RunSample& base, const RunSample& now) 
   return std::nullopt;
 }
 
+// Few steps may all come from one phase of the run, which their interval does not show.
 std::optional<Clause> TooFew(const RunSample& base, const RunSample& now) {
-  if (base.steps >= rules::kDiffEnoughSteps && now.steps >= rules::kDiffEnoughSteps) return std::nullopt;
+  if (std::cmp_greater_equal(std::min(base.steps, now.steps), rules::kEnough)) return std::nullopt;
   if (base.steps == 0 && now.steps == 0) return Say(Word::kDiffNoComplete);
   const auto count = [](const RunSample& run) -> Value {
     if (run.steps_kind.empty()) return One(Say(Word::kDiffNoSteps));
     return Num{run.steps};
   };
-  return Say(Word::kDiffTooFew, {{"least", Num{rules::kDiffEnoughSteps}}, {"base", count(base)}, {"now", count(now)}});
+  return Say(Word::kDiffTooFew,
+             {{"least", Num{static_cast<std::int64_t>(rules::kEnough)}}, {"base", count(base)}, {"now", count(now)}});
 }
 
 // Means over ranks for which the other run has no file do not show a change.
@@ -89,7 +93,7 @@ std::optional<Clause> OtherCompute(const RunSample& base, const RunSample& now) 
 Limit UsualLimit(const Measure& measure) {
   Limit limit;
   limit.measure = measure.name;
-  limit.share = rules::kDiffChangeShare;
+  limit.share = rules::kChangedShare;
   limit.text = Told(Word::kDiffLimit, {{"more", measure.less_is_better}, {"share", Real{100 * limit.share}}});
   return limit;
 }
@@ -142,9 +146,9 @@ class Comparer {
     const double least = Least(result);
     const Difference& d = result.difference;
     if (too_few_) {
-      const double large = std::max(least, rules::kDiffFewStepsShare * std::fabs(result.base.center));
+      const double large = std::max(least, rules::kLittle * std::fabs(result.base.center));
       const bool beyond = d.low > large || d.high < -large;
-      if (beyond && std::min(result.base.count, result.now.count) >= rules::kDiffFewestSteps)
+      if (beyond && std::cmp_greater_equal(std::min(result.base.count, result.now.count), rules::kMiddle))
         result.verdict = (d.value > 0) == measure.less_is_better ? Verdict::kWorse : Verdict::kBetter;
       else
         result.reason = too_few_;
@@ -168,8 +172,8 @@ class Comparer {
     if (result.limit.absolute) return *result.limit.absolute;
     const double share = result.limit.share * std::fabs(result.base.center);
     if (result.limit.asked) return share;
-    if (result.measure->fraction) return std::max(share, rules::kDiffFractionChange);
-    return std::max(share, rules::kDiffChangeOfStep * step_ns_);
+    if (result.measure->fraction) return std::max(share, rules::kChangedShare);
+    return std::max(share, rules::kWorthShare * step_ns_);
   }
 
   std::optional<Clause> other_ranks_, other_files_, too_few_;
@@ -221,7 +225,7 @@ std::string Sentence(const Comparison& c) {
 // The causes that the data of the two runs support.
 std::vector<Cause> SupportedCauses(const RunSample& base, const RunSample& now, const NameChanges& names) {
   std::vector<Cause> causes = FindCauses(base, now, names);
-  const bool few = std::min(base.steps, now.steps) < rules::kDiffFewestSteps, other = base.ranks != now.ranks;
+  const bool few = std::cmp_less(std::min(base.steps, now.steps), rules::kMiddle), other = base.ranks != now.ranks;
   std::erase_if(causes, [&](const Cause& cause) {
     // For single steps nothing has an interval; for different ranks only what one rank does by itself can be compared.
     if (few && cause.interval_ns) return true;
@@ -236,10 +240,10 @@ std::vector<Cause> SupportedCauses(const RunSample& base, const RunSample& now, 
 // the steps did as it says: one cut step may lack all of that part.
 void DecideByParts(Comparison& c) {
   MeasureResult& step = c.measures.front();
-  const bool few = TooFew(c.base, c.now) && std::min(c.base.steps, c.now.steps) >= rules::kDiffFewestSteps;
+  const bool few = TooFew(c.base, c.now) && std::cmp_greater_equal(std::min(c.base.steps, c.now.steps), rules::kMiddle);
   if (step.verdict != Verdict::kCannotTell || !few || c.base.ranks != c.now.ranks || OtherFiles(c.base, c.now)) return;
-  const double large = std::max(step.limit.absolute.value_or(step.limit.share * step.base.center),
-                                rules::kDiffFewStepsShare * step.base.center);
+  const double large =
+      std::max(step.limit.absolute.value_or(step.limit.share * step.base.center), rules::kLittle * step.base.center);
   const double changed = step.difference.value;
   if (large <= 0 || std::fabs(changed) < large) return;
   for (const Cause& cause : c.causes) {
@@ -250,7 +254,7 @@ void DecideByParts(Comparison& c) {
     const auto [low, high] = *cause.interval_ns;
     if (changed > 0 ? low < large : high > -large) continue;
     const double of_cut = std::fabs(*cause.change_ns) / static_cast<double>(std::min(c.base.steps, c.now.steps));
-    if (std::fabs(changed - *cause.change_ns) > rules::kDiffPartDeviates * step.base.center + of_cut) continue;
+    if (std::fabs(changed - *cause.change_ns) > rules::kLittle * step.base.center + of_cut) continue;
     step.verdict = changed > 0 ? Verdict::kWorse : Verdict::kBetter;
     step.reason.reset();
     c.verdict = step.verdict;
@@ -304,7 +308,7 @@ void AddRemarks(Comparison& c) {
     const std::string noun = Noun(static_cast<NameKind>(kind));
     const bool before = c.base.names.recorded[kind], after = c.now.names.recorded[kind];
     if (before != after) add(Word::kDiffNamesOfOne, {{"nouns", noun + "s"}, {"base", before}});
-    if (const double factor = c.names.common[kind]; std::fabs(factor - 1) >= rules::kDiffCommonTold)
+    if (const double factor = c.names.common[kind]; std::fabs(factor - 1) >= rules::kChangedShare)
       add(Word::kDiffInCommon, {{"noun", noun},
                                 {"nouns", noun + "s"},
                                 {"share", Real{100 * std::fabs(factor - 1)}},

@@ -10,6 +10,7 @@
 #include "analysis/diff/names.h"
 #include "analysis/rules/diff.h"
 #include "analysis/words/render.h"
+#include "core/rules/common.h"
 
 namespace lockstep::diff {
 namespace {
@@ -57,8 +58,8 @@ class NameComparer {
   static std::size_t Index(NameKind kind) { return static_cast<std::size_t>(kind); }
 
   Difference Apart(const Spread& base, const Spread& now) const {
-    return steps_ >= rules::kDiffEnoughSteps ? DifferenceOf(base, now, rules::kDiffWidenNames)
-                                             : DifferenceOfFew(base, now, rules::kDiffWidenNames);
+    return std::cmp_greater_equal(steps_, rules::kEnough) ? DifferenceOf(base, now, rules::kDiffWidenNames)
+                                                          : DifferenceOfFew(base, now, rules::kDiffWidenNames);
   }
 
   // The time of what a run left out of its sample, at most.
@@ -83,32 +84,32 @@ class NameComparer {
     }
     const Difference count = Apart(result.base_launches, result.now_launches);
     const double most = std::max(result.base_launches.center, result.now_launches.center);
-    if (!(count.low > 0 || count.high < 0) || std::fabs(count.value) <= rules::kDiffCountShare * most)
+    if (!(count.low > 0 || count.high < 0) || std::fabs(count.value) <= rules::kNameShare * most)
       return NameVerdict::kSame;
     return count.value > 0 ? NameVerdict::kMore : NameVerdict::kFewer;
   }
 
   // A lower clock or a busier machine makes all of a kind slower: that is no change of each name.
   void FindCommon(NameChanges& changes) const {
-    if (steps_ < rules::kDiffFewestSteps) return;
+    if (std::cmp_less(steps_, rules::kMiddle)) return;
     for (std::size_t kind = 0; kind < kNameKinds; ++kind) {
       std::vector<double> factors;
       for (const NameResult& result : changes.rows)
         if (Index(result.kind) == kind && result.verdict == NameVerdict::kSame && result.base_ns.center >= worth_ns_ &&
             result.base_ns.center > 0)
           factors.push_back(result.now_ns.center / result.base_ns.center);
-      if (factors.size() >= rules::kDiffNamesInCommon) changes.common[kind] = LowerMedian(std::move(factors));
+      if (factors.size() >= rules::kFewest) changes.common[kind] = LowerMedian(std::move(factors));
     }
   }
 
   // Of one that runs as often.
   NameVerdict ByTime(const NameResult& result, double common) const {
-    if (steps_ < rules::kDiffFewestSteps) return NameVerdict::kCannotTell;
+    if (std::cmp_less(steps_, rules::kMiddle)) return NameVerdict::kCannotTell;
     const double base = result.base_ns.center, shared = base * (common - 1);
     const Difference own{result.difference_ns.value - shared, result.difference_ns.low - shared,
                          result.difference_ns.high - shared};
-    const bool few = steps_ < rules::kDiffEnoughSteps;
-    const double least = std::max(worth_ns_, (few ? rules::kDiffFewStepsShare : rules::kDiffChangeShare) * base);
+    const bool few = std::cmp_less(steps_, rules::kEnough);
+    const double least = std::max(worth_ns_, (few ? rules::kLittle : rules::kChangedShare) * base);
     const bool certain = few ? own.low > least || own.high < -least : own.low > 0 || own.high < 0;
     if (!certain || std::fabs(own.value) < least) return NameVerdict::kSame;
     return own.value > 0 ? NameVerdict::kSlower : NameVerdict::kFaster;

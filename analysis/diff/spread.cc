@@ -8,6 +8,7 @@
 #include "analysis/core/student.h"
 #include "analysis/rules/diff.h"
 #include "analysis/rules/run.h"
+#include "core/rules/common.h"
 
 namespace lockstep::diff {
 namespace {
@@ -39,7 +40,7 @@ double CenterOf(const std::vector<double>& values, Statistic statistic) {
 // neighbours are not alike.
 double HalfOfCorrelated(const std::vector<double>& values, double center, Statistic statistic) {
   const std::size_t n = values.size();
-  if (n < rules::kSpreadLeastValues) return 0;
+  if (n < rules::kEnough) return 0;
   // Uses ranks instead of values, because one outlier would hide the likeness of the others.
   std::vector<std::size_t> order(n);
   std::iota(order.begin(), order.end(), std::size_t{0});
@@ -65,7 +66,7 @@ double HalfOfCorrelated(const std::vector<double>& values, double center, Statis
   std::vector<double> deviations;
   for (const double value : values) deviations.push_back(std::fabs(value - center));
   // The share of its variance that a series of this length does not show.
-  const double unseen = std::max(1 - time / count, rules::kSpreadLeastSeen);
+  const double unseen = std::max(1 - time / count, rules::kLittle);
   const double sigma = rules::kMadToSigma * LowerMedian(std::move(deviations)) / std::sqrt(unseen);
   const auto independent = static_cast<std::size_t>(std::max(2.0, count / time));
   const double of_statistic = statistic == Statistic::kMean ? 1 : rules::kSpreadMedianError;

@@ -99,11 +99,11 @@ void CriticalHosts::FindWaits() {
     // Waiting is no work of the host's, also where nothing shows what for: a call that spins would explain all its
     // time.
     if (op == kNone) {
-      if (call.end_ns - call.begin_ns > rules::kWaitReturnNs) blocked[thread].push_back({call.begin_ns, call.end_ns});
+      if (call.end_ns - call.begin_ns > rules::kPromptStartNs) blocked[thread].push_back({call.begin_ns, call.end_ns});
       continue;
     }
     const std::int64_t released = std::min(ops_[op].end_ns, call.end_ns);
-    blocked[thread].push_back({call.begin_ns, call.end_ns - released > rules::kWaitReturnNs ? call.end_ns : released});
+    blocked[thread].push_back({call.begin_ns, call.end_ns - released > rules::kPromptStartNs ? call.end_ns : released});
     releases_.push_back({released, thread, op});
   }
   for (std::size_t i = 0; i < threads_.size(); ++i) threads_[i].blocked = Normalize(std::move(blocked[i]));

@@ -5,7 +5,7 @@
 #include <vector>
 
 #include "analysis/core/step_names.h"
-#include "analysis/rules/causes.h"
+#include "core/rules/common.h"
 
 namespace lockstep::gpu {
 
@@ -54,8 +54,7 @@ ModelRanges::ModelRanges(const RankView& rank, const GpuTimeline& timeline, cons
     const IntervalSet at = Normalize(std::move(named.at));
     std::int64_t covered = 0;
     for (const Interval& window : windows) covered += TotalWithin(at, window);
-    by_name[name] =
-        rules::kModelRangeOneIn * named.launches >= launches || rules::kModelRangeOneIn * covered >= Total(windows);
+    by_name[name] = HalfOf(named.launches, launches) || HalfOf(covered, Total(windows));
   }
   encloses_.assign(ranges.rows(), false);
   for (std::uint32_t row = 0; row < ranges.rows(); ++row) {

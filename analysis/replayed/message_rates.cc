@@ -15,7 +15,7 @@
 #include "analysis/replayed/message_transfers.h"
 #include "analysis/replayed/replayed_run.h"
 #include "analysis/rules/network.h"
-#include "analysis/rules/run.h"
+#include "core/rules/common.h"
 
 namespace lockstep::analysis {
 namespace {
@@ -71,7 +71,7 @@ class MessageFinder {
       std::vector<Slow>& ones = slow[level];
       std::erase_if(ones, [&](const Slow& one) {
         const auto is_part = [&](const Slow& whole) { return IsPartOf(*one.suspect, *whole.suspect); };
-        return one.compared.Unexplained() > least + 1 - rules::kMessageOthersShare ||
+        return one.compared.Unexplained() > least + 1 - rules::kNearlyAll ||
                std::any_of(slow.begin() + static_cast<std::ptrdiff_t>(level) + 1, slow.end(),
                            [&](const auto& wider) { return std::any_of(wider.begin(), wider.end(), is_part); });
       });
@@ -138,12 +138,9 @@ class MessageFinder {
   }
 
   struct Compared {
-    std::int64_t slow = 0, all = 0, others_slow = 0, others = 0;
+    std::size_t slow = 0, all = 0, others_slow = 0, others = 0;
     std::map<MessageClass, MedianRates> others_rates;
-    bool Mostly() const {
-      return slow >= rules::kNetworkInstances &&
-             static_cast<double>(slow) >= rules::kNetworkSlowShare * static_cast<double>(all);
-    }
+    bool Mostly() const { return all >= rules::kFewest && NearlyAllOf(slow, all); }
     // The share of the others that are slow as well.
     double Unexplained() const {
       return others > 0 ? static_cast<double>(others_slow) / static_cast<double>(others) : 0;
@@ -160,7 +157,7 @@ class MessageFinder {
       Compared compared = Compare(suspect.own, suspect.others);
       if (!compared.Mostly()) continue;
       const double p_value = ChanceOf(compared);
-      if (p_value < rules::kNetworkChance && AllSlow(suspect)) slow.push_back({&suspect, std::move(compared), p_value});
+      if (p_value < rules::kChance && AllSlow(suspect)) slow.push_back({&suspect, std::move(compared), p_value});
     }
     return slow;
   }
@@ -176,7 +173,7 @@ class MessageFinder {
     std::size_t slow = 0, judged = 0;
     for (const Of& part : suspect.parts) {
       const Compared compared = Compare(part, suspect.others);
-      judged += compared.all >= rules::kNetworkInstances;
+      judged += compared.all >= rules::kFewest;
       slow += compared.Mostly();
     }
     return suspect.parts.empty() || (slow > 1 && slow == judged);
@@ -187,8 +184,8 @@ class MessageFinder {
     std::stable_sort(ones.begin(), ones.end(),
                      [](const Slow& a, const Slow& b) { return a.compared.others_slow < b.compared.others_slow; });
     if (ones.size() == 1) return &ones[0];
-    const std::int64_t least = ones[0].compared.others_slow, next = ones[1].compared.others_slow;
-    return next >= rules::kNetworkInstances && next > rules::kMessageNextTimes * least ? &ones[0] : nullptr;
+    const std::size_t least = ones[0].compared.others_slow, next = ones[1].compared.others_slow;
+    return next >= rules::kFewest && !HalfOf(least, next) ? &ones[0] : nullptr;
   }
 
   static MedianRates RatesOf(const std::vector<const Transfer*>& transfers) {
@@ -205,8 +202,8 @@ class MessageFinder {
            static_cast<double>(transfer.bytes) * times_ <= beside.second * static_cast<double>(ns);
   }
   // One that is slow at most and not at least says nothing, and is not counted.
-  void Count(const std::vector<const Transfer*>& transfers, const MedianRates& beside, std::int64_t& slow,
-             std::int64_t& all) const {
+  void Count(const std::vector<const Transfer*>& transfers, const MedianRates& beside, std::size_t& slow,
+             std::size_t& all) const {
     for (const Transfer* each : transfers) {
       const bool surely = IsSlow(*each, each->least_ns, beside);
       slow += surely;
@@ -233,14 +230,14 @@ class MessageFinder {
     }
     Compared result;
     for (auto& [of, both] : classes) {
-      if (both.others.size() < static_cast<std::size_t>(rules::kNetworkInstances))
+      if (both.others.size() < rules::kFewest)
         both.others.insert(both.others.end(), both.senders.begin(), both.senders.end());
       // What the others take is told by those of which it is known better than what is asked.
       std::vector<const Transfer*> known = both.others;
       std::erase_if(known, [&](const Transfer* each) {
         return static_cast<double>(each->most_ns) >= times_ * static_cast<double>(each->least_ns);
       });
-      if (known.size() < static_cast<std::size_t>(rules::kNetworkInstances)) continue;
+      if (known.size() < rules::kFewest) continue;
       const MedianRates rates = RatesOf(known);
       result.others_rates[of] = rates;
       Count(both.own, rates, result.slow, result.all);
@@ -259,8 +256,8 @@ class MessageFinder {
     const Suspect& suspect = *slow_one.suspect;
     const Compared& compared = slow_one.compared;
     SlowMessages found;
-    found.slow = compared.slow;
-    found.compared = compared.all;
+    found.slow = static_cast<std::int64_t>(compared.slow);
+    found.compared = static_cast<std::int64_t>(compared.all);
     found.p_value = slow_one.p_value;
     found.hosts = suspect.hosts;
     found.direction = suspect.direction;

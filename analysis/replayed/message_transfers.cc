@@ -10,6 +10,7 @@
 #include <tuple>
 
 #include "analysis/rules/network.h"
+#include "core/rules/common.h"
 #include "merge/timeline/timeline.h"
 
 namespace lockstep::analysis {
@@ -137,7 +138,7 @@ class Transfers {
     for (int i = 0; i < rules::kMessageCalls && at != calls.end() && at != calls.begin(); ++i) {
       const auto before = std::prev(at);
       away_ns += std::max<std::int64_t>(0, at->first - before->second);
-      if (posted_ns >= before->second || away_ns * rules::kMessageAwayParts > end_ns - before->first) break;
+      if (posted_ns >= before->second || !LittleOf(away_ns, end_ns - before->first)) break;
       since = std::max(posted_ns, before->first);
       at = before;
     }
@@ -151,7 +152,7 @@ class Transfers {
   }
   // A call that found everything done says nothing of when it was.
   static bool Waited(std::int64_t since_ns, std::int64_t call_ns, std::int64_t end_ns) {
-    return (end_ns - call_ns) * rules::kMessageWaitedParts >= end_ns - since_ns;
+    return !LittleOf(end_ns - call_ns, end_ns - since_ns);
   }
 
   Transfer OfMessage(std::size_t i) const {

@@ -18,8 +18,7 @@
 #include "analysis/replayed/replay_price.h"
 #include "analysis/replayed/replayed_run.h"
 #include "analysis/rules/network.h"
-#include "analysis/rules/replay.h"
-#include "analysis/rules/run.h"
+#include "core/rules/common.h"
 
 namespace lockstep::analysis {
 namespace {
@@ -51,7 +50,7 @@ struct Gains {
   bool intermittent = false;    // Only some of the steps gain.
   std::int64_t Mean() const { return static_cast<std::int64_t>(std::floor(MeanOf(Weighted(by_step, weights)))); }
   std::optional<std::pair<std::int64_t, std::int64_t>> Interval(std::uint64_t seed) const {
-    if (by_step.size() < rules::kWhatIfIntervalLeastSteps) return std::nullopt;
+    if (by_step.size() < rules::kFewest) return std::nullopt;
     const std::vector<double> values = Weighted(by_step, weights);
     const auto [low, high] = BootstrapInterval(values, BlockLength({values}), Statistic::kMean, seed);
     // The mean, which is a whole number as well, is within.
@@ -164,9 +163,8 @@ class Pricing {
       const std::optional<Lengths> before = others.empty() ? LengthsOf({}) : LengthsOf({Without(std::move(others))});
       const std::optional<Gains> gains = OfItsSteps(Between(before, without_all), {&straggler});
       if (gains) straggler.replayed_saves_ns = gains->Mean();
-      const bool plays = gains && (straggler.cause != CauseId::kUnknown ||
-                                   static_cast<double>(*straggler.replayed_saves_ns) >=
-                                       rules::kPriceExplainedShare * static_cast<double>(straggler.saves_ns));
+      const bool plays =
+          gains && (straggler.cause != CauseId::kUnknown || HalfOf(*straggler.replayed_saves_ns, straggler.saves_ns));
       replayed &= plays;
       // The replay shows no more than part of it: what the others wait is then at most what there is to gain.
       bound |= gains && !plays;
@@ -310,7 +308,7 @@ class Pricing {
         finding.upper_bound = false;
         // The named ranks made it: without them it is gone already.
         if (parts.size() > 1 && GainShare(analysis_, finding) < rules::kWorthShare &&
-            static_cast<double>(in_all->Mean()) >= rules::kPriceOfNamedShare * static_cast<double>(*finding.took_ns))
+            HalfOf(in_all->Mean(), *finding.took_ns))
           of_named_.push_back(finding.id);
         finding.said.headline.push_back(
             Say(remedy->kind == Question::kWithoutRanks ? Word::kWaitWithoutWhatSlows : Word::kWaitWithEqualWork,

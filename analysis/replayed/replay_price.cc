@@ -9,6 +9,7 @@
 #include "analysis/core/statistics.h"
 #include "analysis/replayed/replayed_run.h"
 #include "analysis/rules/network.h"
+#include "core/rules/common.h"
 #include "merge/parallel.h"
 #include "merge/timeline/rank_activity.h"
 
@@ -113,8 +114,7 @@ std::optional<replay::Question> CutRanges(const Context& context, std::uint8_t c
     if (about.step > 0) found_ns += cut[i];
   }
   for (std::size_t r = 0; r < without.size(); ++r) there_ns += TotalWithin(without[r], origin->recorded[r]);
-  if (!origin->same && static_cast<double>(found_ns) < rules::kPriceFoundShare * static_cast<double>(there_ns))
-    return std::nullopt;
+  if (!origin->same && !NearlyAllOf(found_ns, there_ns)) return std::nullopt;
   for (std::size_t i = 0; i < cut.size(); ++i) {
     if (cut[i] == 0) continue;
     const std::vector<std::int64_t>& ranks = of_step[job.operations[i].step];

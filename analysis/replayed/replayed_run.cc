@@ -10,6 +10,7 @@
 #include "analysis/passes.h"
 #include "analysis/rules/network.h"
 #include "analysis/rules/run.h"
+#include "core/rules/common.h"
 
 namespace lockstep::analysis {
 namespace {
@@ -82,7 +83,7 @@ Result<std::unique_ptr<replay::RecordedRun>> ReadStepsToReplay(const Context& co
 
 std::optional<Error> WhyNotReplayed(const Context& context) {
   const double lacking = Lacking(context);
-  if (lacking <= rules::kReplayedLackingShare) return std::nullopt;
+  if (lacking <= rules::kLittle) return std::nullopt;
   return Error{ErrorCode::kUnsupported,
                fmt::format("{} of the ranks' collectives lack members, so replayed ranks would not wait for each other",
                            Percent(lacking)),

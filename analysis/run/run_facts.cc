@@ -16,6 +16,7 @@
 #include "core/fact.h"
 #include "core/loss.h"
 #include "core/own_file.h"
+#include "core/rules/common.h"
 #include "core/shell_words.h"
 #include "merge/timeline/node_cores.h"
 
@@ -45,7 +46,7 @@ void FindSharedCores(const Context& context, RunFacts& run) {
   for (const auto& [name, node] : merge::CoresOfNodes(context.timeline())) {
     if (node.cores == 0 || node.ranks <= node.cores) continue;
     const OffCpu& off = off_cpu[name];
-    const bool proven = off.offcpu_ns >= off.span_ns / rules::kSharedCoresOneIn && off.span_ns > 0;
+    const bool proven = off.span_ns > 0 && !LittleOf(off.offcpu_ns, off.span_ns);
     if (node.cores == 1 && !node.known && !proven) continue;
     if (run.shared_cores != 0 && node.ranks * run.shared_cores <= run.ranks_sharing_cores * node.cores) continue;
     run.ranks_sharing_cores = node.ranks;

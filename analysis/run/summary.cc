@@ -8,6 +8,7 @@
 #include "analysis/passes.h"
 #include "analysis/rules/run.h"
 #include "analysis/words/render.h"
+#include "core/rules/common.h"
 #include "merge/timeline/step_length.h"
 
 namespace lockstep::analysis {

@@ -14,6 +14,7 @@
 #include "analysis/run/ranks_recorded.h"
 #include "analysis/words/render.h"
 #include "core/loss.h"
+#include "core/rules/common.h"
 
 namespace lockstep::analysis {
 namespace {
@@ -186,7 +187,7 @@ bool MostlyWarmup(const Context& context) {
     if (steps.warmup[row] != 0) left_out_ns += steps.step_ns[row];
   }
   for (const std::size_t row : context.slow_start()) left_out_ns += steps.warmup[row] == 0 ? steps.step_ns[row] : 0;
-  return rules::kMostlyWarmupOneIn * left_out_ns > all_ns;
+  return MostOf(left_out_ns, all_ns);
 }
 
 // `verdict`: the finding whose headline it is.
@@ -225,7 +226,7 @@ void Remark(const Context& context, const Finding* verdict, Analysis& analysis) 
   if (run.ranks > 1 && !analysis.suspicious) {
     if (run.steps + run.incomplete_steps == 0)
       add(Word::kStepsNotMarked, {{"mark_steps", mark_steps()}});
-    else if (context.usable_steps().size() < rules::kFewSteps && context.units_are_steps())
+    else if (context.usable_steps().size() < rules::kFewest && context.units_are_steps())
       add(Word::kStepsTooFew, {{"steps", Num{static_cast<std::int64_t>(context.usable_steps().size())}}});
     else if (context.usable_steps().empty())
       add(Word::kStepsNoneComplete);

@@ -9,20 +9,21 @@
 #include "analysis/core/statistics.h"
 #include "analysis/passes.h"
 #include "analysis/rules/run.h"
+#include "core/rules/common.h"
 #include "trace/file/strings.h"
 
 namespace lockstep::analysis {
 std::size_t CountWarmup(const std::vector<std::int64_t>& own_ns) {
   const std::size_t n = own_ns.size();
-  if (n < rules::kWarmupStepsOfRun) return 0;
+  if (n < rules::kScatter) return 0;
   // The later half is beyond any warm-up that can be distinguished from a change.
   const std::vector<std::int64_t> later(own_ns.begin() + static_cast<std::ptrdiff_t>(n / 2), own_ns.end());
   const std::int64_t middle = LowerMedian(later);
   std::vector<std::int64_t> deviations;
   for (const std::int64_t ns : later) deviations.push_back(std::abs(ns - middle));
   const double scatter = rules::kMadToSigma * static_cast<double>(LowerMedian(std::move(deviations)));
-  const double limit = static_cast<double>(middle) + std::max(rules::kWarmupExcessShare * static_cast<double>(middle),
-                                                              rules::kWarmupDeviations * scatter);
+  const double limit =
+      static_cast<double>(middle) + std::max(rules::kLittle * static_cast<double>(middle), rules::kOutlier * scatter);
   const auto is_slow = [&](std::int64_t ns) { return static_cast<double>(ns) > limit; };
   const auto first = std::find_if_not(own_ns.begin(), own_ns.end(), is_slow);
   const auto slow_early = static_cast<std::size_t>(first - own_ns.begin());
@@ -81,7 +82,7 @@ void FindWarmup(const Context& context, Analysis& analysis) {
   const std::int64_t early_ns = std::accumulate(early.begin(), early.end(), std::int64_t{0});
   // Only where the hooks recorded it is a rank's file read for it.
   const std::int64_t compiled_ns = source.torch && source.imported.empty() ? CompiledNs(context, rows) : 0;
-  const bool compiles = rules::kWarmupCompiledOneIn * compiled_ns > early_ns;
+  const bool compiles = MostOf(compiled_ns, early_ns);
   if (compiles)
     finding.said.evidence.push_back(
         Say(Word::kWarmupCompiles,

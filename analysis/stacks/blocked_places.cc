@@ -6,10 +6,10 @@
 #include <utility>
 
 #include "analysis/core/step_names.h"
-#include "analysis/rules/causes.h"
 #include "analysis/stacks/job_frame.h"
 #include "analysis/words/render.h"
 #include "core/printed.h"
+#include "core/rules/common.h"
 #include "merge/timeline/blocked_time.h"
 #include "merge/timeline/rank_pass.h"
 #include "trace/file/strings.h"
@@ -49,10 +49,10 @@ class RangesAround {
 std::string LastOf(std::string_view path) { return std::string(path.substr(path.rfind('/') + 1)); }
 
 // What takes most of the time, if it takes half of it.
-std::string MostOf(const std::map<std::string, std::int64_t>& by_name, std::int64_t total_ns) {
+std::string MainOf(const std::map<std::string, std::int64_t>& by_name, std::int64_t total_ns) {
   const auto most = std::max_element(by_name.begin(), by_name.end(),
                                      [](const auto& a, const auto& b) { return a.second < b.second; });
-  return most == by_name.end() || rules::kBlockedMainOneIn * most->second < total_ns ? std::string() : most->first;
+  return most == by_name.end() || !HalfOf(most->second, total_ns) ? std::string() : most->first;
 }
 
 // The number of windows between those that have it, if that is regular.
@@ -60,7 +60,7 @@ std::int64_t EveryOf(const std::vector<std::int64_t>& ns) {
   std::vector<std::size_t> at;
   for (std::size_t i = 0; i < ns.size(); ++i)
     if (ns[i] > 0) at.push_back(i);
-  if (at.size() < rules::kBlockedPeriodSteps) return 0;
+  if (at.size() < rules::kRecurs) return 0;
   const std::size_t period = at[1] - at[0];
   for (std::size_t i = 1; i < at.size(); ++i)
     if (at[i] - at[i - 1] != period) return 0;
@@ -171,10 +171,10 @@ BlockedAt Described(const BlockedPlace& place, const BlockedSum& sum) {
   const auto windows = static_cast<std::int64_t>(sum.ns.size());
   BlockedAt at;
   at.kind = NameOfKind(place.kind);
-  at.call = MostOf(sum.calls, 0);
+  at.call = MainOf(sum.calls, 0);
   at.function = place.function, at.file = place.file, at.line = place.line, at.module = place.module;
-  at.range = MostOf(sum.ranges, total);
-  at.detail = MostOf(sum.details, total);
+  at.range = MainOf(sum.ranges, total);
+  at.detail = MainOf(sum.details, total);
   at.ns_per_step = windows > 0 ? total / windows : 0;
   at.steps = std::count_if(sum.ns.begin(), sum.ns.end(), [](std::int64_t ns) { return ns > 0; });
   at.of_steps = windows;
@@ -217,7 +217,7 @@ Clause DoesFor(const BlockedAt& at, std::int64_t ns, bool brief) {
 
 Clauses HowOften(const BlockedAt& at) {
   if (at.every > 0) return {{Say(Word::kBlockedEvery, {{"every", Index{at.every}}})}};
-  if (static_cast<double>(at.steps) >= rules::kBlockedEveryStepShare * static_cast<double>(at.of_steps)) return {};
+  if (NearlyAllOf(at.steps, at.of_steps)) return {};
   return {{Say(Word::kBlockedInSome, {{"steps", Index{at.steps}}, {"of_steps", Num{at.of_steps}}})}};
 }
 

@@ -17,6 +17,7 @@
 #include "analysis/rules/stragglers.h"
 #include "analysis/stacks/blocked_places.h"
 #include "core/printed.h"
+#include "core/rules/common.h"
 #include "trace/file/strings.h"
 
 namespace lockstep::analysis {
@@ -64,21 +65,19 @@ std::optional<SlowSeries> FindSlowSteps(const Context& context, double least_dev
     series.ns.push_back(steps.step_ns[row]);
   }
   const std::size_t n = series.ns.size();
-  if (n < rules::kBurstLeastSteps) return std::nullopt;
+  if (n < rules::kRecurs) return std::nullopt;
   series.ordinary_ns = LowerMedian(series.ns);
   std::vector<std::int64_t> deviations;
   for (const std::int64_t ns : series.ns) deviations.push_back(std::abs(ns - series.ordinary_ns));
   const double scatter = rules::kMadToSigma * static_cast<double>(LowerMedian(std::move(deviations)));
   const double limit =
       static_cast<double>(series.ordinary_ns) +
-      std::max(rules::kBurstLeastExcess * static_cast<double>(series.ordinary_ns), least_deviations * scatter);
+      std::max(rules::kChangedShare * static_cast<double>(series.ordinary_ns), least_deviations * scatter);
   std::vector<std::int64_t> largest = series.ns;
-  std::nth_element(largest.begin(), largest.begin() + (rules::kPeriodLeastOccasions - 1), largest.end(),
-                   std::greater<>());
+  std::nth_element(largest.begin(), largest.begin() + (rules::kRecurs - 1), largest.end(), std::greater<>());
   const auto ordinary = static_cast<double>(series.ordinary_ns);
   const double least =
-      std::max(limit, ordinary + rules::kBurstShareOfLargest *
-                                     (static_cast<double>(largest[rules::kPeriodLeastOccasions - 1]) - ordinary));
+      std::max(limit, ordinary + rules::kHalf * (static_cast<double>(largest[rules::kRecurs - 1]) - ordinary));
   const auto is_slow = [&](std::size_t i) { return static_cast<double>(series.ns[i]) > limit; };
   std::size_t slow = 0;
   std::vector<Burst> bursts;
@@ -97,13 +96,13 @@ std::optional<SlowSeries> FindSlowSteps(const Context& context, double least_dev
     i = std::max(i, burst.first + 1);
   }
   series.Keep(std::move(bursts));
-  if (series.bursts.size() < rules::kPeriodLeastOccasions || slow * rules::kBurstStepsPerSlow > n) return std::nullopt;
+  if (series.bursts.size() < rules::kRecurs || slow * rules::kBurstStepsPerSlow > n) return std::nullopt;
   return series;
 }
 
 // `at`: the step of each burst, as an index of Series::rows.
 std::optional<Period> FindPeriod(const Context& context, const SlowSeries& series, const std::vector<std::size_t>& at) {
-  if (at.size() < rules::kPeriodLeastOccasions) return std::nullopt;
+  if (at.size() < rules::kRecurs) return std::nullopt;
   const auto& steps = context.tables().steps;
   std::vector<std::int64_t> in_steps, in_time;
   for (std::size_t i = 1; i < at.size(); ++i) {
@@ -116,17 +115,16 @@ std::optional<Period> FindPeriod(const Context& context, const SlowSeries& serie
   period.steps = LowerMedian(in_steps);
   period.fitting = static_cast<std::size_t>(std::count(in_steps.begin(), in_steps.end(), period.steps));
   const auto enough = [&] {
-    return static_cast<double>(period.fitting) >= rules::kBurstRegularShare * static_cast<double>(period.distances);
+    return static_cast<double>(period.fitting) >= rules::kThroughout * static_cast<double>(period.distances);
   };
-  if (period.steps >= rules::kPeriodLeastSteps && enough()) return period;
-  if (at.size() < rules::kBurstLeastInTime) return std::nullopt;
+  if (period.steps > 1 && enough()) return period;
+  if (at.size() < rules::kFewest) return std::nullopt;
   period.steps = 0;
   period.ns = LowerMedian(in_time);
   // The time of a burst is only known to the step that contains it.
   const double tolerance = std::max(rules::kBurstTimeTolerance * static_cast<double>(period.ns),
                                     1.0 * static_cast<double>(series.ordinary_ns));
-  if (static_cast<double>(period.ns) < rules::kBurstTimeLeastSteps * static_cast<double>(series.ordinary_ns))
-    return std::nullopt;
+  if (MuchOf(series.ordinary_ns, period.ns)) return std::nullopt;
   period.fitting = static_cast<std::size_t>(std::count_if(in_time.begin(), in_time.end(), [&](std::int64_t ns) {
     return std::abs(static_cast<double>(ns - period.ns)) <= tolerance;
   }));
@@ -218,7 +216,7 @@ void FindItsBursts(const schema::RankTables& t, const std::vector<StepWindow>& w
     const auto begin = in_step.begin() + static_cast<std::ptrdiff_t>(burst.Begin());
     const auto end = in_step.begin() + static_cast<std::ptrdiff_t>(burst.last + 1);
     const std::int64_t in_burst = std::accumulate(begin, end, std::int64_t{0});
-    if (rules::kBurstContainsTimes * in_burst < named.extra_ns) continue;
+    if (!HalfOf(in_burst, named.extra_ns)) continue;
     extra += static_cast<double>(in_burst) - named.other_ns * static_cast<double>(end - begin);
     named.bursts.push_back(burst);
     named.at.push_back(static_cast<std::size_t>(std::max_element(begin, end) - in_step.begin()));
@@ -265,7 +263,7 @@ class RankRanges {
     double best_length = 0;
     for (const auto& [id, sum] : sums_) {
       const double extra = ExtraOf(sum);
-      if (extra < rules::kBurstExplainedShare * static_cast<double>(excess)) continue;
+      if (!HalfOf(extra, excess)) continue;
       const std::string name(trace::TextOf(tables_, id));
       if (name.empty() || IsProfilerStep(name)) continue;
       // A range that encloses it takes at least as long.
@@ -281,8 +279,7 @@ class RankRanges {
   // Whether this rank, too, spends at least half as long in that range.
   bool IsIn(const NamedBurst& named) const {
     return std::any_of(sums_.begin(), sums_.end(), [&](const auto& each) {
-      return rules::kBurstInRangeTimes * ExtraOf(each.second) >= static_cast<double>(named.extra_ns) &&
-             trace::TextOf(tables_, each.first) == named.name;
+      return HalfOf(ExtraOf(each.second), named.extra_ns) && trace::TextOf(tables_, each.first) == named.name;
     });
   }
 
@@ -355,9 +352,7 @@ std::optional<BlockedAt> BlockedInBursts(const Context& context, const SlowSerie
     std::int64_t in_bursts = 0;
     for (std::size_t i = 0; i < burst.size(); ++i) in_bursts += burst[i] ? sum.ns[i] : 0;
     const std::int64_t extra = (in_bursts - (sum.Total() - in_bursts) / others * steps) / bursts;
-    if (static_cast<double>(extra) < rules::kBurstExplainedShare * static_cast<double>(series.MedianExcess()) ||
-        extra <= most_ns)
-      continue;
+    if (!HalfOf(extra, series.MedianExcess()) || extra <= most_ns) continue;
     most_ns = extra;
     most = Described(place, sum);
   }
@@ -381,20 +376,19 @@ bool ReportBursts(const Context& context, SlowSeries series, bool by_range, Anal
   std::vector<HostShare> shares = SharesOf(context, series);
   // If the steps are longer only because of transfers, it is not a burst of the host.
   const auto of_host = [&] {
-    return !shares.empty() && rules::kBurstOwnTimes * shares[0].own_ns >= series.MedianExcess() &&
-           rules::kBurstHostTimes * shares[0].host_ns >= shares[0].own_ns;
+    return !shares.empty() && HalfOf(shares[0].own_ns, series.MedianExcess()) &&
+           HalfOf(shares[0].host_ns, shares[0].own_ns);
   };
   if (!of_host()) return false;
   const auto longer = [&] {
     std::vector<std::size_t> positions;
     for (const HostShare& share : shares)
-      if (rules::kBurstRankTimes * share.own_ns >= shares[0].own_ns) positions.push_back(share.position);
+      if (HalfOf(share.own_ns, shares[0].own_ns)) positions.push_back(share.position);
     return positions;
   };
   const NamedWithRanks in_range = FindRange(context, series, longer());
   const std::optional<NamedBurst>& named = in_range.named;
-  if (by_range && (!named || named->other_ns > rules::kBurstRangeInOthers * static_cast<double>(named->extra_ns)))
-    return false;
+  if (by_range && (!named || !LittleOf(named->other_ns, named->extra_ns))) return false;
   std::vector<std::size_t> at;
   if (named) {
     at = named->at;
@@ -425,8 +419,7 @@ bool ReportBursts(const Context& context, SlowSeries series, bool by_range, Anal
   // The same calls are no second finding, unless most of their time lies outside the bursts.
   if (finding.blocked)
     std::erase_if(analysis.findings, [&](const Finding& other) {
-      return other.id == FindingId::kBlocked &&
-             other.saves_ns_per_step.value_or(0) <= rules::kBurstBlockedTimes * per_step &&
+      return other.id == FindingId::kBlocked && HalfOf(per_step, other.saves_ns_per_step.value_or(0)) &&
              SamePlace(*other.blocked, *finding.blocked);
     });
   const Clauses blocked_in = finding.blocked ? Clauses{{WhatAndWhere(*finding.blocked)}} : Clauses();
@@ -475,7 +468,7 @@ bool ReportBursts(const Context& context, SlowSeries series, bool by_range, Anal
 void FindBursts(const Context& context, Analysis& analysis) {
   std::size_t asked = 0;  // With the same bursts the answer is the same.
   for (const bool by_range : {false, true}) {
-    auto series = FindSlowSteps(context, by_range ? rules::kBurstNamedDeviations : rules::kBurstDeviations);
+    auto series = FindSlowSteps(context, by_range ? rules::kDeviates : rules::kOutlier);
     if (!series || series->bursts.size() == asked) continue;
     asked = series->bursts.size();
     if (ReportBursts(context, std::move(*series), by_range, analysis)) return;

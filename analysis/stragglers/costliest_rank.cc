@@ -10,6 +10,7 @@
 #include "analysis/stragglers/hidden_waiting.h"
 #include "analysis/stragglers/lateness.h"
 #include "core/order_statistics.h"
+#include "core/rules/common.h"
 
 namespace lockstep::analysis {
 namespace {
@@ -59,7 +60,7 @@ bool IsChance(const Context& context, std::size_t position) {
   const double deviation = MiddleMedian(std::move(deviations));
   // Of pieces that differ in length by much the median share tells more than the sum.
   if (middle * std::sqrt(n) >= rules::kCostliestMedianErrors * deviation) return false;
-  const double least = rules::kCostliestPieceDeviations * deviation;
+  const double least = rules::kOutlier * deviation;
   double large = 0;
   for (std::size_t u = 0; u < shares.size(); ++u)
     if (std::abs(shares[u] - middle) > least) large += differences[u];
@@ -78,8 +79,8 @@ std::optional<CostliestRank> CostliestRankOf(const Context& context, const Analy
     gains.emplace_back(GainByReplay(context, position), position);
   std::ranges::sort(gains, std::greater());
   const auto [gain_ns, position] = gains.front();
-  if (static_cast<double>(gain_ns) < limit_ns ||
-      (gains.size() > 1 && gain_ns < rules::kCostliestTimesNext * gains[1].first) || IsChance(context, position))
+  if (static_cast<double>(gain_ns) < limit_ns || (gains.size() > 1 && !StandsOut(gain_ns, gains[1].first)) ||
+      IsChance(context, position))
     return std::nullopt;
   return CostliestRank{position, std::move(awaited)};
 }

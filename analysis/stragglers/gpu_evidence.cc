@@ -7,6 +7,7 @@
 #include "analysis/core/statistics.h"
 #include "analysis/rules/stragglers.h"
 #include "analysis/stragglers/straggler_cause.h"
+#include "core/rules/common.h"
 
 namespace lockstep::analysis {
 namespace {
@@ -38,8 +39,7 @@ std::optional<GpuEvidence> SlowClockOf(const Analysis& analysis, std::int32_t ra
                                     rules::kSlowGpuClock * static_cast<double>(*evidence.others_sm_clock_mhz);
     // If its clock is as high as the others', the throttle reasons cost nothing.
     const bool as_high = known && *own.sm_clock_mhz >= *evidence.others_sm_clock_mhz;
-    if (!lower && (as_high || share < rules::kSlowGpuThrottledShare || share < rules::kSlowGpuThrottledTimes * others))
-      continue;
+    if (!lower && (as_high || share < rules::kMuch || !StandsOut(share, others))) continue;
     if (!worst || own.sm_clock_mhz.value_or(0) < worst->gpu.sm_clock_mhz.value_or(0)) worst = std::move(evidence);
   }
   return worst;

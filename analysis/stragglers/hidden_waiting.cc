@@ -7,8 +7,8 @@
 #include "analysis/core/statistics.h"
 #include "analysis/replayed/replay_price.h"
 #include "analysis/replayed/replayed_run.h"
-#include "analysis/rules/replay.h"
 #include "analysis/rules/stragglers.h"
+#include "core/rules/common.h"
 
 namespace lockstep::analysis {
 namespace {
@@ -34,8 +34,8 @@ class Asking {
     const Lengths of_steps = Gains(before, after);
     if (replayed_.run().whole_window) return of_steps.empty() ? 0 : static_cast<double>(of_steps.front());
     const std::vector<double> gains(of_steps.begin(), of_steps.end());
-    if (gains.size() < rules::kLateLeastSteps) return 0;
-    if (gains.size() < rules::kWhatIfIntervalLeastSteps) return *std::min_element(gains.begin(), gains.end());
+    if (gains.size() < 2) return 0;
+    if (gains.size() < rules::kFewest) return *std::min_element(gains.begin(), gains.end());
     return BootstrapInterval(gains, BlockLength({gains}), Statistic::kMedian,
                              context_.options().seed + rules::kStragglerSeedGain)
         .first;

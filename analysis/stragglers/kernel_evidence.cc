@@ -8,6 +8,7 @@
 #include "analysis/rules/stragglers.h"
 #include "core/interval.h"
 #include "core/printed.h"
+#include "core/rules/common.h"
 #include "merge/timeline/rank_activity.h"
 
 namespace lockstep::analysis {
@@ -83,12 +84,12 @@ std::optional<KernelEvidence> SlowKernelsOf(const Context& context, std::size_t 
       if (const auto at = peer.find(name); at != peer.end() && at->second.ns > 0)
         each.push_back(static_cast<double>(at->second.ns) / static_cast<double>(at->second.count));
     const double share = static_cast<double>(calls.ns) / static_cast<double>(std::max<std::int64_t>(all_ns, 1));
-    if (each.empty() || calls.ns <= 0 || share < rules::kSlowKernelLeastShare) continue;
+    if (each.empty() || calls.ns <= 0 || share < rules::kNameShare) continue;
     const double here = static_cast<double>(calls.ns) / static_cast<double>(calls.count), there = LowerMedian(each);
     kinds.push_back({name, share, std::log(here / there),
                      static_cast<std::int64_t>((here - there) * static_cast<double>(calls.count))});
   }
-  if (kinds.size() < rules::kSlowKernelLeastKinds) return std::nullopt;
+  if (kinds.size() < 2) return std::nullopt;
   double most = 0;
   for (const Kind& kind : kinds) most = std::max(most, kind.slowdown);
   if (most <= 0) return std::nullopt;
@@ -98,10 +99,10 @@ std::optional<KernelEvidence> SlowKernelsOf(const Context& context, std::size_t 
     if (kind.slowdown >= rules::kSlowKernelSlowdown * most)
       slow.push_back(kind);
     else
-      (kind.slowdown <= rules::kSlowKernelFastSlowdown * most ? fast_share : between) += kind.share;
+      (kind.slowdown <= rules::kMuch * most ? fast_share : between) += kind.share;
   }
   KernelEvidence evidence;
-  evidence.all = slow.size() == kinds.size() && kinds.size() >= rules::kSlowKernelAllKinds;
+  evidence.all = slow.size() == kinds.size() && kinds.size() >= rules::kMiddle;
   const bool some = !evidence.all && fast_share >= rules::kSlowKernelFastShare && fast_share > between;
   if (!evidence.all && !some) return std::nullopt;
   std::sort(slow.begin(), slow.end(), [](const Kind& a, const Kind& b) { return a.excess_ns > b.excess_ns; });

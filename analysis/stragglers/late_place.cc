@@ -8,6 +8,7 @@
 #include "analysis/stacks/blocked_places.h"
 #include "analysis/stragglers/stack_evidence.h"
 #include "analysis/stragglers/straggler_cause.h"
+#include "core/rules/common.h"
 #include "merge/timeline/totals_row.h"
 
 namespace lockstep::analysis {
@@ -60,8 +61,7 @@ std::optional<BlockedAt> FindLateBlocked(const Context& context, std::size_t pos
     for (const BlockedSums& sums : theirs) of_others.push_back(MeanAt(sums, place));
     const std::int64_t others_ns = of_others.empty() ? 0 : LowerMedian(std::move(of_others));
     const std::int64_t more_ns = MeanAt(*own, place) - others_ns;
-    if (more_ns <= most_ns || static_cast<double>(more_ns) < rules::kLateBlockedShare * static_cast<double>(of_ns))
-      continue;
+    if (more_ns <= most_ns || !MuchOf(more_ns, of_ns)) continue;
     most_ns = more_ns;
     most = Described(place, sum);
     most->others_ns_per_step = others_ns;
@@ -78,8 +78,9 @@ std::optional<BlockedAt> BlockedPlaceOf(const Context& context, std::size_t posi
   std::vector<std::size_t> others;
   for (const std::size_t p : read.positions)
     if (p != position) others.push_back(p);
+  // A quarter of twice the price: of a rank without a blocked time the call explains half of the price.
   return FindLateBlocked(context, position, others, cause.units,
-                         of_calls ? rules::kLateBlockedPriceTimes * cause.price_ns : *cause.more_blocked_ns);
+                         of_calls ? 2 * cause.price_ns : *cause.more_blocked_ns);
 }
 
 Evidence WorkOfRanks(const Context& context) {

@@ -6,6 +6,7 @@
 #include "analysis/core/binomial.h"
 #include "analysis/core/statistics.h"
 #include "analysis/rules/stragglers.h"
+#include "core/rules/common.h"
 
 namespace lockstep::analysis {
 namespace {
@@ -25,7 +26,7 @@ std::size_t UnitsAlike(const LatenessTable& late, std::size_t position) {
 
 std::optional<LateStretch> LateStretchOf(const LatenessTable& late, std::size_t r, double limit) {
   const std::size_t units = late.behind_ns.size();
-  if (units < rules::kStretchLeastUnits || late.behind_ns[0].size() < 2) return std::nullopt;
+  if (units < rules::kFewest || late.behind_ns[0].size() < 2) return std::nullopt;
   const std::size_t n = late.behind_ns[0].size();
   std::vector<std::int64_t> worth, noise;
   for (const auto& unit : late.behind_ns) {
@@ -33,8 +34,8 @@ std::optional<LateStretch> LateStretchOf(const LatenessTable& late, std::size_t 
     for (std::size_t o = 0; o < n; ++o)
       if (o != r) noise.push_back(unit[o]);
   }
-  if (worth.size() < rules::kStretchLeastUnits) return std::nullopt;
-  const double least = std::max(limit, rules::kStretchLateShare * static_cast<double>(LowerMedian(worth)));
+  if (worth.size() < rules::kFewest) return std::nullopt;
+  const double least = std::max(limit, rules::kHalf * static_cast<double>(LowerMedian(worth)));
   std::vector<bool> latest(units);
   for (std::size_t u = 0; u < units; ++u) {
     const auto& unit = late.behind_ns[u];
@@ -63,20 +64,20 @@ std::optional<LateStretch> LateStretchOf(const LatenessTable& late, std::size_t 
     (in ? stretch.late : outside) += latest[u];
     (in ? within : before_and_after).push_back(late.behind_ns[u][r]);
   }
-  if (stretch.late < rules::kStretchLeastUnits ||
-      static_cast<double>(stretch.late) < rules::kLateThroughoutShare * static_cast<double>(length) ||
+  if (stretch.late < rules::kFewest ||
+      static_cast<double>(stretch.late) < rules::kThroughout * static_cast<double>(length) ||
       before_and_after.empty() ||
-      static_cast<double>(outside) > rules::kStretchLateOutside * static_cast<double>(before_and_after.size()))
+      static_cast<double>(outside) > rules::kLittle * static_cast<double>(before_and_after.size()))
     return std::nullopt;
   const auto level = static_cast<double>(LowerMedian(within));
   if (static_cast<double>(LowerMedian(before_and_after)) > rules::kLateOnTimeShare * level ||
-      level < rules::kStretchTimesNoise * static_cast<double>(LowerQuantile(noise, rules::kStretchNoiseQuantile)))
+      level < rules::kStretchTimesNoise * static_cast<double>(LowerQuantile(noise, rules::kOutlierQuantile)))
     return std::nullopt;
   for (std::size_t o = 0; o < n; ++o) {
     if (o == r) continue;
     std::vector<std::int64_t> theirs;
     for (std::size_t u = stretch.first_unit; u <= stretch.last_unit; ++u) theirs.push_back(late.behind_ns[u][o]);
-    if (level < rules::kLateTimesOthers * static_cast<double>(LowerMedian(theirs))) return std::nullopt;
+    if (!StandsOut(level, LowerMedian(theirs))) return std::nullopt;
   }
   // The probability covers any rank, any begin and any end.
   const auto alike = static_cast<double>(UnitsAlike(late, r));

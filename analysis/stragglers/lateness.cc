@@ -6,9 +6,9 @@
 #include <numeric>
 
 #include "analysis/core/statistics.h"
-#include "analysis/rules/run.h"
 #include "analysis/rules/stragglers.h"
 #include "core/interval.h"
+#include "core/rules/common.h"
 #include "core/soon_after.h"
 #include "merge/parallel.h"
 #include "merge/timeline/rank_activity.h"
@@ -62,7 +62,7 @@ Series LargeOf(Series series) {
   const auto sum = [](const std::vector<double>& of) { return std::accumulate(of.begin(), of.end(), 0.0); };
   double most = 0;
   for (const std::vector<double>& of : series) most = std::max(most, sum(of));
-  std::erase_if(series, [&](const std::vector<double>& of) { return sum(of) < rules::kLateSmallShare * most; });
+  std::erase_if(series, [&](const std::vector<double>& of) { return !MuchOf(sum(of), most); });
   return series;
 }
 
@@ -109,7 +109,8 @@ Work WorkByPieces(const Context& context) {
   }
   if (totals.rows() < n || end_ns <= begin_ns) return {};
   const auto of_all = [&](std::size_t row) { return totals.compute_ns[row] + totals.blocked_ns[row]; };
-  if (n == 2 && std::max(of_all(0), of_all(1)) > rules::kWorkOwnTaskTimes * std::min(of_all(0), of_all(1))) return {};
+  // One that hands out work and waits has a task of its own.
+  if (n == 2 && LittleOf(std::min(of_all(0), of_all(1)), std::max(of_all(0), of_all(1)))) return {};
   std::vector<IntervalSet> exposed(n);
   std::vector<std::vector<std::int64_t>> operations(n);
   std::atomic<bool> read = true;
@@ -126,10 +127,9 @@ Work WorkByPieces(const Context& context) {
   if (!read) return {};
   const auto fewer = [](const auto& a, const auto& b) { return a.size() < b.size(); };
   const auto [fewest, most] = std::minmax_element(operations.begin(), operations.end(), fewer);
-  const bool alike = !fewest->empty() && most->size() <= rules::kWorkOperationsTimes * fewest->size();
+  const bool alike = !fewest->empty() && MuchOf(fewest->size(), most->size());
   const std::size_t pieces =
-      alike ? std::clamp<std::size_t>(fewest->size() / rules::kWorkPieceOperations, 1, rules::kWorkPieces)
-            : rules::kWorkPieces;
+      alike ? std::clamp<std::size_t>(fewest->size() / 2, 1, rules::kWorkPieces) : rules::kWorkPieces;
   const auto work_of = [&](std::size_t p) { return end_ns - begin_ns - TotalWithin(exposed[p], {begin_ns, end_ns}); };
   std::size_t longest = 0;
   for (std::size_t p = 1; p < n; ++p)
@@ -152,7 +152,7 @@ Work WorkByPieces(const Context& context) {
   // Where nobody works, in MPI_Init say, nothing is compared.
   std::erase_if(work, [&](const std::vector<std::int64_t>& of_ranks) {
     return static_cast<double>(*std::max_element(of_ranks.begin(), of_ranks.end())) <
-           rules::kWorkNobodyShare * static_cast<double>(end_ns - begin_ns) / static_cast<double>(pieces);
+           rules::kWorthShare * static_cast<double>(end_ns - begin_ns) / static_cast<double>(pieces);
   });
   return work;
 }

@@ -4,9 +4,11 @@
 #include <climits>
 #include <cmath>
 #include <cstddef>
+#include <utility>
 
 #include "analysis/rules/run.h"
 #include "analysis/rules/stragglers.h"
+#include "core/rules/common.h"
 #include "merge/timeline/charged.h"
 #include "trace/file/strings.h"
 
@@ -41,9 +43,9 @@ class Compared {
       const double p = (static_cast<double>(in) + 1) / (static_cast<double>(of) + 2);
       return p * (1 - p) / static_cast<double>(of);
     };
-    return late_.nodes[node].samples >= rules::kStackLeastInPlace &&
-           More(node) >= rules::kStackDeviations * std::sqrt(spread(late_.nodes[node].samples, late_.samples()) +
-                                                             spread(Healthy(node), healthy_.samples()));
+    return std::cmp_greater_equal(late_.nodes[node].samples, rules::kFewest) &&
+           More(node) >= rules::kDeviates * std::sqrt(spread(late_.nodes[node].samples, late_.samples()) +
+                                                      spread(Healthy(node), healthy_.samples()));
   }
   std::int64_t Healthy(Node node) const {
     const StackNode* there = Counterpart(late_, node, healthy_);
@@ -60,8 +62,8 @@ class Compared {
   std::vector<double> more_;
 };
 
-// From `node` on down to the last function that has most of `whole`, and surely half of it: of few samples of several
-// that take alike one may have most by chance. `samples`: of `whole`.
+// From `node` on down to the last function that surely has half of `whole` (with 95 % probability): of few samples of
+// several that take alike one may have most by chance. `samples`: of `whole`.
 template <typename Weight>
 Node Deepest(const SampledStacks& stacks, Node node, double whole, std::int64_t samples, Weight&& weight) {
   const auto least = [&](Node callee) {
@@ -72,8 +74,7 @@ Node Deepest(const SampledStacks& stacks, Node node, double whole, std::int64_t 
     Node best = 0;
     for (const auto& [name, callee] : stacks.nodes[node].callees)
       if (best == 0 || weight(callee) > weight(best)) best = callee;
-    if (best == 0 || weight(best) < rules::kStackCalleeShare * whole || least(best) < rules::kStackCalleeLeastShare)
-      return node;
+    if (best == 0 || least(best) < rules::kHalf) return node;
     node = best;
   }
 }
@@ -97,16 +98,15 @@ Node ShownFor(const SampledStacks& stacks, Node node) {
 std::optional<StackPlace> PlaceOf(const SampledStacks& late, const SampledStacks* healthy, double late_share) {
   StackPlace place;
   Node node = 0;
-  if (healthy != nullptr && late.samples() >= rules::kStackLeastSamples &&
-      healthy->samples() >= rules::kStackLeastSamples) {
+  if (healthy != nullptr && std::cmp_greater_equal(std::min(late.samples(), healthy->samples()), rules::kEnough)) {
     const Compared compared(late, *healthy);
     for (Node each = 1; each < late.nodes.size(); ++each)
       if (node == 0 || compared.More(each) > compared.More(node)) node = each;
-    if (node == 0 || compared.More(node) < rules::kStackExplainedShare * late_share) return std::nullopt;
+    if (node == 0 || !HalfOf(compared.More(node), late_share)) return std::nullopt;
     node = Deepest(late, node, compared.More(node), late.nodes[node].samples,
                    [&](Node each) { return compared.More(each); });
     if (!compared.Sure(node)) return std::nullopt;
-  } else if (healthy == nullptr && late.late() >= rules::kStackLeastLate) {
+  } else if (healthy == nullptr && std::cmp_greater_equal(late.late(), rules::kFewest)) {
     const auto weight = [&](Node each) { return static_cast<double>(late.nodes[each].late); };
     node = Deepest(late, 0, static_cast<double>(late.late()), late.late(), weight);
   }
@@ -152,9 +152,8 @@ std::optional<StackPlace> FindPlace(const Context& context, std::int32_t rank, C
 }
 
 Clause ClauseOf(const StackPlace& place) {
-  const bool mostly = place.of_late_samples >= rules::kStackLeastLate &&
-                      static_cast<double>(place.late_samples) >=
-                          rules::kStackLateShareTold * static_cast<double>(place.of_late_samples);
+  const bool mostly = std::cmp_greater_equal(place.of_late_samples, rules::kFewest) &&
+                      HalfOf(place.late_samples, place.of_late_samples);
   const bool compared = place.healthy_rank >= 0;
   return Say(mostly ? Word::kStragglerLateSamples : Word::kStragglerSamples,
              {{"late_samples", If(mostly, Index{place.late_samples})},

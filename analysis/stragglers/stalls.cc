@@ -20,6 +20,7 @@
 #include "analysis/stacks/blocked_places.h"
 #include "core/counter_curve.h"
 #include "core/printed.h"
+#include "core/rules/common.h"
 #include "merge/timeline/rank_pass.h"
 #include "trace/file/strings.h"
 
@@ -60,7 +61,7 @@ bool Stopped(const std::vector<Interval>& stops, const Interval& held) {
   std::int64_t stood_ns = 0;
   for (const Interval& stop : stops)
     stood_ns += std::max<std::int64_t>(0, std::min(held.end, stop.end) - std::max(held.begin, stop.begin));
-  return rules::kStallStoppedTimes * stood_ns >= held.end - held.begin;
+  return MuchOf(stood_ns, held.end - held.begin);
 }
 
 class StallSearch {
@@ -83,14 +84,16 @@ class StallSearch {
         alike[{t_.comm_id[c], t_.kind[c], t_.bytes[c]}].push_back(c);
     std::vector<HeldBack> found;
     for (const auto& [key, instances] : alike) {
-      if (instances.size() <= rules::kStallLeastBefore) continue;
+      if (instances.size() <= rules::kFewest) continue;
       std::vector<std::int64_t> spread, transfer;
       for (const std::size_t c : instances) spread.push_back(t_.last_arrival_ns[c] - t_.first_arrival_ns[c]);
       for (const std::size_t c : instances) transfer.push_back(t_.end_ns[c] - t_.last_arrival_ns[c]);
-      const std::int64_t late_ns =
-          std::max(least_ns_ / rules::kStallParts, rules::kStallTimesMedian * LowerMedian(spread));
-      const std::int64_t long_ns = std::max(least_ns_, rules::kStallTimesMedian * LowerMedian(transfer));
-      for (std::size_t i = rules::kStallLeastBefore; i < instances.size(); ++i) {
+      const auto times_median = [](const std::vector<std::int64_t>& of) {
+        return static_cast<std::int64_t>(rules::kStallTimes * static_cast<double>(LowerMedian(of)));
+      };
+      const std::int64_t late_ns = std::max(least_ns_ / rules::kStallParts, times_median(spread));
+      const std::int64_t long_ns = std::max(least_ns_, times_median(transfer));
+      for (std::size_t i = rules::kFewest; i < instances.size(); ++i) {
         std::optional<HeldBack> one;
         if (spread[i] >= late_ns) one = WhoCameLate(instances[i], late_ns);
         if (!one && transfer[i] >= long_ns) one = WhoWasStopped(instances[i]);
@@ -117,7 +120,7 @@ class StallSearch {
   }
 
  private:
-  // Those behind the largest gap between two arrivals, if they are few enough (kStallLateTimes).
+  // Those behind the largest gap between two arrivals, if they are at most half.
   std::optional<HeldBack> WhoCameLate(std::size_t c, std::int64_t least_ns) const {
     const auto& members = context_.tables().collective_ranks;
     std::vector<std::pair<std::int64_t, std::int32_t>> arrivals;
@@ -127,7 +130,7 @@ class StallSearch {
     std::sort(arrivals.begin(), arrivals.end());
     std::size_t first_late = arrivals.size() - 1;
     const auto gap = [&](std::size_t i) { return arrivals[i].first - arrivals[i - 1].first; };
-    for (std::size_t i = first_late; i > 0 && rules::kStallLateTimes * (arrivals.size() - i) <= arrivals.size(); --i)
+    for (std::size_t i = first_late; i > 0 && !MostOf(arrivals.size() - i, arrivals.size()); --i)
       if (gap(i) > gap(first_late)) first_late = i;
     if (gap(first_late) < least_ns) return std::nullopt;
     HeldBack one{c, {arrivals[first_late - 1].first, arrivals[first_late].first}, {}, {}};
@@ -169,7 +172,7 @@ class StallSearch {
     std::int64_t longer_ns = 0;
     for (std::int64_t step = StepOf(one) - 1; step <= StepOf(one) + 1; ++step)
       if (const auto at = longer_ns_.find(step); at != longer_ns_.end()) longer_ns += at->second;
-    return rules::kStallStepTimes * longer_ns >= one.ns;
+    return HalfOf(longer_ns, one.ns);
   }
 
   const Context& context_;
@@ -197,9 +200,8 @@ DidMeanwhile WhatItDid(const Context& context, const HeldBack& one) {
   const Interval held{clock.ToLocal(one.held.begin), clock.ToLocal(one.held.end)};
   if (Stopped(StopsOf(t), held)) return stopped;
   std::optional<BlockedAt> blocked;
-  const double much_ns = rules::kStallDidShare * static_cast<double>(held.end - held.begin);
   for (const auto& [place, sum] : BlockedWithin(t, {held}))
-    if (static_cast<double>(sum.Total()) >= much_ns) blocked = Described(place, sum);
+    if (HalfOf(sum.Total(), held.end - held.begin)) blocked = Described(place, sum);
   if (blocked)
     return {false,
             blocked,
@@ -219,7 +221,7 @@ DidMeanwhile WhatItDid(const Context& context, const HeldBack& one) {
   for (std::size_t i = 0; i < t.ranges.rows(); ++i) {
     const std::int64_t begin = t.ranges.begin_ns[i], length = t.ranges.duration_ns[i];
     const std::int64_t within = std::min(held.end, begin + length) - std::max(held.begin, begin);
-    if (t.ranges.thread[i] != training || static_cast<double>(within) < much_ns || length >= shortest_ns) continue;
+    if (t.ranges.thread[i] != training || !HalfOf(within, held.end - held.begin) || length >= shortest_ns) continue;
     const std::string_view here = trace::TextOf(t, t.ranges.name[i]);
     if (here.empty() || IsProfilerStep(here)) continue;
     shortest_ns = length;
@@ -227,13 +229,13 @@ DidMeanwhile WhatItDid(const Context& context, const HeldBack& one) {
   }
   const Fact range{"range", Printed(name)};
   if (cpu.Within(0) < 0) return {false, {}, name.empty() ? Clauses() : Clauses{{Say(Word::kStallIn, {range})}}};
-  const bool ready = share(delay) >= rules::kStallDidShare;
+  const bool ready = share(delay) >= rules::kHalf;
   return {false,
           {},
-          {{Say(ready                                          ? Word::kStallReady
-                : share(cpu) >= rules::kStallDidShare          ? Word::kStallComputing
-                : share(cpu) >= rules::kStallMostlyAsleepShare ? Word::kStallMostlyAsleep
-                                                               : Word::kStallAsleep,
+          {{Say(ready                          ? Word::kStallReady
+                : share(cpu) >= rules::kHalf   ? Word::kStallComputing
+                : share(cpu) >= rules::kLittle ? Word::kStallMostlyAsleep
+                                               : Word::kStallAsleep,
                 {{"share", Share{share(ready ? delay : cpu)}}, range})}}};
 }
 
@@ -246,7 +248,7 @@ void FindStalls(const Context& context, Analysis& analysis) {
   std::vector<HeldBack> all = StallSearch(context, least_ns).Find();
   const auto longest =
       std::max_element(all.begin(), all.end(), [&](const HeldBack& a, const HeldBack& b) { return a.ns < b.ns; });
-  if (longest == all.end() || all.size() > rules::kStallMost) return;
+  if (longest == all.end() || all.size() > rules::kFewest) return;
   const HeldBack most = *longest;
   std::erase_if(all, [&](const HeldBack& one) { return one.late != most.late; });
   std::int64_t sum_ns = 0;

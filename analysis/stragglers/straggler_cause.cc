@@ -7,11 +7,11 @@
 
 #include "analysis/choose_findings.h"
 #include "analysis/core/unrecorded.h"
-#include "analysis/rules/stragglers.h"
 #include "analysis/stacks/blocked_places.h"
 #include "analysis/stragglers/hidden_waiting.h"
 #include "analysis/stragglers/stack_evidence.h"
 #include "core/interval.h"
+#include "core/rules/common.h"
 #include "merge/timeline/totals_row.h"
 
 namespace lockstep::analysis {
@@ -98,7 +98,7 @@ Variation VariationOf(const Context& context, std::size_t position) {
     }
     before = &at->second;
   }
-  if (forward.size() < rules::kImbalanceLeastDifferences) return {};
+  if (forward.size() < rules::kFewest) return {};
   double ff = 0, bb = 0, fb = 0;
   for (std::size_t i = 0; i < forward.size(); ++i) {
     ff += forward[i] * forward[i];
@@ -112,10 +112,10 @@ Variation VariationOf(const Context& context, std::size_t position) {
 // Whether they vary more than other ranks' do: a disturbance of all ranks is no evidence about this rank's work.
 bool WorkVaries(const Context& context, std::size_t position, const std::vector<std::size_t>& others) {
   const Variation own = VariationOf(context, position);
-  if (own.deviation < rules::kImbalanceVariation || own.correlation < rules::kImbalanceCorrelation) return false;
+  if (own.deviation < rules::kNameShare || own.correlation < rules::kNearlyAll) return false;
   std::vector<double> deviations;
   for (const std::size_t other : others) deviations.push_back(VariationOf(context, other).deviation);
-  return !deviations.empty() && own.deviation >= rules::kImbalanceTimesOthers * LowerMedian(std::move(deviations));
+  return !deviations.empty() && StandsOut(own.deviation, LowerMedian(std::move(deviations)));
 }
 
 Steps OneBefore(const Context& context, const Steps& steps) {
@@ -128,15 +128,15 @@ Steps OneBefore(const Context& context, const Steps& steps) {
 
 // The number of steps between occasions if these are regular, otherwise 0.
 std::int64_t PeriodOf(const Context& context, const Steps& steps) {
-  if (steps.size() < rules::kPeriodLeastOccasions) return 0;
+  if (steps.size() < rules::kRecurs) return 0;
   std::vector<std::int64_t> gaps;
   for (std::size_t i = 1; i < steps.size(); ++i)
     gaps.push_back(context.tables().steps.index[steps[i]] - context.tables().steps.index[steps[i - 1]]);
   const std::int64_t period = LowerMedian(gaps);
   const bool regular = std::all_of(gaps.begin(), gaps.end(), [&](std::int64_t gap) {
-    return std::llabs(gap - period) * rules::kPeriodToleranceTimes <= period;
+    return static_cast<double>(std::llabs(gap - period)) <= rules::kLittle * static_cast<double>(period);
   });
-  return period >= rules::kPeriodLeastSteps && regular ? period : 0;
+  return period > 1 && regular ? period : 0;
 }
 
 // The units in which a rank is late.
@@ -154,8 +154,7 @@ LateUnits LateUnitsOf(const Context& context, const std::vector<std::int64_t>& p
     std::vector<std::int64_t> worth;
     for (const std::int64_t ns : price_by_unit)
       if (static_cast<double>(ns) >= limit_ns) worth.push_back(ns);
-    least = std::max(least, rules::kLateCauseLateShare *
-                                static_cast<double>(LowerQuantile(std::move(worth), rules::kLateCauseLateQuantile)));
+    least = std::max(least, rules::kHalf * static_cast<double>(LowerQuantile(std::move(worth), rules::kNearlyAll)));
   }
   LateUnits late;
   std::vector<std::int64_t> prices;
@@ -204,9 +203,9 @@ void CompareCpuTimeOfSteps(const Context& context, const RankActivities& read, s
   const std::int64_t high_ns = *Excess(context, late.steps, r, kCpuNs, least);
   const std::int64_t low_ns = *Excess(context, late.steps, r, least, kCpuNs);
   const std::int64_t compute = cause.more_compute_ns.value_or(0);
-  if (high_ns * rules::kLateCauseCpuTimes < compute)
+  if (!MuchOf(high_ns, compute))
     cause.more_cpu_ns = high_ns;
-  else if (low_ns * rules::kLateCauseCpuTimes >= compute)
+  else if (MuchOf(low_ns, compute))
     cause.more_cpu_ns = low_ns;
   else
     return;
@@ -254,9 +253,9 @@ CauseId CauseOfCompute(const StragglerCause& cause) {
   if (!cause.more_cpu_ns) return CauseId::kCompute;
   const std::int64_t compute = cause.more_compute_ns.value_or(0);
   const std::int64_t cpu = std::max(*cause.more_cpu_ns, cause.more_others_cpu_ns.value_or(0));
-  const bool delayed = cause.more_delay_ns && *cause.more_delay_ns * rules::kLateCauseStarvedDelayTimes >= compute;
-  if (delayed && cpu * rules::kLateCauseStarvedCpuTimes < compute) return CauseId::kStarved;
-  return cpu * rules::kLateCauseCpuTimes >= compute ? CauseId::kCompute : CauseId::kWaiting;
+  const bool delayed = cause.more_delay_ns && HalfOf(*cause.more_delay_ns, compute);
+  if (MuchOf(cpu, compute)) return CauseId::kCompute;
+  return delayed ? CauseId::kStarved : CauseId::kWaiting;
 }
 
 }  // namespace
@@ -291,13 +290,12 @@ StragglerCause Explain(const Context& context, const Analysis& analysis, std::si
   // Where others wait for the rank's messages only, no collective says what that costs, and the least that is worth
   // naming stands for it.
   const auto explains = [&](std::optional<std::int64_t> ns, double price_ns) {
-    return static_cast<double>(ns.value_or(0)) * rules::kLateCauseExplainsTimes >= price_ns;
+    return HalfOf(ns.value_or(0), price_ns);
   };
   const auto cause_of = [&](double price_ns) {
     if (explains(cause.more_input_ns, price_ns)) return CauseId::kInput;
     if (explains(more_own_ns, price_ns))
-      return rules::kLateCauseBlockedTimes * cause.more_blocked_ns.value_or(0) >= *more_own_ns ? CauseId::kWaiting
-                                                                                               : CauseOfCompute(cause);
+      return HalfOf(cause.more_blocked_ns.value_or(0), *more_own_ns) ? CauseId::kWaiting : CauseOfCompute(cause);
     return gpu && explains(more(kIdleNs), price_ns) ? CauseId::kHost : CauseId::kUnknown;
   };
   cause.id = cause_of(late.price_ns > 0 ? static_cast<double>(late.price_ns) : limit_ns);
@@ -312,7 +310,7 @@ StragglerCause Explain(const Context& context, const Analysis& analysis, std::si
     if (const auto more_ns = static_cast<double>(cause.more_input_ns.value_or(0));
         cause.id == CauseId::kUnknown && more_ns >= limit_ns)
       if (const auto gain_ns = static_cast<double>(GainWithoutMoreInput(context, r));
-          gain_ns >= std::max(limit_ns, more_ns / rules::kLateCauseInputGainTimes))
+          gain_ns >= limit_ns && HalfOf(gain_ns, more_ns))
         cause.id = CauseId::kInput;
   }
   std::vector<std::size_t> others;
@@ -408,8 +406,7 @@ Clauses ByCause(const StragglerCause& cause) {
       if (others_cpu.value > cpu.value) return {{Say(Word::kStragglerOthersCpu, {{"cpu", others_cpu}})}};
       return {{Say(Word::kStragglerCpu,
                    {{"cpu", cpu},
-                    {"delay", If(delay.value * rules::kLateCauseDelayToldTimes >= cause.more_compute_ns.value_or(0) + 1,
-                                 delay)}})}};
+                    {"delay", If(delay.value > 0 && MuchOf(delay.value, cause.more_compute_ns.value_or(0)), delay)}})}};
     case CauseId::kStarved:
       return {{Say(Word::kStragglerStarved, {{"delay", delay}})}};
     default:
@@ -449,8 +446,7 @@ std::vector<Clause> EvidenceFor(const Analysis& analysis, std::size_t r, const S
     const Fact late{"late", If(late_ns > 0 && arrival.collectives > 0, Ns{late_ns})};
     const Fact collectives{"collectives", Num{arrival.collectives}};
     // A rank that messages make others late by need not be the last itself, nor late in half of the collectives.
-    if (rules::kLastOftenTimes * arrival.last < arrival.collectives &&
-        rules::kLastByTimeTimes * arrival.charge_ns > all_ns)
+    if (!HalfOf(arrival.last, arrival.collectives) && MostOf(arrival.charge_ns, all_ns))
       evidence.push_back(Say(Word::kStragglerLastByTime, {{"last", Num{arrival.last}},
                                                           collectives,
                                                           {"late_in_all", Ns{arrival.charge_ns}},

@@ -5,8 +5,8 @@
 #include <numeric>
 
 #include "analysis/passes.h"
-#include "analysis/rules/run.h"
 #include "analysis/rules/stragglers.h"
+#include "core/rules/common.h"
 #include "merge/timeline/step_length.h"
 
 namespace lockstep::analysis {
@@ -21,7 +21,7 @@ double ShareAbove(const std::vector<std::int64_t>& values, std::int64_t limit) {
 
 // Limits values to an upper quantile, so that a single outlier does not make a straggler.
 std::vector<double> Winsorized(const std::vector<std::int64_t>& values) {
-  const std::int64_t limit = LowerQuantile(values, rules::kPriceOutlierQuantile);
+  const std::int64_t limit = LowerQuantile(values, rules::kOutlierQuantile);
   std::vector<double> result;
   for (const std::int64_t value : values) result.push_back(static_cast<double>(std::min(value, limit)));
   return result;
@@ -52,15 +52,15 @@ std::optional<StragglerCost> CostBy(Statistic statistic, const Context& context,
   const std::size_t block = BlockLength({own});
   const auto usual_interval =
       BootstrapInterval(own, block, statistic, context.options().seed + rules::kStragglerSeedCost);
-  if (!median && usual_ns < rules::kOccasionalTimesOthers * most) return std::nullopt;
+  if (!median && !StandsOut(usual_ns, most)) return std::nullopt;
   // The interval must show that it costs more than the limit, and more than the costliest of the others: autocorrelated
   // noise makes some rank the costliest of any short run, and p alone would name one in ten such runs.
   const double sure = median ? limit : rules::kOccasionalLowShare * limit;
   if (usual_ns < limit || usual_interval.first <= sure) return std::nullopt;
   const auto net_interval = BootstrapInterval(net, block, statistic, context.options().seed + rules::kStragglerSeedNet);
-  if (net_interval.first <= rules::kPriceNetShare * limit) return std::nullopt;
+  if (net_interval.first <= rules::kHalf * limit) return std::nullopt;
   StragglerCost cost = MeanCost(context, price[r], from);
-  cost.mutual = usual_ns < rules::kMutualTimesOthers * most;
+  cost.mutual = !StandsOut(usual_ns, most);
   return cost;
 }
 
@@ -68,7 +68,7 @@ std::optional<StragglerCost> CostBy(Statistic statistic, const Context& context,
 
 std::optional<std::size_t> OnsetOf(const std::vector<std::int64_t>& behind, std::int64_t limit) {
   const std::size_t n = behind.size();
-  if (n < rules::kOnsetLeastRun) return std::nullopt;
+  if (n < rules::kEnough) return std::nullopt;
   const std::vector<double> values = Winsorized(behind);
   double before = 0, after = MeanOf(values) * static_cast<double>(n), best = 0;
   std::size_t at = 0;
@@ -89,7 +89,7 @@ std::optional<std::size_t> OnsetOf(const std::vector<std::int64_t>& behind, std:
   const double level_before = MeanOf(Winsorized(early)), level_after = MeanOf(Winsorized(late));
   const auto cut = static_cast<std::int64_t>(0.5 * (level_before + level_after));
   if (best < static_cast<double>(limit) || level_before > rules::kLateOnTimeShare * level_after ||
-      ShareAbove(early, cut) > rules::kOnsetLateBefore || ShareAbove(late, cut) < rules::kLateThroughoutShare)
+      ShareAbove(early, cut) > rules::kMuch || ShareAbove(late, cut) < rules::kThroughout)
     return std::nullopt;
   return at;
 }
@@ -156,7 +156,7 @@ double CostInAll(const Context& context, const std::vector<std::int64_t>& price,
   std::vector<double> shares;
   const auto length_ns = [&](std::size_t u) { return static_cast<double>(context.units()[u].length_ns()); };
   for (std::size_t u = from; u < price.size(); ++u) shares.push_back(static_cast<double>(price[u]) / length_ns(u));
-  const double limit = LowerQuantile(shares, rules::kPriceOutlierQuantile);
+  const double limit = LowerQuantile(shares, rules::kOutlierQuantile);
   double paid_ns = 0;
   for (std::size_t u = from; u < price.size(); ++u) paid_ns += std::min(shares[u - from], limit) * length_ns(u);
   return paid_ns;
@@ -175,10 +175,10 @@ std::optional<Assessment> Assess(const Context& context, const Prices& prices, c
   const double share = ShareAbove(own, limit_ns);
 
   std::optional<StragglerCost> cost;
-  if (share >= rules::kLateThroughoutShare) cost = CostBy(Statistic::kMedian, context, price, suspects, r, from, limit);
+  if (share >= rules::kThroughout) cost = CostBy(Statistic::kMedian, context, price, suspects, r, from, limit);
   // If it is late, or the only late rank, in some steps only, the median would be either nothing or all of it.
   if (!cost && !sharing && share >= rules::kOccasionalLeastShare &&
-      share * static_cast<double>(own.size()) >= rules::kOccasionalLeastUnits)
+      share * static_cast<double>(own.size()) >= static_cast<double>(rules::kRecurs))
     cost = CostBy(Statistic::kMean, context, price, suspects, r, from, limit);
   if (!cost) return std::nullopt;
 
@@ -188,9 +188,9 @@ std::optional<Assessment> Assess(const Context& context, const Prices& prices, c
   Straggler& straggler = assessment.straggler;
   straggler.rank = context.ranks()[r];
   straggler.p_value = p_value;
-  straggler.kind = onset                                  ? StragglerKind::kDrifting
-                   : share >= rules::kLateThroughoutShare ? StragglerKind::kPersistent
-                                                          : StragglerKind::kTransient;
+  straggler.kind = onset                         ? StragglerKind::kDrifting
+                   : share >= rules::kThroughout ? StragglerKind::kPersistent
+                                                 : StragglerKind::kTransient;
   if (onset && context.units_are_steps())
     straggler.onset_step = context.tables().steps.index[context.units()[from].step];
   else if (onset)
@@ -230,7 +230,7 @@ std::optional<Assessment> OfAll(const Context& context, std::optional<Assessment
 }
 
 bool IsPersistent(const std::vector<std::int64_t>& behind, double limit_ns) {
-  return !behind.empty() && ShareAbove(behind, static_cast<std::int64_t>(limit_ns)) >= rules::kLateThroughoutShare;
+  return !behind.empty() && ShareAbove(behind, static_cast<std::int64_t>(limit_ns)) >= rules::kThroughout;
 }
 
 Assessment AssessHidden(const Context& context, const std::vector<std::int64_t>& price, std::size_t position,

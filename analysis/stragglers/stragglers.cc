@@ -14,12 +14,12 @@
 
 #include "analysis/choose_findings.h"
 #include "analysis/passes.h"
-#include "analysis/rules/run.h"
 #include "analysis/stragglers/hidden_waiting.h"
 #include "analysis/stragglers/late_stretch.h"
 #include "analysis/stragglers/own_lateness.h"
 #include "analysis/stragglers/straggler_cause.h"
 #include "analysis/words/render.h"
+#include "core/rules/common.h"
 #include "merge/parallel.h"
 #include "merge/timeline/rank_activity.h"
 
@@ -39,7 +39,7 @@ class Search {
 
   void Run() {
     late_ = Lateness(context_);
-    if (context_.units().size() >= rules::kNamedLeastUnits && length_ > 0 && Suspect()) NameLate();
+    if (context_.units().size() >= rules::kFewest && length_ > 0 && Suspect()) NameLate();
     if (named_.empty()) NameByWork();
     if (named_.empty()) return ReportResolution();
     FindPlaces();
@@ -103,14 +103,12 @@ class Search {
       }
     std::vector<std::vector<double>> rounded = late_.mean_ns;
     for (std::vector<double>& unit : rounded)
-      for (double& value : unit) value = std::round(value / (rules::kNamedTieShare * limit_));
+      for (double& value : unit) value = std::round(value / (rules::kMuch * limit_));
     p_.assign(n, 1.0);
     const auto also = [&](std::size_t r, double p) { p_[r] = std::min(p_[r], std::min(1.0, 2 * p)); };
     const auto [seed, jobs] = std::pair(context_.options().seed, context_.options().jobs);
-    const PermutationOptions how{.rounds = rules::kNamedPermutations,
-                                 .interesting = rules::kNamedSignificance / 2,
-                                 .asked = positions_,
-                                 .jobs = jobs};
+    const PermutationOptions how{
+        .rounds = rules::kNamedPermutations, .interesting = rules::kChance / 2, .asked = positions_, .jobs = jobs};
     if (n == 2) {
       Pair(also);
     } else {
@@ -124,10 +122,10 @@ class Search {
     stretches_.assign(n, std::nullopt);
     for (const std::size_t r : positions_) {
       stretches_[r] = LateStretchOf(late_, r, limit_);
-      if (stretches_[r] && stretches_[r]->p_value >= rules::kNamedSignificance / 2) stretches_[r].reset();
+      if (stretches_[r] && stretches_[r]->p_value >= rules::kChance / 2) stretches_[r].reset();
       if (stretches_[r]) also(r, stretches_[r]->p_value);
     }
-    std::erase_if(positions_, [&](std::size_t r) { return p_[r] >= rules::kNamedSignificance; });
+    std::erase_if(positions_, [&](std::size_t r) { return p_[r] >= rules::kChance; });
     return !positions_.empty();
   }
 
@@ -151,7 +149,7 @@ class Search {
       const std::int64_t added_ns = LowerMedian(lateness.own_most_ns);
       if (lateness.compared > 0) own_late_ns_[r] = added_ns;
       const bool adds = static_cast<double>(added_ns) >= limit_;
-      const bool passed = late > 0 && own < rules::kOwnLatenessShare * late && !adds;
+      const bool passed = late > 0 && !HalfOf(own, late) && !adds;
       if (passed) messengers_.push_back(r);
       return passed;
     });
@@ -482,7 +480,7 @@ class Search {
 void FindStragglers(const Context& context, Analysis& analysis) {
   const bool pieces =
       !context.units_are_steps() && (context.tables().p2p_pairs.rows() > 0 || WaitAtTheEnd(context) > 0);
-  if ((context.units().size() >= rules::kNamedLeastUnits || pieces) && analysis.summary.terms.Sum() > 0)
+  if ((context.units().size() >= rules::kFewest || pieces) && analysis.summary.terms.Sum() > 0)
     Search(context, analysis, UnitLength(context)).Run();
 }
 

@@ -9,12 +9,12 @@
 #include "analysis/choose_findings.h"
 #include "analysis/core/statistics.h"
 #include "analysis/passes.h"
-#include "analysis/rules/run.h"
 #include "analysis/rules/stragglers.h"
 #include "analysis/stragglers/costliest_rank.h"
 #include "analysis/stragglers/hidden_waiting.h"
 #include "analysis/stragglers/lateness.h"
 #include "analysis/stragglers/own_lateness.h"
+#include "core/rules/common.h"
 #include "merge/timeline/totals_row.h"
 
 namespace lockstep::analysis {
@@ -39,8 +39,7 @@ Arrived WithoutNamed(const Context& context, const Analysis& analysis) {
   for (const Straggler& straggler : analysis.stragglers)
     if (const std::size_t p = context.Position(straggler.rank); p < arrived.last.size()) {
       // It makes others late, by messages, who came last in its place: who would come last without it is not known.
-      if (straggler.kind == StragglerKind::kPersistent &&
-          rules::kTurnsSelfLastTimes * arrived.last[p] < arrived.compared)
+      if (straggler.kind == StragglerKind::kPersistent && LittleOf(arrived.last[p], arrived.compared))
         return {.last = std::vector<std::int64_t>(arrived.last.size(), 0),
                 .charge_ns = std::vector<std::int64_t>(arrived.last.size(), 0)};
       arrived.compared -= arrived.last[p];
@@ -122,9 +121,7 @@ std::optional<ProbablyLate> LatestIn(const LatenessTable& late, std::size_t n, d
     if (u > 0 && at != found.position) return std::nullopt;
     found.position = at;
     const std::int64_t most = std::exchange(behind[at], 0), next = *std::max_element(behind.begin(), behind.end());
-    if (static_cast<double>(most) < limit ||
-        static_cast<double>(most) < rules::kLateTimesOthers * static_cast<double>(next))
-      return std::nullopt;
+    if (static_cast<double>(most) < limit || !StandsOut(most, next)) return std::nullopt;
     found.least_ns = std::min(found.least_ns, most);
     found.others_ns = std::max(found.others_ns, next);
   }
@@ -135,13 +132,13 @@ std::optional<ProbablyLate> LatestIn(const LatenessTable& late, std::size_t n, d
 // rank that works longest, if the steps were shorter without that.
 std::optional<ProbablyLate> LatestThroughout(const Context& context, double limit) {
   const std::size_t n = context.ranks().size(), units = context.units().size();
-  if (n < 2 || units < rules::kLateLeastSteps || units >= rules::kNamedLeastUnits) return std::nullopt;
+  if (n < 2 || units < 2 || units >= rules::kFewest) return std::nullopt;
   if (const std::optional<ProbablyLate> found = LatestIn(Lateness(context), n, limit)) {
     const OwnLateness lateness = OwnLatenessOf(context, found->position, {found->position});
     const auto sum = [](const std::vector<std::int64_t>& of) {
       return static_cast<double>(std::accumulate(of.begin(), of.end(), std::int64_t{0}));
     };
-    if (lateness.compared > 0 && sum(lateness.own_ns) >= rules::kOwnLatenessShare * sum(lateness.late_ns)) return found;
+    if (lateness.compared > 0 && HalfOf(sum(lateness.own_ns), sum(lateness.late_ns))) return found;
   }
   if (context.tables().p2p_pairs.rows() == 0 || !context.units_are_steps()) return std::nullopt;
   std::optional<ProbablyLate> found = LatestIn(WorkBeyond(context), n, limit);
@@ -195,7 +192,7 @@ void FindTurns(const Context& context, Analysis& analysis) {
     finding.rank = context.ranks()[in_all->position];
     finding.said.headline = {Say(Word::kTurnsMostly, {per_step, cost, rank_fact(in_all->position)})};
     finding.said.brief = {Say(Word::kTurnsMostlyBrief, {rank_fact(in_all->position)})};
-  } else if (!by_work && !also && arrived.ties * rules::kTurnsTiesTimes > arrived.compared) {
+  } else if (!by_work && !also && MostOf(arrived.ties, arrived.compared)) {
     finding.said.headline = {whichever, Say(Word::kTurnsBelowResolution)};
     finding.said.brief = {Say(Word::kTurnsWhicheverBrief)};
   } else if (probably) {
@@ -204,7 +201,7 @@ void FindTurns(const Context& context, Analysis& analysis) {
                                  {per_step, cost, likely, rank, units_fact, by_chance})};
     finding.said.brief = {Say(Word::kTurnsProbablyBrief, {likely, rank})};
     finding.rank = context.ranks()[latest.position];
-  } else if (!also && context.units().size() < rules::kNamedLeastUnits) {
+  } else if (!also && context.units().size() < rules::kFewest) {
     // It is unknown whether it is always the same rank.
     const Fact short_run{"short_run", Clauses{{s.per_step ? Say(Word::kTurnsFewSteps, {{"steps", Num{units}}})
                                                           : Say(Word::kTurnsShort)}}};

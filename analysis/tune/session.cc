@@ -271,7 +271,8 @@ void Session::Took(const RunResult& result) {
   runs_ += 1;
   cost_s_ += result.cost_s;
   const bool good = result.end == End::kGood && result.step_ns > 0;
-  if (!good && what == kAsItIs && ++failures_ >= rules::kTuneFailures) {
+  // The job as it is may fail once by accident.
+  if (!good && what == kAsItIs && ++failures_ > 1) {
     trouble_ = result.why;
     planned_.clear();
     phase_ = Phase::kOver;

@@ -27,6 +27,7 @@
 
 #include "analysis/core/statistics.h"
 #include "analysis/rules/diff.h"
+#include "core/rules/common.h"
 
 namespace lockstep::tune {
 
@@ -34,7 +35,7 @@ struct SessionOptions {
   double budget_s = rules::kTuneBudgetS;  // For everything, from when `elapsed_s` was 0.
   double first_cost_s = 0;                // What a run takes, as far as is known before the first one.
   double error = rules::kTuneError;       // Intervals miss with at most this probability, over the whole session.
-  double worth = rules::kTuneWorth;       // A gain of a smaller part of the step is none.
+  double worth = rules::kWorthShare;      // A gain of a smaller part of the step is none.
   std::uint64_t seed = rules::kTuneSeed;
 };
 

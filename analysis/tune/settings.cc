@@ -7,6 +7,10 @@
 #include <cmath>
 #include <set>
 
+#include "analysis/rules/diff.h"
+#include "analysis/rules/run.h"
+#include "core/rules/common.h"
+
 namespace lockstep::tune {
 namespace {
 
@@ -92,7 +96,7 @@ Values Threads(const Facts& facts) {
 // Whether a step spends enough time in these collectives.
 bool Matters(const Facts& facts, const char* kind) {
   const auto it = facts.blocking_ns.find(kind);
-  return it != facts.blocking_ns.end() && it->second >= rules::kTuneMattersShare * facts.step_ns;
+  return it != facts.blocking_ns.end() && it->second >= rules::kWorthShare * facts.step_ns;
 }
 
 // `algorithms`: numbers that coll/tuned of Open MPI 4 and 5 knows. 0: its own choice, where another is forced now.
@@ -303,7 +307,7 @@ void OrderByPromise(std::vector<Candidate>& candidates, double worth) {
       candidate.dropped = fmt::format("the replay says a loss of at least {:.1f} %", -100 * candidate.promise->high);
   const auto hope = [](const Candidate& candidate) {
     if (!candidate.promise) return rules::kTuneHopeUnknown;
-    const double possible = rules::kTuneHopeOfHigh * candidate.promise->high;
+    const double possible = rules::kUpperBoundWeight * candidate.promise->high;
     return candidate.promise->bound ? possible : std::max(candidate.promise->gain, possible);
   };
   std::stable_sort(candidates.begin(), candidates.end(),

@@ -6,6 +6,7 @@
 
 #include "merge/clock/align.h"
 #include "merge/rules/clock.h"
+#include "merge/rules/match.h"
 #include "merge/saturated.h"
 
 namespace lockstep::merge {
@@ -74,7 +75,8 @@ std::vector<std::size_t> CommGraph::Mapped::Partners(std::size_t domain, bool al
   }
   met.resize(kept);
   const auto cost = [&](const std::pair<std::size_t, std::uint64_t>& p) {
-    return Sum(errors_[p.first], p.second < rules::kHopFewOperations ? rules::kHopFewErrorNs : rules::kGpuEndErrorNs);
+    return Sum(errors_[p.first],
+               p.second < rules::kEndSpreadOperations ? rules::kLeaveTogetherNs : rules::kGpuEndErrorNs);
   };
   std::sort(met.begin(), met.end(), [&](const auto& a, const auto& b) {
     const std::int64_t x = cost(a), y = cost(b);

@@ -10,6 +10,7 @@
 
 #include "core/hash.h"
 #include "core/order_statistics.h"
+#include "core/rules/common.h"
 #include "merge/clock/align.h"
 #include "merge/rules/clock.h"
 
@@ -221,8 +222,9 @@ std::vector<OffsetKnot> KnotsOfCorridors(const std::vector<Corridor>& corridors)
       leaves.push_back(
           std::abs(static_cast<double>(b.mid_ns() - a.mid_ns()) / static_cast<double>(b.local_ns - a.local_ns) - rate));
   }
-  if (leaves.size() >= rules::kCorridorLeaves) {
-    const double most_leave_by = NthElement(leaves, leaves.size() * rules::kCorridorLeavesPercent / 100);
+  if (leaves.size() >= rules::kScatter) {
+    const auto nearly_all = static_cast<std::size_t>(rules::kNearlyAll * static_cast<double>(leaves.size()));
+    const double most_leave_by = NthElement(leaves, nearly_all);
     if (most_leave_by > wander) best = BestWindows(corridors, span, rate, most_leave_by);
   }
   std::vector<OffsetKnot> knots;

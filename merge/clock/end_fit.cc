@@ -6,6 +6,7 @@
 #include <limits>
 
 #include "core/order_statistics.h"
+#include "core/rules/common.h"
 #include "merge/rules/clock.h"
 
 namespace lockstep::merge {
@@ -61,7 +62,7 @@ class Fitter {
   void FindRate() {
     const std::size_t n = used_.size();
     span_ns_ = used_.back().at_ns - used_.front().at_ns;
-    if (n < rules::kEndDriftOperations || span_ns_ < rules::kClockDriftSpanNs) return;
+    if (n < rules::kScatter || span_ns_ < rules::kClockDriftSpanNs) return;
     std::vector<double> rates;
     for (std::size_t a = 0, b = 0; a < n; ++a) {
       while (b < n && used_[b].at_ns - used_[a].at_ns < span_ns_ / 2) ++b;
@@ -69,7 +70,7 @@ class Fitter {
       rates.push_back(static_cast<double>(used_[b].difference_ns - used_[a].difference_ns) /
                       static_cast<double>(used_[b].at_ns - used_[a].at_ns));
     }
-    if (rates.size() < rules::kEndDriftOperations / 2) return;
+    if (rates.size() < rules::kScatter / 2) return;
     rate_ = UpperMedian(rates);
     rate_known_ = true;
   }
@@ -131,7 +132,7 @@ class Fitter {
       std::vector<std::int64_t> residuals;
       for (; end < by_sort.size() && by_sort[end].first == by_sort[i].first; ++end)
         residuals.push_back(by_sort[end].second);
-      if (residuals.size() >= rules::kEndSortOperations)
+      if (residuals.size() >= rules::kMiddle)
         fit_.systematic_ns = std::max<std::int64_t>(fit_.systematic_ns, std::llabs(LowerMedian(residuals)));
       i = end;
     }
@@ -177,7 +178,7 @@ class Fitter {
     const std::size_t n = windows_.size();
     for (std::size_t k = 0; k < n; ++k) {
       // Between neighbours the clock may leave the line through them by as much again.
-      double slew = n < rules::kEndWanderWindows ? rules::kClockWander : rules::kClockLeastSlew;
+      double slew = n < rules::kFewest ? rules::kClockWander : rules::kClockLeastSlew;
       for (std::size_t j = k < 2 ? 1 : k - 1; j + 1 < n && j <= k + 1; ++j) {
         const Window &a = windows_[j - 1], &b = windows_[j], &c = windows_[j + 1];
         const double share = static_cast<double>(b.at_ns - a.at_ns) / static_cast<double>(c.at_ns - a.at_ns);

@@ -6,6 +6,7 @@
 #include <limits>
 
 #include "core/order_statistics.h"
+#include "core/rules/common.h"
 #include "merge/rules/clock.h"
 
 namespace lockstep::merge {
@@ -112,7 +113,8 @@ RateRange CommonRates(const std::vector<OffsetKnot>& knots) {
   }
   const double believed = rules::kClockDriftBelieved * rules::kClockCrystalsDrift;
   RateRange common{-believed, believed};
-  if (knots.size() < rules::kFitCommonRateKnots || low.empty()) return common;
+  // Of fewer than three stretches between knots, one with a jump would determine the rate.
+  if (knots.size() <= rules::kMiddle || low.empty()) return common;
   common.low = std::max(common.low, UpperMedian(low));
   common.high = std::min(common.high, UpperMedian(high));
   if (common.low > common.high) return {-believed, believed};
@@ -212,8 +214,7 @@ std::vector<Sample> SamplesOf(const std::vector<OffsetKnot>& knots) {
 
 // Smoothed with the noises under which the samples are most likely.
 std::vector<State> SmoothLikeliest(const std::vector<Sample>& samples, double first_rate) {
-  if (samples.size() < rules::kFitLikelihoodKnots)
-    return Smooth(samples, rules::kFitFewNoise, rules::kFitStartScale, first_rate);
+  if (samples.size() < rules::kFewest) return Smooth(samples, rules::kFitFewNoise, rules::kFitStartScale, first_rate);
   double best_q = rules::kFitLeastNoise, best_scale = rules::kFitStartScale,
          best = -std::numeric_limits<double>::infinity();
   for (double q = rules::kFitLeastNoise; q <= rules::kFitMostNoise; q *= 10)

@@ -4,6 +4,7 @@
 #include <algorithm>
 
 #include "core/order_statistics.h"
+#include "core/rules/common.h"
 #include "merge/match/collectives.h"
 #include "merge/parallel.h"
 #include "merge/rules/match.h"
@@ -59,7 +60,6 @@ std::int64_t FinishOne(MatchedCollectives& matched, std::size_t i, std::vector<s
 // far apart members leave.
 void CheckWithoutClocks(const MatchedCollectives& matched, const std::vector<std::int64_t>& exit_skew,
                         CollectiveChecks& checks) {
-  const std::int64_t least_stays = rules::kFreeCheckStays, one_in = rules::kFreeCheckOneIn;
   const schema::TlCollectives& c = matched.collectives;
   const schema::TlCollectiveRanks& members = matched.members;
   std::vector<std::int64_t> skews;
@@ -73,11 +73,12 @@ void CheckWithoutClocks(const MatchedCollectives& matched, const std::vector<std
     std::int64_t shortest = kForever;
     for (std::size_t m = matched.first_member[i]; m < matched.first_member[i + 1]; ++m)
       shortest = std::min(shortest, members.end_high_ns[m] - members.arrival_ns[m]);
-    if (floor > kForever / least_stays || shortest <= least_stays * floor) continue;
+    if (!LittleOf(floor, shortest)) continue;
     ++checks.free_checked;
     const std::int64_t difference =
         c.transfer_ns[i] > shortest ? c.transfer_ns[i] - shortest : shortest - c.transfer_ns[i];
-    checks.free_disagreed += difference > Sum(c.error_ns[i], shortest / one_in);
+    const auto unchanged = static_cast<std::int64_t>(rules::kChangedShare * static_cast<double>(shortest));
+    checks.free_disagreed += difference > Sum(c.error_ns[i], unchanged);
   }
 }
 

@@ -9,6 +9,7 @@
 
 #include "core/collective.h"
 #include "core/hash.h"
+#include "core/rules/common.h"
 #include "merge/match/instance_key.h"
 #include "merge/match/sequence.h"
 #include "merge/match/sequence_parts.h"
@@ -183,8 +184,7 @@ class Orderer {
   OffsetPrior Prior(const Group& group, std::size_t spine, std::size_t own, std::int64_t span_ns) const {
     OffsetPrior prior;
     if (relations_.Offset(group.members[spine].rank, group.members[own].rank, &prior.offset_ns))
-      prior.within_ns =
-          rules::kRelatedClockNs + static_cast<std::int64_t>(rules::kTracesDriftLimit * static_cast<double>(span_ns));
+      prior.within_ns = rules::kRelatedClockNs + static_cast<std::int64_t>(kMostDrift * static_cast<double>(span_ns));
     return prior;
   }
 
@@ -248,10 +248,9 @@ class Orderer {
   }
 
   static std::int64_t Allowance(const std::vector<OrderedOp>& ops) {
-    return ops.empty()
-               ? 0
-               : static_cast<std::int64_t>(rules::kTracesDriftLimit *
-                                           static_cast<double>(std::llabs(ops.back().end_ns - ops.front().end_ns)));
+    return ops.empty() ? 0
+                       : static_cast<std::int64_t>(
+                             kMostDrift * static_cast<double>(std::llabs(ops.back().end_ns - ops.front().end_ns)));
   }
 
   static std::size_t Extras(const Axis& axis, std::size_t m) {
@@ -351,12 +350,11 @@ class Orderer {
     return hash.value();
   }
 
-  // Whether a rank of a guessed group behaves as a member of it.
+  // Whether a rank of a guessed group behaves as a member of it. Traces misname a few operations.
   static bool OneGroup(const Axis& axis, std::size_t m) {
     const SequenceMatch& match = axis.match[m];
     return m == axis.first || (match.fit == Fit::kUnique && match.spread_ns <= rules::kGuessedGroupEndsNs &&
-                               static_cast<double>(match.disagree) <=
-                                   (1 - rules::kGuessedGroupAgree) * static_cast<double>(match.matched));
+                               LittleOf(match.disagree, match.matched));
   }
 
   void LeaveOut(const Group& group, const Part& part, const Axis& first) {
@@ -391,7 +389,7 @@ class Orderer {
         }
       }
       if (fit == Fit::kUnique && m != axis.first && axis.match[m].spread_ns >= 0 &&
-          axis.match[m].spread_ns <= rules::kRelatedClockSpreadNs)
+          !MuchOf(axis.match[m].spread_ns, rules::kRelatedClockNs))
         relations_.Relate(group.members[axis.first].rank, member.rank, axis.match[m].offset_ns);
     }
   }

@@ -9,6 +9,7 @@
 
 #include "core/hash.h"
 #include "core/order_statistics.h"
+#include "core/rules/common.h"
 #include "merge/match/sequence_parts.h"
 #include "merge/rules/clock.h"
 #include "merge/rules/match.h"
@@ -126,12 +127,13 @@ class Finder {
         copy[i] = std::llabs(flat[i] - middle);
       }
       c.contradicted = static_cast<double>(outside) / static_cast<double>(flat.size());
+      // Of few operations all must keep the clock difference: a smaller share agrees by chance somewhere.
       const std::size_t rank =
-          copy.size() < rules::kRhythmFewOperations ? copy.size() - 1 : copy.size() * rules::kRhythmPercent / 100;
+          copy.size() < rules::kScatter ? copy.size() - 1 : copy.size() * rules::kRhythmPercent / 100;
       c.spread_ns = NthElement(copy, rank);
     }
-    c.viable = c.pairs > 0 && static_cast<double>(c.agree) >= rules::kPositionAgree * static_cast<double>(c.pairs) &&
-               (c.together < rules::kPositionTimedOperations || c.contradicted <= rules::kPositionContradicted);
+    c.viable = c.pairs > 0 && NearlyAllOf(c.agree, c.pairs) &&
+               (c.together < rules::kMiddle || c.contradicted <= rules::kPositionContradicted);
     if (prior_.within_ns > 0) c.viable &= std::llabs(c.offset_ns - prior_.offset_ns) <= prior_.within_ns;
   }
 
@@ -160,7 +162,7 @@ class Finder {
         rates.push_back(static_cast<double>(differences[i + half] - differences[i]) /
                         static_cast<double>(times[i + half] - times[i]));
     if (rates.empty()) return 0;
-    return std::clamp(UpperMedian(rates), -rules::kTracesDriftLimit, rules::kTracesDriftLimit);
+    return std::clamp(UpperMedian(rates), -kMostDrift, kMostDrift);
   }
 
   static bool Sharper(const Candidate& best, const Candidate& other) {
@@ -246,16 +248,16 @@ class Finder {
     std::size_t most = 0;
     for (const Candidate& c : fits) most = std::max(most, c.agree);
     Candidates rivals;
-    for (const Candidate& c : fits)
-      if (rules::kPositionRivalTimes * c.agree > most || Supported(c)) rivals.push_back(c);
+    for (const Candidate& c : fits)  // Little overlap fits easily.
+      if (MostOf(c.agree, most) || Supported(c)) rivals.push_back(c);
     const std::size_t possible = std::min({own_.size(), spine_.size(), static_cast<std::size_t>(2 * look + 1)});
     if (rivals.size() == 1) {
       const Candidate& only = rivals[0];
-      const bool large = rules::kPositionCoveredOneIn * only.pairs > possible;
+      const bool large = MostOf(only.pairs, possible);
       // Where something is missing nearby, the true position looks wrong as a whole, and a wrong one may be the only
       // one left: no other may have a long stretch.
       const bool alone = std::all_of(all.begin(), all.end(), [&](const Candidate& c) {
-        return c.shift == only.shift || rules::kPositionRunTimes * c.symbols <= only.symbols;
+        return c.shift == only.shift || StandsOut(only.symbols, c.symbols);
       });
       if (large && alone && (only.together < Enough() || method == Method::kClock) &&
           (fits.size() == 1 || Supported(only) || only.together == 0))
@@ -279,9 +281,9 @@ class Finder {
     return c.steps >= rules::kStepNumbersAgree || Sharp(c) || std::llabs(c.offset_ns - prior_.offset_ns) <= WallLimit();
   }
 
-  // The number of operations that make a rhythm significant.
+  // The number of operations that make a rhythm significant; one alone has none.
   std::size_t Enough() const {
-    return std::max(rules::kRhythmLeastOperations, std::min({rules::kRhythmOperations, own_.size(), spine_.size()}));
+    return std::max<std::size_t>(2, std::min({rules::kRhythmOperations, own_.size(), spine_.size()}));
   }
 
   std::int64_t WallLimit() const { return prior_.within_ns > 0 ? prior_.within_ns : rules::kWallClockErrorNs; }
@@ -297,7 +299,7 @@ class Finder {
       const Candidate::Run& longest = best->runs[r];
       const bool clear = std::all_of(all.begin(), all.end(), [&](const Candidate& c) {
         const Candidate::Run& run = c.runs[r];
-        if (&c == best || !InReach(run) || rules::kPositionRunTimes * run.length <= longest.length) return true;
+        if (&c == best || !InReach(run) || StandsOut(longest.length, run.length)) return true;
         // After a hole the shift is another one, but the clocks are the same.
         return std::llabs(run.offset_ns - longest.offset_ns) <=
                rules::kLeaveTogetherNs + DriftWithin(own_[run.middle].end_ns - own_[longest.middle].end_ns);
@@ -326,15 +328,14 @@ class Finder {
         [](std::int64_t a, std::int64_t b) { return std::pair(std::llabs(a), a) < std::pair(std::llabs(b), b); });
     shifts.resize(n);
     // A stretch across a hole resembles no other, but the steps around it repeat all the same.
-    for (std::int64_t shift = 1; shift <= rules::kRhythmSelfNear; ++shift)
+    for (std::int64_t shift = 1; shift <= rules::kPositionLookFar / 2; ++shift)
       shifts.push_back(shift), shifts.push_back(-shift);
     const std::int64_t limit_ns = RunNs()[r];
     const auto half = static_cast<std::int64_t>(run.length / 2), middle = static_cast<std::int64_t>(run.middle);
     return std::any_of(shifts.begin(), shifts.end(), [&](std::int64_t shift) {
-      return rules::kPositionRunTimes * SelfRun(own_, middle - half, middle + half, shift, limit_ns) > run.length ||
-             rules::kPositionRunTimes *
-                     SelfRun(spine_, middle + best.shift - half, middle + best.shift + half, shift, limit_ns) >
-                 run.length;
+      const std::int64_t at = middle + best.shift;
+      return !StandsOut(run.length, SelfRun(own_, middle - half, middle + half, shift, limit_ns)) ||
+             !StandsOut(run.length, SelfRun(spine_, at - half, at + half, shift, limit_ns));
     });
   }
 
@@ -391,7 +392,7 @@ class Finder {
         best = &c;
     if (best == nullptr) return std::nullopt;
     for (const Candidate& c : fits) {
-      if (&c == best || c.steps <= best->steps - rules::kStepNumbersMargin) continue;
+      if (&c == best || c.steps <= best->steps - rules::kStepNumbersAgree / 2) continue;
       // Within one step: the position that leaves no operation over.
       if (best->steps < rules::kStepNumbersWhole || c.pairs >= best->pairs) return std::nullopt;
     }
@@ -404,9 +405,11 @@ class Finder {
     for (const Candidate& c : fits)
       if (off(c) < off(*best)) best = &c;
     if (off(*best) > WallLimit()) return std::nullopt;
-    const std::int64_t ratio = prior_.within_ns > 0 ? rules::kRelatedClockRatio : rules::kWallClockRatio;
+    // Clocks that another communicator has related are reliable.
+    const double times = prior_.within_ns > 0 ? rules::kStandsOut : rules::kWallClockRatio;
+    const double least = times * static_cast<double>(off(*best));
     for (const Candidate& c : fits)
-      if (&c != best && off(c) < ratio * off(*best) + rules::kLeaveTogetherNs) return std::nullopt;
+      if (&c != best && static_cast<double>(off(c) - rules::kLeaveTogetherNs) < least) return std::nullopt;
     return *best;
   }
 
@@ -441,7 +444,7 @@ SequenceMatch Spine::Match(const std::vector<OrderedOp>& own, const OffsetPrior&
   const auto paired = [](std::int32_t to) { return to >= 0; };
   const auto first = std::find_if(match.to.begin(), match.to.end(), paired);
   const auto last = std::find_if(match.to.rbegin(), match.to.rend(), paired).base();
-  if (first < last && rules::kPositionPairedOneIn * match.matched > static_cast<std::size_t>(last - first)) {
+  if (first < last && MostOf(match.matched, last - first)) {
     match.fit = Fit::kUnique;
   } else {
     match.to.assign(own.size(), kExtraOp);

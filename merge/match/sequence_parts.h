@@ -15,6 +15,9 @@
 
 namespace lockstep::merge {
 
+// Twice what two crystals drift apart: a drift of two traces' clocks that looks larger is limited to it.
+inline constexpr double kMostDrift = 2 * rules::kClockCrystalsDrift;
+
 // The change by drift within so much time.
 inline std::int64_t DriftWithin(std::int64_t ns) {
   return std::llround(rules::kClockCrystalsDrift * static_cast<double>(std::llabs(ns)));

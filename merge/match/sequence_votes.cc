@@ -3,6 +3,7 @@
 #include <algorithm>
 #include <tuple>
 
+#include "core/rules/common.h"
 #include "merge/match/sequence_parts.h"
 #include "merge/rules/match.h"
 
@@ -40,8 +41,7 @@ std::optional<Candidate> PositionByVotes(const std::vector<OrderedOp>& spine, co
     if (std::llabs(votes[k].difference_ns - votes[best].difference_ns) > 2 * width)
       second = std::max(second, ends[k] - k);
   const std::size_t count = ends[best] - best;
-  if (count < rules::kVotesLeast || rules::kVotesOneIn * count < std::min(n, spine.size()) ||
-      rules::kVotesRatio * second > count)
+  if (count < rules::kMiddle || !HalfOf(count, std::min(n, spine.size())) || !StandsOut(count, second))
     return std::nullopt;
   const Vote& middle = votes[best + count / 2];
   Candidate c;

@@ -2,9 +2,11 @@
 #include <array>
 #include <cmath>
 #include <cstdlib>
+#include <limits>
 #include <span>
 
 #include "core/order_statistics.h"
+#include "core/rules/common.h"
 #include "merge/match/sequence_parts.h"
 #include "merge/rules/match.h"
 
@@ -20,12 +22,12 @@ class Tracker {
   }
   // The possible change by drift since then.
   std::int64_t Doubt(std::int64_t own_ns) const {
-    return std::llround((rate_known_ ? rules::kWalkSteadyDrift : rules::kTracesDriftLimit) *
+    return std::llround((rate_known_ ? rules::kWalkSteadyDrift : kMostDrift) *
                         static_cast<double>(std::llabs(own_ns - at_ns_)));
   }
   void Add(std::int64_t own_ns, std::int64_t difference_ns) {
     recent_[count_++ % recent_.size()] = {own_ns, difference_ns};
-    if (count_ < rules::kWalkTrackOperations) return;
+    if (count_ < rules::kMiddle) return;
     const auto newest = MedianOfPart(0);
     now_ns_ = newest.second, at_ns_ = newest.first;
     if (count_ < recent_.size()) return;
@@ -34,7 +36,7 @@ class Tracker {
     rate_known_ = span >= rules::kWalkRateSpanNs;
     rate_ = rate_known_ ? std::clamp(static_cast<double>(newest.second - oldest.second) /
                                          static_cast<double>(newest.first - oldest.first),
-                                     -rules::kTracesDriftLimit, rules::kTracesDriftLimit)
+                                     -kMostDrift, kMostDrift)
                         : 0;
   }
   void Reset(std::int64_t own_ns, std::int64_t difference_ns) { *this = Tracker(difference_ns, own_ns); }
@@ -73,8 +75,8 @@ class Walker {
       : spine_(spine), own_(own), match_(match) {}
 
   void Walk(const Candidate& c) {
-    tolerance_ =
-        std::max(rules::kLeaveTogetherNs, rules::kWalkToleranceSpreads * std::max<std::int64_t>(0, c.spread_ns));
+    tolerance_ = std::max<std::int64_t>(rules::kLeaveTogetherNs,
+                                        std::llround(rules::kOutlier * static_cast<double>(c.spread_ns)));
     differences_.reserve(own_.size());
     const auto seed = static_cast<std::int64_t>(c.seed);
     Tracker offset(c.offset_ns, own_[c.seed].end_ns);
@@ -83,7 +85,7 @@ class Walker {
     match_.offset_ns = c.offset_ns;
     if (!differences_.empty()) {
       match_.offset_ns = LowerMedian(differences_);
-      if (differences_.size() >= rules::kWalkSpreadOperations) match_.spread_ns = c.spread_ns;
+      if (differences_.size() >= rules::kMiddle) match_.spread_ns = c.spread_ns;
     }
     for (const std::int32_t to : match_.to) match_.matched += to >= 0;
   }
@@ -106,14 +108,14 @@ class Walker {
   double Cost(const View& s, const View& o, std::size_t i, std::size_t j, const Tracker& offset) const {
     double cost = 0;
     std::size_t k = 0;
-    const std::size_t lookahead = rules::kWalkLookahead;
+    const auto lookahead = static_cast<std::size_t>(rules::kPositionLookNear);
     for (; k < lookahead && i + k < s.size() && j + k < o.size(); ++k) {
       const OrderedOp &a = s[i + k], &b = o[j + k];
       cost += !Compatible(a, b);
       if (a.together && b.together) cost += Late(a, b, offset) ? 1 : 0;
     }
     // Beyond the end nothing is known: it counts as neither good nor bad.
-    return cost + rules::kWalkUnknownCost * static_cast<double>(lookahead - k);
+    return cost + static_cast<double>(lookahead - k) / 2;
   }
 
   std::int64_t Slack(const OrderedOp& b, const Tracker& offset) const { return tolerance_ + offset.Doubt(b.end_ns); }
@@ -178,14 +180,15 @@ class Walker {
 
   double PairCost(const OrderedOp& a, const OrderedOp& b, const Tracker& offset) const {
     const bool fits = Compatible(a, b);
-    if (!a.together || !b.together) return fits ? 0 : rules::kWalkWrongUntimedCost;
+    const double late_cost = rules::kWalkWrongCost + rules::kWalkNearCost;
+    if (!a.together || !b.together) return fits ? 0 : 2 * late_cost;
     const std::int64_t off = Off(a, b, offset), slack = Slack(b, offset);
     // Of several that fit, the nearest.
     if (off <= slack)
       return (fits ? 0 : rules::kWalkWrongCost) +
              rules::kWalkNearCost * static_cast<double>(off) / static_cast<double>(slack);
-    if (!fits) return rules::kWalkWrongAndLateCost;
-    return Overlap(a, b, offset) ? rules::kWalkLateCost : rules::kWalkApartCost;
+    // One operation overlaps on all members; a pair that is wrong twice is none.
+    return fits && Overlap(a, b, offset) ? late_cost : std::numeric_limits<double>::infinity();
   }
 
   // The cost if one of the two, the earlier one, has no partner.
@@ -205,9 +208,9 @@ class Walker {
   Steps CheapestWay(const View& s, const View& o, std::size_t i, std::size_t j, std::size_t n, std::size_t m,
                     const Tracker& offset) const {
     std::array<std::array<double, rules::kWalkWindow + 1>, rules::kWalkWindow + 1> cost;
-    const double gap_cost = rules::kWalkGapCost;
     Steps step;
-    // From the end backwards: after the end of one window the rest is open.
+    // From the end backwards: what is left after the end of a window may or may not fit, after that of a sequence it
+    // needs no partner.
     for (std::size_t x = n + 1; x-- > 0;)
       for (std::size_t y = m + 1; y-- > 0;) {
         cost[x][y] = 0;
@@ -216,8 +219,7 @@ class Walker {
           const bool open = x == n ? n == rules::kWalkWindow : m == rules::kWalkWindow;
           const std::size_t left = x == n ? m - y : n - x;
           step[x][y] = x == n ? kSkipOwn : kSkipSpine;
-          cost[x][y] =
-              gap_cost * static_cast<double>(left) * (open ? rules::kWalkUnknownCost : rules::kWalkLeftOverCost);
+          cost[x][y] = static_cast<double>(left) * (open ? rules::kWalkGapCost / 2 : rules::kWalkNearCost);
           continue;
         }
         cost[x][y] = cost[x + 1][y + 1] + PairCost(s[i + x], o[j + y], offset);
@@ -248,7 +250,7 @@ class Walker {
     if (!any_good) return false;
     std::size_t x = 0, y = 0, run = 0;
     bool gap = false;
-    while (x < n && y < m && (run < rules::kWalkResync || !gap)) {
+    while (x < n && y < m && (run < rules::kRecurs || !gap)) {
       const Step taken = step[x][y];
       if (taken == kPair) {
         run = good(x, y) ? run + 1 : 0;

@@ -6,6 +6,7 @@
 
 #include "core/hash.h"
 #include "core/order_statistics.h"
+#include "core/rules/common.h"
 #include "merge/match/instance_key.h"
 #include "merge/rules/match.h"
 #include "merge/steps/steps.h"
@@ -29,7 +30,7 @@ Period LongestOf(const std::vector<std::uint64_t>& symbols, std::size_t length) 
 
 // Distances at which symbols in the middle come again: what holds most of the sequence holds these.
 std::set<std::size_t> LikelyPeriods(const std::vector<std::uint64_t>& symbols) {
-  const std::size_t n = symbols.size(), longest = std::min(n / (rules::kPeriodRepeats + 1), rules::kPeriodLongest);
+  const std::size_t n = symbols.size(), longest = std::min(n / rules::kRecurs, rules::kPeriodLongest);
   std::set<std::size_t> lengths;
   for (const std::size_t at : {n / 3, n / 2, n / 2 + 1, 2 * n / 3})
     for (std::size_t i = 1, found = 0; at + i < n && i <= longest && found < rules::kPeriodsTried; ++i)
@@ -134,7 +135,9 @@ bool HoldTheTime(const std::vector<MatchRank>& ranks, const std::vector<std::vec
       if (i < ordinary) ordinary_ns += static_cast<double>(lengths[i]);
     }
   }
-  return covered_ns >= rules::kPeriodLeastCovered * all_ns && ordinary_ns >= rules::kPeriodLeastByOrdinary * all_ns;
+  // Nothing but steps is judged. A few repetitions of hundreds in which most of the time passes are no steps but what
+  // the run is about.
+  return NearlyAllOf(covered_ns, all_ns) && HalfOf(ordinary_ns, all_ns);
 }
 
 }  // namespace
@@ -143,8 +146,7 @@ Period FindPeriod(const std::vector<std::uint64_t>& symbols) {
   for (const std::size_t length : LikelyPeriods(symbols)) {
     const Period period = LongestOf(symbols, length);
     const std::size_t all = period.end - period.first;
-    if (all >= (rules::kPeriodRepeats + 1) * length && all * 100 >= symbols.size() * rules::kPeriodPercent)
-      return period;
+    if (all >= rules::kRecurs * length && all * 100 >= symbols.size() * rules::kPeriodPercent) return period;
   }
   return {};
 }

@@ -6,6 +6,7 @@
 #include <string>
 #include <utility>
 
+#include "core/rules/common.h"
 #include "merge/rules/match.h"
 
 namespace lockstep::merge {
@@ -36,8 +37,7 @@ bool CoveredByOthers(const MatchRank& rank, const std::vector<MatchRank>& ranks,
     if (step == nullptr || !step->complete) continue;
     const std::int64_t begin = ranks[r].clock->ToCluster(step->window.begin),
                        end = ranks[r].clock->ToCluster(step->window.end);
-    return std::min(end, rank.window.end) - std::max(begin, rank.window.begin) >
-           (end - begin) / rules::kStepCoveredOneIn;
+    return MostOf(std::min(end, rank.window.end) - std::max(begin, rank.window.begin), end - begin);
   }
   return false;
 }

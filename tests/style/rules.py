@@ -1,5 +1,5 @@
 #!/usr/bin/env python3
-"""Numbers that decide an answer are rows of analysis/rules/ and merge/rules/, each with its reason, and each is used.
+"""Numbers that decide an answer are rows of core/rules/, analysis/rules/ and merge/rules/, each with its reason, and each is used.
 
 usage: rules.py SOURCE_DIR        checks the tree
        rules.py --self-test       checks that wrong lines are found
@@ -11,7 +11,7 @@ import sys
 
 import checking
 
-FOLDERS = ("analysis/", "merge/")
+FOLDERS = ("core/rules/", "analysis/", "merge/")
 # Figures and texts are laid out here; formulas of distributions have numbers of their own; a table of kernels' names.
 FREE = ("analysis/causes/kernel_patterns.cc", "analysis/report/", "analysis/words/", "analysis/tables/engine/", "analysis/core/format.cc", "analysis/core/student.cc")
 NUMBER = r"(?<![\w.])(?:0x[0-9a-f]+|\d[\d']*(?:\.\d+)?(?:e[-+]?\d+)?)(?![\w.])"
@@ -67,7 +67,7 @@ def check(root):
             used.update(re.findall(r"\brules::(k\w+)", text))
             if not path.startswith(FREE):
                 wrong += numbers(path, text)
-        for file in sorted((root / folder / "rules").glob("*.def")):
+        for file in sorted((root / folder).glob("*.def" if folder == "core/rules/" else "rules/*.def")):
             files += 1
             text = re.sub(r"(?m)^\s*//.*$", "", file.read_text())
             for kind, name, rest in ROW.findall(text):

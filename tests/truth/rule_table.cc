@@ -8,6 +8,7 @@
 #include "analysis/rules/replay.h"
 #include "analysis/rules/run.h"
 #include "analysis/rules/stragglers.h"
+#include "core/rules/common.h"
 #include "merge/rules/clock.h"
 #include "merge/rules/match.h"
 
@@ -21,6 +22,9 @@ std::span<const Rule> Table() {
   {LIST, #name, #type, __VA_ARGS__, static_cast<double>(value), &held::name, [](double to) { \
      held::name = static_cast<type>(to);                                                     \
    }},
+#define LIST "common"
+#include "core/rules/common.def"
+#undef LIST
 #define LIST "stragglers"
 #include "analysis/rules/stragglers.def"
 #undef LIST

@@ -2,6 +2,7 @@
 
 #include "analysis/replay/gpu/gpu_raw.h"
 #include "analysis/rules/replay.h"
+#include "core/rules/common.h"
 
 namespace lockstep::replay {
 
@@ -29,7 +30,7 @@ std::vector<HandOver> FindHandOvers(const std::vector<IntervalSet>& activity) {
         best.from = from;
         best.give_ns = last->end;
       }
-      if (longest == 0 || (k > 0 && rules::kHandOverActivePart * longest < resumed - stopped)) continue;
+      if (longest == 0 || (k > 0 && !HalfOf(longest, resumed - stopped))) continue;
       found.push_back(best);
     }
   }

@@ -8,6 +8,7 @@
 #include "analysis/core/statistics.h"
 #include "analysis/replay/graph/interference.h"
 #include "analysis/rules/replay.h"
+#include "core/rules/common.h"
 
 namespace lockstep::replay {
 
@@ -121,8 +122,7 @@ class Estimator {
         if (beside[i] == 0) alone[item.ref].push_back(item.end_ns - item.begin_ns);
       }
       std::vector<std::int64_t> usual;
-      for (auto& each : alone)
-        usual.push_back(each.size() < rules::kGpuSlowdownLeastKernels ? 0 : LowerMedian(std::move(each)));
+      for (auto& each : alone) usual.push_back(each.size() < rules::kMiddle ? 0 : LowerMedian(std::move(each)));
       std::map<std::size_t, Cell> by_step;
       std::size_t gate = 0;
       for (std::size_t i = 0; i < rank.items.size(); ++i) {
@@ -179,7 +179,7 @@ class Estimator {
         least = std::min(least, share / whole);
         most = std::max(most, share / whole);
       }
-      if (list.size() < rules::kGpuSlowdownLeastTransfers || most - least < rules::kGpuSlowdownLeastContrast) continue;
+      if (list.size() < rules::kMiddle || most - least < rules::kLittle) continue;
       for (std::size_t i = 0; i < list.size(); i += list.size() / rules::kGpuSlowdownGroupTransfers + 1) {
         list[i].group = groups_;
         transfers_.push_back(std::move(list[i]));

@@ -10,7 +10,7 @@
 #include <tuple>
 
 #include "analysis/replay/graph/read_run.h"
-#include "analysis/rules/replay.h"
+#include "core/rules/common.h"
 
 namespace lockstep::replay {
 namespace {
@@ -173,7 +173,7 @@ class GpuReader {
     const double steps = static_cast<double>(run_.steps.size() * std::max<std::size_t>(1, run_.ranks.size()));
     std::vector<std::int64_t> lengths = run_.measured_step_ns;
     std::sort(lengths.begin(), lengths.end());
-    if (static_cast<double>(gaps) / steps > rules::kGpuGapsToldShare * static_cast<double>(lengths[lengths.size() / 2]))
+    if (static_cast<double>(gaps) / steps > rules::kWorthShare * static_cast<double>(lengths[lengths.size() / 2]))
       note(fmt::format(
           "unexplained before GPU operations, per rank and step: {:.1f} us after launches, {:.1f} us between "
           "neighbours on a stream, {:.1f} us after waits; kept as recorded",

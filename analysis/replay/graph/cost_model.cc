@@ -7,6 +7,7 @@
 #include "analysis/rules/replay.h"
 #include "analysis/rules/run.h"
 #include "core/order_statistics.h"
+#include "core/rules/common.h"
 
 namespace lockstep::replay {
 namespace {
@@ -38,7 +39,7 @@ double SpreadOf(const std::vector<double>& logs) {
   std::vector<double> away;
   for (const double log : logs) away.push_back(std::abs(log));
   const double spread = rules::kMadToSigma * MiddleMedian(away);
-  if (logs.size() < rules::kCostQuantileLeastTimes) return spread;
+  if (logs.size() < rules::kEnough) return spread;
   std::vector<double> sorted = logs;
   std::sort(sorted.begin(), sorted.end());
   const std::size_t beyond = sorted.size() / 20;
@@ -81,8 +82,8 @@ void CostModel::UseThoseBeside() {
   for (const Sample& each : beside_) {
     const auto ns = static_cast<double>(each.transfer_ns);
     const double rate = rate_of(each.bytes, ns);
-    if (!each.same_kind || each.bytes <= own.bytes || ns > own.transfer_ns ||
-        rate < rules::kCostOtherRate * quick_rate || rate > rules::kCostImpossibleBytesPerNs)
+    if (!each.same_kind || each.bytes <= own.bytes || ns > own.transfer_ns || !StandsOut(rate, quick_rate) ||
+        rate > rules::kCostImpossibleBytesPerNs)
       continue;
     if (!contradiction_ || std::pair(each.bytes, -ns) > std::pair(contradiction_->bytes, -contradiction_->transfer_ns))
       contradiction_ = Knot{each.bytes, ns, ns, own.spread, 1};
@@ -107,7 +108,7 @@ void CostModel::UseThoseBeside() {
     const auto tells = [&](const Sample& each) {
       return there(each) && each.same_kind &&
              (!more ||
-              rules::kCostFirstTimeFactor * rate_of(each.bytes, static_cast<double>(each.transfer_ns)) >= own_rate);
+              rules::kCostUsualFactor * rate_of(each.bytes, static_cast<double>(each.transfer_ns)) >= own_rate);
     };
     if (std::any_of(beside_.begin(), beside_.end(), tells))
       std::erase_if(beside_, [&](const Sample& each) { return there(each) && !each.same_kind; });
@@ -119,7 +120,7 @@ void CostModel::UseThoseBeside() {
   for (auto begin = beside_.begin(); begin != beside_.end();) {
     const auto end = std::find_if(begin, beside_.end(), [&](const Sample& each) { return each.bytes != begin->bytes; });
     const auto count = static_cast<std::size_t>(end - begin);
-    chosen.push_back(begin[count < rules::kCostMiddleLeastTimes ? 0 : static_cast<std::ptrdiff_t>((count - 1) / 2)]);
+    chosen.push_back(begin[count < rules::kMiddle ? 0 : static_cast<std::ptrdiff_t>((count - 1) / 2)]);
     begin = end;
   }
   for (Knot& knot : KnotsOf(std::move(chosen))) {
@@ -163,7 +164,7 @@ void CostModel::FindDoubtful() {
     const double before = first ? real[i + 2]->transfer_ns : real[i - 1]->transfer_ns;
     // Without the point, the points on its two sides must agree with each other.
     const double around = std::max(after, before);
-    if (real[i]->transfer_ns > rules::kCostOutlierFactor * around) real[i]->doubt = Doubt::kOutlier;
+    if (real[i]->transfer_ns > rules::kCostUsualFactor * around) real[i]->doubt = Doubt::kOutlier;
   }
 }
 
@@ -203,11 +204,11 @@ std::optional<CostModel::Estimate> CostModel::Interpolate(const std::vector<Knot
           return latency_ns + proportional * (1 - latency_ns / end.transfer_ns);
         };
         estimate.ns = along(latency_ns_);
-        double off = rules::kCostLineFactor;
+        double off = rules::kCostUsualFactor;
         // Beyond the one size, a latency that is off by so much turns the line.
         if (!below)
-          off = std::max({off, along(latency_ns_ / rules::kCostLineFactor) / estimate.ns,
-                          estimate.ns / along(std::min(latency_ns_ * rules::kCostLineFactor, end.transfer_ns))});
+          off = std::max({off, along(latency_ns_ / rules::kCostUsualFactor) / estimate.ns,
+                          estimate.ns / along(std::min(latency_ns_ * rules::kCostUsualFactor, end.transfer_ns))});
         estimate.factor = off * std::exp(rules::kNormal95Below * of_median(end));
         estimate.low_ns = estimate.ns / off * std::exp(-rules::kNormal95Below * end.spread);
         estimate.high_ns = estimate.ns * off * std::exp(rules::kNormal95Below * end.spread);

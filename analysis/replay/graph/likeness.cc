@@ -6,7 +6,7 @@
 #include <tuple>
 
 #include "analysis/core/statistics.h"
-#include "analysis/rules/replay.h"
+#include "core/rules/common.h"
 
 namespace lockstep::replay {
 namespace {
@@ -64,7 +64,7 @@ class Likener {
       usual[r] = most->first;
       agree += most->second;
     }
-    if (static_cast<double>(agree) >= rules::kLikenessLeastAgreement * static_cast<double>(cells.size())) {
+    if (NearlyAllOf(agree, cells.size())) {
       std::map<std::pair<std::uint64_t, std::uint32_t>, std::pair<double, std::uint32_t>> sums;
       const auto whole = [&](std::uint32_t i) {
         const JobOperation& about = job_.operations[i];

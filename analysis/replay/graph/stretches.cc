@@ -126,7 +126,7 @@ class Cutter {
       }
       const bool said = c.ready_ns != RankCollective::kNotSaid;
       const std::int64_t begin = said ? c.ready_ns : c.begin_ns;
-      const bool fed = said || last == INT64_MIN || begin - last > rules::kReplayBusyThreadNs;
+      const bool fed = said || last == INT64_MIN || begin - last > rules::kHandOverPauseNs;
       other.fed.push_back(fed);
       if (fed) points_.push_back({Stretch::kFeed, begin, begin, {i}, 0});
       last = out_.collectives[i].end_ns;

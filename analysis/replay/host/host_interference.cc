@@ -11,6 +11,7 @@
 #include "analysis/replay/host/host_run.h"
 #include "analysis/rules/replay.h"
 #include "core/order_statistics.h"
+#include "core/rules/common.h"
 
 namespace lockstep::replay {
 namespace {
@@ -27,7 +28,7 @@ std::vector<std::vector<double>> StolenShares(const HostRun& run, bool& shown) {
   std::vector<double> bare;  // Of one rank: the share that it lacks of each step without overlap.
   std::vector<Overlapped> overlapped;
   const auto take = [&] {
-    const double usual = bare.size() < rules::kHostBareLeastSteps ? 0 : LowerMedian(bare);
+    const double usual = bare.size() < rules::kFewest ? 0 : LowerMedian(bare);
     for (const Overlapped& each : overlapped) {
       const double share = (each.lacked_ns - usual * each.length_ns) / each.overlap_ns;
       if (share <= rules::kHostMostStolenShare) shares[each.step].push_back(std::max(0.0, share));
@@ -62,12 +63,12 @@ std::vector<std::vector<double>> StolenShares(const HostRun& run, bool& shown) {
           lacked_ns -= slept_ns;
         }
         const auto lacked = static_cast<double>(lacked_ns), overlap = static_cast<double>(overlap_ns);
-        if (overlap <= rules::kHostOverlapLeastShare * length)
+        if (overlap <= rules::kNameShare * length)
           bare.push_back(std::max(0.0, lacked) / length);
         else
           overlapped.push_back({stretch.step, lacked, overlap, length});
         // Where it slept for as long, all of the overlap may have been sleep, beside which nothing lacks anything.
-        shown |= overlap > rules::kHostOverlapLeastShare * length && slept_ns < overlap_ns;
+        shown |= overlap > rules::kNameShare * length && slept_ns < overlap_ns;
       }
       work_ns = overlap_ns = in_mpi_ns = 0;
       begin_ns = stretch.end_ns;
@@ -181,7 +182,7 @@ double BestSlowdown(const std::vector<Place>& places, Pick pick) {
     }
     const double misfit = Misfit(bytes, ns);
     if (slowdown == 0) {
-      least = misfit * (1 - rules::kHostSlowdownLeastBetter);
+      least = misfit * (1 - rules::kChangedShare);
     } else if (misfit < least) {
       least = misfit;
       best = slowdown;

@@ -14,7 +14,7 @@
 #include "analysis/replay/graph/graph.h"
 #include "analysis/replay/graph/read_run.h"
 #include "analysis/replay/host/host_messages.h"
-#include "analysis/rules/replay.h"
+#include "core/rules/common.h"
 #include "core/soon_after.h"
 #include "core/uneven.h"
 #include "merge/match/awaited.h"
@@ -138,7 +138,7 @@ class Reader {
     for (RankStretches& rank : run_.stretches)
       for (RankCollective& c : rank.collectives) {
         const auto& [some, all] = counts[run_.collectives[c.collective].comm];
-        if (rules::kHostProgressPart * some >= all) c.in_wait = false;
+        if (HalfOf(some, all)) c.in_wait = false;
       }
   }
 

@@ -12,6 +12,7 @@
 #include "analysis/core/statistics.h"
 #include "analysis/replay/questions/like_work.h"
 #include "analysis/rules/replay.h"
+#include "core/rules/common.h"
 
 namespace lockstep::replay {
 namespace {
@@ -420,10 +421,9 @@ bool EvenOutWork(const RecordedRun& run, Spread spread, Job& job) {
       work_ns[about.rank] += job.graph.operations()[i].duration_ns;
   const std::int64_t middle_ns = work_ns.empty() ? 0 : LowerMedian(work_ns);
   std::vector<bool> alike;
-  for (const std::int64_t ns : work_ns)
-    alike.push_back(spread == Spread::kOverAll || rules::kEqualWorkApartPart * ns >= middle_ns);
-  const bool apart = std::any_of(work_ns.begin(), work_ns.end(),
-                                 [&](std::int64_t ns) { return rules::kEqualWorkApartPart * ns < middle_ns; });
+  for (const std::int64_t ns : work_ns) alike.push_back(spread == Spread::kOverAll || HalfOf(ns, middle_ns));
+  const bool apart =
+      std::any_of(work_ns.begin(), work_ns.end(), [&](std::int64_t ns) { return !HalfOf(ns, middle_ns); });
   return Equaliser(run, alike, alike, MeanOf, spread, job).DoAll() || apart;
 }
 

@@ -10,6 +10,7 @@
 #include "analysis/replay/graph/units.h"
 #include "analysis/replay/questions/prefetch.h"
 #include "analysis/rules/replay.h"
+#include "core/rules/common.h"
 
 namespace lockstep::replay {
 namespace {
@@ -236,8 +237,7 @@ std::optional<LargerUnits> FewerUnitsAtMost(const WhatIf& what_if, const Job& jo
   double bytes = 0;
   for (const Gathers& all : {uses.gathers, uses.reductions})
     for (const Gather& each : all[0][0]) bytes += static_cast<double>(run.collectives[each.collective].bytes);
-  if (rules::kMergedUnitsTimesOfBytes * bytes > bytes_per_ns * static_cast<double>(found.transfers_ns))
-    return std::nullopt;
+  if (MostOf(bytes, bytes_per_ns * static_cast<double>(found.transfers_ns))) return std::nullopt;
   const std::optional<Question> question = WithLargerUnits(run, same, found.together);
   if (!question) return std::nullopt;
   const Result<Answer> answer = what_if.Ask(*question);

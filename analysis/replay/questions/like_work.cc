@@ -7,6 +7,7 @@
 
 #include "analysis/rules/replay.h"
 #include "core/order_statistics.h"
+#include "core/rules/common.h"
 
 namespace lockstep::replay {
 namespace {
@@ -68,12 +69,12 @@ bool LieAtSamePlaces(const std::vector<std::int64_t>& own_ns, const std::vector<
   double common = 0;  // Of 1.
   for (std::size_t k = 0; k < own_ns.size(); ++k)
     common += std::min(static_cast<double>(own_ns[k]) / own_all, static_cast<double>(theirs_ns[k]) / theirs_all);
-  return common >= rules::kLikeWorkSamePlacesShare;
+  return common >= rules::kHalf;
 }
 
 std::vector<std::int64_t> LikeTheirs(const TypicalWork& typical, const std::vector<std::int64_t>& own_ns) {
   const std::int64_t own_all_ns = SumOf(own_ns), all_ns = SumOf(typical.by_place_ns);
-  if (own_ns.size() == 1 || all_ns > rules::kLikeWorkMostLonger * own_all_ns) return typical.by_place_ns;
+  if (own_ns.size() == 1 || !HalfOf(own_all_ns, all_ns)) return typical.by_place_ns;
   std::vector<std::int64_t> like_ns(own_ns.size());
   if (!LieAtSamePlaces(own_ns, typical.middle_ns)) {
     const double factor = own_all_ns > 0 ? static_cast<double>(all_ns) / static_cast<double>(own_all_ns) : 1;

@@ -11,6 +11,7 @@
 #include "analysis/replay/questions/prefetch.h"
 #include "analysis/rules/replay.h"
 #include "core/interval.h"
+#include "core/rules/common.h"
 
 namespace lockstep::replay {
 namespace {
@@ -229,7 +230,7 @@ std::optional<SmallerUnits> FindSmallerUnits(const WhatIf& what_if, const Job& j
   SmallerUnits found;
   found.transfers_ns = units.transfers_ns();
   found.bare_ns = units.bare_ns();
-  if (rules::kLargeUnitsBarePart * found.bare_ns < found.transfers_ns) return std::nullopt;
+  if (!MuchOf(found.bare_ns, found.transfers_ns)) return std::nullopt;
   bool tells = false;
   for (std::size_t parts = 2; parts <= rules::kUnitPartsMost; parts *= 2) {
     const Result<Answer> slow = what_if.Ask(units.InParts(parts, rules::kUnknownLatencyNs), false);

@@ -14,6 +14,7 @@
 #include "analysis/replay/questions/perfect_schedule.h"
 #include "analysis/replay/questions/prefetch.h"
 #include "analysis/rules/replay.h"
+#include "core/rules/common.h"
 
 namespace lockstep::replay {
 namespace {
@@ -362,13 +363,13 @@ Result<Answer> WhatIf::Ask(const Question& question, bool intervals) const {
   answer.gain_ns = MeanStep(*run_, gains);
   answer.step_ns = replayed_step_ns() - answer.gain_ns;
   const auto mean = static_cast<double>(answer.gain_ns), median = static_cast<double>(LowerMedian(gains));
-  if (std::abs(mean - median) >= std::max(rules::kWhatIfApartShare * std::abs(mean),
-                                          rules::kWhatIfApartOfStep * static_cast<double>(replayed_step_ns())))
+  if (std::abs(mean - median) >=
+      std::max(rules::kWhatIfApartShare * std::abs(mean), rules::kWorthShare * static_cast<double>(replayed_step_ns())))
     answer.caveats.push_back(fmt::format("the steps differ: the median of the {} replayed ones gains {:.3g} ms",
                                          gains.size(), median / 1e6));
   // A change that shortens nothing is not recommended.
   if (answer.gain_ns <= 0) answer.try_it.clear();
-  if (!intervals || after.size() < rules::kWhatIfIntervalLeastSteps) return answer;
+  if (!intervals || after.size() < rules::kFewest) return answer;
 
   LS_TRY(const Range range,
          RangeOf(question, assume, answer, predicted_ns, changed, simulator ? &*simulator : nullptr));

@@ -51,7 +51,7 @@ struct Answer {
   std::int64_t step_ns = 0;                   // WhatIf::replayed_step_ns() less the gain.
   std::int64_t gain_ns = 0;                   // Mean over the steps of replayed minus changed: positive is faster.
   std::vector<std::int64_t> step_lengths_ns;  // By step, as Comparable() has them.
-  // 95 %: from the mean over steps, and from the costs. Nothing for fewer than rules::kWhatIfIntervalLeastSteps steps.
+  // 95 %: from the mean over steps, and from the costs. Nothing for fewer than rules::kFewest steps.
   std::optional<std::pair<std::int64_t, std::int64_t>> step_interval_ns;
   std::optional<std::pair<std::int64_t, std::int64_t>> gain_interval_ns;  // The same of the gain, paired by step.
   std::vector<std::uint64_t> bucket_bytes;                                // For another bucketing, in launch order.

@@ -9,10 +9,10 @@
 #include <vector>
 
 #include "analysis/core/rates.h"
-#include "analysis/rules/run.h"
 #include "analysis/tables/engine/cells.h"
 #include "analysis/tables/engine/table.h"
 #include "core/collective.h"
+#include "core/rules/common.h"
 
 namespace lockstep::tables {
 
@@ -59,7 +59,7 @@ struct RankComm {
 inline bool EnoughForRate(const TableRow& row, std::int64_t timed, std::int64_t members) {
   if (members == 1) return false;
   const std::int64_t each = IsPooled(row) ? std::max<std::int64_t>(1, members) : 1;
-  return timed >= each * static_cast<std::int64_t>(rules::kRateInstances);
+  return timed >= each * static_cast<std::int64_t>(rules::kFewest);
 }
 
 // core/collective.h's BusFactor of a kind by its name, as cells have it.

@@ -7,6 +7,7 @@
 #include "analysis/rules/causes.h"
 #include "analysis/tables/engine/cells.h"
 #include "analysis/tables/engine/kinds.h"
+#include "core/rules/common.h"
 
 namespace lockstep::tables {
 namespace {
@@ -43,7 +44,7 @@ void Derive(TableRow& row, const TableTotals&) {
   row[col.short_share] = Share(IntOf(row[col.short_count]), IntOf(row[col.ops]));
   const auto window = static_cast<double>(IntOf(row[col.window])), busy = static_cast<double>(IntOf(row[col.busy]));
   if (window <= 0) return;
-  if (busy >= rules::kStepBusyShare * window) {
+  if (busy >= rules::kThroughout * window) {
     row[col.bound] = Text(2 * IntOf(row[col.compute]) >= IntOf(row[col.busy]) ? "compute" : "communication");
     return;
   }

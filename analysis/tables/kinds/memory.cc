@@ -66,11 +66,11 @@ Slope TheilSen(const std::vector<std::pair<std::int64_t, std::int64_t>>& all) {
         slopes.push_back(static_cast<double>(points[j].second - points[i].second) /
                          static_cast<double>(points[j].first - points[i].first));
   Slope slope;
-  if (n < rules::kMemorySlopeSteps || slopes.size() < rules::kMemorySlopePairs) return slope;
   std::sort(slopes.begin(), slopes.end());
   const auto pairs = static_cast<double>(slopes.size()), steps = static_cast<double>(n);
   const double half = rules::kSenIntervalQuantile * std::sqrt(steps * (steps - 1) * (2 * steps + 5) / 18);
   const double below = std::floor((pairs - half) / 2), above = std::ceil((pairs + half) / 2);
+  // Five steps and fewer have too few pairs for an interval.
   if (below < 1 || above >= pairs) return slope;
   slope.known = true;
   slope.middle = slopes.size() % 2 == 1 ? slopes[slopes.size() / 2]
