@@ -223,11 +223,48 @@ TEST(Breakdown, GpuCollectivesAreTheirKernels) {
 }
 
 TEST(KernelClass, NamesAsLibrariesAndHtaSeeThem) {
+  // One of each library and style; names from their sources (core/comm_kernels.cc).
   for (const char* name :
-       {"ncclDevKernel_AllReduce_Sum_f32", "ncclKernel_SendRecv", "void deep_ep::internode::dispatch<1>",
-        "void vllm::cross_device_reduce_1stage<float>", "rcclDevKernel", "nvshmemi_transfer"})
+       {"ncclDevKernel_AllReduce_Sum_f32",
+        "ncclKernel_SendRecv",
+        "ncclSymkDevKernel_AllGather_STMC(ncclSymkDevWorkArgs4K)",
+        "ncclCeAllGather",
+        "rcclDevKernel",
+        "rccl_AllReduce_MSCCLpp(void*)",
+        "mscclKernel_Sum_half_Simple(mscclWork*)",
+        "void deep_ep::internode::dispatch<1>",
+        "void deep_ep::intranode::notify_dispatch<8>(int const*)",
+        "void dpsk::ep::combine<4>(void*)",
+        "void hybrid_ep::dispatch_kernel<hybrid_ep::NVLinkDomain>(void*)",
+        "void pplx::dispatchKernel<true, 8>(int*)",
+        "void mori::moe::EpCombineIntraNodeKernel<half>(mori::moe::Args)",
+        "nvshmemi_transfer",
+        "void barrier_on_stream_kernel_threadgroup<(threadgroup_t)2>(int)",
+        "void vllm::cross_device_reduce_1stage<float>",
+        "void aiter::reduce_scatter_cross_device_store<half, 8>()",
+        "void aiter::local_device_load_rmsnorm<half, 8>(aiter::RankSignals)",
+        "void quickreduce::allreduce_prototype_twoshot<quickreduce::AllReduceTwoshot<half, 8>>(half const*)",
+        "void tensorrt_llm::kernels::oneShotAllReduceKernel<half, 8, false>(AllReduceParams)",
+        "void tensorrt_llm::kernels::moe_comm::moeA2ADispatchKernel<8>(DispatchParams)",
+        "void flashinfer::trtllm_allreduce_fusion::allreduce_fusion_kernel_oneshot_lamport<(Pattern)1, half>(Params)",
+        "void flashinfer::trtllm_alltoall::moeAllToAllKernel(flashinfer::trtllm_alltoall::MoeCommWorkspace)",
+        "void userbuffers_fp16_sum_inplace_gpu_rw<4>(int)",
+        "userbuffers_pushsend(int*, int*, int4*, int4*, int)",
+        "void c10d::symmetric_memory::barrier_kernel(unsigned int**, int, int)",
+        "void (anonymous namespace)::multimem_one_shot_all_reduce_kernel<c10::BFloat16, 16>(c10::BFloat16*)",
+        "void c10d::intra_node_comm::oneShotAllReduce<8u, false>(__nv_bfloat16*)",
+        "kernel_all_gather_push_1d_intra_node",
+        "void allreduce7<half>(half*, mscclpp::DeviceHandle<mscclpp::MemoryChannel>*)"})
     EXPECT_TRUE(IsCommKernelName(name)) << name;
-  for (const char* name : {"gemm", "SyncBatchNorm", "vectorized_elementwise_kernel", "void at::native::reduce_kernel"})
+  // Words of communication in compute: of its arguments, within a GPU, and what torch.compile fused beside it.
+  for (const char* name :
+       {"gemm", "SyncBatchNorm", "vectorized_elementwise_kernel", "void at::native::reduce_kernel",
+        "void at::native::elementwise_kernel<128, 2, all_reduce_scale(float)::{lambda()#1}>(int)",
+        "triton_poi_fused_all_reduce_wait_tensor_3", "triton_red_fused_all_gather_into_tensor_mean_0",
+        "void fastertransformer::blockAllReduceSum<float>(float*)", "void softmax_warp_all_reduce<float, 32>(float*)",
+        "void flash::flash_fwd_splitkv_combine_kernel<Traits, 4>(Params)", "void vllm::moe::dispatch_topk<8>(float*)",
+        "void tensorrt_llm::kernels::mha_combine<half>(half*)", "void bytedance::flux::ag_gemm_all_gather<1>(int)",
+        "void cub::DeviceReduceKernel<int>(int*)", "void flashinfer::norm::FusedAddRMSNormKernel<8, half>(half*)"})
     EXPECT_FALSE(IsCommKernelName(name)) << name;
   EXPECT_EQ(merge::HtaClass("ncclKernel"), merge::KernelClass::kComm);
   EXPECT_EQ(merge::HtaClass("hipLaunch"), merge::KernelClass::kComm);
