@@ -1,4 +1,4 @@
-// The command line. Subcommands are listed here and defined one per file.
+// The command line. Subcommands are rows of commands.def and defined one per file.
 
 #include <fcntl.h>
 #include <malloc.h>
@@ -23,8 +23,10 @@ namespace lockstep::cli {
 namespace {
 
 constexpr void (*kCommands[])(CLI::App&, Chosen&) = {
-    AddRun,  AddImport, AddMerge,   AddAnalyze, AddReport, AddWhatIf, AddInfo, AddExport,     AddOpen,
-    AddDiff, AddTune,   AddRecover, AddGather,  AddHang,   AddDoctor, AddDemo, AddCompletion, AddMan};
+#define LS_COMMAND(name) Add##name,
+#include "cli/commands.def"
+#undef LS_COMMAND
+};
 
 // If this process was started without some of them (>&-), a file of ours would get the number, and the next message
 // would be written into it. They are closed again in every program that is started.

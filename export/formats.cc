@@ -1,29 +1,20 @@
-// The formats of `lockstep export`, the default first.
-
 #include "export/common/writers.h"
 
 namespace lockstep::exporters {
 
 const std::vector<Format>& Formats() {
   static const std::vector<Format> kFormats = {
-      {"perfetto", "one timeline for ui.perfetto.dev", "timeline.pftrace", false, MakePerfettoWriter, {}},
-      {"chrome", "the same as JSON, for other viewers", "timeline.json", false, MakeChromeWriter, {}},
-      {"kineto", "a trace per rank, for Holistic Trace Analysis and TensorBoard", "kineto", true, MakeKinetoWriter, {}},
-      {"csv", "a file per table", "csv", true, MakeCsvWriter, {}},
+#define LS_FORMAT(maker, name, summary, output, directory, stacks) \
+  {name, summary, output, directory, Make##maker##Writer, {}, stacks},
 #ifdef LOCKSTEP_OTF2
-      {"otf2", "an archive for Vampir and Scalasca", "otf2", true, MakeOtf2Writer, {}},
+#define LS_OTF2_FORMAT LS_FORMAT
 #else
-      {"otf2", "an archive for Vampir and Scalasca", "otf2", true, nullptr,
-       "apt-get install libotf2-trace-dev, then build lockstep again"},
+#define LS_OTF2_FORMAT(maker, name, summary, output, directory, stacks) \
+  {name, summary, output, directory, nullptr, "apt-get install libotf2-trace-dev, then build lockstep again", stacks},
 #endif
-      {"speedscope",
-       "sampled stacks, for speedscope.app",
-       "stacks.speedscope.json",
-       false,
-       MakeSpeedscopeWriter,
-       {},
-       true},
-      {"collapsed", "the same as lines, for flamegraph.pl", "stacks.collapsed", false, MakeCollapsedWriter, {}, true},
+#include "export/formats.def"
+#undef LS_FORMAT
+#undef LS_OTF2_FORMAT
   };
   return kFormats;
 }

@@ -63,20 +63,8 @@ void AddSums(std::map<Key, Sum>& to, const std::map<Key, Sum>& more) {
   for (const auto& [key, sum] : more) to[key] += sum;
 }
 
-std::unique_ptr<Cause> MakeInputSource();        // input_source.cc
-std::unique_ptr<Cause> MakeHostSyncs();          // host_syncs.cc
-std::unique_ptr<Cause> MakeLaunchBound();        // launch_bound.cc
-std::unique_ptr<Cause> MakeHostWork();           // host_work.cc
-std::unique_ptr<Cause> MakeUnexplainedIdle();    // unexplained_idle.cc
-std::unique_ptr<Cause> MakeIdleCommunication();  // idle_waits.cc
-std::unique_ptr<Cause> MakeIdleOtherDevice();    // idle_waits.cc
-std::unique_ptr<Cause> MakeIdleTime();           // idle_time.cc
-std::unique_ptr<Cause> MakeKernelFixes();        // kernel_fixes.cc
-std::unique_ptr<Cause> MakeSmallGrids();         // small_grids.cc
-std::unique_ptr<Cause> MakePageableCopies();     // pageable_copies.cc
-std::unique_ptr<Cause> MakeMemoryLimit();        // memory_limit.cc
-std::unique_ptr<Cause> MakeMemoryGrowth();       // memory_growth.cc
-std::unique_ptr<Cause> MakeHostBoundComm();      // host_bound.cc
-std::unique_ptr<Cause> MakeBlocked();            // blocked.cc
+#define LS_CAUSE(name) std::unique_ptr<Cause> Make##name();
+#include "analysis/words/causes.inc"  // By CMake from rows LS_CAUSE of analysis/words/.
+#undef LS_CAUSE
 
 }  // namespace lockstep::analysis

@@ -16,9 +16,9 @@ namespace lockstep::analysis {
 namespace {
 
 constexpr std::unique_ptr<Cause> (*kCauses[])() = {
-    MakeInputSource,       MakeHostSyncs,       MakeLaunchBound,  MakeHostWork,      MakeUnexplainedIdle,
-    MakeIdleCommunication, MakeIdleOtherDevice, MakeIdleTime,     MakeKernelFixes,   MakeSmallGrids,
-    MakePageableCopies,    MakeMemoryLimit,     MakeMemoryGrowth, MakeHostBoundComm, MakeBlocked,
+#define LS_CAUSE(name) Make##name,
+#include "analysis/words/causes.inc"
+#undef LS_CAUSE
 };
 
 // Evenly chosen ranks: GPU ranks if there are any.

@@ -57,6 +57,8 @@ class RankEvents {
   const gpu::DeviceActivity& activity() const { return *activity_; }
   const gpu::DeviceGaps& gaps() const { return gaps_; }
   std::uint16_t device() const { return device_; }
+  // Collectives and messages without a kernel, in which the GPU's idle time is exposed communication.
+  const IntervalSet& host_communication() const { return host_communication_; }
   static IdleKind KindOf(const gpu::Gap& gap, const gpu::GapPart& part);
   // Splits the parts of a gap by stretch: f(stretch, part, ns). The time within recorded communication of the rank's
   // host is exposed communication and not idle time (docs/definitions.md), and is left out.
@@ -100,7 +102,7 @@ class RankEvents {
   std::unique_ptr<gpu::DeviceActivity> activity_;
   gpu::DeviceGaps gaps_;
   std::uint16_t device_ = 0;
-  IntervalSet host_communication_;  // Collectives and messages without a kernel.
+  IntervalSet host_communication_;
   std::unique_ptr<gpu::ModelRanges> model_;
   std::unique_ptr<gpu::CriticalPathFinder> finder_;
   std::vector<Path> paths_;

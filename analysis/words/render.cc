@@ -12,6 +12,8 @@
 namespace lockstep::analysis {
 namespace {
 
+#define LS_FINDING(...)
+#define LS_CAUSE(...)
 #define LS_WORD(id, text) +1
 constexpr std::size_t kWords = 0
 #include "analysis/words/words.def"
@@ -25,6 +27,8 @@ constexpr auto kTexts = [] {
 #undef LS_WORD
   return texts;
 }();
+#undef LS_FINDING
+#undef LS_CAUSE
 
 template <typename... Each>
 struct Overloaded : Each... {

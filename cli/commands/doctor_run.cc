@@ -14,7 +14,6 @@ namespace lockstep::cli {
 namespace {
 
 using doctor::Finding;
-using doctor::Status;
 
 Finding CheckRanks(const merge::Timeline& timeline, const analysis::RunFacts& run) {
   std::string trouble;
@@ -35,8 +34,9 @@ Finding CheckRanks(const merge::Timeline& timeline, const analysis::RunFacts& ru
   if (run.endings.empty() && !run.ranks_ended_early.empty())
     add(analysis::RankNames(run.ranks_ended_early) + " ended early");
   const std::string state = analysis::RanksRecorded(run.ranks, run.ranks_expected, run.ranks_missing);
-  if (trouble.empty() && run.ranks_missing.empty()) return {Status::kOk, state + ", all complete", ""};
-  return {Status::kWarning, state + (trouble.empty() ? "" : (run.ranks_missing.empty() ? ": " : "; ") + trouble),
+  if (trouble.empty() && run.ranks_missing.empty()) return {doctor::Status::kOk, state + ", all complete", ""};
+  return {doctor::Status::kWarning,
+          state + (trouble.empty() ? "" : (run.ranks_missing.empty() ? ": " : "; ") + trouble),
           "lockstep recover RUN says what was left; copy missing ranks' files from their machines"};
 }
 
@@ -53,17 +53,17 @@ Finding LookAtLosses(const analysis::Analysis& analysis) {
   }
   if (kinds > 4) lost += fmt::format("; and {} more", kinds - 4);
   if (kinds == 0)
-    return {Status::kOk, fmt::format("{}, none lost", analysis::Plural(analysis.trust.events, "event")), ""};
-  return {Status::kWarning, lost, remedy};
+    return {doctor::Status::kOk, fmt::format("{}, none lost", analysis::Plural(analysis.trust.events, "event")), ""};
+  return {doctor::Status::kWarning, lost, remedy};
 }
 
 Finding LookAtMatching(const analysis::Trust& trust) {
   if (trust.collectives == 0 && trust.unmatched_collectives == 0)
-    return {Status::kNotHere, "no collective was recorded", ""};
+    return {doctor::Status::kNotHere, "no collective was recorded", ""};
   if (trust.unmatched_collectives == 0 && trust.mismatched_collectives == 0)
-    return {Status::kOk, fmt::format("{} matched, none left over", analysis::Plural(trust.collectives, "collective")),
-            ""};
-  return {Status::kWarning,
+    return {doctor::Status::kOk,
+            fmt::format("{} matched, none left over", analysis::Plural(trust.collectives, "collective")), ""};
+  return {doctor::Status::kWarning,
           fmt::format("{} without all of their ranks, {} whose ranks disagree",
                       analysis::Plural(trust.unmatched_collectives, "collective"),
                       analysis::Count(trust.mismatched_collectives)),
@@ -72,12 +72,13 @@ Finding LookAtMatching(const analysis::Trust& trust) {
 
 Finding LookAtClocks(const analysis::Trust& trust) {
   if (trust.clock_violations > 0)
-    return {Status::kWarning,
+    return {doctor::Status::kWarning,
             fmt::format("{} end before a rank has arrived: the clock errors are larger than stated",
                         analysis::Plural(trust.clock_violations, "collective")),
             "do not trust arrival times of this run; record again, and report it"};
-  if (!trust.clock_error_ns_max) return {Status::kNotHere, "one rank, or no clock to relate", ""};
-  return {Status::kOk, fmt::format("clock error at most {}", analysis::Duration(*trust.clock_error_ns_max)), ""};
+  if (!trust.clock_error_ns_max) return {doctor::Status::kNotHere, "one rank, or no clock to relate", ""};
+  return {doctor::Status::kOk, fmt::format("clock error at most {}", analysis::Duration(*trust.clock_error_ns_max)),
+          ""};
 }
 
 Finding LookAtSteps(const analysis::RunFacts& run) {
@@ -85,11 +86,11 @@ Finding LookAtSteps(const analysis::RunFacts& run) {
     const std::string state = fmt::format("{} complete on every rank, {} of warm-up",
                                           analysis::Plural(run.steps, "step"), analysis::Count(run.warmup_steps));
     if (run.steps - run.warmup_steps < 20)
-      return {Status::kWarning, state + ": too few for lockstep diff and for naming stragglers",
+      return {doctor::Status::kWarning, state + ": too few for lockstep diff and for naming stragglers",
               "record 20 steps or more"};
-    return {Status::kOk, state, ""};
+    return {doctor::Status::kOk, state, ""};
   }
-  return {Status::kWarning, "no steps: results cannot be given per step",
+  return {doctor::Status::kWarning, "no steps: results cannot be given per step",
           "call lockstep_step() once per step, or use --step-range NAME"};
 }
 

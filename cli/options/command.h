@@ -1,6 +1,6 @@
 #pragma once
 // A subcommand is one file: it declares its flags on a CLI::App and leaves the
-// function to run in `chosen`. The list of all is in main.cc.
+// function to run in `chosen`. The list of all is cli/commands.def.
 
 #include <CLI/CLI.hpp>
 #include <cstdint>
@@ -30,24 +30,9 @@ ExitCode ExitCodeOf(ErrorCode code);
 // The action of a command: returns its exit code, or the error with which it ends, which main.cc prints.
 using Chosen = std::function<Result<int>()>;
 
-void AddRun(CLI::App& root, Chosen& chosen);
-void AddImport(CLI::App& root, Chosen& chosen);
-void AddMerge(CLI::App& root, Chosen& chosen);
-void AddAnalyze(CLI::App& root, Chosen& chosen);
-void AddReport(CLI::App& root, Chosen& chosen);
-void AddWhatIf(CLI::App& root, Chosen& chosen);
-void AddDiff(CLI::App& root, Chosen& chosen);
-void AddRecover(CLI::App& root, Chosen& chosen);
-void AddHang(CLI::App& root, Chosen& chosen);
-void AddDoctor(CLI::App& root, Chosen& chosen);
-void AddInfo(CLI::App& root, Chosen& chosen);
-void AddCompletion(CLI::App& root, Chosen& chosen);
-void AddMan(CLI::App& root, Chosen& chosen);
-void AddExport(CLI::App& root, Chosen& chosen);
-void AddOpen(CLI::App& root, Chosen& chosen);
-void AddGather(CLI::App& root, Chosen& chosen);
-void AddTune(CLI::App& root, Chosen& chosen);
-void AddDemo(CLI::App& root, Chosen& chosen);
+#define LS_COMMAND(name) void Add##name(CLI::App& root, Chosen& chosen);
+#include "cli/commands.def"
+#undef LS_COMMAND
 
 // `lockstep run [options] [--] PROGRAM ...`, and `tune`: keeps PROGRAM and its arguments (program.h) and returns how
 // many of argc are Lockstep's own. The others must not reach the parser, because the program's options are not ours.

@@ -1,7 +1,7 @@
 #pragma once
 // One output format. The driver (export.h) walks the run once: Begin; for each rank in order, and then for the cluster
 // where the writer wants it, BeginRank, Write for each of its events, EndRank; Finish. A further format is a writer in
-// a file of its own and one more row in formats.cc.
+// a file of its own and one more row in formats.def.
 
 #include <algorithm>
 #include <cstdint>

@@ -1,5 +1,5 @@
 #pragma once
-// The writers, each in its own file; formats.cc lists them.
+// The writers, each in its own file: rows of formats.def. MakeOtf2Writer is defined where OTF2 is (LOCKSTEP_OTF2).
 
 #include <memory>
 
@@ -7,12 +7,10 @@
 
 namespace lockstep::exporters {
 
-std::unique_ptr<Writer> MakePerfettoWriter(const WriterOptions& options);
-std::unique_ptr<Writer> MakeChromeWriter(const WriterOptions& options);
-std::unique_ptr<Writer> MakeKinetoWriter(const WriterOptions& options);
-std::unique_ptr<Writer> MakeCsvWriter(const WriterOptions& options);
-std::unique_ptr<Writer> MakeSpeedscopeWriter(const WriterOptions& options);
-std::unique_ptr<Writer> MakeCollapsedWriter(const WriterOptions& options);
-std::unique_ptr<Writer> MakeOtf2Writer(const WriterOptions& options);  // Defined where OTF2 is (LOCKSTEP_OTF2).
+#define LS_FORMAT(maker, ...) std::unique_ptr<Writer> Make##maker##Writer(const WriterOptions& options);
+#define LS_OTF2_FORMAT LS_FORMAT
+#include "export/formats.def"
+#undef LS_FORMAT
+#undef LS_OTF2_FORMAT
 
 }  // namespace lockstep::exporters

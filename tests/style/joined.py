@@ -19,6 +19,9 @@ from one_definition import stripped
 
 TOKEN = re.compile(r"namespace(\s+[\w:]+)?\s*\{|[{};]")
 TYPE = re.compile(r"(?:struct|class|enum class|enum|union)\s+(\w+)")
+# file(GLOB name ...) and what list(FILTER name EXCLUDE REGEX "...") leaves of it.
+GLOB = re.compile(r"^file\(GLOB (\w+) (?:CONFIGURE_DEPENDS )?([^()]*)\)", re.M)
+FILTER = r'^list\(FILTER %s EXCLUDE REGEX "(.*)"\)$'
 TARGET = re.compile(r"^[^#\n]*?(lockstep_library|lockstep_unit_test|add_executable|target_sources)\(([^()]*)\)", re.M)
 
 
@@ -76,8 +79,13 @@ def targets(root):
     for file in sorted(root.rglob("CMakeLists.txt")):
         if file.relative_to(root).parts[0].startswith("build"):
             continue
-        of = collections.defaultdict(list)
-        for call in TARGET.finditer(file.read_text()):
+        of, text = collections.defaultdict(list), file.read_text()
+        for name, patterns in GLOB.findall(text):
+            globbed = [path for pattern in patterns.split() for path in sorted(file.parent.glob(pattern))]
+            for without in re.findall(FILTER % name, text, re.M):
+                globbed = [path for path in globbed if not re.search(without.replace("\\\\", "\\"), str(path))]
+            text = text.replace("${%s}" % name, " ".join(str(path.relative_to(file.parent)) for path in globbed))
+        for call in TARGET.finditer(text):
             words = call[2].split()
             if "ALONE" in words:
                 continue
@@ -155,6 +163,8 @@ CASES = {
     "a/CMakeLists.txt|lockstep_library(a ALONE SOURCES ../b.cc ../c.cc)": False,
     "a/CMakeLists.txt|lockstep_library(a SOURCES ../b.cc)\nlockstep_library(e SOURCES ../c.cc)": False,
     "a/CMakeLists.txt|lockstep_library(a SOURCES ../b.cc ../d.cc)": False,
+    "a/CMakeLists.txt|file(GLOB sources CONFIGURE_DEPENDS ../*.cc)\nlockstep_library(a SOURCES ${sources})": True,
+    "a/CMakeLists.txt|file(GLOB s ../*.cc)\nlist(FILTER s EXCLUDE REGEX \"/c\\\\.cc$\")\nlockstep_library(a SOURCES ${s})": False,
 }
 SOURCES = {
     "b.cc": "namespace a {\nnamespace {\nusing schema::kNone;\nstruct B {\n  int Sum();\n};\nint Sum(int b) { return b; }\n}\n}\n",

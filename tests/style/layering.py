@@ -46,7 +46,7 @@ ROOMS = {
         "slot": ["rundir/", "inject/", "spool/", "rings/", "window/", "sample/", "send/", "live/", "stacks/", "late/", "calls/", "hang/"],
     },
     "export": {
-        "common": [], "chrome": ["common/"], "csv": ["common/"], "kineto": ["common/"], "perfetto": ["common/"],
+        "common": ["formats.def"], "chrome": ["common/"], "csv": ["common/"], "kineto": ["common/"], "perfetto": ["common/"],
         "otf2": ["common/", "kineto/"], "stacks": ["common/"],
     },
     "analysis": {  # And rules/, which any room reads.
@@ -57,7 +57,7 @@ ROOMS = {
         "report": [*FRAME, "communication/", "diff/", "gpu/", "replayed/", "stacks/", "tables/", "tune/"],
     },
     "cli": {
-        "output": [], "options": ["output/"], "input": ["options/", "output/"],
+        "output": [], "options": ["output/", "commands.def"], "input": ["options/", "output/"],
         "gather": [], "tune": ["options/", "input/", "output/"], "commands": ["options/", "input/", "output/", "gather/", "tune/"],
     },
 }

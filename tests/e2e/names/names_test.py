@@ -35,6 +35,7 @@ FILE = os.fsencode("f" + CORE + LINE) + b"\xff\x9b2J\xc2"
 FORGED = re.compile(r"^\s*(lockstep|error): forged", re.MULTILINE)
 OBEYED = re.compile("[\x00-\x09\x0b-\x1f\x7f-\x9f\xad\u061c\u200b\u200e\u200f\u2028-\u202e\u2060-\u206f\ufeff\ufff9-\ufffb]")
 SGR = re.compile("\x1b\\[[0-9;]*m")
+FORMATS = re.findall(r'FORMAT\(\w+, "(\w+)"', (pathlib.Path(__file__).resolve().parents[3] / "export/formats.def").read_text())
 
 def words_of(text, pattern):
     return sorted(set(re.findall(pattern, text, re.MULTILINE)))
@@ -142,7 +143,7 @@ class Names(unittest.TestCase):
             + [[run, "--table", table, *more] for table in self.tables for more in ([], ["--rank", "all", "--top", "0"], ["--csv", "-"], ["--json", "-"])]
             + [[run, "--table", "kernels", "--filter", NAME]],
             "diff": [[run, other], [other, run, "--json", "-"], [run, other, "--markdown", "-"], [run, "--save-baseline", out + b".json"], [out + b".json", other]],
-            "export": [[run, "--format", kind, "-o", out + kind.encode()] for kind in ("perfetto", "chrome", "kineto", "csv", "otf2")]
+            "export": [[run, "--format", kind, "-o", out + kind.encode()] for kind in FORMATS]
             + [[run, "--format", kind, "-o", b"/proc/" + FILE] for kind in ("perfetto", "otf2")],
             "info": [[run], [run, "--json", "-"], [run, "--digest"]],
             "report": [[run, "-o", out + b".html"]],

@@ -127,42 +127,29 @@ std::string ModelMarkdown() {
   return document + rest.substr(0, rest.size() - 1);
 }
 
-// The first sentence of each kind: the row after its name in the comments of analysis/words/. What may be left out is;
-// {facts} stay.
-std::map<std::string, std::string> FirstSentences() {
-  static const std::map<std::string, std::string> kTexts{
-#define LS_WORD(id, text) {#id, text},
-#include "analysis/words/words.def"
-#undef LS_WORD
-  };
-  std::map<std::string, std::string> first;
-  for (const auto& file :
-       std::filesystem::directory_iterator(std::filesystem::path(LOCKSTEP_SOURCE_DIR) / "analysis/words")) {
-    std::ifstream lines(file.path());
-    std::string kind;
-    for (std::string line; std::getline(lines, line);) {
-      std::smatch found;
-      if (std::regex_search(line, found, std::regex("^// ([a-z0-9_]+(\\.[a-z0-9_]+)?)([,:]|$)"))) kind = found[1];
-      if (!std::regex_search(line, found, std::regex("^LS_WORD\\((k\\w+)"))) continue;
-      std::string text = kTexts.at(found[1]);
-      text = std::regex_replace(text, std::regex("\\{\\[.*?\\]\\}"), "");
-      text = std::regex_replace(text, std::regex("\\{[^{}|]*\\?([^{}|]*)\\|[^{}|]*\\}"), "$1");
-      first.emplace(kind, std::regex_replace(text, std::regex("\\{\\^?(\\w+)[^{}]*\\}"), "{$1}"));
-    }
-  }
-  return first;
-}
-
+// A finding's rows of analysis/words/: what it says is the first one. What may be left out is; {facts} stay.
 std::string FindingsMarkdown() {
-  const std::map<std::string, std::string> sentences = FirstSentences();
-  std::string text = "| id | says | shown when | price |\n|---|---|---|---|\n";
-  for (const FindingKind& kind : kFindingKinds) {
-    const auto says = sentences.find(std::string(kind.name));
-    EXPECT_NE(says, sentences.end()) << "no row of analysis/words/ stands under // " << kind.name;
-    if (says == sentences.end()) continue;
-    text += "| `" + std::string(kind.name) + "` | " + says->second + " | " + std::string(kind.shown_when) + " | " +
-            std::string(kind.price) + " |\n";
-  }
+  std::string text = "| id | says | shown when | price |\n|---|---|---|---|\n", rest;
+  const auto end = [&] { text += std::exchange(rest, {}); };
+  const auto finding = [&](const std::string& name, const std::string& shown_when, const std::string& price) {
+    EXPECT_EQ(rest, "") << "no word stands under " << name;
+    text += "| `" + name + "` | ";
+    rest = " | " + shown_when + " | " + price + " |\n";
+  };
+  const auto word = [&](std::string says) {
+    if (rest.empty()) return;
+    says = std::regex_replace(says, std::regex("\\{\\[.*?\\]\\}"), "");
+    says = std::regex_replace(says, std::regex("\\{[^{}|]*\\?([^{}|]*)\\|[^{}|]*\\}"), "$1");
+    text += std::regex_replace(says, std::regex("\\{\\^?(\\w+)[^{}]*\\}"), "{$1}");
+    end();
+  };
+#define LS_FINDING(id, name, label, same_time_as, shown_when, price) finding(name, shown_when, price);
+#define LS_CAUSE(...)
+#define LS_WORD(id, text) word(text);
+#include "analysis/words/words.def"
+#undef LS_FINDING
+#undef LS_CAUSE
+#undef LS_WORD
   return text;
 }
 

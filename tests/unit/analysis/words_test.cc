@@ -14,8 +14,12 @@ namespace {
 // As clause.h orders them.
 const std::map<Word, std::string_view> kNames = {
 #define LS_WORD(id, text) {Word::id, #id},
+#define LS_FINDING(...)
+#define LS_CAUSE(...)
 #include "analysis/words/words.def"
 #undef LS_WORD
+#undef LS_FINDING
+#undef LS_CAUSE
 };
 
 TEST(Words, FactsHaveTheFormOfTheirUnit) {

@@ -342,6 +342,31 @@ TEST(PageableCopies, PricedWhereTheyDelayTheStep) {
   EXPECT_EQ(FindIn(Copies(2), "copy.pageable"), nullptr);
 }
 
+TEST(ExposedCopies, PricedWithTheirDirectionBytesAndRate) {
+  const analysis::Analysis pinned = Copies(2);
+  EXPECT_NEAR(PriceUs(pinned, "copy.exposed"), 3'000, 30);
+  EXPECT_EQ(FindIn(Copies(1), "copy.exposed"), nullptr);
+  const analysis::Finding& finding = *FindIn(pinned, "copy.exposed");
+  EXPECT_EQ(finding.headline.find("Copies to the GPU run for 3 ms"), 0u) << finding.headline;
+  EXPECT_EQ(finding.evidence, "100 % of it in " + std::to_string(kSteps) +
+                                  " copies to the GPU, pinned host memory: 30 MB each at 10 GB/s");
+}
+
+// Half of each copy runs beside a kernel.
+TEST(ExposedCopies, OnlyWhatNothingHides) {
+  OneGpu rank;
+  rank.Device();
+  rank.Steps(kSteps);
+  for (int i = 0; i < kSteps; ++i) {
+    rank.CopyAt(2, i * kStep, i * kStep + 4'000, 1'000'000,
+                rank.Call("cudaMemcpyAsync", std::max<std::int64_t>(0, i * kStep - 400), i * kStep + 10), 7, 2);
+    rank.Kernel("other_kernel", i * kStep + 2'000, kStep - 2'000);
+  }
+  const analysis::Analysis analysis = AnalyzeGpus({&rank});
+  EXPECT_NEAR(PriceUs(analysis, "copy.exposed"), 2'000, 40);
+  EXPECT_EQ(FindIn(analysis, "copy.exposed")->headline.find("Copies from the GPU"), 0u);
+}
+
 analysis::Analysis Memory(const std::function<std::int64_t(int)>& megabytes, int steps = 40) {
   OneGpu rank;
   rank.Device();
