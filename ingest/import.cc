@@ -146,7 +146,8 @@ class Importer {
 
   std::int64_t World(const std::vector<PlannedRank>& plan) const {
     std::int64_t world = told_world_;
-    for (const PlannedRank& one : plan) world = std::max<std::int64_t>(world, one.rank + 1);
+    for (const PlannedRank& one : plan)
+      if (!one.extra) world = std::max<std::int64_t>(world, one.rank + 1);
     return world;
   }
 
@@ -357,6 +358,11 @@ class Importer {
     std::vector<std::size_t> kept;
     for (std::size_t k = 0; k < readable.size(); ++k) {
       Imported& one = imported_[readable[k]];
+      if (plan[k].extra) {
+        Lose(-1, Loss::kImportNoRank, 1, works_[readable[k]].name);
+        Remove(one);
+        continue;
+      }
       if (plan[k].loser_to < 0) {
         kept.push_back(k);
         continue;

@@ -36,7 +36,7 @@ Status WriteManifest(const TraceFiles& traces, const ImportOptions& options, con
     if (std::none_of(traces.files.begin(), traces.files.end(),
                      [&](const TraceFile& file) { return file.format == format; }))
       continue;
-    programs += (programs.empty() ? "" : ", ") + std::string(format->program);
+    programs += (programs.empty() ? "" : "+") + std::string(format->program);  // One word, as a program is.
     formats += (formats.empty() ? "" : ", ") + std::string(format->name);
   }
   json["command"] = {programs, what};

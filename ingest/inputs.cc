@@ -96,9 +96,10 @@ bool IsRunDirectory(const fs::path& dir) {
   return fs::exists(dir / "manifest.json", ignored) && fs::is_directory(dir / "ranks", ignored);
 }
 
-// `unread` is called for directories that cannot be read, with the reason.
+// `file` returns false to end the walk, which then returns false, too. `unread` is called for directories that cannot
+// be read, with the reason.
 template <typename F, typename G>
-void WalkFiles(const fs::path& dir, int depth, const ForeignFormat* only, F&& file, G&& unread) {
+bool WalkFiles(const fs::path& dir, int depth, const ForeignFormat* only, F&& file, G&& unread) {
   std::error_code error;
   std::vector<fs::path> entries;
   for (fs::directory_iterator at(dir, error), end; !error && at != end; at.increment(error))
@@ -110,12 +111,14 @@ void WalkFiles(const fs::path& dir, int depth, const ForeignFormat* only, F&& fi
     if (name.starts_with('.')) continue;
     std::error_code ignored;
     if (fs::is_directory(entry, ignored)) {
-      if (depth < kDeepest && name != "lockstep.out" && !IsRunDirectory(entry))
-        WalkFiles(entry, depth + 1, only, file, unread);
+      if (depth < kDeepest && name != "lockstep.out" && !IsRunDirectory(entry) &&
+          !WalkFiles(entry, depth + 1, only, file, unread))
+        return false;
     } else if ((fs::is_regular_file(entry, ignored) || ignored) && WorthALook(entry.string(), only)) {
-      if (!file(entry)) return;
+      if (!file(entry)) return false;
     }
   }
+  return true;
 }
 
 // Without extensions, which contain no digits: ".json.gz", ".pt.trace.json", ".nsys-rep".
@@ -368,6 +371,8 @@ std::vector<PlannedRank> PlanRanks(const std::vector<Asked>& files, std::int64_t
     plan[i].told = true;
     take(i, files[i].told);
   }
+  // Jobs of one rank have no helpers: then it is another job.
+  const bool all_told = world_size > 1 && static_cast<std::int64_t>(taken.size()) >= world_size;
   // If the numbers in the names cannot all be ranks (dates, process ids), none of them is used.
   std::vector<RankInName> named(files.size());
   std::set<std::int32_t> numbers;
@@ -396,6 +401,7 @@ std::vector<PlannedRank> PlanRanks(const std::vector<Asked>& files, std::int64_t
   for (std::size_t i = 0; i < files.size(); ++i) {
     if (plan[i].rank >= 0) continue;
     while (taken.contains(next)) ++next;
+    plan[i].extra = all_told;
     take(i, next);
     plan[i].from = "its place in the order of names";
   }

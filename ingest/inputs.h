@@ -61,6 +61,7 @@ struct PlannedRank {
   bool told = false;           // The trace itself contains it.
   std::string from;            // "its name", "its place in the order"; empty if the trace contains it.
   std::int32_t loser_to = -1;  // Index of the file that has this rank already; -1 none.
+  bool extra = false;          // It states no rank, and others state all ranks that there were: it is no rank's.
 };
 struct Asked {
   std::string name;  // "" if the file contains several ranks.

@@ -51,6 +51,13 @@ void RankFinish::LoseUnknowns(std::uint64_t without_group) {
   if (s_.told_world_size <= 0) Lose(Loss::kImportWorldSizeUnknown, 1, source);
   if (without_group > 0) Lose(Loss::kImportGroupUnknown, without_group, source);
   if (trace_.launch_missing > 0) Lose(Loss::kImportLaunchMissing, trace_.launch_missing, source);
+  // The device's work is not known, so the host's time must not be taken for all there was.
+  const auto launches = std::count(t_.api.kind.begin(), t_.api.kind.end(), schema::ApiKind::kLaunch);
+  if (launches > 0 && t_.kernels.rows() == 0 && t_.copies.rows() == 0 &&
+      std::none_of(s_.losses.begin(), s_.losses.end(),
+                   [](const CountedLoss& lost) { return lost.loss == Loss::kGpuNotCaptured; }))
+    Lose(Loss::kGpuNotCaptured, 1,
+         launches == 1 ? "1 launch and no kernel" : fmt::format("{} launches and no kernel", launches));
 }
 
 void RankFinish::Span() {

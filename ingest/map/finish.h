@@ -25,7 +25,7 @@ class RankFinish {
 
   // Adds rows of processes, and the facts of the rank. `format`: its name in the registry.
   void Identify(std::string_view format);
-  // Losses that every trace can have: rank, size, groups, launches.
+  // Losses that every trace can have: rank, size, groups, launches, and after those of the format itself GPUs.
   void LoseUnknowns(std::uint64_t without_group);
   // First and last sign of life, and a thread for a trace of the GPU alone.
   void Span();

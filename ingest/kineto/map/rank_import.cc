@@ -228,7 +228,6 @@ class RankBuilder {
     const std::string& source = options_.source;
     for (const kineto::Defect& defect : read_.defects)
       finish_.Lose(defect.loss, defect.count, source + (defect.detail.empty() ? "" : ": " + defect.detail));
-    finish_.LoseUnknowns(communication.without_group);
     static constexpr const char* kSkipped[] = {"GPU annotations (the host's are used)", "profiler overhead",
                                                "categories of no use", "work of a device"};
     for (std::size_t i = 0; i < std::size(trace_->skipped); ++i) {
@@ -245,11 +244,7 @@ class RankBuilder {
                    fmt::format("{} of a device, of a kind that is not understood: {}",
                                device == 1 ? "1 event" : fmt::format("{} events", device),
                                fmt::join(trace_->device_categories, ", ")));
-    const auto launches = std::count(t_.api.kind.begin(), t_.api.kind.end(), schema::ApiKind::kLaunch);
-    if (launches > 0 && t_.kernels.rows() == 0 && t_.copies.rows() == 0 &&
-        trace_->skipped[static_cast<std::size_t>(Skipped::kDevice)] == 0)
-      finish_.Lose(Loss::kGpuNotCaptured, 1,
-                   launches == 1 ? "1 launch and no kernel" : fmt::format("{} launches and no kernel", launches));
+    finish_.LoseUnknowns(communication.without_group);
   }
 
   void Add(std::string_view key, std::string_view value) { finish_.Add(key, value); }

@@ -1,7 +1,9 @@
 #include "ingest/kineto/read/batch_parser.h"
 
 #include <algorithm>
+#include <string>
 
+#include "core/printed.h"
 #include "ingest/kineto/read/element_scan.h"
 #include "ingest/kineto/read/event_walker.h"
 
@@ -44,7 +46,7 @@ void Stretch::Clear() {
   events.clear();
   arena.Clear();
   elements = 0;
-  unreadable = time_invalid = negative_duration = python = begin_end = between = {};
+  unreadable = time_invalid = negative_duration = python = begin_end = between = replaced = {};
   used = 0;
   ended = cut = false;
   state = {};
@@ -109,18 +111,30 @@ bool BatchParser::ParseQuickly(std::string_view text, bool last, Stretch& out) {
   return true;
 }
 
-// Takes the element that `scan` found, whose tokens are in tokens_. Returns true if it certainly is an event: it has a
-// phase.
+// Takes the element that `scan` found, whose tokens are in tokens_; `place`: where it is in the stretch. Returns true
+// if it certainly is an event: it has a phase. Bytes that no JSON text holds, as some functions' names have, are
+// replaced.
 bool BatchParser::TakeElement(std::string_view text, std::size_t begin, const Scan& scan, EventWalker& walker,
-                              Stretch& out) {
+                              Stretch& out, std::size_t place) {
+  if (scan.bad_text) {
+    const std::string repaired = PrintedJson(text.substr(begin, scan.next - begin));
+    char* const kept = out.arena.Take(repaired.size() + kPadding);
+    std::fill_n(std::copy(repaired.begin(), repaired.end(), kept), kPadding, '\0');
+    const std::string_view element(kept, repaired.size());
+    Scan again = ScanElement(element, 0, tokens_);
+    again.bad_text = false;
+    if (again.end != ScanEnd::kComplete || !TakeElement(element, 0, again, walker, out, begin)) return false;
+    out.replaced.Add(begin);
+    return true;
+  }
   const std::size_t count = tokens_.size();
   tokens_.insert(tokens_.end(), kSentinels, static_cast<std::uint32_t>(text.size()));
   const std::uint32_t* token = tokens_.data();
-  if (scan.bad_text || text[begin] != '{' || walker.Take(text.data(), token, token + count) != Walk::kWhole) {
-    out.AddUnreadable(begin);
+  if (text[begin] != '{' || walker.Take(text.data(), token, token + count) != Walk::kWhole) {
+    out.AddUnreadable(place);
     return false;
   }
-  Settle(walker, begin, out);
+  Settle(walker, place, out);
   return walker.has_phase();
 }
 
@@ -183,7 +197,7 @@ void BatchParser::ParseSlowly(std::string_view text, StretchState state, bool la
     while (next < text.size() && IsBlank(text[next])) ++next;
     if (next == text.size() && !last) break;  // The comma may follow in the next stretch.
 
-    if (TakeElement(text, begin, scan, walker, out)) state.doubtful = false;
+    if (TakeElement(text, begin, scan, walker, out, begin)) state.doubtful = false;
     at = next;
     if (next == text.size()) break;
     if (text[next] == ',') {

@@ -42,6 +42,7 @@ struct Stretch {
   Arena arena;
   std::uint64_t elements = 0;
   Tally unreadable, time_invalid, negative_duration, python, begin_end;
+  Tally replaced;        // Events with bytes that are no text.
   Tally between;         // Positions with bytes between elements that belong to none of them.
   std::size_t used = 0;  // Bytes of the text that were used; the rest is prepended to the next stretch.
   bool ended = false;    // At the array's ']', which was used.
@@ -68,7 +69,8 @@ class BatchParser {
 
  private:
   bool ParseQuickly(std::string_view text, bool last, Stretch& out);
-  bool TakeElement(std::string_view text, std::size_t begin, const Scan& scan, EventWalker& walker, Stretch& out);
+  bool TakeElement(std::string_view text, std::size_t begin, const Scan& scan, EventWalker& walker, Stretch& out,
+                   std::size_t place);
 
   bool python_functions_;
   std::unique_ptr<simdjson::internal::dom_parser_implementation> stage_;

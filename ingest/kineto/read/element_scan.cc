@@ -64,12 +64,13 @@ class Scanner {
       const bool closes = c == '}' || c == ']';
       if (closes) {
         if (depth == 0 || is_object_[depth - 1] != (c == '}')) return {};
-        const bool allowed = want == Want::kAfter || want == Want::kValueOrEnd || want == Want::kKeyOrEnd;
+        const bool allowed = want == Want::kAfter || want == Want::kValueOrEnd || want == Want::kKeyOrEnd ||
+                             (want == Want::kValue && is_object_[depth - 1]);
         if (!allowed) return {};
         Emit();
         --depth;
         want = Want::kAfter;
-      } else if (want == Want::kAfter) {
+      } else if (want == Want::kAfter || (want == Want::kValue && c == ',' && depth > 0 && is_object_[depth - 1])) {
         if (c != ',') return {};
         Emit();
         want = is_object_[depth - 1] ? Want::kKey : Want::kValue;

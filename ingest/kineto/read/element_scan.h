@@ -41,6 +41,9 @@ inline constexpr std::array<bool, 256> kScalarBytes = [] {
 }();
 // Part of a scalar.
 inline bool IsScalarByte(char c) { return kScalarBytes[static_cast<unsigned char>(c)]; }
+// Of what follows a key: its value is missing, and read as none. Kineto of 2024 (libkineto/src/output_json.cpp until
+// its guard of empty descriptions) writes `"Process Group Description": ,` into the kernels of NCCL.
+inline bool IsMissing(char c) { return c == ',' || c == '}'; }
 inline bool IsBlank(char c) { return c == ' ' || c == '\n' || c == '\t' || c == '\r'; }
 
 // The first position from `from` on that looks like the start of an event, wherever it is: '{', a quote, a key that

@@ -67,6 +67,8 @@ inline bool EventWalker::TakeValue(Value* value, std::size_t around) {
   } else if (c == '{' || c == '[') {
     if (value != nullptr) value->kind = Kind::kContainer;
     return SkipContainer(around);
+  } else if (IsMissing(c)) {
+    return true;
   } else {
     const char* const end = ScalarEnd();
     if (end == nullptr) return false;
@@ -126,7 +128,7 @@ bool EventWalker::SkipContainer(std::size_t around) {
       }
     } else if (c == '"') {
       ++at_;
-    } else {
+    } else if (!(is_object[depth - 1] && IsMissing(c))) {
       if (ScalarEnd() == nullptr) return false;
       ++at_;
     }
@@ -242,7 +244,10 @@ bool EventWalker::TakeArguments() {
           if (Is(key, "External id")) field = kExternalId;
           break;
         case 'S':
-          if (Is(key, "Sequence number")) field = kSequence;
+          if (Is(key, "Sequence number"))
+            field = kSequence;
+          else if (Is(key, "Stream Id"))  // Of Ascend's devices (torch_npu), whose events have no category.
+            field = kStream;
           break;
         default:
           break;

@@ -141,7 +141,7 @@ class Reader {
   BatchParser parser_;
   std::size_t next_index_ = 0;
   bool cut_in_event_ = false, events_seen_ = false;
-  Sum unreadable_, time_invalid_, negative_duration_, python_, begin_end_, between_, outside_;
+  Sum unreadable_, time_invalid_, negative_duration_, python_, begin_end_, between_, outside_, replaced_;
 
   std::mutex pool_mutex_;
   std::vector<std::unique_ptr<Batch>> pool_;
@@ -253,6 +253,7 @@ void Reader::TakeRest(std::string_view text, std::uint64_t offset) {
 void Reader::TakeEvents(Batch& batch, const Stretch& stretch, std::string_view text, std::uint64_t offset, bool last) {
   result_.events += stretch.elements;
   unreadable_.Add(stretch.unreadable, offset);
+  replaced_.Add(stretch.replaced, offset);
   time_invalid_.Add(stretch.time_invalid, offset);
   negative_duration_.Add(stretch.negative_duration, offset);
   python_.Add(stretch.python, offset);
@@ -397,6 +398,7 @@ void Reader::Conclude() {
         {Loss::kImportGarbage, 1,
          fmt::format("no JSON outside the events in {} places, first at byte {}", damaged.count, damaged.first)});
   AddDefect(Loss::kImportEventUnreadable, unreadable_, "first");
+  AddDefect(Loss::kImportTextReplaced, replaced_, "first");
   AddDefect(Loss::kImportTimeInvalid, time_invalid_, "first");
   AddDefect(Loss::kImportNegativeDuration, negative_duration_, "first");
   if (python_.count > 0) result_.defects.push_back({Loss::kImportPythonSkipped, python_.count, "python_function"});

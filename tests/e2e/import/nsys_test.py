@@ -523,6 +523,18 @@ class Lacking(Case):
         found = self.analysis("in")
         self.assertEqual([s["rank"] for s in found["stragglers"]], [2])
 
+    def test_no_kernels(self):
+        """Launches and no kernel: what the GPU did is not known, and nothing is judged by the host's time."""
+        ranks = self.simulated(GPU)
+        for path in self.files(ranks):
+            db = sqlite3.connect(path)
+            for table in ("CUPTI_ACTIVITY_KIND_KERNEL", "CUPTI_ACTIVITY_KIND_MEMCPY", "CUPTI_ACTIVITY_KIND_MEMSET"):
+                db.execute("DROP TABLE IF EXISTS " + table)
+            db.commit()
+            db.close()
+        found = self.analysis("in", code=3)
+        self.assertTrue(found["verdict"].startswith("GPU activity was not recorded"), found["verdict"])
+
     def test_nothing_but_kernels(self):
         ranks = self.simulated(GPU)
         self.files(ranks, told=False, wall=None,

@@ -1,6 +1,7 @@
 """What a trace does not show is not judged, on traces made by hand: unseen_test.py BUILD_DIR [-v] CASE"""
 
 import json
+import shutil
 import sys
 import unittest
 
@@ -102,6 +103,29 @@ class Foreign(Case):
                 self.assertNotIn("nothing found", done.stdout)
 
 
+class Beside(Case):
+    """Files and folders beside the ranks'."""
+
+    def test_a_helper_process_is_no_rank(self):
+        helper = traces.job(1)[0]
+        del helper.facts["distributedInfo"]
+        self.write(traces.job(4), "dp0_tp%d.json")
+        self.write([helper], "node7_2211.async_llm.json")
+        self.assertEqual(sorted(self.imported("in")), [0, 1, 2, 3])
+        analysis = self.analysis()
+        self.assertEqual((analysis["run"]["ranks"], analysis["run"]["ranks_expected"]), (4, 4))
+        self.assertEqual(self.loss(analysis, "ImportNoRank"), 1)
+        self.imported(*self.write(traces.job(4), "alone_%d.json"), run="alone")
+        self.assertEqual(import_test.terms(self.analysis("alone")), import_test.terms(analysis))
+
+    def test_a_folder_of_traces_beside_another_file(self):
+        for folder in ("Traces", "z"):  # Before and after it in the order of names.
+            self.write(traces.job(2), folder + "/rank_%d.json")
+            (self.dir / "in" / "config.json").write_text('{"lr": 0.1}')
+            self.assertIn("2 ranks", self.lockstep("analyze", "in").stdout)
+            shutil.rmtree(self.dir / "in")
+
+
 class Devices(Case):
     def unseen(self, change, *words):
         job = traces.job(2, steps=range(10, 20))
@@ -122,6 +146,15 @@ class Devices(Case):
                 if event.get("cat") in ("kernel", "gpu_memcpy", "gpu_memset", "cuda_sync"):
                     event["cat"] = "mtia_ccp_events"
         self.unseen(change, "mtia_ccp_events", "events of a device")
+
+    def test_of_no_category(self):
+        """As torch_npu writes Ascend's."""
+        def change(trace):
+            for event in trace.events:
+                if event.get("cat") in ("kernel", "gpu_memcpy", "gpu_memset", "cuda_sync"):
+                    del event["cat"]
+                    event["args"] = {"Task Type": "AI_CORE", "Stream Id": event["args"].get("stream", 2)}
+        self.unseen(change, "no category", "events of a device")
 
     def test_launches_without_kernels(self):
         def change(trace):

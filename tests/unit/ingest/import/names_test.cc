@@ -171,6 +171,11 @@ TEST(ImportInputs, PlannedRanks) {
   EXPECT_EQ(plan[3].rank, 3);
   EXPECT_TRUE(plan[0].told);
   EXPECT_FALSE(plan[1].told);
+  plan = PlanRanks({{"a.json", 1, -1}, {"node7_2211.json", -1, -1}, {"b.json", 0, -1}}, 2);
+  EXPECT_TRUE(plan[1].extra) << "a helper process of a job whose ranks are all there";
+  EXPECT_FALSE(plan[0].extra || plan[2].extra);
+  plan = PlanRanks({{"a.json", 1, -1}, {"b.json", -1, -1}, {"c.json", -1, -1}}, 2);
+  EXPECT_FALSE(plan[1].extra || plan[2].extra) << "which of them is rank 0 is not known";
   // The first by name keeps a rank.
   plan = PlanRanks({{"a.json", 1, -1}, {"b.json", 1, -1}}, 2);
   EXPECT_EQ(plan[0].loser_to, -1);

@@ -22,15 +22,7 @@ struct Bad {
 };
 
 std::vector<Bad> BadEvents() {
-  using namespace std::string_literals;
   return {
-      {"a raw line break in the name", Named("a\nb")},
-      {"a raw NUL in the name", R"({"ph": "X", "name": "a)"s + '\0' + R"(b", "ts": 1, "dur": 1})"},
-      {"a control character behind a backslash", Named("a\\\x01 b")},
-      {"no UTF-8 in the name", Named("a\xFF\xFE")},
-      {"half a UTF-8 character at a string's end", Named("a\xE2\x82")},
-      {"an overlong UTF-8 character", Named("a\xC0\xAF")},
-      {"no UTF-8 in an argument", Named("a", "\"args\": {\"x\": \"\xFF\"}")},
       {"an unknown escape in the name", Named("C:\\Users\\x")},
       {"an incomplete \\u", Named("a\\u12")},
       {"one quote in the name", Named("a\" b")},
@@ -42,7 +34,8 @@ std::vector<Bad> BadEvents() {
       {"a phase that is none", R"({"ph": "XX", "name": "a", "ts": 1, "dur": 1})"},
       {"a missing comma", R"({"ph": "X" "name": "a", "ts": 1, "dur": 1})"},
       {"a missing colon", R"({"ph" "X", "name": "a", "ts": 1, "dur": 1})"},
-      {"a missing value", R"({"ph": "X", "name": , "ts": 1, "dur": 1})"},
+      {"no value of the name", R"({"ph": "X", "name": , "ts": 1, "dur": 1})"},
+      {"no value in a list", R"({"ph": "X", "name": "a", "ts": 1, "dur": 1, "args": {"x": [1, , 2]}})"},
       {"a key without quotes", R"({"ph": "X", name: "a", "ts": 1, "dur": 1})"},
       {"a comma too many", R"({"ph": "X", "name": "a", "ts": 1, "dur": 1,})"},
       {"a bracket that another kind closes", R"({"ph": "X", "name": "a", "ts": 1, "dur": 1, "args": {"grid": [1, 2}})"},
@@ -81,6 +74,34 @@ TEST(KinetoDamage, CostsTheEventItIsInAndNoOther) {
       }
     }
   }
+}
+
+// What Kineto itself wrote: names with bytes of memory that was freed, and descriptions of groups that are empty.
+TEST(KinetoDamage, OfATextCostsThatTextAndNotTheEvent) {
+  using namespace std::string_literals;
+  const std::pair<std::string, std::string> kEvents[] = {
+      {Named("a\nb"), "a\nb"},
+      {R"({"ph": "X", "name": "a)"s + '\0' + R"(b", "ts": 1, "dur": 1})", "a\uFFFDb"},
+      {Named("a\\\x01 b"), "a\\u0001 b"},
+      {Named("\xFD\xFFgemm"), "\uFFFD\uFFFDgemm"},
+      {Named("a\xE2\x82"), "a\uFFFD\uFFFD"},
+      {Named("a\xC0\xAF"), "a\uFFFD\uFFFD"},
+      {Named("a", "\"args\": {\"x\": \"\xFF\"}"), "a"},
+  };
+  for (const auto& [event, name] : kEvents)
+    for (const std::size_t batch_bytes : {std::size_t{1}, std::size_t{100}, std::size_t{1} << 20}) {
+      const Outcome outcome = ReadText(Around(event), {.jobs = 1, .batch_bytes = batch_bytes});
+      EXPECT_EQ(outcome.Names()[1], name);
+      EXPECT_EQ(outcome.Names().size(), kSurvivors.size() + 1);
+      EXPECT_EQ(outcome.Defects(), "ImportTextReplaced 1") << name;
+    }
+  for (const char* args : {R"({"x": , "y": 1})", R"({"y": 1, "x": })", R"({"y": {"x": , "z": [{"x":}]}})"})
+    for (const bool damaged_beside : {false, true}) {  // Then byte by byte.
+      const std::string event = Named("a", "\"args\": "s + args);
+      const Outcome outcome = ReadText(Trace(event + (damaged_beside ? "," + Named("\xFF") : "")));
+      EXPECT_EQ(outcome.Names()[0], "a") << args;
+      EXPECT_EQ(outcome.Defects(), damaged_beside ? "ImportTextReplaced 1" : "") << args;
+    }
 }
 
 TEST(KinetoDamage, InTheLastEventKeepsWhatFollowsTheEvents) {
