@@ -82,7 +82,11 @@ class ExposedCopies : public CauseOf<Copies> {
     for (std::size_t s = 0; s < events.stretches().size(); ++s)
       copies.others.ns[s] = TotalWithin(exposed, events.stretches()[s].window);
     for (const gpu::GpuOp& op : ops) {
-      if (!op.copy || events.StretchAt(op.begin_ns) == kNowhere) continue;
+      if (!op.copy) continue;
+      // One that began before the first stretch counts where it ends.
+      if (events.StretchAt(op.begin_ns) == kNowhere &&
+          (events.ExaminedBefore(op.begin_ns) || events.StretchAt(op.end_ns) == kNowhere))
+        continue;
       const Interval at{op.begin_ns, op.end_ns};
       copies.groups[kind_of(op)] += {1, static_cast<std::int64_t>(table.bytes[op.row]), at.end - at.begin,
                                      TotalWithin(Pageable(kind_of(op)) ? pageable : exposed, at),
@@ -154,6 +158,7 @@ class ExposedCopies : public CauseOf<Copies> {
         exposed_ns += each.second.exposed_ns;
         if (!most || each.second.exposed_ns > most->second.exposed_ns) most = &each;
       }
+      if (exposed_ns == 0) return false;
       const Group& group = most->second;
       const Direction& direction = DirectionOf(most->first.first);
       const Clauses name{{Say(direction.name)}};

@@ -122,10 +122,11 @@ bool BatchParser::TakeElement(std::string_view text, std::size_t begin, const Sc
     std::fill_n(std::copy(repaired.begin(), repaired.end(), kept), kPadding, '\0');
     const std::string_view element(kept, repaired.size());
     Scan again = ScanElement(element, 0, tokens_);
-    again.bad_text = false;
-    if (again.end != ScanEnd::kComplete || !TakeElement(element, 0, again, walker, out, begin)) return false;
-    out.replaced.Add(begin);
-    return true;
+    again.bad_text = false;  // What is not whole then is counted as unreadable below.
+    const std::size_t events = out.events.size();
+    const bool certain = TakeElement(element, 0, again, walker, out, begin);
+    if (out.events.size() > events) out.replaced.Add(begin);
+    return certain;
   }
   const std::size_t count = tokens_.size();
   tokens_.insert(tokens_.end(), kSentinels, static_cast<std::uint32_t>(text.size()));

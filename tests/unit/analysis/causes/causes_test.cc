@@ -352,6 +352,21 @@ TEST(ExposedCopies, PricedWithTheirDirectionBytesAndRate) {
                                   " copies to the GPU, pinned host memory: 30 MB each at 10 GB/s");
 }
 
+// It is one copy, which no step sees begin.
+TEST(ExposedCopies, ACopyThatBeganBeforeTheFirstStepIsToldAsWell) {
+  for (const std::int64_t end : {3'000, 2 * static_cast<int>(kStep)}) {  // Within it, and beyond all steps.
+    OneGpu rank;
+    rank.Device();
+    rank.Steps(1);
+    rank.CopyAt(1, -500, end, 30'000'000, rank.Call("cudaMemcpyAsync", -600, -590), 7, 2);
+    rank.Kernel("other_kernel", 3'000, kStep - 3'000);
+    const analysis::Analysis analysis = AnalyzeGpus({&rank});
+    if (end < kStep) {
+      EXPECT_NEAR(PriceUs(analysis, "copy.exposed"), 3'000, 40);
+    }
+  }
+}
+
 // Half of each copy runs beside a kernel.
 TEST(ExposedCopies, OnlyWhatNothingHides) {
   OneGpu rank;

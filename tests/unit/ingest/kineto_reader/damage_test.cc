@@ -95,6 +95,8 @@ TEST(KinetoDamage, OfATextCostsThatTextAndNotTheEvent) {
       EXPECT_EQ(outcome.Names().size(), kSurvivors.size() + 1);
       EXPECT_EQ(outcome.Defects(), "ImportTextReplaced 1") << name;
     }
+  // What is left out is not said to be kept.
+  EXPECT_EQ(ReadText(Around("{\"ph\": \"X\", \"name\": \"\xFF\"}")).Defects(), "ImportEventUnreadable 1");
   for (const char* args : {R"({"x": , "y": 1})", R"({"y": 1, "x": })", R"({"y": {"x": , "z": [{"x":}]}})"})
     for (const bool damaged_beside : {false, true}) {  // Then byte by byte.
       const std::string event = Named("a", "\"args\": "s + args);
