@@ -82,11 +82,12 @@ class ExposedCopies : public CauseOf<Copies> {
     for (std::size_t s = 0; s < events.stretches().size(); ++s)
       copies.others.ns[s] = TotalWithin(exposed, events.stretches()[s].window);
     for (const gpu::GpuOp& op : ops) {
-      if (!op.copy) continue;
-      // One that began before the first stretch counts where it ends.
-      if (events.StretchAt(op.begin_ns) == kNowhere &&
-          (events.ExaminedBefore(op.begin_ns) || events.StretchAt(op.end_ns) == kNowhere))
-        continue;
+      if (!op.copy || events.ExaminedBefore(op.begin_ns)) continue;
+      // Those that reach into a stretch, wherever they began.
+      const auto next =
+          std::partition_point(events.stretches().begin(), events.stretches().end(),
+                               [&](const gpu::RankView::Step& stretch) { return stretch.window.end <= op.begin_ns; });
+      if (next == events.stretches().end() || next->window.begin >= op.end_ns) continue;
       const Interval at{op.begin_ns, op.end_ns};
       copies.groups[kind_of(op)] += {1, static_cast<std::int64_t>(table.bytes[op.row]), at.end - at.begin,
                                      TotalWithin(Pageable(kind_of(op)) ? pageable : exposed, at),
