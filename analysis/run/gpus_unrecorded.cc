@@ -28,12 +28,12 @@ bool HoldsWithoutGpus(FindingId id) {
 }  // namespace
 
 void FindUnrecordedGpus(const Context& context, Analysis& analysis) {
-  if (FindUnrecorded(context.timeline()).gpus)
-    std::erase_if(analysis.findings, [](const Finding& finding) { return !HoldsWithoutGpus(finding.id); });
+  const bool all = FindUnrecorded(context.timeline()).gpus;
+  if (all) std::erase_if(analysis.findings, [](const Finding& finding) { return !HoldsWithoutGpus(finding.id); });
   if (!analysis.unrecorded.empty()) return;
   for (const LossRow& loss : analysis.losses) {
     if (loss.name != Info(Loss::kGpuNotCaptured).name || loss.count == 0) continue;
-    analysis.unrecorded = Told(Word::kGpusUnrecorded, {{"some", analysis.run.gpu_ranks > 0}, {"detail", loss.detail}});
+    analysis.unrecorded = Told(Word::kGpusUnrecorded, {{"some", !all}, {"detail", loss.detail}});
     return;
   }
 }

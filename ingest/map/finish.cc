@@ -3,8 +3,10 @@
 #include <fmt/format.h>
 
 #include <algorithm>
+#include <unordered_set>
 #include <utility>
 
+#include "core/rules/common.h"
 #include "core/version.h"
 
 namespace lockstep::ingest {
@@ -51,11 +53,29 @@ void RankFinish::LoseUnknowns(std::uint64_t without_group) {
   if (s_.told_world_size <= 0) Lose(Loss::kImportWorldSizeUnknown, 1, source);
   if (without_group > 0) Lose(Loss::kImportGroupUnknown, without_group, source);
   if (trace_.launch_missing > 0) Lose(Loss::kImportLaunchMissing, trace_.launch_missing, source);
-  // The device's work is not known, so the host's time must not be taken for all there was.
-  const auto launches = std::count(t_.api.kind.begin(), t_.api.kind.end(), schema::ApiKind::kLaunch);
-  if (launches > 0 && t_.kernels.rows() == 0 && t_.copies.rows() == 0 &&
-      std::none_of(s_.losses.begin(), s_.losses.end(),
-                   [](const CountedLoss& lost) { return lost.loss == Loss::kGpuNotCaptured; }))
+  LoseDeviceWork();
+}
+
+// Where most launches have no device work, the device's work is not known: the host's time must not be taken for all
+// there was, nor the rest of the device's work for the whole. torch.profiler loses whole buffers of CUPTI and
+// roctracer.
+void RankFinish::LoseDeviceWork() {
+  if (std::any_of(s_.losses.begin(), s_.losses.end(),
+                  [](const CountedLoss& lost) { return lost.loss == Loss::kGpuNotCaptured; }))
+    return;
+  std::unordered_set<std::uint64_t> launched_by;
+  launched_by.insert(t_.kernels.correlation.begin(), t_.kernels.correlation.end());
+  launched_by.insert(t_.copies.correlation.begin(), t_.copies.correlation.end());
+  std::uint64_t launches = 0, without = 0;
+  for (std::size_t i = 0; i < t_.api.rows(); ++i)
+    if (t_.api.kind[i] == schema::ApiKind::kLaunch || t_.api.kind[i] == schema::ApiKind::kGraphLaunch) {
+      ++launches;
+      if (!launched_by.contains(t_.api.correlation[i])) ++without;
+    }
+  if (!MostOf(without, launches)) return;
+  if (t_.kernels.rows() > 0 || t_.copies.rows() > 0)
+    Lose(Loss::kGpuNotCaptured, 1, fmt::format("{} of {} launches have no kernel", without, launches));
+  else
     Lose(Loss::kGpuNotCaptured, 1,
          launches == 1 ? "1 launch and no kernel" : fmt::format("{} launches and no kernel", launches));
 }

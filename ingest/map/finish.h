@@ -35,6 +35,7 @@ class RankFinish {
   void Count();
 
  private:
+  void LoseDeviceWork();
   bool Told() const { return rank() >= 0 && rank() == s_.told_rank; }
 
   MappedTrace& trace_;
