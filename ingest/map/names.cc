@@ -1,5 +1,7 @@
 #include "ingest/map/names.h"
 
+#include <algorithm>
+#include <cctype>
 #include <charconv>
 #include <string>
 #include <utility>
@@ -22,6 +24,14 @@ std::string_view WithoutBackend(std::string_view name) {
   // "nccl:all_reduce", "gloo:broadcast"; not "c10d::allreduce_".
   if (colon == std::string_view::npos || (colon + 1 < name.size() && name[colon + 1] == ':')) return name;
   return name.substr(colon + 1);
+}
+
+// "aten::mm". Namespaces of operators are in small letters; "FSDP::pre_forward (layer)" is an annotation.
+bool IsOfDispatcher(std::string_view name) {
+  const std::string_view space = name.substr(0, name.find("::"));
+  return space.size() < name.size() && std::all_of(space.begin(), space.end(), [](unsigned char c) {
+           return std::islower(c) || std::isdigit(c) || c == '_';
+         });
 }
 
 }  // namespace
@@ -113,6 +123,63 @@ std::uint8_t RangeCategory(std::string_view name) {
   if (word == "optimizer" || word == "optimizerstep") return kOptimizer;
   if (word == "dataloader" || word == "dataloading") return kInput;
   return 0;
+}
+
+int StepWord(std::string_view name) {
+  // Compared without case, digits and punctuation.
+  static constexpr std::string_view kWords[] = {"profilerstep", "trainstep",      "trainingstep", "globalstep",
+                                                "step",         "trainiteration", "iteration",    "trainiter",
+                                                "iter",         "trainbatch",     "batch"};
+  if (name.size() > 48 || Has(name, "::")) return -1;
+  const std::string word = Letters(name);
+  const auto* const at = std::find(std::begin(kWords), std::end(kWords), word);
+  return at == std::end(kWords) ? -1 : static_cast<int>(at - std::begin(kWords));
+}
+
+bool IsOfTorch(std::string_view name) {
+  static constexpr std::string_view kBegins[] = {"aten::",
+                                                 "autograd::",
+                                                 "torch::",
+                                                 "c10d::",
+                                                 "prim::",
+                                                 "gloo:",
+                                                 "nccl:",
+                                                 "record_param_comms",
+                                                 "ProfilerStep#",
+                                                 "Optimizer.",
+                                                 "enumerate(DataLoader)",
+                                                 "DistributedDataParallel.",
+                                                 "FullyShardedDataParallel."};
+  return std::any_of(std::begin(kBegins), std::end(kBegins),
+                     [&](std::string_view begin) { return name.starts_with(begin); });
+}
+
+bool EmittedRange::is_operator() const {
+  return emitted ? sequence >= 0 || IsOfDispatcher(name) || name == "record_param_comms"
+                 : IsOfTorch(name) && IsOfDispatcher(name);
+}
+
+EmittedRange EmittedRangeOf(std::string_view text) {
+  EmittedRange range{.name = text};
+  // From the last field to the first; the rest is the name. ROCm's own spelling has ids before the name and is no
+  // match.
+  for (std::size_t at; (at = range.name.rfind(" = ")) != std::string_view::npos; range.emitted = true) {
+    const std::string_view head = range.name.substr(0, at), value = range.name.substr(at + 3);
+    const std::size_t comma = head.rfind(", ");
+    if (comma == std::string_view::npos || value.empty()) break;
+    const std::string_view field = head.substr(comma + 2);
+    std::int64_t number = -1;
+    const auto [end, error] = std::from_chars(value.data(), value.data() + value.size(), number);
+    const bool whole = error == std::errc() && end == value.data() + value.size();
+    if ((field == "seq" || field == "stashed seq") && whole)
+      range.sequence = number;
+    else if (field == "sizes" && value.front() == '[')
+      range.sizes = value;
+    else if (!(field == "op_id" && whole) && !(field == "input_op_ids" && value.front() == '['))
+      break;
+    range.name = head.substr(0, comma);
+  }
+  return range;
 }
 
 std::int64_t StepNumber(std::string_view name) {

@@ -29,6 +29,25 @@ std::uint8_t SyncKind(std::string_view name);  // As sync.kind, 0 unknown.
 
 // As ranges.category, by the names that PyTorch and its users give.
 std::uint8_t RangeCategory(std::string_view name);
+// Whether users call the range around a step like this: the place in a list of such words, the most reliable first; -1:
+// they do not. "step 12", "Train Iteration", "iter=3".
+int StepWord(std::string_view name);
+// PyTorch's profiler without Kineto writes no categories: only "CPU functions" (the process of its events), names and
+// nesting identify them. These names are PyTorch's in any trace.
+bool IsOfTorch(std::string_view name);
+
+// A range as torch.autograd.profiler.emit_nvtx() names it: "aten::mm, seq = 12, op_id = 34, sizes = [[2, 3], [3, 4]],
+// input_op_ids = [[(33, 0)]]". Each of the fields may be missing.
+struct EmittedRange {
+  std::string_view name;   // Without them.
+  std::string_view sizes;  // "[[2, 3], [3, 4]]", "" not told.
+  std::int64_t sequence = -1;
+  bool emitted = false;  // Has at least one of them.
+  // Else it is a range of record_function(), which has no sequence number.
+  bool is_operator() const;
+};
+EmittedRange EmittedRangeOf(std::string_view text);
+
 // N of "ProfilerStep#N", -1 if it is none.
 std::int64_t StepNumber(std::string_view name);
 

@@ -65,22 +65,4 @@ void Three(std::string_view list, std::int32_t& x, std::int32_t& y, std::int32_t
   }
 }
 
-bool IsOfTorch(std::string_view name) {
-  static constexpr std::string_view kBegins[] = {"aten::",
-                                                 "autograd::",
-                                                 "torch::",
-                                                 "c10d::",
-                                                 "prim::",
-                                                 "gloo:",
-                                                 "nccl:",
-                                                 "record_param_comms",
-                                                 "ProfilerStep#",
-                                                 "Optimizer.",
-                                                 "enumerate(DataLoader)",
-                                                 "DistributedDataParallel.",
-                                                 "FullyShardedDataParallel."};
-  return std::any_of(std::begin(kBegins), std::end(kBegins),
-                     [&](std::string_view begin) { return name.starts_with(begin); });
-}
-
 }  // namespace lockstep::ingest

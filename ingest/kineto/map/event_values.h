@@ -18,8 +18,5 @@ std::int32_t Int32(std::int64_t value);
 std::int64_t ElementsOf(std::string_view dims);
 // The first three numbers of "[8, 4, 1]"; what is not there stays as it is.
 void Three(std::string_view list, std::int32_t& x, std::int32_t& y, std::int32_t& z);
-// PyTorch's profiler without Kineto writes no categories: only "CPU functions" (the process of its events), names and
-// nesting identify them. These names are PyTorch's in any trace.
-bool IsOfTorch(std::string_view name);
 
 }  // namespace lockstep::ingest

@@ -27,6 +27,7 @@ class Context {
   }
 
   const Report& report() const { return report_; }
+  std::int64_t pid() const { return PidOf(process_); }
   auto& trace() { return trace_; }
   schema::RankTables& tables() { return trace_.tables; }
 

@@ -9,6 +9,7 @@
 #include "core/comm_kernels.h"
 #include "ingest/map/names.h"
 #include "ingest/nsys/map/context.h"
+#include "ingest/nsys/map/places.h"
 #include "trace/decode/sort_rows.h"
 #include "trace/file/strings.h"
 
@@ -17,18 +18,23 @@ namespace {
 
 using schema::kNone;
 
+constexpr std::uint16_t kHost = 65535;  // As gpu_memory.device.
+
 class GpuMapper {
  public:
   explicit GpuMapper(Context& context) : context_(context), t_(context.tables()) {}
 
   std::uint64_t Run() {
     Kernels();
+    const std::size_t kernels = t_.kernels.rows();
     Graphs();
     Copies();
+    const std::size_t copies = t_.copies.rows();
     Memsets();
     Syncs();
     Calls();
     Memory();
+    Places(kernels, copies);
     trace::SortRows(t_.kernels, t_.kernels.begin_ns);
     trace::SortRows(t_.copies, t_.copies.begin_ns);
     trace::SortRows(t_.sync, t_.sync.begin_ns);
@@ -253,7 +259,8 @@ class GpuMapper {
 
   void Memory() {
     context_.ForRows("CUDA_GPU_MEMORY_USAGE_EVENTS",
-                     {"globalPid", "start", "deviceId", "address", "bytes", "memKind", "memoryOperationType"},
+                     {"globalPid", "start", "deviceId", "address", "bytes", "memKind", "memoryOperationType",
+                      "contextId", "streamId"},
                      [&](const Rows& row) {
                        Span span;
                        if (!context_.Times(row.Int(1), row.Int(1), false, span)) return;
@@ -262,11 +269,40 @@ class GpuMapper {
                        const bool host = row.Int(5) == 0 || row.Int(5) == 1;
                        t_.gpu_memory.Append({.time_ns = span.begin_ns,
                                              .kind = static_cast<std::uint8_t>(operation == 0 ? 1 : 2),
-                                             .device = host ? std::uint16_t{65535} : DeviceOf(row.Int(2)),
+                                             .device = host ? kHost : DeviceOf(row.Int(2)),
                                              .address = Positive(row.Int(3)),
                                              .bytes = static_cast<std::int64_t>(Positive(row.Int(4))),
                                              .name = kNone});
+                       memory_.device.push_back(DeviceOf(row.Int(2)));
+                       memory_.context.push_back(Id32(row.Int(7), 0));
+                       memory_.stream.push_back(Id32(row.Int(8), kNone));
                      });
+  }
+
+  // `kernels`, `copies`: rows of their own tables; graphs and memsets follow.
+  void Places(std::size_t kernels, std::size_t copies) {
+    const auto part = [](auto& table, std::size_t begin, std::size_t end) {
+      return PlaceColumns{std::span(table.device).subspan(begin, end - begin),
+                          std::span(table.context).subspan(begin, end - begin),
+                          std::span<const std::uint32_t>(table.stream).subspan(begin, end - begin)};
+    };
+    const PlaceColumns tables[] = {part(t_.kernels, 0, kernels),     part(t_.kernels, kernels, t_.kernels.rows()),
+                                   part(t_.copies, 0, copies),       part(t_.copies, copies, t_.copies.rows()),
+                                   part(t_.sync, 0, t_.sync.rows()), part(memory_, 0, memory_.device.size())};
+    std::vector<std::pair<std::uint32_t, std::uint16_t>> told;
+    Rows contexts =
+        context_.report().database().Select("TARGET_INFO_CUDA_CONTEXT_INFO", {"processId", "contextId", "deviceId"});
+    while (contexts.Next())
+      if (contexts.Int(0) == context_.pid() && contexts.Int(1) > 0 && contexts.Int(2) >= 0)
+        told.emplace_back(Id32(contexts.Int(1), 0), DeviceOf(contexts.Int(2)));
+    FillPlaces(tables, 3, told);
+    for (std::size_t i = 0; i < t_.copies.rows(); ++i) {
+      if (t_.copies.kind[i] == schema::CopyKind::kPeer) continue;  // Its own columns tell both sides.
+      for (auto* side : {&t_.copies.source_device, &t_.copies.destination_device})
+        if ((*side)[i] >= 0) (*side)[i] = t_.copies.device[i];
+    }
+    for (std::size_t i = 0; i < memory_.device.size(); ++i)
+      if (t_.gpu_memory.device[i] != kHost) t_.gpu_memory.device[i] = memory_.device[i];
   }
 
   void FindCommunication() {
@@ -324,6 +360,10 @@ class GpuMapper {
   Context& context_;
   schema::RankTables& t_;
   std::uint64_t graphs_ = 0;
+  struct {
+    std::vector<std::uint16_t> device;
+    std::vector<std::uint32_t> context, stream;
+  } memory_;  // Per row of gpu_memory, whose table has no contexts.
 };
 
 }  // namespace

@@ -19,12 +19,6 @@ namespace {
 
 using schema::kNone;
 
-// Words that users choose for the range around a step, the most reliable first; compared without case, digits and
-// punctuation.
-constexpr std::string_view kStepWords[] = {"profilerstep", "trainstep",      "trainingstep", "globalstep",
-                                           "step",         "trainiteration", "iteration",    "trainiter",
-                                           "iter",         "trainbatch",     "batch"};
-
 // The only number in a name: "step 12", "iteration=12"; -1: none, or several ("step 3/100" gives its first).
 std::int64_t NumberIn(std::string_view text) {
   const std::size_t begin = text.find_first_of("0123456789");
@@ -101,8 +95,13 @@ class NvtxMapper {
         });
   }
 
-  void Range(const Rows& row, std::int64_t type, const Span& span, std::uint32_t thread, std::string_view name,
+  void Range(const Rows& row, std::int64_t type, const Span& span, std::uint32_t thread, std::string_view text,
              std::uint32_t domain) {
+    // PyTorch has no domain of its own.
+    const bool may_be_torch = row.Int(6) <= 0 && type == kNvtxPushPop;
+    const ingest::EmittedRange torch = may_be_torch ? ingest::EmittedRangeOf(text) : ingest::EmittedRange{.name = text};
+    const std::string_view name = torch.name;
+    const bool is_operator = may_be_torch && torch.is_operator();
     std::int64_t payload = 0;
     std::uint8_t payload_kind = 0;
     for (int column = 8; column <= 11 && payload_kind == 0; ++column)
@@ -110,12 +109,15 @@ class NvtxMapper {
     for (int column = 12; column <= 13 && payload_kind == 0; ++column)
       if (const double value = row.Real(column); !std::isnan(value))
         payload = std::bit_cast<std::int64_t>(value), payload_kind = 2;
+    if (torch.sequence >= 0) payload = torch.sequence, payload_kind = schema::PayloadKind::kSequence;
     t_.ranges.Append({.begin_ns = span.begin_ns,
                       .duration_ns = span.duration_ns,
                       .thread = thread,
                       .name = context_.Intern(name),
-                      .domain = domain,
-                      .source = schema::RangeSource::kNvtx,
+                      .domain = is_operator ? context_.Intern(torch.sizes) : domain,
+                      .source = is_operator     ? schema::RangeSource::kCpuOp
+                                : torch.emitted ? schema::RangeSource::kTorch
+                                                : schema::RangeSource::kNvtx,
                       .kind = static_cast<std::uint8_t>(type == kNvtxPushPop    ? 0
                                                         : type == kNvtxStartEnd ? 1
                                                                                 : 2),
@@ -125,7 +127,7 @@ class NvtxMapper {
                       .payload = payload,
                       .payload_kind = payload_kind,
                       .category_id = Id32(row.Int(7), 0)});
-    if (type != kNvtxMark) Candidate(span, thread, name, domain);
+    if (type != kNvtxMark && !is_operator) Candidate(span, thread, name, domain);
   }
 
   // "ncclAllReduce" with what NCCL's payload says (src/collectives.cc, NCCL 2.17 and later; names of the fields have
@@ -207,11 +209,10 @@ class NvtxMapper {
       if (!rest.empty() && !ingest::Letters(rest).empty()) return;
       word = step_range_;
     } else {
-      if (name.size() > 48 || name.find("::") != std::string_view::npos) return;
+      const int step_word = ingest::StepWord(name);
+      if (step_word < 0) return;
       word = ingest::Letters(name);
-      const auto* const at = std::find(std::begin(kStepWords), std::end(kStepWords), word);
-      if (at == std::end(kStepWords)) return;
-      order = static_cast<std::size_t>(at - std::begin(kStepWords));
+      order = static_cast<std::size_t>(step_word);
     }
     auto& list = candidates_[{order, domain, word, thread}];
     list.push_back({span, thread, NumberIn(step_range_.empty() ? name : name.substr(step_range_.size()))});

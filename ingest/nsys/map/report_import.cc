@@ -124,7 +124,10 @@ class Builder {
       for (const std::string& trouble : report_.troubles()) lose(Loss::kImportDamaged, 1, trouble);
       std::string unused;
       for (const std::string& table : report_.database().TablesWith(""))
-        if (IsEvents(table)) unused += (unused.empty() ? "" : ", ") + table, ++unused_;
+        if (const std::uint64_t rows = IsEvents(table) ? report_.database().RowsIn(table) : 0; rows > 0) {
+          unused += fmt::format("{}{} ({} row{})", unused.empty() ? "" : ", ", table, rows, rows == 1 ? "" : "s");
+          unused_ += rows;
+        }
       for (const std::string& warning : report_.warnings()) lose(Loss::kImportToolWarned, 1, warning);
       lose(Loss::kImportCategorySkipped, unused_, "tables of events that are not used: " + unused);
     }
@@ -177,8 +180,12 @@ Result<std::vector<TracePart>> RanksOf(const std::string& path) {
     std::erase_if(processes, [&](const Process& process) { return !wanted(process); });
     return true;
   };
-  if (!keep([](const Process& process) { return process.mpi_rank >= 0; }))
-    keep([](const Process& process) { return process.gpu; });
+  // A process whose GPU was not captured still is a rank by what it asks of it, or does step by step.
+  if (!keep([](const Process& process) { return process.mpi_rank >= 0; }) &&
+      std::any_of(processes.begin(), processes.end(),
+                  [](const Process& process) { return process.gpu || process.launches; }))
+    keep([](const Process& process) { return process.gpu || process.launches || process.steps; });
+  const bool gpus = std::any_of(processes.begin(), processes.end(), [](const Process& process) { return process.gpu; });
   const std::int64_t world = report.WorldSize();
   std::vector<TracePart> parts;
   for (const Process& process : processes) {
@@ -190,6 +197,8 @@ Result<std::vector<TracePart>> RanksOf(const std::string& path) {
     if (part.shared) part.session = fmt::format("nsys session {} {}", report.start_utc_ns(), processes[0].process);
     part.told_rank = process.mpi_rank >= 0 || part.shared ? process.mpi_rank : report.RankOfEnvironment();
     part.told_world_size = world;
+    if (gpus && !process.gpu && !process.launches && process.mpi_rank < 0)
+      part.losses.push_back({Loss::kGpuNotCaptured, 1, "marks steps and launches nothing, which others do"});
     parts.push_back(std::move(part));
   }
   others.detail =

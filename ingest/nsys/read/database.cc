@@ -197,4 +197,11 @@ Rows Database::Select(std::string_view table, std::initializer_list<std::string_
   return {database_, query + " FROM " + Quoted(table), most_rows_};
 }
 
+std::uint64_t Database::RowsIn(std::string_view table) const {
+  Rows rows = Select(table, {""});
+  while (rows.Next()) {
+  }
+  return rows.read();
+}
+
 }  // namespace lockstep::nsys

@@ -4,26 +4,30 @@
 #include <charconv>
 #include <map>
 
+#include "core/schema_enums.h"
+#include "ingest/map/names.h"
 #include "ingest/rank_files/rank_source.h"
 
 namespace lockstep::nsys {
 namespace {
 
-// The tables with the events that are imported, and the column with their process.
+enum class Tells : std::uint8_t { kNothing, kGpu, kLaunches, kSteps };
+
+// The tables with the events that are imported, the column with their process, and what they may tell of it.
 constexpr struct {
   std::string_view table, column;
-  bool gpu;
+  Tells tells;
 } kEvents[] = {
-    {"CUPTI_ACTIVITY_KIND_KERNEL", "globalPid", true},
-    {"CUPTI_ACTIVITY_KIND_MEMCPY", "globalPid", true},
-    {"CUPTI_ACTIVITY_KIND_MEMSET", "globalPid", true},
-    {"CUPTI_ACTIVITY_KIND_GRAPH_TRACE", "globalPid", true},
-    {"CUPTI_ACTIVITY_KIND_RUNTIME", "globalTid", false},
-    {"NVTX_EVENTS", "globalTid", false},
-    {"MPI_P2P_EVENTS", "globalTid", false},
-    {"MPI_COLLECTIVES_EVENTS", "globalTid", false},
-    {"MPI_START_WAIT_EVENTS", "globalTid", false},
-    {"MPI_OTHER_EVENTS", "globalTid", false},
+    {"CUPTI_ACTIVITY_KIND_KERNEL", "globalPid", Tells::kGpu},
+    {"CUPTI_ACTIVITY_KIND_MEMCPY", "globalPid", Tells::kGpu},
+    {"CUPTI_ACTIVITY_KIND_MEMSET", "globalPid", Tells::kGpu},
+    {"CUPTI_ACTIVITY_KIND_GRAPH_TRACE", "globalPid", Tells::kGpu},
+    {"CUPTI_ACTIVITY_KIND_RUNTIME", "globalTid", Tells::kLaunches},
+    {"NVTX_EVENTS", "globalTid", Tells::kSteps},
+    {"MPI_P2P_EVENTS", "globalTid", Tells::kNothing},
+    {"MPI_COLLECTIVES_EVENTS", "globalTid", Tells::kNothing},
+    {"MPI_START_WAIT_EVENTS", "globalTid", Tells::kNothing},
+    {"MPI_OTHER_EVENTS", "globalTid", Tells::kNothing},
 };
 
 std::int64_t NumberOf(std::string_view text) {
@@ -115,10 +119,21 @@ std::string_view Report::Text(std::int64_t id) const {
   return at == strings_.end() ? std::string_view() : std::string_view(at->second);
 }
 
+bool Report::IsLaunch(const Rows& call) const {
+  const std::uint8_t kind = ingest::ApiKind(Text(call.Int(1)));
+  return kind == schema::ApiKind::kLaunch || kind == schema::ApiKind::kGraphLaunch;
+}
+
+bool Report::IsStep(const Rows& event) const {
+  if (event.Int(2) != kNvtxPushPop && event.Int(2) != kNvtxStartEnd) return false;
+  const std::string_view own = event.Text(3);
+  return ingest::StepWord(ingest::EmittedRangeOf(own.empty() ? Text(event.Int(4)) : own).name) >= 0;
+}
+
 std::vector<Process> Report::Processes() const {
   std::map<std::uint64_t, Process> found;
   for (const auto& event : kEvents) {
-    Rows rows = database_.Select(event.table, {event.column});
+    Rows rows = database_.Select(event.table, {event.column, "nameId", "eventType", "text", "textId"});
     Process* last = nullptr;
     while (rows.Next()) {
       // Versions that profiled one process did not record which.
@@ -126,13 +141,17 @@ std::vector<Process> Report::Processes() const {
       if (last == nullptr || last->process != process) last = &found[process];
       last->process = process;
       ++last->events;
-      last->gpu |= event.gpu;
+      last->gpu |= event.tells == Tells::kGpu;
+      if (event.tells == Tells::kLaunches && !last->launches) last->launches = IsLaunch(rows);
+      if (event.tells == Tells::kSteps && !last->steps) last->steps = IsStep(rows);
     }
   }
   // GPU events without a process belong to the only one.
   if (found.size() == 2 && found.contains(0)) {
-    found.rbegin()->second.gpu |= found.begin()->second.gpu;
-    found.rbegin()->second.events += found.begin()->second.events;
+    Process& only = found.rbegin()->second;
+    const Process& rest = found.begin()->second;
+    only.gpu |= rest.gpu, only.launches |= rest.launches, only.steps |= rest.steps;
+    only.events += rest.events;
     found.erase(found.begin());
   }
   const auto ranked = [&](std::int64_t global_tid, std::int64_t rank) {

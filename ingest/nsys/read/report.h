@@ -34,7 +34,9 @@ enum NvtxType : std::int64_t {
 struct Process {
   std::uint64_t process = 0;
   std::int32_t mpi_rank = -1;
-  bool gpu = false;  // Has GPU activity.
+  bool gpu = false;       // Has GPU activity.
+  bool launches = false;  // Asked for some.
+  bool steps = false;     // Has ranges that are named like steps.
   std::uint64_t events = 0;
 };
 
@@ -65,6 +67,8 @@ class Report {
  private:
   explicit Report(Database database) : database_(std::move(database)) {}
   void ReadFacts();
+  bool IsLaunch(const Rows& call) const;
+  bool IsStep(const Rows& event) const;
 
   Database database_;
   std::unordered_map<std::int64_t, std::string> strings_;

@@ -350,6 +350,30 @@ class Ranks(Case):
         self.assertNotIn("ImportCategorySkipped", read[1].losses)
         self.assertNotIn("x", read[2].ranges)
 
+    def test_ranks_whose_gpu_was_not_captured(self):
+        """Steps and launches make a process a rank; its missing kernels are said."""
+        path = nsys_files.write(str(self.dir / "in" / "all.sqlite"), self.ranks, told=False)
+        process = nsys_files.global_id(5001)
+        for launches in (True, False):
+            db = sqlite3.connect(path)
+            for table in ("KERNEL", "MEMCPY", "MEMSET"):
+                if db.execute("SELECT 1 FROM sqlite_master WHERE name = 'CUPTI_ACTIVITY_KIND_%s'" % table).fetchone():
+                    db.execute("DELETE FROM CUPTI_ACTIVITY_KIND_%s WHERE globalPid = %d" % (table, process))
+            if not launches:
+                db.execute("DELETE FROM CUPTI_ACTIVITY_KIND_RUNTIME WHERE globalTid >> 24 = %d" % (process >> 24))
+                db.execute("DELETE FROM CUPTI_ACTIVITY_KIND_SYNCHRONIZATION WHERE globalPid = %d" % process)
+            # A helper that does neither is none.
+            db.execute("INSERT INTO NVTX_EVENTS (start, end, eventType, text, globalTid) VALUES (5, 6, 59, 'x', ?)",
+                       (nsys_files.global_id(99, 99),))
+            db.commit()
+            db.close()
+            read = self.imported("in", code=3, options=["--force"])
+            self.assertEqual(sorted(read), [0, 1, 2, 3])
+            self.assertEqual([rank for rank, file in read.items() if "GpuNotCaptured" in file.losses], [1])
+            self.assertEqual(read[1].rows("steps"), 3)
+            found = self.analysis("run", code=3)
+            self.assertTrue(found["verdict"].startswith("GPU activity was not recorded"), found["verdict"])
+
     def test_one_rank_twice(self):
         files = self.files(self.ranks)
         shutil.copy(files[1], self.dir / "in" / "report_rank1_copy.sqlite")
@@ -510,6 +534,79 @@ class Damage(Case):
 
 class Lacking(Case):
     """Reports that lack what others have."""
+
+    def test_devices_that_tables_do_not_fill(self):
+        """0 in a table's deviceId or contextId whatever it is: other tables have it."""
+        ranks = self.simulated(GPU)
+        path = nsys_files.write(str(self.dir / "in" / "all.sqlite"), ranks)
+        db = sqlite3.connect(path)
+        there = {name for (name,) in db.execute("SELECT name FROM sqlite_master")}
+        tables = [table for table in map("CUPTI_ACTIVITY_KIND_".__add__, ("KERNEL", "MEMCPY", "MEMSET", "SYNCHRONIZATION"))
+                  if table in there]
+        for rank in ranks:
+            for table in tables:
+                db.execute("UPDATE %s SET deviceId = ?, contextId = ? WHERE globalPid = ?" % table,
+                           (rank, rank + 1, nsys_files.global_id(5000 + rank)))
+        db.execute("CREATE TABLE CUDA_GPU_MEMORY_USAGE_EVENTS (start INTEGER, globalPid INTEGER, deviceId INTEGER, "
+                   "contextId INTEGER, address INTEGER, bytes INTEGER, memKind INTEGER, memoryOperationType INTEGER)")
+        db.executemany("INSERT INTO CUDA_GPU_MEMORY_USAGE_EVENTS VALUES (100, ?, ?, ?, 4096, 64, ?, 0)",
+                       [(nsys_files.global_id(5000 + rank), rank, rank + 1, kind) for rank in ranks for kind in (1, 2)])
+        db.commit()
+        whole = self.imported("in", run="whole")
+        known = self.analysis("whole")
+        of = lambda files: {rank: {(t, c): [int(v) for v in file.column(t, c)] for t, c in
+                                   (("kernels", "device"), ("kernels", "context"), ("copies", "device"),
+                                    ("copies", "context"), ("sync", "device"), ("sync", "context"),
+                                    ("copies", "destination_device"), ("gpu_memory", "device"))}
+                            for rank, file in files.items()}
+        self.assertEqual(set(of(whole)[2]["sync", "device"]), {2})
+        self.assertEqual(sorted(of(whole)[2]["gpu_memory", "device"]), [2, 65535])
+        for table in tables[1:] + ["CUDA_GPU_MEMORY_USAGE_EVENTS"]:
+            for column in ("deviceId", "contextId"):
+                db.execute("UPDATE %s SET %s = 0" % (table, column))
+                db.commit()
+                self.assertEqual(of(self.imported("in", run="run", options=["--force"])), of(whole), (table, column))
+        db.close()
+        found = self.analysis("run")
+        self.assertEqual(found["verdict"], known["verdict"])
+        self.assertEqual(found["ranks"], known["ranks"])
+
+    def test_operators_of_emit_nvtx(self):
+        """All calls of an operator have one name, and are operators; other ranges keep theirs."""
+        path = self.files(self.simulated(self.ONE))[0]
+        db = sqlite3.connect(path)
+        tid = nsys_files.global_id(5000, 5000)
+        names = []
+        for i in range(4):
+            names += ["aten::linear, seq = %d, op_id = %d, sizes = [[4, 8], [8]]" % (i, 100 + i),
+                      "aten::empty, op_id = %d" % (200 + i), "Optimizer.step#SGD.step, op_id = %d" % (300 + i)]
+        db.executemany("INSERT INTO NVTX_EVENTS (start, end, eventType, text, globalTid, domainId) VALUES (?,?,59,?,?,0)",
+                       [(2_000_000 + 1000 * i, 2_000_500 + 1000 * i, name, tid) for i, name in enumerate(names)])
+        db.commit()
+        db.close()
+        file = self.imported(path)[0]
+        ranges = list(zip((file.text(n) for n in file.column("ranges", "name")),
+                          map(int, file.column("ranges", "source")), map(int, file.column("ranges", "payload")),
+                          map(int, file.column("ranges", "payload_kind")), map(int, file.column("ranges", "category"))))
+        self.assertEqual([r for r in ranges if r[0] == "aten::linear"], [("aten::linear", 3, i, 3, 0) for i in range(4)])
+        self.assertEqual([r for r in ranges if r[0] == "aten::empty"], [("aten::empty", 3, 0, 0, 0)] * 4)
+        self.assertEqual([r for r in ranges if r[0].startswith("Opt")], [("Optimizer.step#SGD.step", 2, 0, 0, 4)] * 4)
+        ops = self.lockstep("analyze", "run", "--table", "ops").stdout
+        self.assertRegex(ops, r"aten::linear +4 ")
+
+    def test_tables_that_are_not_used(self):
+        """Empty ones are not worth a word."""
+        path = self.files(self.simulated(self.ONE))[0]
+        db = sqlite3.connect(path)
+        db.execute("CREATE TABLE SCHED_EVENTS (start INTEGER, cpu INTEGER, isSchedIn INTEGER, globalTid INTEGER)")
+        db.execute("CREATE TABLE GPU_METRICS (timestamp INTEGER)")
+        db.executemany("INSERT INTO SCHED_EVENTS VALUES (?, 0, 1, 5)", ((i,) for i in range(12)))
+        db.commit()
+        db.close()
+        file = self.imported(path)[0]
+        self.assertEqual(file.losses["ImportCategorySkipped"], 12)
+        self.assertIn("SCHED_EVENTS (12 rows)", self.done.stdout)
+        self.assertNotIn("GPU_METRICS", self.done.stdout)
 
     ONE = GPU.replace("ranks 4", "ranks 1").replace("slow rank=2 factor=1.2\n", "")
 

@@ -41,6 +41,42 @@ TEST(ImportNames, Copies) {
   EXPECT_EQ(CopyKindOf("Memset (Device)", "").kind, 6);
 }
 
+TEST(ImportNames, Steps) {
+  for (const char* step : {"step 12", "Train Step", "iteration=3", "ProfilerStep#12", "batch_7"})
+    EXPECT_GE(StepWord(step), 0) << step;
+  for (const char* other : {"stepping", "aten::step", "load", "steps of the whole epoch", ""})
+    EXPECT_EQ(StepWord(other), -1) << other;
+}
+
+TEST(ImportNames, RangesOfEmitNvtx) {
+  const auto is = [](std::string_view text, std::string_view name, std::int64_t sequence, std::string_view sizes,
+                     bool emitted, bool is_operator) {
+    const EmittedRange range = EmittedRangeOf(text);
+    EXPECT_EQ(range.name, name) << text;
+    EXPECT_EQ(range.sequence, sequence) << text;
+    EXPECT_EQ(range.sizes, sizes) << text;
+    EXPECT_EQ(range.emitted, emitted) << text;
+    EXPECT_EQ(range.is_operator(), is_operator) << text;
+  };
+  is("aten::mm", "aten::mm", -1, "", false, true);
+  is("aten::mm, seq = 12", "aten::mm", 12, "", true, true);
+  is("aten::copy_, op_id = 991065", "aten::copy_", -1, "", true, true);
+  is("aten::mm, seq = 12, op_id = 34, sizes = [[2, 3], [3, 4]], input_op_ids = [[(33, 0)], []]", "aten::mm", 12,
+     "[[2, 3], [3, 4]]", true, true);
+  is("MyFunctionBackward, stashed seq = 4, sizes = [[]]", "MyFunctionBackward", 4, "[[]]", true, true);
+  // Of record_function(), and of others.
+  is("forward, op_id = 5", "forward", -1, "", true, false);
+  is("Optimizer.step#Adam.step, op_id = 5, sizes = []", "Optimizer.step#Adam.step", -1, "[]", true, false);
+  is("FSDP::pre_forward (blocks.3), op_id = 5", "FSDP::pre_forward (blocks.3)", -1, "", true, false);
+  is("record_param_comms, op_id = 5", "record_param_comms", -1, "", true, true);
+  is("flash_attn::_flash_attn_forward, op_id = 5", "flash_attn::_flash_attn_forward", -1, "", true, true);
+  is("solve, tol = 1", "solve, tol = 1", -1, "", false, false);
+  is("seq = 12", "seq = 12", -1, "", false, false);
+  is("ns::solve", "ns::solve", -1, "", false, false);
+  is("a, seq = x, op_id = 7", "a, seq = x", -1, "", true, false);
+  is("", "", -1, "", false, false);
+}
+
 TEST(ImportNames, ElementTypes) {
   for (const char* name : {"Float", "float", "c10::Float"})
     EXPECT_EQ(ElementTypeOf(name).type, DataType::kFloat32) << name;
