@@ -10,9 +10,11 @@ namespace lockstep::hang {
 namespace {
 
 using analysis::Clauses;
+using analysis::Fact;
 using analysis::Ns;
 using analysis::Num;
 using analysis::Ranks;
+using analysis::Say;
 using analysis::Told;
 using analysis::Word;
 
@@ -40,26 +42,43 @@ std::vector<Block> Gather(const Judgement& judgement, bool all) {
   return told;
 }
 
-// Where nobody hangs.
-std::string NoneText(const Progress& progress, const Judgement& judgement) {
-  switch (progress.open) {
-    case Open::kWhoIsBehind:
-      return Told(Word::kHangUnplacedBehind);
-    case Open::kWhoIsInside:
-      return Told(Word::kHangInsideNotKnown);
-    case Open::kNothing:
-      break;
-  }
-  if (judgement.young == 0) return Told(Word::kHangNone);
-  return Told(Word::kHangOnlyYoung,
-              {{"young", Num{static_cast<std::int64_t>(judgement.young)}}, {"longest", Ns{judgement.oldest_young_ns}}});
+NoHang NotKnown(analysis::Clause why, std::string remedy) {
+  return {Told(Word::kHangNotKnown, {{"why", Clauses{{std::move(why)}}}}), std::move(remedy)};
 }
 
 }  // namespace
 
+NoHang NoHangOf(const Progress& progress, const Judgement& judgement, bool all_ranks) {
+  const Clauses none{{judgement.young == 0
+                          ? Say(Word::kHangNobodyHeldUp, {{"others", !judgement.known}})
+                          : Say(Word::kHangOnlyYoung, {{"young", Num{static_cast<std::int64_t>(judgement.young)}},
+                                                       {"longest", Ns{judgement.oldest_young_ns}}})}};
+  // Of a recorded run every rank's file is here, or named.
+  const auto add_dumps = [&] { return progress.source == Source::kDump ? Told(Word::kHangAddDumpsAction) : ""; };
+  switch (progress.open) {
+    case Open::kWhoIsBehind:
+      return {Told(Word::kHangUnplacedBehind), ""};
+    case Open::kWhoIsInside:
+      return {Told(Word::kHangInsideNotKnown), ""};
+    case Open::kNoCounts:
+      return NotKnown(Say(Word::kHangNoCounts), Told(Word::kHangNoCountsAction));
+    case Open::kUnreadFiles:
+      if (judgement.blind.empty()) return NotKnown(Say(Word::kHangUnreadFiles, {{"none", none}}), add_dumps());
+      break;
+    case Open::kNothing:
+      break;
+  }
+  if (judgement.known)
+    return {Told(Word::kHangNone, {{"none", none}, {"shows", Shown(progress)}}), ""};
+  if (judgement.blind.empty()) return NotKnown(Say(Word::kHangNoRank), add_dumps());
+  const Fact ranks{"ranks", Ranks{judgement.blind, all_ranks}};
+  return NotKnown(Say(Word::kHangSomeBlind, {ranks, {"none", none}}),
+                  progress.source == Source::kRankFile ? Told(Word::kHangBlindAction, {ranks}) : add_dumps());
+}
+
 std::string TextOf(const Progress& progress, const Judgement& judgement, bool all_ranks, bool unicode) {
   constexpr std::size_t kMostVerdicts = 5;
-  const std::string margin = "      ";
+  const std::string margin = "      ", arrow = unicode ? "→ " : "-> ";
   std::string text;
   const std::vector<Block> told = Gather(judgement, all_ranks);
   const std::size_t shown = all_ranks ? told.size() : std::min(kMostVerdicts, told.size());
@@ -69,10 +88,14 @@ std::string TextOf(const Progress& progress, const Judgement& judgement, bool al
     text += "HANG  " + words.headline + "\n";
     for (const std::string& detail : words.details) text += margin + detail + "\n";
     if (told[i].more != 0) text += margin + Told(Word::kHangSameCause, {more(told[i].more)}) + "\n";
-    text += margin + (unicode ? "→ " : "-> ") + words.remedy + "\n";
+    text += margin + arrow + words.remedy + "\n";
   }
   if (shown < told.size()) text += Told(Word::kHangMoreOperations, {more(told.size() - shown)}) + "\n";
-  if (judgement.verdicts.empty()) text += NoneText(progress, judgement) + "\n";
+  if (judgement.verdicts.empty()) {
+    const NoHang none = NoHangOf(progress, judgement, all_ranks);
+    text += none.sentence + "\n";
+    if (!none.remedy.empty()) text += margin + arrow + none.remedy + "\n";
+  }
   if (!judgement.no_dump.empty())
     text += margin +
             Told(Word::kHangMissing,

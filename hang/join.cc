@@ -77,10 +77,16 @@ bool Join(Progress& progress, Progress more) {
     known.hides_messages |= facts.hides_messages;
     known.makes_messages |= facts.makes_messages;
     known.counts_only &= facts.counts_only;
+    known.blind &= facts.blind;
+    if (known.shows.empty()) known.shows = std::move(facts.shows);
   }
   progress.ranks.clear();
   for (auto& [rank, facts] : ranks) progress.ranks.push_back(std::move(facts));
-  if (more.open == Open::kNothing) progress.open = Open::kNothing;
+  // What counts leave open, dumps of all ranks tell; what Lockstep records does not (NCCL).
+  const bool dumps_tell = std::all_of(progress.ranks.begin(), progress.ranks.end(),
+                                      [](const RankFacts& facts) { return !facts.shows.empty(); });
+  progress.open = std::max(progress.open, more.open);
+  if (dumps_tell && progress.open != Open::kUnreadFiles) progress.open = Open::kNothing;
   std::move(more.groups.begin(), more.groups.end(), std::back_inserter(progress.groups));
   return true;
 }

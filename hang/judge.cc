@@ -44,8 +44,11 @@ class Court {
     judgement_.oldest_young_ns = waits_.oldest_young_ns;
     for (std::size_t rank = 0; rank < waits_.ranks.size(); ++rank) {
       judgement_.waiting += !waits_.of_rank[rank].empty();
-      if (waits_.ranks[rank].state == RankState::kMissing) judgement_.no_dump.push_back(waits_.ranks[rank].rank);
+      const RankFacts& facts = waits_.ranks[rank];
+      if (facts.state == RankState::kMissing) judgement_.no_dump.push_back(facts.rank);
+      if (facts.state == RankState::kMissing || facts.blind) judgement_.blind.push_back(facts.rank);
     }
+    judgement_.known = progress_.open == Open::kNothing && judgement_.blind.empty() && !waits_.ranks.empty();
     for (const std::vector<std::uint32_t>& sink : FindSinks(waits_)) {
       if (sink.size() > 1) {
         SayCircular(sink);

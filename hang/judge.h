@@ -66,11 +66,13 @@ struct Verdict {
 };
 
 struct Judgement {
-  std::vector<Verdict> verdicts;      // Empty: nothing hangs. The one with most waiting ranks first.
+  std::vector<Verdict> verdicts;      // The one with most waiting ranks first. Empty: see `known`.
   std::vector<std::int32_t> no_dump;  // Ranks about which nothing is known.
+  std::vector<std::int32_t> blind;    // These, and those of which it is not known whether they wait.
   std::size_t waiting = 0;            // Ranks inside any operation that is not complete.
   std::size_t young = 0;              // Operations that were open for a shorter time than JudgeOptions asks.
   std::int64_t oldest_young_ns = kNotKnown;
+  bool known = false;  // Without a verdict: nothing hangs. Otherwise whether anything does is not known.
 };
 
 // What is open for less is work under way, if nobody says otherwise.

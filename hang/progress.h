@@ -61,6 +61,10 @@ struct RankFacts {
   bool hides_messages = false;
   bool makes_messages = false;  // And it is known to have made some.
   bool counts_only = false;     // Its facts are counts of calls: what it is inside of besides is not known.
+  bool blind = false;           // Whether it was inside any call at all is not known.
+  // The libraries whose calls its dump shows ("NCCL"), ascending: of calls of others it shows nothing. Empty: it is no
+  // dump, or does not say.
+  std::vector<std::string> shows;
   // It exited with code 0 between MPI_Init and MPI_Finalize: whoever waits for it waits for ever, however short that
   // was when the launcher ended it.
   bool without_finalize = false;
@@ -119,6 +123,8 @@ enum class Open : std::uint8_t {
   kNothing,
   kWhoIsBehind,  // Ranks are behind whose numbers in the job are not known.
   kWhoIsInside,  // Whether all are inside an operation.
+  kNoCounts,     // How much any rank has called.
+  kUnreadFiles,  // What ranks did whose files could not be read, and which these are.
 };
 
 struct Progress {

@@ -6,6 +6,9 @@
 
 namespace lockstep::hang {
 
+// The libraries whose calls the dumps show; empty: they do not say, or there are none.
+analysis::Names Shown(const Progress& progress);
+
 inline analysis::Clause SaySource(Source source) {
   using analysis::Say, analysis::Word;
   switch (source) {

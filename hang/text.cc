@@ -63,6 +63,7 @@ class Teller {
               {"on_host", OnHost()},
               {"waited", Clauses{{Waited()}}},
               {"last", LastCall()},
+              {"shows", If(progress.source == Source::kDump, Shown(progress))},
               {"source", Clauses{{SaySource(progress.source)}}}};
   }
 
@@ -266,14 +267,27 @@ class Teller {
     AddTo(details, BriefStacks(progress_, others, !verdict_.culprits.empty()));
   }
 
+  // What is known of ranks that did not enter, apart from that.
+  Clauses Elsewhere(const std::vector<std::int32_t>& ranks) const {
+    const Word word = CountsOnly(ranks)                         ? Word::kHangCallsHidden
+                      : verdict_.hides_messages                 ? Word::kHangMessagesHidden
+                      : progress_.source == Source::kRankFile   ? Word::kHangNotRecordedElsewhere
+                                                                : Word::kHangNotKnownElsewhere;
+    return {{Say(word, {{"ranks", Names(ranks)}, {"shows", Shown(progress_)}})}};
+  }
+
   Clause DidNotEnter() const {
     if (verdict_.began) return Whole(Word::kHangBegan);
     Clause clause = Whole(Word::kHangDidNotEnter);
-    const Word elsewhere = CountsOnly(verdict_.culprits) ? Word::kHangCallsHidden
-                           : verdict_.hides_messages     ? Word::kHangMessagesHidden
-                                                         : Word::kHangWaitsForNobody;
-    clause.facts.push_back({"elsewhere", Clauses{{Whole(elsewhere)}}});
+    clause.facts.push_back({"elsewhere", Elsewhere(verdict_.culprits)});
     return clause;
+  }
+
+  void AddMost(std::vector<Clause>& details) const {
+    const bool left = AllOf(verdict_.candidates, [](const RankFacts& facts) { return facts.state == RankState::kExited; });
+    Clause clause = Whole(left ? Word::kHangMostLeft : Word::kHangMostAbsent);
+    if (!left) clause.facts.push_back({"elsewhere", Elsewhere(verdict_.candidates)});
+    details.push_back(std::move(clause));
   }
 
   void AddSides(std::vector<Clause>& details) const {
@@ -353,10 +367,7 @@ class Teller {
         if (verdict_.made_one_less) whole(Word::kHangOneLess);
         if (verdict_.made_one_more) whole(Word::kHangOneMore);
         // Most of a group did not come: candidates are named, nobody is blamed.
-        if (!verdict_.candidates.empty())
-          whole(AllOf(verdict_.candidates, [](const RankFacts& facts) { return facts.state == RankState::kExited; })
-                    ? Word::kHangMostLeft
-                    : Word::kHangMostAbsent);
+        if (!verdict_.candidates.empty()) AddMost(details);
         break;
       case Cause::kAllInside:
         details.push_back(AllInside());
@@ -425,6 +436,13 @@ class Teller {
 };
 
 }  // namespace
+
+analysis::Names Shown(const Progress& progress) {
+  std::set<std::string> shown;
+  for (const RankFacts& facts : progress.ranks)
+    for (const std::string& library : facts.shows) shown.insert(Printed(library));
+  return {{shown.begin(), shown.end()}};
+}
 
 Words WordsOf(const Progress& progress, const Verdict& verdict, bool all_ranks) {
   return Teller(progress, verdict, all_ranks).Tell();

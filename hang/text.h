@@ -18,7 +18,13 @@ struct Words {
 // Lists of ranks are short unless `all_ranks`.
 Words WordsOf(const Progress& progress, const Verdict& verdict, bool all_ranks);
 
-// The blocks of all verdicts, or that nothing hangs; lines that are safe to print.
+// Without a verdict: that nothing hangs, or why that is not known and what would tell.
+struct NoHang {
+  std::string sentence, remedy;  // The remedy is "" where there is nothing to do.
+};
+NoHang NoHangOf(const Progress& progress, const Judgement& judgement, bool all_ranks);
+
+// The blocks of all verdicts, or what NoHangOf says; lines that are safe to print.
 std::string TextOf(const Progress& progress, const Judgement& judgement, bool all_ranks, bool unicode = true);
 
 // The same for programs: a JSON object of schema lockstep.hang/1. Keys are added, never changed.

@@ -6,6 +6,7 @@
 #include <cerrno>
 #include <charconv>
 #include <filesystem>
+#include <set>
 #include <system_error>
 
 #include "core/own_file.h"
@@ -57,6 +58,25 @@ const ProgressFormat* NamedLikeDump(const std::string& path) {
   return nullptr;
 }
 
+// Its name with # for each number.
+std::string ShapeOf(const std::string& path) {
+  std::string shape;
+  for (const char c : BaseName(path)) {
+    const bool digit = c >= '0' && c <= '9';
+    if (!digit || !shape.ends_with('#')) shape += digit ? '#' : c;
+  }
+  return shape;
+}
+
+// As one of these, or as one with something behind it: "rank_3.json.gz", "_dump_3.tmp". Names without a number say
+// nothing.
+bool NamedAs(const std::set<std::string>& shapes, const std::string& shape) {
+  return std::any_of(shapes.begin(), shapes.end(), [&](const std::string& each) {
+    if (each.find('#') == std::string::npos || !shape.starts_with(each)) return false;
+    return shape.size() == each.size() || std::string_view(".~-_").find(shape[each.size()]) != std::string_view::npos;
+  });
+}
+
 // Calls `file(path)` until it returns false.
 template <typename F>
 bool WalkDumps(const fs::path& dir, int depth, F&& file) {
@@ -70,7 +90,7 @@ bool WalkDumps(const fs::path& dir, int depth, F&& file) {
     std::error_code ignored;
     if (fs::is_directory(entry, ignored)) {
       if (depth < 2 && !WalkDumps(entry, depth + 1, file)) return false;
-    } else if (fs::is_regular_file(entry, ignored) && !file(entry.string())) {
+    } else if (!file(entry.string())) {
       return false;
     }
   }
@@ -90,6 +110,7 @@ Result<std::vector<FoundDumps>> FindDumps(const std::vector<std::string>& argume
     for (FoundDumps& each : found)
       if (each.format == format) each.files.push_back(std::move(file));
   };
+  std::vector<std::string> others;  // Files of directories that nothing tells for dumps.
   for (const std::string& argument : arguments) {
     std::error_code ignored;
     where += (where.empty() ? "" : " ") + argument;
@@ -97,7 +118,10 @@ Result<std::vector<FoundDumps>> FindDumps(const std::vector<std::string>& argume
       WalkDumps(argument, 0, [&](const std::string& path) {
         const ProgressFormat* format = DumpFormatOf(path);
         if (format == nullptr) format = NamedLikeDump(path);
-        if (format != nullptr) add(path, format);
+        if (format != nullptr)
+          add(path, format);
+        else
+          others.push_back(path);
         return true;
       });
     } else if (fs::exists(argument, ignored)) {
@@ -108,6 +132,13 @@ Result<std::vector<FoundDumps>> FindDumps(const std::vector<std::string>& argume
       return Error{ErrorCode::kNotFound, "no such file or directory", argument,
                    "name the dumps of all ranks, or the directory that holds them"};
     }
+  }
+  // One that is named as the dumps are is one that cannot be read, which its reader says.
+  for (FoundDumps& each : found) {
+    std::set<std::string> shapes;
+    for (const DumpFile& file : each.files) shapes.insert(ShapeOf(file.path));
+    for (const std::string& path : others)
+      if (NamedAs(shapes, ShapeOf(path))) add(path, each.format);
   }
   std::erase_if(found, [](const FoundDumps& each) { return each.files.empty(); });
   if (found.empty())

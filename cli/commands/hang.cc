@@ -119,10 +119,17 @@ Result<int> Hang(const HangFlags& flags) {
                                        ns(flags.alarm_after_s > 0 ? flags.alarm_after_s : flags.least_wait_s)};
   Account account;
   if (!sources.run.empty()) LS_CHECK(ReadRun(sources.run, options.least_wait_ns, flags.jobs, account));
-  for (const ingest::FoundDumps& found : sources.dumps)
-    LS_CHECK(ReadDumps(found,
-                       sources.dumps.size() == 1 && !flags.given.empty() ? flags.given.back() : found.files.back().path,
-                       flags.jobs, account));
+  std::vector<Error> unread;
+  for (const ingest::FoundDumps& found : sources.dumps) {
+    const bool only = sources.dumps.size() == 1 && !flags.given.empty();
+    const Status done = ReadDumps(found, only ? flags.given.back() : found.files.back().path, flags.jobs, account);
+    if (!done.ok()) unread.push_back(done.error());
+  }
+  // Beside what could be read it is one more thing that is missing.
+  if (account.sources.empty()) return unread.front();
+  for (const Error& error : unread) account.read.notes.push_back(error.where + ": " + error.what);
+  if (!unread.empty() && account.read.progress.open == hang::Open::kNothing)
+    account.read.progress.open = hang::Open::kUnreadFiles;
   const ingest::ReadProgress& read = account.read;
   hang::Judgement judgement = hang::Judge(read.progress, options);
   if (flags.alarm_after_s > 0) hang::KeepAlarms(read.progress, ns(flags.alarm_after_s), judgement);
@@ -146,7 +153,7 @@ Result<int> Hang(const HangFlags& flags) {
     LS_CHECK(WriteOrShow(flags.json, JsonText(json), ShowJson));
   }
   if (!judgement.verdicts.empty() || !said.empty()) return kHang;
-  return read.notes.empty() && judgement.no_dump.empty() ? kOk : kIncomplete;
+  return judgement.known && read.notes.empty() ? kOk : kIncomplete;
 }
 
 }  // namespace
@@ -163,7 +170,7 @@ void AddHang(CLI::App& root, Chosen& chosen) {
       "  lockstep hang /tmp/nccl_trace_rank_*  the same, named one by one\n"
       "  lockstep hang ras1.json ras2.json     what ncclras -f json printed, some seconds apart\n"
       "PyTorch writes dumps if TORCH_FR_BUFFER_SIZE is set: docs/hang.md.\n"
-      "Exit code 4: something hangs; 3: nothing does in what could be read, and ranks are missing.");
+      "Exit code 4: something hangs; 3: not known, or files are damaged; 0: nothing hangs.");
   app->add_option("sources", flags->given, "A run directory, dumps of all ranks (files, directories), or both")
       ->type_name("RUN|DUMPS");
   app->add_flag("--members", flags->members, "Name every rank, group and note: nothing is shortened");

@@ -31,6 +31,10 @@ std::int64_t SeenAt(const RankDump& dump) {
   return dump.modified_ns - oldest <= longest ? std::max(dump.modified_ns, dump.dump.latest_ns) : kNotKnown;
 }
 
+std::string LibraryOf(const std::string& backend) {
+  return backend == "nccl" ? "NCCL" : backend == "xccl" ? "XCCL" : backend;
+}
+
 bool IsDefault(const DumpGroup& group) { return group.name == "0" || group.label == "default_pg"; }
 
 // A group over all dumps: one name and one set of ranks.
@@ -89,9 +93,15 @@ class Combiner {
 
   void AddRanks() {
     std::vector<std::int32_t> empty;
+    std::set<std::string> shown;
+    for (const RankDump& dump : dumps_)
+      for (const Entry& entry : dump.dump.entries)
+        if (!entry.backend.empty()) shown.insert(LibraryOf(entry.backend));
+    if (shown.empty()) shown.insert("PyTorch's process groups");
     for (const RankDump& dump : dumps_) {
       hang::RankFacts facts{.rank = dump.rank};
       facts.seen_ns = SeenAt(dump);
+      if (dump.dump.anything) facts.shows.assign(shown.begin(), shown.end());
       for (const Entry& entry : dump.dump.entries) {
         if (entry.backend != "gloo") continue;
         facts.hides_messages = true;

@@ -5,6 +5,7 @@
 #include <set>
 #include <utility>
 
+#include "core/printed.h"
 #include "ingest/flight_recorder/document.h"
 #include "ingest/flight_recorder/json_text.h"
 #include "ingest/flight_recorder/pickle.h"
@@ -80,10 +81,11 @@ class Reader {
   explicit Reader(const Document& document) : document_(document), left_(64 * document.size() + 1'000'000) {}
 
   Result<Dump> Read(ValueId root) {
-    if (!document_.IsDict(root)) return NoDump();
+    if (!document_.IsDict(root)) return NoDump("");
     const ValueId entries = document_.At(root, "entries"), config = document_.At(root, "pg_config"),
                   status = document_.At(root, "pg_status");
-    if (!document_.IsList(entries) && !document_.IsDict(config) && !document_.IsDict(status)) return NoDump();
+    if (!document_.IsList(entries) && !document_.IsDict(config) && !document_.IsDict(status))
+      return NoDump(OwnWords(root));
     dump_.version = std::string(document_.Text(document_.At(root, "version")));
     const std::int64_t rank = document_.Integer(document_.At(root, "rank"), -1);
     dump_.told_rank = rank >= 0 && rank < kMostRanks ? static_cast<std::int32_t>(rank) : -1;
@@ -103,10 +105,19 @@ class Reader {
   }
 
  private:
-  static Error NoDump() {
+  // What somebody wrote instead of a dump: {"ok": false, "reason": "..."}.
+  std::string OwnWords(ValueId root) const {
+    constexpr std::size_t kMost = 200;
+    for (const std::string_view key : {"reason", "error", "message"})
+      if (const std::string_view text = document_.Text(document_.At(root, key)); !text.empty())
+        return "it says: " + Printed(std::string(text.substr(0, kMost)));
+    return "";
+  }
+
+  static Error NoDump(std::string says) {
     return {
         ErrorCode::kMalformed,
-        "this is neither a Flight Recorder dump (entries, process groups) nor an answer of NCCL's RAS", "",
+        "this is neither a Flight Recorder dump (entries, process groups) nor an answer of NCCL's RAS", std::move(says),
         "name files that PyTorch's Flight Recorder wrote, or that ncclras printed: docs/hang.md says how to get them"};
   }
 

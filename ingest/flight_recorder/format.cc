@@ -64,9 +64,11 @@ Result<ReadProgress> Read(const std::vector<DumpFile>& files, unsigned jobs) {
   });
   ReadProgress read;
   std::map<std::int32_t, std::size_t> of_rank;  // Of two dumps of one rank, the later.
+  std::vector<std::int32_t> unread;             // Their ranks, as far as the names tell them.
   for (std::size_t i = 0; i < files.size(); ++i) {
     if (!errors[i].what.empty()) {
       read.notes.push_back(Sentence(files[i], errors[i]));
+      unread.push_back(files[i].rank);
       continue;
     }
     const auto [at, fresh] = of_rank.try_emplace(dumps[i].rank, i);
@@ -86,6 +88,8 @@ Result<ReadProgress> Read(const std::vector<DumpFile>& files, unsigned jobs) {
   for (const auto& [rank, i] : of_rank) used.push_back(std::move(dumps[i]));
   read.used = used.size();
   read.progress = flight_recorder::Combine(used, read.notes);
+  if (std::any_of(unread.begin(), unread.end(), [&](std::int32_t rank) { return !of_rank.contains(rank); }))
+    read.progress.open = hang::Open::kUnreadFiles;
   return read;
 }
 

@@ -35,6 +35,11 @@ std::int64_t SumOf(const Communicator& communicator, const CommRank& rank, const
 
 bool Answers(const CommRank& rank) { return !rank.silent && rank.status != Status::kNoMember; }
 
+// A text names no counts of ranks that agree.
+bool Counted(const Communicator& communicator, const CommRank& rank) {
+  return Answers(rank) && (!communicator.counts_are_whole || !rank.counts.empty());
+}
+
 // Of the ranks of which it is known; kNotKnown: of none.
 std::int64_t LowestOf(const Communicator& communicator, const Kinds& kinds) {
   std::int64_t lowest = kNotKnown;
@@ -127,6 +132,7 @@ class Combiner {
         facts.process = TextOf(rank.process);
       }
       if (rank.silent) facts.state = hang::RankState::kSilent;
+      counted_[number] |= Counted(communicator, rank);
       if (Answers(rank) && facts.state == hang::RankState::kUnknown) facts.state = hang::RankState::kAlive;
       const std::string doing = DoingOf(communicator, rank);
       if (!doing.empty() && facts.doing.empty()) facts.doing = doing;
@@ -142,6 +148,7 @@ class Combiner {
         facts.state = hang::RankState::kUnknown;
       // Whoever is behind may wait in a communicator whose ranks are not known.
       facts.makes_messages = unplaced_ > 0;
+      facts.blind = !counted_[rank];
       progress_.ranks.push_back(std::move(facts));
     }
   }
@@ -177,6 +184,23 @@ class Combiner {
     return past;
   }
 
+  // Which processes have called something since the answer before.
+  void FindMotion(const Communicator& communicator) {
+    if (answers_.size() < 2) return;
+    const Communicator* before = Find(answers_[answers_.size() - 2], communicator);
+    for (const CommRank& rank : communicator.ranks) {
+      if (rank.status == Status::kNoMember) continue;
+      const CommRank* then = before == nullptr ? nullptr : Find(*before, rank.rank);
+      // A text does not name a communicator for as long as its ranks agree.
+      const bool moved = then != nullptr
+                             ? then->counts != rank.counts
+                             : communicator.counts_are_whole && SumOf(communicator, rank, KindsOf(communicator)) > 0;
+      const std::string who =
+          rank.process.known() ? TextOf(rank.process) : communicator.hash + " " + std::to_string(rank.rank);
+      moved_[who] |= moved;
+    }
+  }
+
   // Time of the first answer since which `holds` of the communicator; kNotKnown: only the last one says so.
   template <typename Holds>
   std::int64_t Since(const Communicator& communicator, const Past& past, Holds&& holds) const {
@@ -196,7 +220,9 @@ class Combiner {
     const Kinds compared = communicator.counts_are_whole ? KindsOf(communicator) : differing;
     const Past past = PastOf(communicator, compared, LowestOf(communicator, compared));
     moves_ |= past.moved;
-    stands_ |= !past.moved && past.since + 1 < answers_.size() && communicator.counts_are_whole;
+    stands_ |= !past.moved && past.since + 1 < answers_.size() && communicator.counts_are_whole && !compared.empty();
+    any_counts_ |= !KindsOf(communicator).empty();
+    FindMotion(communicator);
     NoteStates(communicator, past.moved);
     // Where a process does not answer, the others may have gone on until it stopped.
     const bool silent = AnySilent(communicator), waits = silent || (troubled && !past.moved);
@@ -208,7 +234,7 @@ class Combiner {
     group.complete = static_cast<std::int64_t>(communicator.ranks.size()) == communicator.size;
     for (std::size_t i = 0; i < numbers.size(); ++i) {
       hang::Member member{.rank = numbers[i]};
-      member.known = Answers(communicator.ranks[i]);
+      member.known = Counted(communicator, communicator.ranks[i]);
       if (member.known) member.entered = member.completed = 0;
       group.members.push_back(std::move(member));
     }
@@ -378,9 +404,8 @@ class Combiner {
       notes_.push_back(TextOf(gone[0]) +
                        (gone.size() > 1 ? " and " + std::to_string(gone.size() - 1) + " more do" : " does") +
                        " not answer RAS; no communicator is left in which others wait");
-    if (last_.communicators.empty() && gone.empty()) {
-      notes_.emplace_back(
-          "the answer of RAS shows no count: of ranks that agree its text has none; take ncclras -f json");
+    if (!any_counts_ && !waits_ && unplaced_ == 0 && gone.empty()) {
+      progress_.open = hang::Open::kNoCounts;
       return;
     }
     if (waits_ && numbering_.own)
@@ -398,9 +423,17 @@ class Combiner {
       progress_.open = hang::Open::kWhoIsBehind;
       return;
     }
-    if (moves_) return;
+    const auto standing = std::count_if(moved_.begin(), moved_.end(), [](const auto& each) { return !each.second; });
+    if (moves_ && standing == 0 && gone.empty() && !last_.cut_off) return;
     progress_.open = hang::Open::kWhoIsInside;
     if (recent_) return;
+    if (moves_) {
+      if (standing != 0)
+        notes_.push_back("no count of " + std::to_string(standing) + (standing == 1 ? " rank" : " ranks") +
+                         " has moved since the answer before, while others went on: whether " +
+                         (standing == 1 ? "it waits" : "they wait") + " is not known");
+      return;
+    }
     notes_.emplace_back(answers_.size() > 1 && stands_
                             ? "no count has moved since the first answer, and all ranks have called alike: either all "
                               "are inside an operation or all hosts are elsewhere, which RAS does not tell"
@@ -419,6 +452,9 @@ class Combiner {
   std::size_t unplaced_ = 0;  // Communicators in which somebody is whose ranks are not known.
   bool moves_ = false;        // A communicator goes on.
   bool stands_ = false;       // One is known not to.
+  bool any_counts_ = false;
+  std::map<std::int32_t, bool> counted_;  // By rank: some communicator has counts of it.
+  std::map<std::string, bool> moved_;     // By process: it has called something since the answer before.
 };
 
 }  // namespace

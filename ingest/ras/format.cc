@@ -91,7 +91,9 @@ Result<ReadProgress> Read(const std::vector<DumpFile>& files, unsigned) {
   }
   if (answers.empty()) return first;
   SetTimes(answers);
+  const bool unread = !read.notes.empty();
   read.progress = ras::Combine(answers, read.notes);
+  if (unread && read.progress.open == hang::Open::kNothing) read.progress.open = hang::Open::kUnreadFiles;
   read.used = read.progress.ranks.size();
   return read;
 }

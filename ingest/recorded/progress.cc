@@ -22,6 +22,9 @@ using hang::RankState;
 // Launchers end the other ranks within a second or two of the first one's end. Who asks for shorter waits knows them.
 constexpr std::int64_t kTogetherNs = 5'000'000'000, kLeastTogetherNs = 2'000'000'000;
 
+// Agents write signs of life several times a second, and a file system between hosts may hold it back for some more.
+constexpr std::int64_t kHeardWithinNs = 10'000'000'000;
+
 bool Open(const Operation& call) { return call.state != OperationState::kCompleted && call.waited; }
 
 // When the rank began what it has been waiting in for longest.
@@ -57,6 +60,7 @@ class Composer {
     for (std::size_t i = 0; i < views_.size(); ++i)
       if (!anybody_waits_ && views_[i].inside_finalize) waits_since_[i] = views_[i].finalize_ns;
     for (std::size_t i = 0; i < views_.size(); ++i) DecideState(i);
+    AgeFacts();
     AddRanks();
     AddComms();
     AddFinalize();
@@ -95,8 +99,25 @@ class Composer {
     view.facts.state = view.ended_by_signal ? RankState::kKilled : RankState::kExited;
   }
 
+  // What a rank did when it was last heard of is not what it does now.
+  void AgeFacts() {
+    std::int64_t latest_ns = kNotKnown;
+    for (const RankView& view : views_) latest_ns = std::max(latest_ns, view.facts.seen_ns);
+    for (RankView& view : views_) {
+      const std::int64_t age_ns = latest_ns - view.facts.seen_ns;
+      if (view.ended_ns != kNotKnown || view.left_mpi || view.facts.seen_ns == kNotKnown || age_ns < kHeardWithinNs)
+        continue;
+      std::string& doing = view.facts.doing;
+      doing = "not heard of for " + std::to_string(age_ns / 1'000'000'000) + " s, its host or network may be gone" +
+              (doing.empty() ? "" : "; before that it was " + doing);
+    }
+  }
+
   void AddRanks() {
-    for (const RankView& view : views_) progress_.ranks.push_back(view.facts);
+    for (const RankView& view : views_) {
+      progress_.ranks.push_back(view.facts);
+      progress_.ranks.back().blind = !view.left_mpi && !view.recorded_to_the_end;
+    }
     for (std::int32_t rank = 0; rank < world_size_; ++rank)
       if (!by_rank_.contains(rank)) progress_.ranks.push_back({.rank = rank, .state = RankState::kMissing});
     progress_.whole = world_size_ > 0 && progress_.ranks.size() == views_.size() &&

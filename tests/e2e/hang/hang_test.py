@@ -3,6 +3,7 @@
 
 usage: hang_test.py BUILD_DIR SHARED_DIR [unittest arguments]
 """
+import gzip
 import json
 import os
 import pathlib
@@ -138,6 +139,46 @@ class Hang(unittest.TestCase):
             self.assertEqual(done.returncode, 2, done.stderr)
             self.assertIn("these are Flight Recorder dumps", done.stderr)
             self.assertIn("lockstep hang", done.stderr)
+
+    def test_what_is_named_like_the_dumps_and_is_none(self):
+        """Every such file is named with its reason, and what its rank did is not known."""
+        for number, (name, data, reason) in enumerate((
+                ("rank_3.json", b'{"ok": false, "reason": "no recorder"}', "(it says: no recorder)"),
+                ("rank_3.json", b"", "rank_3.json: "),
+                ("rank_3.json", b'{"version": "2.9", "entri', "rank_3.json: "),
+                ("rank_3.json", b'{"traceEvents": []}', "neither a Flight Recorder dump"),
+                ("rank_3.json.gz", gzip.compress(b"{}"), "rank_3.json.gz: "))):
+            place = self.place / str(number)
+            jobs_that_stop.training("others", 4).play().write(place)
+            for rank in range(4):
+                (place / f"_dump_{rank}").rename(place / f"rank_{rank}.json")
+            (place / "rank_3.json").unlink()
+            (place / name).write_bytes(data)
+            (place / "train.log").write_text("not a word of dumps")
+            done = hang(place, code=3)
+            self.assertIn(reason, done.stderr)
+            self.assertIn(name, done.stderr)
+            self.assertNotIn("train.log", done.stderr)
+            self.assertIn("whether anything hangs is not known: nothing tells what rank 3 is inside of", done.stdout)
+
+    def test_one_kind_of_file_that_cannot_be_read(self):
+        job = jobs_that_stop.host_stops(jobs_that_stop.training("kinds", 4), 2)
+        job.play().write(self.place / "kinds")
+        (self.place / "kinds/ncclras.json").write_text("connection refused")
+        done = hang(self.place / "kinds", code=4)
+        self.assertIn("waits for rank 2", done.stdout)
+        self.assertIn("ncclras.json", done.stderr)
+
+    def test_dumps_of_some_ranks(self):
+        job = jobs_that_stop.training("some", 8)
+        job.play().write(self.place / "some")
+        self.assertIn("nothing hangs", hang(self.place / "some", code=0).stdout)
+        for rank in range(2, 8):
+            (self.place / f"some/_dump_{rank}").unlink()
+        done = hang(self.place / "some", "--json", self.place / "some.json", code=3)
+        self.assertNotIn("nothing hangs", done.stdout)
+        self.assertIn("whether anything hangs is not known: nothing tells what ranks 2-7 are inside of", done.stdout)
+        self.assertIsNone(json.loads((self.place / "some.json").read_text())["hangs"])
 
     def test_what_is_no_dump(self):
         (self.place / "empty").mkdir()

@@ -37,5 +37,22 @@ TEST(Join, WhatIsKnownOfAProcessStays) {
   EXPECT_EQ(recorded.groups.size(), 2u);
 }
 
+TEST(Join, WhatCountsLeaveOpenOnlyDumpsOfAllRanksTell) {
+  const auto open_with = [](Source source, std::vector<std::string> of_rank_1) {
+    Progress counts = JobOf({Named("world", {At(0, 5, 5), At(1, 5, 5)})});
+    counts.source = Source::kAnswer;
+    counts.open = Open::kWhoIsInside;
+    Progress other = JobOf({Named("dp", {At(0, 5, 5), At(1, 5, 5)})});
+    other.source = source;
+    if (source == Source::kDump) other.ranks[0].shows = {"NCCL"};
+    other.ranks[1].shows = std::move(of_rank_1);
+    Join(other, counts);
+    return other.open;
+  };
+  EXPECT_EQ(open_with(Source::kDump, {"NCCL"}), Open::kNothing);
+  EXPECT_EQ(open_with(Source::kDump, {}), Open::kWhoIsInside);
+  EXPECT_EQ(open_with(Source::kRankFile, {}), Open::kWhoIsInside);
+}
+
 }  // namespace
 }  // namespace lockstep::hang

@@ -29,10 +29,31 @@ TEST(HangText, SaysWhoHowLongAndWhatToDo) {
   EXPECT_EQ(
       Said(job),
       "HANG  all-reduce #482 of 17.7 MB on group dp (ranks 0-2) waits for rank 2 (node3); 2 ranks have waited 31 s\n"
-      "      rank 2 did not enter; it waits for nobody else\n"
+      "      rank 2 did not enter; nothing else of it is known\n"
       "      rank 2 is in data loading, train.py:88 collate\n"
-      "      → look at what the host of rank 2 does: input, a lock, the file system, a caught exception; the others "
-      "are healthy\n");
+      "      → look at what the host of rank 2 does: input, a lock, the file system, a caught exception\n");
+}
+
+TEST(HangText, WhatIsNotRecordedIsNotToldAsKnown) {
+  Progress job = JobOf({Named("tp", {At(0, 5, 4), At(1, 4, 4)})});
+  for (RankFacts& facts : job.ranks) facts.shows = {"NCCL"};
+  EXPECT_TRUE(Has(Said(job), "rank 1 did not enter; nothing else of it is known: Flight Recorder dumps show NCCL only\n"))
+      << Said(job);
+  EXPECT_TRUE(Has(Said(job), "a caught exception, a call outside NCCL\n")) << Said(job);
+  EXPECT_FALSE(Has(Said(job), "healthy") || Has(Said(job), "nobody else")) << Said(job);
+  // Most of a group did not come.
+  Progress most = JobOf({Named("tp", {At(0, 5, 4), At(1, 4, 4), At(2, 4, 4), At(3, 4, 4)})});
+  for (RankFacts& facts : most.ranks) facts.shows = {"NCCL", "gloo"};
+  EXPECT_TRUE(Has(Said(most), "ranks 1-3 did not enter; nothing else of them is known: Flight Recorder dumps show NCCL "
+                              "and gloo only; either they are late, or rank 0 made one call too many\n"))
+      << Said(most);
+  // What Lockstep recorded shows calls of MPI; NCCL's it does not.
+  job.source = Source::kRankFile;
+  EXPECT_TRUE(Has(Said(job), "rank 1 did not enter; it is inside no other call that was recorded\n")) << Said(job);
+  // Counts of calls.
+  job.source = Source::kAnswer;
+  for (RankFacts& facts : job.ranks) facts.counts_only = true;
+  EXPECT_TRUE(Has(Said(job), "rank 1 did not enter; whether it waits elsewhere is not known\n")) << Said(job);
 }
 
 // The launcher ends the others at once: however short they have waited, their wait has no end.
@@ -94,7 +115,7 @@ TEST(HangText, WhoIsInsideNothing) {
   EXPECT_EQ(Said(job),
             "HANG  all-reduce #1 on group f0 (rank 0 and perhaps more) waits, and the facts do not say for whom; 1 "
             "rank waits\n"
-            "      rank 1 is inside no call: asleep (CPU 0 %, in nanosleep)\n"
+            "      rank 1 is inside no call that was recorded: asleep (CPU 0 %, in nanosleep)\n"
             "      rank 2 has left\n"
             "      → look at ranks 1 and 2: those who wait may wait for one of them\n");
 }
@@ -132,12 +153,54 @@ TEST(HangText, LongListsOnlyWhereAsked) {
 }
 
 TEST(HangText, NothingHangs) {
-  EXPECT_EQ(Said({}), "nothing hangs: no rank is inside an operation that others hold up\n");
+  Progress idle = JobOf({Named("dp", {At(0, 4, 4), At(1, 4, 4)})});
+  EXPECT_EQ(Said(idle), "nothing hangs: no rank is inside an operation that others hold up\n");
+  for (RankFacts& facts : idle.ranks) facts.shows = {"NCCL"};
+  EXPECT_EQ(Said(idle),
+            "nothing hangs: no rank is inside an operation that others hold up (Flight Recorder dumps show NCCL only)\n");
   Progress job = JobOf({Named("dp", {At(0, 5, 4), At(1, 4, 4)})});
   job.groups[0].members[0].calls[0].created_ns = 1'000'000;
   job.ranks[0].seen_ns = 41'000'000;
   EXPECT_EQ(TextOf(job, Judge(job, {.least_wait_ns = 50'000'000}), false),
             "nothing hangs: 1 operation was open, the longest for 40 ms\n");
+}
+
+TEST(HangText, WhatIsNotKnownIsNotNo) {
+  const auto json = [](const Progress& job) { return nlohmann::json::parse(JsonOf(job, Judge(job, {}))); };
+  const std::string begin = "whether anything hangs is not known: ";
+  // No rank at all.
+  EXPECT_EQ(Said({}), begin + "nothing tells of any rank what it is inside of\n      → add the dumps of all ranks\n");
+  EXPECT_EQ(json({})["hangs"], nullptr);
+  // Two of four ranks.
+  Progress job = JobOf({Named("dp", {At(0, 4, 4), At(1, 4, 4), Unseen(2), Unseen(3)})});
+  EXPECT_EQ(Said(job), begin + "nothing tells what ranks 2,3 are inside of; no other rank is inside an operation that "
+                               "others hold up\n"
+                               "      → add the dumps of all ranks\n"
+                               "      no dump of ranks 2,3\n");
+  EXPECT_FALSE(Judge(job, {}).known);
+  EXPECT_EQ(json(job)["hangs"], nullptr);
+  EXPECT_TRUE(Has(json(job)["not_known"], begin));
+  // One whose recording had ended before.
+  job = JobOf({Named("dp", {At(0, 4, 4), At(1, 4, 4)})});
+  job.source = Source::kRankFile;
+  job.ranks[1].blind = true;
+  EXPECT_EQ(Said(job), begin + "nothing tells what rank 1 is inside of; no other rank is inside an operation that others "
+                               "hold up\n"
+                               "      → look at the stacks of rank 1\n");
+  job.ranks[1].blind = false;
+  EXPECT_EQ(json(job)["hangs"], false);
+  EXPECT_EQ(json(job)["not_known"], nullptr);
+  // Facts that leave it open for everybody.
+  for (const Open open : {Open::kNoCounts, Open::kUnreadFiles}) {
+    job.open = open;
+    EXPECT_TRUE(Said(job).starts_with(begin)) << Said(job);
+    EXPECT_EQ(json(job)["hangs"], nullptr);
+  }
+  // Somebody hangs for certain, whatever else is not known.
+  job.open = Open::kNothing;
+  job.groups.push_back(Named("pp", {At(0, 5, 4), At(1, 4, 4), Unseen(2)}));
+  EXPECT_TRUE(Said(job).starts_with("HANG  ")) << Said(job);
+  EXPECT_EQ(json(job)["hangs"], true);
 }
 
 TEST(HangJson, HoldsTheSame) {

@@ -52,6 +52,17 @@ TEST(FlightRecorder, KindsHaveOneName) {
     EXPECT_EQ(KindOf(name, &backend), kind) << name;
 }
 
+TEST(FlightRecorder, SaysWhoseCallsItShows) {
+  using Names = std::vector<std::string>;
+  const std::string nccl = DumpText({EntryText(0, "nccl:all_reduce", 1, 0, "completed")}), none = DumpText({});
+  EXPECT_EQ(ProgressOf({nccl, nccl}).ranks[1].shows, Names{"NCCL"});
+  EXPECT_EQ(ProgressOf({nccl, DumpText({EntryText(0, "gloo:all_reduce", 1, 0, "completed")})}).ranks[0].shows,
+            (Names{"NCCL", "gloo"}));
+  // An empty dump shows nothing.
+  EXPECT_EQ(ProgressOf({nccl, none}).ranks[1].shows, Names{});
+  EXPECT_EQ(ProgressOf({nccl, none}).ranks[1].state, hang::RankState::kMissing);
+}
+
 TEST(FlightRecorder, AnEntry) {
   const Dump dump = DumpOf(
       DumpText({EntryText(4, "nccl:all_reduce", 9, 0, "started", "0",

@@ -238,9 +238,38 @@ TEST(Ras, WhatIsNewInTheLastAnswerIsNoWaitYet) {
   EXPECT_TRUE(open.Noted("was not in the answer before"));
 }
 
+TEST(Ras, WithoutCountsNothingIsKnown) {
+  // Ranks that answer, and counts of none.
+  const Communicator bare = CommOf("ab", {{}, {}, {}});
+  const Said said = Judged({AnswerAt(kSecond, {bare}), AnswerAt(30 * kSecond, {bare})});
+  EXPECT_EQ(said.progress.open, hang::Open::kNoCounts);
+  EXPECT_FALSE(said.Noted("all ranks have called alike"));
+  EXPECT_EQ(hang::TextOf(said.progress, said.judgement, false).substr(0, 36), "whether anything hangs is not known:");
+  // Of one rank in three.
+  const Communicator some[] = {CommOf("ab", {{{"all_reduce", 8}}, {{"all_reduce", 8}}, {}}),
+                               CommOf("ab", {{{"all_reduce", 80}}, {{"all_reduce", 80}}, {}})};
+  const Said two = Judged({AnswerAt(kSecond, {some[0]}), AnswerAt(30 * kSecond, {some[1]})});
+  EXPECT_FALSE(two.judgement.known);
+  EXPECT_EQ(two.judgement.blind, (Ranks{2}));
+}
+
+TEST(Ras, ThatOneCommunicatorGoesOnSaysNothingOfOthers) {
+  // Ranks 0 and 1 go on, 2 and 3 are all alike and have stood.
+  const auto answer = [](std::int64_t time_ns, std::int64_t moving) {
+    return AnswerAt(time_ns, {CommOf("aa", {{{"all_reduce", 5}}, {{"all_reduce", 5}}, {{"all_reduce", 5}}, {{"all_reduce", 5}}}),
+                              CommOf("ab", {{{"all_gather", moving}}, {{"all_gather", moving}}}),
+                              CommOf("ac", {{{"all_gather", 7}}, {{"all_gather", 7}}}, {2, 3})});
+  };
+  const Said said = Judged({answer(kSecond, 10), answer(30 * kSecond, 90)});
+  EXPECT_TRUE(said.judgement.verdicts.empty());
+  EXPECT_FALSE(said.judgement.known);
+  EXPECT_TRUE(said.Noted("no count of 2 ranks has moved"));
+}
+
 TEST(Ras, NothingAtAll) {
   Answer answer;
-  EXPECT_TRUE(Judged({answer}).Noted("shows no count"));
+  EXPECT_EQ(Judged({answer}).progress.open, hang::Open::kNoCounts);
+  EXPECT_FALSE(Judged({answer}).judgement.known);
   answer.dead = {{"n", 1, 1, 5}};
   EXPECT_TRUE(Judged({answer}).Noted("process 5 on n, GPU 1 does not answer"));
   Communicator empty{.hash = "ab", .size = 4, .counts_are_whole = true};

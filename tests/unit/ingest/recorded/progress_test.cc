@@ -59,6 +59,20 @@ TEST(Recorded, ACommunicatorThatIsNotThere) {
   EXPECT_EQ(JudgeJob(job), Only(Cause::kDidNotEnter, {1}));
 }
 
+// A host that lost its power: what its ranks did then is not what they do now.
+TEST(Recorded, FactsHaveAnAge) {
+  Ranks job = Job(3);
+  for (const int rank : {0, 1, 2}) job[rank]->t.processes.ended[0] = schema::ProcessEnd::kUnknown;
+  for (const int rank : {0, 1}) job[rank]->Inside(MpiOp::kAllreduce, 5);
+  EXPECT_EQ(ProgressOfJob(job).ranks[2].doing, "");
+  job[2]->Ended(kEnd - 50'000 * kMs, schema::ProcessEnd::kUnknown);
+  EXPECT_EQ(ProgressOfJob(job).ranks[2].doing, "not heard of for 50 s, its host or network may be gone");
+  EXPECT_EQ(ProgressOfJob(job).ranks[0].doing, "");
+  // One that is known to have ended is not missed.
+  job[2]->t.processes.ended[0] = schema::ProcessEnd::kExit;
+  EXPECT_EQ(ProgressOfJob(job).ranks[2].doing, "");
+}
+
 TEST(Recorded, WhereItWasCalled) {
   Ranks job = Job(2);
   for (auto& rank : job) {
