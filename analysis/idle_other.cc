@@ -7,6 +7,7 @@
 #include <vector>
 
 #include "analysis/choose_findings.h"
+#include "analysis/core/gpu_clocks.h"
 #include "analysis/core/idle_kinds.h"
 #include "analysis/core/statistics.h"
 #include "analysis/passes.h"
@@ -109,7 +110,7 @@ Word ActionForIdle(const IdleCause& largest, bool gpu) {
 void TellOtherIdle(const Context& context, const std::set<FindingId>& told, Analysis& analysis) {
   const Summary& s = analysis.summary;
   const std::int64_t whole = s.terms.Sum();
-  if (whole <= 0 || s.terms.device_unknown) return;
+  if (whole <= 0 || s.terms.device_unknown || NotableGpuClocks(context.timeline()).contradicts_ns > 0) return;
   const bool gpu = analysis.run.gpu_ranks > 0;
   if (!gpu && analysis.idle_causes.empty()) FillFromSummary(context.tables().p2p_pairs.rows() > 0, analysis);
   std::int64_t rest = 0;

@@ -105,11 +105,11 @@ class Merger {
   // job are the GPUs' times, so that error is added to the error of the rank's clock.
   void AddGpuClocks() {
     std::map<std::int32_t, std::int64_t> errors;
-    for (const RunRank& rank : run_.ranks)
-      if (const std::int64_t error = ingest::MetaNumber(rank.head, "gpu_clock_error_ns", 0); error > 0) {
+    for (const RunRank& rank : run_.ranks) {
+      for (auto& [key, largest] : gpu_clocks_most_) largest = std::max(largest, ingest::MetaNumber(rank.head, key, 0));
+      if (const std::int64_t error = ingest::MetaNumber(rank.head, "gpu_clock_error_ns", 0); error > 0)
         errors[rank.rank] = error;
-        gpu_clock_error_ns_ = std::max(gpu_clock_error_ns_, error);
-      }
+    }
     schema::Clock& clock = aligned_.clock;
     for (std::size_t i = 0; i < clock.rows(); ++i)
       if (const auto of_rank = errors.find(clock.rank[i]); of_rank != errors.end())
@@ -366,7 +366,8 @@ class Merger {
     writer.Settings(run_);
     if (!unmeasured_clocks_.empty()) writer.Meta("clock_by_collectives", unmeasured_clocks_);
     writer.Gpus(run_);
-    if (gpu_clock_error_ns_ >= 0) writer.Meta("gpu_clock_error_ns", gpu_clock_error_ns_);
+    for (const auto& [key, largest] : gpu_clocks_most_)
+      if (largest > 0) writer.Meta(key, largest);
     for (const RankPassResult& rank : passed_) tables.rank_totals.Append(rank.totals.Get(0));
 
     std::vector<RunLoss> losses = std::move(run_.losses);
@@ -455,7 +456,8 @@ class Merger {
   RunFiles run_;
   AlignResult aligned_;
   std::string unmeasured_clocks_;
-  std::int64_t gpu_clock_error_ns_ = -1;
+  std::map<std::string, std::int64_t> gpu_clocks_most_{
+      {"gpu_clock_error_ns", 0}, {"gpu_clock_moved_ns", 0}, {"gpu_clock_contradicts_ns", 0}};
   std::vector<ClockMap> clocks_;
   std::vector<RankOutcome> outcomes_;
   std::vector<std::vector<RecordedWindow>> recorded_;

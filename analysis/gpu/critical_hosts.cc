@@ -3,7 +3,7 @@
 #include <algorithm>
 #include <utility>
 
-#include "analysis/rules/causes.h"
+#include "core/rules/common.h"
 
 namespace lockstep::gpu {
 namespace {
@@ -17,6 +17,7 @@ CriticalHosts::CriticalHosts(const DeviceActivity& activity, const StreamWaits& 
       waits_(waits),
       t_(activity.rank.tables),
       ops_(activity.timeline.ops),
+      slack_ns_(activity.rank.ClockSlackNs()),
       blocking_(FindBlockingCalls(activity.rank.tables, activity.launches)) {
   FindThreads();
   FindWaits();
@@ -49,7 +50,7 @@ std::uint32_t CriticalHosts::WaitedFor(const BlockingCall& call, const std::vect
                                        const std::vector<std::uint32_t>& op_of_copy) const {
   if (call.copy != kNone) {
     const std::uint32_t op = op_of_copy[call.copy];
-    const bool sound = ops_[op].end_ns > call.begin_ns && ops_[op].end_ns <= call.end_ns + rules::kGpuClockSlackNs &&
+    const bool sound = ops_[op].end_ns > call.begin_ns && ops_[op].end_ns <= call.end_ns + slack_ns_ &&
                        ops_[op].begin_ns < call.end_ns;
     if (sound) return op;
   }
@@ -67,7 +68,7 @@ std::uint32_t CriticalHosts::WaitedFor(const BlockingCall& call, const std::vect
   constexpr std::uint8_t kStreamSync = schema::SyncKind::kStream;
   const bool one_stream =
       call.sync != kNone && t_.sync.kind[call.sync] == kStreamSync && t_.sync.stream[call.sync] != kNone;
-  auto at = std::upper_bound(by_end.begin(), by_end.end(), call.end_ns + rules::kGpuClockSlackNs,
+  auto at = std::upper_bound(by_end.begin(), by_end.end(), call.end_ns + slack_ns_,
                              [&](std::int64_t end, std::uint32_t op) { return end < ops_[op].end_ns; });
   while (at != by_end.begin()) {
     const std::uint32_t i = *--at;

@@ -52,6 +52,7 @@ class CriticalHosts {
   const StreamWaits& waits_;
   const schema::RankTables& t_;
   const std::vector<GpuOp>& ops_;
+  std::int64_t slack_ns_;
   std::vector<BlockingCall> blocking_;
   std::vector<HostThread> threads_;
   std::vector<HostRelease> releases_;

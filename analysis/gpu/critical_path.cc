@@ -8,7 +8,7 @@
 
 #include "analysis/gpu/critical_hosts.h"
 #include "analysis/gpu/critical_shares.h"
-#include "analysis/rules/causes.h"
+#include "core/rules/common.h"
 
 namespace lockstep::gpu {
 namespace {

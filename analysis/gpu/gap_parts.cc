@@ -5,7 +5,7 @@
 #include <tuple>
 #include <utility>
 
-#include "analysis/rules/causes.h"
+#include "core/rules/common.h"
 
 namespace lockstep::gpu {
 namespace {
@@ -131,7 +131,7 @@ std::uint32_t GapSplitter::LastBlocking(std::uint32_t thread, Interval idle, std
                                       });
   for (auto at = after; at != by_thread_.begin();) {
     const BlockingCall& call = blocking_[*--at];
-    if (call.thread != thread || call.end_ns < idle.begin - rules::kGpuClockSlackNs) break;
+    if (call.thread != thread || call.end_ns < idle.begin - slack_ns_) break;
     if (call.begin_ns < idle.begin && (call.end_ns >= idle.begin || launched_ns <= call.begin_ns)) return *at;
   }
   return kNone;

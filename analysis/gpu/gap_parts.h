@@ -57,6 +57,7 @@ class GapSplitter {
   IntervalSet
       before_forward_;  // Between a step's begin or its optimizer and the forward pass, where that may be input.
   std::uint32_t training_ = schema::kNone;
+  std::int64_t slack_ns_ = rank_.ClockSlackNs();
 };
 
 }  // namespace lockstep::gpu

@@ -2,6 +2,7 @@
 
 #include <algorithm>
 
+#include "core/rules/common.h"
 #include "trace/file/strings.h"
 
 namespace lockstep::gpu {
@@ -16,6 +17,11 @@ bool Holds(const std::vector<Interval>& windows, std::int64_t at) {
 }  // namespace
 
 std::string_view RankView::Text(std::uint32_t id) const { return trace::TextOf(tables, id); }
+
+std::int64_t RankView::ClockSlackNs() const {
+  return std::max(rules::kGpuClockSlackNs,
+                  timeline == nullptr ? 0 : timeline->MetaNumber("gpu_clock_contradicts_ns", 0));
+}
 
 // The last event of the whole may have no duration and begin at its very end.
 const RankView::Step* RankView::StepAt(std::int64_t time_ns) const {

@@ -29,6 +29,7 @@ struct RankView {
   std::vector<Step> steps;                         // In order: complete steps within `windows`; empty without steps.
   const Step* StepAt(std::int64_t time_ns) const;  // The step whose window holds the time, null without one.
   bool hta = false;                                // `classes` are HTA's: every kernel keeps the device busy.
+  std::int64_t ClockSlackNs() const;               // By how much host and GPU times may contradict each other.
   std::string_view Text(std::uint32_t id) const;   // Of `strings`, "" for kNone.
   // GPU events that begin, or host events that begin, in one of `windows`.
   bool InWindow(std::int64_t begin_ns) const;

@@ -7,6 +7,7 @@
 
 #include "analysis/context.h"
 #include "analysis/core/format.h"
+#include "analysis/core/gpu_clocks.h"
 #include "analysis/passes.h"
 #include "analysis/rules/network.h"
 #include "analysis/rules/run.h"
@@ -82,6 +83,10 @@ Result<std::unique_ptr<replay::RecordedRun>> ReadStepsToReplay(const Context& co
 }
 
 std::optional<Error> WhyNotReplayed(const Context& context) {
+  if (const std::int64_t error_ns = NotableGpuClocks(context.timeline()).contradicts_ns; error_ns > 0)
+    return Error{ErrorCode::kUnsupported,
+                 fmt::format("launches and waits contradict the GPU's clock by up to {}", Duration(error_ns)),
+                 context.timeline().run_dir, "record with one clock for the host and the GPU"};
   const double lacking = Lacking(context);
   if (lacking <= rules::kLittle) return std::nullopt;
   return Error{ErrorCode::kUnsupported,

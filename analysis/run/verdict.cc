@@ -8,6 +8,7 @@
 
 #include "analysis/choose_findings.h"
 #include "analysis/core/format.h"
+#include "analysis/core/gpu_clocks.h"
 #include "analysis/core/source.h"
 #include "analysis/passes.h"
 #include "analysis/rules/run.h"
@@ -169,6 +170,28 @@ std::string Disagreement(const Analysis& analysis) {
   return "";
 }
 
+// Mentioned before everything that compares times of the two.
+std::string ClocksApart(const GpuClocks& clocks) {
+  if (clocks.contradicts_ns > 0) return Told(Word::kGpuClockContradicts, {{"error", Ns{clocks.contradicts_ns}}});
+  if (clocks.moved_ns > 0) return Told(Word::kGpuClockMoved, {{"moved", Ns{clocks.moved_ns}}});
+  return "";
+}
+
+bool ComparesGpuAndHost(FindingId id) {
+  switch (id) {
+    case FindingId::kHostWork:
+    case FindingId::kSyncHost:
+    case FindingId::kLaunchBound:
+    case FindingId::kInputBound:
+    case FindingId::kIdleCommunication:
+    case FindingId::kIdleOtherDevice:
+    case FindingId::kIdleUnexplained:
+      return true;
+    default:
+      return false;
+  }
+}
+
 // Of the recording; not known if its length is not.
 Value ShareOfSteps(const Context& context, const RunFacts& run) {
   std::int64_t in_steps_ns = 0, recorded_ns = 0;
@@ -239,9 +262,12 @@ void Remark(const Context& context, const Finding* verdict, Analysis& analysis) 
 }  // namespace
 
 void Conclude(const Context& context, Analysis& analysis) {
+  const GpuClocks clocks = NotableGpuClocks(context.timeline());
+  if (clocks.contradicts_ns > 0)
+    std::erase_if(analysis.findings, [](const Finding& finding) { return ComparesGpuAndHost(finding.id); });
   ChooseFindings(context, analysis);
   std::string before;
-  for (const std::string& one : {LeftOut(analysis), NotAll(analysis.run), Disagreement(analysis)})
+  for (const std::string& one : {LeftOut(analysis), NotAll(analysis.run), ClocksApart(clocks), Disagreement(analysis)})
     if (!one.empty()) before += one + " ";
   const Sentence last = VerdictOf(context, analysis);
   analysis.verdict = before + last.text;

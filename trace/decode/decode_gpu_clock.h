@@ -18,6 +18,9 @@ struct GpuClock {
   std::uint64_t early_starts = 0, early_returns = 0;
   std::int64_t early_start_ns = 0, early_return_ns = 0;
 
+  // They contradict clocks that agree by up to this, beyond what single wrong records would explain; 0: they do not.
+  std::int64_t contradicted_ns = 0;
+
   bool bounded() const { return low_ns != schema::kNoTime && high_ns != schema::kNoTime; }
   std::int64_t error_ns() const { return high_ns > -low_ns ? high_ns : -low_ns; }
 };

@@ -31,14 +31,16 @@ std::string WhyRefused(const schema::RankTables& tables) {
   return {};
 }
 
-// Meta gpu_clock.DEVICE: "LOW_NS HIGH_NS", "-" not known; gpu_clock_error_ns: the largest of all devices.
+// Meta gpu_clock.DEVICE: "LOW_NS HIGH_NS", "-" not known; gpu_clock_error_ns, gpu_clock_contradicts_ns: the largest
+// of all devices.
 void TellGpuClocks(ProcessDecoder& decoder, schema::RankTables& tables) {
   const auto number = [](std::int64_t ns) { return ns == kNoTime ? std::string("-") : std::to_string(ns); };
-  std::int64_t error_ns = -1;
+  std::int64_t error_ns = -1, contradicted_ns = 0;
   for (const GpuClock& clock : CompareGpuClocks(tables)) {
     const std::string gpu = "GPU " + std::to_string(clock.device);
     decoder.AddFact("gpu_clock." + std::to_string(clock.device), number(clock.low_ns) + " " + number(clock.high_ns));
     if (clock.bounded()) error_ns = std::max(error_ns, clock.error_ns());
+    contradicted_ns = std::max(contradicted_ns, clock.contradicted_ns);
     if (!clock.bounded())
       decoder.AddLoss(Loss::kGpuClockUnbounded, 1,
                       gpu + (clock.low_ns == kNoTime ? ": the host never waited for it" : ": no launch was recorded"));
@@ -48,6 +50,7 @@ void TellGpuClocks(ProcessDecoder& decoder, schema::RankTables& tables) {
                     gpu + ": by up to " + std::to_string(clock.early_return_ns) + " ns");
   }
   if (error_ns >= 0) decoder.AddFact("gpu_clock_error_ns", std::to_string(error_ns));
+  if (contradicted_ns > 0) decoder.AddFact("gpu_clock_contradicts_ns", std::to_string(contradicted_ns));
 }
 
 }  // namespace

@@ -6,19 +6,20 @@
 
 #include "analysis/core/statistics.h"
 #include "analysis/replay/gpu/gpu_raw.h"
-#include "analysis/rules/causes.h"
 #include "core/order_statistics.h"
+#include "core/rules/common.h"
 
 namespace lockstep::replay {
 namespace {
 
 using schema::kNone;
-constexpr std::int64_t kNever = std::numeric_limits<std::int64_t>::min();
+constexpr std::int64_t kNever = std::numeric_limits<std::int64_t>::min(),
+                       kForever = std::numeric_limits<std::int64_t>::max();
 
 // Applies the rules in the order in which the host requested the items.
 class Resolver {
  public:
-  Resolver(GpuRaw raw, GpuRank& out) : raw_(std::move(raw)), out_(out) {}
+  Resolver(GpuRaw raw, std::int64_t slack_ns, GpuRank& out) : raw_(std::move(raw)), slack_ns_(slack_ns), out_(out) {}
 
   void Run() {
     lanes_.resize(out_.lanes.size());
@@ -70,23 +71,39 @@ class Resolver {
 
   // The time from the end of a launching call to the begin on the GPU of operations that nothing else held back: in
   // practice its lower bound, and the launch latency of an empty queue. By kind, because copies and NCCL take other
-  // paths.
+  // paths. Where the trace does not show for what streams wait, any work of the device may have held them back, as the
+  // backward pass does all collectives of a step: only an idle device tells then, and else the shortest time.
   void FindLatencies() {
     // Operations of the step before hold the first ones back.
     std::vector<std::int64_t> samples[3], ends = raw_.carry_ns;
+    std::int64_t shortest[3] = {kForever, kForever, kForever};
+    std::map<std::uint16_t, std::int64_t> device_ends;
+    for (std::size_t lane = 0; lane < lanes_.size(); ++lane) {
+      std::int64_t& end = device_ends.try_emplace(out_.lanes[lane].device, kNever).first->second;
+      end = std::max(end, ends[lane]);
+    }
     std::vector<bool> waits(lanes_.size(), false);
     for (const RawItem& raw : raw_.items) {
       const GpuItem& item = raw.item;
       if (item.kind == GpuItem::kWait) waits[item.lane] = true;
       if (!IsOperation(item)) continue;
-      if (raw.launched && !raw.blocks && !waits[item.lane] && ends[item.lane] < raw.call_end_ns)
-        samples[LatencyOf(item)].push_back(item.begin_ns - raw.call_end_ns);
+      std::int64_t& device_end = device_ends[out_.lanes[item.lane].device];
+      if (raw.launched && !raw.blocks && !waits[item.lane] && ends[item.lane] < raw.call_end_ns) {
+        const std::size_t kind = LatencyOf(item);
+        shortest[kind] = std::min(shortest[kind], item.begin_ns - raw.call_end_ns);
+        if (raw_.told || device_end < raw.call_end_ns) samples[kind].push_back(item.begin_ns - raw.call_end_ns);
+      }
       ends[item.lane] = std::max(ends[item.lane], item.end_ns);
+      device_end = std::max(device_end, item.end_ns);
       waits[item.lane] = false;
     }
     for (std::size_t kind = 0; kind < 3; ++kind) {
       auto& values = samples[kind].empty() ? samples[0] : samples[kind];
-      if (!values.empty()) latency_ns_[kind] = NthElement(values, (values.size() - 1) / 2);
+      const std::int64_t least = std::min(shortest[kind], shortest[0]);
+      if (!values.empty())
+        latency_ns_[kind] = NthElement(values, (values.size() - 1) / 2);
+      else if (least != kForever)
+        latency_ns_[kind] = least;
     }
   }
   static std::size_t LatencyOf(const GpuItem& item) {
@@ -158,7 +175,7 @@ class Resolver {
     // A wait whose target ended after the operation began cannot have held it.
     for (const std::uint32_t wait : lane.waits) {
       const std::int64_t ends = At(At(wait).ref).end_ns;
-      if (ends > begin + rules::kGpuClockSlackNs) {
+      if (ends > begin + slack_ns_) {
         At(wait).ref = kNone;
         ++out_.residuals.dropped_waits;
         continue;
@@ -190,7 +207,7 @@ class Resolver {
       }
     }
     if (ready == kNever) ready = out_.origin_ns;
-    if (begin < ready - rules::kGpuClockSlackNs) ++out_.residuals.negative;
+    if (begin < ready - slack_ns_) ++out_.residuals.negative;
     item.delay_ns = std::max<std::int64_t>(0, begin - ready);
     std::int64_t& rest = ready == held          ? out_.residuals.after_wait_ns
                          : ready == lane.end_ns ? out_.residuals.after_stream_ns
@@ -245,22 +262,25 @@ class Resolver {
     GpuSync sync;
     const std::int64_t call = raw.item.call_ns, call_end = raw.call_end_ns;
     std::int64_t released = call;
+    // By the trace's clocks a call may return before the work for which a row of the trace says it waited.
+    const bool told = raw.sync == RawItem::kRecord || raw.sync == RawItem::kStream ||
+                      (raw.sync == RawItem::kDevice && raw.device != 0xffff);
     const auto add_item = [&](std::uint32_t of) {
-      if (of == kNone || At(of).end_ns > call_end + rules::kGpuClockSlackNs) return;
+      if (of == kNone || (!told && At(of).end_ns > call_end + slack_ns_)) return;
       sync.item = of;
       At(of).watched = true;
       released = std::max(released, At(of).end_ns);
     };
     const auto add_lane = [&](std::uint16_t lane) {
       // The call did not wait for work that ended later, whatever its name says.
-      if (lanes_[lane].past.empty() || lanes_[lane].end_ns > call_end + rules::kGpuClockSlackNs) return;
+      if (lanes_[lane].past.empty() || (!told && lanes_[lane].end_ns > call_end + slack_ns_)) return;
       sync.lanes.push_back(lane);
       released = std::max(released, lanes_[lane].end_ns);
       // The stream may only have a wait for another one left, as after the last collective of a step.
       for (const std::uint32_t wait : lanes_[lane].waits) {
         if (At(wait).ref == kNone) continue;
         GpuItem& of = At(At(wait).ref);
-        if (of.end_ns > call_end + rules::kGpuClockSlackNs) {
+        if (!told && of.end_ns > call_end + slack_ns_) {
           At(wait).ref = kNone;
           ++out_.residuals.dropped_waits;
           continue;
@@ -287,7 +307,7 @@ class Resolver {
         // The stream that finished last while the call waited.
         std::uint16_t best = GpuItem::kNoLane;
         for (std::uint16_t lane = 0; lane < lanes_.size(); ++lane)
-          if (lanes_[lane].end_ns > call && lanes_[lane].end_ns <= call_end + rules::kGpuClockSlackNs &&
+          if (lanes_[lane].end_ns > call && lanes_[lane].end_ns <= call_end + slack_ns_ &&
               (best == GpuItem::kNoLane || lanes_[lane].end_ns > lanes_[best].end_ns))
             best = lane;
         if (best != GpuItem::kNoLane) add_lane(best);
@@ -297,6 +317,7 @@ class Resolver {
     GpuItem& item = At(i);
     item.lane = GpuItem::kNoLane;
     item.ref = static_cast<std::uint32_t>(out_.syncs.size());
+    if (told) released = std::min(released, std::max(call, call_end));
     item.begin_ns = released;
     item.end_ns = std::max(released, call_end);
     item.delay_ns = item.end_ns - released;
@@ -304,6 +325,7 @@ class Resolver {
   }
 
   GpuRaw raw_;
+  std::int64_t slack_ns_;
   GpuRank& out_;
   std::vector<LaneState> lanes_;
   std::map<std::uint16_t, std::uint16_t> main_lane_;
@@ -315,7 +337,7 @@ class Resolver {
 
 GpuRank DistillGpuRank(const schema::RankTables& tables, const merge::ClockMap& clock, const GpuRankRequest& request) {
   GpuRank out;
-  Resolver(CollectGpuRaw(tables, clock, request, out), out).Run();
+  Resolver(CollectGpuRaw(tables, clock, request, out), request.clock_slack_ns, out).Run();
   return out;
 }
 

@@ -7,6 +7,7 @@
 #include <utility>
 #include <vector>
 
+#include "core/rules/common.h"
 #include "core/schema.h"
 #include "merge/timeline/timeline.h"
 
@@ -95,6 +96,7 @@ struct GpuRankRequest {
   std::vector<std::int64_t> bounds_ns;
   // Row of the rank's collectives and index in RecordedRun::collectives; sorted by row.
   std::vector<std::pair<std::uint32_t, std::uint32_t>> collectives;
+  std::int64_t clock_slack_ns = rules::kGpuClockSlackNs;  // By how much host and GPU times may contradict each other.
 };
 
 GpuRank DistillGpuRank(const schema::RankTables& tables, const merge::ClockMap& clock, const GpuRankRequest& request);

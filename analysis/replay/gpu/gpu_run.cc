@@ -52,6 +52,8 @@ class GpuReader {
         [&](std::size_t r, const schema::RankTables& tables, const merge::ClockMap& clock) {
           GpuRankRequest request;
           request.collectives = chosen_[r];
+          request.clock_slack_ns =
+              std::max(rules::kGpuClockSlackNs, timeline_.MetaNumber("gpu_clock_contradicts_ns", 0));
           const std::size_t steps = run_.steps.size();
           for (std::size_t s = 0; s < steps && !rows.empty(); ++s)
             request.bounds_ns.push_back(t_.step_ranks.begin_ns[rows[r * steps + s]]);

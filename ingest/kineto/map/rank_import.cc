@@ -15,6 +15,8 @@
 #include "ingest/kineto/map/partial.h"
 #include "ingest/map/collectives.h"
 #include "ingest/map/finish.h"
+#include "ingest/map/gpu_times.h"
+#include "ingest/map/launches.h"
 #include "ingest/rank_files/rank_source.h"
 #include "trace/file/strings.h"
 
@@ -113,6 +115,8 @@ class RankBuilder {
     rank_ = finish_.rank();
     world_ = finish_.world_size();
     Devices();
+    const std::int64_t moved_ns = AlignGpuTimes(*trace_, finish_);
+    if (trace_->gpu_step_ns != kNoTime) trace_->gpu_step_ns = Shifted(trace_->gpu_step_ns, moved_ns);
     Steps();
     const CommunicationFacts communication =
         FindCollectives(*trace_, read_.facts.distributed_info, rank_, std::max<std::int64_t>(world_, rank_ + 1));

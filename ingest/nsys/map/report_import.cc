@@ -9,6 +9,7 @@
 
 #include "ingest/map/collectives.h"
 #include "ingest/map/finish.h"
+#include "ingest/map/gpu_times.h"
 #include "ingest/map/launches.h"
 #include "ingest/nsys/map/context.h"
 #include "ingest/nsys/map/mpi.h"
@@ -88,6 +89,7 @@ class Builder {
     s.told_rank = part_.told_rank;
     s.told_world_size = part_.told_world_size;
     const std::uint64_t graphs = MapGpu(context_);
+    ingest::AlignGpuTimes(trace_, finish_);
     MpiCalls mpi(context_);
     mpi.ReadTables();
     const NvtxFacts nvtx = MapNvtx(context_, mpi, options_.step_range);

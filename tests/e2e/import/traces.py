@@ -153,9 +153,10 @@ def step(trace, number, at, late=0, seq=None):
     trace.kernel("void sgd<float>(float*)", at + 6600 + late, 300, trace.launch(at + 6510))
     trace.memory(at + 305, 4096, 1 << 20)
     trace.memory(at + 6490, -4096, (1 << 20) - 4096)
-    trace.event("cuda_sync", "Stream Sync", at + 7000, 50, trace.stream, trace.device,
+    wait = max(50, late - 80)  # Not before the last kernel ends.
+    trace.event("cuda_sync", "Stream Sync", at + 7000, wait, trace.stream, trace.device,
                 **{"cuda_sync_kind": "Stream Sync", "stream": trace.stream, "correlation":
-                   trace.launch(at + 6990, 80, name="cudaStreamSynchronize"), "device": trace.device, "context": 1})
+                   trace.launch(at + 6990, wait + 30, name="cudaStreamSynchronize"), "device": trace.device, "context": 1})
     trace.event("gpu_user_annotation", "DistributedDataParallel.forward", at + 400, 1500, trace.stream, trace.device)
 
 

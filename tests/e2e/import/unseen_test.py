@@ -177,6 +177,45 @@ class Devices(Case):
         self.unseen(lambda trace: trace.event("mtia_insight", "op", 500, 30, device=0, stream=3), "mtia_insight")
 
 
+class Clocks(Case):
+    """The host's and the GPU's clock disagree."""
+
+    def off(self, by_us, run, code=0):
+        job = traces.job(2, steps=range(10, 30))
+        for trace in job:
+            for event in trace.events:
+                if event.get("cat") in ("kernel", "gpu_memcpy", "gpu_memset"):
+                    event["ts"] += by_us(event["ts"] - trace.ts(0))
+        self.imported(*self.write(job, run + "_rank_%d.json"), run=run, code=code)
+        return self.analysis(run, code=code)
+
+    def test_by_a_constant(self):
+        right = self.off(lambda at: 0, "right")
+        self.assertEqual(self.loss(right, "GpuTimesMoved"), 0)
+        for run, by in ("early", -3000), ("late", 3000):
+            analysis = self.off(lambda at: by, run)
+            self.assertTrue(analysis["verdict"].startswith("GPU and CPU clocks are apart by at least "), analysis["verdict"])
+            self.assertGreater(self.loss(analysis, "GpuTimesMoved"), 0)
+            self.assertIn("ms, as launches and waits show", analysis["verdict"])
+            for rank, as_right in zip(import_test.terms(analysis), import_test.terms(right)):
+                for term in "compute_ns", "comm_ns", "overlap_ns", "copy_ns":
+                    self.assertEqual(rank[term], as_right[term], (run, rank["rank"], term))
+
+    def test_by_less_than_is_worth_a_word(self):
+        analysis = self.off(lambda at: -70, "slightly")
+        self.assertGreater(self.loss(analysis, "GpuTimesMoved"), 0)
+        self.assertNotIn("clocks", analysis["verdict"])
+
+    def test_by_more_and_more(self):
+        analysis = self.off(lambda at: at // 100, "drift")
+        self.assertTrue(analysis["verdict"].startswith("GPU and CPU clocks contradict each other by up to "), analysis["verdict"])
+        self.assertEqual(self.loss(analysis, "GpuTimesMoved"), 0)
+        self.assertGreater(self.loss(analysis, "GpuClockContradicts"), 0)
+        self.assertIn("contradict the GPU's clock", analysis["replay"]["skipped"])
+        compared = {finding["id"] for finding in analysis["findings"]}
+        self.assertFalse({f for f in compared if f.split(".")[0] in ("host", "sync", "launch", "input", "idle")}, compared)
+
+
 class WithoutKineto(Case):
     """PyTorch's own list of events: no category, relative times, processes of no number."""
 

@@ -7,6 +7,7 @@
 #include "analysis/replay/gpu/gpu_raw.h"
 #include "analysis/replay/gpu/gpu_run.h"
 #include "analysis/replay/questions/what_if.h"
+#include "trace/file/strings.h"
 
 namespace lockstep::replay {
 namespace {
@@ -281,6 +282,87 @@ TEST(GpuReplay, OneThreadGoesOnWhereAnotherStopped) {
   EXPECT_TRUE(has(1, 0, 29 * kMs, 30 * kMs));
   EXPECT_TRUE(has(0, 1, 10 * kMs, 11 * kMs));
   EXPECT_FALSE(has(2, 0, 25 * kMs + kUs, 30 * kMs));
+}
+
+// Five steps of a forward and a backward kernel, a collective behind them on its own stream and an optimizer behind
+// that, all launched at once, in a trace that does not show for what streams wait. `early_ns`: the wait for all of it
+// returns so long before the last kernel ends; `row`: the trace describes that wait.
+GpuRank OneCollectivePerStep(std::int64_t early_ns, bool row) {
+  schema::RankTables t;
+  trace::StringInterner strings(t.strings, t.string_bytes);
+  const std::uint32_t wait = strings.Intern("cudaStreamSynchronize"), compute = strings.Intern("gemm"),
+                      nccl = strings.Intern("ncclDevKernel_AllReduce_Sum_f32_RING_LL");
+  GpuRankRequest request;
+  std::int64_t now = kMs;
+  for (std::uint32_t step = 0; step < 5; ++step) {
+    std::int64_t gpu = now + 20 * kUs;
+    request.bounds_ns.push_back(gpu);
+    const auto launch = [&](std::int64_t length_ns, std::uint32_t stream, std::uint32_t name) {
+      const std::uint64_t correlation = t.api.rows() + 1;
+      t.api.Append({.begin_ns = now,
+                    .duration_ns = 5 * kUs,
+                    .thread = 0,
+                    .kind = schema::ApiKind::kLaunch,
+                    .correlation = correlation});
+      t.kernels.Append({.begin_ns = gpu,
+                        .duration_ns = length_ns,
+                        .context = 1,
+                        .stream = stream,
+                        .correlation = correlation,
+                        .name = name});
+      now += 10 * kUs;
+      gpu += length_ns;
+    };
+    launch(2 * kMs, 7, compute), launch(3 * kMs, 7, compute);
+    request.collectives.emplace_back(step, step);
+    t.collectives.Append(
+        {.begin_ns = gpu, .end_ns = gpu + kMs, .kernel = static_cast<std::uint32_t>(t.kernels.rows())});
+    launch(kMs, 20, nccl), launch(kMs, 7, compute);
+    const std::uint64_t correlation = t.api.rows() + 1;
+    t.api.Append({.begin_ns = now,
+                  .duration_ns = gpu - early_ns - now,
+                  .thread = 0,
+                  .name = wait,
+                  .kind = schema::ApiKind::kSync,
+                  .correlation = correlation});
+    if (row)
+      t.sync.Append({.begin_ns = now,
+                     .duration_ns = gpu - early_ns - now,
+                     .kind = schema::SyncKind::kStream,
+                     .context = 1,
+                     .stream = 7,
+                     .correlation = correlation});
+    request.bounds_ns.resize(step + 1);
+    now = gpu + 30 * kUs;
+  }
+  request.bounds_ns.push_back(now);
+  return DistillGpuRank(t, merge::ClockMap(schema::Clock{}, 0), request);
+}
+
+TEST(GpuReplay, ACollectiveThatWorkHeldBackTellsNothingOfItsLatency) {
+  const GpuRank rank = OneCollectivePerStep(0, false);
+  std::size_t collectives = 0;
+  for (const GpuItem& item : rank.items) {
+    if (item.kind != GpuItem::kMember) continue;
+    ++collectives;
+    EXPECT_LE(item.lag_ns, 20 * kUs);
+    EXPECT_LE(item.delay_ns, kUs);
+    ASSERT_NE(item.after, kNone);
+    EXPECT_EQ(rank.items[item.after].end_ns, item.begin_ns);
+  }
+  EXPECT_EQ(collectives, 5u);
+}
+
+TEST(GpuReplay, AWaitThatTheTraceDescribesIsOneThoughItReturnsEarly) {
+  for (const bool row : {true, false}) {
+    const GpuRank rank = OneCollectivePerStep(8 * kUs, row);
+    ASSERT_EQ(rank.syncs.size(), 5u);
+    for (const GpuSync& sync : rank.syncs)
+      EXPECT_EQ(std::count_if(sync.lanes.begin(), sync.lanes.end(),
+                              [&](std::uint16_t lane) { return rank.lanes[lane].stream == 7; }),
+                row ? 1 : 0);
+    for (const GpuItem& item : rank.items) EXPECT_LE(item.begin_ns, item.end_ns);
+  }
 }
 
 }  // namespace
