@@ -68,8 +68,7 @@ NoHang NoHangOf(const Progress& progress, const Judgement& judgement, bool all_r
     case Open::kNothing:
       break;
   }
-  if (judgement.known)
-    return {Told(Word::kHangNone, {{"none", none}, {"shows", Shown(progress)}}), ""};
+  if (judgement.known) return {Told(Word::kHangNone, {{"none", none}, {"shows", Shown(progress)}}), ""};
   if (judgement.blind.empty()) return NotKnown(Say(Word::kHangNoRank), add_dumps());
   const Fact ranks{"ranks", Ranks{judgement.blind, all_ranks}};
   return NotKnown(Say(Word::kHangSomeBlind, {ranks, {"none", none}}),

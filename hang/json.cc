@@ -93,16 +93,16 @@ Json VerdictJson(const Progress& progress, const Verdict& verdict) {
 }  // namespace
 
 std::string JsonOf(const Progress& progress, const Judgement& judgement) {
-  Json json{{"schema", "lockstep.hang/1"},
-            {"hangs", judgement.verdicts.empty() && !judgement.known ? Json(nullptr) : Json(!judgement.verdicts.empty())},
-            {"ranks", progress.ranks.size()},
-            {"waiting_ranks", judgement.waiting},
-            {"no_dump", judgement.no_dump},
-            {"verdicts", Json::array()},
-            {"oldest_young_ns", Known(judgement.oldest_young_ns)},
-            {"not_known", Json(nullptr)}};
-  if (judgement.verdicts.empty() && !judgement.known)
-    json["not_known"] = NoHangOf(progress, judgement, false).sentence;
+  Json json{
+      {"schema", "lockstep.hang/1"},
+      {"hangs", judgement.verdicts.empty() && !judgement.known ? Json(nullptr) : Json(!judgement.verdicts.empty())},
+      {"ranks", progress.ranks.size()},
+      {"waiting_ranks", judgement.waiting},
+      {"no_dump", judgement.no_dump},
+      {"verdicts", Json::array()},
+      {"oldest_young_ns", Known(judgement.oldest_young_ns)},
+      {"not_known", Json(nullptr)}};
+  if (judgement.verdicts.empty() && !judgement.known) json["not_known"] = NoHangOf(progress, judgement, false).sentence;
   for (const Verdict& verdict : judgement.verdicts) json["verdicts"].push_back(VerdictJson(progress, verdict));
   return json.dump(2, ' ', false, Json::error_handler_t::replace);
 }

@@ -269,10 +269,10 @@ class Teller {
 
   // What is known of ranks that did not enter, apart from that.
   Clauses Elsewhere(const std::vector<std::int32_t>& ranks) const {
-    const Word word = CountsOnly(ranks)                         ? Word::kHangCallsHidden
-                      : verdict_.hides_messages                 ? Word::kHangMessagesHidden
-                      : progress_.source == Source::kRankFile   ? Word::kHangNotRecordedElsewhere
-                                                                : Word::kHangNotKnownElsewhere;
+    const Word word = CountsOnly(ranks)                       ? Word::kHangCallsHidden
+                      : verdict_.hides_messages               ? Word::kHangMessagesHidden
+                      : progress_.source == Source::kRankFile ? Word::kHangNotRecordedElsewhere
+                                                              : Word::kHangNotKnownElsewhere;
     return {{Say(word, {{"ranks", Names(ranks)}, {"shows", Shown(progress_)}})}};
   }
 
@@ -284,7 +284,8 @@ class Teller {
   }
 
   void AddMost(std::vector<Clause>& details) const {
-    const bool left = AllOf(verdict_.candidates, [](const RankFacts& facts) { return facts.state == RankState::kExited; });
+    const bool left =
+        AllOf(verdict_.candidates, [](const RankFacts& facts) { return facts.state == RankState::kExited; });
     Clause clause = Whole(left ? Word::kHangMostLeft : Word::kHangMostAbsent);
     if (!left) clause.facts.push_back({"elsewhere", Elsewhere(verdict_.candidates)});
     details.push_back(std::move(clause));

@@ -16,7 +16,8 @@ struct FoundDumps {
 };
 
 // By format, in the order of formats.def, none without a file. Files that are named one by one are taken for dumps,
-// those of directories (two levels) are looked at, and taken also if they are named as those that are dumps. kNotFound: an argument does not exist, or there is no dump.
+// those of directories (two levels) are looked at, and taken also if they are named as those that are dumps. kNotFound:
+// an argument does not exist, or there is no dump.
 Result<std::vector<FoundDumps>> FindDumps(const std::vector<std::string>& arguments);
 
 // The dumps in a file or directory; null: none. For the commands that take traces, so that they can say who reads it.

@@ -37,15 +37,17 @@ TEST(HangText, SaysWhoHowLongAndWhatToDo) {
 TEST(HangText, WhatIsNotRecordedIsNotToldAsKnown) {
   Progress job = JobOf({Named("tp", {At(0, 5, 4), At(1, 4, 4)})});
   for (RankFacts& facts : job.ranks) facts.shows = {"NCCL"};
-  EXPECT_TRUE(Has(Said(job), "rank 1 did not enter; nothing else of it is known: Flight Recorder dumps show NCCL only\n"))
+  EXPECT_TRUE(
+      Has(Said(job), "rank 1 did not enter; nothing else of it is known: Flight Recorder dumps show NCCL only\n"))
       << Said(job);
   EXPECT_TRUE(Has(Said(job), "a caught exception, a call outside NCCL\n")) << Said(job);
   EXPECT_FALSE(Has(Said(job), "healthy") || Has(Said(job), "nobody else")) << Said(job);
   // Most of a group did not come.
   Progress most = JobOf({Named("tp", {At(0, 5, 4), At(1, 4, 4), At(2, 4, 4), At(3, 4, 4)})});
   for (RankFacts& facts : most.ranks) facts.shows = {"NCCL", "gloo"};
-  EXPECT_TRUE(Has(Said(most), "ranks 1-3 did not enter; nothing else of them is known: Flight Recorder dumps show NCCL "
-                              "and gloo only; either they are late, or rank 0 made one call too many\n"))
+  EXPECT_TRUE(Has(Said(most),
+                  "ranks 1-3 did not enter; nothing else of them is known: Flight Recorder dumps show NCCL "
+                  "and gloo only; either they are late, or rank 0 made one call too many\n"))
       << Said(most);
   // What Lockstep recorded shows calls of MPI; NCCL's it does not.
   job.source = Source::kRankFile;
@@ -156,8 +158,9 @@ TEST(HangText, NothingHangs) {
   Progress idle = JobOf({Named("dp", {At(0, 4, 4), At(1, 4, 4)})});
   EXPECT_EQ(Said(idle), "nothing hangs: no rank is inside an operation that others hold up\n");
   for (RankFacts& facts : idle.ranks) facts.shows = {"NCCL"};
-  EXPECT_EQ(Said(idle),
-            "nothing hangs: no rank is inside an operation that others hold up (Flight Recorder dumps show NCCL only)\n");
+  EXPECT_EQ(
+      Said(idle),
+      "nothing hangs: no rank is inside an operation that others hold up (Flight Recorder dumps show NCCL only)\n");
   Progress job = JobOf({Named("dp", {At(0, 5, 4), At(1, 4, 4)})});
   job.groups[0].members[0].calls[0].created_ns = 1'000'000;
   job.ranks[0].seen_ns = 41'000'000;
@@ -173,10 +176,11 @@ TEST(HangText, WhatIsNotKnownIsNotNo) {
   EXPECT_EQ(json({})["hangs"], nullptr);
   // Two of four ranks.
   Progress job = JobOf({Named("dp", {At(0, 4, 4), At(1, 4, 4), Unseen(2), Unseen(3)})});
-  EXPECT_EQ(Said(job), begin + "nothing tells what ranks 2,3 are inside of; no other rank is inside an operation that "
-                               "others hold up\n"
-                               "      → add the dumps of all ranks\n"
-                               "      no dump of ranks 2,3\n");
+  EXPECT_EQ(Said(job), begin +
+                           "nothing tells what ranks 2,3 are inside of; no other rank is inside an operation that "
+                           "others hold up\n"
+                           "      → add the dumps of all ranks\n"
+                           "      no dump of ranks 2,3\n");
   EXPECT_FALSE(Judge(job, {}).known);
   EXPECT_EQ(json(job)["hangs"], nullptr);
   EXPECT_TRUE(Has(json(job)["not_known"], begin));
@@ -184,9 +188,10 @@ TEST(HangText, WhatIsNotKnownIsNotNo) {
   job = JobOf({Named("dp", {At(0, 4, 4), At(1, 4, 4)})});
   job.source = Source::kRankFile;
   job.ranks[1].blind = true;
-  EXPECT_EQ(Said(job), begin + "nothing tells what rank 1 is inside of; no other rank is inside an operation that others "
-                               "hold up\n"
-                               "      → look at the stacks of rank 1\n");
+  EXPECT_EQ(Said(job), begin +
+                           "nothing tells what rank 1 is inside of; no other rank is inside an operation that others "
+                           "hold up\n"
+                           "      → look at the stacks of rank 1\n");
   job.ranks[1].blind = false;
   EXPECT_EQ(json(job)["hangs"], false);
   EXPECT_EQ(json(job)["not_known"], nullptr);

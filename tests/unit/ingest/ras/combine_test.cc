@@ -256,9 +256,10 @@ TEST(Ras, WithoutCountsNothingIsKnown) {
 TEST(Ras, ThatOneCommunicatorGoesOnSaysNothingOfOthers) {
   // Ranks 0 and 1 go on, 2 and 3 are all alike and have stood.
   const auto answer = [](std::int64_t time_ns, std::int64_t moving) {
-    return AnswerAt(time_ns, {CommOf("aa", {{{"all_reduce", 5}}, {{"all_reduce", 5}}, {{"all_reduce", 5}}, {{"all_reduce", 5}}}),
-                              CommOf("ab", {{{"all_gather", moving}}, {{"all_gather", moving}}}),
-                              CommOf("ac", {{{"all_gather", 7}}, {{"all_gather", 7}}}, {2, 3})});
+    return AnswerAt(time_ns,
+                    {CommOf("aa", {{{"all_reduce", 5}}, {{"all_reduce", 5}}, {{"all_reduce", 5}}, {{"all_reduce", 5}}}),
+                     CommOf("ab", {{{"all_gather", moving}}, {{"all_gather", moving}}}),
+                     CommOf("ac", {{{"all_gather", 7}}, {{"all_gather", 7}}}, {2, 3})});
   };
   const Said said = Judged({answer(kSecond, 10), answer(30 * kSecond, 90)});
   EXPECT_TRUE(said.judgement.verdicts.empty());
