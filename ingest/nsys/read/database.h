@@ -65,7 +65,7 @@ class Database {
   // The columns in this order; NULL where the table lacks one. No rows if there is no such table.
   Rows Select(std::string_view table, std::initializer_list<std::string_view> columns) const;
 
-  // Of a damaged table as many as can be read.
+  // By the number of the last one; of a table whose end is damaged as many as can be read.
   std::uint64_t RowsIn(std::string_view table) const;
 
   // A file beside it that would have to be written into it first: "report.sqlite-journal"; "" if there is none.
