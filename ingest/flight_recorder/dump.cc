@@ -110,7 +110,7 @@ class Reader {
     constexpr std::size_t kMost = 200;
     for (const std::string_view key : {"reason", "error", "message"})
       if (const std::string_view text = document_.Text(document_.At(root, key)); !text.empty())
-        return "it says: " + Printed(std::string(text.substr(0, kMost)));
+        return "it says: " + Printed(BeginOf(text, kMost));
     return "";
   }
 

@@ -9,6 +9,7 @@
 #include <unordered_set>
 #include <utility>
 
+#include "core/device_waits.h"
 #include "core/rules/common.h"
 #include "trace/file/strings.h"
 
@@ -152,10 +153,9 @@ class Comparison {
     const auto [known, fresh] = waits_for_.try_emplace(name, WaitsFor::kNothing);
     if (!fresh) return known->second;
     const std::string_view text = TextOf(t_, name);
-    const auto has = [&](std::string_view part) { return text.find(part) != std::string_view::npos; };
-    if (has("DeviceSynchronize") || has("CtxSynchronize"))
+    if (WaitsForDevice(text))
       known->second = WaitsFor::kDevice;
-    else if (has("StreamSynchronize"))
+    else if (text.find("StreamSynchronize") != std::string_view::npos)
       known->second = WaitsFor::kAStream;
     return known->second;
   }

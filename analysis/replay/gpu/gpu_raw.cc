@@ -5,6 +5,7 @@
 #include <string_view>
 #include <tuple>
 
+#include "core/device_waits.h"
 #include "core/interval.h"
 #include "merge/timeline/kernel_class.h"
 #include "trace/file/strings.h"
@@ -324,8 +325,7 @@ class Collector {
         raw.device = s.device[call.sync];
       } else if (call.api != kNone) {
         const std::string_view name = trace::TextOf(t_, t_.api.name[call.api]);
-        if (Has(name, "DeviceSynchronize") || Has(name, "CtxSynchronize") || Has(name, "Free"))
-          raw.sync = RawItem::kDevice;
+        if (WaitsForDevice(name) || Has(name, "Free")) raw.sync = RawItem::kDevice;
       }
       raw_.items.push_back(raw);
     }
