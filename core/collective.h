@@ -23,6 +23,11 @@ enum class CollectiveKind : std::uint8_t {
   kNeighbor = 11,
   kSendRecv = 12,  // Grouped NCCL send/receive.
   kFinalize = 13,  // MPI_Finalize, on MPI_COMM_WORLD: it waits for all, and transfers nothing.
+  kFence = 14,     // MPI_Win_fence, on its window. How much it transfers is not known.
+  // Of expert parallelism, by kernels' names: sizes are exchanged, tokens go to their experts, and come back.
+  kNotify = 15,
+  kDispatch = 16,
+  kCombine = 17,
 };
 
 enum class CollectiveMode : std::uint8_t {
@@ -35,11 +40,12 @@ enum class CollectiveMode : std::uint8_t {
 // Every member waits for every other: the wait/transfer split of definitions.md
 // holds (total bytes > 0, barrier excepted; intra-communicators only).
 constexpr bool Splits(CollectiveKind kind) {
-  return (kind >= CollectiveKind::kAllReduce && kind <= CollectiveKind::kBarrier) || kind == CollectiveKind::kFinalize;
+  return (kind >= CollectiveKind::kAllReduce && kind <= CollectiveKind::kBarrier) ||
+         kind == CollectiveKind::kFinalize || kind == CollectiveKind::kFence;
 }
-// What transfers nothing.
+// What has no bytes of its own.
 constexpr bool IsEmpty(CollectiveKind kind) {
-  return kind == CollectiveKind::kBarrier || kind == CollectiveKind::kFinalize;
+  return kind == CollectiveKind::kBarrier || kind == CollectiveKind::kFinalize || kind == CollectiveKind::kFence;
 }
 // Broadcast, scatter: members wait for the root. Reduce, gather: the root waits.
 constexpr bool RootSends(CollectiveKind kind) {
@@ -101,6 +107,14 @@ constexpr std::string_view Name(CollectiveKind kind) {
       return "send/recv";
     case CollectiveKind::kFinalize:
       return "MPI_Finalize";
+    case CollectiveKind::kFence:
+      return "fence";
+    case CollectiveKind::kNotify:
+      return "notify";
+    case CollectiveKind::kDispatch:
+      return "dispatch";
+    case CollectiveKind::kCombine:
+      return "combine";
   }
   return "unknown";
 }

@@ -84,18 +84,42 @@ bool IsNcclKernelName(std::string_view name) {
   return WithoutType(name).starts_with("nccl") || Has(name, "ncclDevKernel") || Has(name, "ncclKernel");
 }
 
-CollectiveKind NcclKernelKind(std::string_view name) {
-  const std::size_t at = name.find("Kernel_");
-  if (!IsNcclKernelName(name) || at == std::string_view::npos) return CollectiveKind::kNone;
-  name.remove_prefix(at + 7);
-  static constexpr std::pair<std::string_view, CollectiveKind> kNames[] = {
-      {"AllReduce", CollectiveKind::kAllReduce},  {"AllGather", CollectiveKind::kAllGather},
-      {"AllGatherV", CollectiveKind::kBroadcast}, {"ReduceScatter", CollectiveKind::kReduceScatter},
-      {"Broadcast", CollectiveKind::kBroadcast},  {"Reduce", CollectiveKind::kReduce},
-      {"SendRecv", CollectiveKind::kSendRecv}};
-  const std::string_view word = name.substr(0, name.find_first_of("_("));
-  for (const auto& [text, kind] : kNames)
-    if (word == text) return kind;
+// Of what FunctionOf gives; the first row that is in it counts.
+CollectiveKind CommKernelKind(std::string_view name) {
+  static constexpr std::pair<std::string_view, CollectiveKind> kWords[] = {
+      // DeepEP's notify_dispatch; its get_dispatch_layout counts tokens and sends nothing.
+      {"notify", CollectiveKind::kNotify},
+      {"dispatchlayout", CollectiveKind::kNone},
+      // NCCL 2.28 src/device/generate.py: broadcasts of several roots.
+      {"kernelallgatherv", CollectiveKind::kBroadcast},
+      {"reducescatter", CollectiveKind::kReduceScatter},
+      {"allreduce", CollectiveKind::kAllReduce},
+      {"allgather", CollectiveKind::kAllGather},
+      {"alltoall", CollectiveKind::kAllToAll},
+      {"a2amode", CollectiveKind::kAllToAll},
+      {"dispatch", CollectiveKind::kDispatch},
+      {"combine", CollectiveKind::kCombine},
+      {"crossdevicereduce", CollectiveKind::kAllReduce},
+      {"localdeviceload", CollectiveKind::kAllReduce},  // AITER's second half of one.
+      // Transformer Engine's userbuffers_fp16_sum_inplace_gpu_rw, _rr and _mc, and their halves.
+      {"inplacegpurwag", CollectiveKind::kAllGather},
+      {"inplacegpurrag", CollectiveKind::kAllGather},
+      {"inplacegpumcag", CollectiveKind::kAllGather},
+      {"inplacegpurwrs", CollectiveKind::kReduceScatter},
+      {"inplacegpurrrs", CollectiveKind::kReduceScatter},
+      {"inplacegpumcrs", CollectiveKind::kReduceScatter},
+      {"suminplacegpu", CollectiveKind::kAllReduce},
+      {"sendrecv", CollectiveKind::kSendRecv},
+      {"pushsend", CollectiveKind::kSendRecv},
+      {"pushrecv", CollectiveKind::kSendRecv},
+      {"broadcast", CollectiveKind::kBroadcast},
+      {"nvshmemireduce", CollectiveKind::kAllReduce},  // NVSHMEM's reductions give every PE the result.
+      {"barrier", CollectiveKind::kBarrier},
+      {"kernelreduce", CollectiveKind::kReduce},
+  };
+  const std::string function = FunctionOf(name);
+  for (const auto& [part, kind] : kWords)
+    if (Has(function, part)) return kind;
   return CollectiveKind::kNone;
 }
 

@@ -14,9 +14,9 @@ bool IsCommKernelName(std::string_view name);
 // Of these, NCCL's own.
 bool IsNcclKernelName(std::string_view name);
 
-// The operation that NCCL names the kernel after: "ncclDevKernel_AllReduce_Sum_f32_RING_LL(...)",
-// "ncclSymkDevKernel_...". A kernel may carry others besides. AllGatherV carries broadcasts of several roots. kNone:
-// not named after one.
-CollectiveKind NcclKernelKind(std::string_view name);
+// The operation that a communication library names its kernel after: "ncclDevKernel_AllReduce_Sum_f32_RING_LL(...)",
+// "deep_ep::internode::dispatch<...>". A kernel of NCCL's may carry others besides. kNone: not named after one, as
+// "ncclDevKernel_Generic_4" and "mscclKernel_Sum_half_Simple".
+CollectiveKind CommKernelKind(std::string_view name);
 
 }  // namespace lockstep

@@ -53,6 +53,9 @@ enum class MpiOp : std::uint16_t {
 #undef LS_MPI_OP
 };
 
+// `count` of a fence's record: its comm is the window and its seq a number of it. An older probe numbers none.
+inline constexpr std::uint32_t kFenceNumbered = 1;
+
 struct MpiOpInfo {
   MpiOp op;
   std::string_view name;  // "MPI_Allreduce"

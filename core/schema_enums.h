@@ -65,7 +65,8 @@ LS_SCHEMA_ENUM_(MpiThreadLevel, std::uint8_t, LS_MPI_THREAD_LEVEL_)
   V(kInter, 1, "inter-communicator") \
   V(kSelf, 2, "self")                \
   V(kNccl, 3, "nccl")                \
-  V(kTorchGroup, 4, "torch group")
+  V(kTorchGroup, 4, "torch group")   \
+  V(kWindow, 5, "window of one-sided MPI")
 LS_SCHEMA_ENUM_(CommKind, std::uint8_t, LS_COMM_KIND_)
 #undef LS_COMM_KIND_
 
@@ -110,12 +111,13 @@ LS_SCHEMA_ENUM_(Direction, std::uint8_t, LS_DIRECTION_)
 LS_SCHEMA_ENUM_(RequestOutcome, std::uint8_t, LS_REQUEST_OUTCOME_)
 #undef LS_REQUEST_OUTCOME_
 
-#define LS_RANGE_SOURCE_(V)     \
-  V(kLockstep, 0, "lockstep.h") \
-  V(kNvtx, 1, "nvtx")           \
-  V(kTorch, 2, "torch")         \
-  V(kCpuOp, 3, "cpu op")        \
-  V(kPython, 4, "python function")
+#define LS_RANGE_SOURCE_(V)        \
+  V(kLockstep, 0, "lockstep.h")    \
+  V(kNvtx, 1, "nvtx")              \
+  V(kTorch, 2, "torch")            \
+  V(kCpuOp, 3, "cpu op")           \
+  V(kPython, 4, "python function") \
+  V(kSystemCall, 5, "system call")
 LS_SCHEMA_ENUM_(RangeSource, std::uint8_t, LS_RANGE_SOURCE_)
 #undef LS_RANGE_SOURCE_
 

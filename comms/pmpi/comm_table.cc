@@ -326,8 +326,10 @@ void CommCreated(MPI_Comm created, const Origin& origin) {
   Announce(*comm);
 }
 
-void CommDuplicating(MPI_Comm created, const Origin& origin) {
-  if (created == MPI_Comm{} || created == Pmpi().comm_null || origin.parent == nullptr) return;
+namespace {
+
+// With the members of its parent.
+void MakeLike(std::uint64_t handle, const Origin& origin, std::uint8_t kind) {
   const Comm& parent = *origin.parent;
   Comm* comm = NewComm();
   if (comm == nullptr) return;
@@ -337,18 +339,16 @@ void CommDuplicating(MPI_Comm created, const Origin& origin) {
   comm->lowest_world_rank = parent.lowest_world_rank;
   comm->first_world_rank = parent.first_world_rank;
   comm->stride = parent.stride;
-  comm->kind = parent.inter() ? 1 : 0;
+  comm->kind = kind;
   if (parent.members != nullptr) {
     const std::size_t bytes = static_cast<std::size_t>(parent.size) * sizeof(std::int32_t);
     comm->members = static_cast<std::int32_t*>(malloc(bytes));
     if (comm->members != nullptr) memcpy(comm->members, parent.members, bytes);
   }
   Identify(comm, origin);
-  Insert(HandleOf(created), comm);
+  Insert(handle, comm);
   Announce(*comm);
 }
-
-namespace {
 
 Comm* Forget(std::uint64_t handle) {
   const Lock lock;
@@ -361,8 +361,17 @@ Comm* Forget(std::uint64_t handle) {
 
 }  // namespace
 
+void CommDuplicating(MPI_Comm created, const Origin& origin) {
+  if (created == MPI_Comm{} || created == Pmpi().comm_null || origin.parent == nullptr) return;
+  MakeLike(HandleOf(created), origin, origin.parent->inter() ? schema::CommKind::kInter : schema::CommKind::kIntra);
+}
+
+void WindowCreated(MPI_Win window, const Origin& origin) {
+  if (HandleOf(window) != 0 && origin.parent != nullptr) MakeLike(HandleOf(window), origin, schema::CommKind::kWindow);
+}
+
 Comm* ForgetComm(MPI_Comm handle) { return Forget(HandleOf(handle)); }
-void ForgetOwner(std::uint64_t handle) { Forget(handle); }
+Comm* ForgetOwner(std::uint64_t handle) { return Forget(handle); }
 
 void CommFreed(Comm* comm) {
   if (comm == nullptr) return;

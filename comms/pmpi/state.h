@@ -118,11 +118,14 @@ std::int32_t LowestWorldRank(MPI_Group group);
 std::uint32_t InDegree(MPI_Comm handle, Comm* comm);
 std::uint32_t OutDegree(MPI_Comm handle, Comm* comm);
 
-// Files and windows: the communicator on which they were made. A handle is forgotten before the call that frees
-// it.
+// A window was created: it has the members of its communicator, and counts its own fences.
+void WindowCreated(MPI_Win window, const Origin& origin);
+
+// Files: the communicator on which they were opened. Windows: their own. A handle is forgotten before the call that
+// frees it.
 void RememberOwner(std::uint64_t handle, Comm* comm);
 Comm* OwnerOf(std::uint64_t handle);
-void ForgetOwner(std::uint64_t handle);
+Comm* ForgetOwner(std::uint64_t handle);
 
 struct TypeInfo {
   std::uint32_t size_bytes;

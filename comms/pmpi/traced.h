@@ -2,6 +2,8 @@
 // The common code of all wrappers: counts what identities need, times the call and writes its record. Included by the
 // wrapper files only.
 
+#include <type_traits>
+
 #include "comms/pmpi/state.h"
 #include "core/mpi_ops.h"
 #include "core/uneven.h"
@@ -212,11 +214,13 @@ inline int GiveBackIfRefused(Comm* comm, std::uint32_t seq, int result) {
   return result;
 }
 
-// A blocking collective. `shape` is called before the operation's time begins, so that its cost is not part of it.
-template <typename ShapeOf, typename Call>
-int Collective(MpiOp op, MPI_Comm handle, ShapeOf&& shape, Call&& call) {
+// A blocking collective. `find` gives its communicator, or null. `shape` is called before the operation's time begins,
+// so that its cost is not part of it.
+template <typename Find, typename ShapeOf, typename Call>
+requires std::is_invocable_v<Find>
+int Collective(MpiOp op, Find&& find, ShapeOf&& shape, Call&& call) {
   if (!Active()) return call();
-  Comm* comm = KnownComm(handle);
+  Comm* comm = find();
   const std::uint32_t seq = NextSeq(comm);
   if (!ring::Recording()) return GiveBackIfRefused(comm, seq, call());
   const std::uint8_t flags = comm != nullptr && comm->inter() ? kMpiInterComm : 0;
@@ -228,6 +232,12 @@ int Collective(MpiOp op, MPI_Comm handle, ShapeOf&& shape, Call&& call) {
   const std::uint64_t end = blocking.End();
   WriteOperation(op, result, flags, blocking.begin(), end, 0, number, seq, transferred, stack);
   return GiveBackIfRefused(comm, seq, result);
+}
+
+template <typename ShapeOf, typename Call>
+int Collective(MpiOp op, MPI_Comm handle, ShapeOf&& shape, Call&& call) {
+  return Collective(
+      op, [=] { return KnownComm(handle); }, shape, call);
 }
 
 // A non-blocking collective, or the making of a persistent one: `always` writes the record while recording is off too,

@@ -1,5 +1,6 @@
-// One-sided communication: time of class mpi_other. The library may move the data at any time until the call that
-// synchronises, so no transfer is reported for Put and Get; the time is spent in fences and locks.
+// One-sided communication. The library may move the data at any time until the call that synchronises, so no transfer
+// is reported for Put and Get; the time is spent in fences and locks. A fence is a collective of its window; all else
+// is time of class mpi_other.
 
 #include "comms/pmpi/traced.h"
 
@@ -38,12 +39,12 @@ int Transfer(MpiOp op, MPI_Win window, int target, MPI_Count count, MPI_Datatype
 template <typename Call>
 int Make(MpiOp op, MPI_Comm comm, MPI_Win* window, Call&& call) {
   if (!Active()) return call();
-  Comm* known = KnownComm(comm);
+  const Origin origin = NextCreation(comm);
   Blocking blocking(op);
   const int result = call();
   const std::uint64_t end = blocking.End();
-  if (result == MPI_SUCCESS) RememberOwner(HandleOf(*window), known);
-  return WriteCall(op, result, blocking.begin(), end, known);
+  if (result == MPI_SUCCESS) WindowCreated(*window, origin);
+  return WriteCall(op, result, blocking.begin(), end, origin.parent);
 }
 
 }  // namespace
@@ -54,12 +55,19 @@ LS_EXPORT int MPI_Win_create_dynamic(MPI_Info info, MPI_Comm comm, MPI_Win* wind
 }
 LS_EXPORT int MPI_Win_free(MPI_Win* window) {
   if (!Active()) return LS_PMPI(Win_free, window);
-  Comm* known = OwnerOf(HandleOf(*window));
-  ForgetOwner(HandleOf(*window));
+  Comm* known = ForgetOwner(HandleOf(*window));
   Blocking blocking(MpiOp::kWin_free);
   const int result = LS_PMPI(Win_free, window);
   const std::uint64_t end = blocking.End();
-  return WriteCall(MpiOp::kWin_free, result, blocking.begin(), end, known);
+  WriteCall(MpiOp::kWin_free, result, blocking.begin(), end, known);
+  CommFreed(known);
+  return result;
+}
+LS_EXPORT int MPI_Win_fence(int flags, MPI_Win window) {
+  return Collective(
+      MpiOp::kWin_fence, [&] { return OwnerOf(HandleOf(window)); },
+      [](Comm* of) { return Shape{.count = of != nullptr ? kFenceNumbered : 0}; },
+      [&] { return LS_PMPI(Win_fence, flags, window); });
 }
 
 #define LS_ARGS(...) __VA_ARGS__
@@ -70,7 +78,6 @@ LS_EXPORT int MPI_Win_free(MPI_Win* window) {
                        [&] { return LS_PMPI(Win_##name, LS_ARGS arguments window); }); \
   }
 
-LS_WINDOW(fence, MPI_PROC_NULL, (int flags, ), (flags, ))
 LS_WINDOW(start, MPI_PROC_NULL, (MPI_Group group, int flags, ), (group, flags, ))
 LS_WINDOW(post, MPI_PROC_NULL, (MPI_Group group, int flags, ), (group, flags, ))
 LS_WINDOW(complete, MPI_PROC_NULL, (), ())

@@ -8,6 +8,7 @@
 #include <utility>
 
 #include "core/collective.h"
+#include "core/comm_kernels.h"
 #include "ingest/map/args.h"
 #include "ingest/map/comm_operations.h"
 #include "ingest/map/names.h"
@@ -155,7 +156,7 @@ class Finder {
         const bool alone = (carrier->op != kNoOp && ops_[carrier->op].usable()) ||
                            (carrier->own != nullptr && KindOfArgs(*carrier->own) != CollectiveKind::kNone);
         if (alone || waiting.empty()) continue;
-        const CollectiveKind kind = KindOfKernel(Text(t_.kernels.name[carrier->row]));
+        const CollectiveKind kind = CommKernelKind(Text(t_.kernels.name[carrier->row]));
         std::erase_if(waiting, [&](std::uint32_t op) { return !Fits(ops_[op], kind); });
         if (waiting.empty()) continue;
         for (const std::uint32_t op : waiting) ++ops_[op].kernels;
@@ -359,7 +360,7 @@ class Finder {
     v.algorithm = v.protocol = kNone;
     CollectiveKind kind = args.name == kNone ? CollectiveKind::kNone : KindOfOperation(Text(args.name));
     if (kind == CollectiveKind::kNone && first_op != kNoOp) kind = ops_[first_op].kind;
-    if (kind == CollectiveKind::kNone) kind = KindOfKernel(Text(t_.kernels.name[carrier.row]));
+    if (kind == CollectiveKind::kNone) kind = CommKernelKind(Text(t_.kernels.name[carrier.row]));
     const ElementType type = args.dtype == kNone ? ElementType() : ElementTypeOf(Text(args.dtype));
     std::int64_t elements = Elements(kind, args, group.size);
     for (std::size_t i = 1; i < carrier.together.size(); ++i) {

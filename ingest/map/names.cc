@@ -210,19 +210,6 @@ CollectiveKind KindOfOperation(std::string_view name) {
   return CollectiveKind::kNone;
 }
 
-CollectiveKind KindOfKernel(std::string_view name) {
-  const std::string word = Letters(name.substr(0, name.find('(')));
-  static constexpr std::pair<std::string_view, CollectiveKind> kWords[] = {
-      {"allreduce", CollectiveKind::kAllReduce},         {"allgather", CollectiveKind::kAllGather},
-      {"reducescatter", CollectiveKind::kReduceScatter}, {"alltoall", CollectiveKind::kAllToAll},
-      {"broadcast", CollectiveKind::kBroadcast},         {"sendrecv", CollectiveKind::kSendRecv},
-      {"kernelreduce", CollectiveKind::kReduce},
-  };
-  for (const auto& [part, kind] : kWords)
-    if (Has(word, part)) return kind;
-  return CollectiveKind::kNone;
-}
-
 int Direction(std::string_view operation) {
   const std::string_view name = WithoutBackend(operation);
   if (name.starts_with("send") && !name.starts_with("sendrecv")) return 0;

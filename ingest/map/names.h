@@ -54,11 +54,6 @@ std::int64_t StepNumber(std::string_view name);
 // Of an operation's name in any of its spellings: "allreduce", "_allgather_base",
 // "nccl:all_to_all", "reduce_scatter_tensor_coalesced". kNone: no collective ("wait", "init").
 CollectiveKind KindOfOperation(std::string_view name);
-// The kind in a communication kernel's name: "ncclDevKernel_AllGather_RING_LL(...)". NCCL uses kSendRecv for
-// all-to-all, gather, scatter and send/receive; kNone: the name does not contain it (ncclDevKernel_Generic, other
-// libraries).
-CollectiveKind KindOfKernel(std::string_view name);
-
 // Point-to-point: 0 send, 1 receive, -1 neither. "nccl:send 0->1", "recv".
 int Direction(std::string_view operation);
 // The other side of "nccl:send 0->1", "nccl:recv 0<-1", in the group's ranks; -1 unknown.

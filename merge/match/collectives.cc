@@ -370,11 +370,11 @@ class Matcher {
     const bool mismatch = Mismatch(instance), uneven = all.uneven || Differ(instance);
     // A kernel always moves something: without a size, the size is only not known.
     const bool moves = all.bytes > 0 || IsEmpty(kind) || mode == schema::Code(CollectiveMode::kGpu);
-    // MPI does not promise that nobody leaves MPI_Finalize before the last one came.
-    const bool apart =
-        kind == CollectiveKind::kFinalize && std::ranges::any_of(MembersOf(instance), [&](const auto& m) {
-          return Sum(LeftAt(m), all.error_ns) < all.last_arrival_ns;
-        });
+    // MPI does not promise that nobody leaves MPI_Finalize, or a fence with nothing to complete, before the last came.
+    const bool may_leave = kind == CollectiveKind::kFinalize || kind == CollectiveKind::kFence;
+    const bool apart = may_leave && std::ranges::any_of(MembersOf(instance), [&](const auto& m) {
+                         return Sum(LeftAt(m), all.error_ns) < all.last_arrival_ns;
+                       });
     const bool says_waits = !all.untimed && moves && !group.inter && !mismatch && !apart;
     const Exchange exchange = ExchangeOf(instance, group, all.bytes);
     const WaitRule rule = RuleOf(exchange);

@@ -6,9 +6,9 @@ Sets are sorted lists of disjoint half-open (begin, end) in integer ns.
 import bisect
 import math
 
-SPLIT_KINDS = (1, 2, 3, 4, 5, 13)
+SPLIT_KINDS = (1, 2, 3, 4, 5, 13, 14)
 GIVES_NOTHING, TAKES_NOTHING = 2, 4  # Bits of collectives.uneven.
-BARRIER, FINALIZE, ROOT_SENDS, ROOT_RECEIVES = 5, 13, (6, 9), (7, 8)
+BARRIER, FINALIZE, FENCE, ROOT_SENDS, ROOT_RECEIVES = 5, 13, 14, (6, 9), (7, 8)
 TERMS = ("compute_ns", "blocked_ns", "exposed_wait_ns", "exposed_transfer_ns", "exposed_unsplit_ns", "exposed_copy_ns", "idle_ns")
 LATE = ("late_sender_ns", "late_receiver_ns")
 OF_KINDS = {"blocked_sleep_ns": (1,), "blocked_lock_ns": (2, 3, 4), "blocked_python_ns": (5,), "blocked_file_ns": (8,),
@@ -117,11 +117,11 @@ def set_limits(activities, instances):
         kind = rows[0]["kind"]
         last = max(r["arrival"] for r in rows)
         size = max(r["bytes"] for r in rows)
-        moves, uneven = size > 0 or kind in (BARRIER, FINALIZE), any(r.get("uneven") for r in rows)
+        moves, uneven = size > 0 or kind in (BARRIER, FINALIZE, FENCE), any(r.get("uneven") for r in rows)
         agree = all(r["kind"] == kind for r in rows) and (
             kind in ROOT_RECEIVES or kind in (9, 11) or uneven or len({r["bytes"] for r in rows}) == 1)
         split = kind in SPLIT_KINDS and rows[0]["splittable"] and moves and agree
-        if kind == FINALIZE:  # It waits for all only if nobody left before the last one came.
+        if kind in (FINALIZE, FENCE):  # They wait for all only if nobody left before the last one came.
             split = split and all(of_rank[r["rank"]].to_cluster(r["end"]) + 2 * max(map(error, rows)) >= last for r in rows)
         whole = len(rows) >= rows[0]["members"]
         root = next((r for r in rows if r["root"] == r["rank"]), None)

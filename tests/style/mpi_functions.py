@@ -36,7 +36,7 @@ CLASSES = {
     "kOther": "other calls that may wait: timed and counted (`mpi_other`)",
     "kIo": "MPI-IO: timed and counted (`mpi_io`)",
     "kIoPost": "non-blocking MPI-IO: the same, with the call that completes it",
-    "kRma": "one-sided communication and its synchronisation: timed and counted (`mpi_rma`); transfers are not matched",
+    "kRma": "one-sided communication and its synchronisation: timed and counted (`mpi_rma`); transfers are not matched. `Win_fence` is a collective of its window: who comes last is known, and how long the others wait",
     "kRmaPost": "one-sided communication with a request: the same, with the call that completes it",
 }
 

@@ -443,6 +443,12 @@ void ProcessDecoder::OnMpi(Thread& thread, const MpiRecord& record) {
       }
       break;
     default:
+      if (recorded && static_cast<MpiOp>(record.op) == MpiOp::kWin_fence && record.count == kFenceNumbered &&
+          (record.head.flags & kMpiError) == 0) {
+        AddCollective(thread, record, kBlocking, 0, begin, end, call);
+        tables_.collectives.kind.back() = static_cast<std::uint8_t>(CollectiveKind::kFence);
+        break;
+      }
       Post(thread, record, info, begin, end, call);
       break;
   }

@@ -37,7 +37,7 @@ void ForEachCode(const schema::EnumInfo& codes, const F& f) {
   if (codes.count != 0) return;
   // These enumerations are listed in core/ outside of the schema, because other code needs them as well.
   if (&codes == &schema::kEnumInfo<CollectiveKind>) {
-    for (int kind = 0; kind <= static_cast<int>(CollectiveKind::kSendRecv); ++kind)
+    for (int kind = 0; kind <= static_cast<int>(CollectiveKind::kCombine); ++kind)
       f(kind, Name(static_cast<CollectiveKind>(kind)));
   } else if (&codes == &schema::kEnumInfo<DataType>) {
     for (int type = 0; type <= static_cast<int>(DataType::kDerived); ++type) {

@@ -70,7 +70,7 @@ std::vector<Graph> GraphsOf(const schema::RankTables& tables) {
     of_launch.emplace(kernels.correlation[row], graph);
     of_node.emplace(node, graph);
     graphs[graph].kernels.push_back(row);
-    graphs[graph].nodes.try_emplace(node, NcclKernelKind(TextOf(tables, kernels.name[row])));
+    graphs[graph].nodes.try_emplace(node, CommKernelKind(TextOf(tables, kernels.name[row])));
   }
   std::sort(graphs.begin(), graphs.end(),
             [](const Graph& a, const Graph& b) { return a.nodes.begin()->first < b.nodes.begin()->first; });

@@ -10,6 +10,7 @@
 #include <string>
 
 #include "core/byte_text.h"
+#include "core/comm_kernels.h"
 #include "core/data_type_name.h"
 #include "core/own_file.h"
 #include "core/process_stat.h"
@@ -70,6 +71,41 @@ TEST(ProcessStat, NamesMayHoldAnything) {
   ::close(pipe_fds[0]);
   ::close(pipe_fds[1]);
   EXPECT_EQ(ProcessStatAfterName(child), "");
+}
+
+TEST(CommKernels, AreNamedAfterWhatTheyDo) {
+  using enum CollectiveKind;
+  const std::pair<const char*, CollectiveKind> names[] = {
+      {"ncclKernel_AllReduce_RING_LL_Sum_float(ncclWorkElem)", kAllReduce},
+      {"ncclDevKernel_AllGather_RING_LL(ncclDevKernelArgsStorage<4096ul>)", kAllGather},
+      {"ncclDevKernel_AllGatherV_RING_LL(ncclDevKernelArgsStorage<4096ul>)", kBroadcast},
+      {"ncclDevKernel_ReduceScatter_Sum_bf16_RING_LL", kReduceScatter},
+      {"ncclKernel_SendRecv_RING_SIMPLE_Sum_int8_t(ncclDevComm*)", kSendRecv},
+      {"ncclDevKernel_Reduce_Sum_f32_RING_LL", kReduce},
+      {"ncclSymkDevKernel_AllGather_STMC(ncclSymkDevWorkArgs4K)", kAllGather},
+      {"ncclDevKernel_Generic(ncclDevKernelArgsStorage<4096ul>)", kNone},
+      {"ncclDevKernel_Generic_2(ncclDevKernelArgsStorage<4096ul>) [clone .kd]", kNone},
+      {"mscclKernel_Sum_half_Simple(ncclDevComm*, mscclAlgo*)", kNone},
+      {"void mscclpp::allreduceAllPairs<(mscclpp::Op)0, __half>(__half*)", kAllReduce},
+      {"void deep_ep::intranode::notify_dispatch<8>(int const*, int*)", kNotify},
+      {"void deep_ep::internode_ll::dispatch<true, false, 7168>(void*)", kDispatch},
+      {"void deep_ep::internode::combine<false, 8, __nv_bfloat16>(int4*)", kCombine},
+      {"void deep_ep::layout::get_dispatch_layout<256, 32, 8>(long const*)", kNone},
+      {"void mori::moe::EpCombineIntraNodeKernel<__hip_bfloat16>(mori::moe::Args)", kCombine},
+      {"void tensorrt_llm::kernels::moe_comm::moeA2ADispatchKernel<8>(Params)", kDispatch},
+      {"void flashinfer::trtllm_alltoall::moeAllToAllKernel(MoeCommWorkspace)", kAllToAll},
+      {"void vllm::cross_device_reduce_2stage<__half, 4>(vllm::RankData*)", kAllReduce},
+      {"void aiter::reduce_scatter_cross_device_store<half, 8>()", kReduceScatter},
+      {"void userbuffers_fp16_sum_inplace_gpu_rw<4>(int)", kAllReduce},
+      {"void userbuffers_fp16_sum_inplace_gpu_rr_rs<2>(int)", kReduceScatter},
+      {"userbuffers_pushsend(int*, int*, int4*, int4*, int)", kSendRecv},
+      {"void (anonymous namespace)::multimem_all_gather_kernel<16>(char*)", kAllGather},
+      {"void c10d::symmetric_memory::barrier_kernel(unsigned int**, int, int)", kBarrier},
+      {"nvshmemx_quiet_kernel()", kNone}};
+  for (const auto& [name, kind] : names) {
+    EXPECT_TRUE(IsCommKernelName(name)) << name;
+    EXPECT_EQ(Name(CommKernelKind(name)), Name(kind)) << name;
+  }
 }
 
 TEST(ReadUpTo, LessAtTheEndAndOnErrors) {

@@ -81,6 +81,20 @@ TEST(Match, FinalizeIsAWaitWithoutATransfer) {
   EXPECT_EQ(apart.checks.violations, 0u);
 }
 
+TEST(Match, FencesWaitForAllWhereNobodyLeavesBeforeTheLastCame) {
+  Merged m(2);
+  m[0].Collective(Kind::kFence, 0, 900, 0);
+  m[1].Collective(Kind::kFence, 500, 950, 0);
+  m[0].Collective(Kind::kFence, 1000, 1010, 0);
+  m[1].Collective(Kind::kFence, 1200, 1210, 0);
+  m.Run();
+  EXPECT_EQ(m.members().wait_ns, (std::vector<std::int64_t>{500, 0, -1, -1}));
+  EXPECT_EQ(m.members().transfer_ns, (std::vector<std::int64_t>{400, 450, -1, -1}));
+  EXPECT_EQ(m.collectives().last_rank[0], 1);
+  EXPECT_EQ(m.collectives().last_rank[1], -1);
+  EXPECT_EQ(m.checks.violations, 0u);
+}
+
 TEST(Match, BroadcastWaitsForTheRootOnly) {
   Merged m(3);
   m[0].Collective(Kind::kBroadcast, 10, 60, 64, 1);

@@ -272,6 +272,19 @@ TEST_F(DecodeMpi, FinalizeWaitsForAll) {
   EXPECT_EQ(old.collectives.rows(), 0u);
 }
 
+// A fence is a collective of its window where the probe gave it a number.
+TEST_F(DecodeMpi, FencesOfAWindow) {
+  const auto t = TablesOf(ThreadRecords()
+                              .World(0, 77, 4, 0)
+                              .Mpi({.op = MpiOp::kWin_fence, .begin = 10, .end = 20, .seq = 0})
+                              .Mpi({.op = MpiOp::kWin_fence, .begin = 30, .end = 90, .count = 1, .seq = 1}));
+  ASSERT_EQ(t.collectives.rows(), 1u);
+  EXPECT_EQ(t.collectives.kind[0], static_cast<std::uint8_t>(CollectiveKind::kFence));
+  EXPECT_EQ(t.collectives.seq[0], 1u);
+  EXPECT_EQ(t.collectives.call[0], 1u);
+  EXPECT_EQ(t.mpi_calls.rows(), 2u);
+}
+
 // More polls than a row counts are two rows.
 TEST_F(DecodeMpi, RunsOfPollsEndWhereTheirCountDoes) {
   const auto t = TablesOf(ThreadRecords()

@@ -115,16 +115,6 @@ TEST(ImportNames, Operations) {
   EXPECT_EQ(PeerOf("nccl:recv"), -1);
 }
 
-TEST(ImportNames, Kernels) {
-  EXPECT_EQ(KindOfKernel("ncclKernel_AllReduce_RING_LL_Sum_float(ncclWorkElem)"), CollectiveKind::kAllReduce);
-  EXPECT_EQ(KindOfKernel("ncclDevKernel_AllGather_RING_LL(ncclDevKernelArgsStorage<4096ul>)"),
-            CollectiveKind::kAllGather);
-  EXPECT_EQ(KindOfKernel("ncclDevKernel_ReduceScatter_Sum_bf16_RING_LL"), CollectiveKind::kReduceScatter);
-  EXPECT_EQ(KindOfKernel("ncclKernel_SendRecv_RING_SIMPLE_Sum_int8_t(ncclDevComm*)"), CollectiveKind::kSendRecv);
-  EXPECT_EQ(KindOfKernel("ncclDevKernel_Reduce_Sum_f32_RING_LL"), CollectiveKind::kReduce);
-  EXPECT_EQ(KindOfKernel("ncclDevKernel_Generic(ncclDevKernelArgsStorage<4096ul>)"), CollectiveKind::kNone);
-}
-
 TEST(ImportNames, RangesAndSteps) {
   EXPECT_EQ(RangeCategory("enumerate(DataLoader)#_MultiProcessingDataLoaderIter.__next__"), 1);
   EXPECT_EQ(RangeCategory("DistributedDataParallel.forward"), 2);
