@@ -8,7 +8,7 @@
 namespace lockstep::analysis {
 
 SyncSite SiteOf(const RankEvents& events, const gpu::BlockingCall& call) {
-  constexpr std::uint8_t kCpuOp = schema::RangeSource::kCpuOp, kPythonFunction = schema::RangeSource::kPython;
+  constexpr std::uint8_t kCpuOp = schema::RangeSource::kCpuOp, kTorch = schema::RangeSource::kTorch;
   SyncSite site{gpu::BlockingName(events.view(), call), {}, {}};
   if (call.thread == schema::kNone) return site;
   const auto& ranges = events.view().tables.ranges;
@@ -20,7 +20,7 @@ SyncSite SiteOf(const RankEvents& events, const gpu::BlockingCall& call) {
       const std::string_view name = events.RangeName(range);
       if (site.op.empty() || (name.starts_with("aten::") && site.op.starts_with("aten::") && site.range.empty()))
         site.op = name;
-    } else if (source != kPythonFunction && site.range.empty() && !IsProfilerStep(events.RangeName(range))) {
+    } else if (source <= kTorch && site.range.empty() && !IsProfilerStep(events.RangeName(range))) {
       site.range = events.RangeName(range);
     }
   }

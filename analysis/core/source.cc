@@ -16,6 +16,10 @@ Source SourceOf(const merge::Timeline& timeline) {
   // Steps that PyTorch's hooks or its profiler mark.
   const std::string_view steps = timeline.Meta("step_source");
   source.torch |= steps == "torch hook" || steps == "ProfilerStep";
+  // Of Nsight Systems: whether kernels of PyTorch's ran (ingest/nsys/map/report_import.cc).
+  const std::string_view framework = timeline.Meta("fact.framework");
+  source.torch |= framework == "torch";
+  source.other = !framework.empty() && !source.torch;
   const auto& meta = timeline.tables.meta;
   for (std::size_t i = 0; i < meta.rows() && !source.torch; ++i) {
     const std::string_view key = timeline.Text(meta.key[i]);
@@ -27,7 +31,7 @@ Source SourceOf(const merge::Timeline& timeline) {
 
 Clauses Advise(const Source& source, Word general, Word in_torch) {
   if (source.torch) return {{Say(in_torch)}};
-  if (source.imported.empty()) return {{Say(general)}};
+  if (source.imported.empty() || source.other) return {{Say(general)}};
   return {{Say(general), Say(Word::kInPyTorch, {{"advice", Clauses{{Say(in_torch)}}}})}};
 }
 

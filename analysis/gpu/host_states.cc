@@ -196,9 +196,10 @@ HostStates::HostStates(const RankView& rank, const LaunchIndex& launches, const 
         moment.state = HostState::kLoad;
       } else if (range != nullptr) {
         const std::uint8_t source = t.ranges.source[range->row];
-        moment.state = source == schema::RangeSource::kCpuOp    ? HostState::kOperator
-                       : source == schema::RangeSource::kPython ? HostState::kFunction
-                                                                : HostState::kRange;
+        const bool function = source == schema::RangeSource::kPython || source == schema::RangeSource::kSystemCall;
+        moment.state = source == schema::RangeSource::kCpuOp ? HostState::kOperator
+                       : function                            ? HostState::kFunction
+                                                             : HostState::kRange;
       } else {
         continue;
       }

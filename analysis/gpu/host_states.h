@@ -23,7 +23,7 @@ enum class HostState : std::uint8_t {
   kCall,           // In another runtime call.
   kCommunication,  // In MPI, or in a backend of torch.distributed that communicates on the CPU.
   kOperator,       // In an operator of the framework, and in no call.
-  kFunction,       // In a Python function, and in none of the above.
+  kFunction,       // In a Python function or a system call, and in none of the above.
   kRange,          // In a range of the application, and in none of the above.
 };
 

@@ -43,7 +43,9 @@ ModelRanges::ModelRanges(const RankView& rank, const GpuTimeline& timeline, cons
     }
   }
   const auto takes_part = [&](std::uint32_t row) {
-    return ranges.kind[row] != schema::RangeKind::kMark && ranges.source[row] != schema::RangeSource::kCpuOp;
+    const std::uint8_t source = ranges.source[row];
+    return ranges.kind[row] != schema::RangeKind::kMark && source != schema::RangeSource::kCpuOp &&
+           source != schema::RangeSource::kSystemCall;
   };
   for (std::uint32_t row = 0; row < ranges.rows(); ++row)
     if (takes_part(row))

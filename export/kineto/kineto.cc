@@ -246,9 +246,10 @@ class KinetoWriter final : public Writer {
   void Range(const Event& event) {
     const auto& row = event.as<schema::Ranges::Row>();
     OnThread(event,
-             row.source == schema::RangeSource::kCpuOp    ? "cpu_op"
-             : row.source == schema::RangeSource::kPython ? "python_function"
-                                                          : "user_annotation",
+             row.source == schema::RangeSource::kCpuOp        ? "cpu_op"
+             : row.source == schema::RangeSource::kPython     ? "python_function"
+             : row.source == schema::RangeSource::kSystemCall ? "system_call"
+                                                              : "user_annotation",
              Text(row.name), row.thread);
     if (row.payload_kind == schema::PayloadKind::kSequence) Signed("Sequence number", row.payload);
     if (const std::string_view domain = Text(row.domain); !domain.empty()) json_->Text("domain", domain);

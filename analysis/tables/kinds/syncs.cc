@@ -53,14 +53,14 @@ struct Around {
   std::uint32_t op = kNone, range = kNone;
 };
 Around AroundOf(const gpu::RankView& rank, const gpu::RangeNest& nest, const gpu::BlockingCall& call) {
-  constexpr std::uint8_t kCpuOp = schema::RangeSource::kCpuOp, kPythonFunction = schema::RangeSource::kPython;
+  constexpr std::uint8_t kCpuOp = schema::RangeSource::kCpuOp, kTorch = schema::RangeSource::kTorch;
   Around around;
   if (call.thread == kNone) return around;
   const auto& ranges = rank.tables.ranges;
   for (std::uint32_t r = nest.At(call.thread, call.begin_ns); r != kNone; r = nest.Parent(r)) {
     if (ranges.source[r] == kCpuOp) {
       if (around.op == kNone) around.op = ranges.name[r];
-    } else if (ranges.source[r] != kPythonFunction && !analysis::IsProfilerStep(rank.Text(ranges.name[r]))) {
+    } else if (ranges.source[r] <= kTorch && !analysis::IsProfilerStep(rank.Text(ranges.name[r]))) {
       around.range = ranges.name[r];
       break;
     }

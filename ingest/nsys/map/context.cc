@@ -50,6 +50,11 @@ std::uint32_t Context::Thread(std::int64_t global_tid, const Span& span) {
   return row;
 }
 
+std::uint32_t Context::KnownThread(std::int64_t global_tid) const {
+  const auto at = global_tid == kAbsent ? threads_.end() : threads_.find(TidOf(global_tid));
+  return at == threads_.end() ? kNone : at->second;
+}
+
 std::uint32_t Context::Text(std::int64_t string_id) {
   if (string_id == kAbsent) return kNone;
   const auto [at, fresh] = texts_.try_emplace(string_id, kNone);

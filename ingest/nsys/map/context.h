@@ -49,6 +49,8 @@ class Context {
   bool Times(std::int64_t start, std::int64_t end, bool may_be_open, Span& span);
   // The row of threads; rows without a thread share one of their own.
   std::uint32_t Thread(std::int64_t global_tid, const Span& span);
+  // The row of a thread that has events already, whose times stay as they are; kNone: it has none.
+  std::uint32_t KnownThread(std::int64_t global_tid) const;
   std::uint32_t Text(std::int64_t string_id);  // kNone if there is no such string.
   std::uint32_t Intern(std::string_view text) { return text.empty() ? schema::kNone : trace_.strings->Intern(text); }
   void Unreadable() { ++unreadable_; }

@@ -5,6 +5,7 @@
 #include <algorithm>
 #include <limits>
 #include <memory>
+#include <unordered_set>
 #include <utility>
 
 #include "ingest/map/collectives.h"
@@ -14,6 +15,8 @@
 #include "ingest/nsys/map/context.h"
 #include "ingest/nsys/map/mpi.h"
 #include "ingest/nsys/map/nvtx.h"
+#include "ingest/nsys/map/os_calls.h"
+#include "trace/file/strings.h"
 
 namespace lockstep::nsys {
 namespace {
@@ -53,7 +56,7 @@ bool IsEvents(std::string_view table) {
        {"CUPTI_ACTIVITY_KIND_KERNEL", "CUPTI_ACTIVITY_KIND_MEMCPY", "CUPTI_ACTIVITY_KIND_MEMSET",
         "CUPTI_ACTIVITY_KIND_GRAPH_TRACE", "CUPTI_ACTIVITY_KIND_RUNTIME", "CUPTI_ACTIVITY_KIND_SYNCHRONIZATION",
         "CUPTI_ACTIVITY_KIND_CUDA_EVENT", "CUDA_GPU_MEMORY_USAGE_EVENTS", "NVTX_EVENTS", "MPI_P2P_EVENTS",
-        "MPI_COLLECTIVES_EVENTS", "MPI_START_WAIT_EVENTS", "MPI_OTHER_EVENTS"})
+        "MPI_COLLECTIVES_EVENTS", "MPI_START_WAIT_EVENTS", "MPI_OTHER_EVENTS", "OSRT_API"})
     if (table == used) return false;
   return true;
 }
@@ -92,6 +95,7 @@ class Builder {
     ingest::AlignGpuTimes(trace_, finish_);
     MpiCalls mpi(context_);
     mpi.ReadTables();
+    const std::uint64_t other_calls = MapOsCalls(context_);
     const NvtxFacts nvtx = MapNvtx(context_, mpi, options_.step_range);
     const std::int64_t world = std::max<std::int64_t>(finish_.world_size(), finish_.rank() + 1);
     ingest::CommunicationFacts communication = ingest::FindCollectives(trace_, "", finish_.rank(), world);
@@ -104,7 +108,7 @@ class Builder {
     finish_.Identify("nsys");
     finish_.Span();
     if (report_.start_utc_ns() > 0) finish_.Snapshots();
-    Losses(communication, calls, graphs);
+    Losses(communication, calls, graphs, other_calls);
     Meta(communication, nvtx);
     s.events = context_.events();
     finish_.Count();
@@ -113,7 +117,8 @@ class Builder {
   }
 
  private:
-  void Losses(const ingest::CommunicationFacts& communication, const MpiCalls::Facts& calls, std::uint64_t graphs) {
+  void Losses(const ingest::CommunicationFacts& communication, const MpiCalls::Facts& calls, std::uint64_t graphs,
+              std::uint64_t other_calls) {
     const std::string& source = options_.source;
     const auto lose = [&](Loss loss, std::uint64_t count, std::string_view detail) {
       if (count > 0) finish_.Lose(loss, count, fmt::format("{}{}{}", source, detail.empty() ? "" : ": ", detail));
@@ -142,6 +147,8 @@ class Builder {
     lose(Loss::kImportRequestUnknown, calls.without_completion, "");
     lose(Loss::kImportCategorySkipped, calls.unknown_calls, "MPI calls by names that are not known here");
     lose(Loss::kImportCategorySkipped, calls.without_partner, "messages whose partner is not in the trace");
+    lose(Loss::kImportCategorySkipped, other_calls,
+         "system calls of threads that call neither the GPU's runtime nor MPI (OSRT_API)");
     finish_.LoseUnknowns(communication.without_group + calls.without_communicator);
   }
 
@@ -153,9 +160,20 @@ class Builder {
     finish_.Add("step_range", nvtx.step_name);
     // Ranks of one session have one clock.
     finish_.Add("clock_domain", part_.session);
+    if (context_.tables().kernels.rows() > 0) finish_.Add("fact.framework", RunsTorch() ? "torch" : "other");
     if (communication.in_several_kernels > 0)
       finish_.Add("operations_in_several_kernels", std::to_string(communication.in_several_kernels));
     if (communication.grouped > 0) finish_.Add("operations_grouped", std::to_string(communication.grouped));
+  }
+
+  // PyTorch's own kernels, at::native::..., are in every job of it: initialisation and optimizers launch them.
+  bool RunsTorch() {
+    const schema::RankTables& t = context_.tables();
+    std::unordered_set<std::uint32_t> looked;
+    return std::any_of(t.kernels.name.begin(), t.kernels.name.end(), [&](std::uint32_t name) {
+      return looked.insert(name).second &&
+             lockstep::trace::TextOf(t, name).find("at::native::") != std::string_view::npos;
+    });
   }
 
   const Report& report_;

@@ -263,8 +263,10 @@ def advice(v):
             yield f"{where}: PyTorch for a job that has none: {text}"
         if not v.gpu and re.search(r"\b(GPU|CUDA|NCCL)", text):
             yield f"{where}: a GPU for a job that has none: {text}"
-        if v.source == "nsys" and TORCH.search(text.split("in PyTorch")[0]):
+        if v.source == "nsys" and not v.torch_kernels and TORCH.search(text.split("in PyTorch")[0]):
             yield f"{where}: PyTorch, which nothing says is there: {text}"
+        if v.source == "nsys" and v.torch_kernels is False and TORCH.search(text):
+            yield f"{where}: PyTorch for a program that launches none of its kernels: {text}"
 
 
 def idle(v):

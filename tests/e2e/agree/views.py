@@ -109,6 +109,12 @@ class Views:
     def uses_torch(self):
         return bool(self.json["buckets"]) or (self.run / "manifest.json").exists() and "torch" in (self.run / "manifest.json").read_text()
 
+    @functools.cached_property
+    def torch_kernels(self):
+        """Kernels of PyTorch's ran; None: no kernels are known."""
+        names = [row["kernel"] for row in self.table("kernels")] if self.gpu else []
+        return any("at::native::" in str(name) for name in names) if names else None
+
     @property
     def gpu(self):
         return self.json["run"]["gpu_ranks"] > 0

@@ -4,6 +4,8 @@ The files are made of runs that make_run simulates, so what must come back is kn
 from Kineto's traces of it, is what they are held against.
 """
 
+import csv
+import io
 import json
 import os
 import pathlib
@@ -593,6 +595,49 @@ class Lacking(Case):
         self.assertEqual([r for r in ranges if r[0].startswith("Opt")], [("Optimizer.step#SGD.step", 2, 0, 0, 4)] * 4)
         ops = self.lockstep("analyze", "run", "--table", "ops").stdout
         self.assertRegex(ops, r"aten::linear +4 ")
+
+    def test_calls_of_the_operating_system(self):
+        """They say what the host did while the GPU idled, and change no interval."""
+        path = self.files(self.simulated(self.ONE))[0]
+        db = sqlite3.connect(path)
+        db.execute("DELETE FROM NVTX_EVENTS")
+        db.commit()
+        before, unknown = self.imported(path)[0], self.idle()
+        calls = db.execute("SELECT start, end, globalTid FROM CUPTI_ACTIVITY_KIND_RUNTIME ORDER BY start").fetchall()
+        holes = [(one[1], two[0], one[2]) for one, two in zip(calls, calls[1:]) if one[1] < two[0]]
+        db.execute("CREATE TABLE OSRT_API (start INTEGER, end INTEGER, globalTid INTEGER, nameId INTEGER)")
+        db.execute("INSERT INTO StringIds VALUES (900001, 'fsync'), (900002, 'poll')")
+        db.executemany("INSERT INTO OSRT_API VALUES (?, ?, ?, 900001)", holes)
+        db.executemany("INSERT INTO OSRT_API VALUES (?, ?, ?, 900002)",
+                       [(0, 10**12, calls[0][2] + 7), (5, None, calls[0][2] + 8)])
+        db.commit()
+        db.close()
+        file, known = self.imported(path, options=("--force",))[0], self.idle()
+        self.assertEqual(file.losses["ImportCategorySkipped"] - before.losses.get("ImportCategorySkipped", 0), 2)
+        ranges = zip(file.column("ranges", "source"), file.column("ranges", "name"), file.column("ranges", "duration_ns"))
+        self.assertEqual([(int(source), file.text(name), int(ns)) for source, name, ns in ranges],
+                         [(5, "fsync", end - begin) for begin, end, _ in holes])
+        self.assertGreater(unknown["host_unknown"], 0)
+        self.assertEqual(known["between"], unknown["host_unknown"] + unknown.get("between", 0))
+        self.assertEqual({c: ns for c, ns in known.items() if c != "between"},
+                         {c: ns for c, ns in unknown.items() if c not in ("between", "host_unknown")})
+
+    def idle(self):
+        rows = csv.DictReader(io.StringIO(self.lockstep("analyze", "run", "--table", "idle", "--csv", "-").stdout))
+        return {row["cause"]: int(row["total_ns"]) for row in rows if row["rank"] == "0"}
+
+    def test_frameworks(self):
+        """Advice for PyTorch is not given to a program that launches none of its kernels."""
+        for name, torch in (("void at::native::vectorized_elementwise_kernel<4>(int)", True), ("advec_kernel", False)):
+            path = self.files(self.simulated(self.ONE), folder="torch" if torch else "other")[0]
+            db = sqlite3.connect(path)
+            db.execute("INSERT INTO StringIds VALUES (900001, ?)", (name,))
+            db.execute("UPDATE CUPTI_ACTIVITY_KIND_KERNEL SET demangledName = 900001, shortName = 900001 WHERE start = "
+                       "(SELECT min(start) FROM CUPTI_ACTIVITY_KIND_KERNEL)")
+            db.commit()
+            db.close()
+            file = self.imported(path, run="run_" + str(torch))[0]
+            self.assertEqual(file.meta["fact.framework"], "torch" if torch else "other")
 
     def test_tables_that_are_not_used(self):
         """Empty ones are not worth a word."""
