@@ -457,7 +457,7 @@ class Merger {
   AlignResult aligned_;
   std::string unmeasured_clocks_;
   std::map<std::string, std::int64_t> gpu_clocks_most_{
-      {"gpu_clock_error_ns", 0}, {"gpu_clock_moved_ns", 0}, {"gpu_clock_contradicts_ns", 0}};
+      {"gpu_clock_error_ns", 0}, {"gpu_clock_moved_ns", 0}, {"gpu_clock_contradicts_ns", 0}, {"gpu_overlap_ns", 0}};
   std::vector<ClockMap> clocks_;
   std::vector<RankOutcome> outcomes_;
   std::vector<std::vector<RecordedWindow>> recorded_;

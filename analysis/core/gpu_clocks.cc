@@ -26,7 +26,7 @@ GpuClocks NotableGpuClocks(const merge::Timeline& timeline) {
     const std::int64_t ns = timeline.MetaNumber(key, 0);
     return ns > 0 && static_cast<double>(ns) >= rules::kWorthShare * StepNs(timeline.tables) ? ns : 0;
   };
-  return {notable("gpu_clock_moved_ns"), notable("gpu_clock_contradicts_ns")};
+  return {notable("gpu_clock_moved_ns"), notable("gpu_clock_contradicts_ns"), notable("gpu_overlap_ns")};
 }
 
 }  // namespace lockstep::analysis

@@ -1,5 +1,5 @@
 #pragma once
-// Whether GPU and host times of a run can be compared.
+// Whether GPU times of a run can be believed, and compared with the host's.
 
 #include <cstdint>
 
@@ -11,6 +11,7 @@ namespace lockstep::analysis {
 struct GpuClocks {
   std::int64_t moved_ns = 0;        // An import moved GPU times by so much, the largest of all ranks.
   std::int64_t contradicts_ns = 0;  // Launches and waits contradict each other by up to this.
+  std::int64_t overlap_ns = 0;      // Operations of one stream overlap by this in all, on the rank that has most of it.
 };
 
 GpuClocks NotableGpuClocks(const merge::Timeline& timeline);

@@ -170,8 +170,9 @@ std::string Disagreement(const Analysis& analysis) {
   return "";
 }
 
-// Mentioned before everything that compares times of the two.
+// Mentioned before everything that is made of GPU times.
 std::string ClocksApart(const GpuClocks& clocks) {
+  if (clocks.overlap_ns > 0) return Told(Word::kGpuStreamOverlaps, {{"overlap", Ns{clocks.overlap_ns}}});
   if (clocks.contradicts_ns > 0) return Told(Word::kGpuClockContradicts, {{"error", Ns{clocks.contradicts_ns}}});
   if (clocks.moved_ns > 0) return Told(Word::kGpuClockMoved, {{"moved", Ns{clocks.moved_ns}}});
   return "";

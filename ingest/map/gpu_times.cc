@@ -7,6 +7,7 @@
 #include <map>
 #include <string>
 
+#include "ingest/map/gpu_streams.h"
 #include "ingest/map/launches.h"
 #include "trace/decode/gpu_clock_shift.h"
 
@@ -31,6 +32,8 @@ std::string Reasons(std::uint64_t starts, std::uint64_t returns) {
 }  // namespace
 
 std::int64_t AlignGpuTimes(MappedTrace& trace, RankFinish& finish) {
+  LeaveOutUntimed(trace, finish);
+  CutWithinStreams(trace, finish);
   schema::RankTables& t = trace.tables;
   std::map<std::uint16_t, std::int64_t> moves;
   std::int64_t moved_ns = 0, error_ns = 0;

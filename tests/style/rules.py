@@ -12,6 +12,8 @@ import sys
 import checking
 
 FOLDERS = ("core/rules/", "analysis/", "merge/")
+# They use rows of core/rules/, too.
+USERS = ("ingest/", "trace/")
 # Figures and texts are laid out here; formulas of distributions have numbers of their own; a table of kernels' names.
 FREE = ("analysis/causes/kernel_patterns.cc", "analysis/report/", "analysis/words/", "analysis/tables/engine/", "analysis/core/format.cc", "analysis/core/student.cc")
 NUMBER = r"(?<![\w.])(?:0x[0-9a-f]+|\d[\d']*(?:\.\d+)?(?:e[-+]?\d+)?)(?![\w.])"
@@ -57,6 +59,9 @@ def numbers(path, text):
 
 def check(root):
     wrong, files, rows, used = [], 0, {}, set()
+    for folder in USERS:
+        for file in (root / folder).rglob("*.cc"):
+            used.update(re.findall(r"\brules::(k\w+)", file.read_text()))
     for folder in FOLDERS:
         for file in sorted((root / folder).rglob("*")):
             path = file.relative_to(root).as_posix()
