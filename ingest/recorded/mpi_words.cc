@@ -43,6 +43,11 @@ bool IsCreation(std::uint16_t op) {
     case MpiOp::kDist_graph_create:
     case MpiOp::kDist_graph_create_adjacent:
     case MpiOp::kIntercomm_merge:
+    // They take a number of their communicator, too (comms/pmpi/windows.cc).
+    case MpiOp::kWin_create:
+    case MpiOp::kWin_allocate:
+    case MpiOp::kWin_allocate_shared:
+    case MpiOp::kWin_create_dynamic:
       return true;
     default:
       return false;

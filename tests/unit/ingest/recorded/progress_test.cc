@@ -283,6 +283,19 @@ TEST(Recorded, CommunicatorsThatAreMade) {
   EXPECT_EQ(JudgeJob(job), Only(Cause::kDidNotEnter, {2}));
 }
 
+// Windows take numbers of their communicator.
+TEST(Recorded, CommunicatorsThatAreMadeAfterWindows) {
+  Ranks job = Job(3);
+  for (int rank = 0; rank < 3; ++rank)
+    for (const MpiOp op :
+         {MpiOp::kWin_create, MpiOp::kWin_allocate, MpiOp::kWin_allocate_shared, MpiOp::kWin_create_dynamic})
+      job[rank]->Called(op, schema::CallOutcome::kCompleted, 1100 * kMs, kMs);
+  const auto split = static_cast<std::uint16_t>(MpiOp::kComm_split);
+  job[0]->Fact({.op = split, .awaits = Awaits::kCreation, .begin_ns = 1200 * kMs, .comm = kWorld, .seq = 4});
+  job[1]->Called(MpiOp::kComm_split, schema::CallOutcome::kCompleted, 1200 * kMs, kMs);
+  EXPECT_EQ(JudgeJob(job), Only(Cause::kDidNotEnter, {2}));
+}
+
 // DDP's reducer waits in C++, in no call from Python: its thread sleeps until gloo's has done.
 TEST(Recorded, InTorchWhoSleepsOnAnotherThreadWaits) {
   const auto job_of = [](std::string_view blocked) {
