@@ -11,7 +11,8 @@ namespace lockstep::analysis {
 struct GpuClocks {
   std::int64_t moved_ns = 0;        // An import moved GPU times by so much, the largest of all ranks.
   std::int64_t contradicts_ns = 0;  // Launches and waits contradict each other by up to this.
-  std::int64_t overlap_ns = 0;      // Operations of one stream overlap by this in all, on the rank that has most of it.
+  std::int64_t overlap_ns =
+      0;  // Operations last so long beyond the begin of the next of their stream, in all, at most.
 };
 
 GpuClocks NotableGpuClocks(const merge::Timeline& timeline);

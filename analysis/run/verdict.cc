@@ -171,8 +171,12 @@ std::string Disagreement(const Analysis& analysis) {
 }
 
 // Mentioned before everything that is made of GPU times.
+std::string StreamOverlaps(const GpuClocks& clocks) {
+  return clocks.overlap_ns > 0 ? Told(Word::kGpuStreamOverlaps, {{"overlap", Ns{clocks.overlap_ns}}}) : "";
+}
+
+// Mentioned before everything that compares times of the two.
 std::string ClocksApart(const GpuClocks& clocks) {
-  if (clocks.overlap_ns > 0) return Told(Word::kGpuStreamOverlaps, {{"overlap", Ns{clocks.overlap_ns}}});
   if (clocks.contradicts_ns > 0) return Told(Word::kGpuClockContradicts, {{"error", Ns{clocks.contradicts_ns}}});
   if (clocks.moved_ns > 0) return Told(Word::kGpuClockMoved, {{"moved", Ns{clocks.moved_ns}}});
   return "";
@@ -268,7 +272,8 @@ void Conclude(const Context& context, Analysis& analysis) {
     std::erase_if(analysis.findings, [](const Finding& finding) { return ComparesGpuAndHost(finding.id); });
   ChooseFindings(context, analysis);
   std::string before;
-  for (const std::string& one : {LeftOut(analysis), NotAll(analysis.run), ClocksApart(clocks), Disagreement(analysis)})
+  for (const std::string& one :
+       {LeftOut(analysis), NotAll(analysis.run), StreamOverlaps(clocks), ClocksApart(clocks), Disagreement(analysis)})
     if (!one.empty()) before += one + " ";
   const Sentence last = VerdictOf(context, analysis);
   analysis.verdict = before + last.text;

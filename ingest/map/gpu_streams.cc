@@ -46,13 +46,11 @@ struct StreamOp {
 void LeaveOutUntimed(MappedTrace& trace, RankFinish& finish) {
   schema::RankTables& t = trace.tables;
   // Most traces have none, and need no index of the launches.
-  const auto early = [&](const auto& table) {
-    return !table.begin_ns.empty() && !t.api.begin_ns.empty() &&
-           *std::min_element(table.begin_ns.begin(), table.begin_ns.end()) <
-               *std::min_element(t.api.begin_ns.begin(), t.api.begin_ns.end()) - rules::kUntimedNs;
+  const std::int64_t first_call_ns = t.api.rows() == 0 ? 0 : *std::ranges::min_element(t.api.begin_ns);
+  const auto may_be = [&](std::int64_t begin_ns) {
+    return begin_ns == 0 || begin_ns < first_call_ns - rules::kUntimedNs;
   };
-  const auto zero = [](const auto& table) { return std::ranges::find(table.begin_ns, 0) != table.begin_ns.end(); };
-  if (!early(t.kernels) && !early(t.copies) && !zero(t.kernels) && !zero(t.copies)) return;
+  if (std::ranges::none_of(t.kernels.begin_ns, may_be) && std::ranges::none_of(t.copies.begin_ns, may_be)) return;
   Launches launches;
   for (std::size_t i = 0; i < t.api.rows(); ++i)
     if (t.api.correlation[i] != 0) launches.try_emplace(t.api.correlation[i], t.api.begin_ns[i]);

@@ -5,7 +5,6 @@
 #include <algorithm>
 #include <limits>
 #include <memory>
-#include <unordered_set>
 #include <utility>
 
 #include "ingest/map/collectives.h"
@@ -169,11 +168,9 @@ class Builder {
   // PyTorch's own kernels, at::native::..., are in every job of it: initialisation and optimizers launch them.
   bool RunsTorch() {
     const schema::RankTables& t = context_.tables();
-    std::unordered_set<std::uint32_t> looked;
-    return std::any_of(t.kernels.name.begin(), t.kernels.name.end(), [&](std::uint32_t name) {
-      return looked.insert(name).second &&
-             lockstep::trace::TextOf(t, name).find("at::native::") != std::string_view::npos;
-    });
+    for (std::uint32_t text = 0; text < t.strings.rows(); ++text)
+      if (lockstep::trace::TextOf(t, text).find("at::native::") != std::string_view::npos) return true;
+    return false;
   }
 
   const Report& report_;
