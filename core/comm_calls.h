@@ -1,6 +1,7 @@
 #pragma once
 // The names of ranges in which PyTorch and its hooks record communication through torch.distributed.
 
+#include <initializer_list>
 #include <string_view>
 
 namespace lockstep {
@@ -13,8 +14,18 @@ constexpr bool IsDistributedCall(std::string_view name) {
 constexpr bool IsDistributedWait(std::string_view name) { return name == "c10d::wait"; }
 // The ranges of PyTorch's hook in which the training thread hands over a bucket; other programs may use the name too.
 inline constexpr std::string_view kGivesBucketAway = "ddp bucket";
-// The operation itself, from its hand-over to its end, whatever its caller does meanwhile. Backends that work on the
-// host use such names.
-constexpr bool IsHostOperation(std::string_view name) { return name.starts_with("gloo:") || name.starts_with("ucc:"); }
+// An operator in which a compiled program hands operations over and waits for them: it works on nothing meanwhile.
+constexpr bool IsFunctionalCollective(std::string_view name) {
+  return name.starts_with("_c10d_functional::") || name.starts_with("c10d_functional::");
+}
+// The backend of an operation that the host carries out, from its begin to its end, whatever its caller does meanwhile
+// ("gloo" of "gloo:all_reduce"); "" of all else. "nccl:all_reduce" only enqueues.
+constexpr std::string_view HostBackend(std::string_view name) {
+  for (const std::string_view backend : {"gloo", "mpi", "ucc"})
+    if (name.starts_with(backend) && name.substr(backend.size()).starts_with(':') &&
+        !name.substr(backend.size()).starts_with("::"))
+      return backend;
+  return {};
+}
 
 }  // namespace lockstep

@@ -300,7 +300,7 @@ LS_SCHEMA_ENUM_(RankState, std::uint8_t, LS_RANK_STATE_)
   V(kOptimizer, 4, "optimizer")         \
   V(kCommunication, 5, "communication") \
   V(kCheckpoint, 6, "checkpoint")       \
-  V(kTorchUnrecorded, 128, "calls of torch.distributed that no source records, also counted in their category")
+  V(kTorchUnrecorded, 128, "in communication of torch.distributed that no source records, also counted in its category")
 LS_SCHEMA_ENUM_(Phase, std::uint8_t, LS_PHASE_)
 #undef LS_PHASE_
 

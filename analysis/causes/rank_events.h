@@ -57,7 +57,8 @@ class RankEvents {
   const gpu::DeviceActivity& activity() const { return *activity_; }
   const gpu::DeviceGaps& gaps() const { return gaps_; }
   std::uint16_t device() const { return device_; }
-  // Collectives and messages without a kernel, in which the GPU's idle time is exposed communication.
+  // Collectives and messages without a kernel, recorded or known from ranges, in which the GPU's idle time is exposed
+  // communication.
   const IntervalSet& host_communication() const { return host_communication_; }
   static IdleKind KindOf(const gpu::Gap& gap, const gpu::GapPart& part);
   // Splits the parts of a gap by stretch: f(stretch, part, ns). The time within recorded communication of the rank's

@@ -115,7 +115,7 @@ ExposedActivity ActivityOf(const schema::RankTables& t, const merge::ClockMap& c
         input.push_back({t.ranges.begin_ns[i], t.ranges.begin_ns[i] + t.ranges.duration_ns[i]});
     const merge::BlockedTime blocked = merge::FindBlockedTime(t, thread);
     local = Unite(Unite(InMpi(t, false, thread), Normalize(std::move(input))),
-                  Unite(merge::UnrecordedCalls(t, thread, false), blocked.awaited));
+                  Unite(merge::FindUnrecordedComm(t, thread, false).waiting, blocked.awaited));
     std::vector<Interval> own;
     for (const merge::BlockedTime::Own& wait : blocked.own) own.push_back(wait.at);
     CpuShares(t, thread, Unite(local, Normalize(std::move(own))), clock, activity);

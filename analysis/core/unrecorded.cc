@@ -89,10 +89,12 @@ Unrecorded FindUnrecorded(const merge::Timeline& timeline) {
   found.gpus = there > 0 && found.without_gpus.size() >= there;
   found.share = ShareOfCalls(tables);
   bool named = false;
+  std::set<std::string> in_ranges;
   ForEachFact(timeline, "torch_backend", [&](std::string_view fact) {
     named = true;
     if (FactValue(fact, "recorded") != "0" || FactValue(fact, "size") == "1") return;
     const std::string name(FactValue(fact, "name"));
+    if (FactValue(fact, "ranges") == "1") in_ranges.insert(name);
     const GroupUse use = UseOf(timeline, name);
     if (use.OnlySetsUp()) return;
     if (use.AllInRanges() && found.share < rules::kWorthShare) {
@@ -116,11 +118,13 @@ Unrecorded FindUnrecorded(const merge::Timeline& timeline) {
     found.backends.insert("torch.distributed");
   if (found.backends.empty() || found.what != Value()) return found;
   const auto& comm = tables.rank_totals.comm_high_ns;
+  found.in_ranges = std::ranges::includes(in_ranges, found.backends);
   const bool else_recorded = tables.collectives.rows() > 0 || tables.p2p_pairs.rows() > 0;
   const bool alone = !else_recorded && std::none_of(comm.begin(), comm.end(), [](std::int64_t ns) { return ns > 0; });
-  found.what = Clauses{{Say(found.share >= rules::kWorthShare ? Word::kBackendCalls
-                            : alone                           ? Word::kBackendAlone
-                                                              : Word::kBackendUnknown,
+  found.what = Clauses{{Say(found.in_ranges                     ? Word::kBackendInFlight
+                            : found.share >= rules::kWorthShare ? Word::kBackendCalls
+                            : alone                             ? Word::kBackendAlone
+                                                                : Word::kBackendUnknown,
                             {{"share", Real{100 * found.share}}})}};
   return found;
 }

@@ -16,10 +16,11 @@ struct Unrecorded {
   std::string mpi_library;          // An MPI library whose calls are not recorded, or what keeps them from it.
   std::string mpi_reason;           // "": there are no wrappers for it.
   std::set<std::string> backends;   // Backends of torch.distributed on which steps depend.
+  bool in_ranges = false;           // The operations of all of them are known from ranges.
   bool gradients = false;           // DDP reduces its gradients through one of them.
   Value what;                       // What they transfer, as a phrase.
   std::vector<std::string> beside;  // Backends whose operations all lie in ranges and take little time.
-  double share = 0;                 // Largest share over ranks of the window in calls of such backends.
+  double share = 0;                 // Largest share over ranks of the window in their calls and operations.
 
   bool gpus = false;                    // The work of devices was recorded on no rank.
   std::set<std::int32_t> without_gpus;  // The ranks that used a device whose work was not recorded.

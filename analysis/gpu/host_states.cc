@@ -5,17 +5,14 @@
 #include <tuple>
 #include <utility>
 
+#include "core/comm_calls.h"
+
 namespace lockstep::gpu {
 namespace {
 
 using schema::kNone;
 
 bool Contains(std::string_view text, std::string_view part) { return text.find(part) != std::string_view::npos; }
-
-// Backends of torch.distributed that move data on the CPU: the caller waits in them. "nccl:all_reduce" only enqueues.
-bool CommunicatesOnCpu(std::string_view name) {
-  return name.starts_with("gloo:") || name.starts_with("mpi:") || name.starts_with("ucc:");
-}
 
 // Loads GPU code, or makes it: cuModuleLoadData, cuLibraryLoadData, hipModuleLoad, cuLinkComplete, nvrtcCompileProgram.
 bool LoadsCode(std::string_view name) {
@@ -141,7 +138,7 @@ HostStates::HostStates(const RankView& rank, const LaunchIndex& launches, const 
     thread.ranges.push_back({of(t.ranges, row), row});
     if (category == schema::Category::kInput)
       thread.input.push_back(of(t.ranges, row));
-    else if (category == schema::Category::kCommunication && CommunicatesOnCpu(rank.Text(t.ranges.name[row])))
+    else if (category == schema::Category::kCommunication && !HostBackend(rank.Text(t.ranges.name[row])).empty())
       thread.communication.push_back(of(t.ranges, row));
   }
   for (std::uint32_t row = 0; row < t.api.rows(); ++row)

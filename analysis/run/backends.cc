@@ -3,6 +3,8 @@
 
 #include <fmt/format.h>
 
+#include <algorithm>
+#include <set>
 #include <string>
 #include <utility>
 
@@ -46,17 +48,19 @@ void FindUnrecordedBackend(const Context& context, Analysis& analysis) {
   if (found.backends.empty()) return;
   const std::string names = fmt::format("{}", fmt::join(found.backends, " and "));
   // The remedy depends on where the tensors are, and on what uses MPI already.
-  const bool only_gloo = found.backends.size() == 1 && *found.backends.begin() == "gloo";
+  const std::set<std::string> seen_by_run{"gloo", "mpi"};
+  const bool run_sees = std::ranges::includes(seen_by_run, found.backends);
   const bool gpus = analysis.run.gpu_ranks > 0, imported = !SourceOf(context.timeline()).imported.empty();
-  const Clause remedy = Say(imported && only_gloo                                         ? Word::kBackendRunRemedy
+  const Clause remedy = Say(imported && run_sees                                          ? Word::kBackendRunRemedy
                             : gpus                                                        ? Word::kBackendNcclRemedy
                             : !found.gradients && context.tables().collectives.rows() > 0 ? Word::kBackendMoveRemedy
                                                                                           : Word::kBackendHookRemedy);
-  const Clause unrecorded = Say(Word::kBackendUnrecorded, {{"backends", names},
-                                                           {"what", found.what},
-                                                           {"in_calls", !gpus && found.share > 0},
-                                                           {"as_compute", !gpus && found.share <= 0},
-                                                           {"remedy", Clauses{{remedy}}}});
+  const Clause unrecorded = Say(found.in_ranges ? Word::kBackendUnsplit : Word::kBackendUnrecorded,
+                                {{"backends", names},
+                                 {"what", found.what},
+                                 {"in_calls", !gpus && found.share > 0},
+                                 {"as_compute", !gpus && found.share <= 0},
+                                 {"remedy", Clauses{{remedy}}}});
   AddUnrecorded(analysis, Rendered({Word::kBackendDetail, unrecorded.facts}));
   if (analysis.unrecorded.empty()) analysis.unrecorded = Rendered(unrecorded);  // Unless MPI is missing as well.
 }

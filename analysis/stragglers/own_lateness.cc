@@ -33,7 +33,7 @@ IntervalSet Communicating(const schema::RankTables& t) {
     if (t.mpi_calls.thread[i] == thread && !IsMpiOther(merge::ClassOf(t.mpi_calls.op[i])))
       communicating.push_back({t.mpi_calls.begin_ns[i], t.mpi_calls.begin_ns[i] + t.mpi_calls.duration_ns[i]});
   return Unite(Normalize(std::move(communicating)),
-               Unite(merge::UnrecordedCalls(t, thread, false), merge::FindBlockedTime(t, thread).awaited));
+               Unite(merge::FindUnrecordedComm(t, thread, false).waiting, merge::FindBlockedTime(t, thread).awaited));
 }
 
 std::optional<OwnTime> Read(const Context& context, std::size_t position) {

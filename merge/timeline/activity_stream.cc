@@ -24,12 +24,13 @@ Interval TimeOf(const Table& table, std::size_t row) {
   return {table.begin_ns[row], table.begin_ns[row] + table.duration_ns[row]};
 }
 
-constexpr Activity kActivityOf[] = {
-    Activity::kBusy,      Activity::kBusy,    Activity::kBusy,     Activity::kBusy,     Activity::kCertain,
-    Activity::kCertain,   Activity::kCertain, Activity::kPossible, Activity::kTransfer, Activity::kWait,
-    Activity::kInsideMpi, Activity::kCopy,    Activity::kCopy,     Activity::kCopy,     Activity::kMpiOther,
-    Activity::kMpiOther,  Activity::kMpiIo,   Activity::kMpiIo,    Activity::kMpiRma,   Activity::kMpiRma,
-    Activity::kMpiSetup,  Activity::kInput,   Activity::kBlocked,  Activity::kAwaited,  Activity::kMessage};
+constexpr Activity kActivityOf[] = {Activity::kBusy,     Activity::kBusy,    Activity::kBusy,      Activity::kBusy,
+                                    Activity::kCertain,  Activity::kCertain, Activity::kCertain,   Activity::kPossible,
+                                    Activity::kTransfer, Activity::kWait,    Activity::kInsideMpi, Activity::kCopy,
+                                    Activity::kCopy,     Activity::kCopy,    Activity::kMpiOther,  Activity::kMpiOther,
+                                    Activity::kMpiIo,    Activity::kMpiIo,   Activity::kMpiRma,    Activity::kMpiRma,
+                                    Activity::kMpiSetup, Activity::kInput,   Activity::kBlocked,   Activity::kAwaited,
+                                    Activity::kMessage,  Activity::kBeside};
 
 }  // namespace
 
@@ -204,11 +205,12 @@ void ActivityStream::AddBlocked(const BlockedTime& blocked) {
   for (const Interval& wait : blocked.awaited) Put(kAwaited, wait);
 }
 
-void ActivityStream::AddCalls(const IntervalSet& calls) {
-  for (const Interval& call : calls) {
-    Put(kUnrecordedBusy, call);
-    Put(kUnrecordedCertain, call);
-  }
+void ActivityStream::AddUnrecorded(const UnrecordedComm& comm) {
+  if (!gpu_)
+    for (const Interval& waiting : comm.waiting) Put(kUnrecordedBusy, waiting);
+  for (const Interval& waiting : gpu_ ? Intersect(comm.waiting, comm.operations) : comm.waiting)
+    Put(kUnrecordedCertain, waiting);
+  for (const Interval& beside : Subtract(comm.operations, comm.waiting)) Put(kBeside, beside);
 }
 
 // Waiting for a non-blocking transfer counts as time of the transfer's class.

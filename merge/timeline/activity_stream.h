@@ -13,6 +13,7 @@
 #include "merge/timeline/breakdown.h"
 #include "merge/timeline/gpu_windows.h"
 #include "merge/timeline/kernel_class.h"
+#include "merge/timeline/unrecorded_calls.h"
 
 namespace lockstep::merge {
 
@@ -90,8 +91,8 @@ class ActivityStream {
   void OnRanges(std::function<void(const schema::Ranges&)> f) { on_ranges_ = std::move(f); }
   // Rows of a table in memory, by their begin, to be added with AddOp.
   void AddRows(const std::vector<std::int64_t>& begin_ns, std::function<void(std::size_t row)> add);
-  // Adds time of the training thread in communication of which nothing else is known; for CPU ranks.
-  void AddCalls(const IntervalSet& calls);
+  // Of GPU ranks its operations only.
+  void AddUnrecorded(const UnrecordedComm& comm);
   // For CPU ranks.
   void AddBlocked(const BlockedTime& blocked);
   // Adds time in which the rank waits for the other half of a message.
@@ -130,6 +131,7 @@ class ActivityStream {
     kBlocked,
     kAwaited,
     kMessage,
+    kBeside,
     kSources,
   };
   // A kernel that carried a recorded collective.

@@ -53,7 +53,7 @@ IntervalSet Apart(const schema::RankTables& head, ingest::EventReader& events, s
   ForEachRow(ranges, [&](const auto& rows, std::size_t i) {
     if (rows.category[i] == schema::Category::kInput) add(rows, i);
   });
-  return Unite(Normalize(std::move(apart)), UnrecordedCalls(head, events, training, false));
+  return Unite(Normalize(std::move(apart)), FindUnrecordedComm(head, events, training, false).waiting);
 }
 
 // Calls f(piece) for what of `whole` is in no member of `set`.

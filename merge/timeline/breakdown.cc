@@ -15,18 +15,19 @@ constexpr unsigned kBusy = Bit(Activity::kBusy), kCertain = Bit(Activity::kCerta
                    kWait = Bit(Activity::kWait), kInside = Bit(Activity::kInsideMpi), kCopy = Bit(Activity::kCopy),
                    kOther = Bit(Activity::kMpiOther), kInput = Bit(Activity::kInput), kIo = Bit(Activity::kMpiIo),
                    kRma = Bit(Activity::kMpiRma), kSetup = Bit(Activity::kMpiSetup), kBlocked = Bit(Activity::kBlocked),
-                   kAwaited = Bit(Activity::kAwaited), kMessage = Bit(Activity::kMessage);
+                   kAwaited = Bit(Activity::kAwaited), kMessage = Bit(Activity::kMessage),
+                   kBeside = Bit(Activity::kBeside);
 
 Terms TermsOf(unsigned state, bool gpu, std::int64_t ns) {
   Terms terms;
   const bool compute = gpu ? (state & kBusy) != 0 : (state & (kBusy | kBlocked | kAwaited)) == 0;
   const bool blocked = !gpu && (state & (kBusy | kBlocked | kAwaited)) == kBlocked;
   const bool own = compute || blocked;
-  const bool in_flight = (state & (kCertain | kPossible)) != 0;
+  const bool in_flight = (state & (kCertain | kPossible | (own ? kBeside : 0))) != 0;
   // Outside the rank's own work, an operation in flight is exposed whether or not it moves data, and so is waiting for
   // a message, before which nothing is in flight.
   const bool exposed = !own && (state & (kCertain | kPossible | kMessage)) != 0;
-  const bool moving = exposed || (in_flight && (state & (kCertain | kInside)) != 0);
+  const bool moving = exposed || (in_flight && (state & (kCertain | kInside | kBeside)) != 0);
   const bool copy = (state & kCopy) != 0;
   if (in_flight || exposed) terms.comm_high_ns = ns;
   if (moving) terms.comm_ns = ns;

@@ -51,8 +51,9 @@ enum class Activity : std::uint8_t {
   kBlocked,  // CPU ranks: the training thread in waits of its own.
   kAwaited,  // CPU ranks: the training thread in waits that another thread's collective ended.
   kMessage,  // In a call that waits for the other half of a message; counts outside the rank's own work.
+  kBeside,   // Operations in flight while the host runs operators; counts within the rank's own work.
 };
-inline constexpr std::size_t kActivities = static_cast<std::size_t>(Activity::kMessage) + 1;
+inline constexpr std::size_t kActivities = static_cast<std::size_t>(Activity::kBeside) + 1;
 
 // Computes the terms of some windows while the intervals stream by, roughly in order of time: only those that begin
 // after the last Advance are kept.

@@ -26,7 +26,7 @@ std::vector<PhaseStretch> Innermost(const std::vector<PhaseStretch>& ranges);
 // Ranges of one thread with a category, collected piece by piece.
 class PhaseRanges {
  public:
-  // `unrecorded`: the thread's time in calls that no source records (unrecorded_calls.h).
+  // `unrecorded`: in communication that no source records (unrecorded_calls.h).
   PhaseRanges(std::uint32_t thread, IntervalSet unrecorded) : thread_(thread), unrecorded_(std::move(unrecorded)) {}
   void Add(const schema::Ranges& rows);
   // Rows of the table for one rank: each step's, then those of `total` with index -1.

@@ -44,7 +44,7 @@ Result<schema::RankTables> ReadRankActivity(const Timeline& timeline, std::int32
       tables.mpi_calls);
   ReadWhole<schema::Ranges>(*events,
                             {&schema::Ranges::begin_ns, &schema::Ranges::duration_ns, &schema::Ranges::thread,
-                             &schema::Ranges::category, &schema::Ranges::name},
+                             &schema::Ranges::category, &schema::Ranges::name, &schema::Ranges::source},
                             tables.ranges);
   ReadWhole<schema::Blocked>(*events, kWaitColumns, tables.blocked);
   ReadWhole<schema::Kernels>(

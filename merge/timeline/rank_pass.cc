@@ -43,7 +43,7 @@ class Pass {
     if (out_.gpu && in_.hta_window) hta_ = SelectHtaWindow(tables_, in_.hta_until_ns);
     FindWindows();
     FindInside();
-    unrecorded_ = UnrecordedCalls(head_, events_, training_, out_.gpu);
+    unrecorded_ = FindUnrecordedComm(head_, events_, training_, out_.gpu);
     if (!out_.gpu) blocked_ = FindBlockedTime(head_, events_, training_);
     if (in_.p2p_waits != nullptr && !(out_.gpu && in_.hta))
       for (const MessageWait& wait : MessageWaits(*in_.p2p_waits, head_.p2p, training_, blocked_.awaited)) {
@@ -213,9 +213,9 @@ class Pass {
 
   // Passes everything to the breakdown in order of time. Returns false if some table is not in order of time.
   bool Stream(bool whole) {
-    phases_.emplace(training_, unrecorded_);
+    phases_.emplace(training_, unrecorded_.InFlight());
     ActivityStream stream(head_, tables_, training_, in_.hta, windows_, hta_ ? &*hta_ : nullptr, whole);
-    if (!out_.gpu) stream.AddCalls(unrecorded_);
+    if (!out_.gpu || !in_.hta) stream.AddUnrecorded(unrecorded_);
     if (!out_.gpu) stream.AddBlocked(blocked_);
     stream.OnRanges([&](const schema::Ranges& rows) { phases_->Add(rows); });
     stream.AddRows(head_.collectives.begin_ns, [&](std::size_t row) { AddCollective(row, stream); });
@@ -409,7 +409,7 @@ class Pass {
   BlockedTime blocked_;
   std::array<IntervalSet, kKinds> own_of_kind_;
   std::array<Measure, kKinds> of_kind_;
-  IntervalSet unrecorded_;  // Calls of the training thread.
+  UnrecordedComm unrecorded_;
   std::vector<Terms> terms_;
   std::vector<std::int64_t> asked_, inside_before_;
   std::optional<PhaseRanges> phases_;

@@ -1,6 +1,5 @@
 #pragma once
-// When the training thread was in communication of torch.distributed that no source records (gloo, ucc), as far as
-// ranges in the file show it.
+// Communication of torch.distributed that no source records (gloo, ucc), as far as ranges in the file show it.
 
 #include <cstdint>
 
@@ -10,12 +9,23 @@
 
 namespace lockstep::merge {
 
-// Rank clock. Calls (core/comm_calls.h) as long as they last; operations only while the thread ran no operator, because
-// it works while one that was only posted is under way. `gpu`: the rank has kernels. Then calls count only where the
-// range itself says that it is communication, because the others enqueue kernels, which are recorded.
-IntervalSet UnrecordedCalls(const schema::RankTables& head, ingest::EventReader& events, std::uint32_t training,
-                            bool gpu);
+// Rank clock.
+struct UnrecordedComm {
+  // Operations in flight (core/comm_calls.h), whichever threads carry them. None where the rank has rows of what its
+  // host communicated, because they are those.
+  IntervalSet operations;
+  // The training thread in calls, and operations in flight while neither it nor a thread of the backward pass runs an
+  // operator: what is only handed over is under way while they work.
+  IntervalSet waiting;
+
+  IntervalSet InFlight() const { return Unite(operations, waiting); }
+};
+
+// `gpu`: the rank has kernels. Then calls count only where the range itself says that it is communication, because the
+// others enqueue kernels, which are recorded.
+UnrecordedComm FindUnrecordedComm(const schema::RankTables& head, ingest::EventReader& events, std::uint32_t training,
+                                  bool gpu);
 // The same of tables in memory.
-IntervalSet UnrecordedCalls(const schema::RankTables& tables, std::uint32_t training, bool gpu);
+UnrecordedComm FindUnrecordedComm(const schema::RankTables& tables, std::uint32_t training, bool gpu);
 
 }  // namespace lockstep::merge

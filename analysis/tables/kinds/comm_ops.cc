@@ -3,9 +3,11 @@
 #include <fmt/format.h>
 
 #include <algorithm>
+#include <iterator>
 #include <map>
 
 #include "analysis/gpu/launch_index.h"
+#include "core/comm_calls.h"
 #include "core/mpi_ops.h"
 #include "merge/timeline/activity_stream.h"
 #include "merge/timeline/blocked_time.h"
@@ -24,6 +26,22 @@ constexpr auto kGpu = static_cast<std::uint8_t>(CollectiveMode::kGpu);
 // Its kernel was not found: only the time at which it was enqueued is known.
 bool OnGpuAtUnknownTime(std::uint8_t mode, std::int64_t end_ns) { return mode == kGpu && end_ns == kNoTime; }
 
+// "all_reduce", "sparse_all_reduce", "allgather": the longest of the kinds' names that is in it.
+CollectiveKind KindNamed(std::string_view operation) {
+  const auto letters = [](std::string_view text) {
+    std::string of;
+    std::copy_if(text.begin(), text.end(), std::back_inserter(of), [](char c) { return c >= 'a' && c <= 'z'; });
+    return of;
+  };
+  const std::string text = letters(operation);
+  if (text == "send" || text == "recv") return CollectiveKind::kSendRecv;
+  CollectiveKind found = CollectiveKind::kNone;
+  for (int code = 1; code < static_cast<int>(CollectiveKind::kScan); ++code)
+    if (const auto kind = static_cast<CollectiveKind>(code); text.find(letters(Name(kind))) != std::string::npos)
+      if (found == CollectiveKind::kNone || Name(kind).size() > Name(found).size()) found = kind;
+  return found;
+}
+
 class Collector {
  public:
   explicit Collector(const gpu::RankView& rank) : rank_(rank), t_(rank.tables) {}
@@ -35,7 +53,9 @@ class Collector {
     HostSide();
     if (out_.gpu) Kernels();
     Collectives();
-    if (!out_.gpu || !rank_.hta) P2p();
+    if (out_.gpu && rank_.hta) return std::move(out_);
+    P2p();
+    Unrecorded();
     return std::move(out_);
   }
 
@@ -100,6 +120,9 @@ class Collector {
       group.name = "unknown";
     }
     if (user_tag != 0) group.name += fmt::format(" tag {}", user_tag);
+    return Number(std::move(group));
+  }
+  std::uint32_t Number(GroupOfOps group) {
     const auto [at, fresh] = group_of_.try_emplace(group, static_cast<std::uint32_t>(out_.groups.size()));
     if (fresh) out_.groups.push_back(std::move(group));
     return at->second;
@@ -116,6 +139,7 @@ class Collector {
       if (!out_.gpu && t_.mpi_calls.thread[i] == training) busy.push_back(call);
     }
     out_.inside_mpi = Normalize(std::move(inside));
+    unrecorded_ = merge::FindUnrecordedComm(t_, training, out_.gpu);
     if (out_.gpu) return;
     awaited_ = merge::FindBlockedTime(t_, training).awaited;
     constexpr std::uint8_t kInput = schema::Category::kInput;
@@ -123,7 +147,7 @@ class Collector {
       if (t_.ranges.category[i] == kInput && t_.ranges.thread[i] == training)
         busy.push_back({t_.ranges.begin_ns[i], t_.ranges.begin_ns[i] + t_.ranges.duration_ns[i]});
     // As merge counts them: communication that other threads carry out, and that no source records.
-    out_.busy = Unite(Normalize(std::move(busy)), Unite(merge::UnrecordedCalls(t_, training, false), awaited_));
+    out_.busy = Unite(Normalize(std::move(busy)), Unite(unrecorded_.waiting, awaited_));
   }
 
   void Kernels() {
@@ -231,9 +255,32 @@ class Collector {
           {wait.at, Group(p.comm[wait.row], CollectiveKind::kSendRecv, p.user_tag[wait.row]), wait.row});
   }
 
+  // Operations that are known from ranges, as far as the identity counts them: beside operators within the rank's own
+  // work only.
+  void Unrecorded() {
+    if (unrecorded_.operations.empty()) return;
+    const IntervalSet beside = Subtract(unrecorded_.operations, unrecorded_.waiting);
+    const IntervalSet counted =
+        Subtract(unrecorded_.operations, out_.gpu ? Subtract(beside, out_.busy) : Intersect(beside, out_.busy));
+    for (std::uint32_t row = 0; row < t_.ranges.rows(); ++row) {
+      const std::string_view name = rank_.Text(t_.ranges.name[row]), backend = HostBackend(name);
+      if (backend.empty() || t_.ranges.duration_ns[row] <= 0) continue;
+      const Interval at{t_.ranges.begin_ns[row], t_.ranges.begin_ns[row] + t_.ranges.duration_ns[row]};
+      const std::uint32_t group =
+          Number({.name = std::string(backend), .kind = KindNamed(name.substr(backend.size()))});
+      bool goes_on = false;
+      for (const Interval& part : Clip(counted, at)) {
+        out_.ops.push_back(
+            {part.begin, part.begin, part.end, part.end, true, group, kNone, t_.ranges.thread[row], at.begin, goes_on});
+        goes_on = true;
+      }
+    }
+  }
+
   const gpu::RankView& rank_;
   const schema::RankTables& t_;
   RankComm out_;
+  merge::UnrecordedComm unrecorded_;
   gpu::LaunchIndex launches_;
   IntervalSet awaited_;  // In which the training thread waits for other threads' communication.
   std::vector<std::uint32_t> member_of_;

@@ -34,6 +34,7 @@ struct CommOperation {
   std::uint32_t row;       // Of collectives, kNone.
   std::uint32_t thread;    // That called, posted or launched, kNone unknown.
   std::int64_t launch_ns;  // When it did; kNoTime unknown.
+  bool goes_on = false;    // A later part of the operation before it: between them it was not exposed nor hidden.
 };
 
 // Waiting for the other half of a message: exposed communication outside the rank's own work, and nothing inside it.

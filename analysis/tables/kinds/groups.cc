@@ -174,7 +174,7 @@ void Count(const gpu::RankView& rank, const RankComm& comm, std::vector<Sum>& su
     if (timeline.collective_ranks.row[member] < member_of.size())
       member_of[timeline.collective_ranks.row[member]] = member;
   for (const CommOperation& op : comm.ops) {
-    if (!rank.InWindow(op.begin_ns)) continue;
+    if (op.goes_on || !rank.InWindow(op.begin_ns)) continue;
     Sum& sum = sums[op.group];
     ++sum.count;
     if (op.row == schema::kNone) continue;

@@ -190,7 +190,7 @@ class Joiner {
       if (part.window_end_ns != kNoTime)
         out_->window_end_ns = std::max(out_->window_end_ns, Shifted(part.window_end_ns, base_ns_));
       out_->hip |= part.hip;
-      out_->gloo |= part.gloo;
+      out_->host_backends.merge(part.host_backends);
       kernels += part.kernels.rows();
     }
   }

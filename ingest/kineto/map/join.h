@@ -3,6 +3,7 @@
 
 #include <cstdint>
 #include <memory>
+#include <set>
 #include <string>
 #include <vector>
 
@@ -16,7 +17,8 @@ struct JoinedTrace : MappedTrace {
   std::uint64_t skipped[static_cast<std::size_t>(Skipped::kCount)] = {};
   std::int64_t window_end_ns = schema::kNoTime;
   std::int64_t gpu_step_ns = schema::kNoTime;
-  bool hip = false, gloo = false;
+  bool hip = false;
+  std::set<std::string> host_backends;
 };
 
 // `base_ns` is added to every time. The partials are used up, column by column, so

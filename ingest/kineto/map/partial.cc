@@ -4,6 +4,7 @@
 #include <array>
 #include <functional>
 
+#include "core/comm_calls.h"
 #include "core/comm_kernels.h"
 #include "core/function_name.h"
 #include "ingest/kineto/map/event_values.h"
@@ -127,7 +128,10 @@ class BatchMapper {
       facts.category = source == schema::RangeSource::kPython ? 0 : RangeCategory(event.name);
       facts.step = StepNumber(event.name);
       facts.comm = event.name == "record_param_comms" ? 1 : event.name.starts_with("nccl:") ? 2 : 0;
-      if (event.name.starts_with("gloo:")) facts.category = schema::Category::kCommunication, out_->gloo = true;
+      if (const std::string_view backend = HostBackend(event.name); !backend.empty()) {
+        facts.category = schema::Category::kCommunication;
+        out_->host_backends.emplace(backend);
+      }
     }
     const std::uint8_t category = source == schema::RangeSource::kPython ? 0 : facts.category;
     const std::uint8_t comm = source == schema::RangeSource::kPython ? 0 : facts.comm;

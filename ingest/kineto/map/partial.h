@@ -5,6 +5,7 @@
 
 #include <cstdint>
 #include <memory>
+#include <set>
 #include <span>
 #include <string>
 #include <string_view>
@@ -58,7 +59,7 @@ struct Partial {
   std::int64_t window_end_ns = schema::kNoTime;  // "Record Window End", end of the profiler's own span.
   std::int64_t gpu_step_ns = schema::kNoTime;    // Begin of the last ProfilerStep on a GPU's track.
   bool hip = false;                              // AMD's runtime was called.
-  bool gloo = false;                             // Operations of the gloo backend.
+  std::set<std::string> host_backends;           // Of the operations that the host carried out.
 };
 
 std::unique_ptr<Partial> MapBatch(std::span<const kineto::Event> events);

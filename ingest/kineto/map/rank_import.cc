@@ -195,8 +195,8 @@ class RankBuilder {
     }
   }
 
-  // Communication that does not run on a GPU: gloo's operations. It is recorded in their ranges and in the run's facts,
-  // as PyTorch's hooks would have recorded it.
+  // Communication that does not run on a GPU. It is recorded in its operations' ranges and in the run's facts, as
+  // PyTorch's hooks would have recorded it.
   void Unrecorded() {
     std::string backends = out_.summary.backend;
     const bool gpu = t_.collectives.rows() > 0 || t_.p2p.rows() > 0;
@@ -208,16 +208,17 @@ class RankBuilder {
       if (!one.empty()) names.insert(Plain(one));
       at = end + 1;
     }
-    if (trace_->gloo) names.insert("gloo");
+    names.insert(trace_->host_backends.begin(), trace_->host_backends.end());
     std::size_t nth = 0;
     for (const std::string& name : names) {
       // What the trace contains decides: a backend that was set up and never used took no time.
-      const bool unseen = name == "gloo" ? trace_->gloo || !gpu : name == "ucc" || name == "mpi";
+      const bool ranges = trace_->host_backends.contains(name);
+      const bool unseen = name == "gloo" ? ranges || !gpu : name == "ucc" || name == "mpi";
       const std::string key = nth++ == 0 ? "fact.torch_backend" : "fact.torch_backend." + std::to_string(nth);
-      Add(key, fmt::format("name={}\trecorded={}\tsize={}\tonly={}", name, unseen ? 0 : 1, world_,
-                           names.size() == 1 ? 1 : 0));
+      Add(key, fmt::format("name={}\trecorded={}\tsize={}\tonly={}\tranges={}", name, unseen ? 0 : 1, world_,
+                           names.size() == 1 ? 1 : 0, ranges ? 1 : 0));
     }
-    if (gpu || !trace_->gloo) return;
+    if (gpu || trace_->host_backends.empty()) return;
     // PyTorch 2's dispatcher calls around them are communication as well.
     std::vector<std::uint8_t> own(t_.strings.rows(), 2);
     for (std::size_t i = 0; i < t_.ranges.rows(); ++i) {
