@@ -7,7 +7,8 @@
 //   torch_unhooked      what                                                    -> loss TorchHook
 //   torch_hook_missing  part, why                                               -> loss TorchHook
 //   any other           -> row of meta "fact.NAME", the second of a name "fact.NAME.2" and so on; its value is the
-//                          rest of the line. Of these analysis reads torch_backend (name, recorded, size),
+//                          rest of the line. Of these analysis reads torch_backend (name, recorded, size, ranges: its
+//                          operations are ranges),
 //                          torch_unrecorded (backend, what), torch_group_use (backend; of the steps so far: steps,
 //                          used: those in which a group of it did something, operations, covered: those within calls
 //                          that are ranges; uncounted: groups that do not number what they do; the last line holds),

@@ -87,9 +87,9 @@ RankEvents::RankEvents(const Context& context, const tables::ViewIndex& index, s
   std::vector<Interval> operations;
   AddHostOperations(view_.tables.collectives, operations);
   AddHostOperations(view_.tables.p2p, operations);
-  const merge::UnrecordedComm unrecorded =
-      merge::FindUnrecordedComm(view_.tables, merge::TrainingThread(view_.tables), true);
-  host_communication_ = Unite(Normalize(std::move(operations)), Intersect(unrecorded.operations, unrecorded.waiting));
+  host_communication_ =
+      Unite(Normalize(std::move(operations)),
+            merge::FindUnrecordedComm(view_.tables, merge::TrainingThread(view_.tables), true).AwaitedOperations());
   finder_ = std::make_unique<gpu::CriticalPathFinder>(*activity_);
   // Evenly chosen from all stretches, those of other blocks included.
   const std::size_t n = block != nullptr ? all_stretches : stretches_.size(),

@@ -4,6 +4,8 @@
 #include <utility>
 
 #include "core/rules/common.h"
+#include "merge/timeline/rank_pass.h"
+#include "merge/timeline/unrecorded_calls.h"
 
 namespace lockstep::gpu {
 namespace {
@@ -111,7 +113,7 @@ void CriticalHosts::FindWaits() {
 }
 
 void CriticalHosts::Cover() {
-  std::vector<std::vector<Interval>> covered(threads_.size()), mpi(threads_.size()), input(threads_.size());
+  std::vector<std::vector<Interval>> covered(threads_.size()), communicates(threads_.size()), input(threads_.size());
   const auto add = [&](std::vector<std::vector<Interval>>& to, std::uint32_t thread, std::int64_t begin,
                        std::int64_t duration) {
     const std::uint32_t at = IndexOf(thread);
@@ -128,13 +130,14 @@ void CriticalHosts::Cover() {
     add(covered, t_.api.thread[i], t_.api.begin_ns[i], t_.api.duration_ns[i]);
   for (std::size_t i = 0; i < t_.mpi_calls.rows(); ++i) {
     add(covered, t_.mpi_calls.thread[i], t_.mpi_calls.begin_ns[i], t_.mpi_calls.duration_ns[i]);
-    add(mpi, t_.mpi_calls.thread[i], t_.mpi_calls.begin_ns[i], t_.mpi_calls.duration_ns[i]);
+    add(communicates, t_.mpi_calls.thread[i], t_.mpi_calls.begin_ns[i], t_.mpi_calls.duration_ns[i]);
   }
+  const IntervalSet unrecorded = merge::FindUnrecordedComm(t_, merge::TrainingThread(t_), true).AwaitedOperations();
   std::vector<Interval> somebody;
   for (std::size_t i = 0; i < threads_.size(); ++i) {
     HostThread& thread = threads_[i];
     thread.covered = Subtract(Normalize(std::move(covered[i])), thread.blocked);
-    thread.mpi = Normalize(std::move(mpi[i]));
+    thread.communicates = Unite(Normalize(std::move(communicates[i])), unrecorded);
     thread.input = Normalize(std::move(input[i]));
     somebody.insert(somebody.end(), thread.covered.begin(), thread.covered.end());
     somebody.insert(somebody.end(), thread.blocked.begin(), thread.blocked.end());

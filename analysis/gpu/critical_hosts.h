@@ -13,9 +13,10 @@ namespace lockstep::gpu {
 
 struct HostThread {
   std::uint32_t thread = schema::kNone;
-  IntervalSet covered;  // In operators, runtime calls and MPI, not blocked.
-  IntervalSet blocked;  // Waiting for the GPU in a call.
-  IntervalSet mpi, input;
+  IntervalSet covered;       // In operators, runtime calls and MPI, not blocked.
+  IntervalSet blocked;       // Waiting for the GPU in a call.
+  IntervalSet communicates;  // In MPI, or while it works on nothing beside operations that the host carries out.
+  IntervalSet input;
   merge::Measure covered_ns;
 };
 

@@ -82,18 +82,18 @@ std::vector<CriticalPathFinder::Share> SharesOf(const CriticalPath& path, const 
     const std::int64_t ns = piece.end_ns - piece.begin_ns;
     if (piece.thread != kNone) {
       const HostThread& thread = hosts.threads()[piece.thread];
-      SetCursor blocked(thread.blocked, piece.begin_ns), mpi(thread.mpi, piece.begin_ns),
+      SetCursor blocked(thread.blocked, piece.begin_ns), communicates(thread.communicates, piece.begin_ns),
           input(thread.input, piece.begin_ns);
       RangeCursor ranges(t.ranges, nest, thread.thread, piece.begin_ns);
       for (std::int64_t now = piece.begin_ns; now < piece.end_ns;) {
         std::int64_t until = piece.end_ns;
-        const bool is_blocked = blocked.Inside(now, until), is_mpi = mpi.Inside(now, until),
+        const bool is_blocked = blocked.Inside(now, until), is_communicating = communicates.Inside(now, until),
                    is_input = input.Inside(now, until);
         const std::uint32_t range = ranges.At(now, until);
-        const PathCategory category = is_blocked ? PathCategory::kSync
-                                      : is_mpi   ? PathCategory::kCommunication
-                                      : is_input ? PathCategory::kDataLoading
-                                                 : PathCategory::kCpu;
+        const PathCategory category = is_blocked         ? PathCategory::kSync
+                                      : is_communicating ? PathCategory::kCommunication
+                                      : is_input         ? PathCategory::kDataLoading
+                                                         : PathCategory::kCpu;
         shares.push_back(
             {category, range == kNone ? "outside ranges" : rank.Text(t.ranges.name[range]), until - now, false});
         now = until;

@@ -208,8 +208,7 @@ void ActivityStream::AddBlocked(const BlockedTime& blocked) {
 void ActivityStream::AddUnrecorded(const UnrecordedComm& comm) {
   if (!gpu_)
     for (const Interval& waiting : comm.waiting) Put(kUnrecordedBusy, waiting);
-  for (const Interval& waiting : gpu_ ? Intersect(comm.waiting, comm.operations) : comm.waiting)
-    Put(kUnrecordedCertain, waiting);
+  for (const Interval& waiting : gpu_ ? comm.AwaitedOperations() : comm.waiting) Put(kUnrecordedCertain, waiting);
   for (const Interval& beside : Subtract(comm.operations, comm.waiting)) Put(kBeside, beside);
 }
 

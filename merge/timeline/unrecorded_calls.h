@@ -19,6 +19,7 @@ struct UnrecordedComm {
   IntervalSet waiting;
 
   IntervalSet InFlight() const { return Unite(operations, waiting); }
+  IntervalSet AwaitedOperations() const { return Intersect(operations, waiting); }
 };
 
 // `gpu`: the rank has kernels. Then calls count only where the range itself says that it is communication, because the

@@ -18,7 +18,7 @@ constexpr std::array<const char*, gpu::kPathCategories> kCategoryMeans = {
     "the host, outside what follows",
     "the host in ranges marked as input",
     "compute kernels",
-    "communication kernels, the host in MPI",
+    "communication kernels, the host in MPI or waiting for what it carries out itself (gloo, ucc)",
     "copies and memsets",
     "from a launch to the start on a GPU that was waiting for it",
     "from one operation to the next that was queued",
