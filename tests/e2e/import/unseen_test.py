@@ -244,7 +244,7 @@ class WithoutKineto(Case):
             category = {name: int(c) for name, c in zip(names, ranges["category"])}
             self.assertEqual((category["DistributedDataParallel.forward"], category["gloo:all_reduce"]), (2, 5))
         analysis = self.analysis(code=3)
-        self.assertIn("gloo is not recorded", analysis["verdict"])
+        self.assertIn("Who waits for whom in communication through gloo is not recorded", analysis["verdict"])
         self.assertGreater(analysis["ranks"][0]["exposed_unsplit_ns"], 0)
 
 

@@ -91,17 +91,17 @@ TEST(IdleTime, AnOutlierHasItsShareOfTheMean) {
   ExpectAllIdleTimeIsTold(analysis, MeanIdle(analysis));
 }
 
-// gloo beside GPUs is in no term of the communication.
+// Calls of MPI that are no collective and no message are in no term of the communication.
 TEST(IdleTime, CommunicationOnTheCpuIsAFinding) {
   const OneGpu rank = Idle(6'200, [](OneGpu& gpu, int, std::int64_t begin, std::int64_t end) {
-    gpu.Range(3, 0, "gloo:all_reduce", begin, end);
-    gpu.InCategory(schema::Category::kCommunication);
+    gpu.Range(2, 0, "make_groups", begin, end);
+    gpu.MpiCall(begin * 1'000, end * 1'000);
   });
   const analysis::Analysis analysis = AnalyzeGpus({&rank});
   const analysis::Finding* finding = FindIn(analysis, "idle.communication");
   ASSERT_NE(finding, nullptr) << analysis.verdict;
   EXPECT_NEAR(static_cast<double>(*finding->saves_ns_per_step), 6.2e6, 1e4);
-  EXPECT_NE(finding->evidence.find("gloo:all_reduce"), std::string::npos) << finding->evidence;
+  EXPECT_NE(finding->evidence.find("make_groups"), std::string::npos) << finding->evidence;
   EXPECT_EQ(analysis.verdict, finding->headline);
   ExpectAllIdleTimeIsTold(analysis, MeanIdle(analysis));
 }
@@ -118,6 +118,20 @@ TEST(IdleTime, RecordedCommunicationIsNone) {
   for (const analysis::IdleCause& cause : analysis.idle_causes) EXPECT_NE(cause.cause, "communication");
 }
 
+// What ranges show of it, on whichever thread, as well; but not while an operator runs.
+TEST(IdleTime, OperationsThatTheHostCarriesOutAreNone) {
+  const OneGpu rank = Idle(6'200, [](OneGpu& gpu, int, std::int64_t begin, std::int64_t end) {
+    gpu.Range(2, 5, "gloo:all_reduce", begin, end);
+    gpu.InCategory(schema::Category::kCommunication);
+    gpu.Op(0, "aten::sort", begin + 3'000, begin + 5'000);
+  });
+  const analysis::Analysis analysis = AnalyzeGpus({&rank});
+  for (const analysis::IdleCause& cause : analysis.idle_causes) EXPECT_NE(cause.cause, "communication");
+  const analysis::Finding* host = FindIn(analysis, "host.work");
+  ASSERT_NE(host, nullptr) << analysis.verdict;
+  EXPECT_NEAR(static_cast<double>(*host->saves_ns_per_step), 2e6, 2e5);
+}
+
 // Nothing takes much, and all of it together does.
 TEST(IdleTime, ManySmallCausesAreOneFinding) {
   const OneGpu rank = Idle(900, [](OneGpu& gpu, int i, std::int64_t begin, std::int64_t end) {
@@ -130,8 +144,7 @@ TEST(IdleTime, ManySmallCausesAreOneFinding) {
       case 2:
         return void(gpu.Call("cudaMalloc", begin, end));
       case 3:
-        gpu.Range(3, 0, "gloo:all_reduce", begin, end);
-        return gpu.InCategory(schema::Category::kCommunication);
+        return gpu.MpiCall(begin * 1'000, end * 1'000);
       case 4:
         gpu.Range(2, 0, "load", begin, end);
         return gpu.InCategory(schema::Category::kInput);
@@ -166,8 +179,7 @@ TEST(IdleTime, OfAnyRunIsToldInFull) {
               gpu.Call("cudaMalloc", at, until);
               break;
             case 3:
-              gpu.Range(3, 0, "gloo:barrier", at, until);
-              gpu.InCategory(schema::Category::kCommunication);
+              gpu.MpiCall(at * 1'000, until * 1'000);
               break;
             case 4:
               gpu.Range(2, 0, "load", at, until);
