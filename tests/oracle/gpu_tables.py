@@ -109,7 +109,7 @@ class Rank:
         with rank_tables.open_file(path, "r") as f:
             t = {name: {column: values[:].tolist() for column, values in f[name].items()}
                  for name in ("strings", "string_bytes", "threads", "kernels", "copies", "sync", "api", "ranges",
-                              "mpi_calls", "collectives", "steps", "overheads") if name in f}
+                              "mpi_calls", "collectives", "p2p", "steps", "overheads") if name in f}
         blob = bytes(t["string_bytes"]["value"])
         text = [blob[o:o + n].decode() for o, n in zip(t["strings"]["offset_bytes"], t["strings"]["length_bytes"])]
         text_of = lambda i: text[i] if i < len(text) else ""
@@ -155,6 +155,8 @@ class Rank:
         self.loading = [(th, b, b + d) for th, b, d, kind in zip(o["thread"], o["begin_ns"], o["duration_ns"], o["kind"])
                         if th != NONE and kind in (1, 5)]
         self.order = {"kernels": k["correlation"], "copies": c["correlation"]}
+        on_host = any(mode != 3 for table in ("collectives", "p2p") for mode in t[table]["mode"])
+        self.awaited = [] if on_host else self.awaited_operations()
         self.blocking = self.blocking_calls(find)
         self.waits = Waits(self)
 
@@ -183,6 +185,16 @@ class Rank:
 
     def devices(self):
         return sorted({op.device for op in self.ops})
+
+    def awaited_operations(self):
+        """When operations that the host carries out are in flight and the rank runs no operator."""
+        carried = lambda r: r.name.startswith(("gloo:", "mpi:", "ucc:")) and r.name[r.name.index(":"):][:2] != "::"
+        call = lambda r: r.name.startswith("c10d::") or r.name == "record_param_comms"
+        threads = {self.training} | {r.thread for r in self.ranges if r.category == 3 and r.source == 3}
+        waits = lambda r: any(o.thread == r.thread and r.begin <= o.begin < r.end for o in self.ranges if carried(o) or call(o))
+        return minus(union([(r.begin, r.end) for r in self.ranges if carried(r)]),
+                     union([(r.begin, r.end) for r in self.ranges if r.thread in threads and r.source == 3 and not carried(r) and
+                            not call(r) and "c10d_functional::" not in r.name and not waits(r)]))
 
 
 # ---- Waits of streams ----
@@ -313,14 +325,14 @@ class Graph:
             released = min(op.end, call.end)
             blocked[call.thread].append((call.begin, call.end if call.end - released > RETURNS else released))
             self.releases.append((released, call.thread, op))
-        self.covered, self.blocked, self.mpi, self.input = {}, {}, {}, {}
+        self.covered, self.blocked, self.communicates, self.input = {}, {}, {}, {}
         for thread in self.threads:
             self.blocked[thread] = union(blocked[thread])
             mpi = [(b, e) for th, b, e in rank.mpi if th == thread]
             work = ([(r.begin, r.end) for r in rank.ranges if r.thread == thread and r.source == 3] +
                     [(c.begin, c.end) for c in rank.calls if c.thread == thread] + mpi)
             self.covered[thread] = minus(union(work), self.blocked[thread])
-            self.mpi[thread] = union(mpi)
+            self.communicates[thread] = union(mpi + rank.awaited)
             self.input[thread] = union([(r.begin, r.end) for r in rank.ranges if r.thread == thread and r.category == 1])
         self.busy = {th: Covered(self.covered[th]) for th in self.threads}
         self.somebody = Covered(union([i for th in self.threads for i in self.covered[th] + self.blocked[th]]))
@@ -473,7 +485,7 @@ class Graph:
             if begin >= now:
                 return
             piece = [(begin, now)]
-            for name, sets in (("sync", self.blocked), ("communication", self.mpi), ("data_loading", self.input)):
+            for name, sets in (("sync", self.blocked), ("communication", self.communicates), ("data_loading", self.input)):
                 rest = minus(piece, sets[thread])
                 sums[name] += sum(e - b for b, e in piece) - sum(e - b for b, e in rest)
                 piece = rest

@@ -19,7 +19,7 @@ import sys
 sys.path.insert(0, os.path.dirname(os.path.abspath(__file__)))
 import gpu_tables
 
-MAIN, OTHER = 11, 12
+MAIN, OTHER, GLOO = 11, 12, 13
 BEGIN = 1_000_000
 # What the host may do in a gap before the launch; "sync" is the wait in which the gap begins, told apart below.
 HOST = ("operator", "between", "input", "memory", "call", "load", "copy_call", "launch", "communication", "backward")
@@ -29,7 +29,7 @@ class Mixture:
     """Work on stream 7 of one device, one operation after the other, with gaps between; truth[begin] = {kind: ns}."""
 
     def __init__(self, seed):
-        self.r = random.Random(seed)
+        self.r, self.threads = random.Random(seed), random.Random(seed ^ 0x91007)
         self.events, self.correlation, self.truth = [], 10, {}
         self.host = BEGIN         # Until when the main thread's time is told.
         self.gpu = None           # End of the GPU's work so far.
@@ -221,6 +221,9 @@ class Mixture:
                 self.input_loop()
             else:
                 self.gap()
+        while self.threads.random() < 0.6:  # What other threads communicate meanwhile is none of these parts.
+            begin = self.threads.randrange(BEGIN, self.gpu)
+            self.event("user_annotation", "gloo:broadcast", begin, begin + self.threads.choice([300, 60_000, 700_000]), GLOO)
         # A first rank without a number of its own would be all there is.
         return {"schemaVersion": 1, "distributedInfo": {"backend": "nccl", "rank": rank, "world_size": ranks},
                 "traceEvents": self.events, "traceName": "mixture"}

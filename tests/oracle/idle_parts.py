@@ -255,7 +255,8 @@ def check(checker, where, number, rank, windows):
     same(where + "idle causes", dict(+want), {})
     # A rank without kernels is a CPU rank to the identity.
     if not several and not rank.mpi and any(not op.copy for op in rank.ops):
-        same(where + "idle of the identity", [idle], [checker.idle[number]])
+        exposed = sum(max(0, min(g.end, e) - max(g.begin, b)) for g in gaps for b, e in rank.awaited)
+        same(where + "idle of the identity", [idle - exposed], [checker.idle[number]])
     listed = []
     for row in checker.table("idle-gaps", number):
         parts = {c[:-3]: v for c, v in row.items() if c.endswith("_ns") and c[:-3] not in ("at", "gap", "begin", "of_it") and v}
