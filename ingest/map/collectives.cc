@@ -9,6 +9,7 @@
 
 #include "core/collective.h"
 #include "core/comm_kernels.h"
+#include "core/operation_name.h"
 #include "ingest/map/args.h"
 #include "ingest/map/comm_operations.h"
 #include "ingest/map/names.h"
@@ -315,13 +316,13 @@ class Finder {
     if (ops.empty()) ops.push_back(carrier.op);
     for (const std::uint32_t op : ops) {
       const CommArgs args = ArgsOf(carrier, op);
-      if ((args.name == kNone || Direction(Text(args.name)) < 0) && (op == kNoOp || ops_[op].direction < 0))
+      if ((args.name == kNone || DirectionOfOperation(Text(args.name)) < 0) && (op == kNoOp || ops_[op].direction < 0))
         return false;
     }
     const Group& group = groups_.group(carrier.group);
     for (const std::uint32_t op : ops) {
       const CommArgs args = ArgsOf(carrier, op);
-      int direction = args.name == kNone ? -1 : Direction(Text(args.name));
+      int direction = args.name == kNone ? -1 : DirectionOfOperation(Text(args.name));
       if (direction < 0) direction = ops_[op].direction;
       std::int64_t world = direction == 0 ? args.destination : args.source;
       std::int64_t peer = world >= 0 ? group.RankOf(world) : args.rank;
@@ -446,7 +447,7 @@ std::int32_t RankFromOperations(const MappedTrace& trace, std::int64_t world_siz
     const std::string_view name = lockstep::trace::TextOf(trace.tables, args.name);
     const CollectiveKind kind = KindOfOperation(name);
     // For rooted operations this is the root.
-    if (!Splits(kind) || Direction(name) >= 0) continue;
+    if (!Splits(kind) || DirectionOfOperation(name) >= 0) continue;
     const bool all = args.rank_start == 0 && args.rank_stride == 1 && world_size <= args.group_size;
     if (lockstep::trace::TextOf(trace.tables, args.description) == "default_pg" || all)
       return static_cast<std::int32_t>(std::min<std::int64_t>(args.rank, INT32_MAX));

@@ -4,6 +4,7 @@
 #include <tuple>
 #include <utility>
 
+#include "core/operation_name.h"
 #include "ingest/map/names.h"
 #include "trace/file/strings.h"
 
@@ -46,7 +47,7 @@ CommOperations::CommOperations(MappedTrace& trace) {
     CommOperation& op = ops_[i];
     for (const std::uint32_t name : {op.args.name, op.annotation}) {
       if (name == kNone || op.usable()) continue;
-      op.direction = Direction(text(name));
+      op.direction = DirectionOfOperation(text(name));
       if (op.direction < 0) op.kind = KindOfOperation(text(name));
     }
     if (op.external_id >= 0) by_external_.emplace(op.external_id, i);

@@ -7,6 +7,7 @@
 #include <utility>
 
 #include "core/data_type_name.h"
+#include "core/operation_name.h"
 
 namespace lockstep::ingest {
 namespace {
@@ -19,13 +20,6 @@ bool HasAny(std::string_view text, std::initializer_list<std::string_view> parts
   return false;
 }
 
-std::string_view WithoutBackend(std::string_view name) {
-  const std::size_t colon = name.find(':');
-  // "nccl:all_reduce", "gloo:broadcast"; not "c10d::allreduce_".
-  if (colon == std::string_view::npos || (colon + 1 < name.size() && name[colon + 1] == ':')) return name;
-  return name.substr(colon + 1);
-}
-
 // "aten::mm". Namespaces of operators are in small letters; "FSDP::pre_forward (layer)" is an annotation.
 bool IsOfDispatcher(std::string_view name) {
   const std::string_view space = name.substr(0, name.find("::"));
@@ -35,15 +29,6 @@ bool IsOfDispatcher(std::string_view name) {
 }
 
 }  // namespace
-
-std::string Letters(std::string_view text) {
-  std::string letters;
-  for (const char c : text) {
-    if (c >= 'a' && c <= 'z') letters += c;
-    if (c >= 'A' && c <= 'Z') letters += static_cast<char>(c - 'A' + 'a');
-  }
-  return letters;
-}
 
 std::uint8_t ApiKind(std::string_view name) {
   if (Has(name, "GraphLaunch")) return schema::ApiKind::kGraphLaunch;
@@ -189,32 +174,6 @@ std::int64_t StepNumber(std::string_view name) {
   std::int64_t number = -1;
   const auto [at, error] = std::from_chars(name.data(), name.data() + name.size(), number);
   return error == std::errc() && at == name.data() + name.size() && number >= 0 ? number : -1;
-}
-
-CollectiveKind KindOfOperation(std::string_view name) {
-  std::string word = Letters(WithoutBackend(name));
-  // A barrier of NCCL is an all-reduce of one element: "all_reduce_barrier".
-  if (Has(word, "barrier")) return CollectiveKind::kBarrier;
-  static constexpr std::pair<std::string_view, CollectiveKind> kWords[] = {
-      {"allreduce", CollectiveKind::kAllReduce},
-      {"allgather", CollectiveKind::kAllGather},
-      {"reducescatter", CollectiveKind::kReduceScatter},
-      {"alltoall", CollectiveKind::kAllToAll},
-      {"broadcast", CollectiveKind::kBroadcast},
-      {"reduce", CollectiveKind::kReduce},
-      {"gather", CollectiveKind::kGather},
-      {"scatter", CollectiveKind::kScatter},
-  };
-  for (const auto& [part, kind] : kWords)
-    if (word.starts_with(part)) return kind;
-  return CollectiveKind::kNone;
-}
-
-int Direction(std::string_view operation) {
-  const std::string_view name = WithoutBackend(operation);
-  if (name.starts_with("send") && !name.starts_with("sendrecv")) return 0;
-  if (name.starts_with("recv")) return 1;
-  return -1;
 }
 
 std::int64_t PeerOf(std::string_view annotation) {

@@ -11,10 +11,6 @@
 
 namespace lockstep::ingest {
 
-// The part of a name that is compared, in small letters, because users write names in many ways: "_allgather_base" ->
-// "allgatherbase", "## Backward ##" -> "backward".
-std::string Letters(std::string_view text);
-
 std::uint8_t ApiKind(std::string_view name);  // As api.kind.
 bool IsHip(std::string_view name);            // A call of AMD's runtime.
 
@@ -51,11 +47,6 @@ EmittedRange EmittedRangeOf(std::string_view text);
 // N of "ProfilerStep#N", -1 if it is none.
 std::int64_t StepNumber(std::string_view name);
 
-// Of an operation's name in any of its spellings: "allreduce", "_allgather_base",
-// "nccl:all_to_all", "reduce_scatter_tensor_coalesced". kNone: no collective ("wait", "init").
-CollectiveKind KindOfOperation(std::string_view name);
-// Point-to-point: 0 send, 1 receive, -1 neither. "nccl:send 0->1", "recv".
-int Direction(std::string_view operation);
 // The other side of "nccl:send 0->1", "nccl:recv 0<-1", in the group's ranks; -1 unknown.
 std::int64_t PeerOf(std::string_view annotation);
 

@@ -3,12 +3,12 @@
 #include <fmt/format.h>
 
 #include <algorithm>
-#include <iterator>
 #include <map>
 
 #include "analysis/gpu/launch_index.h"
 #include "core/comm_calls.h"
 #include "core/mpi_ops.h"
+#include "core/operation_name.h"
 #include "merge/timeline/activity_stream.h"
 #include "merge/timeline/blocked_time.h"
 #include "merge/timeline/rank_pass.h"
@@ -25,22 +25,6 @@ constexpr auto kGpu = static_cast<std::uint8_t>(CollectiveMode::kGpu);
 
 // Its kernel was not found: only the time at which it was enqueued is known.
 bool OnGpuAtUnknownTime(std::uint8_t mode, std::int64_t end_ns) { return mode == kGpu && end_ns == kNoTime; }
-
-// "all_reduce", "sparse_all_reduce", "allgather": the longest of the kinds' names that is in it.
-CollectiveKind KindNamed(std::string_view operation) {
-  const auto letters = [](std::string_view text) {
-    std::string of;
-    std::copy_if(text.begin(), text.end(), std::back_inserter(of), [](char c) { return c >= 'a' && c <= 'z'; });
-    return of;
-  };
-  const std::string text = letters(operation);
-  if (text == "send" || text == "recv") return CollectiveKind::kSendRecv;
-  CollectiveKind found = CollectiveKind::kNone;
-  for (int code = 1; code < static_cast<int>(CollectiveKind::kScan); ++code)
-    if (const auto kind = static_cast<CollectiveKind>(code); text.find(letters(Name(kind))) != std::string::npos)
-      if (found == CollectiveKind::kNone || Name(kind).size() > Name(found).size()) found = kind;
-  return found;
-}
 
 class Collector {
  public:
@@ -267,7 +251,8 @@ class Collector {
       if (backend.empty() || t_.ranges.duration_ns[row] <= 0) continue;
       const Interval at{t_.ranges.begin_ns[row], t_.ranges.begin_ns[row] + t_.ranges.duration_ns[row]};
       const std::uint32_t group =
-          Number({.name = std::string(backend), .kind = KindNamed(name.substr(backend.size()))});
+          Number({.name = std::string(backend),
+                  .kind = DirectionOfOperation(name) >= 0 ? CollectiveKind::kSendRecv : KindOfOperation(name)});
       bool goes_on = false;
       for (const Interval& part : Clip(counted, at)) {
         out_.ops.push_back(

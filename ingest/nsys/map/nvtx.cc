@@ -10,6 +10,7 @@
 #include <tuple>
 #include <vector>
 
+#include "core/operation_name.h"
 #include "ingest/map/names.h"
 #include "trace/decode/sort_rows.h"
 #include "trace/file/strings.h"
@@ -133,12 +134,12 @@ class NvtxMapper {
   // "ncclAllReduce" with what NCCL's payload says (src/collectives.cc, NCCL 2.17 and later; names of the fields have
   // changed between versions, so they are distinguished by their words).
   void Nccl(const Rows& row, const Span& span, std::uint32_t thread, std::string_view name) {
-    const std::string lower = "nccl:" + ingest::Letters(name.substr(4));
+    const std::string lower = "nccl:" + Letters(name.substr(4));
     std::string_view json = row.Text(14);
     if (json.empty() && row.Int(15) != kAbsent) json = context_.report().Text(row.Int(15));
     if (json.size() >= 65536) json = {};
     ingest::CommEvent event;
-    if (ingest::KindOfOperation(lower) == CollectiveKind::kNone && ingest::Direction(lower) < 0) {
+    if (KindOfOperation(lower) == CollectiveKind::kNone && DirectionOfOperation(lower) < 0) {
       // "ncclCommInitRank": how many members there are.
       Payload(json, CollectiveKind::kNone, event.args);
       if (event.args.communicator != 0 && event.args.group_size > 0)
@@ -151,7 +152,7 @@ class NvtxMapper {
     event.name = context_.Intern(lower);
     event.begin_ns = span.begin_ns;
     event.end_ns = span.begin_ns + span.duration_ns;
-    Payload(json, ingest::KindOfOperation(lower), event.args);
+    Payload(json, KindOfOperation(lower), event.args);
     context_.trace().comm_events.push_back(event);
   }
 
@@ -160,7 +161,7 @@ class NvtxMapper {
     const auto object = nlohmann::json::parse(json, nullptr, false);
     if (!object.is_object()) return;
     for (const auto& [key, value] : object.items()) {
-      const std::string word = ingest::Letters(key);
+      const std::string word = Letters(key);
       std::uint64_t number = 0;
       if (value.is_number_unsigned()) {
         number = value.get<std::uint64_t>();
@@ -206,12 +207,12 @@ class NvtxMapper {
       if (!name.starts_with(step_range_)) return;
       const std::string_view rest = name.substr(step_range_.size());
       if (!rest.empty() && NumberIn(rest) < 0) return;
-      if (!rest.empty() && !ingest::Letters(rest).empty()) return;
+      if (!rest.empty() && !Letters(rest).empty()) return;
       word = step_range_;
     } else {
       const int step_word = ingest::StepWord(name);
       if (step_word < 0) return;
-      word = ingest::Letters(name);
+      word = Letters(name);
       order = static_cast<std::size_t>(step_word);
     }
     auto& list = candidates_[{order, domain, word, thread}];

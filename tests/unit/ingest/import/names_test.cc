@@ -4,6 +4,7 @@
 
 #include <gtest/gtest.h>
 
+#include "core/operation_name.h"
 #include "ingest/inputs.h"
 #include "ingest/map/args.h"
 
@@ -92,8 +93,8 @@ TEST(ImportNames, ElementTypes) {
 }
 
 TEST(ImportNames, Operations) {
-  for (const char* name :
-       {"allreduce", "nccl:all_reduce", "allreduce_coalesced", "allreduce_sparse", "gloo:all_reduce"})
+  for (const char* name : {"allreduce", "nccl:all_reduce", "allreduce_coalesced", "allreduce_sparse", "gloo:all_reduce",
+                           "gloo:sparse_all_reduce"})
     EXPECT_EQ(KindOfOperation(name), CollectiveKind::kAllReduce) << name;
   for (const char* name :
        {"all_gather", "_allgather_base", "nccl:_all_gather_base", "all_gather_into_tensor_coalesced"})
@@ -107,9 +108,9 @@ TEST(ImportNames, Operations) {
   EXPECT_EQ(KindOfOperation("gather"), CollectiveKind::kGather);
   for (const char* name : {"wait", "init", "send", "recv", "coalesced", "startCoalescing", ""})
     EXPECT_EQ(KindOfOperation(name), CollectiveKind::kNone) << name;
-  EXPECT_EQ(Direction("send"), 0);
-  EXPECT_EQ(Direction("nccl:recv 0<-1"), 1);
-  EXPECT_EQ(Direction("nccl:all_reduce"), -1);
+  EXPECT_EQ(DirectionOfOperation("send"), 0);
+  EXPECT_EQ(DirectionOfOperation("nccl:recv 0<-1"), 1);
+  EXPECT_EQ(DirectionOfOperation("nccl:all_reduce"), -1);
   EXPECT_EQ(PeerOf("nccl:send 0->13"), 13);
   EXPECT_EQ(PeerOf("nccl:recv 0<-1"), 1);
   EXPECT_EQ(PeerOf("nccl:recv"), -1);
