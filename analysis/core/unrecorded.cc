@@ -90,11 +90,12 @@ Unrecorded FindUnrecorded(const merge::Timeline& timeline) {
   found.share = ShareOfCalls(tables);
   bool named = false;
   std::set<std::string> in_ranges;
+  ForEachFact(timeline, "torch_ranges", [&](std::string_view fact) { in_ranges.emplace(FactValue(fact, "backend")); });
   ForEachFact(timeline, "torch_backend", [&](std::string_view fact) {
     named = true;
-    if (FactValue(fact, "recorded") != "0" || FactValue(fact, "size") == "1") return;
     const std::string name(FactValue(fact, "name"));
-    if (FactValue(fact, "ranges") == "1") in_ranges.insert(name);
+    const bool recorded = FactValue(fact, "recorded") != "0" && !in_ranges.contains(name);
+    if (recorded || FactValue(fact, "size") == "1") return;
     const GroupUse use = UseOf(timeline, name);
     if (use.OnlySetsUp()) return;
     if (use.AllInRanges() && found.share < rules::kWorthShare) {

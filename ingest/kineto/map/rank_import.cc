@@ -215,8 +215,10 @@ class RankBuilder {
       const bool ranges = trace_->host_backends.contains(name);
       const bool unseen = name == "gloo" ? ranges || !gpu : name == "ucc" || name == "mpi";
       const std::string key = nth++ == 0 ? "fact.torch_backend" : "fact.torch_backend." + std::to_string(nth);
-      Add(key, fmt::format("name={}\trecorded={}\tsize={}\tonly={}\tranges={}", name, unseen ? 0 : 1, world_,
-                           names.size() == 1 ? 1 : 0, ranges ? 1 : 0));
+      Add(key, fmt::format("name={}\trecorded={}\tsize={}\tonly={}", name, unseen ? 0 : 1, world_,
+                           names.size() == 1 ? 1 : 0));
+      // A fact of its own: it holds for the run if any rank has it.
+      if (ranges) Add("fact.torch_ranges." + name, "backend=" + name);
     }
     if (gpu || trace_->host_backends.empty()) return;
     // PyTorch 2's dispatcher calls around them are communication as well.

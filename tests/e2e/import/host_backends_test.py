@@ -107,6 +107,21 @@ class Operations(Case):
             self.assertEqual(self.loss(analysis, "BackendNotCaptured"), 1)
             self.assertEqual("lockstep run" in analysis["verdict"], backend != "ucc")
 
+    def test_on_one_rank_only(self):
+        """Which rank it is changes no sentence."""
+        verdicts = set()
+        for alone in (0, 1):
+            def fill(trace, at):
+                self.work(trace, at, 100, 2_000)
+                if trace.rank == alone:
+                    self.in_flight(trace, at, 3_000, 6_000)
+            for backend in ("gloo", "cpu:gloo,cuda:nccl"):
+                analysis = self.job(fill, 2, backend=backend)
+                self.assertEqual(analysis["summary"]["exposed_unsplit_ns"], 3_000_000)
+                verdicts.add(analysis["verdict"])
+        self.assertEqual(len(verdicts), 1, verdicts)
+        self.assertIn("Who waits for whom in communication through gloo is not recorded", verdicts.pop())
+
     def test_beside_a_gpu(self):
         """Exposed while no kernel computes and no operator runs; then the host is what the GPU waits for."""
         def fill(trace, at):
