@@ -68,6 +68,7 @@ struct TraceSummary {
   std::vector<RankGroup> groups;            // Of comms, row by row.
   std::int64_t begin_ns = 0, end_ns = 0;
   std::uint64_t events = 0, read_bytes = 0, rows = 0;
+  std::string range_names;  // Of ranges that could be steps, where none has the name that was asked for.
   std::uint64_t kernels = 0, collectives = 0, steps = 0, data_losses = 0;
   std::vector<CountedLoss> losses;  // Also in the tables.
 };

@@ -344,6 +344,7 @@ class Importer {
   Status Decide() {
     LS_TRY(const std::vector<std::size_t> understood, Readable());
     const std::vector<std::size_t> readable = OfOneRun(understood);
+    LS_CHECK(HaveSteps(readable));
     std::vector<Asked> asked;
     ToldWorlds worlds;
     for (const std::size_t i : readable) {
@@ -397,6 +398,19 @@ class Importer {
     result_.world_size = world;
     for (const ImportLoss& loss : result_.losses) result_.incomplete |= Info(loss.loss).severity == Severity::kDataLoss;
     return Ok();
+  }
+
+  // Fails if no file has a range of the name that was asked for.
+  Status HaveSteps(const std::vector<std::size_t>& readable) const {
+    if (options_.step_range.empty()) return Ok();
+    const auto summary = [&](std::size_t i) -> const TraceSummary& { return *imported_[i].summary; };
+    if (std::any_of(readable.begin(), readable.end(), [&](std::size_t i) { return summary(i).steps > 0; })) return Ok();
+    const auto named =
+        std::find_if(readable.begin(), readable.end(), [&](std::size_t i) { return !summary(i).range_names.empty(); });
+    return Error{ErrorCode::kUsage, fmt::format("no range is named '{}'", options_.step_range),
+                 works_[named == readable.end() ? readable.front() : *named].name,
+                 named == readable.end() ? "leave --step-range out: there are no ranges of NVTX or record_function()"
+                                         : "--step-range with one of " + summary(*named).range_names};
   }
 
   Status Rewrite(Imported& one, const PlannedRank& planned, std::int64_t world, const std::string& name) {

@@ -20,7 +20,7 @@ namespace {
 constexpr std::size_t kMaxDetails = 3;
 // Where a finding's price begins, and its words.
 constexpr std::size_t kPriceAt = 76, kEvidenceAt = 16;
-// The longest step is shown beside p99 where it is so many times as long: else p99 says enough.
+// The longest step is shown beside p99 where it is so many times as long, otherwise p99 is enough.
 constexpr double kFarBeyond = 1.25;
 
 class Writer : private TextLines {
@@ -110,11 +110,12 @@ class Writer : private TextLines {
         spread += fmt::format("{}{} {}", spread.empty() ? "" : fmt::format(" {} ", glyphs().dot), name,
                               analysis::Duration(ns.value_or(0)));
       };
-      if (s.job_step_ns_p10 < s.job_step_ns_max) {
+      if (s.job_step_ns_min < s.job_step_ns_max) {
         add("median", s.job_step_ns_median);
-        add("p10", s.job_step_ns_p10);
-        add("p99", s.job_step_ns_p99);
-        if (static_cast<double>(*s.job_step_ns_max) >= kFarBeyond * static_cast<double>(*s.job_step_ns_p99))
+        add(s.job_step_ns_p10 ? "p10" : "shortest", s.job_step_ns_p10 ? s.job_step_ns_p10 : s.job_step_ns_min);
+        if (s.job_step_ns_p99) add("p99", s.job_step_ns_p99);
+        if (!s.job_step_ns_p99 ||
+            static_cast<double>(*s.job_step_ns_max) >= kFarBeyond * static_cast<double>(*s.job_step_ns_p99))
           add("longest", s.job_step_ns_max);
         spread = "   (" + spread + ")";
       }

@@ -113,9 +113,10 @@ void Summarize(const Context& context, Analysis& analysis) {
     s.per_step = true;
     s.median_step = tables.steps.index[median];
     s.step_ns_median = s.job_step_ns_median = median_ns;
-    s.job_step_ns_p10 = LowerQuantile(by_length, 0.10).first;
-    s.job_step_ns_p99 = LowerQuantile(by_length, 0.99).first;
-    s.job_step_ns_max = std::max_element(by_length.begin(), by_length.end())->first;
+    if (by_length.size() >= rules::kP10Steps) s.job_step_ns_p10 = LowerQuantile(by_length, 0.10).first;
+    if (by_length.size() >= rules::kP99Steps) s.job_step_ns_p99 = LowerQuantile(by_length, 0.99).first;
+    const auto [shortest, longest] = std::minmax_element(by_length.begin(), by_length.end());
+    s.job_step_ns_min = shortest->first, s.job_step_ns_max = longest->first;
     s.terms = IdentityOf(merge::MeanOfTerms(of_steps).terms);
     s.step_ns_mean = s.terms.Sum();
     SayLongSteps(context, analysis);

@@ -85,7 +85,7 @@ Result<int> RunImport(const ImportFlags& flags) {
   // Written inside the run directory under another name, so that readers of the previous run can finish.
   trace::PartDirectory part;
   std::error_code made;
-  fs::create_directories(flags.output, made);
+  const bool is_new = fs::create_directories(flags.output, made);
   if (!made) trace::RemoveLeftovers(flags.output);
   if (const int error = made ? made.value() : part.Open(flags.output + "/import"); error != 0)
     return Error{ErrorCode::kIo, "cannot make the run directory: " + std::generic_category().message(error),
@@ -97,7 +97,13 @@ Result<int> RunImport(const ImportFlags& flags) {
   options.step_range = flags.step_range;
   auto meter = std::make_unique<Progress>(flags.quiet);
   options.progress = [&](const ingest::ImportProgress& progress) { ShowImport(*meter, progress); };
-  LS_TRY(const ingest::ImportResult r, ingest::Import(traces, options));
+  Result<ingest::ImportResult> imported = ingest::Import(traces, options);
+  if (!imported.ok()) {
+    part.Drop();
+    if (is_new) fs::remove(flags.output, made);  // If it is empty.
+    return imported.error();
+  }
+  const ingest::ImportResult r = std::move(imported).value();
   const double seconds = meter->seconds();
   meter.reset();
   {

@@ -24,7 +24,7 @@ Error DumpsError(const ingest::ProgressFormat& format, const std::string& path) 
 
 void AddTraceFlags(CLI::App& app, std::string& step_range, unsigned& jobs) {
   app.add_option("--step-range", step_range,
-                 "Of traces: NVTX ranges of this name are the steps (default: those that are named like steps)")
+                 "Of traces: ranges of this name are the steps (default: ProfilerStep, else those named like steps)")
       ->type_name("NAME");
   app.add_option("-j,--jobs", jobs, "Threads (default: all allowed cores)")->type_name("N");
 }

@@ -8,6 +8,7 @@
 
 #include "core/rules/common.h"
 #include "core/version.h"
+#include "ingest/map/steps.h"
 
 namespace lockstep::ingest {
 
@@ -27,6 +28,11 @@ void RankFinish::Lose(Loss loss, std::uint64_t count, std::string detail) {
                     .thread = kNone,
                     .detail = Intern(detail)});
   s_.losses.push_back({loss, count, std::move(detail)});
+}
+
+void RankFinish::Steps() {
+  Add("step_range", StepsFromRanges(trace_, options_.step_range));
+  if (t_.steps.rows() == 0 && !options_.step_range.empty()) s_.range_names = NamesOfRanges(t_);
 }
 
 void RankFinish::Identify(std::string_view format) {

@@ -23,6 +23,8 @@ class RankFinish {
   void Add(std::string_view key, std::string_view value);  // Adds a fact; none if the value is empty.
   void Lose(Loss loss, std::uint64_t count, std::string detail);
 
+  // Finds steps in ranges (steps.h), as the options say.
+  void Steps();
   // Adds rows of processes, and the facts of the rank. `format`: its name in the registry.
   void Identify(std::string_view format);
   // Losses that every trace can have: rank, size, groups, launches, and after those of the format itself GPUs.

@@ -68,7 +68,7 @@ class Laws:
             for step in index:
                 self.law(step["step_ns"] == s["step_ns_median"], "summary", f"step {s['median_step']} takes {step['step_ns']}")
                 self.law(step["complete"] and not step["warmup"], "summary", "the median step is no step that counts")
-        self.ordered("summary", p10=s["job_step_ns_p10"], median=s["job_step_ns_median"], p99=s["job_step_ns_p99"], longest=s["job_step_ns_max"])
+        self.ordered("summary", shortest=s["job_step_ns_min"], p10=s["job_step_ns_p10"], median=s["job_step_ns_median"], p99=s["job_step_ns_p99"], longest=s["job_step_ns_max"])
         self.share("summary", s["overlap_fraction"], s["hidden_comm_ns"], s["comm_ns"])
         self.ordered("summary", zero=0, overlap_low=s["overlap_low"], overlap_high=s["overlap_high"], one=1)
         counted = [step["step_ns"] for step in self.d["steps"]
@@ -76,8 +76,8 @@ class Laws:
         if not self.d["truncated"] and counted and s["of"] == "mean_step":
             counted.sort()
             self.law(s["step_ns_mean"] == sum(counted) // len(counted), "summary", f"mean of the listed steps is {sum(counted) // len(counted)}")
-            for name, p in (("p10", 0.1), ("median", 0.5), ("p99", 0.99)):
-                want = counted[int(p * (len(counted) - 1) + 1e-9)]
+            for name, p, least in (("min", 0, 1), ("p10", 0.1, 10), ("median", 0.5, 1), ("p99", 0.99, 100)):
+                want = counted[int(p * (len(counted) - 1) + 1e-9)] if len(counted) >= least else None
                 self.law(s[f"job_step_ns_{name}"] == want, "summary", f"{name} of the listed steps is {want}, not {s[f'job_step_ns_{name}']}")
 
     def ranks(self):

@@ -171,9 +171,24 @@ class RankBuilder {
         t_.devices.Append({.device = device, .name = kNone, .vendor = static_cast<std::uint8_t>(hip ? 2 : 1)});
   }
 
-  // ProfilerStep#N on each thread that has it; the same mark twice counts once. A step that the profiler's own window
-  // cut is not whole.
+  // ProfilerStep#N on each thread that has it, else ranges. A step that the profiler's own window cut is not whole.
   void Steps() {
+    if (options_.step_range.empty() && !trace_->steps.empty()) {
+      ProfilerSteps();
+    } else {
+      trace_->steps.clear();
+      finish_.Steps();
+      // The thread that marks the steps is the one that trains.
+      if (t_.steps.rows() > 0)
+        for (std::size_t i = 0; i < t_.threads.rows(); ++i) t_.threads.training[i] = t_.steps.thread[0] == i;
+    }
+    if (trace_->window_end_ns == kNoTime) return;
+    for (std::size_t i = 0; i < t_.steps.rows(); ++i)
+      if (t_.steps.end_ns[i] > trace_->window_end_ns) t_.steps.complete[i] = 0;
+  }
+
+  // The same mark twice counts once.
+  void ProfilerSteps() {
     auto& marks = trace_->steps;
     std::stable_sort(marks.begin(), marks.end(), [](const StepMark& a, const StepMark& b) {
       return std::tuple(a.begin_ns, a.index, a.thread, a.end_ns) < std::tuple(b.begin_ns, b.index, b.thread, b.end_ns);
@@ -183,12 +198,11 @@ class RankBuilder {
       if (i > 0 && marks[i - 1].index == mark.index && marks[i - 1].thread == mark.thread &&
           marks[i - 1].begin_ns == mark.begin_ns)
         continue;
-      const bool cut = trace_->window_end_ns != kNoTime && mark.end_ns > trace_->window_end_ns;
       t_.steps.Append({.index = mark.index,
                        .begin_ns = mark.begin_ns,
                        .end_ns = mark.end_ns,
                        .source = schema::StepSource::kProfilerStep,
-                       .complete = static_cast<std::uint8_t>(!cut),
+                       .complete = 1,
                        .warmup = 0,
                        .thread = mark.thread,
                        .cpu_ns = -1});

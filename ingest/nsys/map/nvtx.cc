@@ -20,30 +20,18 @@ namespace {
 
 using schema::kNone;
 
-// The only number in a name: "step 12", "iteration=12"; -1: none, or several ("step 3/100" gives its first).
-std::int64_t NumberIn(std::string_view text) {
-  const std::size_t begin = text.find_first_of("0123456789");
-  if (begin == std::string_view::npos) return -1;
-  std::int64_t number = -1;
-  const auto [at, error] = std::from_chars(text.data() + begin, text.data() + text.size(), number);
-  return error == std::errc() ? number : -1;
-}
-
 class NvtxMapper {
  public:
-  NvtxMapper(Context& context, MpiCalls& mpi, const std::string& step_range)
-      : context_(context), t_(context.tables()), mpi_(mpi), step_range_(step_range), mpi_of_tables_(mpi.any()) {}
+  NvtxMapper(Context& context, MpiCalls& mpi)
+      : context_(context), t_(context.tables()), mpi_(mpi), mpi_of_tables_(mpi.any()) {}
 
-  NvtxFacts Run() {
+  void Run() {
     Domains();
     Events();
     for (ingest::CommEvent& event : context_.trace().comm_events)
       if (const auto at = members_.find(event.args.communicator); at != members_.end())
         event.args.group_size = at->second;
-    Steps();
-    // Steps refer to no row, so ranges may be reordered.
     trace::SortRows(t_.ranges, t_.ranges.begin_ns);
-    return std::move(facts_);
   }
 
  private:
@@ -128,7 +116,6 @@ class NvtxMapper {
                       .payload = payload,
                       .payload_kind = payload_kind,
                       .category_id = Id32(row.Int(7), 0)});
-    if (type != kNvtxMark && !is_operator) Candidate(span, thread, name, domain);
   }
 
   // "ncclAllReduce" with what NCCL's payload says (src/collectives.cc, NCCL 2.17 and later; names of the fields have
@@ -146,7 +133,6 @@ class NvtxMapper {
         members_[event.args.communicator] = event.args.group_size;
       return;
     }
-    ++facts_.nccl_ops;
     event.kind = ingest::CommEvent::kAnnotation;
     event.thread = thread;
     event.name = context_.Intern(lower);
@@ -193,88 +179,16 @@ class NvtxMapper {
     }
   }
 
-  struct Mark {
-    Span span;
-    std::uint32_t thread;
-    std::int64_t number;
-  };
-
-  // Notes ranges that may be steps, by their name and thread.
-  void Candidate(const Span& span, std::uint32_t thread, std::string_view name, std::uint32_t domain) {
-    std::size_t order = 0;
-    std::string word;
-    if (!step_range_.empty()) {
-      if (!name.starts_with(step_range_)) return;
-      const std::string_view rest = name.substr(step_range_.size());
-      if (!rest.empty() && NumberIn(rest) < 0) return;
-      if (!rest.empty() && !Letters(rest).empty()) return;
-      word = step_range_;
-    } else {
-      const int step_word = ingest::StepWord(name);
-      if (step_word < 0) return;
-      word = Letters(name);
-      order = static_cast<std::size_t>(step_word);
-    }
-    auto& list = candidates_[{order, domain, word, thread}];
-    list.push_back({span, thread, NumberIn(step_range_.empty() ? name : name.substr(step_range_.size()))});
-    if (list.size() == 1) first_name_[{order, domain, word, thread}] = std::string(name);
-  }
-
-  void Steps() {
-    if (candidates_.empty()) return;
-    // Chooses the most reliable word, and of the threads that use it the one that does so most.
-    auto best = candidates_.begin();
-    for (auto at = candidates_.begin(); at != candidates_.end(); ++at) {
-      if (std::get<0>(at->first) != std::get<0>(best->first)) break;
-      if (at->second.size() > best->second.size()) best = at;
-    }
-    std::vector<Mark>& marks = best->second;
-    std::stable_sort(marks.begin(), marks.end(), [](const Mark& a, const Mark& b) {
-      return std::tuple(a.span.begin_ns, -a.span.duration_ns) < std::tuple(b.span.begin_ns, -b.span.duration_ns);
-    });
-    // Numbers are used if each range has one and they grow; else the order.
-    bool numbered = true;
-    std::int64_t before = -1;
-    for (const Mark& mark : marks) {
-      numbered = numbered && mark.number > before;
-      before = mark.number;
-    }
-    std::int64_t ordinal = 0, end = schema::kNoTime;
-    for (const Mark& mark : marks) {
-      if (mark.span.begin_ns < end) continue;  // It is inside another step.
-      end = mark.span.begin_ns + mark.span.duration_ns;
-      const std::int64_t index = numbered ? mark.number : ordinal;
-      ++ordinal;
-      context_.trace().steps.push_back({index, mark.span.begin_ns, end, mark.thread});
-      t_.steps.Append({.index = index,
-                       .begin_ns = mark.span.begin_ns,
-                       .end_ns = end,
-                       .source = schema::RangeSource::kNvtx,
-                       .complete = static_cast<std::uint8_t>(!mark.span.open),
-                       .warmup = 0,
-                       .thread = mark.thread,
-                       .cpu_ns = -1});
-    }
-    facts_.step_name = first_name_[best->first];
-  }
-
   Context& context_;
   schema::RankTables& t_;
   MpiCalls& mpi_;
-  const std::string& step_range_;
   const bool mpi_of_tables_;
   std::map<std::int64_t, std::string> domains_;
   std::map<std::uint64_t, std::int64_t> members_;  // Of NCCL's communicators.
-  using Key = std::tuple<std::size_t, std::uint32_t, std::string, std::uint32_t>;
-  std::map<Key, std::vector<Mark>> candidates_;
-  std::map<Key, std::string> first_name_;
-  NvtxFacts facts_;
 };
 
 }  // namespace
 
-NvtxFacts MapNvtx(Context& context, MpiCalls& mpi, const std::string& step_range) {
-  return NvtxMapper(context, mpi, step_range).Run();
-}
+void MapNvtx(Context& context, MpiCalls& mpi) { NvtxMapper(context, mpi).Run(); }
 
 }  // namespace lockstep::nsys

@@ -95,7 +95,8 @@ class Builder {
     MpiCalls mpi(context_);
     mpi.ReadTables();
     const std::uint64_t other_calls = MapOsCalls(context_);
-    const NvtxFacts nvtx = MapNvtx(context_, mpi, options_.step_range);
+    MapNvtx(context_, mpi);
+    finish_.Steps();
     const std::int64_t world = std::max<std::int64_t>(finish_.world_size(), finish_.rank() + 1);
     ingest::CommunicationFacts communication = ingest::FindCollectives(trace_, "", finish_.rank(), world);
     s.groups = std::move(communication.groups);
@@ -108,7 +109,7 @@ class Builder {
     finish_.Span();
     if (report_.start_utc_ns() > 0) finish_.Snapshots();
     Losses(communication, calls, graphs, other_calls);
-    Meta(communication, nvtx);
+    Meta(communication);
     s.events = context_.events();
     finish_.Count();
     out_.tables = std::move(t);
@@ -151,12 +152,11 @@ class Builder {
     finish_.LoseUnknowns(communication.without_group + calls.without_communicator);
   }
 
-  void Meta(const ingest::CommunicationFacts& communication, const NvtxFacts& nvtx) {
+  void Meta(const ingest::CommunicationFacts& communication) {
     finish_.Add("nsys_version", report_.product());
     finish_.Add("nsys_schema", report_.schema());
     finish_.Add("host", report_.host());
     finish_.Add("node", report_.host());
-    finish_.Add("step_range", nvtx.step_name);
     // Ranks of one session have one clock.
     finish_.Add("clock_domain", part_.session);
     if (context_.tables().kernels.rows() > 0) finish_.Add("fact.framework", RunsTorch() ? "torch" : "other");

@@ -374,6 +374,30 @@ class Defects(Case):
         self.assertEqual(len(analysis["ranks"]), 3)
         self.assertEqual(analysis["trust"]["unmatched_collectives"], 0)
 
+    def test_steps_by_name(self):
+        plain = traces.job(2)
+        self.imported(*self.write(plain), run="plain")
+        expected = self.analysis("plain")
+        for name, options in (("train_step %d", ()), ("Iteration", ()), ("epoch part #%d", ("--step-range", "epoch part"))):
+            job = traces.job(2)
+            for event in (event for trace in job for event in trace.events):
+                if event["name"].startswith("ProfilerStep#"):
+                    event["name"] = name % int(event["name"][13:]) if "%" in name else name
+            run = name.split()[0]
+            files = self.imported(*self.write(job), run=run, options=options)
+            indices = [10, 11, 12] if "%" in name else [0, 1, 2]
+            self.assertEqual(list(files[0].column("steps", "index")), indices, name)
+            self.assertEqual(terms(self.analysis(run)), terms(expected), name)
+        # A name that is asked for wins over ProfilerStep; one that does not occur is a mistake.
+        paths = self.write(plain)
+        files = self.imported(*paths, run="forward", options=("--step-range", "DistributedDataParallel.forward"))
+        self.assertEqual(len(files[0].column("steps", "index")), 3)
+        for command in (("import", *paths, "-o", "none"), ("analyze", *paths)):
+            done = self.lockstep(*command, "--step-range", "nosuch", code=2)
+            self.assertIn("no range is named 'nosuch'", done.stderr)
+            self.assertIn("DistributedDataParallel.forward (3 times)", done.stderr)
+        self.assertFalse((self.dir / "none").exists())
+
     def test_no_metadata_of_collectives(self):
         """Kernels' names are all there is; whichever they are, the ranks' times are the same."""
         seen = []

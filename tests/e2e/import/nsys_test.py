@@ -713,6 +713,10 @@ class Lacking(Case):
         self.imported("in", options=("--step-range", "my thing"))
         done = self.lockstep("analyze", "run", "--step-range", "my thing", code=2)
         self.assertIn("--step-range is for traces of other tools", done.stderr)
+        for command in (("import", "in", "-o", "none"), ("analyze", "in")):
+            done = self.lockstep(*command, "--step-range", "your thing", code=2)
+            self.assertIn("no range is named 'your thing'", done.stderr)
+            self.assertIn("my thing (10 times)", done.stderr)
 
     def test_what_the_tool_warned_of(self):
         path = self.files(self.simulated(self.ONE))[0]

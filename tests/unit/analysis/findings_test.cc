@@ -26,7 +26,8 @@ TEST(Summary, TermsSumToTheStepAndRanksToTheirSpan) {
   EXPECT_EQ(analysis.summary.job_step_ns_median, job.MedianStep(spec.warmup));
   EXPECT_EQ(analysis.summary.step_ns_median, analysis.summary.job_step_ns_median);
   EXPECT_LE(*analysis.summary.job_step_ns_p10, *analysis.summary.step_ns_median);
-  EXPECT_GE(*analysis.summary.job_step_ns_p99, *analysis.summary.step_ns_median);
+  EXPECT_LE(*analysis.summary.job_step_ns_min, *analysis.summary.job_step_ns_p10);
+  EXPECT_GE(*analysis.summary.job_step_ns_max, *analysis.summary.step_ns_median);
   ASSERT_EQ(analysis.ranks.size(), 4u);
   for (const analysis::RankRow& row : analysis.ranks) EXPECT_EQ(row.terms.Sum(), row.span_ns);
   ASSERT_EQ(analysis.steps.size(), 60u);
@@ -81,10 +82,23 @@ TEST(Summary, WarmupAndIncompleteStepsStayOut) {
   Job job = Simulate(spec);
   job.timeline.tables.steps.complete[8] = 0;
   const analysis::Analysis analysis = job.Analyze();
-  EXPECT_LT(*analysis.summary.job_step_ns_p99, 20'000'000);
+  EXPECT_LT(*analysis.summary.job_step_ns_max, 20'000'000);
+  EXPECT_EQ(analysis.summary.job_step_ns_p10, std::nullopt);
   EXPECT_EQ(analysis.run.steps, 8);
   EXPECT_EQ(analysis.run.warmup_steps, 2);
   EXPECT_EQ(analysis.run.incomplete_steps, 1);
+}
+
+TEST(Summary, QuantilesOfFewStepsAreNull) {
+  for (const auto& [steps, p10, p99] :
+       {std::tuple(9, false, false), {10, true, false}, {99, true, false}, {100, true, true}}) {
+    JobSpec spec;
+    spec.warmup = 0, spec.steps = steps;
+    const analysis::Summary summary = Simulate(spec).Analyze().summary;
+    EXPECT_EQ(summary.job_step_ns_p10.has_value(), p10) << steps;
+    EXPECT_EQ(summary.job_step_ns_p99.has_value(), p99) << steps;
+    EXPECT_TRUE(summary.job_step_ns_min && summary.job_step_ns_max) << steps;
+  }
 }
 
 TEST(Summary, WindowNarrowsEverything) {

@@ -49,7 +49,9 @@ const together = (words) => words.replace(/(\d) (?=(%|[num]?s|min)(?![a-z]))/g, 
 export function figures(data) {
   const s = data.analysis.summary, { trust, run } = data.analysis;
   const of = s.of === 'mean_step' ? 'step' : 'rank', whole = stepLength(s), known = whole !== null;
-  const spread = s.job_step_ns_p99 !== null ? ` (median ${duration(s.job_step_ns_median)} · p10 ${duration(s.job_step_ns_p10)} · p99 ${duration(s.job_step_ns_p99)} · longest ${duration(s.job_step_ns_max)})` : '';
+  const marks = [['median', s.job_step_ns_median], ...(s.job_step_ns_p10 === null ? [['shortest', s.job_step_ns_min]] : [['p10', s.job_step_ns_p10]]),
+    ...(s.job_step_ns_p99 === null ? [] : [['p99', s.job_step_ns_p99]]), ['longest', s.job_step_ns_max]];
+  const spread = s.job_step_ns_max !== null ? ` (${marks.map(([name, ns]) => `${name} ${duration(ns)}`).join(' · ')})` : '';
   const clock = run.ranks < 2 ? ['one rank', 'no clocks to compare']
     : trust.clock_error_ns_max === null ? ['unknown', 'clock error between ranks']
       : ['± ' + duration(trust.clock_error_ns_max), 'clock error between ranks, at most'];

@@ -28,7 +28,7 @@ export function stepLengths(data, openStep) {
     examples[bin] ??= index[i];
   }
   const isEnd = (bin) => (before && bin === 0) || (after && bin === bins - 1);
-  const most = Math.max(...counts), marks = [['p10', 0.1], ['median', 0.5], ['p99', 0.99]].map(([text, p]) => [text, quantile(values, p)]);
+  const most = Math.max(...counts), marks = [['p10', 0.1, 10], ['median', 0.5, 1], ['p99', 0.99, 100]].filter(([, , least]) => n >= least).map(([text, p]) => [text, quantile(values, p)]);
   const left = 72, tall0 = 150;
   let width = 0, cursor = null;
   const x = (ns) => left + (ns - first) / (bins * width0) * (width - left - 8);
