@@ -116,9 +116,10 @@ def python(place):
                                  ("JOIN", "semaphore", 10e6), ("PIPE", "socket", 10e6)):
         here = [row for row in rows if ("main", "waits.py", lines[mark]) in stack_of(row)]
         assert any(row["kind"] == KINDS[kind] and row["duration_ns"] >= least_ns for row in here), (mark, here)
-    # Another thread computes in Python: each turn is one wait, however many times 5 ms it lasts.
+    # Another thread computes in Python: each turn is one wait, however many times 5 ms it lasts. Python's lock is two
+    # mutexes and two conditions (Python 3.11, Include/internal/pycore_gil.h); a busy machine shows waits for all four.
     turns = [row for row in rows if row["kind"] == KINDS["python"]]
-    assert turns and len({row["object"] for row in turns}) <= 2, turns
+    assert turns and len({row["object"] for row in turns}) <= 4, turns
     for before, after in zip(turns, turns[1:]):
         if before["timed_out"] and before["object"] == after["object"]:
             assert after["begin_ns"] - before["begin_ns"] - before["duration_ns"] > 100_000, (before, after)
