@@ -8,7 +8,6 @@
 #include "merge/timeline/activity_stream.h"
 #include "merge/timeline/blocked_time.h"
 #include "merge/timeline/rank_pass.h"
-#include "merge/timeline/unrecorded_calls.h"
 
 namespace lockstep::analysis {
 namespace {
@@ -49,14 +48,6 @@ void CpuShares(const schema::RankTables& t, std::uint32_t thread, const Interval
   }
   if (wall > 0) activity.cpu_share = static_cast<double>(cpu) / static_cast<double>(wall);
   if (delay_wall > 0) activity.offcpu_share = static_cast<double>(delay) / static_cast<double>(delay_wall);
-}
-
-IntervalSet InMpi(const schema::RankTables& t, bool any_thread, std::uint32_t thread) {
-  std::vector<Interval> calls;
-  for (std::size_t i = 0; i < t.mpi_calls.rows(); ++i)
-    if (any_thread || t.mpi_calls.thread[i] == thread)
-      calls.push_back({t.mpi_calls.begin_ns[i], t.mpi_calls.begin_ns[i] + t.mpi_calls.duration_ns[i]});
-  return Normalize(std::move(calls));
 }
 
 }  // namespace
@@ -114,8 +105,7 @@ ExposedActivity ActivityOf(const schema::RankTables& t, const merge::ClockMap& c
       if (t.ranges.thread[i] == thread && t.ranges.category[i] == kInput)
         input.push_back({t.ranges.begin_ns[i], t.ranges.begin_ns[i] + t.ranges.duration_ns[i]});
     const merge::BlockedTime blocked = merge::FindBlockedTime(t, thread);
-    local = Unite(Unite(InMpi(t, false, thread), Normalize(std::move(input))),
-                  Unite(merge::FindUnrecordedComm(t, thread, false).waiting, blocked.awaited));
+    local = Unite(merge::InCommunication(t, thread, blocked), Normalize(std::move(input)));
     std::vector<Interval> own;
     for (const merge::BlockedTime::Own& wait : blocked.own) own.push_back(wait.at);
     CpuShares(t, thread, Unite(local, Normalize(std::move(own))), clock, activity);
@@ -138,7 +128,7 @@ ProgressCounts CountProgress(const schema::RankTables& t) {
   ProgressCounts counts;
   const auto& c = t.collectives;
   // Posting other operations enters MPI too, so the length of the time in MPI decides.
-  const IntervalSet inside = InMpi(t, true, 0);
+  const IntervalSet inside = merge::InMpiCalls(t, std::nullopt);
   for (std::size_t i = 0; i < c.rows(); ++i) {
     const auto mode = static_cast<CollectiveMode>(c.mode[i]);
     if (mode != CollectiveMode::kNonBlocking && mode != CollectiveMode::kPersistent) continue;

@@ -339,4 +339,9 @@ bool IsIntermittent(const std::vector<std::int64_t>& by_step, double worth) {
   return !MostOf(with, by_step.size()) && rules::kIntermittentOneIn * with >= by_step.size() && with >= 2;
 }
 
+double CommonChange(const std::vector<double>& changes) {
+  if (changes.size() == 2) return std::fabs(changes[0]) < std::fabs(changes[1]) ? changes[0] : changes[1];
+  return LowerMedian(changes);
+}
+
 }  // namespace lockstep::analysis

@@ -87,4 +87,7 @@ std::vector<double> RareExcessTest(const std::vector<std::vector<double>>& value
 double PairedTest(const std::vector<double>& differences, std::size_t block, std::uint64_t seed,
                   std::size_t rounds = rules::kTestRounds);
 
+// What a change of each of several ranks has in common: the lower median. Of two the one that changed less shows it.
+double CommonChange(const std::vector<double>& changes);
+
 }  // namespace lockstep::analysis

@@ -89,6 +89,10 @@ RunSample Parse(const Json& json) {
                                   row.at("bytes").get<std::uint64_t>(), row.at("per_step").get<double>(),
                                   ToSpread(row.at("transfer_ns")), ToSpread(row.at("wait_ns"))});
   for (const auto& [name, spread] : json.at("phases").items()) sample.phases.push_back({name, ToSpread(spread)});
+  if (const auto phases = json.find("rank_phases"); phases != json.end())  // Not in baselines of before.
+    for (const Json& row : *phases)
+      sample.rank_phases.push_back({row.at("rank").get<std::int32_t>(), row.at("phase").get<std::string>(),
+                                    row.at("kernels").get<bool>(), ToSpread(row.at("own_ns"))});
   if (const auto blocked = json.find("blocked"); blocked != json.end())  // Not in baselines of before.
     for (const auto& [what, spread] : blocked->items()) sample.blocked.push_back({what, ToSpread(spread)});
   sample.bucket_cap_mb = OrNothing<double>(json, "bucket_cap_mb");
@@ -143,6 +147,10 @@ std::string BaselineJson(const RunSample& sample) {
                                    {"wait_ns", ToJson(row.wait_ns)}});
   json["phases"] = Json::object();
   for (const PhaseSample& phase : sample.phases) json["phases"][phase.name] = ToJson(phase.spread);
+  json["rank_phases"] = Json::array();
+  for (const RankPhase& row : sample.rank_phases)
+    json["rank_phases"].push_back(
+        {{"rank", row.rank}, {"phase", row.phase}, {"kernels", row.kernels}, {"own_ns", ToJson(row.own_ns)}});
   json["blocked"] = Json::object();
   for (const BlockedSample& place : sample.blocked) json["blocked"][place.what] = ToJson(place.spread);
   json["bucket_cap_mb"] = OrNull(sample.bucket_cap_mb);

@@ -48,6 +48,7 @@ class Causes {
     Buckets();
     Collectives();
     Phases();
+    RankPhases();
     Names();
     Clocks();
     return std::move(causes_);
@@ -81,9 +82,8 @@ class Causes {
           blocked_changes.push_back(now.blocked_ns - base.blocked_ns);
         }
     if (ranks.empty()) return;
-    // A change that all ranks have in common is not one rank's. With two ranks the one that changed less shows it.
-    double common = LowerMedian(changes);
-    if (changes.size() == 2) common = std::fabs(changes[0]) < std::fabs(changes[1]) ? changes[0] : changes[1];
+    // A change that all ranks have in common is not one rank's.
+    const double common = analysis::CommonChange(changes);
     const double common_blocked = LowerMedian(blocked_changes);
     Difference all{common, common, common};
     const MeasureSample *base_compute = base_.Find("compute_ns"), *now_compute = now_.Find("compute_ns");
@@ -296,6 +296,44 @@ class Causes {
     Take(std::move(found));
   }
 
+  // What a rank does itself in a phase. Of all ranks only what Phases(), by the length of it, does not say.
+  void RankPhases() {
+    const double step_ns = worth_ns_ / rules::kWorthShare;
+    std::vector<Cause> found;
+    std::map<std::string, double> by_single_ranks;  // Phase -> the part of the change of its mean.
+    for (const PhaseChange& row :
+         CompareRankPhases(base_.rank_phases, now_.rank_phases, std::min(base_.steps, now_.steps), step_ns)) {
+      const bool all = row.rank == -1, grew = row.change.value > 0;
+      const auto said = [&](const Cause& cause) {
+        return cause.kind == CauseKind::kPhase && cause.what == row.phase && (*cause.change_ns > 0) == grew;
+      };
+      if (all && std::any_of(causes_.begin(), causes_.end(), said)) continue;
+      if (!all) by_single_ranks[row.phase] += row.change.value / static_cast<double>(now_.rank_samples.size());
+      const Clauses phase{{Say(Word::kDiffOwnPhase, {{"phase", row.phase}, {"kernels", row.kernels}})}};
+      const Clauses change = ChangeOf(row.now_ns, row.base_ns);
+      found.push_back(
+          Sure(CauseKind::kRankPhase, row.rank, row.phase,
+               all ? Told(Word::kDiffPhaseOfAll,
+                          {{"phase", phase}, {"grew", grew}, {"by", Amount(row.change.value)}, {"change", change}})
+                   : Told(Word::kDiffPhaseOfRank, {{"rank", Index{row.rank}},
+                                                   {"phase", phase},
+                                                   {"grew", row.now_ns > row.base_ns},
+                                                   {"base", Amount(row.base_ns)},
+                                                   {"now", Amount(row.now_ns)},
+                                                   {"change", change},
+                                                   {"common", If(row.common_ns != 0, Amount(row.common_ns))},
+                                                   {"common_grew", row.common_ns > 0}}),
+               row.change));
+    }
+    // What single ranks changed is theirs: the mean over all of them would say that all did.
+    std::erase_if(causes_, [&](const Cause& cause) {
+      if (cause.kind != CauseKind::kPhase) return false;
+      const double own_ns = by_single_ranks[cause.what], mean_ns = *cause.change_ns;
+      return own_ns * mean_ns > 0 && HalfOf(std::fabs(own_ns), std::fabs(mean_ns));
+    });
+    Take(std::move(found));
+  }
+
   // Counts without an interval, and names whose time changed by enough: the measures decide whether the step did.
   void Names() {
     if (base_.names.kernels_per_step && now_.names.kernels_per_step) {
@@ -382,9 +420,9 @@ class Causes {
 }  // namespace
 
 std::string_view Name(CauseKind kind) {
-  static constexpr std::string_view kNames[] = {"rank",    "all_ranks",  "blocked",  "straggler",
-                                                "buckets", "collective", "phase",    "kernels_per_step",
-                                                "kernel",  "operator",   "gpu_clock"};
+  static constexpr std::string_view kNames[] = {"rank",    "all_ranks",  "blocked",   "straggler",
+                                                "buckets", "collective", "phase",     "kernels_per_step",
+                                                "kernel",  "operator",   "gpu_clock", "rank_phase"};
   return kNames[static_cast<std::size_t>(kind)];
 }
 

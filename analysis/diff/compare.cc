@@ -33,8 +33,17 @@ std::optional<Clause> OtherRanks(const RunSample& base, const RunSample& now) {
   return Say(Word::kDiffOtherRanks, {{"base", Num{base.ranks}}, {"now", Num{now.ranks}}});
 }
 
+std::optional<Clause> OtherGpus(const RunSample& base, const RunSample& now) {
+  if (base.gpu_names == now.gpu_names) return std::nullopt;
+  const auto gpus = [](const RunSample& run) -> Value {
+    if (run.gpu_names.empty()) return One(Say(Word::kDiffNone));
+    return Names{run.gpu_names};
+  };
+  return Say(Word::kDiffGpuNames, {{"base", gpus(base)}, {"now", gpus(now)}});
+}
+
 // The reason why these two cannot be compared, if they cannot.
-std::optional<Clause> Incomparable(const RunSample& base, const RunSample& now) {
+std::optional<Clause> Incomparable(const RunSample& base, const RunSample& now, bool other_gpus) {
   // Where kernels were recorded, what one rank does in a step can be compared.
   if (base.ranks != now.ranks && (!base.names.kernels_per_step || !now.names.kernels_per_step))
     return OtherRanks(base, now);
@@ -44,13 +53,8 @@ std::optional<Clause> Incomparable(const RunSample& base, const RunSample& now) 
   };
   if (kind(base) != kind(now))
     return Say(Word::kDiffProcessors, {{"base", One(Say(kind(base)))}, {"now", One(Say(kind(now)))}});
-  if (base.gpu_names != now.gpu_names) {
-    const auto gpus = [](const RunSample& run) -> Value {
-      if (run.gpu_names.empty()) return One(Say(Word::kDiffNone));
-      return Names{run.gpu_names};
-    };
-    return Say(Word::kDiffGpuNames, {{"base", gpus(base)}, {"now", gpus(now)}});
-  }
+  if (!other_gpus)
+    if (std::optional<Clause> gpus = OtherGpus(base, now)) return gpus;
   if (base.steps_kind != now.steps_kind) {
     const auto steps = [](const RunSample& run) -> Value {
       if (run.steps_kind.empty()) return One(Say(Word::kDiffNoSteps));
@@ -127,9 +131,8 @@ class Comparer {
         result.reason = in_base || in_now ? Say(Word::kDiffNotInOne, {{"base", !in_base}}) : Say(Word::kDiffNotInBoth);
       return result;
     }
-    const bool careful = !result.limit.asked && measure.name != kStep;
     result.difference = too_few_ ? DifferenceOfFew(result.base, result.now, rules::kDiffWiden99)
-                                 : DifferenceOf(result.base, result.now, careful ? rules::kDiffWiden99 : 1);
+                                 : DifferenceOf(result.base, result.now, rules::kDiffWiden99);
     const double base = result.base.center;
     if (base > 0)
       result.relative = {result.difference.value / base, result.difference.low / base, result.difference.high / base};
@@ -143,37 +146,44 @@ class Comparer {
     }
     if (measure.name == kCompute)
       if (result.reason = OtherCompute(comparison_.base, comparison_.now); result.reason) return result;
-    const double least = Least(result);
-    const Difference& d = result.difference;
-    if (too_few_) {
-      const double large = std::max(least, rules::kLittle * std::fabs(result.base.center));
-      const bool beyond = d.low > large || d.high < -large;
-      if (beyond && std::cmp_greater_equal(std::min(result.base.count, result.now.count), rules::kMiddle))
-        result.verdict = (d.value > 0) == measure.less_is_better ? Verdict::kWorse : Verdict::kBetter;
-      else
-        result.reason = too_few_;
-      return result;
-    }
-    if ((d.low > 0 || d.high < 0) && std::fabs(d.value) >= least && d.value != 0) {
-      result.verdict = (d.value > 0) == measure.less_is_better ? Verdict::kWorse : Verdict::kBetter;
-    } else if (d.low > -least && d.high < least) {
-      result.verdict = Verdict::kSame;
-    } else if (d.low == 0 && d.high == 0) {
-      result.verdict = Verdict::kSame;
-    } else {
-      result.reason = Say(d.low > 0 || d.high < 0 ? Word::kDiffLimitWithin : Word::kDiffOpen);
-    }
+    Decide(result);
     return result;
   }
 
  private:
-  // The smallest change that counts, in the measure's unit.
+  void Decide(MeasureResult& result) const {
+    const Difference& d = result.difference;
+    const double limit = LimitOf(result), least = Least(result);
+    const double large = too_few_ ? std::max(least, rules::kLittle * std::fabs(result.base.center)) : 0;
+    const bool steps =
+        !too_few_ || std::cmp_greater_equal(std::min(result.base.count, result.now.count), rules::kMiddle);
+    const bool certain = d.low > large || d.high < -large;
+    if (certain && steps && std::fabs(d.value) >= least && d.value != 0) {
+      result.verdict = (d.value > 0) == result.measure->less_is_better ? Verdict::kWorse : Verdict::kBetter;
+      // Of few steps the whole interval must be beyond it.
+      const double surely = too_few_ ? std::max(d.low, -d.high) : std::fabs(d.value);
+      result.beyond_limit = result.verdict == Verdict::kWorse && surely >= limit;
+    } else if (too_few_) {
+      result.reason = too_few_;
+    } else if (const double within = result.measure->name == kStep ? limit : least;
+               (d.low > -within && d.high < within) || (d.low == 0 && d.high == 0)) {
+      result.verdict = Verdict::kSame;
+    } else {
+      result.reason = Say(d.low > 0 || d.high < 0 ? Word::kDiffLimitWithin : Word::kDiffOpen);
+    }
+  }
+
+  double LimitOf(const MeasureResult& result) const {
+    return result.limit.absolute.value_or(result.limit.share * std::fabs(result.base.center));
+  }
+
+  // The smallest change that makes a verdict, in the measure's unit. That of the step is whatever can be told.
   double Least(const MeasureResult& result) const {
-    if (result.limit.absolute) return *result.limit.absolute;
-    const double share = result.limit.share * std::fabs(result.base.center);
-    if (result.limit.asked) return share;
-    if (result.measure->fraction) return std::max(share, rules::kChangedShare);
-    return std::max(share, rules::kWorthShare * step_ns_);
+    const double base = std::fabs(result.base.center);
+    if (result.measure->name == kStep) return rules::kDiffLeastShown * base;
+    const double usual = std::max(rules::kChangedShare * base,
+                                  result.measure->fraction ? rules::kChangedShare : rules::kWorthShare * step_ns_);
+    return result.limit.asked ? std::min(usual, LimitOf(result)) : usual;
   }
 
   std::optional<Clause> other_ranks_, other_files_, too_few_;
@@ -198,15 +208,27 @@ Clauses LargestPart(const std::vector<MeasureResult>& measures, bool grew) {
 std::string Sentence(const Comparison& c) {
   const MeasureResult& step = c.measures.front();
   const Ns base = Time(step.base.center), now = Time(step.now.center);
-  const Value change = step.relative ? Value(Real{100 * step.relative->value}) : Value();
+  Clauses change;
+  if (step.relative) {
+    // Few steps may be decided by something else than their length.
+    const bool decides = c.verdict == Verdict::kSame || c.verdict == Verdict::kCannotTell || step.difference.low > 0 ||
+                         step.difference.high < 0;
+    const bool wide = decides && step.difference.low < step.difference.high;
+    change = One(Say(Word::kDiffChangeWithin, {{"change", Real{100 * step.relative->value}},
+                                               {"low", If(wide, Real{100 * step.relative->low})},
+                                               {"high", If(wide, Real{100 * step.relative->high})}}));
+  }
   const Value reason = step.reason ? Value(One(*step.reason)) : Value();
   switch (c.verdict) {
     case Verdict::kCannotTell:
       if (c.base.steps == 0 && c.now.steps == 0 && step.relative)
-        return Told(Word::kDiffRecordings, {{"now", now}, {"base", base}, {"change", change}, {"reason", reason}});
+        return Told(Word::kDiffRecordings,
+                    {{"now", now}, {"base", base}, {"change", Real{100 * step.relative->value}}, {"reason", reason}});
+      if (step.reason && step.reason->word == Word::kDiffOpen)
+        return Told(Word::kDiffNotShown, {{"base", base}, {"now", now}, {"change", change}, {"reason", reason}});
       return Told(Word::kDiffUndecided, {{"reason", reason}});
     case Verdict::kSame:
-      return Told(Word::kDiffAsLong, {{"base", base}, {"now", now}});
+      return Told(Word::kDiffNotShown, {{"base", base}, {"now", now}, {"change", change}, {"reason", Value()}});
     case Verdict::kBetter:
     case Verdict::kWorse:
       break;
@@ -242,8 +264,7 @@ void DecideByParts(Comparison& c) {
   MeasureResult& step = c.measures.front();
   const bool few = TooFew(c.base, c.now) && std::cmp_greater_equal(std::min(c.base.steps, c.now.steps), rules::kMiddle);
   if (step.verdict != Verdict::kCannotTell || !few || c.base.ranks != c.now.ranks || OtherFiles(c.base, c.now)) return;
-  const double large =
-      std::max(step.limit.absolute.value_or(step.limit.share * step.base.center), rules::kLittle * step.base.center);
+  const double large = rules::kLittle * step.base.center;
   const double changed = step.difference.value;
   if (large <= 0 || std::fabs(changed) < large) return;
   for (const Cause& cause : c.causes) {
@@ -256,9 +277,9 @@ void DecideByParts(Comparison& c) {
     const double of_cut = std::fabs(*cause.change_ns) / static_cast<double>(std::min(c.base.steps, c.now.steps));
     if (std::fabs(changed - *cause.change_ns) > rules::kLittle * step.base.center + of_cut) continue;
     step.verdict = changed > 0 ? Verdict::kWorse : Verdict::kBetter;
+    step.beyond_limit = std::min(changed, low) >= step.limit.absolute.value_or(step.limit.share * step.base.center);
     step.reason.reset();
     c.verdict = step.verdict;
-    c.regression = c.regression || (step.limit.asked && step.verdict == Verdict::kWorse);
     c.remarks.push_back(Told(Word::kDiffByPart, {{"part", cause.sentence}}));
     return;
   }
@@ -285,8 +306,8 @@ void CompareWithoutLongSteps(Comparison& c, const Comparer& comparer) {
       without.verdict == Verdict::kSame)
     return;
   step.verdict = c.verdict = without.verdict;
+  step.beyond_limit = without.beyond_limit;
   step.reason.reset();
-  c.regression = c.regression || (step.limit.asked && step.verdict == Verdict::kWorse);
 }
 
 void AddRemarks(Comparison& c) {
@@ -300,6 +321,7 @@ void AddRemarks(Comparison& c) {
                                {"now", Num{static_cast<std::int64_t>(c.now.rank_samples.size())}}});
   if (c.base.job != c.now.job && !c.base.job.empty() && !c.now.job.empty())
     add(Word::kDiffPrograms, {{"base", c.base.job}, {"now", c.now.job}});
+  if (const std::optional<Clause> gpus = OtherGpus(c.base, c.now)) c.remarks.push_back(Rendered(*gpus));
   if (c.base.nodes != c.now.nodes && c.base.nodes > 0 && c.now.nodes > 0)
     add(Word::kDiffNodes, {{"base", Num{c.base.nodes}}, {"now", Num{c.now.nodes}}});
   if (c.base.lockstep_version != c.now.lockstep_version)
@@ -324,10 +346,19 @@ std::string_view Name(Verdict verdict) {
   return TextOf(kWords[static_cast<std::size_t>(verdict)]);
 }
 
-Result<Comparison> Compare(RunSample base, RunSample now, const std::vector<Limit>& limits) {
-  if (const std::optional<Clause> why = Incomparable(base, now))
+Error SameRun(const std::string& base, const std::string& now) {
+  return {ErrorCode::kUsage, Told(Word::kDiffSameRun), base == now ? base : base + " and " + now,
+          Told(Word::kDiffSameRunAction)};
+}
+
+Result<Comparison> Compare(RunSample base, RunSample now, const std::vector<Limit>& limits, bool other_gpus) {
+  // Not by the id alone: a later job may have the same, and traces of as many bytes.
+  if (!base.run_id.empty() && base.run_id == now.run_id && BaselineJson(base) == BaselineJson(now))
+    return SameRun(base.label, now.label);
+  if (const std::optional<Clause> why = Incomparable(base, now, other_gpus))
     return Error{ErrorCode::kUnsupported, Told(Word::kDiffIncomparable, {{"why", One(*why)}}),
-                 base.label + " and " + now.label, Told(Word::kDiffIncomparableAction)};
+                 base.label + " and " + now.label,
+                 Told(why->word == Word::kDiffGpuNames ? Word::kDiffOtherGpusAction : Word::kDiffIncomparableAction)};
   Comparison c;
   c.base = std::move(base);
   c.now = std::move(now);
@@ -347,7 +378,6 @@ Result<Comparison> Compare(RunSample base, RunSample now, const std::vector<Limi
         (result.base.center == 0 && result.now.center == 0 && result.base.high == 0 && result.now.high == 0);
     const bool wanted = asked != limits.end() || measure.name == kStep;
     if (nothing && !wanted) continue;
-    c.regression = c.regression || (result.limit.asked && result.verdict == Verdict::kWorse);
     c.measures.push_back(std::move(result));
   }
   c.verdict = c.measures.front().verdict;
@@ -355,6 +385,7 @@ Result<Comparison> Compare(RunSample base, RunSample now, const std::vector<Limi
   c.causes = SupportedCauses(c.base, c.now, c.names);
   CompareWithoutLongSteps(c, comparer);
   DecideByParts(c);
+  c.regression = std::ranges::any_of(c.measures, &MeasureResult::Regressed);
   c.sentence = Sentence(c);
   AddRemarks(c);
   return c;

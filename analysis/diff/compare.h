@@ -17,13 +17,13 @@ namespace lockstep::diff {
 enum class Verdict : std::uint8_t { kSame, kBetter, kWorse, kCannotTell };
 std::string_view Name(Verdict verdict);  // "cannot tell"
 
-// A change must exceed this to count.
+// A measure that is worse by this much is a regression, if it was asked for. It decides no verdict.
 struct Limit {
   std::string measure;
   double share = 0;                // Of the base's mean; used unless absolute_ns is given.
   std::optional<double> absolute;  // In the measure's unit.
-  bool asked = false;  // From --fail-on: worse counts as a regression, and the interval is 95 % (else 99 %).
-  std::string text;    // "+3 %", as shown.
+  bool asked = false;              // From --fail-on.
+  std::string text;                // "+3 %", as shown.
 };
 
 // "step_ns:+3%,exposed_wait_ns:+2ms,overlap_fraction:-5%". kUsage for unknown measures and for what is no limit.
@@ -34,10 +34,12 @@ struct MeasureResult {
   const Measure* measure = nullptr;
   Limit limit;
   Spread base, now;
-  Difference difference;               // In the measure's unit.
+  Difference difference;               // In the measure's unit; 99 %.
   std::optional<Difference> relative;  // The same over the base's mean; empty where that is 0.
   Verdict verdict = Verdict::kCannotTell;
+  bool beyond_limit = false;               // Worse, and by the limit or more.
   std::optional<analysis::Clause> reason;  // Set for "cannot tell".
+  bool Regressed() const { return limit.asked && beyond_limit; }
 };
 
 enum class CauseKind : std::uint8_t {
@@ -52,6 +54,7 @@ enum class CauseKind : std::uint8_t {
   kKernel,
   kOperator,
   kGpuClock,
+  kRankPhase,
 };
 std::string_view Name(CauseKind kind);  // In JSON: "all_ranks".
 
@@ -73,12 +76,15 @@ struct Comparison {
   std::vector<std::string> remarks;
   Verdict verdict = Verdict::kCannotTell;  // Of the step.
   std::string sentence;
-  bool regression = false;  // A measure with a requested limit is worse.
+  bool regression = false;  // A measure is worse by its requested limit.
   bool incomplete() const { return !base.incomplete.empty() || !now.incomplete.empty(); }
 };
 
-// kUnsupported with the reason for runs that cannot be compared.
-Result<Comparison> Compare(RunSample base, RunSample now, const std::vector<Limit>& limits);
+// kUnsupported with the reason for runs that cannot be compared, kUsage for one run given twice. `other_gpus`: those of
+// different GPUs are compared.
+Result<Comparison> Compare(RunSample base, RunSample now, const std::vector<Limit>& limits, bool other_gpus = false);
+// The error for one run given twice.
+Error SameRun(const std::string& base, const std::string& now);
 
 // causes.cc
 std::vector<Cause> FindCauses(const RunSample& base, const RunSample& now, const NameChanges& names);

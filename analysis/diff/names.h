@@ -8,6 +8,7 @@
 #include <string_view>
 #include <vector>
 
+#include "analysis/diff/rank_phases.h"
 #include "analysis/diff/spread.h"
 #include "core/result.h"
 
@@ -38,8 +39,8 @@ struct NamesSample {
   std::optional<double> kernels_per_step;           // Of a rank; empty without GPU.
 };
 
-// Of the usable steps, of long runs some of them. Reads the ranks' files.
-Result<NamesSample> NamesOf(const analysis::Context& context);
+// Of the usable steps, of long runs some of them. Reads the ranks' files, and adds what else they tell: `phases`.
+Result<NamesSample> NamesOf(const analysis::Context& context, std::vector<RankPhase>& phases);
 
 enum class NameVerdict : std::uint8_t { kSame, kNew, kGone, kMore, kFewer, kSlower, kFaster, kCannotTell };
 std::string_view Name(NameVerdict verdict);

@@ -212,6 +212,7 @@ Result<RunSample> SampleOf(const merge::Timeline& timeline, const analysis::Anal
   const analysis::Context context(timeline, plain);
   RunSample sample;
   sample.label = std::move(label);
+  sample.run_id = analysis.run.run_id;
   sample.job = analysis.run.job;
   sample.lockstep_version = LOCKSTEP_VERSION;
   sample.ranks = analysis.run.ranks_expected;
@@ -230,7 +231,7 @@ Result<RunSample> SampleOf(const merge::Timeline& timeline, const analysis::Anal
   if (sample.steps > 0) AddCollectives(context, sample);
   AddPhases(analysis, sample);
   if (analysis.buckets.current_cap_mb) sample.bucket_cap_mb = *analysis.buckets.current_cap_mb;
-  LS_TRY(sample.names, NamesOf(context));
+  LS_TRY(sample.names, NamesOf(context, sample.rank_phases));
   return sample;
 }
 

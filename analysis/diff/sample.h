@@ -9,6 +9,7 @@
 
 #include "analysis/analyze.h"
 #include "analysis/diff/names.h"
+#include "analysis/diff/rank_phases.h"
 #include "analysis/diff/spread.h"
 
 namespace lockstep::diff {
@@ -48,7 +49,8 @@ struct BlockedSample {
 };
 
 struct RunSample {
-  std::string label;  // Where it is.
+  std::string label;   // Where it is.
+  std::string run_id;  // "": not known, as of baselines.
   std::string job, lockstep_version;
   std::int64_t ranks = 0, nodes = 0, gpu_ranks = 0;  // ranks: the world's size; nodes 0: not known.
   std::vector<std::string> gpu_names;
@@ -66,6 +68,7 @@ struct RunSample {
   std::vector<BlockedSample> blocked;
   std::optional<double> bucket_cap_mb;
   NamesSample names;
+  std::vector<RankPhase> rank_phases;  // By rank and phase.
 
   const MeasureSample* Find(std::string_view name) const;
   bool BlockedKnown() const;  // false: compute includes what ranks are blocked in.

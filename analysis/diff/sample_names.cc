@@ -34,6 +34,10 @@ class StepsOfRank {
     std::sort(steps_.begin(), steps_.end(), [](const Step& a, const Step& b) { return a.begin_ns < b.begin_ns; });
   }
   bool empty() const { return steps_.empty(); }
+  template <typename Work>
+  void ForEach(Work&& work) const {
+    for (const Step& step : steps_) work(Interval{step.begin_ns, step.end_ns}, step.step);
+  }
   std::size_t At(std::int64_t time_ns) const {
     const auto after = std::upper_bound(steps_.begin(), steps_.end(), time_ns,
                                         [](std::int64_t t, const Step& step) { return t < step.begin_ns; });
@@ -52,7 +56,7 @@ class RankNames {
  public:
   RankNames(const analysis::Context& context, const std::vector<std::size_t>& steps, std::size_t position,
             const schema::RankTables& tables)
-      : tables_(tables), steps_(steps.size()) {
+      : tables_(tables), steps_(steps.size()), phases_(tables, steps.size()) {
     const auto& cells = context.tables().step_ranks;
     const auto& marks = tables.steps;
     for (std::size_t i = 0; i < steps.size(); ++i) {
@@ -71,8 +75,11 @@ class RankNames {
   ByName Take() {
     Kernels();
     Ranges();
+    host_.ForEach([&](Interval window, std::size_t step) { phases_.AddHost(window, step); });
     return std::move(by_name_);
   }
+
+  std::vector<RankPhase> Phases(std::int32_t rank) const { return phases_.Take(rank); }
 
   std::array<bool, kNameKinds> recorded{};
 
@@ -88,6 +95,7 @@ class RankNames {
       const std::uint32_t call = launches.of_kernel[row];
       const std::size_t step = call != kNone ? host_.At(tables_.api.begin_ns[call]) : gpu_.At(kernels.begin_ns[row]);
       Count(by_id, kernels.name[row], step, kernels.duration_ns[row]);
+      if (call != kNone && step != analysis::kNowhere) phases_.AddKernel(row, call, step);
     }
     Merge(by_id, NameKind::kKernel);
   }
@@ -135,11 +143,12 @@ class RankNames {
   const std::size_t steps_;
   StepsOfRank gpu_, host_;
   ByName by_name_;
+  PhasesOfRank phases_;
 };
 
 }  // namespace
 
-Result<NamesSample> NamesOf(const analysis::Context& context) {
+Result<NamesSample> NamesOf(const analysis::Context& context, std::vector<RankPhase>& phases) {
   NamesSample sample;
   const auto& usable = context.usable_steps();
   const std::size_t stride = (usable.size() + rules::kSampleNameSteps - 1) / rules::kSampleNameSteps;
@@ -154,14 +163,17 @@ Result<NamesSample> NamesOf(const analysis::Context& context) {
   for (std::size_t begin = 0; begin < ranks; begin += block) {
     std::vector<ByName> names(std::min(block, ranks - begin));
     std::vector<std::array<bool, kNameKinds>> recorded(names.size());
+    std::vector<std::vector<RankPhase>> of_ranks(names.size());
     merge::ParallelFor(context.options().jobs, names.size(), [&](std::size_t i) {
       const Result<schema::RankTables> tables = context.ReadRank(context.ranks()[begin + i]);
       if (!tables.ok()) return;  // Whoever reads it for the analysis says so.
       RankNames rank(context, steps, begin + i, tables.value());
       names[i] = rank.Take();
       recorded[i] = rank.recorded;
+      of_ranks[i] = rank.Phases(context.ranks()[begin + i]);
     });
     for (std::size_t i = 0; i < names.size(); ++i) {
+      phases.insert(phases.end(), of_ranks[i].begin(), of_ranks[i].end());
       for (std::size_t kind = 0; kind < kNameKinds; ++kind) having[kind] += recorded[i][kind];
       for (auto& [key, of_rank] : names[i]) {
         BySteps& sums = all[key];

@@ -72,14 +72,21 @@ std::string Facts(const diff::RunSample& run) {
   return text;
 }
 
-// Of the limits that were asked for: what exit code 4 means.
+// Of the limits that were asked for: what exit code 4 means or, if nothing is beyond its limit, what is within it.
 std::string Regressions(const Comparison& c) {
   std::string text;
   for (const MeasureResult& result : c.measures)
-    if (result.limit.asked && result.verdict == Verdict::kWorse)
+    if (result.limit.asked && result.verdict == Verdict::kWorse && result.beyond_limit == c.regression)
       text += fmt::format("{}{} {} (limit {})", text.empty() ? "" : ", ", result.measure->name, Change(result),
                           result.limit.text);
   return text;
+}
+
+std::string LastLine(const Comparison& c) {
+  const std::string what = Regressions(c);
+  if (c.regression) return "regression: " + what;
+  if (c.verdict == Verdict::kCannotTell) return "undecided: these runs cannot show whether there is a regression";
+  return what.empty() ? "no regression" : "no regression: " + what;
 }
 
 void Wrap(std::string& out, std::string_view indent, std::string_view sentence, std::size_t width) {
@@ -119,6 +126,7 @@ Json ToJson(const MeasureResult& result) {
             {"relative_low", share(&diff::Difference::low, wide)},
             {"relative_high", share(&diff::Difference::high, wide)},
             {"limit", result.limit.text},
+            {"beyond_limit", result.beyond_limit},
             {"fails", result.limit.asked}};
   return json;
 }
@@ -296,11 +304,7 @@ std::string RenderDiffText(const Comparison& c, const TextOptions& options) {
   }
   out += NamesText(c, options);
   out += '\n';
-  Wrap(out, "  ",
-       c.regression                        ? "regression: " + Regressions(c)
-       : c.verdict == Verdict::kCannotTell ? "undecided: these runs cannot show whether there is a regression"
-                                           : std::string("no regression"),
-       options.width);
+  Wrap(out, "  ", LastLine(c), options.width);
   return out;
 }
 

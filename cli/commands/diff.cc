@@ -25,6 +25,7 @@ namespace fs = std::filesystem;
 
 struct DiffFlags : ReadFlags {
   std::string base, now, fail_on{diff::kDefaultLimits}, json, markdown, save_baseline;
+  bool other_gpus = false;
 };
 
 Result<diff::RunSample> ReadBaseline(const std::string& path) {
@@ -53,16 +54,31 @@ bool IsBaseline(const std::string& path) {
 }
 
 // A run directory, traces, or a baseline.
-Result<diff::RunSample> ReadSample(const std::string& name, const DiffFlags& flags) {
+struct Input {
+  std::string name, baseline;  // "": it is a run.
+  merge::MergeOptions merge;
+  const std::string& place() const { return baseline.empty() ? merge.run_dir : baseline; }
+};
+
+Result<Input> Open(const std::string& name, const DiffFlags& flags) {
+  Input input{.name = name.empty() ? "latest" : name, .baseline = "", .merge = {}};
   std::string run = name;
   if (IsAnalysis(name)) run = fs::path(name).parent_path().string();
-  if (IsBaseline(run)) return ReadBaseline(run);
-  LS_TRY(merge::MergeOptions merge, MergeOptionsOf({run}, flags));
+  if (IsBaseline(run)) {
+    input.baseline = run;
+  } else {
+    LS_TRY(input.merge, MergeOptionsOf({run}, flags));
+  }
+  return input;
+}
+
+Result<diff::RunSample> ReadSample(Input& input, const DiffFlags& flags) {
+  if (!input.baseline.empty()) return ReadBaseline(input.baseline);
   analysis::AnalyzeOptions options;
   options.jobs = flags.jobs;
-  return WithRun(merge, flags.quiet, [&](const merge::Timeline& timeline, Progress& progress) {
+  return WithRun(input.merge, flags.quiet, [&](const merge::Timeline& timeline, Progress& progress) {
     ShowPasses(progress, options);
-    return diff::SampleOf(timeline, options, name.empty() ? "latest" : name);
+    return diff::SampleOf(timeline, options, input.name);
   });
 }
 
@@ -71,18 +87,27 @@ Result<int> Diff(const DiffFlags& flags) {
     return Error{ErrorCode::kUsage, "two outputs cannot both be standard output", "--json - --markdown -",
                  "name a file for one of them"};
   LS_TRY(const auto limits, diff::ParseLimits(flags.fail_on));
-  LS_TRY(auto base, ReadSample(flags.base, flags));
+  const bool compares = flags.save_baseline.empty() || !flags.now.empty();
+  LS_TRY(Input base_input, Open(flags.base, flags));
+  Input now_input;
+  if (compares) {
+    LS_TRY(now_input, Open(flags.now, flags));
+    std::error_code ignored;  // Of what does not exist, which reading it says.
+    if (fs::equivalent(base_input.place(), now_input.place(), ignored))
+      return diff::SameRun(base_input.name, now_input.name);
+  }
+  LS_TRY(auto base, ReadSample(base_input, flags));
   if (!flags.save_baseline.empty()) {
     LS_CHECK(WriteOrShow(flags.save_baseline, diff::BaselineJson(base), ShowJson));
-    if (flags.now.empty()) {
+    if (!compares) {
       if (!flags.quiet && flags.save_baseline != "-")
         Note("lockstep: wrote the baseline {} from {} of {}; next: lockstep diff {} NEW\n", flags.save_baseline,
              lockstep::analysis::Plural(base.steps, "step"), base.label, flags.save_baseline);
       return base.incomplete.empty() ? kOk : kIncomplete;
     }
   }
-  LS_TRY(auto now, ReadSample(flags.now, flags));
-  LS_TRY(const diff::Comparison c, diff::Compare(std::move(base), std::move(now), limits));
+  LS_TRY(auto now, ReadSample(now_input, flags));
+  LS_TRY(const diff::Comparison c, diff::Compare(std::move(base), std::move(now), limits, flags.other_gpus));
   if (!flags.json.empty()) LS_CHECK(WriteOrShow(flags.json, report::RenderDiffJson(c), ShowJson));
   if (!flags.markdown.empty()) LS_CHECK(WriteOrShow(flags.markdown, report::RenderDiffMarkdown(c), ShowText));
   if (flags.json != "-" && flags.markdown != "-")
@@ -101,15 +126,16 @@ void AddDiff(CLI::App& root, Chosen& chosen) {
       "  lockstep diff BEFORE AFTER\n"
       "  lockstep diff RUN --save-baseline ci/ddp8.json      then, later:\n"
       "  lockstep diff ci/ddp8.json --fail-on step_ns:+3%,exposed_wait_ns:+5% --markdown summary.md\n"
-      "Exit code 4: a measure of --fail-on is worse; 3: a run is not complete; 0 otherwise.");
+      "Exit code 4: a measure of --fail-on is worse by its limit; 3: a run is not complete; 0 otherwise.");
   app->add_option("base", flags->base, "Run directory, traces of other tools, or a file of --save-baseline")
       ->type_name("BASE")
       ->required();
   app->add_option("new", flags->now, "Run directory or traces (default: the latest run)")->type_name("NEW");
   app->add_option("--fail-on", flags->fail_on,
-                  "Limits: a measure that gets worse by more than its limit is a regression; in % of BASE or as a time")
+                  "Limits: a measure that gets worse by its limit is a regression; in % of BASE or as a time")
       ->type_name("MEASURE:+CHANGE,..")
       ->capture_default_str();
+  app->add_flag("--other-gpus", flags->other_gpus, "Compare runs of different GPUs, too");
   app->add_option("--json", flags->json, "Write the comparison to FILE; - for standard output instead of the text")
       ->type_name("FILE");
   app->add_option("--markdown", flags->markdown, "The same as Markdown, for a merge request")->type_name("FILE");

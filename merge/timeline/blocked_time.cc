@@ -134,4 +134,18 @@ BlockedTime FindBlockedTime(const schema::RankTables& tables, std::uint32_t trai
   return FindBlockedTime(tables, *ingest::ReadFromMemory(tables), training);
 }
 
+IntervalSet InMpiCalls(const schema::RankTables& tables, std::optional<std::uint32_t> thread) {
+  const auto& calls = tables.mpi_calls;
+  std::vector<Interval> inside;
+  for (std::size_t i = 0; i < calls.rows(); ++i)
+    if (!thread || calls.thread[i] == *thread)
+      inside.push_back({calls.begin_ns[i], calls.begin_ns[i] + calls.duration_ns[i]});
+  return Normalize(std::move(inside));
+}
+
+IntervalSet InCommunication(const schema::RankTables& tables, std::uint32_t training, const BlockedTime& blocked) {
+  return Unite(Unite(InMpiCalls(tables, training), FindUnrecordedComm(tables, training, false).waiting),
+               blocked.awaited);
+}
+
 }  // namespace lockstep::merge

@@ -3,6 +3,7 @@
 // its process carry out, for what other threads compute, or of its own.
 
 #include <cstdint>
+#include <optional>
 #include <vector>
 
 #include "core/interval.h"
@@ -34,6 +35,12 @@ struct BlockedTime {
 BlockedTime FindBlockedTime(const schema::RankTables& head, ingest::EventReader& events, std::uint32_t training);
 // The same for tables in memory.
 BlockedTime FindBlockedTime(const schema::RankTables& tables, std::uint32_t training);
+
+// When the thread, or any if none is given, was in MPI calls. Rank clock.
+IntervalSet InMpiCalls(const schema::RankTables& tables, std::optional<std::uint32_t> thread);
+// When a CPU rank's training thread communicated: in MPI calls, in those that no source records, and in waits that
+// another thread's operation ended (`blocked`, of FindBlockedTime). The rest is the rank's own. Rank clock.
+IntervalSet InCommunication(const schema::RankTables& tables, std::uint32_t training, const BlockedTime& blocked);
 
 // When other threads of the process carried blocking collectives, or messages that ended.
 IntervalSet CarriedByOthers(const schema::RankTables& head, std::uint32_t training);

@@ -179,7 +179,7 @@ def export(v):
 
 
 def diff(v):
-    """A run compared with itself is the same, and as long as analyze says."""
+    """A run compared with its baseline, which has whole ns, is the same, and as long as analyze says."""
     if v.json["summary"]["step_ns_mean"] is None:
         return
     if v.diff["verdict"] in ("worse", "better") or v.diff["regression"]:
@@ -187,7 +187,7 @@ def diff(v):
     for measure in v.diff["measures"]:
         if measure["name"] == "step_ns" and abs(measure["base"]["mean"] - v.json["summary"]["step_ns_mean"]) > 1:
             yield f"step {measure['base']['mean']}, analyze {v.json['summary']['step_ns_mean']}"
-        if measure["difference"] not in (0, None):
+        if measure["difference"] is not None and abs(measure["difference"]) > (1e-9 if measure["name"].endswith("fraction") else 1):
             yield f"{measure['name']} differs by {measure['difference']}"
 
 

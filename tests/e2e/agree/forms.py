@@ -116,7 +116,7 @@ class Forms(Views):
 
     @functools.cached_property
     def diff_text(self):
-        return self.lockstep("diff", self.run, self.run)
+        return self.with_its_baseline()
 
     @functools.cached_property
     def rank_tables(self):

@@ -5,6 +5,7 @@ import functools
 import io
 import json
 import re
+import tempfile
 
 import jobs
 
@@ -76,8 +77,13 @@ class Views:
 
     @functools.cached_property
     def diff(self):
-        words = ["diff", self.run, self.run, "--json", "-"]
-        return json.loads(self.lockstep(*words))
+        return json.loads(self.with_its_baseline("--json", "-"))
+
+    def with_its_baseline(self, *words):
+        """Output of diff of the run with its own baseline: with itself it is not compared."""
+        with tempfile.TemporaryDirectory() as place:
+            self.lockstep("diff", self.run, "--save-baseline", place + "/base.json")
+            return self.lockstep("diff", place + "/base.json", self.run, *words)
 
     @functools.lru_cache(maxsize=None)
     def table(self, name, *words):

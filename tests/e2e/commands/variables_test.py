@@ -193,7 +193,7 @@ class Variables(unittest.TestCase):
         hinted = {"analyze": ("JSON", "JOBS"), "export": ("JOBS",), "info": ("JSON",), "merge": ("JSON", "JOBS"),
                   "diff": ("JSON", "JOBS")}  # `report -q` has --jobs, and says nothing.
         for words in (("analyze", run, "--json", "-"), ("report", run, "-q"), ("export", run, "--format", "csv"),
-                      ("info", run), ("merge", run), ("diff", run, run), ("man",)):
+                      ("info", run), ("merge", run), ("diff", run, "--save-baseline", "-"), ("man",)):
             code, out, err = said(*words, **set_)
             # A flag's name that no command knows, where the command has the flag.
             hints = [line for line in err.splitlines(True) if " is not a variable of any command; " in line]

@@ -28,6 +28,23 @@ step
   optimizer 1ms
 end
 """
+# The same on GPUs, where phases are of kernels.
+GPU = """
+ranks 4
+steps 40
+warmup 2
+gpu
+seed %(seed)d
+jitter 1%%
+network alpha=20us bandwidth=40GB/s
+%(more)s
+step
+  input 1ms
+  ddp buckets=%(buckets)s forward=10ms backward=20ms
+  kernel 1ms name=adam
+  sync
+end
+"""
 # 166 ms a step, and 110 ms without its input.
 FEW = """
 let I 56ms
@@ -81,11 +98,11 @@ def tearDownModule():
     shutil.rmtree(PLACE, True)
 
 
-def run(name, seed=1, more="", buckets="1MiB,4MiB,4MiB", *options):
+def run(name, seed=1, more="", buckets="1MiB,4MiB,4MiB", *options, text=SPEC):
     directory = PLACE / name
     if not directory.exists():
         spec = PLACE / (name + ".run")
-        spec.write_text(SPEC % {"seed": seed, "more": more, "buckets": buckets})
+        spec.write_text(text % {"seed": seed, "more": more, "buckets": buckets})
         done = jobs.run([jobs.BUILD / "make_run", spec, directory, *options], cwd=PLACE)
         assert done.returncode == 0, done.stderr
     return directory
@@ -121,6 +138,70 @@ class Diff(unittest.TestCase):
         self.assertEqual(compare(slow, run("a"))[0], 0)
         self.assertEqual(compare(slow, run("a"))[1]["verdict"], "better")
         self.assertEqual(compare(run("a"), slow, "--fail-on", "step_ns:+50%")[0], 0)
+
+    def test_the_limit_decides_the_exit_code_only(self):
+        slow = run("little", 3, "slow rank=2 factor=1.04")
+        for limit, exit_code in (("step_ns:+10%", 0), ("step_ns:+1%", 4), ("step_ns:+100us", 4)):
+            code, report = compare(run("a"), slow, "--fail-on", limit)
+            self.assertEqual((code, report["verdict"], report["regression"]), (exit_code, "worse", exit_code == 4), limit)
+            self.assertEqual(report["measures"][0]["beyond_limit"], exit_code == 4, limit)
+            self.assertRegex(report["sentence"], r"^A step is [\d.]+ \S+ slower: \S+ ms became \S+ ms \(\+[\d.]+ %, interval \+[\d.]+ to \+[\d.]+ %\)")
+        text = diff(run("a"), slow, "--fail-on", "step_ns:+10%").stdout.decode()
+        self.assertRegex(text.splitlines()[-1], r"^  no regression: step_ns \+[\d.]+ % \(limit \+10 %\)$")
+        self.assertEqual(compare(slow, run("a"))[1]["sentence"].split(":")[0].split()[-1], "faster")
+        self.assertRegex(compare(run("a"), run("b", 2))[1]["sentence"], r"^No difference is shown: a step takes ")
+
+    def test_a_phase_of_one_rank(self):
+        """Where one rank's backward takes longer, that is said of this rank and this phase; of all ranks it is no rank's."""
+        for text, at, way in ((SPEC, "backward", "outside communication"), (GPU, "backward_gemm", "kernels")):
+            def job(name, seed, slow, text=text, at=at):
+                more = "\n".join(f"slow rank={rank} factor=1.12 at={at}" for rank in slow)
+                return run(f"{name}_{at}", seed, more, text=text)
+            base, slow = job("phases", 1, ()), job("slow_phase", 2, (3,))
+            own = [cause for cause in compare(base, slow)[1]["causes"] if cause["kind"] == "rank_phase"]
+            self.assertEqual([(cause["rank"], cause["what"]) for cause in own], [(3, "backward")], own)
+            self.assertRegex(own[0]["sentence"], rf"^rank 3's backward \({way}\) grew from [\d.]+ ms to [\d.]+ ms per step \(\+1[12]\.\d %\)$")
+            self.assertAlmostEqual(own[0]["change_ns_per_step"], 2.4e6, delta=0.15e6)
+            low, high = own[0]["interval_ns"]
+            self.assertTrue(0 < low < own[0]["change_ns_per_step"] < high, own)
+            causes = compare(base, job("slow_all", 3, range(4)))[1]["causes"]
+            self.assertEqual([cause["sentence"] for cause in causes if cause["kind"] == "rank_phase" and cause["rank"] is not None], [])
+            self.assertEqual(len([cause for cause in causes if cause["kind"] in ("phase", "rank_phase") and cause["what"] == "backward"]), 1, causes)
+            # Through a baseline the same.
+            self.assertEqual(diff(base, "--save-baseline", "phases.json").returncode, 0)
+            self.assertIn(own[0]["sentence"], [cause["sentence"] for cause in compare("phases.json", slow)[1]["causes"]])
+
+    def test_one_run_twice(self):
+        """By its directory, another name of it, its analysis, and a copy; a baseline of it is compared."""
+        base = run("a")
+        (PLACE / "link").is_symlink() or (PLACE / "link").symlink_to(base)
+        shutil.copytree(base, PLACE / "copy", dirs_exist_ok=True)
+        jobs.run([jobs.LOCKSTEP, "analyze", "-q", base], cwd=PLACE)
+        self.assertEqual(diff(base, "--save-baseline", "same.json").returncode, 0)
+        for other in (base, PLACE / "link", PLACE / "copy", base / "analysis.json"):
+            done = diff(base, other)
+            self.assertEqual((done.returncode, done.stdout), (2, b""), done.stderr)
+            lines = done.stderr.decode().splitlines()
+            self.assertEqual((lines[0], len(lines)), ("error: BASE and NEW are one run, which cannot differ from itself", 3))
+        self.assertEqual(diff("same.json", "same.json").returncode, 2)
+        self.assertEqual(compare("same.json", base)[1]["verdict"], "same")
+
+    def test_little_is_no_crash(self):
+        """One rank, one step, none, in every combination."""
+        small = {"one_rank": ["ranks=1"], "one_step": ["steps=1"], "one_of_both": ["ranks=1", "steps=1"], "warmup": ["steps=2"]}
+        made = [run("a")]
+        for name, sets in small.items():
+            made.append(run(name, 9, "", "9MiB", *[word for value in sets for word in ("--set", value)]))
+        made.append(run("no_steps", 9, "marks off", "9MiB", "--set", "steps=1"))
+        for base in made:
+            for new in made:
+                if base == new:
+                    continue
+                done = diff(base, new, "--other-gpus")
+                self.assertIn(done.returncode, (0, 1, 3, 4), (base, new, done.stderr))
+                if done.returncode == 1:
+                    self.assertRegex(done.stderr.decode(), r"^error: these runs cannot be compared: ")
+                    self.assertEqual(done.stderr.count(b"\n"), 3)
 
     def test_text_and_markdown(self):
         slow = run("slow", 3, "slow rank=2 factor=1.1")
@@ -172,7 +253,7 @@ class Diff(unittest.TestCase):
             code, report = compare(base, new)
             self.assertEqual((code, report["verdict"]), (0, "better"), report)
             self.assertIn("input takes 5", report["remarks"][0])
-            less = re.match(rf"A step takes ([\d.]+) ms less: 1\d\d ms became 1\d\d ms \(.*, from {steps} steps and {steps}\.$", report["sentence"])
+            less = re.match(rf"A step is ([\d.]+) ms faster: 1\d\d ms became 1\d\d ms \(.*, from {steps} steps and {steps}\.$", report["sentence"])
             self.assertIsNotNone(less, report["sentence"])
             self.assertAlmostEqual(float(less.group(1)), 56 * (steps - 1) / steps, delta=2)
             # The other way around it is a regression.

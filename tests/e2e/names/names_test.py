@@ -239,7 +239,7 @@ class Names(unittest.TestCase):
     def test_colors(self):
         """On a terminal our own colors are all that is obeyed."""
         run = self.recorded(b"colors", 6)
-        for words in (["analyze", run], ["analyze", run, "--explain", "1"], ["analyze", run, "--table", "ranges"], ["diff", run, run], ["doctor", run], ["info", run]):
+        for words in (["analyze", run], ["analyze", run, "--explain", "1"], ["analyze", run, "--table", "ranges"], ["diff", run, self.recorded(b"other colors", 6)], ["doctor", run], ["info", run]):
             control, terminal = pty.openpty()
             process = subprocess.Popen([jobs.LOCKSTEP, *words], stdout=terminal, stderr=subprocess.DEVNULL, stdin=subprocess.DEVNULL,
                                        env=dict(jobs.ENVIRONMENT, TERM="xterm", LC_ALL="C.UTF-8"))

@@ -153,7 +153,7 @@ class Beside(Case):
             place = make()
             words = {"analyze": ["--json", "-"], "report": ["-o", "-"], "info": ["--json", "-"],
                      "whatif": ["--json", "-", "-q"], "export": ["--format", "chrome", "-o", str(self.dir / "out.json")],
-                     "merge": ["--json", "-"], "diff": [str(place), "--json", "-"]}
+                     "merge": ["--json", "-"], "diff": ["--save-baseline", "-"]}
             begun = {name: start(name, place, *more) for name, more in words.items()}
             narrowed = start("analyze", place, "--json", "-", "--steps", "12:20")
             for name, process in begun.items():
@@ -392,7 +392,7 @@ class Places(Case):
 
     def test_every_command_takes_traces(self):
         place = self.traces()
-        commands = {"analyze": [], "report": ["-o", "-"], "whatif": [], "info": [], "merge": [], "diff": [place],
+        commands = {"analyze": [], "report": ["-o", "-"], "whatif": [], "info": [], "merge": [], "diff": ["--save-baseline", "-"],
                     "export": ["-o", self.dir / "out.pftrace"], "doctor": None, "recover": []}
         for command, more in commands.items():
             words = ["doctor", "--run", place] if command == "doctor" else [command, place, *more]

@@ -40,7 +40,7 @@ MISTAKES = {
     "export": ["export --fromat csv run", "export run --format svg", "export run --format perfeto", "export --format=cvs run", "export run --ranks first", "export run --ranks 99", "export run --min-dur soon",
                "export run --budget 0"],
     "open": ["open --setp 3", "open run --port 65536", "open run --step first", "open run --step 999", "open empty"],
-    "diff": ["diff", "diff run run run", "diff --fial-on x run", "diff run run --fail-on step", "diff run nowhere", "diff run run --json - --markdown -"],
+    "diff": ["diff", "diff run run run", "diff --fial-on x run", "diff run run --fail-on step", "diff run nowhere", "diff run run", "diff run run --json - --markdown -"],
     "tune": ["tune", "tune --", "tune --bugdet 1m -- ./app", "tune --budget soon -- ./app", "tune --only dpd -- ./app", "tune --steps 3 -- ./app",
              "tune -- nowhere", "tune --json"],
     "recover": ["recover --stlae", "recover nowhere", "recover empty", "recover run extra", "recover run --json"],

@@ -40,9 +40,69 @@ std::string WhyNot(const diff::RunSample& base, const diff::RunSample& now) {
   return comparison.ok() ? "" : comparison.error().what;
 }
 
-TEST(Diff, ARunIsTheSameAsItself) {
+TEST(Diff, ARunGivenTwiceIsRefused) {
   const auto run = SampleRun(MakeRun({}, 1), "run");
-  const auto comparison = CompareRuns(run, run);
+  const auto limits = diff::ParseLimits(diff::kDefaultLimits).value();
+  const auto twice = diff::Compare(run, run, limits);
+  ASSERT_FALSE(twice.ok());
+  EXPECT_EQ(twice.error().code, ErrorCode::kUsage);
+  auto copy = run;
+  copy.label = "copy";
+  EXPECT_EQ(diff::Compare(run, copy, limits).error().where, "run and copy");
+  // A later job may have its id, and an equal one another.
+  EXPECT_TRUE(diff::Compare(run, SampleRun(MakeRun({}, 2), "later"), limits).ok());
+  copy.run_id = "another";
+  EXPECT_TRUE(diff::Compare(run, copy, limits).ok());
+}
+
+TEST(Diff, TheLimitDecidesTheExitCodeOnly) {
+  PairSpec base_spec, slower;
+  base_spec.noise = slower.noise = 0.002;
+  slower.factor = 1.02;
+  const auto base = SampleRun(MakeRun(base_spec, 1), "base"), now = SampleRun(MakeRun(slower, 2), "new");
+  for (const auto& [limit, beyond] :
+       {std::pair("step_ns:+3%", false), {"step_ns:+1%", true}, {"step_ns:+5ms", false}}) {
+    const auto comparison = CompareRuns(base, now, limit);
+    EXPECT_EQ(comparison.verdict, Verdict::kWorse) << limit;
+    EXPECT_EQ(comparison.measures[0].beyond_limit, beyond) << limit;
+    EXPECT_EQ(comparison.regression, beyond) << limit;
+    EXPECT_NE(comparison.sentence.find(" slower: "), std::string::npos) << comparison.sentence;
+    EXPECT_NE(comparison.sentence.find(" %, interval +1."), std::string::npos) << comparison.sentence;
+  }
+  const auto faster = CompareRuns(now, base);
+  EXPECT_EQ(faster.verdict, Verdict::kBetter);
+  EXPECT_FALSE(faster.measures[0].beyond_limit);
+  EXPECT_NE(faster.sentence.find(" faster: "), std::string::npos) << faster.sentence;
+  // What it is of no matter: one that nobody asked for, too.
+  EXPECT_FALSE(CompareRuns(base, now, "compute_ns:+3%").regression);
+  const auto none = CompareRuns(base, SampleRun(MakeRun(base_spec, 3), "again"));
+  EXPECT_EQ(none.verdict, Verdict::kSame);
+  EXPECT_EQ(none.sentence.find("No difference is shown: a step takes "), 0u) << none.sentence;
+}
+
+TEST(Diff, OtherGpusAreComparedOnRequest) {
+  auto base = SampleRun(MakeRun({}, 1), "base"), now = SampleRun(MakeRun({}, 2), "new");
+  base.gpu_names = {"H100"}, now.gpu_names = {"H200"};
+  const auto limits = diff::ParseLimits(diff::kDefaultLimits).value();
+  const auto refused = diff::Compare(base, now, limits);
+  ASSERT_FALSE(refused.ok());
+  EXPECT_NE(refused.error().hint.find("--other-gpus"), std::string::npos) << refused.error().hint;
+  const auto asked = diff::Compare(base, now, limits, true);
+  ASSERT_TRUE(asked.ok()) << asked.error().what;
+  EXPECT_EQ(asked.value().remarks, std::vector<std::string>{"the runs used different GPUs: H100 against H200"});
+  base.gpu_names = now.gpu_names;
+  EXPECT_TRUE(diff::Compare(base, now, limits, true).value().remarks.empty());
+}
+
+// As its baseline has it, which does not say of which run it is.
+diff::RunSample OfBaseline(diff::RunSample run) {
+  run.run_id.clear();
+  return run;
+}
+
+TEST(Diff, ARunIsTheSameAsItsBaseline) {
+  const auto run = SampleRun(MakeRun({}, 1), "run");
+  const auto comparison = CompareRuns(OfBaseline(run), run);
   for (const auto& result : comparison.measures) EXPECT_EQ(result.verdict, Verdict::kSame) << result.measure->name;
   EXPECT_TRUE(comparison.causes.empty());
   EXPECT_FALSE(comparison.regression);
@@ -82,7 +142,7 @@ TEST(Diff, WhatRanksAreBlockedInIsNamed) {
   EXPECT_NE(text.find("all_ranks: all ranks are blocked 3.1 ms longer per step"), std::string::npos) << text;
   EXPECT_NE(sentences(now, base).find("ranks are blocked 3.1 ms less per step (-100.0 %): sleep (train.py:32)"),
             std::string::npos);
-  EXPECT_EQ(sentences(now, now), "");
+  EXPECT_EQ(sentences(OfBaseline(now), now), "");
   // A baseline holds as much.
   const auto read = diff::ParseBaseline(diff::BaselineJson(now), "baseline.json");
   ASSERT_TRUE(read.ok());
@@ -115,8 +175,8 @@ TEST(Diff, ComputeThatIncludesBlockedTimeIsNotComparedWithComputeThatDoesNot) {
   EXPECT_NE(Find(comparison, CauseKind::kAllRanks)->sentence.find("all ranks compute or are blocked 5 ms longer"),
             std::string::npos);
   EXPECT_EQ(Find(comparison, CauseKind::kBlocked), nullptr);
-  EXPECT_EQ(result(CompareRuns(without, without), "compute_ns"), "same: ");
-  EXPECT_EQ(result(CompareRuns(without, without), "blocked_ns"), "absent");
+  EXPECT_EQ(result(CompareRuns(OfBaseline(without), without), "compute_ns"), "same: ");
+  EXPECT_EQ(result(CompareRuns(OfBaseline(without), without), "blocked_ns"), "absent");
 }
 
 TEST(Diff, WhatCannotBeComparedIsRefused) {
