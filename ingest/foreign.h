@@ -76,7 +76,13 @@ struct TraceSummary {
 struct ImportedTrace {
   schema::RankTables tables;
   TraceSummary summary;
+  std::string name;  // As TracePart's: what tells it from other ranks that were found when the part was read.
 };
+
+// How a part of a file is called; `part` is "" where it is the whole.
+inline std::string PartName(const std::string& file, const std::string& part) {
+  return part.empty() ? file : file + " (" + part + ")";
+}
 
 struct ForeignFormat {
   std::string_view name;     // On the command line and in files: "kineto".
@@ -95,7 +101,9 @@ struct ForeignFormat {
   Result<std::vector<TracePart>> (*parts)(const FileLook& look);
   // The expected number of bytes that its import processes.
   std::uint64_t (*work_bytes)(const FileLook& look);
-  Result<ImportedTrace> (*read)(const std::string& path, const TracePart& part, const TraceOptions& options);
+  // One trace, or, where `parts` could not tell it from the file's ends, that of each rank in it.
+  Result<std::vector<ImportedTrace>> (*read)(const std::string& path, const TracePart& part,
+                                             const TraceOptions& options);
   // Whether a file name suggests a file of the program that must be exported first: `refuse` explains how. Null: there
   // are none.
   bool (*needs_export)(std::string_view name) = nullptr;

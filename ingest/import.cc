@@ -56,6 +56,7 @@ struct Work {
 };
 
 struct Imported {
+  std::string part;  // What tells it from other ranks that were found when its work was read.
   std::optional<TraceSummary> summary;
   std::optional<Error> error;
   PlannedRank assumed;  // What its tables were written with.
@@ -87,6 +88,7 @@ class Importer {
     Divide();
     Plan();
     ReadAll();
+    Expand();
     LS_CHECK(Decide());
     std::vector<ImportLoss> losses;
     for (const std::size_t i : run_losses_) losses.push_back(result_.losses[i]);
@@ -116,7 +118,7 @@ class Importer {
       for (std::size_t i = 0; i < list.size(); ++i) {
         Work work;
         work.file = &file;
-        work.name = list[i].name.empty() ? file.name : fmt::format("{} ({})", file.name, list[i].name);
+        work.name = PartName(file.name, list[i].name);
         work.bytes = file.bytes * (i + 1) / list.size() - file.bytes * i / list.size();
         work.work_bytes = file.work_bytes / list.size();
         list[i].bytes = work.bytes;
@@ -155,6 +157,7 @@ class Importer {
   // not do. The largest files first, so that the last ones are short; not more at once than there is memory for about
   // two of the largest. A single file uses all cores anyway.
   void ReadAll() {
+    read_.resize(works_.size());
     std::vector<std::size_t> order(works_.size());
     std::iota(order.begin(), order.end(), 0);
     std::stable_sort(order.begin(), order.end(),
@@ -197,7 +200,9 @@ class Importer {
   void ReadOne(std::size_t at) {
     const Work& work = works_[at];
     const TraceFile& file = *work.file;
-    Imported& one = imported_[at];
+    Imported& one = imported_[at];  // As planned.
+    std::vector<Imported>& found = read_[at];
+    std::uint64_t read_bytes = 0;
     TraceOptions options;
     options.jobs = JobsFor(at);
     options.python_functions = options_.python_functions;
@@ -212,16 +217,21 @@ class Importer {
       Progress(std::min(done, work.bytes), counted, 0, false);
     };
     try {
-      Result<ImportedTrace> trace = file.format->read(file.path, work.part, options);
-      if (trace.ok()) {
-        one.file = fmt::format(".import-{:06d}.h5", at);
-        const Status written = Write((ranks_dir_ / one.file).string(), trace.value().tables, JobsFor(at));
+      Result<std::vector<ImportedTrace>> traces = file.format->read(file.path, work.part, options);
+      if (!traces.ok()) one.error = traces.error();
+      for (std::size_t i = 0; traces.ok() && i < traces.value().size(); ++i) {
+        ImportedTrace& trace = traces.value()[i];
+        // Nothing was assumed of a rank that was only found now.
+        Imported& rank = found.emplace_back(trace.name.empty() ? one : Imported());
+        rank.part = std::move(trace.name);
+        rank.file = fmt::format(".import-{:06d}-{}.h5", at, i);
+        const Status written = Write((ranks_dir_ / rank.file).string(), trace.tables, JobsFor(at));
+        trace.tables = {};
+        read_bytes += trace.summary.read_bytes;
         if (written.ok())
-          one.summary = std::move(trace.value().summary);
+          rank.summary = std::move(trace.summary);
         else
-          one.error = written.error();
-      } else {
-        one.error = trace.error();
+          rank.error = written.error();
       }
     } catch (const std::bad_alloc&) {
       one.error =
@@ -229,7 +239,22 @@ class Importer {
     } catch (const std::exception& bug) {  // One file must not end the import of the others.
       one.error = Error{ErrorCode::kInternal, bug.what(), work.name, "report it with the trace's first lines"};
     }
-    Progress(work.bytes, counted, one.summary ? one.summary->read_bytes : 0, true);
+    if (one.error) found.assign(1, one);
+    Progress(work.bytes, counted, read_bytes, true);
+  }
+
+  // From here on, each rank that was found in a file is a work of its own.
+  void Expand() {
+    std::vector<Work> works;
+    imported_.clear();
+    for (std::size_t i = 0; i < works_.size(); ++i)
+      for (Imported& one : read_[i]) {
+        Work& work = works.emplace_back(works_[i]);
+        work.part.shared |= !one.part.empty();
+        work.name = PartName(work.name, one.part);
+        imported_.push_back(std::move(one));
+      }
+    works_ = std::move(works);
   }
 
   unsigned JobsFor(std::size_t at) const {
@@ -466,7 +491,8 @@ class Importer {
   std::string run_id_;
   std::int64_t told_world_ = 0;
   std::vector<Work> works_;
-  std::vector<Imported> imported_;  // As works_.
+  std::vector<Imported> imported_;           // As works_.
+  std::vector<std::vector<Imported>> read_;  // Likewise, until all are read.
   ImportProgress progress_;
   std::mutex progress_mutex_;
   ImportResult result_;

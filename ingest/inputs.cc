@@ -403,7 +403,7 @@ std::vector<PlannedRank> PlanRanks(const std::vector<Asked>& files, std::int64_t
     while (taken.contains(next)) ++next;
     plan[i].extra = all_told;
     take(i, next);
-    plan[i].from = "its place in the order of names";
+    plan[i].from = files[i].name.empty() ? "its place among the ranks of its file" : "its place in the order of names";
   }
   return plan;
 }

@@ -59,7 +59,7 @@ RankInName RankOfName(std::string_view path);
 struct PlannedRank {
   std::int32_t rank = -1;
   bool told = false;           // The trace itself contains it.
-  std::string from;            // "its name", "its place in the order"; empty if the trace contains it.
+  std::string from;            // "its name", "its place in the order of names"; empty if the trace contains it.
   std::int32_t loser_to = -1;  // Index of the file that has this rank already; -1 none.
   bool extra = false;          // It states no rank, and others state all ranks that there were: it is no rank's.
 };

@@ -49,7 +49,7 @@ Result<std::vector<TracePart>> Parts(const FileLook& look) {
 // Kineto's JSON shrinks to an eighteenth here, a tenth at worst.
 std::uint64_t WorkBytes(const FileLook& look) { return look.gzip ? look.bytes * 15 : look.bytes; }
 
-Result<ImportedTrace> Read(const std::string& path, const TracePart&, const TraceOptions& options) {
+Result<std::vector<ImportedTrace>> Read(const std::string& path, const TracePart&, const TraceOptions& options) {
   return ImportTrace(path, options);
 }
 

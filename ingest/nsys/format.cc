@@ -41,8 +41,11 @@ Result<std::vector<TracePart>> Parts(const FileLook& look) { return nsys::RanksO
 // Rows become columns of about the same size; the strings are held beside them.
 std::uint64_t WorkBytes(const FileLook& look) { return look.bytes; }
 
-Result<ImportedTrace> Read(const std::string& path, const TracePart& part, const TraceOptions& options) {
-  return nsys::ImportRank(path, part, options);
+Result<std::vector<ImportedTrace>> Read(const std::string& path, const TracePart& part, const TraceOptions& options) {
+  LS_TRY(ImportedTrace trace, nsys::ImportRank(path, part, options));
+  std::vector<ImportedTrace> traces;
+  traces.push_back(std::move(trace));
+  return traces;
 }
 
 }  // namespace

@@ -185,10 +185,10 @@ class Joiner {
       AddNew(part.other_categories, out_->other_categories);
       AddNew(part.device_categories, out_->device_categories);
       for (std::size_t i = 0; i < std::size(part.skipped); ++i) out_->skipped[i] += part.skipped[i];
-      if (part.gpu_step_ns != kNoTime)
-        out_->gpu_step_ns = std::max(out_->gpu_step_ns, Shifted(part.gpu_step_ns, base_ns_));
-      if (part.window_end_ns != kNoTime)
-        out_->window_end_ns = std::max(out_->window_end_ns, Shifted(part.window_end_ns, base_ns_));
+      for (const EventRun& run : part.runs)
+        for (const auto& [latest, ns] :
+             {std::pair(&out_->gpu_step_ns, run.gpu_step_ns), std::pair(&out_->window_end_ns, run.window_end_ns)})
+          if (ns != kNoTime) *latest = std::max(*latest, Shifted(ns, base_ns_));
       out_->hip |= part.hip;
       out_->host_backends.merge(part.host_backends);
       kernels += part.kernels.rows();

@@ -2,12 +2,15 @@
 
 #include <algorithm>
 #include <array>
+#include <charconv>
 #include <functional>
 
 #include "core/comm_calls.h"
 #include "core/comm_kernels.h"
 #include "core/function_name.h"
+#include "ingest/kineto/map/comm_args.h"
 #include "ingest/kineto/map/event_values.h"
+#include "ingest/kineto/map/rank_label.h"
 #include "ingest/map/args.h"
 #include "ingest/map/names.h"
 
@@ -23,7 +26,12 @@ class BatchMapper {
  public:
   std::unique_ptr<Partial> Run(std::span<const Event> events) {
     out_->events = events.size();
-    for (const Event& event : events) Map(event);
+    for (const Event& event : events) {
+      if (event.pid_text.empty())
+        Map(event);
+      else
+        MapNamed(event);
+    }
     return std::move(out_);
   }
 
@@ -33,6 +41,47 @@ class BatchMapper {
     std::uint8_t api_kind = kNotLooked, category = kNotLooked, comm = kNotLooked, kernel = kNotLooked;
     std::int64_t step = -2;
   };
+
+  // Of a process that is no number: tools that merge traces put a label before each process's number or name.
+  void MapNamed(const Event& event) {
+    if (named_.text != event.pid_text) {
+      const RankLabel label = RankLabelOf(event.pid_text);
+      named_.text = event.pid_text;
+      named_.own = event.pid_text == label.rest ? "" : label.rest;
+      named_.is_number = std::from_chars(label.rest.data(), label.rest.data() + label.rest.size(), named_.pid).ptr ==
+                             label.rest.data() + label.rest.size() &&
+                         !label.rest.empty();
+      named_.label = LabelId(label.text);
+      named_.plain = label.rest == event.pid_text;
+    }
+    if (named_.plain) return Map(event);
+    Event own = event;
+    own.pid_text = named_.is_number ? "" : std::string_view(named_.own);
+    if (named_.is_number) own.pid = named_.pid;
+    label_ = named_.label;
+    if (label_ != 0) Enter(own.pid);
+    Map(own);
+    label_ = 0;
+  }
+
+  std::uint32_t LabelId(std::string_view text) {
+    auto& labels = out_->labels;
+    const auto at = std::find(labels.begin(), labels.end(), text);
+    if (at != labels.end()) return static_cast<std::uint32_t>(at - labels.begin());
+    labels.emplace_back(text);
+    return static_cast<std::uint32_t>(labels.size() - 1);
+  }
+
+  // The rows from here on are of this process.
+  void Enter(std::int64_t pid) {
+    const EventRun& last = out_->runs.back();
+    if (label_ != 0 ? last.label == label_ : last.label == 0 && last.pid == pid) return;
+    out_->runs.push_back({.label = label_, .pid = label_ != 0 ? -1 : pid, .first = out_->Rows()});
+  }
+  // An event of a GPU: its process is the device's number, unless a tool that merges traces gave it another.
+  void EnterGpu(const Event& event, std::int64_t device) {
+    if (label_ == 0 && event.pid != device && event.pid >= 0) Enter(event.pid);
+  }
 
   void Map(const Event& event) {
     if (event.category == Category::kMetadata) return Metadata(event);
@@ -63,7 +112,7 @@ class BatchMapper {
       case Category::kInstant:
         return Instant(event);
       case Category::kGpuUserAnnotation:
-        if (StepNumber(event.name) >= 0) out_->gpu_step_ns = std::max(out_->gpu_step_ns, event.begin_ns);
+        if (StepNumber(event.name) >= 0) LatestOf(out_->runs.back().gpu_step_ns, event.begin_ns);
         return Skip(Skipped::kGpuAnnotation);
       case Category::kOverhead:
         return Skip(Skipped::kOverhead);
@@ -87,7 +136,8 @@ class BatchMapper {
     if (known.size() < 8 && std::find(known.begin(), known.end(), kind) == known.end()) known.emplace_back(kind);
   }
 
-  void Window(std::int64_t end_ns) { out_->window_end_ns = std::max(out_->window_end_ns, end_ns); }
+  static void LatestOf(std::int64_t& latest, std::int64_t ns) { latest = std::max(latest, ns); }
+  void Window(std::int64_t end_ns) { LatestOf(out_->runs.back().window_end_ns, end_ns); }
 
   static std::int64_t Duration(const Event& event) {
     return event.duration_ns == kineto::kAbsent ? 0 : std::max<std::int64_t>(event.duration_ns, 0);
@@ -95,18 +145,19 @@ class BatchMapper {
 
   std::uint32_t Thread(const Event& event) {
     const std::int64_t pid = event.pid == kineto::kAbsent ? -1 : event.pid;
+    if (pid >= 0) Enter(pid);
     const std::int64_t tid = event.tid == kineto::kAbsent ? -1 : event.tid;
     const std::int64_t end = event.begin_ns + Duration(event);
     std::uint32_t id = last_thread_;
     const auto same = [&](const ThreadSeen& seen) {
-      return seen.pid == pid && seen.tid == tid && (tid >= 0 || seen.name == event.tid_text);
+      return seen.pid == pid && seen.tid == tid && seen.label == label_ && (tid >= 0 || seen.name == event.tid_text);
     };
     auto& threads = out_->threads;
     if (id >= threads.size() || !same(threads[id])) {
       for (id = 0; id < threads.size() && !same(threads[id]);) ++id;
       if (id == threads.size())
         threads.push_back(
-            {pid, tid, tid >= 0 ? std::string() : std::string(event.tid_text), event.begin_ns, end, 0, 0});
+            {pid, tid, tid >= 0 ? std::string() : std::string(event.tid_text), event.begin_ns, end, 0, 0, label_});
       last_thread_ = id;
     }
     ThreadSeen& seen = threads[id];
@@ -167,7 +218,7 @@ class BatchMapper {
     if (event.external_id != kineto::kAbsent) comm.external_id = event.external_id;
     ArgsCursor cursor(event.args);
     for (std::string_view key, value; cursor.Next(key, value);) {
-      if (CommArg(key, value, comm.args)) continue;
+      if (TakeCommArg(key, value, out_->strings, comm.args)) continue;
       if (key == "Input Dims") {
         comm.input_elements = ElementsOf(value);
       } else if (key == "Input type") {
@@ -184,54 +235,6 @@ class BatchMapper {
     const std::size_t end = list.find('"', begin + 1);
     if (end == std::string_view::npos || end == begin + 1) return;
     to = out_->strings.Intern(list.substr(begin + 1, end - begin - 1));
-  }
-
-  void Text(std::string_view value, std::uint32_t& to) {
-    const std::string_view text = ingest::TextOf(value, scratch_);
-    if (!text.empty()) to = out_->strings.Intern(text);
-  }
-
-  // Returns true if the key is an argument of communication.
-  bool CommArg(std::string_view key, std::string_view value, CommArgs& args) {
-    if (key.size() < 3) return false;
-    switch (key[0]) {
-      case 'C':
-        if (key != "Collective name") return false;
-        return Text(value, args.name), true;
-      case 'd':
-        if (key != "dtype") return false;
-        return Text(value, args.dtype), true;
-      case 'I':
-        if (key == "In msg nelems") return args.in_elements = IntOf(value, -1), true;
-        if (key == "In split size") return Text(value, args.in_split), true;
-        return false;
-      case 'O':
-        if (key == "Out msg nelems") return args.out_elements = IntOf(value, -1), true;
-        if (key == "Out split size") return Text(value, args.out_split), true;
-        return false;
-      case 'G':
-        if (key == "Group size") return args.group_size = IntOf(value, -1), true;
-        if (key == "Global rank start") return args.rank_start = IntOf(value, -1), true;
-        if (key == "Global rank stride") return args.rank_stride = IntOf(value, -1), true;
-        return false;
-      case 'P':
-        if (key == "Process Group Name") return Text(value, args.group), true;
-        if (key == "Process Group Description") return Text(value, args.description), true;
-        if (key == "Process Group Ranks") return Text(value, args.ranks), true;
-        return false;
-      case 'R':
-        if (key == "Rank") return args.rank = IntOf(value, -1), true;
-        return false;
-      case 'S':
-        if (key == "Seq") return args.seq = IntOf(value, -1), true;
-        if (key == "Src Rank") return args.source = IntOf(value, -1), true;
-        return false;
-      case 'D':
-        if (key == "Dst Rank") return args.destination = IntOf(value, -1), true;
-        return false;
-      default:
-        return false;
-    }
   }
 
   // Reads launch geometry among an event's arguments, and passes the others to `other`.
@@ -284,14 +287,17 @@ class BatchMapper {
     return id;
   }
 
+  std::int64_t DeviceOf(const Event& event) const { return event.device != kineto::kAbsent ? event.device : event.pid; }
+
   void Kernel(const Event& event) {
+    EnterGpu(event, DeviceOf(event));
     CommKernel comm;
     std::int64_t graph_node = -1;
     const std::uint32_t shape = Shape(event.args, false, [&](std::string_view key, std::string_view value) {
       if (key == "graph node id")
         graph_node = IntOf(value, -1);
       else
-        CommArg(key, value, comm.args);
+        TakeCommArg(key, value, out_->strings, comm.args);
     });
     const bool mangled = event.name.starts_with("_Z");
     const std::uint32_t name = mangled ? out_->strings.Intern(Demangled(event.name)) : out_->strings.Intern(event.name);
@@ -303,7 +309,7 @@ class BatchMapper {
       out_->comm_kernels.push_back(comm);
     }
     const std::int64_t stream = event.stream != kineto::kAbsent ? event.stream : event.tid;
-    const std::int64_t device = event.device != kineto::kAbsent ? event.device : event.pid;
+    const std::int64_t device = DeviceOf(event);
     out_->kernels.Append({.begin_ns = event.begin_ns,
                           .duration_ns = Duration(event),
                           .device = Device(device),
@@ -319,6 +325,7 @@ class BatchMapper {
   }
 
   void Copy(const Event& event) {
+    EnterGpu(event, DeviceOf(event));
     std::string_view kind_text;
     std::int64_t from = -1, to = -1;
     std::int64_t bytes = event.bytes;
@@ -331,7 +338,7 @@ class BatchMapper {
     const CopyKind kind = event.category == Category::kMemset
                               ? CopyKind{schema::CopyKind::kMemset, schema::HostMemory::kUnknown}
                               : CopyKindOf(event.name, kind_text);
-    const std::uint16_t device = Device(event.device != kineto::kAbsent ? event.device : event.pid);
+    const std::uint16_t device = Device(DeviceOf(event));
     const std::int64_t stream = event.stream != kineto::kAbsent ? event.stream : event.tid;
     if (from < 0 && (kind.kind == schema::CopyKind::kDeviceToHost || kind.kind == schema::CopyKind::kDeviceToDevice))
       from = device;
@@ -354,6 +361,7 @@ class BatchMapper {
   }
 
   void Sync(const Event& event) {
+    EnterGpu(event, DeviceOf(event));
     std::int64_t waited = -1, on_stream = -1, record = -1;
     std::string_view kind_text;
     ArgsCursor cursor(event.args);
@@ -369,7 +377,7 @@ class BatchMapper {
     out_->sync.Append({.begin_ns = event.begin_ns,
                        .duration_ns = Duration(event),
                        .kind = kind,
-                       .device = Device(event.device != kineto::kAbsent ? event.device : event.pid),
+                       .device = Device(DeviceOf(event)),
                        .context = Id32(event.context, 0),
                        .stream = Id32(stream, kNone),
                        .event = Positive(waited),
@@ -380,6 +388,7 @@ class BatchMapper {
   }
 
   void Api(const Event& event) {
+    const std::uint32_t thread = Thread(event);
     const std::uint32_t name = out_->strings.Intern(event.name);
     NameFacts& facts = Facts(name);
     if (facts.api_kind == kNotLooked) facts.api_kind = ApiKind(event.name);
@@ -396,7 +405,7 @@ class BatchMapper {
     }
     out_->api.Append({.begin_ns = event.begin_ns,
                       .duration_ns = Duration(event),
-                      .thread = Thread(event),
+                      .thread = thread,
                       .name = name,
                       .kind = facts.api_kind,
                       .correlation = correlation,
@@ -406,6 +415,7 @@ class BatchMapper {
 
   void Instant(const Event& event) {
     if (event.name != "[memory]") return Skip(Skipped::kOther);
+    if (event.pid >= 0) Enter(event.pid);
     std::int64_t bytes = 0, device = -1, type = 0;
     std::uint64_t address = 0, allocated = 0, reserved = 0;
     ArgsCursor cursor(event.args);
@@ -435,20 +445,40 @@ class BatchMapper {
 
   void Metadata(const Event& event) {
     const bool thread = event.name == "thread_name";
-    if ((!thread && event.name != "process_name") || event.pid == kineto::kAbsent) return;
+    const bool labels = event.name == "process_labels";
+    if ((!thread && !labels && event.name != "process_name") || event.pid == kineto::kAbsent) return;
     if (thread && event.tid == kineto::kAbsent) return;
-    const std::string_view name = ingest::TextOf(ArgOf(event.args, "name"), scratch_);
-    if (!name.empty()) out_->names.push_back({event.pid, thread ? event.tid : -1, std::string(name)});
+    if (!thread) Enter(event.pid);
+    const std::string_view name = ingest::TextOf(ArgOf(event.args, labels ? "labels" : "name"), scratch_);
+    if (!name.empty() && !labels)
+      out_->names.push_back({event.pid, thread ? event.tid : -1, std::string(name), label_});
+    if (thread || label_ != 0) return;
+    if (const RankLabel label = RankLabelOf(name); !label.places.empty())
+      out_->process_labels.push_back({event.pid, -1, std::string(label.text)});
   }
 
   std::unique_ptr<Partial> out_ = std::make_unique<Partial>();
   LocalStrings shape_keys_;
   std::vector<NameFacts> facts_;  // Per string.
   std::uint32_t last_thread_ = 0;
+  std::uint32_t label_ = 0;  // Of the event at hand.
+  struct {
+    std::string text, own;
+    std::int64_t pid = -1;
+    std::uint32_t label = 0;
+    bool is_number = false, plain = true;
+  } named_;  // What was found out about the last process that is no number.
   std::string scratch_;
 };
 
 }  // namespace
+
+RowCounts Partial::Rows() const {
+  const auto count = [](std::size_t rows) { return static_cast<std::uint32_t>(rows); };
+  return {count(kernels.rows()),     count(copies.rows()),        count(sync.rows()),
+          count(api.rows()),         count(gpu_memory.rows()),    count(ranges.rows()),
+          count(comm_events.size()), count(launch_shapes.size()), count(steps.size())};
+}
 
 std::unique_ptr<Partial> MapBatch(std::span<const Event> events) { return BatchMapper().Run(events); }
 

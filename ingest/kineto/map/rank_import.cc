@@ -12,6 +12,7 @@
 #include <tuple>
 
 #include "ingest/kineto/map/join.h"
+#include "ingest/kineto/map/owners.h"
 #include "ingest/kineto/map/partial.h"
 #include "ingest/map/collectives.h"
 #include "ingest/map/finish.h"
@@ -93,7 +94,9 @@ std::vector<ToldGroup> ToldGroups(const nlohmann::json& info) {
 
 class RankBuilder {
  public:
-  RankBuilder(std::unique_ptr<JoinedTrace> trace, const kineto::ReadResult& read, const TraceOptions& options)
+  // `label_rank`: the rank that a label in a merged file states, else -1.
+  RankBuilder(std::unique_ptr<JoinedTrace> trace, const kineto::ReadResult& read, const TraceOptions& options,
+              std::int32_t label_rank)
       : trace_(std::move(trace)),
         t_(trace_->tables),
         read_(read),
@@ -101,11 +104,11 @@ class RankBuilder {
         finish_(*trace_, out_.summary, options) {
     const auto info = nlohmann::json::parse(read.facts.distributed_info, nullptr, false);
     info_ = info.is_object() ? info : nlohmann::json::object();
+    out_.summary.told_rank = label_rank >= 0 ? label_rank : ToldRank(Number(info_, {"rank"}, -1));
   }
 
   ImportedTrace Run() {
     TraceSummary& s = out_.summary;
-    s.told_rank = ToldRank(Number(info_, {"rank"}, -1));
     s.told_world_size = ToldSize(Number(info_, {"world_size"}, 0));
     s.backend = Text(info_, "backend");
     s.nccl_version = Text(info_, "nccl_version");
@@ -317,9 +320,48 @@ class RankBuilder {
   RankFinish finish_;
 };
 
-ImportedTrace Build(std::vector<std::unique_ptr<Partial>> partials, const kineto::ReadResult& read,
-                    const TraceOptions& options) {
-  return RankBuilder(Join(std::move(partials), read.facts.base_time_ns, options.jobs), read, options).Run();
+// What distributedInfo says of every rank: of a merged file it is one rank's, and which one's is not told.
+std::string OfAllRanks(const std::string& distributed_info) {
+  auto info = nlohmann::json::parse(distributed_info, nullptr, false);
+  if (!info.is_object()) return "";
+  info.erase("rank");
+  const std::int64_t world = Number(info, {"world_size"}, 0);
+  if (const auto groups = info.find("pg_config"); groups != info.end() && groups->is_array()) {
+    auto kept = nlohmann::json::array();
+    for (const auto& group : *groups)
+      if (group.is_object() && world > 0 && Number(group, {"pg_size"}, 0) == world) kept.push_back(group);
+    *groups = std::move(kept);
+  }
+  return info.dump(-1, ' ', false, nlohmann::json::error_handler_t::replace);
+}
+
+ImportedTrace BuildRank(std::vector<std::unique_ptr<Partial>> partials, const kineto::ReadResult& read,
+                        const TraceOptions& options, std::int32_t label_rank) {
+  return RankBuilder(Join(std::move(partials), read.facts.base_time_ns, options.jobs), read, options, label_rank).Run();
+}
+
+Result<std::vector<ImportedTrace>> Build(std::vector<std::unique_ptr<Partial>> partials, kineto::ReadResult read,
+                                         const TraceOptions& options) {
+  LS_TRY(std::vector<OwnTrace> ranks, TakeApart(partials, options.jobs));
+  std::vector<ImportedTrace> traces;
+  if (ranks.empty()) {
+    traces.push_back(BuildRank(std::move(partials), read, options, -1));
+    return traces;
+  }
+  read.facts.distributed_info = OfAllRanks(read.facts.distributed_info);
+  TraceOptions own = options;
+  own.rank = -1;  // What was assumed was for one rank in the file.
+  own.rank_from.clear();
+  own.world_size = std::max(own.world_size, static_cast<std::int64_t>(ranks.size()));
+  for (OwnTrace& rank : ranks) {
+    own.source = PartName(options.source, rank.name);
+    traces.push_back(BuildRank(std::move(rank.partials), read, own, rank.told_rank));
+    traces.back().name = std::move(rank.name);
+    // What is wrong with the file as a whole is said once, and its bytes count once.
+    read.defects.clear();
+    read.events = read.json_bytes = 0;
+  }
+  return traces;
 }
 
 kineto::ReadOptions ReadOptionsOf(const TraceOptions& options) {
@@ -332,20 +374,20 @@ kineto::ReadOptions ReadOptionsOf(const TraceOptions& options) {
 
 }  // namespace
 
-Result<ImportedTrace> ImportTrace(const std::string& path, const TraceOptions& options) {
+Result<std::vector<ImportedTrace>> ImportTrace(const std::string& path, const TraceOptions& options) {
   MappingSink sink;
-  LS_TRY(const kineto::ReadResult read, kineto::ReadTrace(path, ReadOptionsOf(options), sink));
-  return Build(sink.Take(), read, options);
+  LS_TRY(kineto::ReadResult read, kineto::ReadTrace(path, ReadOptionsOf(options), sink));
+  return Build(sink.Take(), std::move(read), options);
 }
 
-Result<ImportedTrace> ImportTraceText(std::string_view json, const TraceOptions& options) {
+Result<std::vector<ImportedTrace>> ImportTraceText(std::string_view json, const TraceOptions& options) {
   MappingSink sink;
-  LS_TRY(const kineto::ReadResult read, kineto::ReadTraceText(json, ReadOptionsOf(options), sink));
-  return Build(sink.Take(), read, options);
+  LS_TRY(kineto::ReadResult read, kineto::ReadTraceText(json, ReadOptionsOf(options), sink));
+  return Build(sink.Take(), std::move(read), options);
 }
 
-ImportedTrace ImportEvents(std::span<const std::vector<kineto::Event>> batches, const kineto::ReadResult& read,
-                           const TraceOptions& options) {
+Result<std::vector<ImportedTrace>> ImportEvents(std::span<const std::vector<kineto::Event>> batches,
+                                                const kineto::ReadResult& read, const TraceOptions& options) {
   std::vector<std::unique_ptr<Partial>> partials;
   for (const auto& batch : batches) partials.push_back(MapBatch(batch));
   return Build(std::move(partials), read, options);

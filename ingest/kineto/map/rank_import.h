@@ -1,5 +1,5 @@
 #pragma once
-// Converts one trace file to the tables of one rank.
+// Converts one trace file to the tables of its rank, or of the ranks whose traces a tool merged into it.
 
 #include <cstdint>
 #include <string>
@@ -11,14 +11,14 @@
 
 namespace lockstep::ingest {
 
-// kMalformed: not a trace; errors of reading.
-Result<ImportedTrace> ImportTrace(const std::string& path, const TraceOptions& options);
+// kMalformed: not a trace; kUnsupported: of ranks that cannot be told apart; errors of reading.
+Result<std::vector<ImportedTrace>> ImportTrace(const std::string& path, const TraceOptions& options);
 
 // The same of JSON text in memory.
-Result<ImportedTrace> ImportTraceText(std::string_view json, const TraceOptions& options);
+Result<std::vector<ImportedTrace>> ImportTraceText(std::string_view json, const TraceOptions& options);
 
 // Of events in memory, as if one file had given them (tests).
-ImportedTrace ImportEvents(std::span<const std::vector<kineto::Event>> batches, const kineto::ReadResult& read,
-                           const TraceOptions& options);
+Result<std::vector<ImportedTrace>> ImportEvents(std::span<const std::vector<kineto::Event>> batches,
+                                                const kineto::ReadResult& read, const TraceOptions& options);
 
 }  // namespace lockstep::ingest

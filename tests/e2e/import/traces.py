@@ -171,6 +171,31 @@ def job(ranks=4, steps=(10, 11, 12), style="new", seq=False, **more):
     return traces
 
 
+def merged(all_traces, label=None, metadata=False, by_time=False, facts=True):
+    """One file of several ranks' traces, as tools make it: one after the other, with the first one's facts.
+    `label`: of a rank's processes, from its number; in `metadata`, processes keep their numbers."""
+    events, document = [], {}
+    for rank, trace in enumerate(all_traces):
+        own = [dict(event) for event in trace.events]
+        if label and metadata:
+            own = [{"ph": "M", "name": "process_labels", "pid": pid, "tid": 0, "ts": trace.ts(0),
+                    "args": {"labels": "%s %s" % (label(rank), kind)}}
+                   for pid, kind in ((trace.pid, "CPU"), (trace.device, "GPU %d" % trace.device))] + own
+        elif label:
+            for event in own:
+                event["pid"] = "%s %s" % (label(rank), event["pid"])
+        events += own
+        for key, value in trace.facts.items() if facts else ():
+            document.setdefault(key, value)
+    if facts:
+        document["deviceProperties"] = [device for trace in all_traces for device in trace.facts["deviceProperties"]]
+    else:
+        document = {"baseTimeNanoseconds": all_traces[0].base}
+    if by_time:
+        events.sort(key=lambda event: event["ts"])
+    return {**document, "traceEvents": events}
+
+
 def write(trace, path, pretty=False, squeeze=False, tail=b""):
     """Kineto's own layout has an event per line; `squeeze` is what json.dumps without blanks gives."""
     document = trace if isinstance(trace, dict) else trace.document()

@@ -35,7 +35,8 @@ class Trace {
     options.source = "text";
     auto trace = ImportTraceText("{\"traceEvents\": [" + events_ + "]}", options);
     EXPECT_TRUE(trace.ok());
-    return std::move(trace).value();
+    EXPECT_EQ(trace.value().size(), 1u);
+    return std::move(trace.value().front());
   }
 
  private:

@@ -16,7 +16,8 @@ ImportedTrace Imported(const std::string& events, const std::string& before = ""
   options.source = "text";
   auto trace = ImportTraceText("{" + before + "\"traceEvents\": [" + events + "]}", options);
   EXPECT_TRUE(trace.ok());
-  return std::move(trace).value();
+  EXPECT_EQ(trace.value().size(), 1u);
+  return std::move(trace.value().front());
 }
 
 std::string Event(const std::string& category, const std::string& name, const std::string& ts, const std::string& dur,
@@ -147,7 +148,8 @@ TEST(ImportTrace, BatchesLeaveNoTrace) {
                            events.begin() + static_cast<std::ptrdiff_t>(std::min(at + size, events.size())));
     TraceOptions options;
     options.jobs = 2;
-    const ImportedTrace trace = ImportEvents(batches, {}, options);
+    const auto traces = ImportEvents(batches, {}, options);
+    const ImportedTrace& trace = traces.value().front();
     std::string bytes;
     trace.tables.ForEachTable([&](const auto& table) {
       table.ForEachColumn([&](const schema::ColumnInfo&, const auto& values) {
