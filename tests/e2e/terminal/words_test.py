@@ -139,7 +139,7 @@ class Words(unittest.TestCase):
                 self.assertEqual((done.returncode, done.stdout), (0, lockstep(same, self.place).stdout))
 
     def test_output_that_takes_nothing(self):
-        for line in ("analyze run -q", "info run", "--help", "man", "analyze run -q --table ranges", "hang run", "diff run other -q"):
+        for line in ("analyze run -q", "info run", "--help", "man", "analyze run -q --table ranges", "hang run", "diff run --save-baseline - -q"):
             with self.subTest(line=line), open("/dev/full", "w") as full:
                 done = subprocess.run([LOCKSTEP, *shlex.split(line)], cwd=self.place, env=CLEAN, stdout=full, stderr=subprocess.PIPE, text=True)
                 self.assertEqual(done.returncode, 1)

@@ -144,8 +144,9 @@ def readme(place):
                                     f"sys.argv[1:] = ['--plain-gloo', '--steps', '4']\nrunpy.run_path('{SOURCE}/examples/torch/ddp_train.py', run_name='__main__')\n")
     executable(place / "app", f"#!/bin/sh\nexec {ddp}\n")
     subprocess.run([BUILD / "lockstep", "demo"], cwd=place, env=CLEAN, capture_output=True, check=True)
-    for name in ("RUN", "BASE", "NEW"):
-        shutil.copytree(place / "lockstep.out/demo-late-rank", place / name)
+    subprocess.run([BUILD / "lockstep", "demo", "small-buckets"], cwd=place, env=CLEAN, capture_output=True, check=True)
+    for name, demo in (("RUN", "late-rank"), ("BASE", "late-rank"), ("NEW", "small-buckets")):
+        shutil.copytree(place / f"lockstep.out/demo-{demo}", place / name)
     subprocess.run([BUILD / "lockstep", "export", "RUN", "--format", "kineto", "-o", "traces"], cwd=place, env=CLEAN, capture_output=True, check=True)
     environment = {**CLEAN, "PATH": f"{bin_dir}:{BUILD}:{os.environ['PATH']}", "LC_ALL": "C.UTF-8"}
     usage = subprocess.run([SOURCE / "bootstrap", "--help"], capture_output=True, text=True).stdout
