@@ -50,7 +50,7 @@ class Inputs(unittest.TestCase):
     def refused(self, path, said, commands=COMMANDS, never=()):
         for command in commands:
             with self.subTest(command=command, given=path.name):
-                done = lockstep(command, path, *([path] if command == "diff" else []), cwd=self.place)
+                done = lockstep(command, path, *(["--save-baseline", "-"] if command == "diff" else []), cwd=self.place)
                 self.assertEqual(done.returncode, CANNOT_BE_USED, done.stdout + done.stderr)
                 lines = [line for line in done.stderr.splitlines() if not line.startswith("lockstep: ")]
                 self.assertEqual(len(lines), 3, done.stderr)
