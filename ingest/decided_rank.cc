@@ -1,10 +1,9 @@
 #include "ingest/decided_rank.h"
 
-#include <fmt/format.h>
-
 #include <algorithm>
 #include <utility>
 
+#include "ingest/map/finish.h"
 #include "ingest/map/groups.h"
 #include "trace/file/strings.h"
 #include "trace/file/table_file.h"
@@ -37,20 +36,22 @@ Result<schema::RankTables> AsDecided(const std::string& path, const PlannedRank&
   set("rank_source", planned.told ? "env" : "slot");
   set("world_size", std::to_string(world));
   // The loss that reports the rank's source is brought up to date.
-  const std::string_view unknown = Info(Loss::kImportRankUnknown).name;
+  const auto of_rank = [](std::string_view name) {
+    return name == Info(Loss::kImportRankUnknown).name || name == Info(Loss::kImportRankInferred).name;
+  };
   schema::Losses losses;
   for (std::size_t i = 0; i < t.losses.rows(); ++i)
-    if (lockstep::trace::TextOf(t, t.losses.name[i]) != unknown) losses.Append(t.losses.Get(i));
-  std::erase_if(s.losses, [](const CountedLoss& loss) { return loss.loss == Loss::kImportRankUnknown; });
+    if (!of_rank(lockstep::trace::TextOf(t, t.losses.name[i]))) losses.Append(t.losses.Get(i));
+  std::erase_if(s.losses, [&](const CountedLoss& loss) { return of_rank(Info(loss.loss).name); });
   if (!planned.told) {
-    const std::string detail = fmt::format("{}: rank {} was inferred from {}", source, planned.rank, planned.from);
-    losses.Append({.name = strings.Intern(unknown),
-                   .count = 1,
+    CountedLoss loss = RankNotTold(source, planned.rank, planned.from, planned.guessed);
+    losses.Append({.name = strings.Intern(Info(loss.loss).name),
+                   .count = loss.count,
                    .first_ns = schema::kNoTime,
                    .last_ns = schema::kNoTime,
                    .thread = schema::kNone,
-                   .detail = strings.Intern(detail)});
-    s.losses.push_back({Loss::kImportRankUnknown, 1, detail});
+                   .detail = strings.Intern(loss.detail)});
+    s.losses.push_back(std::move(loss));
   }
   t.losses = std::move(losses);
   return std::move(t);

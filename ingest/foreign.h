@@ -53,6 +53,7 @@ struct TraceOptions {
   std::int32_t rank = -1;       // As decided for the run; -1: the trace's own value, else unknown.
   std::int64_t world_size = 0;  // Likewise; 0: the trace's own value.
   std::string rank_from;        // The source of the rank if it is not the trace: "its name".
+  bool rank_guessed = false;    // Nothing tells it.
   std::string source;           // Name of the file as the user gave it.
   std::string run_id;
   std::function<void(std::uint64_t done_bytes, std::uint64_t file_bytes)> progress;
@@ -69,7 +70,7 @@ struct TraceSummary {
   std::int64_t begin_ns = 0, end_ns = 0;
   std::uint64_t events = 0, read_bytes = 0, rows = 0;
   std::string range_names;  // Of ranges that could be steps, where none has the name that was asked for.
-  std::uint64_t kernels = 0, collectives = 0, steps = 0, data_losses = 0;
+  std::uint64_t kernels = 0, collectives = 0, steps = 0;
   std::vector<CountedLoss> losses;  // Also in the tables.
 };
 

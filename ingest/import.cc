@@ -209,6 +209,7 @@ class Importer {
     options.rank = one.assumed.rank;
     options.world_size = one.assumed_world;
     options.rank_from = one.assumed.from;
+    options.rank_guessed = one.assumed.guessed;
     options.source = work.name;
     options.run_id = run_id_;
     std::uint64_t counted = 0;
@@ -404,7 +405,8 @@ class Importer {
     for (const std::size_t k : kept) {
       Imported& one = imported_[readable[k]];
       const bool as_written = one.assumed.rank == plan[k].rank && one.assumed.told == plan[k].told &&
-                              one.assumed_world == world && !renamed.contains(plan[k].rank);
+                              one.assumed.guessed == plan[k].guessed && one.assumed_world == world &&
+                              !renamed.contains(plan[k].rank);
       if (!as_written) LS_CHECK(Rewrite(one, plan[k], world, works_[readable[k]].name));
       std::error_code error;
       fs::rename(ranks_dir_ / one.file, ranks_dir_ / FinalName(plan[k].rank), error);

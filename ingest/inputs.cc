@@ -377,10 +377,8 @@ std::vector<PlannedRank> PlanRanks(const std::vector<Asked>& files, std::int64_t
   std::vector<RankInName> named(files.size());
   std::set<std::int32_t> numbers;
   bool distinct = true, small = true;
-  std::size_t unknown = 0;
   for (std::size_t i = 0; i < files.size(); ++i) {
     if (files[i].told >= 0) continue;
-    ++unknown;
     if (!files[i].name.empty()) named[i] = RankOfName(files[i].name);
     if (named[i].rank < 0 || named[i].certain) continue;
     distinct &= numbers.insert(named[i].rank).second;
@@ -397,6 +395,10 @@ std::vector<PlannedRank> PlanRanks(const std::vector<Asked>& files, std::int64_t
       plan[i].from = "its collectives";
     }
   }
+  // The last rank that is free can be no other.
+  const bool only =
+      std::count_if(plan.begin(), plan.end(), [](const PlannedRank& file) { return file.rank < 0; }) == 1 &&
+      world_size <= static_cast<std::int64_t>(files.size());
   std::int32_t next = 0;
   for (std::size_t i = 0; i < files.size(); ++i) {
     if (plan[i].rank >= 0) continue;
@@ -404,6 +406,7 @@ std::vector<PlannedRank> PlanRanks(const std::vector<Asked>& files, std::int64_t
     plan[i].extra = all_told;
     take(i, next);
     plan[i].from = files[i].name.empty() ? "its place among the ranks of its file" : "its place in the order of names";
+    plan[i].guessed = !only && !files[i].name.empty();
   }
   return plan;
 }

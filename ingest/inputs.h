@@ -60,6 +60,7 @@ struct PlannedRank {
   std::int32_t rank = -1;
   bool told = false;           // The trace itself contains it.
   std::string from;            // "its name", "its place in the order of names"; empty if the trace contains it.
+  bool guessed = false;        // Nothing tells it from the other files' ranks.
   std::int32_t loser_to = -1;  // Index of the file that has this rank already; -1 none.
   bool extra = false;          // It states no rank, and others state all ranks that there were: it is no rank's.
 };

@@ -22,6 +22,9 @@ constexpr std::size_t kMaxDetails = 3;
 constexpr std::size_t kPriceAt = 76, kEvidenceAt = 16;
 // The longest step is shown beside p99 where it is so many times as long, otherwise p99 is enough.
 constexpr double kFarBeyond = 1.25;
+constexpr std::string_view kTrustIndent = "                 ", kBelowTrust = "                   ";
+constexpr std::string_view kExplain = " (--explain trust)";
+constexpr std::size_t kRoomForMore = std::string_view("noted: ; 99 more").size() + kExplain.size();
 
 class Writer : private TextLines {
  public:
@@ -36,6 +39,13 @@ class Writer : private TextLines {
     RanksTable(a_, *this);
     CollectivesTable(a_, *this);
     Trust();
+    NameLosses();
+    return Take();
+  }
+
+  std::string RenderTrust() {
+    Trust();
+    ExplainLosses();
     return Take();
   }
 
@@ -304,40 +314,69 @@ class Writer : private TextLines {
       add("agent " + analysis::Percent(*t.agent_cpu_fraction) + " CPU");
     else if (t.agent_cpu_ns)
       add("agent " + analysis::Duration(*t.agent_cpu_ns) + " CPU");
-    Wrapped("                 ", text, {}, "  " + Bold("TRUST") + "          ");
-    Losses();
+    Wrapped(kTrustIndent, text, {}, "  " + Bold("TRUST") + "          ");
   }
 
-  // A loss that many ranks share is one line.
-  void Losses() {
-    struct Sum {
-      const analysis::LossRow* loss;
-      std::uint64_t count = 0;
-      std::vector<std::int32_t> ranks;
-      std::vector<std::string_view> details;
-    };
-    std::vector<Sum> sums;
-    for (const analysis::LossRow& loss : a_.losses) {
-      if (sums.empty() || sums.back().loss->name != loss.name) sums.push_back({&loss});
-      sums.back().count += loss.count;
-      if (loss.rank >= 0 && (sums.back().ranks.empty() || sums.back().ranks.back() != loss.rank))
-        sums.back().ranks.push_back(loss.rank);
-      std::vector<std::string_view>& details = sums.back().details;
-      if (!loss.detail.empty() && std::find(details.begin(), details.end(), loss.detail) == details.end())
-        details.push_back(loss.detail);
+  // A loss that many ranks share is one.
+  struct SumOfLoss {
+    const analysis::LossRow* loss;
+    std::uint64_t count = 0;
+    std::vector<std::int32_t> ranks;
+    std::vector<std::string_view> details;
+
+    std::string Text() const {
+      std::string text = loss->sentence;
+      if (!text.starts_with("no ")) text += ": " + analysis::Count(static_cast<std::int64_t>(count));
+      return text;
     }
-    for (const Sum& sum : sums) {
-      std::string text = sum.loss->sentence;
-      if (!text.starts_with("no ")) text += ": " + analysis::Count(static_cast<std::int64_t>(sum.count));
+  };
+
+  std::vector<SumOfLoss> Losses() const {
+    std::vector<SumOfLoss> sums;
+    for (const analysis::LossRow& loss : a_.losses) {
+      if (sums.empty() || sums.back().loss->name != loss.name) sums.push_back({.loss = &loss});
+      SumOfLoss& sum = sums.back();
+      sum.count += loss.count;
+      if (loss.rank >= 0 && (sum.ranks.empty() || sum.ranks.back() != loss.rank)) sum.ranks.push_back(loss.rank);
+      if (!loss.detail.empty() && std::find(sum.details.begin(), sum.details.end(), loss.detail) == sum.details.end())
+        sum.details.push_back(loss.detail);
+    }
+    return sums;
+  }
+
+  // All that was lost is named; of the rest what one line holds.
+  void NameLosses() {
+    std::string lost, notes;
+    std::int64_t more = 0;
+    for (const SumOfLoss& sum : Losses()) {
+      std::string& list = sum.loss->data_loss ? lost : notes;
+      const std::string text = (list.empty() ? "" : "; ") + sum.Text();
+      if (sum.loss->data_loss || kTrustIndent.size() + Columns(notes + text) + kRoomForMore <= width())
+        list += text;
+      else
+        ++more;
+    }
+    if (!notes.empty()) notes = "noted: " + notes + (more > 0 ? fmt::format("; {} more", more) : "");
+    if (notes.empty() && more > 0) notes = analysis::Plural(more, "note");
+    std::string& last = notes.empty() ? lost : notes;
+    if (!last.empty()) last += kExplain;
+    if (!lost.empty()) Wrapped(kTrustIndent, "lost or in doubt: " + lost, "33");
+    if (!notes.empty()) Wrapped(kTrustIndent, notes, "2");
+  }
+
+  void ExplainLosses() {
+    const std::vector<SumOfLoss> losses = Losses();
+    if (losses.empty()) Wrapped(kTrustIndent, "nothing was lost or guessed");
+    for (const SumOfLoss& sum : losses) {
+      std::string text = sum.Text();
       if (!sum.ranks.empty())
         text += fmt::format(" (rank{} {})", sum.ranks.size() == 1 ? "" : "s", analysis::ShortRankList(sum.ranks));
       for (std::size_t i = 0; i < std::min(sum.details.size(), kMaxDetails); ++i)
         text += "; " + std::string(sum.details[i]);
       if (sum.details.size() > kMaxDetails)
         text += fmt::format("; {} more in analysis.json", sum.details.size() - kMaxDetails);
-      Wrapped("                 ", text, sum.loss->data_loss ? "33" : "2");
-      if (!sum.loss->remedy.empty())
-        Wrapped("                   ", std::string(glyphs().arrow) + " " + sum.loss->remedy, "2");
+      Wrapped(kTrustIndent, text, sum.loss->data_loss ? "33" : "2");
+      if (!sum.loss->remedy.empty()) Wrapped(kBelowTrust, std::string(glyphs().arrow) + " " + sum.loss->remedy, "2");
     }
   }
 
@@ -348,6 +387,10 @@ class Writer : private TextLines {
 
 std::string RenderText(const analysis::Analysis& analysis, const TextOptions& options) {
   return Writer(analysis, options).Render();
+}
+
+std::string RenderTrust(const analysis::Analysis& analysis, const TextOptions& options) {
+  return Writer(analysis, options).RenderTrust();
 }
 
 std::string RenderExplanation(const analysis::Analysis& analysis, std::size_t number, const TextOptions& shown) {

@@ -26,4 +26,7 @@ std::string RenderText(const analysis::Analysis& analysis, const TextOptions& op
 // Rows behind finding `number` (from 1), broken at the width on terminals only; "" if there is no such finding.
 std::string RenderExplanation(const analysis::Analysis& analysis, std::size_t number, const TextOptions& options);
 
+// How far the data can be trusted: each loss and guess with its ranks, details and what to do.
+std::string RenderTrust(const analysis::Analysis& analysis, const TextOptions& options);
+
 }  // namespace lockstep::report

@@ -4,9 +4,9 @@
 
 #include <fmt/format.h>
 
+#include <charconv>
 #include <filesystem>
 #include <memory>
-#include <optional>
 #include <system_error>
 #include <utility>
 
@@ -32,11 +32,12 @@ namespace fs = std::filesystem;
 struct AnalyzeFlags : RunFlags {
   MergeChoices choices;
   std::string json, bytes_matrix;
-  std::optional<std::int64_t> explain;  // Of a finding, from 1.
+  std::string explain;  // The number of a finding, from 1, or kTrust.
   bool no_replay = false;
   TableFlags table;
 };
 
+constexpr const char* kTrust = "trust";
 constexpr const char* kElsewhere = "lockstep analyze --json FILE elsewhere";
 
 std::string FilesLine(const std::string& run_dir) {
@@ -83,14 +84,16 @@ Result<int> Tables(const AnalyzeFlags& flags) {
 Result<std::string> OutputOf(const AnalyzeFlags& flags, const std::string& run_dir,
                              const analysis::Analysis& analysis) {
   const report::TextOptions options = report::TextOptions::ForFile(STDOUT_FILENO);
-  if (flags.explain) {
+  if (flags.explain == kTrust) return report::RenderTrust(analysis, options);
+  if (!flags.explain.empty()) {
+    std::size_t number = 0;
+    const char* const end = flags.explain.data() + flags.explain.size();
+    if (std::from_chars(flags.explain.data(), end, number).ptr != end) number = 0;
+    if (std::string rows = report::RenderExplanation(analysis, number, options); !rows.empty()) return rows;
     const std::size_t n = analysis.findings.size();
-    std::string rows = *flags.explain > 0
-                           ? report::RenderExplanation(analysis, static_cast<std::size_t>(*flags.explain), options)
-                           : "";
-    if (!rows.empty()) return rows;
-    return Error{ErrorCode::kUsage, fmt::format("there is no finding {}", *flags.explain), "--explain",
-                 n == 0 ? "this run has no findings: leave it out" : fmt::format("a number from 1 to {}", n)};
+    return Error{ErrorCode::kUsage, "there is no finding " + flags.explain, "--explain",
+                 n == 0 ? "this run has no findings: leave it out, or --explain trust"
+                        : fmt::format("a number from 1 to {}, or trust", n)};
   }
   std::string text = report::RenderText(analysis, options);
   std::string next;
@@ -157,7 +160,8 @@ void AddAnalyze(CLI::App& root, Chosen& chosen) {
                   "output")
       ->type_name("FILE");
   AddMergeChoices(*app, flags->choices);
-  app->add_option("--explain", flags->explain, "Print the rows behind finding N")->type_name("N");
+  app->add_option("--explain", flags->explain, "Print the rows behind finding N; trust: what was lost or guessed")
+      ->type_name("N|trust");
   app->add_flag("--no-replay", flags->no_replay, "Skip the replay of the run, which takes most of the time");
   AddTableFlags(*app, flags->table);
   AddReadFlags(*app, *flags);

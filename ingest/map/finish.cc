@@ -19,8 +19,12 @@ void RankFinish::Add(std::string_view key, std::string_view value) {
   if (!value.empty()) t_.meta.Append({.key = trace_.strings->Intern(key), .value = trace_.strings->Intern(value)});
 }
 
+CountedLoss RankNotTold(const std::string& source, std::int32_t rank, const std::string& from, bool guessed) {
+  return {guessed ? Loss::kImportRankUnknown : Loss::kImportRankInferred, 1,
+          fmt::format("{}: rank {} was inferred{}{}", source, rank, from.empty() ? "" : " from ", from)};
+}
+
 void RankFinish::Lose(Loss loss, std::uint64_t count, std::string detail) {
-  if (Info(loss).severity == Severity::kDataLoss) s_.data_losses += count;
   t_.losses.Append({.name = Intern(Info(loss).name),
                     .count = count,
                     .first_ns = kNoTime,
@@ -52,10 +56,10 @@ void RankFinish::Identify(std::string_view format) {
 
 void RankFinish::LoseUnknowns(std::uint64_t without_group) {
   const std::string& source = options_.source;
-  if (s_.told_rank < 0)
-    Lose(Loss::kImportRankUnknown, 1,
-         fmt::format("{}: rank {} was inferred{}{}", source, rank(), options_.rank_from.empty() ? "" : " from ",
-                     options_.rank_from));
+  if (s_.told_rank < 0) {
+    CountedLoss loss = RankNotTold(source, rank(), options_.rank_from, options_.rank_guessed);
+    Lose(loss.loss, loss.count, std::move(loss.detail));
+  }
   if (s_.told_world_size <= 0) Lose(Loss::kImportWorldSizeUnknown, 1, source);
   if (without_group > 0) Lose(Loss::kImportGroupUnknown, without_group, source);
   if (trace_.launch_missing > 0) Lose(Loss::kImportLaunchMissing, trace_.launch_missing, source);

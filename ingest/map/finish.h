@@ -10,6 +10,10 @@
 
 namespace lockstep::ingest {
 
+// The loss for a trace that does not state its rank. `from`: what else did, "" where nothing was asked; `guessed`:
+// nothing does.
+CountedLoss RankNotTold(const std::string& source, std::int32_t rank, const std::string& from, bool guessed);
+
 class RankFinish {
  public:
   RankFinish(MappedTrace& trace, TraceSummary& summary, const TraceOptions& options)

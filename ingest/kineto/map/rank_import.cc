@@ -352,6 +352,7 @@ Result<std::vector<ImportedTrace>> Build(std::vector<std::unique_ptr<Partial>> p
   TraceOptions own = options;
   own.rank = -1;  // What was assumed was for one rank in the file.
   own.rank_from.clear();
+  own.rank_guessed = false;
   own.world_size = std::max(own.world_size, static_cast<std::int64_t>(ranks.size()));
   for (OwnTrace& rank : ranks) {
     own.source = PartName(options.source, rank.name);

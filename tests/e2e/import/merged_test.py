@@ -20,7 +20,7 @@ class Merged(Case):
             columns["name"] = [file.text(name) for name in columns["name"]]
         return sorted(map(str, (dict(zip(columns, row)) for row in zip(*columns.values()))))
 
-    def check(self, job, code=3, how=None, order=None, inferred=True, **more):
+    def check(self, job, code=0, how=None, order=None, inferred=True, **more):
         """Each rank of the merged file is as its own file would be."""
         apart = self.imported(*self.write(job), run="apart", options=["--force"])
         given = job if order is None else [job[i] for i in order]
@@ -35,7 +35,7 @@ class Merged(Case):
             for table in TABLES:
                 if how or order is None or table != "comms":
                     self.assertEqual(self.rows(file, table), self.rows(together[at], table), "rank %d: %s" % (rank, table))
-            self.assertEqual(together[at].losses.get("ImportRankUnknown"), 1 if inferred else None)
+            self.assertEqual(together[at].losses.get("ImportRankInferred"), 1 if inferred else None)
             self.assertNotIn("ImportLaunchMissing", together[at].losses)
         if order is None:
             self.assertEqual(import_test.terms(self.analysis("together", code=code)),
@@ -63,7 +63,7 @@ class Merged(Case):
             together = self.check(self.job(ranks), how="[TP%02d-DP00-PP00-EP00]")
             self.assertEqual(together[1].executables, ["python3"])
             self.assertIn("all.json.gz (TP01-DP00-PP00-EP00): rank 1 was inferred from its place among the ranks of its file",
-                          self.lockstep("import", "kineto", "in/all.json.gz", "-o", "again-%d" % ranks, code=3).stdout)
+                          " ".join(self.lockstep("analyze", "together", "--explain", "trust").stdout.split()))
 
     def test_labels_of_other_words(self):
         """A label that states the rank is no guess."""
@@ -84,7 +84,7 @@ class Merged(Case):
         job = self.job(4)
         places = ("[TP01-DP00-PP01-EP00]", "[TP00-DP01-PP00-EP00]", "[TP01-DP00-PP00-EP00]", "[TP00-DP00-PP01-EP00]")
         path = traces.write(traces.merged(job, label=lambda i: places[i]), self.dir / "in" / "places.json")
-        files = self.imported(path, run="places", code=3)
+        files = self.imported(path, run="places")
         self.assertEqual([int(files[rank].column("kernels", "device")[0]) for rank in range(4)], [2, 1, 3, 0])
 
     def test_processes(self):
@@ -107,7 +107,7 @@ class Merged(Case):
         self.assertEqual([together[rank].meta["rank"] for rank in (0, 1)], ["0", "1"])
         self.assertEqual({file.meta["world_size"] for file in together.values()}, {"2"})
         path = traces.write(traces.merged(self.job(2), facts=False), self.dir / "in" / "bare.json")
-        bare = self.imported(path, run="bare", code=3)
+        bare = self.imported(path, run="bare")
         self.assertEqual({file.meta["world_size"] for file in bare.values()}, {"2"})
         self.assertEqual({file.losses["ImportWorldSizeUnknown"] for file in bare.values()}, {1})
 

@@ -233,7 +233,7 @@ class WithoutKineto(Case):
                                    "pid": "CPU functions", "args": {}})
             (self.dir / "in").mkdir(exist_ok=True)
             (self.dir / "in" / ("rank_%d.json" % rank)).write_text(json.dumps(events))
-        files = self.imported("in", code=3)  # Nothing but the name says which rank it is.
+        files = self.imported("in")
         for file in files.values():
             ranges = file.tables["ranges"]
             names = [file.text(n) for n in ranges["name"]]
@@ -258,7 +258,7 @@ class Calls(Case):
                 trace.operator("aten::mm", i * 10_000 + 100, 4_000)
                 trace.operator("record_param_comms", i * 10_000 + 5_000, 3_000)
             job.append(trace)
-        self.imported(*self.write(job), code=3)
+        self.imported(*self.write(job))
         analysis = self.analysis(code=3)
         self.assertTrue(analysis["verdict"].startswith("Communication through torch.distributed is not recorded"),
                         analysis["verdict"])

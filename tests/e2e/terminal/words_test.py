@@ -125,7 +125,7 @@ class Words(unittest.TestCase):
     def test_what_was_meant(self):
         """The last line is a command line that is understood, if it names one."""
         for line, meant in (("anlyze", "lockstep analyze"), ("--versoin", "lockstep --version"), ("hlep", "lockstep --help"),
-                            ("analyze run --explian 1", "lockstep analyze --explain N"), ("run --stpes 1:3 -- ./app", "lockstep run --steps A:B[/N] -- PROGRAM"),
+                            ("analyze run --explian 1", "lockstep analyze --explain N|trust"), ("run --stpes 1:3 -- ./app", "lockstep run --steps A:B[/N] -- PROGRAM"),
                             ("run -np 4 ./app", "mpirun -np 4 lockstep run -- PROGRAM"), ("--steps 1:3 run -- ./app", "lockstep run --steps A:B[/N] -- PROGRAM")):
             with self.subTest(line=line):
                 done = lockstep(line, self.place)

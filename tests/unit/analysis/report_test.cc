@@ -161,7 +161,7 @@ TEST(Text, LossesComeWithTheirRemedy) {
   AddLoss(job.timeline.tables, "RingFull", 2, 30);
   const analysis::Analysis analysis = job.Analyze();
   EXPECT_TRUE(analysis.incomplete());
-  const std::string text = report::RenderText(analysis, {});
+  const std::string text = report::RenderTrust(analysis, {});
   EXPECT_NE(text.find("records dropped because a thread's ring was full: 42 (ranks 1,2)"), std::string::npos) << text;
   EXPECT_NE(text.find("raise --ring-size"), std::string::npos);
 }
@@ -191,13 +191,14 @@ TEST(Text, EveryKindOfLossIsShown) {
   const analysis::Analysis analysis = job.Analyze();
   report::TextOptions wide;
   wide.width = 10'000;
-  const std::string text = report::RenderText(analysis, wide);
+  const std::string text = report::RenderTrust(analysis, wide), verdict = report::RenderText(analysis, wide);
   const auto json = nlohmann::json::parse(report::RenderJson(analysis));
   ASSERT_EQ(json["losses"].size(), std::size(kLosses));
   for (const LossInfo& info : kLosses) {
     // Of what there is none nothing is counted.
     const char* count = std::string_view(info.sentence).starts_with("no ") ? " (rank 1)" : ": 7 (rank 1)";
     EXPECT_NE(text.find(std::string(info.sentence) + count), std::string::npos) << info.name;
+    EXPECT_NE(verdict.find(info.sentence), std::string::npos) << info.name;
     const auto row = std::find_if(json["losses"].begin(), json["losses"].end(),
                                   [&](const auto& each) { return each["name"] == info.name; });
     ASSERT_NE(row, json["losses"].end()) << info.name;
@@ -212,9 +213,30 @@ TEST(Text, DetailsOfOneLossAreOneLine) {
     analysis.losses.push_back({"GpuRecordUnknown", 1, 2, false, "GPU records of a kind that is not used", "", detail});
   report::TextOptions wide;
   wide.width = 10'000;
-  EXPECT_NE(report::RenderText(analysis, wide)
+  EXPECT_NE(report::RenderTrust(analysis, wide)
                 .find("not used: 12 (rank 1); kind 22; kind 31; kind 40; 2 more in analysis.json"),
             std::string::npos);
+}
+
+TEST(Text, LossesAreNamedAndNotesAreOneLine) {
+  Job job = Simulate({});
+  EXPECT_NE(report::RenderTrust(job.Analyze(), {}).find("nothing was lost or guessed"), std::string::npos);
+  for (const LossInfo& info : kLosses) AddLoss(job.timeline.tables, info.name, 1, 7);
+  const analysis::Analysis analysis = job.Analyze();
+  for (const unsigned width : {100u, 200u}) {
+    const std::string text = report::RenderText(analysis, {.width = width});
+    std::size_t named = 0, notes = 0;
+    for (const LossInfo& info : kLosses) notes += info.severity == Severity::kNotice;
+    std::string_view noted;
+    const std::vector<std::string> lines = Lines(text);
+    for (const std::string& line : lines)
+      if (line.find("noted: ") != std::string::npos) noted = line;
+    ASSERT_FALSE(noted.empty()) << text;
+    EXPECT_EQ(noted, lines.back()) << "one line";
+    for (const LossInfo& info : kLosses) named += noted.find(info.sentence) != std::string_view::npos;
+    EXPECT_NE(noted.find(std::to_string(notes - named) + " more"), std::string_view::npos) << noted;
+    if (width == 200) EXPECT_GE(named, 2u);
+  }
 }
 
 TEST(Text, ExplanationListsTheRowsBehind) {
