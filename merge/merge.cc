@@ -262,12 +262,12 @@ class Merger {
     ParallelFor(options_.jobs, run_.ranks.size(), [&](std::size_t r) {
       if (!run_.ranks[r].mine) return;
       RankPassInput input;
-      input.index = r;
-      input.rank = &run_.ranks[r];
+      input.index = r, input.rank = &run_.ranks[r];
       input.clock = &clocks_[r];
       input.p2p = &p2p_;
       input.p2p_waits = &p2p_waits_[r];
       input.steps = &steps_.ranks[r];
+      input.marked = steps_.source != StepSource::kSignature;
       input.hta = options_.classes == "hta";
       input.hta_window = options_.window == "hta";
       if (input.hta_window) input.hta_until_ns = hta_until_ns_[r];

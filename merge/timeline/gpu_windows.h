@@ -49,11 +49,13 @@ struct GpuActivity {
 GpuActivity FindGpuActivity(KernelRows& kernels, CopyRows& copies);
 
 // Replaces each window by the GPU's: from the first kernel launched in the step to the first kernel launched in the
-// next one. The last step ends with the first kernel launched after it, else with the last GPU event; the last one of a
-// capture window with the first kernel after the window, which the rank's `head` contains. So a step is as long as if
-// everything had been recorded. A step in which nothing was launched is empty and not complete. `activity`: of these
-// kernels. Of the kernels it chooses the columns that it needs.
-std::vector<RankStep> GpuWindows(std::vector<RankStep> host_steps, KernelRows& kernels, ApiRows& api,
-                                 const GpuActivity& activity, const schema::RankTables& head);
+// next one. Of marked steps the first begins where the host began it, if the device was idle then, and the last ends
+// where the host ended it or where the work launched before that ended, whichever is later; a pause in the steps is
+// such an end and begin. But the last one of a capture window ends with the first kernel after the window, which the
+// rank's `head` contains: so a step is as long as if everything had been recorded. A step in which nothing was launched
+// is empty and not complete. `activity`: of these kernels and copies. Of the kernels it chooses the columns that it
+// needs.
+std::vector<RankStep> GpuWindows(std::vector<RankStep> host_steps, bool marked, KernelRows& kernels, CopyRows& copies,
+                                 ApiRows& api, const GpuActivity& activity, const schema::RankTables& head);
 
 }  // namespace lockstep::merge

@@ -539,12 +539,20 @@ class Checker:
         self.lockstep, self.run, self.bad, self.compared, self.tables, self.of_rank = lockstep, run, [], 0, {}, {}
         with h5py.File(os.path.join(run, "timeline.h5"), "r") as f:
             columns = lambda name: {c: values[:].tolist() for c, values in f[name].items()}
-            totals, steps, ranks = columns("rank_totals"), columns("step_ranks"), columns("ranks")
+            totals, steps, ranks, meta = columns("rank_totals"), columns("step_ranks"), columns("ranks"), columns("meta")
             strings, blob = columns("strings"), bytes(f["string_bytes"]["value"][:].tolist())
         text = [blob[o:o + n].decode() for o, n in zip(strings["offset_bytes"], strings["length_bytes"])]
         self.totals = {r: i for i, r in enumerate(totals["rank"])}
+        meta = {text[k]: text[v] for k, v in zip(meta["key"], meta["value"])}
         self.window = {r: (b, e) for r, b, e in zip(totals["rank"], totals["begin_ns"], totals["end_ns"])}
-        self.idle = dict(zip(totals["rank"], totals["idle_ns"]))
+        whole = dict(self.window)
+        if meta.get("window") == "gpu_events":  # Host work of the first and the last step, beyond the totals.
+            for r, b, e, complete in zip(steps["rank"], steps["begin_ns"], steps["end_ns"], steps["complete"]):
+                if complete:
+                    self.window[r] = (min(b, self.window[r][0]), max(e, self.window[r][1]))
+        # No work of the GPU is in it.
+        self.idle = {r: idle + self.window[r][1] - self.window[r][0] - (whole[r][1] - whole[r][0])
+                     for r, idle in zip(totals["rank"], totals["idle_ns"])}
         self.steps = collections.defaultdict(list)
         for r, i, b, e, complete in zip(steps["rank"], steps["index"], steps["begin_ns"], steps["end_ns"], steps["complete"]):
             if complete and b >= self.window[r][0] and e <= self.window[r][1]:

@@ -26,7 +26,7 @@ def activities_of(run):
     for r in run.ranks:
         if r.rank in run.d.missing:
             continue
-        a = definitions.Activity(r.rank, run.d.gpu and bool(r.kernels or r.launches))
+        a = definitions.Activity(r.rank, run.d.gpu and bool(r.kernels or any(k is not None for _, k, _ in r.launches)))
         a.training_calls = [(b, e) for b, e, thread, _ in r.calls if thread == 0]
         a.all_calls = [(b, e) for b, e, _, _ in r.calls]
         a.other_calls = [(b, e) for b, e, thread, other in r.calls if other and thread == 0]
@@ -63,14 +63,17 @@ def step_windows(run, r):
         end = after[1] if after else max([r.sign] + [e for _, e in r.gpu_events])
         out.append([index, at, end, after is not None])
     if run.d.gpu:
-        # First kernel launched in the step to first kernel launched in the next one.
-        firsts = [min((k for l, k in r.launches if b <= l < e), default=None) for _, b, e, _ in out]
-        last_gpu = max((e for _, e in r.gpu_events), default=0)
-        for i, window in enumerate(out):
-            begin = firsts[i]
-            end = firsts[i + 1] if i + 1 < len(firsts) and firsts[i + 1] is not None else last_gpu
-            if begin is not None:
-                window[1], window[2] = begin, end
+        # First kernel launched in the step to first kernel launched in the next one; the first begins on the host if the
+        # GPU has nothing left to do, and the last ends when host and GPU are done.
+        marks = [(b, e) for _, b, e, _ in out]
+        firsts = [min((k for l, k, _ in r.launches if k is not None and b <= l < e), default=None) for b, e in marks]
+        done_by = lambda host: max((end for l, _, end in r.launches if l < host), default=host)
+        busy = [i for i, begin in enumerate(firsts) if begin is not None]
+        for i, after in zip(busy, busy[1:] + [None]):
+            out[i][1] = firsts[i]
+            out[i][2] = firsts[after] if after is not None else max(marks[i][1], done_by(marks[-1][1]))
+        if busy and done_by(marks[0][0]) <= marks[busy[0]][0]:
+            out[busy[0]][1] = min(marks[busy[0]][0], out[busy[0]][1])
     return [tuple(w) for w in out]
 
 

@@ -361,7 +361,7 @@ class Rank:
     copies: list = field(default_factory=list)
     marks: list = field(default_factory=list)     # (index, time, last)
     gpu_events: list = field(default_factory=list)
-    launches: list = field(default_factory=list)  # (launch begin, kernel begin)
+    launches: list = field(default_factory=list)  # (launch begin, kernel begin, None of a copy, end)
     sign: int = 0
 
     def call(self, begin, end, thread=0, other=None):
@@ -750,7 +750,7 @@ class Run:
             r.ops.append(dict(p2p=True, receive=not sends, comm=("world", 0), message=ends + (0, number), mode=3, begin=begin,
                               post_end=end, last_incomplete=None, wait_begin=begin, end=end))
             r.gpu_events.append((begin, end))
-            r.launches.append((launch, begin))
+            r.launches.append((launch, begin, end))
 
     def gpu(self, op, step, at, in_step):
         do = op["do"]
@@ -780,7 +780,7 @@ class Run:
                         self.finish(r, row, begin, end)
                     if r.recording:
                         r.gpu_events.append((begin, end))
-                        r.launches.append((launch, begin))
+                        r.launches.append((launch, begin, end))
             return
         for r in live:
             if do == "host":
@@ -796,14 +796,16 @@ class Run:
                     if r.recording:
                         r.kernels.append((begin, r.compute_free))
                         r.gpu_events.append((begin, r.compute_free))
-                        r.launches.append((launch, begin))
+                        r.launches.append((launch, begin, r.compute_free))
             elif do == "copy":
-                r.t += self.d.dispatch + op["launch"]
+                launch = r.t + self.d.dispatch
+                r.t = launch + op["launch"]
                 begin = max(r.t + 2000, r.copy_free)
                 r.copy_free = begin + 2000 + op["bytes"] * 10**9 // op["rate"]
                 if r.recording:
                     r.copies.append((begin, r.copy_free))
                     r.gpu_events.append((begin, r.copy_free))
+                    r.launches.append((launch, None, r.copy_free))
                 if op["sync"]:
                     r.t = max(r.t, r.copy_free)
             elif do == "join":

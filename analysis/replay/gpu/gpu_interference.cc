@@ -124,7 +124,7 @@ class Estimator {
       std::vector<std::int64_t> usual;
       for (auto& each : alone) usual.push_back(each.size() < rules::kMiddle ? 0 : LowerMedian(std::move(each)));
       std::map<std::size_t, Cell> by_step;
-      std::size_t gate = 0;
+      std::size_t gate = rank.FirstGate();
       for (std::size_t i = 0; i < rank.items.size(); ++i) {
         while (gate < rank.gates.size() && rank.gates[gate] == i) ++gate;
         const GpuItem& item = rank.items[i];

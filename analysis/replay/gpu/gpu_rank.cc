@@ -27,7 +27,9 @@ class Resolver {
     FindLatencies();
     out_.items.reserve(raw_.items.size() + lanes_.size());
     for (std::uint16_t lane = 0; lane < lanes_.size(); ++lane) Carry(lane);
-    for (std::size_t i = 0, gate = 0; i < raw_.items.size(); ++i) {
+    std::size_t gate = 0;
+    if (raw_.gates.size() > 1 && raw_.gates.front() == kNone) out_.gates.push_back(raw_.gates[gate++]);
+    for (std::size_t i = 0; i < raw_.items.size(); ++i) {
       const RawItem& raw = raw_.items[i];
       const auto item = static_cast<std::uint32_t>(out_.items.size());
       for (; gate < raw_.gates.size() && raw_.gates[gate] == i; ++gate) out_.gates.push_back(item);

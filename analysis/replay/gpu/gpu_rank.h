@@ -79,9 +79,11 @@ struct GpuRank {
   std::vector<GpuItem> items;  // In the order in which they were requested.
   std::vector<GpuSync> syncs;
   std::vector<GpuMessage> messages;  // Sorted by item.
-  // Per step: the item with which the step begins; then the one that ends the last step, which is the last item and of
-  // which only the begin is used. kNone: nothing follows, and the step ends at `end_ns` (cluster time).
+  // Per step: the item with which the step begins, kNone for a first one that begins on the host, at the origin; then
+  // the one that ends the last step, which is the last item and of which only the begin is used. kNone: nothing
+  // follows, and the step ends at `end_ns` (cluster time).
   std::vector<std::uint32_t> gates;
+  std::size_t FirstGate() const { return gates.size() > 1 && gates.front() == 0xffffffffu ? 1 : 0; }
   bool EndsLastStep(std::size_t item) const { return !gates.empty() && gates.back() == item; }
   std::int64_t end_ns = 0;
   std::vector<std::pair<std::uint32_t, std::uint32_t>> same_kernel;  // Pairs of collectives that share a kernel.
@@ -92,8 +94,10 @@ struct GpuRank {
 
 struct GpuRankRequest {
   // On the rank's clock, of the GPU: the begin of each step, and the end of the last; empty: everything recorded is one
-  // step.
+  // step, of the time `whole`.
   std::vector<std::int64_t> bounds_ns;
+  Interval whole{0, 0};
+  std::int64_t launched_before_ns = INT64_MAX;  // If no kernel ends the last step: what is launched later is no part.
   // Row of the rank's collectives and index in RecordedRun::collectives; sorted by row.
   std::vector<std::pair<std::uint32_t, std::uint32_t>> collectives;
   std::int64_t clock_slack_ns = rules::kGpuClockSlackNs;  // By how much host and GPU times may contradict each other.

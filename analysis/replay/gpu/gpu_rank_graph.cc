@@ -41,7 +41,7 @@ class RankMaker {
     s_.job.starts.push_back(threads_[0].h_op);
     operation_of_.assign(rank_.items.size(), kNone);
     FindSerial();
-    std::size_t gate = 0;
+    std::size_t gate = rank_.FirstGate();
     for (std::uint32_t i = 0; i < rank_.items.size(); ++i) {
       // What the step before left on the streams is there before anything that this one requests.
       if (i > 0 && rank_.items[i].kind != GpuItem::kCarry && rank_.items[i - 1].kind == GpuItem::kCarry)

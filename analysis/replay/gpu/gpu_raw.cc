@@ -409,6 +409,13 @@ class Collector {
         out_.end_ns = std::max(out_.end_ns, items[i].item.end_ns);
       }
       raw_.gates = {first, kNone};
+      // Host work before the first and after the last operation is part of it where the recording's time has it.
+      const std::int64_t begin_ns = C(request_.whole.begin), end_ns = C(request_.whole.end);
+      if (begin_ns == end_ns || first == kNone) return;
+      out_.end_ns = std::max(out_.end_ns, end_ns);
+      if (begin_ns > out_.origin_ns) return;
+      out_.origin_ns = begin_ns;
+      raw_.gates.front() = kNone;
       return;
     }
     std::map<std::uint32_t, std::uint32_t> at;
@@ -419,6 +426,10 @@ class Collector {
     at[kNone] = kNone;
     for (const std::uint32_t row : gate_rows_) raw_.gates.push_back(at.at(row));
     if (raw_.gates.back() != kNone) items.resize(raw_.gates.back() + 1);
+    out_.end_ns = C(request_.bounds_ns.back());
+    if (raw_.gates.back() == kNone && request_.launched_before_ns != INT64_MAX)
+      std::erase_if(items,
+                    [until = C(request_.launched_before_ns)](const RawItem& raw) { return raw.key_ns >= until; });
   }
 
   const schema::RankTables& t_;

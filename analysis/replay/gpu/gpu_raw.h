@@ -32,7 +32,7 @@ struct RawItem {
 
 struct GpuRaw {
   std::vector<RawItem> items;
-  std::vector<std::uint32_t> gates;  // Indices of items; kNone: nothing more is launched.
+  std::vector<std::uint32_t> gates;  // Indices of items; kNone as of GpuRank::gates.
   // Per lane: the end of what was launched before the first step; INT64_MIN: none.
   std::vector<std::int64_t> carry_ns;
   bool told = false;  // Whether the trace contains what streams waited for.

@@ -313,7 +313,7 @@ std::vector<RecordedRun::Launch> GpuRun::LaunchesOfFirstRank() const {
   std::vector<Launch> launches;
   if (gpu_ranks.empty() || whole_window) return launches;
   const GpuRank& rank = gpu_ranks[0];
-  std::uint32_t gates = 0;  // The number that have been passed.
+  auto gates = static_cast<std::uint32_t>(rank.FirstGate());  // The number that have been passed.
   for (std::size_t i = 0; i < rank.items.size(); ++i) {
     while (gates + 1 < rank.gates.size() && rank.gates[gates] == i) ++gates;
     if (rank.items[i].kind == GpuItem::kMember && !rank.EndsLastStep(i))

@@ -55,9 +55,14 @@ class GpuReader {
           request.clock_slack_ns =
               std::max(rules::kGpuClockSlackNs, timeline_.MetaNumber("gpu_clock_contradicts_ns", 0));
           const std::size_t steps = run_.steps.size();
+          for (std::size_t row = 0; row < t_.rank_totals.rows() && rows.empty(); ++row)
+            if (t_.rank_totals.rank[row] == run_.ranks[r])
+              request.whole = {t_.rank_totals.begin_ns[row], t_.rank_totals.end_ns[row]};
           for (std::size_t s = 0; s < steps && !rows.empty(); ++s)
             request.bounds_ns.push_back(t_.step_ranks.begin_ns[rows[r * steps + s]]);
           if (!rows.empty()) request.bounds_ns.push_back(t_.step_ranks.end_ns[rows[(r + 1) * steps - 1]]);
+          for (std::size_t mark = 0; mark < tables.steps.rows() && !rows.empty(); ++mark)
+            if (tables.steps.index[mark] == run_.steps.back()) request.launched_before_ns = tables.steps.end_ns[mark];
           run_.gpu_ranks[r] = DistillGpuRank(tables, clock, request);
         },
         [&](std::size_t r) -> StepsOfRank {

@@ -74,8 +74,14 @@ class ViewMaker {
       }
       view_.windows = Normalize(std::move(windows));
     }
-    if (view_.windows.empty()) view_.windows = {whole};
     const std::string_view kind = timeline_.Meta("window");
+    // Of others' traces totals are from the first to the last event of the GPU; host work before and after is the
+    // steps'.
+    if (kind == "gpu_events")
+      for (const std::uint32_t row : index_.StepsOf(view_.rank))
+        if (steps.complete[row])
+          whole = {std::min(whole.begin, steps.begin_ns[row]), std::max(whole.end, steps.end_ns[row])};
+    if (view_.windows.empty()) view_.windows = {whole};
     view_.whole = parts.rows() <= 1 && (kind.empty() || kind == "gpu_events" || kind == "captured");
     for (const std::uint32_t row : index_.StepsOf(view_.rank)) {
       if (!steps.complete[row]) continue;

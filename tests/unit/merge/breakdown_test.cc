@@ -192,11 +192,11 @@ TEST(Breakdown, GpuWindowsFollowTheLaunches) {
   m[0].Kernel("ncclDevKernel_AllReduce", 250, 300, 150);
   m.Run();
   const auto& steps = m.passed[0].steps;
-  EXPECT_EQ(steps[0].window, (Interval{50, 200}));
+  EXPECT_EQ(steps[0].window, (Interval{0, 200})) << "the GPU was idle when the first step began";
   EXPECT_EQ(steps[1].window, (Interval{200, 300}));
   const auto row = m.passed[0].step_ranks.Get(0);
   EXPECT_EQ(row.compute_ns, 120);
-  EXPECT_EQ(row.idle_ns, 30);
+  EXPECT_EQ(row.idle_ns, 50 + 30);
   const auto next = m.passed[0].step_ranks.Get(1);
   EXPECT_EQ(next.compute_ns, 60);
   EXPECT_EQ(next.exposed_unsplit_ns, 40) << "a kernel by its name, with no collective recorded";

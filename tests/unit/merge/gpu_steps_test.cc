@@ -137,6 +137,54 @@ TEST(GpuSteps, StepsOfWindowsWithPausesBetween) {
   }
 }
 
+struct Edges {
+  const char* what;
+  std::vector<Interval> kernels;  // By launch, begin and end in launched_ns.
+  std::vector<std::int64_t> launched_ns;
+  Interval copy{0, 0};  // Launched where it begins.
+  bool window = false;
+  Interval expected;
+};
+
+// One step, marked from 1,000 to 5,000 on the host.
+TEST(GpuSteps, TheFirstBeginsAndTheLastEndsWhenHostAndGpuAreReady) {
+  for (const Edges& edges : {
+           Edges{"idle at both ends", {{3000, 4000}}, {2900}, {}, false, {1000, 5000}},
+           Edges{"work of before runs", {{900, 1500}, {3000, 4000}}, {800, 2900}, {}, false, {3000, 5000}},
+           Edges{"a copy of before runs", {{3000, 4000}}, {2900}, {900, 1500}, false, {3000, 5000}},
+           Edges{"work of before is done", {{500, 1000}, {3000, 4000}}, {400, 2900}, {}, false, {1000, 5000}},
+           Edges{"it ends after the host", {{3000, 6000}}, {2900}, {}, false, {1000, 6000}},
+           Edges{"a copy ends after the host", {{3000, 4000}}, {2900}, {4900, 5500}, false, {1000, 5500}},
+           Edges{"later work is no part", {{3000, 4000}, {7000, 9000}}, {2900, 5100}, {}, false, {1000, 5000}},
+           Edges{"its first kernel begins before, by the clocks", {{990, 4000}}, {1100}, {}, false, {990, 5000}},
+           Edges{"a capture window", {{3000, 4000}}, {2900}, {}, true, {3000, 4000}},
+       }) {
+    Merged m(1);
+    m[0].Step(0, 1000, 5000);
+    for (std::size_t i = 0; i < edges.kernels.size(); ++i)
+      m[0].Kernel("gemm", edges.kernels[i].begin, edges.kernels[i].end, edges.launched_ns[i]);
+    if (edges.copy.end > 0)
+      m[0].t.copies.Append({.begin_ns = edges.copy.begin, .duration_ns = edges.copy.end - edges.copy.begin});
+    if (edges.window) m[0].t.windows.Append({.begin_ns = 1000, .end_ns = 5000, .first_step = 0, .end_step = 1});
+    m.Run();
+    EXPECT_EQ(m.passed[0].steps[0].window, edges.expected)
+        << edges.what << ": " << m.passed[0].steps[0].window.begin << " " << m.passed[0].steps[0].window.end;
+  }
+}
+
+// Steps 0 and 1, a pause, and steps 5 and 6: each pair has ends of its own.
+TEST(GpuSteps, APauseIsAnEnd) {
+  Merged m(1);
+  for (const std::int64_t step : {0, 1, 5, 6}) {
+    m[0].Step(step, 1000 * step, 1000 * (step + 1));
+    m[0].Kernel("gemm", 1000 * step + 400, 1000 * step + 700, 1000 * step + 100);
+  }
+  m.Run();
+  std::vector<Interval> windows;
+  for (const RankStep& step : m.passed[0].steps) windows.push_back(step.window);
+  EXPECT_EQ(windows, (std::vector<Interval>{{0, 1400}, {1400, 2000}, {5000, 6400}, {6400, 7000}}));
+}
+
 // The last step marked by a profiler that stops at once: nothing was launched in it, and it has no length.
 TEST(GpuSteps, OneInWhichNothingWasLaunchedIsNotComplete) {
   Merged m(2);
@@ -150,7 +198,7 @@ TEST(GpuSteps, OneInWhichNothingWasLaunchedIsNotComplete) {
   m.Run();
   const schema::TlSteps table = JobStepTable(m.passed, m.clocks(), m.steps, merge::StepRankTable(m.passed));
   EXPECT_EQ(table.complete, (std::vector<std::uint8_t>{1, 1, 1, 0}));
-  EXPECT_EQ(table.step_ns, (std::vector<std::int64_t>{10'000, 10'000, 8'800, -1}));
+  EXPECT_EQ(table.step_ns, (std::vector<std::int64_t>{10'200, 10'000, 9'800, -1}));
 }
 
 }  // namespace
