@@ -7,6 +7,7 @@
 #include <utility>
 #include <vector>
 
+#include "core/interval.h"
 #include "core/rules/common.h"
 #include "core/schema.h"
 #include "merge/timeline/timeline.h"
