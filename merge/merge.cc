@@ -267,7 +267,7 @@ class Merger {
       input.p2p = &p2p_;
       input.p2p_waits = &p2p_waits_[r];
       input.steps = &steps_.ranks[r];
-      input.marked = steps_.source != StepSource::kSignature;
+      input.times = steps_.times;
       input.hta = options_.classes == "hta";
       input.hta_window = options_.window == "hta";
       if (input.hta_window) input.hta_until_ns = hta_until_ns_[r];

@@ -1,4 +1,5 @@
 #include <algorithm>
+#include <cmath>
 #include <compare>
 #include <map>
 #include <set>
@@ -140,6 +141,60 @@ bool HoldTheTime(const std::vector<MatchRank>& ranks, const std::vector<std::vec
   return NearlyAllOf(covered_ns, all_ns) && HalfOf(ordinary_ns, all_ns);
 }
 
+// Steps of one job are of one order of length.
+bool MakeSense(const std::vector<std::vector<RankStep>>& steps) {
+  for (const std::vector<RankStep>& of_rank : steps) {
+    std::vector<std::int64_t> lengths_ns;
+    for (const RankStep& step : of_rank) lengths_ns.push_back(step.window.end - step.window.begin);
+    if (lengths_ns.empty()) continue;
+    std::ranges::sort(lengths_ns);
+    const auto at = [&](double share) {
+      return lengths_ns[static_cast<std::size_t>(share * static_cast<double>(lengths_ns.size() - 1))];
+    };
+    if (lengths_ns.front() <= 0 || static_cast<double>(at(0.99)) >= rules::kStepsApart * static_cast<double>(at(0.1)))
+      return false;
+  }
+  return true;
+}
+
+// Every n-th value from `first` on.
+std::vector<std::int64_t> EachOf(const std::vector<std::int64_t>& values, std::size_t first, std::size_t n) {
+  std::vector<std::int64_t> each;
+  for (std::size_t i = first; i < values.size(); i += n) each.push_back(values[i]);
+  return each;
+}
+
+// Two-sample test of Kolmogorov and Smirnov: the largest distance of the distributions, against what chance shows in
+// one of a thousand cases (asymptotic).
+bool Differ(std::vector<std::int64_t> a, std::vector<std::int64_t> b) {
+  if (a.empty() || b.empty()) return false;
+  std::ranges::sort(a);
+  std::ranges::sort(b);
+  const auto na = static_cast<double>(a.size()), nb = static_cast<double>(b.size());
+  double largest = 0;
+  for (std::size_t i = 0, j = 0; i < a.size() && j < b.size();) {
+    const std::int64_t value = std::min(a[i], b[j]);
+    while (i < a.size() && a[i] == value) ++i;
+    while (j < b.size() && b[j] == value) ++j;
+    largest = std::max(largest, std::abs(static_cast<double>(i) / na - static_cast<double>(j) / nb));
+  }
+  return largest > rules::kSmirnov999 * std::sqrt((na + nb) / (na * nb));
+}
+
+// Of each repetition: from its first operation's begin to the next one's, and how long its operations last.
+std::size_t TurnsOf(const schema::Collectives& c, const Sequence& reference, const Period& period) {
+  std::vector<std::int64_t> lengths_ns, moving_ns;
+  for (std::size_t i = period.first; i + period.length <= period.end; i += period.length) {
+    std::int64_t moving = 0;
+    for (std::size_t k = i; k < i + period.length; ++k)
+      moving += c.end_ns[reference.rows[k]] - c.begin_ns[reference.rows[k]];
+    moving_ns.push_back(moving);
+    if (i + period.length < period.end)
+      lengths_ns.push_back(c.begin_ns[reference.rows[i + period.length]] - c.begin_ns[reference.rows[i]]);
+  }
+  return TurnsInTime(lengths_ns, moving_ns);
+}
+
 }  // namespace
 
 Period FindPeriod(const std::vector<std::uint64_t>& symbols) {
@@ -151,15 +206,36 @@ Period FindPeriod(const std::vector<std::uint64_t>& symbols) {
   return {};
 }
 
-std::vector<std::vector<RankStep>> StepsFromSignature(const std::vector<MatchRank>& ranks,
-                                                      const MatchedCollectives& matched) {
-  std::vector<std::vector<RankStep>> steps(ranks.size());
+std::size_t TurnsInTime(const std::vector<std::int64_t>& lengths_ns, const std::vector<std::int64_t>& moving_ns) {
+  std::size_t turns = 1;
+  for (std::size_t times = 2; times <= rules::kTurnsInTimeMost;) {
+    bool alike = true;
+    for (const auto* values : {&lengths_ns, &moving_ns})
+      for (std::size_t first = 0; first < turns && alike; ++first)
+        for (std::size_t other = 1; other < times && alike; ++other)
+          alike = !Differ(EachOf(*values, first, turns * times), EachOf(*values, first + other * turns, turns * times));
+    if (alike)
+      ++times;
+    else
+      turns *= times;
+  }
+  return turns;
+}
+
+FoundSteps StepsFromSignature(const std::vector<MatchRank>& ranks, const MatchedCollectives& matched) {
+  FoundSteps found;
+  std::vector<std::vector<RankStep>>& steps = found.ranks;
+  steps.resize(ranks.size());
   const Numbered comm = BusiestComm(ranks, matched);
-  if (comm.comm == 0) return steps;
+  if (comm.comm == 0) return found;
   const Sequence reference = SequenceOf(ranks[0], comm);
   const schema::Collectives& c = ranks[0].tables->collectives;
-  const Period period = FindPeriod(reference.symbols);
-  if (period.length == 0) return steps;
+  Period period = FindPeriod(reference.symbols);
+  if (period.length == 0) return found;
+  period.length *= TurnsOf(c, reference, period);
+  if (std::ranges::all_of(reference.rows,
+                          [&](std::uint32_t row) { return c.mode[row] == schema::Code(CollectiveMode::kGpu); }))
+    found.times = StepTimes::kFoundOnGpu;
   // A step begins after such a collective; the same instance bounds it on every rank.
   std::vector<std::pair<std::uint64_t, std::uint32_t>> bounds;
   for (const std::size_t i : BoundsOfPeriod(c, reference, period))
@@ -186,8 +262,8 @@ std::vector<std::vector<RankStep>> StepsFromSignature(const std::vector<MatchRan
       begin = there ? latest_end : schema::kNoTime;
     }
   }
-  if (!HoldTheTime(ranks, steps)) steps.assign(ranks.size(), {});
-  return steps;
+  if (!HoldTheTime(ranks, steps) || !MakeSense(steps)) steps.assign(ranks.size(), {});
+  return found;
 }
 
 }  // namespace lockstep::merge

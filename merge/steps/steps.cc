@@ -193,7 +193,9 @@ JobSteps FindSteps(const std::vector<MatchRank>& ranks, const MatchedCollectives
   if (std::ranges::any_of(ranks, [](const MatchRank& rank) { return rank.tables->steps.rows() > 0; })) {
     TakeMarks(ranks, job);
   } else {
-    job.ranks = StepsFromSignature(ranks, matched);
+    FoundSteps found = StepsFromSignature(ranks, matched);
+    job.ranks = std::move(found.ranks);
+    job.times = found.times;
     job.source = StepSource::kSignature;
     if (std::ranges::all_of(job.ranks, [](const auto& steps) { return steps.empty(); })) {
       job.losses.push_back(MakeLoss(-1, Loss::kStepsUnmarked, 1, ""));

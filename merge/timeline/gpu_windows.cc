@@ -27,11 +27,12 @@ class Launched {
 // Keeps all launches in memory: for calls that are not in order of time, and recordings with gaps.
 class AllLaunched final : public Launched {
  public:
-  AllLaunched(KernelRows& kernels, CopyRows& copies, ApiRows& api) {
+  AllLaunched(KernelRows& kernels, CopyRows& copies, ApiRows* api) {
     std::vector<std::pair<std::uint64_t, std::int64_t>> launches;  // Correlation, time of the call.
-    ForEachRow(api, [&](const auto& calls, std::size_t i) {
-      if (calls.correlation[i] != 0) launches.emplace_back(calls.correlation[i], calls.begin_ns[i]);
-    });
+    if (api != nullptr)
+      ForEachRow(*api, [&](const auto& calls, std::size_t i) {
+        if (calls.correlation[i] != 0) launches.emplace_back(calls.correlation[i], calls.begin_ns[i]);
+      });
     std::sort(launches.begin(), launches.end());
     const auto launched = [&](const auto& rows, std::size_t i) {
       const std::uint64_t correlation = rows.correlation[i];
@@ -70,14 +71,14 @@ class FirstLaunched final : public Launched {
   explicit FirstLaunched(std::vector<std::int64_t> bounds) : bounds_(std::move(bounds)), first_(bounds_.size()) {}
 
   // Returns false if the calls are not in order of time.
-  bool Find(KernelRows& kernels, CopyRows& copies, ApiRows& api, const CorrelationSet& of_kernels) {
+  bool Find(KernelRows& kernels, CopyRows& copies, ApiRows* api, const CorrelationSet& of_kernels) {
     CorrelationSet called, before_first, after_last;
 
     // Correlation -> bounds after which it is the first launch.
     std::unordered_multimap<std::uint64_t, std::size_t> wanted;
     std::int64_t before = INT64_MIN;
-    api.Rewind();
-    while (const auto* calls = api.Next()) {
+    if (api != nullptr) api->Rewind();
+    while (const auto* calls = api != nullptr ? api->Next() : nullptr) {
       for (std::size_t i = 0; i < calls->rows(); ++i) {
         const std::int64_t begin = calls->begin_ns[i];
         if (begin < before) return false;
@@ -189,9 +190,10 @@ GpuActivity FindGpuActivity(KernelRows& kernels, CopyRows& copies) {
   return activity;
 }
 
-std::vector<RankStep> GpuWindows(std::vector<RankStep> steps, bool marked, KernelRows& kernels, CopyRows& copies,
-                                 ApiRows& api, const GpuActivity& activity, const schema::RankTables& head) {
+std::vector<RankStep> GpuWindows(std::vector<RankStep> steps, StepTimes times, KernelRows& kernels, CopyRows& copies,
+                                 ApiRows& all_calls, const GpuActivity& activity, const schema::RankTables& head) {
   if (steps.empty()) return steps;
+  ApiRows* const api = times == StepTimes::kFoundOnGpu ? nullptr : &all_calls;
   const Interval extent = activity.extent;
   std::vector<std::int64_t> bounds;
   bool gaps = false;
@@ -216,7 +218,7 @@ std::vector<RankStep> GpuWindows(std::vector<RankStep> steps, bool marked, Kerne
   if (launched == nullptr) launched = std::make_unique<AllLaunched>(kernels, copies, api);
 
   // What runs when a capture window begins is not recorded: all its steps reach from kernel to kernel.
-  const bool edges = marked && head.windows.rows() == 0;
+  const bool edges = times == StepTimes::kMarked && head.windows.rows() == 0;
   const std::vector<RankStep> host = steps;
   std::int64_t before = schema::kNoTime;
   std::size_t first = 0, last = steps.size();  // Of the steps since the last gap: the first, and the last with work.

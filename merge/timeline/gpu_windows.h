@@ -53,9 +53,9 @@ GpuActivity FindGpuActivity(KernelRows& kernels, CopyRows& copies);
 // where the host ended it or where the work launched before that ended, whichever is later; a pause in the steps is
 // such an end and begin. But the last one of a capture window ends with the first kernel after the window, which the
 // rank's `head` contains: so a step is as long as if everything had been recorded. A step in which nothing was launched
-// is empty and not complete. `activity`: of these kernels and copies. Of the kernels it chooses the columns that it
-// needs.
-std::vector<RankStep> GpuWindows(std::vector<RankStep> host_steps, bool marked, KernelRows& kernels, CopyRows& copies,
-                                 ApiRows& api, const GpuActivity& activity, const schema::RankTables& head);
+// is empty and not complete. Of steps that were found in the GPU's own times the kernels that begin in them count.
+// `activity`: of these kernels and copies. Of the kernels it chooses the columns that it needs.
+std::vector<RankStep> GpuWindows(std::vector<RankStep> steps, StepTimes times, KernelRows& kernels, CopyRows& copies,
+                                 ApiRows& all_calls, const GpuActivity& activity, const schema::RankTables& head);
 
 }  // namespace lockstep::merge

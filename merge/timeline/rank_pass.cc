@@ -62,7 +62,7 @@ class Pass {
   std::vector<RankStep> FindGpuWindows() {
     const GpuActivity activity = FindGpuActivity(tables_.kernels, tables_.copies);
     extent_ = activity.extent;
-    return GpuWindows(*in_.steps, in_.marked, tables_.kernels, tables_.copies, tables_.api, activity, head_);
+    return GpuWindows(*in_.steps, in_.times, tables_.kernels, tables_.copies, tables_.api, activity, head_);
   }
 
   struct OpTimes {

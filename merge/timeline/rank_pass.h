@@ -35,7 +35,7 @@ struct RankPassInput {
   const MatchedP2p* p2p = nullptr;
   const RankP2pWaits* p2p_waits = nullptr;  // May be null: none.
   const std::vector<RankStep>* steps = nullptr;
-  bool marked = true;  // The program marked them; else they were found.
+  StepTimes times = StepTimes::kMarked;
   bool hta = false;
   // Steps of the analysis window, inclusive; first > last: none, the whole captured time counts.
   std::int64_t first_step = 0, last_step = -1;

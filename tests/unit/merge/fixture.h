@@ -55,6 +55,7 @@ class Merged {
       input.p2p = &p2p;
       input.p2p_waits = &waits[r];
       input.steps = &steps.ranks[r];
+      input.times = steps.times;
       input.hta = hta;
       if (!steps.common.empty()) input.first_step = steps.common.front(), input.last_step = steps.common.back();
       passed.push_back(merge::PassEvents(input, ranks_[r]->t, *ingest::ReadFromMemory(ranks_[r]->t), matched));

@@ -3,6 +3,7 @@
 #include <gtest/gtest.h>
 
 #include <numeric>
+#include <random>
 
 #include "fixture.h"
 #include "merge/timeline/assemble.h"
@@ -150,6 +151,81 @@ TEST(Steps, WhatRepeatsHoldsTheTimeOrIsNoStep) {
       }
     m.Run();
     EXPECT_EQ(m.steps.ranks[0].empty(), stalls == 2) << stalls;
+  }
+}
+
+TEST(Steps, TurnsInTimeAreThoseThatClearlyAlternate) {
+  std::mt19937 random(1);
+  const auto near = [&](std::int64_t ns) { return ns + static_cast<std::int64_t>(random() % 200); };
+  for (const std::vector<std::int64_t>& pattern : std::vector<std::vector<std::int64_t>>{
+           {1000}, {1000, 2600}, {1000, 1000, 2600}, {1000, 2600, 1000, 3900}, {1000, 1000, 1000, 2600}}) {
+    std::vector<std::int64_t> lengths_ns, moving_ns;
+    for (std::size_t i = 0; i < 60; ++i) {
+      lengths_ns.push_back(near(10'000));
+      moving_ns.push_back(near(pattern[i % pattern.size()]));
+    }
+    EXPECT_EQ(merge::TurnsInTime(lengths_ns, moving_ns), pattern.size());
+    EXPECT_EQ(merge::TurnsInTime(moving_ns, lengths_ns), pattern.size()) << "by either measure";
+  }
+  // The spread may tell, with the same middle; and too few say nothing.
+  std::vector<std::int64_t> spread;
+  for (std::size_t i = 0; i < 60; ++i)
+    spread.push_back(10'000 + (i % 2 == 0 ? 0 : static_cast<std::int64_t>(random() % 4000) - 2000));
+  EXPECT_EQ(merge::TurnsInTime(spread, spread), 2u);
+  EXPECT_EQ(merge::TurnsInTime({1, 9, 1, 9, 1, 9, 1, 9}, {1, 9, 1, 9, 1, 9, 1, 9}), 1u);
+  EXPECT_EQ(merge::TurnsInTime({}, {}), 1u);
+  // Of runs that do not alternate next to none is said to.
+  int wrong = 0;
+  for (int run = 0; run < 500; ++run) {
+    std::vector<std::int64_t> lengths_ns, moving_ns;
+    for (std::size_t i = 0; i < 40; ++i) {
+      lengths_ns.push_back(static_cast<std::int64_t>(random() % 5000) + 20 * static_cast<std::int64_t>(i));
+      moving_ns.push_back(static_cast<std::int64_t>(random() % 5000));
+    }
+    wrong += merge::TurnsInTime(lengths_ns, moving_ns) != 1;
+  }
+  EXPECT_LE(wrong, 10);
+}
+
+// A forward and a backward pass with one collective each, of one size: the host is ahead of the GPU by a different lead
+// on each rank, and the steps are the same on both.
+TEST(Steps, FoundInGpuTimesTheyAreTheSameOnEachRank) {
+  Merged m(2);
+  for (int r = 0; r < 2; ++r) {
+    std::uint32_t row = 0;
+    for (std::int64_t i = 0; i < 40; ++i) {
+      const std::int64_t at = 10'000 * i, moves = i % 2 == 0 ? 100 : 260;
+      m[r].Kernel("gemm", at, at + 9'000, at - 30'000 * r);
+      m[r].Kernel("ncclDevKernel_SendRecv", at + 9'100, at + 9'100 + moves, at + 10 - 30'000 * r, 1);
+      row = m[r].Collective(CollectiveKind::kAllReduce, at + 9'100, at + 9'100 + moves);
+      m[r].t.collectives.mode[row] = schema::Code(CollectiveMode::kGpu);
+      m[r].t.collectives.kernel[row] = static_cast<std::uint32_t>(m[r].t.kernels.rows() - 1);
+    }
+    m[r].t.mpi_calls = {};
+  }
+  m.Run();
+  EXPECT_EQ(m.steps.times, merge::StepTimes::kFoundOnGpu);
+  ASSERT_EQ(m.passed[0].steps.size(), 19u);
+  ASSERT_EQ(m.passed[1].steps.size(), 19u);
+  for (std::size_t i = 0; i < 19; ++i) {
+    EXPECT_EQ(m.passed[0].steps[i].window, m.passed[1].steps[i].window) << i;
+    if (i < 18) EXPECT_EQ(m.passed[0].steps[i].window.end - m.passed[0].steps[i].window.begin, 20'000) << i;
+    EXPECT_TRUE(m.passed[1].steps[i].complete) << i;
+  }
+}
+
+TEST(Steps, OnesThatWereFoundMakeSense) {
+  for (const std::int64_t apart : {10, 100}) {
+    Merged m(2);
+    for (int r = 0; r < 2; ++r) {
+      std::mt19937 random(7);
+      for (std::int64_t i = 0, at = 0; i < 60; ++i) {
+        m[r].Collective(CollectiveKind::kAllReduce, at, at + 10, 8);
+        at += random() % 3 == 0 ? 1000 : 1000 * apart;
+      }
+    }
+    m.Run();
+    EXPECT_EQ(m.steps.ranks[0].empty(), apart == 100) << apart;
   }
 }
 
