@@ -419,6 +419,25 @@ class Defects(Case):
                                                            % (422 if after else 382)), analysis["verdict"])
             self.assertEqual(sum(cause["ns"] for cause in analysis["idle_causes"]), summary["idle_ns"])
 
+    def test_first_step_that_is_no_warm_up(self):
+        """Copies before the first kernel make the first step long and the last one short, and the mean is right."""
+        for slow in (0, 30_000):
+            trace = traces.Trace(0, 1, backend=None)
+            at = 0
+            for i in range(12):
+                length = 10_000 + (slow if i == 0 else 0)
+                trace.annotation("ProfilerStep#%d" % i, at, length)
+                trace.operator("aten::copy_", at + 10, 40)
+                trace.copy("Memcpy HtoD (Pinned -> Device)", at + 100, 8_000, 1 << 20, trace.launch(at + 50, name="cudaMemcpyAsync"))
+                trace.kernel("gemm", at + 8_200, length - 8_300, trace.launch(at + 8_150))
+                at += length
+            run = "copies-%d" % slow
+            self.imported(*self.write([trace]), run=run, options=["--force"])
+            analysis = self.analysis(run)
+            self.assertEqual([step["warmup"] for step in analysis["steps"]], [slow > 0] + [False] * 11)
+            if slow == 0:
+                self.assertEqual(analysis["summary"]["step_ns_mean"], 10_000_000)
+
     def test_no_metadata_of_collectives(self):
         """Kernels' names are all there is; whichever they are, the ranks' times are the same."""
         seen = []
