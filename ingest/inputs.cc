@@ -395,10 +395,10 @@ std::vector<PlannedRank> PlanRanks(const std::vector<Asked>& files, std::int64_t
       plan[i].from = "its collectives";
     }
   }
-  // The last rank that is free can be no other.
-  const bool only =
-      std::count_if(plan.begin(), plan.end(), [](const PlannedRank& file) { return file.rank < 0; }) == 1 &&
-      world_size <= static_cast<std::int64_t>(files.size());
+  // The last rank that is free can be no other, if the other files are all of the others.
+  const auto all = static_cast<std::int64_t>(files.size());
+  const bool only = static_cast<std::int64_t>(taken.size()) + 1 == all && world_size <= all &&
+                    (taken.empty() || taken.rbegin()->first < all);
   std::int32_t next = 0;
   for (std::size_t i = 0; i < files.size(); ++i) {
     if (plan[i].rank >= 0) continue;

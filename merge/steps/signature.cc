@@ -147,11 +147,9 @@ bool MakeSense(const std::vector<std::vector<RankStep>>& steps) {
     std::vector<std::int64_t> lengths_ns;
     for (const RankStep& step : of_rank) lengths_ns.push_back(step.window.end - step.window.begin);
     if (lengths_ns.empty()) continue;
-    std::ranges::sort(lengths_ns);
-    const auto at = [&](double share) {
-      return lengths_ns[static_cast<std::size_t>(share * static_cast<double>(lengths_ns.size() - 1))];
-    };
-    if (lengths_ns.front() <= 0 || static_cast<double>(at(0.99)) >= rules::kStepsApart * static_cast<double>(at(0.1)))
+    const auto short_ns = static_cast<double>(LowerQuantile(lengths_ns, 0.1));
+    if (*std::ranges::min_element(lengths_ns) <= 0 ||
+        static_cast<double>(LowerQuantile(std::move(lengths_ns), 0.99)) >= rules::kStepsApart * short_ns)
       return false;
   }
   return true;
@@ -165,7 +163,8 @@ std::vector<std::int64_t> EachOf(const std::vector<std::int64_t>& values, std::s
 }
 
 // Two-sample test of Kolmogorov and Smirnov: the largest distance of the distributions, against what chance shows in
-// one of a thousand cases (asymptotic).
+// one of a thousand cases (asymptotic), and what matters: of thousands of repetitions the least difference is no
+// chance.
 bool Differ(std::vector<std::int64_t> a, std::vector<std::int64_t> b) {
   if (a.empty() || b.empty()) return false;
   std::ranges::sort(a);
@@ -178,7 +177,7 @@ bool Differ(std::vector<std::int64_t> a, std::vector<std::int64_t> b) {
     while (j < b.size() && b[j] == value) ++j;
     largest = std::max(largest, std::abs(static_cast<double>(i) / na - static_cast<double>(j) / nb));
   }
-  return largest > rules::kSmirnov999 * std::sqrt((na + nb) / (na * nb));
+  return largest > std::max(rules::kTurnsApart, rules::kSmirnov999 * std::sqrt((na + nb) / (na * nb)));
 }
 
 // Of each repetition: from its first operation's begin to the next one's, and how long its operations last.

@@ -11,6 +11,7 @@
 
 #include "analysis/replay/graph/read_run.h"
 #include "core/rules/common.h"
+#include "merge/timeline/totals_row.h"
 
 namespace lockstep::replay {
 namespace {
@@ -55,9 +56,9 @@ class GpuReader {
           request.clock_slack_ns =
               std::max(rules::kGpuClockSlackNs, timeline_.MetaNumber("gpu_clock_contradicts_ns", 0));
           const std::size_t steps = run_.steps.size();
-          for (std::size_t row = 0; row < t_.rank_totals.rows() && rows.empty(); ++row)
-            if (t_.rank_totals.rank[row] == run_.ranks[r])
-              request.whole = {t_.rank_totals.begin_ns[row], t_.rank_totals.end_ns[row]};
+          const schema::TlRankTotals& totals = t_.rank_totals;
+          if (const std::size_t row = merge::TotalsRow(totals, run_.ranks[r]); rows.empty() && row < totals.rows())
+            request.whole = {totals.begin_ns[row], totals.end_ns[row]};
           for (std::size_t s = 0; s < steps && !rows.empty(); ++s)
             request.bounds_ns.push_back(t_.step_ranks.begin_ns[rows[r * steps + s]]);
           if (!rows.empty()) request.bounds_ns.push_back(t_.step_ranks.end_ns[rows[(r + 1) * steps - 1]]);

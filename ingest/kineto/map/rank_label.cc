@@ -4,6 +4,8 @@
 #include <charconv>
 #include <iterator>
 
+#include "core/operation_name.h"
+
 namespace lockstep::ingest {
 namespace {
 
@@ -18,13 +20,6 @@ bool IsIn(std::string_view word, const auto& list) {
   return std::find(std::begin(list), std::end(list), word) != std::end(list);
 }
 
-std::string SmallLetters(std::string_view text) {
-  std::string small(text);
-  for (char& c : small)
-    if (c >= 'A' && c <= 'Z') c = static_cast<char>(c - 'A' + 'a');
-  return small;
-}
-
 // Takes "tp_rank=1", "TP01" or "global rank 3" at `at`; moves `at` behind it. False: there is none.
 bool TakePlace(std::string_view text, bool any_dimension, std::size_t& at, RankLabel& label) {
   std::string dimension;
@@ -33,7 +28,7 @@ bool TakePlace(std::string_view text, bool any_dimension, std::size_t& at, RankL
     const std::size_t begin = i;
     while (i < text.size() && IsLetter(text[i])) ++i;
     if (i == begin || words == 2) return false;
-    const std::string word = SmallLetters(text.substr(begin, i - begin));
+    const std::string word = Letters(text.substr(begin, i - begin));
     // "tp_rank" is a place in tp; "global rank" and "world rank" are the rank itself; a "local rank" is neither.
     if (words == 0)
       dimension = word;

@@ -174,6 +174,11 @@ TEST(Steps, TurnsInTimeAreThoseThatClearlyAlternate) {
   EXPECT_EQ(merge::TurnsInTime(spread, spread), 2u);
   EXPECT_EQ(merge::TurnsInTime({1, 9, 1, 9, 1, 9, 1, 9}, {1, 9, 1, 9, 1, 9, 1, 9}), 1u);
   EXPECT_EQ(merge::TurnsInTime({}, {}), 1u);
+  // Thousands show a difference that is no chance, and no matter.
+  std::vector<std::int64_t> little;
+  for (std::size_t i = 0; i < 4000; ++i)
+    little.push_back(10'000 + static_cast<std::int64_t>(random() % 1000) + (i % 2 == 0 ? 0 : 100));
+  EXPECT_EQ(merge::TurnsInTime(little, little), 1u);
   // Of runs that do not alternate next to none is said to.
   int wrong = 0;
   for (int run = 0; run < 500; ++run) {

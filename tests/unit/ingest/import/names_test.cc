@@ -212,6 +212,12 @@ TEST(ImportInputs, PlannedRanks) {
   EXPECT_EQ(plan[0].rank, 0);
   EXPECT_EQ(plan[1].rank, 1);
   // A name's rank that is taken does not throw the file away.
+  // Which rank is left is known if the others are all of the others.
+  EXPECT_FALSE(PlanRanks({{"a.json", 1, -1}, {"b.json", -1, -1}}, 2)[1].guessed);
+  EXPECT_FALSE(PlanRanks({{"a.json", -1, -1}}, 0)[0].guessed);
+  EXPECT_TRUE(PlanRanks({{"a.json", 5, -1}, {"b.json", -1, -1}}, 0)[1].guessed);
+  EXPECT_TRUE(PlanRanks({{"a.json", 0, -1}, {"b.json", 0, -1}, {"c.json", -1, -1}}, 3)[2].guessed);
+  EXPECT_TRUE(PlanRanks({{"a.json", 0, -1}, {"b.json", -1, -1}}, 4)[1].guessed);
   plan = PlanRanks({{"rank_0.json", 5, -1}, {"x/rank_5.json", -1, -1}}, 0);
   EXPECT_EQ(plan[0].rank, 5);
   EXPECT_EQ(plan[1].rank, 0);
