@@ -118,12 +118,8 @@ void PutContentionFirst(const Context& context, Analysis& analysis) {
   const auto at = std::find_if(analysis.findings.begin(), analysis.findings.end(),
                                [](const Finding& f) { return f.id == FindingId::kStarved; });
   if (at == analysis.findings.end()) return;
-  const auto [outside_calls, all] = analysis.without_core_share;
-  // Where they share cores, whoever spins takes one from somebody who computes.
-  const double certain = analysis.run.cores_scarce ? all : outside_calls;
-  const double weight = certain + rules::kUpperBoundWeight * (all - certain);
   for (const Finding& finding : analysis.findings)
-    if (Weight(context, analysis, finding) > weight) return;
+    if (Weight(context, analysis, finding) > analysis.without_core_share) return;
   std::rotate(analysis.findings.begin(), at, at + 1);
   const bool cause_of_rank =
       std::any_of(analysis.stragglers.begin(), analysis.stragglers.end(), [](const Straggler& straggler) {

@@ -14,9 +14,9 @@ struct CoreTime {
   struct OfRank {
     std::int32_t rank = -1;
     std::int64_t without_core_ns = 0, span_ns = 0;
-    // The part of without_core_ns that is certainly outside MPI calls. A thread that waits in such a call may spin, and
-    // then it loses nothing if it has no core. In GPU runs this is all of it, because the communication of a step is
-    // not the communication of its host threads.
+    // The part of without_core_ns that is certainly outside communication. A thread that waits there may spin, and then
+    // it loses nothing if it has no core. In GPU runs this is all of it, because the communication of a step is not the
+    // communication of its host threads.
     std::int64_t outside_calls_ns = 0;
     std::int64_t cpu_ns = -1;  // -1: unknown.
   };

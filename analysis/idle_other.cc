@@ -1,6 +1,7 @@
 // Idle time of which no finding tells: a step in which nothing runs is never a healthy one.
 
 #include <algorithm>
+#include <array>
 #include <cmath>
 #include <numeric>
 #include <set>
@@ -17,55 +18,72 @@
 namespace lockstep::analysis {
 namespace {
 
-// Of ranks without a GPU, from the terms and their parts (docs/definitions.md).
-void FillFromSummary(bool messages, Analysis& analysis) {
-  const Summary& s = analysis.summary;
-  std::int64_t left = s.terms.idle_ns;
-  const auto add = [&](IdleKind kind, std::int64_t ns) {
+// Of ranks without a GPU, from the terms and their parts (docs/definitions.md): of the summary or of a rank.
+template <typename Row>
+std::array<std::int64_t, kIdleKinds> IdleParts(const Row& row, bool messages) {
+  std::array<std::int64_t, kIdleKinds> parts{};
+  std::int64_t left = row.terms.idle_ns;
+  const auto take = [&](IdleKind kind, std::int64_t ns) {
     ns = std::clamp<std::int64_t>(ns, 0, left);
     left -= ns;
-    if (ns > 0)
-      analysis.idle_causes.push_back(
-          {std::string(RowOf(kind).cause), ns, std::string(KindOf(RowOf(kind).finding).name), false});
+    parts[static_cast<std::size_t>(kind)] = ns;
   };
-  add(IdleKind::kInput, s.input_ns);
-  add(IdleKind::kFiles, s.mpi_io_ns);
-  add(IdleKind::kOneSided, s.mpi_rma_ns);
-  add(IdleKind::kMpiSetup, s.mpi_setup_ns);
-  add(IdleKind::kOtherMpi, s.mpi_other_ns - s.mpi_io_ns - s.mpi_rma_ns - s.mpi_setup_ns);
-  add(IdleKind::kMessages, messages ? left : 0);
-  add(IdleKind::kUnexplained, left);
-  std::stable_sort(analysis.idle_causes.begin(), analysis.idle_causes.end(),
-                   [](const IdleCause& a, const IdleCause& b) { return a.ns > b.ns; });
+  take(IdleKind::kInput, row.input_ns);
+  take(IdleKind::kFiles, row.mpi_io_ns);
+  take(IdleKind::kOneSided, row.mpi_rma_ns);
+  take(IdleKind::kMpiSetup, row.mpi_setup_ns);
+  take(IdleKind::kOtherMpi, row.mpi_other_ns - row.mpi_io_ns - row.mpi_rma_ns - row.mpi_setup_ns);
+  take(messages ? IdleKind::kMessages : IdleKind::kUnexplained, left);
+  return parts;
 }
 
-// One rank's longer input is that rank's: its finding has the price of what it has beyond the rank in the middle. What
-// all have of it stays.
-void LeaveInputToStragglers(Analysis& analysis) {
-  const auto at = std::find_if(analysis.idle_causes.begin(), analysis.idle_causes.end(),
-                               [](const IdleCause& each) { return each.cause == RowOf(IdleKind::kInput).cause; });
-  if (at == analysis.idle_causes.end() || analysis.ranks.empty()) return;
-  std::vector<std::int64_t> of_ranks;
-  for (const RankRow& row : analysis.ranks) of_ranks.push_back(row.input_ns);
-  const double all = std::accumulate(of_ranks.begin(), of_ranks.end(), 0.0);
-  const std::int64_t middle = LowerMedian(std::move(of_ranks));
-  double beyond = 0;
-  for (const Straggler& straggler : analysis.stragglers)
-    for (const RankRow& row : analysis.ranks)
-      if (straggler.cause == CauseId::kInput && row.rank == straggler.rank)
-        beyond += static_cast<double>(std::max<std::int64_t>(0, row.input_ns - middle));
-  const std::int64_t theirs = all > 0 ? std::llround(static_cast<double>(at->ns) * beyond / all) : 0;
-  if (theirs <= 0) return;
-  IdleCause of_stragglers = *at;
-  of_stragglers.ns = theirs;
-  of_stragglers.finding = KindOf(FindingId::kStragglerArrival).name;
-  at->ns -= theirs;
-  if (at->ns == 0)
-    *at = std::move(of_stragglers);
-  else
-    analysis.idle_causes.insert(at, std::move(of_stragglers));
-  std::stable_sort(analysis.idle_causes.begin(), analysis.idle_causes.end(),
-                   [](const IdleCause& a, const IdleCause& b) { return a.ns > b.ns; });
+void LargestFirst(std::vector<IdleCause>& causes) {
+  std::stable_sort(causes.begin(), causes.end(), [](const IdleCause& a, const IdleCause& b) { return a.ns > b.ns; });
+}
+
+void FillFromTerms(bool messages, Analysis& analysis) {
+  const auto ns = IdleParts(analysis.summary, messages);
+  for (std::size_t kind = 0; kind < kIdleKinds; ++kind)
+    if (ns[kind] > 0)
+      analysis.idle_causes.push_back({.cause = std::string(kIdleKindRows[kind].cause),
+                                      .ns = ns[kind],
+                                      .finding = std::string(KindOf(kIdleKindRows[kind].finding).name)});
+  for (const RankRow& row : analysis.ranks) {
+    const auto of_rank = IdleParts(row, messages);
+    for (IdleCause& cause : analysis.idle_causes)
+      for (std::size_t kind = 0; kind < kIdleKinds; ++kind)
+        if (cause.cause == kIdleKindRows[kind].cause)
+          cause.of_ranks.emplace_back(row.rank, static_cast<double>(of_rank[kind]));
+  }
+  LargestFirst(analysis.idle_causes);
+}
+
+// What a rank that is late is idle for beyond the rank in the middle makes it late: that is in its finding's price.
+// What all have of it stays.
+void LeaveToStragglers(Analysis& analysis) {
+  std::vector<IdleCause> left;
+  for (IdleCause& cause : analysis.idle_causes) {
+    std::vector<double> of_ranks;
+    for (const auto& [rank, value] : cause.of_ranks) of_ranks.push_back(value);
+    if (cause.told || of_ranks.empty()) continue;
+    const double all = std::accumulate(of_ranks.begin(), of_ranks.end(), 0.0),
+                 middle = LowerMedian(std::move(of_ranks));
+    double beyond = 0;
+    for (const auto& [rank, value] : cause.of_ranks)
+      if (std::any_of(analysis.stragglers.begin(), analysis.stragglers.end(),
+                      [rank = rank](const Straggler& straggler) { return straggler.rank == rank; }))
+        beyond += std::max(0.0, value - middle);
+    const std::int64_t theirs = all > 0 ? std::llround(static_cast<double>(cause.ns) * beyond / all) : 0;
+    if (theirs <= 0) continue;
+    cause.ns -= theirs;
+    left.push_back({.cause = cause.cause,
+                    .ns = theirs,
+                    .finding = std::string(KindOf(FindingId::kStragglerArrival).name),
+                    .told = true});
+  }
+  std::erase_if(analysis.idle_causes, [](const IdleCause& cause) { return cause.ns == 0; });
+  analysis.idle_causes.insert(analysis.idle_causes.end(), left.begin(), left.end());
+  LargestFirst(analysis.idle_causes);
 }
 
 // MPI begins and ends once in a run: that is no time which a change of the program gains, and it has no price.
@@ -112,16 +130,16 @@ void TellOtherIdle(const Context& context, const std::set<FindingId>& told, Anal
   const std::int64_t whole = s.terms.Sum();
   if (whole <= 0 || s.terms.device_unknown || NotableGpuClocks(context.timeline()).contradicts_ns > 0) return;
   const bool gpu = analysis.run.gpu_ranks > 0;
-  if (!gpu && analysis.idle_causes.empty()) FillFromSummary(context.tables().p2p_pairs.rows() > 0, analysis);
+  if (!gpu && analysis.idle_causes.empty()) FillFromTerms(context.tables().p2p_pairs.rows() > 0, analysis);
+  LeaveToTellers(analysis);
+  RemarkOnMpiSetup(context, analysis);
+  for (IdleCause& cause : analysis.idle_causes)
+    cause.told |= std::any_of(told.begin(), told.end(), [&](FindingId id) { return KindOf(id).name == cause.finding; });
+  if (told.contains(FindingId::kStragglerArrival)) LeaveToStragglers(analysis);
   std::int64_t rest = 0;
   Clauses parts;
   const IdleCause* largest = nullptr;
-  if (told.contains(FindingId::kStragglerArrival) && !told.contains(FindingId::kInputBound))
-    LeaveInputToStragglers(analysis);
-  LeaveToTellers(analysis);
-  RemarkOnMpiSetup(context, analysis);
-  for (IdleCause& cause : analysis.idle_causes) {
-    cause.told |= std::any_of(told.begin(), told.end(), [&](FindingId id) { return KindOf(id).name == cause.finding; });
+  for (const IdleCause& cause : analysis.idle_causes) {
     if (cause.told) continue;
     rest += cause.ns;
     if (largest == nullptr) largest = &cause;

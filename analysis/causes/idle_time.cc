@@ -10,6 +10,7 @@ namespace lockstep::analysis {
 namespace {
 
 struct IdleSums {
+  std::int32_t rank = -1;
   std::array<std::int64_t, kIdleKinds> ns{};
   std::int64_t stretches = 0;
   bool per_step = false;
@@ -25,6 +26,7 @@ class IdleTime : public CauseOf<IdleSums> {
   std::optional<IdleSums> EvidenceOf(const RankEvents& events) const override {
     if (!events.gpu()) return std::nullopt;
     IdleSums sums;
+    sums.rank = events.view().rank;
     sums.stretches = static_cast<std::int64_t>(events.stretches().size());
     sums.per_step = events.per_step();
     for (const gpu::Gap& gap : events.gaps().gaps)
@@ -55,9 +57,12 @@ class IdleTime : public CauseOf<IdleSums> {
     for (std::size_t i = 0; i < kIdleKinds; ++i) {
       const std::size_t kind = by_loss[i];
       const std::int64_t mean = ns[kind] / n + (static_cast<std::int64_t>(i) < left ? 1 : 0);
-      if (mean > 0)
-        analysis.idle_causes.push_back({std::string(kIdleKindRows[kind].cause), mean,
-                                        std::string(KindOf(kIdleKindRows[kind].finding).name), false});
+      if (mean <= 0) continue;
+      IdleCause& cause = analysis.idle_causes.emplace_back();
+      cause.cause = kIdleKindRows[kind].cause;
+      cause.ns = mean;
+      cause.finding = KindOf(kIdleKindRows[kind].finding).name;
+      for (const IdleSums* sums : ranks) cause.of_ranks.emplace_back(sums->rank, static_cast<double>(sums->ns[kind]));
     }
     std::stable_sort(analysis.idle_causes.begin(), analysis.idle_causes.end(),
                      [](const IdleCause& a, const IdleCause& b) { return a.ns > b.ns; });

@@ -36,9 +36,10 @@ std::int64_t OtherThreadsNs(const Context& context) {
 void FindStarved(const Context& context, Analysis& analysis) {
   const RunFacts& run = analysis.run;
   const CoreTime time = WithoutCore(context);
-  const double share = time.share(), outside = time.outside_calls_share();
+  // Within communication it may have spun, or slept and been woken late: who knows what that costs, if anything.
+  const double share = time.outside_calls_share(), all = time.share();
   if (share < rules::kNameShare) return;
-  analysis.without_core_share = {outside, share};
+  analysis.without_core_share = share;
   Finding finding;
   finding.id = FindingId::kStarved;
   // The headline and the rows show one quantity: sums over the same steps of the same ranks.
@@ -48,11 +49,11 @@ void FindStarved(const Context& context, Analysis& analysis) {
                                 {"cores", Num{run.shared_cores}},
                                 {"torch", SourceOf(context.timeline()).torch},
                                 {"without_core", Share{share}}})};
-  // It has no price, because part of that time is within waits that would be spent anyway.
+  // It has no price: what a rank lacks while the others compute is not what the step lacks.
   finding.explain.columns = {"rank", "offcpu_ns", "outside_calls_ns", "cpu_ns", "span_ns"};
   const CoreTime::OfRank* most = nullptr;
   const auto of = [](const CoreTime::OfRank& rank) {
-    return static_cast<double>(rank.without_core_ns) / static_cast<double>(rank.span_ns);
+    return static_cast<double>(rank.outside_calls_ns) / static_cast<double>(rank.span_ns);
   };
   for (const CoreTime::OfRank& rank : time.ranks) {
     finding.explain.rows.push_back(
@@ -63,11 +64,11 @@ void FindStarved(const Context& context, Analysis& analysis) {
                                                         {"steps", If(time.steps > 0, Num{time.steps})},
                                                         {"without_core", Share{share}},
                                                         {"ranks", Num{static_cast<std::int64_t>(time.ranks.size())}},
-                                                        {"outside_calls", If(outside < share, Share{outside})},
+                                                        {"all", If(share < all, Share{all})},
                                                         {"rank", Index{most->rank}},
                                                         {"most", Share{of(*most)}}})};
   std::int64_t without_ns = 0;
-  for (const CoreTime::OfRank& rank : time.ranks) without_ns += rank.without_core_ns;
+  for (const CoreTime::OfRank& rank : time.ranks) without_ns += rank.outside_calls_ns;
   const std::int64_t others_ns = OtherThreadsNs(context);
   const bool own_threads = others_ns > 0 && HalfOf(others_ns, without_ns);
   if (own_threads) finding.said.evidence.push_back(Say(Word::kStarvedThreadsEvidence, {{"others_cpu", Ns{others_ns}}}));

@@ -16,9 +16,11 @@ namespace launch_bound {
 const struct Columns : TableColumns {
   Column step = Add("step", kId, "step; none: the window", kKey);
   Column device = Add("device", kId, "device, on ranks that use several", kKey);
-  Column bound = Add("bound", kText,
-                     "compute or communication: the device is busy for 80 % of the step, mostly with that; else the "
-                     "largest part of its idle time: launch, input, sync, collective, unknown");
+  Column bound =
+      Add("bound", kText,
+          "compute, communication or copies: the device is busy for 80 % of the step, mostly with that (compute "
+          "if that is half of it or more); else the "
+          "largest part of its idle time: launch, input, sync, collective, unknown");
   Column window = Add("window_ns", kNs, "the step on the GPU", kSum);
   Column busy = Add("busy_ns", kNs, "any stream busy", kSum);
   Column idle = Add("idle_ns", kNs, "no stream busy", kSum);
@@ -32,6 +34,8 @@ const struct Columns : TableColumns {
       AddDetail("sync_ns", kNs, "part of idle until syncs returned, and the launches that they delayed", kSum);
   Column collective = AddDetail("collective_ns", kNs, "part of idle in communication on the CPU", kSum);
   Column compute = AddDetail("compute_ns", kNs, "compute kernels running", kSum);
+  Column communication = AddDetail("communication_ns", kNs, "communication running, also beside compute", kSum);
+  Column copies = AddDetail("copy_ns", kNs, "copies and memsets running, also beside kernels", kSum);
   Column launches = Add("launches", kCount, "calls that launched what began in the step", kSum);
   Column launch_cpu = Add("launch_cpu_ns", kNs, "the host's time in them", kSum);
   Column ops = AddDetail("kernels", kCount, "kernels that began in the step", kSum);
@@ -45,7 +49,9 @@ void Derive(TableRow& row, const TableTotals&) {
   const auto window = static_cast<double>(IntOf(row[col.window])), busy = static_cast<double>(IntOf(row[col.busy]));
   if (window <= 0) return;
   if (busy >= rules::kThroughout * window) {
-    row[col.bound] = Text(2 * IntOf(row[col.compute]) >= IntOf(row[col.busy]) ? "compute" : "communication");
+    row[col.bound] = Text(2 * IntOf(row[col.compute]) >= IntOf(row[col.busy])       ? "compute"
+                          : IntOf(row[col.communication]) >= IntOf(row[col.copies]) ? "communication"
+                                                                                    : "copies");
     return;
   }
   const std::int64_t known =
@@ -61,7 +67,8 @@ void Derive(TableRow& row, const TableTotals&) {
 }
 
 struct Sums {
-  std::int64_t window = 0, idle = 0, limited = 0, input = 0, sync = 0, collective = 0, compute = 0;
+  std::int64_t window = 0, idle = 0, limited = 0, input = 0, sync = 0, collective = 0;
+  std::int64_t compute = 0, communication = 0, copies = 0;
   std::int64_t launches = 0, launch_cpu = 0, kernels = 0, short_kernels = 0;
 };
 
@@ -82,7 +89,8 @@ class PerStep {
       Sums all;
       for (const Sums& s : sums_) {
         all.window += s.window, all.idle += s.idle, all.limited += s.limited, all.input += s.input;
-        all.sync += s.sync, all.collective += s.collective, all.compute += s.compute, all.launches += s.launches;
+        all.sync += s.sync, all.collective += s.collective, all.launches += s.launches;
+        all.compute += s.compute, all.communication += s.communication, all.copies += s.copies;
         all.launch_cpu += s.launch_cpu, all.kernels += s.kernels, all.short_kernels += s.short_kernels;
       }
       Row(all, {}, device, found.devices.size() > 1, table);
@@ -126,11 +134,13 @@ class PerStep {
 
   void AddOps(std::uint16_t device) {
     const auto& api = rank_.tables.api;
-    std::vector<Interval> compute;
+    std::vector<Interval> compute, communication, copies;
     std::vector<bool> seen(api.rows(), false);
     for (const gpu::GpuOp& op : activity_.timeline.ops) {
       if (!op.busy || activity_.timeline.DeviceOf(op) != device) continue;
       if (op.cls == merge::KernelClass::kCompute) compute.push_back({op.begin_ns, op.end_ns});
+      if (op.cls == merge::KernelClass::kComm) communication.push_back({op.begin_ns, op.end_ns});
+      if (op.cls == merge::KernelClass::kMemory) copies.push_back({op.begin_ns, op.end_ns});
       const std::size_t w = At(op.begin_ns);
       if (w == windows_.size()) continue;
       if (!op.copy) {
@@ -142,8 +152,13 @@ class PerStep {
       ++sums_[w].launches;
       sums_[w].launch_cpu += api.duration_ns[op.api];
     }
-    const IntervalSet busy = Normalize(std::move(compute));
-    for (std::size_t i = 0; i < windows_.size(); ++i) sums_[i].compute = TotalWithin(busy, windows_[i]);
+    const auto sum_up = [&](std::vector<Interval> running, std::int64_t Sums::*of) {
+      const IntervalSet set = Normalize(std::move(running));
+      for (std::size_t i = 0; i < windows_.size(); ++i) sums_[i].*of = TotalWithin(set, windows_[i]);
+    };
+    sum_up(std::move(compute), &Sums::compute);
+    sum_up(std::move(communication), &Sums::communication);
+    sum_up(std::move(copies), &Sums::copies);
   }
 
   void Row(const Sums& sum, Cell step, const gpu::DeviceGaps::Device& device, bool several, Table& table) const {
@@ -158,6 +173,8 @@ class PerStep {
     row[col.sync] = Int(sum.sync);
     row[col.collective] = Int(sum.collective);
     row[col.compute] = Int(sum.compute);
+    row[col.communication] = Int(sum.communication);
+    row[col.copies] = Int(sum.copies);
     row[col.launches] = Int(sum.launches);
     row[col.launch_cpu] = Int(sum.launch_cpu);
     row[col.ops] = Int(sum.kernels);

@@ -419,6 +419,30 @@ class Defects(Case):
                                                            % (422 if after else 382)), analysis["verdict"])
             self.assertEqual(sum(cause["ns"] for cause in analysis["idle_causes"]), summary["idle_ns"])
 
+    def test_idle_time_of_a_late_rank_is_priced_once(self):
+        """Rank 1's GPU gets its kernels 16 ms later than the others', which wait: its idle time is in the straggler's price."""
+        job, late = [], 16_000
+        for rank in range(4):
+            trace = traces.Trace(rank, 4)
+            for i in range(12):
+                at = i * 50_000
+                begin = at + 500 + (late if rank == 1 else 0)
+                trace.annotation("ProfilerStep#%d" % i, at, 49_990)
+                trace.operator("aten::linear", begin - 80, 60)
+                trace.kernel("gemm", begin, 10_000, trace.launch(begin - 50))
+                trace.communication(begin - 20, begin + 10_000, at + 31_500 - begin - 10_000, elements=6_250_000)
+                trace.kernel("sgd", at + 31_510, 18_000, trace.launch(begin - 10))
+                trace.launch(begin, at + 49_520 - begin, name="cudaDeviceSynchronize")
+            job.append(trace)
+        self.imported(*self.write(job))
+        analysis = self.analysis()
+        self.assertEqual([finding["id"] for finding in analysis["findings"] if finding["id"].startswith("idle")], [])
+        self.assertEqual(analysis["findings"][0]["id"], "straggler.arrival")
+        self.assertEqual(analysis["findings"][0]["rank"], 1)
+        self.assertEqual(sum(cause["ns"] for cause in analysis["idle_causes"]), analysis["summary"]["idle_ns"])
+        of_straggler = sum(cause["ns"] for cause in analysis["idle_causes"] if cause["finding"] == "straggler.arrival")
+        self.assertAlmostEqual(of_straggler / (late * 1_000 / 4), 1, delta=0.05)
+
     def test_first_step_that_is_no_warm_up(self):
         """Copies before the first kernel make the first step long and the last one short, and the mean is right."""
         for slow in (0, 30_000):

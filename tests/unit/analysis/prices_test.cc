@@ -341,7 +341,7 @@ TEST(Starved, HeadlineAndRowsAreOneQuantity) {
   ASSERT_NE(finding, nullptr);
   double without = 0, span = 0;
   for (const auto& row : finding->explain.rows) {
-    without += static_cast<double>(row[1]);
+    without += static_cast<double>(row[2]);
     span += static_cast<double>(row[4]);
     EXPECT_LE(row[2], row[1]);
   }
@@ -356,12 +356,9 @@ TEST(Starved, SpinningInCallsIsNotWhatTheStepIsLongBy) {
   spec.cpu_share = [](int) { return 0.1; };
   spec.offcpu_share = [](int) { return 0.5; };
   const Analysis analysis = Simulate(spec).Analyze();
-  const Finding* finding = Find(analysis, FindingId::kStarved);
-  ASSERT_NE(finding, nullptr);
-  ASSERT_GE(analysis.findings.size(), 2u);
+  EXPECT_EQ(Find(analysis, FindingId::kStarved), nullptr);
+  ASSERT_GE(analysis.findings.size(), 1u);
   EXPECT_EQ(analysis.findings[0].id, FindingId::kTransferExposed) << analysis.verdict;
-  for (const auto& row : finding->explain.rows) EXPECT_EQ(row[2], 0);
-  EXPECT_NE(finding->evidence.find("at least 0 % outside MPI calls"), std::string::npos) << finding->evidence;
 }
 
 TEST(Starved, WhereItDominatesItIsTheHeadlineAndNothingBesideItMisleads) {

@@ -386,6 +386,22 @@ TEST(LaunchBoundTable, EachStep) {
   EXPECT_DOUBLE_EQ(RealOf(At(table, 1, "launch_limited_share")), 1);
 }
 
+TEST(LaunchBoundTable, WhateverIsNoComputeIsNotCommunication) {
+  GpuEvents rank;
+  rank.us = 1000;
+  // Copies for 85 of 100, of which 20 beside 10 of communication and 15 of compute.
+  rank.Launched("k", 0, 15, -10);
+  rank.Launched("ncclDevKernel_AllReduce_Sum_f32_RING_LL(ncclDevKernelArgsStorage<4096ul>)", 20, 30, 15, 9);
+  rank.CopyAt(1, 10, 95, 20'000'000, rank.Call("cudaMemcpyAsync", 5, 6), 8, 2);
+  rank.Step(0, 0, 100'000);
+  const Table table = TableOf(rank, "launch-bound", {0, 100'000});
+  ASSERT_EQ(table.rows.size(), 1u);
+  EXPECT_EQ(At(table, 0, "bound"), S("copies"));
+  EXPECT_EQ(At(table, 0, "compute_ns"), I(15'000));
+  EXPECT_EQ(At(table, 0, "communication_ns"), I(10'000));
+  EXPECT_EQ(At(table, 0, "copy_ns"), I(85'000));
+}
+
 TEST(QueueTable, WeighedWithTimeAndAsHtaDoes) {
   GpuEvents rank;
   // Length 0 until 10, 1 until 20, 2 until 40, 1 until 50, 0 until 100.
