@@ -2,6 +2,7 @@
 
 #include <algorithm>
 #include <iterator>
+#include <map>
 #include <string>
 #include <string_view>
 #include <vector>
@@ -170,6 +171,41 @@ std::string Disagreement(const Analysis& analysis) {
   return "";
 }
 
+// The last step of these ranks, if it is the same; not known otherwise.
+Value LastStepOf(const Context& context, const std::vector<std::int32_t>& ranks) {
+  const auto& cells = context.tables().step_ranks;
+  std::map<std::int32_t, std::int64_t> last;
+  for (std::size_t i = 0; i < cells.rows(); ++i)
+    if (cells.complete[i] != 0 && std::find(ranks.begin(), ranks.end(), cells.rank[i]) != ranks.end()) {
+      const auto [at, first] = last.try_emplace(cells.rank[i], cells.index[i]);
+      at->second = std::max(at->second, cells.index[i]);
+    }
+  const bool same = last.size() == ranks.size() && std::all_of(last.begin(), last.end(), [&](const auto& each) {
+                      return each.second == last.begin()->second;
+                    });
+  return same ? Value(Index{last.begin()->second}) : Value();
+}
+
+// Ranks that ended before the others, and how the job went on: mentioned before what it could gain.
+std::string EndedFirst(const Context& context, const RunFacts& run) {
+  const std::vector<std::int32_t>& early = run.ranks_ended_early;
+  if (early.empty()) return "";
+  const auto& exit_code = context.tables().ranks.exit_code;
+  const auto ended = [&](std::int32_t code) {
+    return std::all_of(early.begin(), early.end(),
+                       [&](std::int32_t rank) { return exit_code[context.RankRow(context.Position(rank))] == code; });
+  };
+  const bool left_with_zero = ended(0), left = left_with_zero || run.endings.empty();
+  const std::int64_t more = Beyond(run.endings, rules::kRemarkPhrasesListed);
+  return Told(left ? Word::kRanksLeft : Word::kRanksFailed,
+              {{"ranks", Ranks{early}},
+               {"rank_list", ShortRankList(early)},
+               {"zero", left_with_zero},
+               {"step", LastStepOf(context, early)},
+               {"endings", FirstOf(run.endings, rules::kRemarkPhrasesListed)},
+               {"more", If(more > 0, Index{more})}});
+}
+
 // Mentioned before everything that is made of GPU times.
 std::string StreamOverlaps(const GpuClocks& clocks) {
   return clocks.overlap_ns > 0 ? Told(Word::kGpuStreamOverlaps, {{"overlap", Ns{clocks.overlap_ns}}}) : "";
@@ -231,11 +267,8 @@ void Remark(const Context& context, const Finding* verdict, Analysis& analysis) 
     add(Word::kClockByCollectives, {{"why", std::string(why)}});
   if (const std::int64_t gpu = context.timeline().MetaNumber("gpu_clock_error_ns", 0); gpu >= rules::kGpuClockErrorNs)
     add(Word::kClockOfGpu, {{"error", Ns{gpu}}});
-  if (!run.ranks_ended_early.empty())
-    add(Word::kRanksEndedEarly,
-        {{"ranks", Ranks{run.ranks_ended_early}}, {"rank_list", ShortRankList(run.ranks_ended_early)}});
   const std::int64_t more = Beyond(run.endings, rules::kRemarkPhrasesListed);
-  if (!run.endings.empty())
+  if (!run.endings.empty() && run.ranks_ended_early.empty())
     add(Word::kRanksEnded,
         {{"endings", FirstOf(run.endings, rules::kRemarkPhrasesListed)}, {"more", If(more > 0, Index{more})}});
   if (analysis.suspicious && run.ranks > 1 && !Communicates(context) && analysis.trust.dropped == 0 &&
@@ -272,8 +305,8 @@ void Conclude(const Context& context, Analysis& analysis) {
     std::erase_if(analysis.findings, [](const Finding& finding) { return ComparesGpuAndHost(finding.id); });
   ChooseFindings(context, analysis);
   std::string before;
-  for (const std::string& one :
-       {LeftOut(analysis), NotAll(analysis.run), StreamOverlaps(clocks), ClocksApart(clocks), Disagreement(analysis)})
+  for (const std::string& one : {LeftOut(analysis), NotAll(analysis.run), StreamOverlaps(clocks), ClocksApart(clocks),
+                                 Disagreement(analysis), EndedFirst(context, analysis.run)})
     if (!one.empty()) before += one + " ";
   const Sentence last = VerdictOf(context, analysis);
   analysis.verdict = before + last.text;

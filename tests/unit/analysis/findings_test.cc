@@ -379,6 +379,29 @@ TEST(Verdict, MissingAndEndedRanksAreStated) {
       std::vector<std::string>{"rank 3 was killed by signal 9 (Killed): the memory cgroup /job counted 2 oom kills"});
 }
 
+TEST(Verdict, WhoEndedFirstIsSaidFirst) {
+  Job job = Simulate({});
+  auto& ranks = job.timeline.tables.ranks;
+  const std::string healthy = job.Analyze().verdict;
+  std::int64_t last = -1;
+  for (const std::int64_t index : job.timeline.tables.step_ranks.index) last = std::max(last, index);
+  // It left with 0, and another one failed for it.
+  ranks.ended_early[1] = 1;
+  ranks.exit_code[1] = 0;
+  ranks.exit_code[0] = 3;
+  EXPECT_EQ(job.Analyze().verdict, "Rank 1 left with code 0 before the others, after step " + std::to_string(last) +
+                                       "; then rank 0 exited with code 3. " + healthy);
+  // It failed, and the launcher ended the other.
+  ranks.exit_code[1] = 3;
+  ranks.exit_code[0] = -15;
+  EXPECT_EQ(job.Analyze().verdict,
+            "Rank 1 exited with code 3; rank 0 was killed by signal 15 (Terminated); rank 1 ended first, after step " +
+                std::to_string(last) + ". " + healthy);
+  // All fail alike: nobody was first.
+  ranks.ended_early[1] = 0;
+  EXPECT_EQ(job.Analyze().verdict, healthy);
+}
+
 TEST(Verdict, EndingsNameTheHostWhoseRanksAreGone) {
   JobSpec spec;
   spec.ranks = 8;
