@@ -36,24 +36,27 @@ std::int64_t OtherThreadsNs(const Context& context) {
 void FindStarved(const Context& context, Analysis& analysis) {
   const RunFacts& run = analysis.run;
   const CoreTime time = WithoutCore(context);
-  // Within communication it may have spun, or slept and been woken late: who knows what that costs, if anything.
-  const double share = time.outside_calls_share(), all = time.share();
+  // Within communication it may have spun, or slept and been woken late: who knows what that costs, if anything. Ranks
+  // that share cores take them from each other, whoever spins from whoever computes: there all of it counts.
+  const bool sharing = run.ranks_sharing_cores > 0;
+  const auto counted = sharing ? &CoreTime::OfRank::without_core_ns : &CoreTime::OfRank::outside_calls_ns;
+  const double all = time.share(), share = sharing ? all : time.outside_calls_share();
   if (share < rules::kNameShare) return;
   analysis.without_core_share = share;
   Finding finding;
   finding.id = FindingId::kStarved;
   // The headline and the rows show one quantity: sums over the same steps of the same ranks.
   // Of other programs the thread that calls MPI is meant, which is the rank to them.
-  finding.said.headline = {Say(run.ranks_sharing_cores > 0 ? Word::kStarvedSharing : Word::kStarved,
-                               {{"sharing_ranks", Index{run.ranks_sharing_cores}},
-                                {"cores", Num{run.shared_cores}},
-                                {"torch", SourceOf(context.timeline()).torch},
-                                {"without_core", Share{share}}})};
+  finding.said.headline = {
+      Say(sharing ? Word::kStarvedSharing : Word::kStarved, {{"sharing_ranks", Index{run.ranks_sharing_cores}},
+                                                             {"cores", Num{run.shared_cores}},
+                                                             {"torch", SourceOf(context.timeline()).torch},
+                                                             {"without_core", Share{share}}})};
   // It has no price: what a rank lacks while the others compute is not what the step lacks.
   finding.explain.columns = {"rank", "offcpu_ns", "outside_calls_ns", "cpu_ns", "span_ns"};
   const CoreTime::OfRank* most = nullptr;
-  const auto of = [](const CoreTime::OfRank& rank) {
-    return static_cast<double>(rank.outside_calls_ns) / static_cast<double>(rank.span_ns);
+  const auto of = [&](const CoreTime::OfRank& rank) {
+    return static_cast<double>(rank.*counted) / static_cast<double>(rank.span_ns);
   };
   for (const CoreTime::OfRank& rank : time.ranks) {
     finding.explain.rows.push_back(
@@ -68,14 +71,14 @@ void FindStarved(const Context& context, Analysis& analysis) {
                                                         {"rank", Index{most->rank}},
                                                         {"most", Share{of(*most)}}})};
   std::int64_t without_ns = 0;
-  for (const CoreTime::OfRank& rank : time.ranks) without_ns += rank.outside_calls_ns;
+  for (const CoreTime::OfRank& rank : time.ranks) without_ns += rank.*counted;
   const std::int64_t others_ns = OtherThreadsNs(context);
   const bool own_threads = others_ns > 0 && HalfOf(others_ns, without_ns);
   if (own_threads) finding.said.evidence.push_back(Say(Word::kStarvedThreadsEvidence, {{"others_cpu", Ns{others_ns}}}));
   finding.said.brief = {Say(own_threads ? Word::kStarvedThreadsBrief : Word::kStarvedBrief)};
-  finding.said.action = {Say(own_threads                   ? Word::kStarvedThreadsAction
-                             : run.ranks_sharing_cores > 0 ? Word::kStarvedSharingAction
-                                                           : Word::kStarvedAction)};
+  finding.said.action = {Say(own_threads ? Word::kStarvedThreadsAction
+                             : sharing   ? Word::kStarvedSharingAction
+                                         : Word::kStarvedAction)};
   analysis.findings.push_back(std::move(finding));
 }
 

@@ -2,7 +2,7 @@
 
 #include <algorithm>
 #include <iterator>
-#include <map>
+#include <optional>
 #include <string>
 #include <string_view>
 #include <vector>
@@ -173,17 +173,19 @@ std::string Disagreement(const Analysis& analysis) {
 
 // The last step of these ranks, if it is the same; not known otherwise.
 Value LastStepOf(const Context& context, const std::vector<std::int32_t>& ranks) {
-  const auto& cells = context.tables().step_ranks;
-  std::map<std::int32_t, std::int64_t> last;
-  for (std::size_t i = 0; i < cells.rows(); ++i)
-    if (cells.complete[i] != 0 && std::find(ranks.begin(), ranks.end(), cells.rank[i]) != ranks.end()) {
-      const auto [at, first] = last.try_emplace(cells.rank[i], cells.index[i]);
-      at->second = std::max(at->second, cells.index[i]);
-    }
-  const bool same = last.size() == ranks.size() && std::all_of(last.begin(), last.end(), [&](const auto& each) {
-                      return each.second == last.begin()->second;
-                    });
-  return same ? Value(Index{last.begin()->second}) : Value();
+  std::optional<std::int64_t> same;
+  for (const std::int32_t rank : ranks) {
+    const std::size_t p = context.Position(rank);
+    const auto last = std::find_if(context.steps().rbegin(), context.steps().rend(), [&](std::size_t row) {
+      const std::size_t cell = context.Cell(row, p);
+      return cell != kNowhere && context.tables().step_ranks.complete[cell] != 0;
+    });
+    if (last == context.steps().rend()) return {};
+    const std::int64_t index = context.tables().steps.index[*last];
+    if (same.value_or(index) != index) return {};
+    same = index;
+  }
+  return same ? Value(Index{*same}) : Value();
 }
 
 // Ranks that ended before the others, and how the job went on: mentioned before what it could gain.

@@ -359,6 +359,13 @@ TEST(Starved, SpinningInCallsIsNotWhatTheStepIsLongBy) {
   EXPECT_EQ(Find(analysis, FindingId::kStarved), nullptr);
   ASSERT_GE(analysis.findings.size(), 1u);
   EXPECT_EQ(analysis.findings[0].id, FindingId::kTransferExposed) << analysis.verdict;
+  // Unless they share cores, which whoever spins takes from the others.
+  spec.allowed_cores = 2;
+  const Analysis shared = Simulate(spec).Analyze();
+  const Finding* starved = Find(shared, FindingId::kStarved);
+  ASSERT_NE(starved, nullptr);
+  EXPECT_TRUE(starved->headline.starts_with("4 ranks share 2 cores: they wait for a core for ")) << starved->headline;
+  EXPECT_EQ(starved->evidence.find("with what lies within communication"), std::string::npos) << starved->evidence;
 }
 
 TEST(Starved, WhereItDominatesItIsTheHeadlineAndNothingBesideItMisleads) {
